@@ -1,0 +1,264 @@
+"""The two things that cross between the orchestrator and a host: the job going out, the event log coming back.
+
+This module owns their format and its version, and nothing else. It is imported by the orchestrator, by the node
+agent and by the trainer, so it is Python 3.6 with the standard library only.
+
+The job
+    A JSON object, written by ``orchestrator.services.job``, completed by the node agent (``dataset.root``,
+    ``control.port``, ``interpreter.python``), and read by every process of the attempt:
+
+    ============== ===================================================================================================
+    protocol       ``PROTOCOL_VERSION``
+    attempt_id     opaque; so is ``run_id``
+    token          secret of the attempt; stands in the environment of its processes as ``TOKEN_VARIABLE``
+    plan           the frozen plan: model, options, framework, strategy, interpreter, topology, fabric, device,
+                   precision, per_device_batch_size, global_batch_size, data, size, seed, mode, max_steps, profile,
+                   timeout_s, repetition
+    model          the facts of ``model.toml`` as an object, with ``module`` (``suites.models.resnet_50``)
+    dataset        null for synthetic data, else the facts of ``dataset.toml`` with ``module`` and ``root`` (a folder;
+                   null until the node agent has prepared it)
+    interpreter    {name, definition (hash or null), python (path or null: the agent looks it up), environment {}}
+    processes      [{name, role, node, ranks [], local_ranks [], devices [device]}], device as in the inventory:
+                   {id, kind: cpu|cuda, name, cores [], memory_bytes}
+    world_size     number of ranks over all processes
+    control        {host, port}: the control channel, listened on by rank 0; port null: the agent picks a free one
+    stopping       {max_steps, half_width_ratio, min_effective_intervals, max_duration_s}: see workers.node.stopping
+    interval_s     least duration of a timed interval: 0 on CPU devices (an interval is one step), 0.2 on GPUs
+    sample_s       period of the telemetry sampler
+    ============== ===================================================================================================
+
+    The copy that a process reads has one more key: ``process``, its own name.
+
+The event log
+    One JSON object a line. A process appends ``{t, wall, kind, rank, data}`` to its own file; the node agent adds
+    ``seq`` (1, 2, 3 … without a gap, per node and attempt) and ``source`` (the process's name, or ``agent``) and writes
+    them to the one log of the node. ``t`` is CLOCK_MONOTONIC and ``wall`` CLOCK_REALTIME, both in seconds. Non-finite
+    floats travel as the strings ``NaN``, ``Infinity`` and ``-Infinity``. ``EVENTS`` lists every kind with the keys
+    its data must have. A log is complete when it ends with ``log_closed``.
+"""
+
+import json
+import math
+import os
+import time
+
+PROTOCOL_VERSION = 1
+
+TOKEN_VARIABLE = "TBD_ATTEMPT_TOKEN"
+
+ROLES = ("worker", "server", "scheduler", "launcher", "actor")
+
+# Why an attempt did not end well. ``orchestrator.domain.failure`` gives each its policy; a test holds them equal.
+FAILURE_KINDS = (
+    "out_of_memory",
+    "diverged",
+    "timed_out",
+    "crashed",
+    "setup_failed",
+    "unsupported",
+    "node_lost",
+    "invalid_log",
+    "cancelled",
+)
+
+# Exit status of a trainer process by the failure it reported in an ``error`` event; any other status is a crash.
+EXIT_STATUS = {"out_of_memory": 81, "diverged": 82, "timed_out": 83, "setup_failed": 84, "unsupported": 85, "crashed": 86}
+
+# kind -> keys its data must have. Keys beyond these are allowed: they are additions, not another version.
+EVENTS = {
+    # written by the node agent
+    "log_opened": ("protocol", "attempt_id", "run_id", "node", "job", "inventory", "provenance"),
+    "process_started": ("process", "role", "pid", "start_ticks"),
+    "reading": ("window_s", "values"),
+    "output": ("process", "stream", "offset", "text"),
+    "stop_requested": ("reason", "detail"),
+    "stopping_decided": ("reason", "steps", "detail"),
+    "garbage": ("process", "text"),
+    "process_exited": ("process", "exit_code", "signal", "stderr_tail"),
+    "log_closed": ("entries", "failure"),
+    # written by a process of the attempt
+    "started": ("pid", "python"),
+    "versions": ("framework", "version", "libraries"),
+    "joined": ("world_size",),
+    "built": ("parameters", "mathematics", "device", "build_s"),
+    "interval": ("phase", "first_step", "n", "duration_s", "work"),
+    "loss": ("step", "value"),
+    "activity": ("active_s", "elapsed_s", "steps", "method"),
+    "memory": ("peak_bytes", "method"),
+    "stopped": ("step", "reason"),
+    "finished": ("steps", "weights_sha256"),
+    "error": ("failure", "type", "message", "traceback"),
+}
+
+PHASES = ("warmup", "timed")
+
+# metric of a reading -> what its value is. A reading's ``values`` are triples [metric, subject, value]; subjects are
+# ``host``, ``core:N``, ``process:NAME``, ``attempt`` (all its processes), ``own`` (tbd's and Ray's own processes),
+# ``device:ID``, ``interface:NAME`` and ``disk``. Quantities that grow (``_s``, ``_bytes`` of traffic, ``_j``) are the
+# amount within the reading's window. A value that cannot be read is null.
+READINGS = {
+    "core_active_s": "active time of one logical core (user, nice, system, irq, softirq; not idle, iowait or steal)",
+    "stolen_s": "time the hypervisor gave to others, all cores of the host",
+    "cpu_s": "processor time used by the subject",
+    "memory_bytes": "resident set of the subject",
+    "memory_available_bytes": "memory of the host that can be had without swapping",
+    "swap_in_bytes": "read back from swap by the host",
+    "sent_bytes": "sent by an interface",
+    "received_bytes": "received by an interface",
+    "read_bytes": "read from disks by the host",
+    "written_bytes": "written to disks by the host",
+    "cpu_frequency_hz": "mean current frequency of the host's cores",
+    "busy_ratio": "share of time with at least one kernel resident on the device (NVML utilization.gpu)",
+    "device_memory_bytes": "memory in use on the device, all processes",
+    "foreign_device_processes": "number of compute processes on the device that are not of the attempt",
+    "power_w": "power drawn by the device",
+    "energy_j": "energy drawn by the device",
+    "temperature_c": "temperature of the device, degrees Celsius",
+    "sm_clock_hz": "clock of the device's multiprocessors",
+    "memory_clock_hz": "clock of the device's memory",
+    "throttle_reasons": "bit mask, nvmlDeviceGetCurrentClocksEventReasons",
+}
+
+_JOB_KEYS = (
+    "protocol",
+    "attempt_id",
+    "run_id",
+    "token",
+    "plan",
+    "model",
+    "dataset",
+    "interpreter",
+    "processes",
+    "world_size",
+    "control",
+    "stopping",
+    "interval_s",
+    "sample_s",
+)
+
+_NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+
+class ProtocolError(ValueError):
+    """A job or an event that does not follow the protocol; the message names what is wrong."""
+
+
+def check_job(job):
+    """Return ``job`` if it follows the protocol.
+
+    Raises:
+        ProtocolError: the version is another one, or a key is missing.
+    """
+    if not isinstance(job, dict):
+        raise ProtocolError("a job is a JSON object, this is %s" % type(job).__name__)
+    if job.get("protocol") != PROTOCOL_VERSION:
+        raise ProtocolError(
+            "the job speaks protocol %r, this host speaks %d: install the same version of tbd on both"
+            % (job.get("protocol"), PROTOCOL_VERSION)
+        )
+    missing = [key for key in _JOB_KEYS if key not in job]
+    if missing:
+        raise ProtocolError("the job lacks %s" % ", ".join(missing))
+    return job
+
+
+def read_job(path):
+    """Read and check the job in the file ``path``.
+
+    Raises:
+        ProtocolError: the file holds no job of this protocol.
+        OSError: the file cannot be read.
+    """
+    with open(path, encoding="utf-8") as file:
+        try:
+            job = json.load(file)
+        except ValueError as error:
+            raise ProtocolError("%s holds no JSON: %s" % (path, error))
+    return check_job(job)
+
+
+def process_of(job):
+    """Return the entry of ``job["processes"]`` that this process is."""
+    for process in job["processes"]:
+        if process["name"] == job.get("process"):
+            return process
+    raise ProtocolError("the job has no process named %r" % job.get("process"))
+
+
+def to_json(value):
+    """Return ``value`` as one line of strict JSON; non-finite floats become strings."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        return json.dumps(_finite(value), allow_nan=False, separators=(",", ":"))
+
+
+def _finite(value):
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
+
+
+def number(value):
+    """Return the float that travelled as ``value``: a JSON number, or one of the three strings.
+
+    Raises:
+        ProtocolError: it is neither.
+    """
+    if isinstance(value, bool):
+        raise ProtocolError("%r is not a number" % value)
+    if isinstance(value, (int, float)):
+        return float(value)
+    if value in _NON_FINITE:
+        return _NON_FINITE[value]
+    raise ProtocolError("%r is not a number" % (value,))
+
+
+def check_event(event):
+    """Return ``event`` (with or without ``seq`` and ``source``) if it follows the protocol.
+
+    Raises:
+        ProtocolError: it is no object, its kind is unknown, or a key is missing.
+    """
+    if not isinstance(event, dict):
+        raise ProtocolError("an event is a JSON object, this is %s" % type(event).__name__)
+    kind = event.get("kind")
+    if kind not in EVENTS:
+        raise ProtocolError("unknown kind of event: %r" % (kind,))
+    data = event.get("data")
+    if not isinstance(data, dict):
+        raise ProtocolError("a %s event without data" % kind)
+    missing = [key for key in EVENTS[kind] if key not in data]
+    if missing:
+        raise ProtocolError("a %s event lacks %s" % (kind, ", ".join(missing)))
+    for clock in ("t", "wall"):
+        number(event.get(clock))
+    return event
+
+
+def event(kind, data, rank=None):
+    """Return a new event, stamped with both clocks.
+
+    Raises:
+        ProtocolError: ``data`` lacks a key that ``kind`` must have.
+    """
+    return check_event({"t": time.monotonic(), "wall": time.time(), "kind": kind, "rank": rank, "data": data})
+
+
+class EventWriter(object):
+    """Appends events to a process's own file, each flushed as a whole line."""
+
+    def __init__(self, path, rank=None):
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._rank = rank
+
+    def emit(self, kind, **data):
+        """Append one event. A single write of a whole line: a reader never sees two processes' lines mixed."""
+        os.write(self._file, (to_json(event(kind, data, self._rank)) + "\n").encode("utf-8"))
+
+    def close(self):
+        os.close(self._file)
