@@ -62,7 +62,14 @@ FAILURE_KINDS = (
 )
 
 # Exit status of a trainer process by the failure it reported in an ``error`` event; any other status is a crash.
-EXIT_STATUS = {"out_of_memory": 81, "diverged": 82, "timed_out": 83, "setup_failed": 84, "unsupported": 85, "crashed": 86}
+EXIT_STATUS = {
+    "out_of_memory": 81,
+    "diverged": 82,
+    "timed_out": 83,
+    "setup_failed": 84,
+    "unsupported": 85,
+    "crashed": 86,
+}
 
 # kind -> keys its data must have. Keys beyond these are allowed: they are additions, not another version.
 EVENTS = {

@@ -1,0 +1,121 @@
+"""What can be measured: models, frameworks and datasets as their facts files declare them. Only types live here;
+``orchestrator.services.catalog`` reads the TOML."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+TOPOLOGY = re.compile(r"^([1-9][0-9]{0,3})x([1-9][0-9]{0,3})$")
+
+
+def parse_topology(text: str) -> tuple[int, int]:
+    """Return (nodes, devices per node) of ``MxD``.
+
+    Raises:
+        ValueError: it is no topology.
+    """
+    match = TOPOLOGY.match(text)
+    if not match:
+        raise ValueError(f"{text!r} is no topology: write machines x devices per machine, such as 1x2")
+    return int(match[1]), int(match[2])
+
+
+@dataclass(frozen=True)
+class OptionFacts:
+    """One declared option of a model: its type and what it may be."""
+
+    name: str
+    type: str
+    default: Any
+    choices: tuple[Any, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    help: str = ""
+
+    def problem(self, value: Any) -> str | None:
+        """Return what is wrong with ``value``, or None."""
+        accepted = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
+        if not isinstance(value, accepted[self.type]) or (isinstance(value, bool) and self.type != "bool"):
+            return f"option {self.name} is of type {self.type}, not {value!r}"
+        if self.choices and value not in self.choices:
+            return f"option {self.name} is one of {', '.join(map(str, self.choices))}, not {value!r}"
+        return self._out_of_range(value)
+
+    def _out_of_range(self, value: Any) -> str | None:
+        if self.minimum is not None and value < self.minimum:
+            return f"option {self.name} is at least {self.minimum}, not {value!r}"
+        if self.maximum is not None and value > self.maximum:
+            return f"option {self.name} is at most {self.maximum}, not {value!r}"
+        return None
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """A model of the suite. ``facts`` is its whole ``model.toml``; the rest are the parts that the control plane reads.
+
+    ``parameters``, ``flops_per_sample`` (one forward pass, two per multiply-add) and ``layers`` are those of full size.
+    """
+
+    name: str
+    module: str
+    domain: str
+    frameworks: tuple[str, ...]
+    work_unit: str
+    work_unit_definition: str
+    sizes: Mapping[str, Mapping[str, Any]]
+    options: Mapping[str, OptionFacts]
+    datasets: tuple[str, ...]
+    facts: Mapping[str, Any] = field(repr=False)
+    parameters: int | None = None
+    layers: int | None = None
+    flops_per_sample: float | None = None
+    dominant_layer: str | None = None
+    maintainers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StrategyFacts:
+    """How a framework distributes, in which interpreter, and how far it reaches."""
+
+    name: str
+    interpreter: str
+    max_nodes: int
+    max_devices_per_node: int
+
+
+@dataclass(frozen=True)
+class FrameworkFacts:
+    """What an adapter declares: it is never probed for abilities."""
+
+    name: str
+    devices: tuple[str, ...]
+    precisions: tuple[str, ...]
+    abilities: tuple[str, ...]
+    strategies: Mapping[str, StrategyFacts]
+
+    def strategy_for(self, nodes: int, devices_per_node: int) -> StrategyFacts | None:
+        """The first declared strategy that reaches the topology: what ``auto`` means."""
+        for strategy in self.strategies.values():
+            if nodes <= strategy.max_nodes and devices_per_node <= strategy.max_devices_per_node:
+                return strategy
+        return None
+
+
+@dataclass(frozen=True)
+class DatasetFacts:
+    """A registered dataset: real files, prepared on each node at first use."""
+
+    name: str
+    module: str
+    domain: str
+    facts: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """All facts together."""
+
+    models: Mapping[str, ModelFacts]
+    frameworks: Mapping[str, FrameworkFacts]
+    datasets: Mapping[str, DatasetFacts]

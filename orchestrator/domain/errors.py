@@ -1,0 +1,77 @@
+"""The errors that tbd raises on purpose: a small tree under one base.
+
+``orchestrator.api.problems`` holds the one table from these to HTTP statuses; a test keeps it total.
+"""
+
+from dataclasses import dataclass
+
+
+class TbdError(Exception):
+    """Base of all errors that tbd raises on purpose. The text names the cause and the way out."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with what was sent: a JSON pointer (RFC 6901) into it and what to do."""
+
+    pointer: str
+    message: str
+
+
+class InvalidRequest(TbdError):  # noqa: N818 - reads as what happened
+    """What was asked for is wrong in itself; nothing was stored."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(f"{problem.pointer or '/'}: {problem.message}" for problem in problems))
+
+
+class NotFound(TbdError):  # noqa: N818
+    """No such thing, or not one that the caller may see."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"there is no {kind} {name!r}")
+
+
+class Conflict(TbdError):  # noqa: N818
+    """The thing is in a state that does not allow what was asked for."""
+
+
+class IdempotencyMismatch(Conflict):
+    """An idempotency key was used before with another body."""
+
+
+class StoreUnavailable(TbdError):  # noqa: N818
+    """The database cannot be reached or refuses; nothing was acknowledged. Worth trying again."""
+
+
+class StoreFull(StoreUnavailable):
+    """The disk of the database is full; nothing was acknowledged."""
+
+
+class ClusterUnavailable(TbdError):  # noqa: N818
+    """The cluster cannot be reached."""
+
+
+class NodeUnreachable(ClusterUnavailable):
+    """The agent of one node does not answer. It says nothing about the processes there."""
+
+    def __init__(self, node: str, why: str) -> None:
+        self.node = node
+        super().__init__(f"node {node}: {why}")
+
+
+class JobRefused(TbdError):  # noqa: N818
+    """A node agent answered that it will not carry out a job."""
+
+
+class DataDirectoryInUse(TbdError):  # noqa: N818
+    """Another server owns the data directory."""
+
+    def __init__(self, path: str, owner: str) -> None:
+        self.owner = owner
+        super().__init__(f"the data directory {path} belongs to the server at {owner}: talk to it, or stop it")
+
+
+class SettingsError(TbdError):
+    """A TBD_* variable of the environment has a value that cannot be used."""

@@ -1,0 +1,84 @@
+"""Why a run did not end well: a closed list, and what follows from each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class FailureKind(StrEnum):
+    """The reasons, named as they travel (``workers.trainer.protocol.FAILURE_KINDS``; a test holds them equal)."""
+
+    OUT_OF_MEMORY = "out_of_memory"
+    DIVERGED = "diverged"
+    TIMED_OUT = "timed_out"
+    CRASHED = "crashed"
+    SETUP_FAILED = "setup_failed"
+    UNSUPPORTED = "unsupported"
+    NODE_LOST = "node_lost"
+    INVALID_LOG = "invalid_log"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One failure, as the node agent or the reconciler states it.
+
+    ``ranks`` are those it was seen on. ``before_first_step`` tells a start-up time-out from a hang in mid-run.
+    """
+
+    kind: FailureKind
+    message: str
+    ranks: tuple[int, ...] = ()
+    exit_code: int | None = None
+    signal: str | None = None
+    stderr_tail: str = ""
+    before_first_step: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind.value,
+            "message": self.message,
+            "ranks": list(self.ranks),
+            "exit_code": self.exit_code,
+            "signal": self.signal,
+            "stderr_tail": self.stderr_tail,
+            "before_first_step": self.before_first_step,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Failure":
+        return cls(
+            kind=FailureKind(data["kind"]),
+            message=str(data.get("message") or ""),
+            ranks=tuple(data.get("ranks") or ()),
+            exit_code=data.get("exit_code"),
+            signal=data.get("signal"),
+            stderr_tail=str(data.get("stderr_tail") or ""),
+            before_first_step=bool(data.get("before_first_step")),
+        )
+
+
+# How many attempts a run may take when one ends for this reason. Out of memory and divergence would only happen again;
+# a crash is a result about the framework and is reported as one. The counts are judgements.
+MAX_ATTEMPTS: dict[FailureKind, int] = {
+    FailureKind.OUT_OF_MEMORY: 1,
+    FailureKind.DIVERGED: 1,
+    FailureKind.TIMED_OUT: 1,
+    FailureKind.CRASHED: 1,
+    FailureKind.SETUP_FAILED: 1,
+    FailureKind.UNSUPPORTED: 1,
+    FailureKind.NODE_LOST: 3,
+    FailureKind.INVALID_LOG: 2,
+    FailureKind.CANCELLED: 1,
+}
+
+# A time-out before the first step is a start-up that hung (a port taken, a file system asleep): worth one more try.
+MAX_START_UP_ATTEMPTS = 2
+
+
+def may_retry(failure: Failure, attempts_made: int) -> bool:
+    """Tell whether a run whose ``attempts_made``-th attempt (1 ..) ended with ``failure`` gets another one."""
+    if failure.kind is FailureKind.TIMED_OUT and failure.before_first_step:
+        return attempts_made < MAX_START_UP_ATTEMPTS
+    return attempts_made < MAX_ATTEMPTS[failure.kind]

@@ -1,0 +1,164 @@
+"""What an analysis says: measurements with their intervals of confidence, and whether they may be believed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.domain.failure import Failure
+
+# metric -> (unit, what it is). Units are SI base units, or the model's own unit of work per second (None: it says so).
+METRICS: dict[str, tuple[str | None, str]] = {
+    "throughput": (None, "work trained per second in steady state"),
+    "step_time_s": ("s", "mean time of one optimiser update in steady state"),
+    "step_time_p50_s": ("s", "median over intervals of the time of a step"),
+    "step_time_p90_s": ("s", "90th percentile over intervals of the time of a step"),
+    "step_time_p95_s": ("s", "95th percentile over intervals of the time of a step"),
+    "step_time_p99_s": ("s", "99th percentile over intervals of the time of a step"),
+    "warmup_steps": ("1", "steps before steady state, as detected"),
+    "warmup_s": ("s", "time of the steps before steady state"),
+    "build_s": ("s", "time to build the model, before the first step"),
+    "compute_utilization_ratio": ("1", "TBD eq. 1: time with at least one kernel (or operator) running / elapsed"),
+    "cpu_utilization_ratio": ("1", "TBD eq. 3: active time of the attempt's logical cores / (cores x elapsed)"),
+    "host_cpu_utilization_ratio": ("1", "eq. 3 over all logical cores of the host"),
+    "input_ratio": ("1", "share of the steps' time spent waiting for input"),
+    "peak_memory_bytes": ("B", "greatest memory of the attempt"),
+    "loss_first": ("1", "training loss of the first step"),
+    "loss_last": ("1", "mean training loss of the last tenth of the steps"),
+    "power_w": ("W", "mean power of all held devices in the timed phase"),
+    "energy_per_work_j": ("J", "energy of all held devices per unit of work"),
+    "start_up_s": ("s", "from the start of the attempt's log to its first step"),
+}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One number computed from events.
+
+    ``value`` is None where it is not available, and ``reason`` says why. ``ci_low`` and ``ci_high`` bound the interval
+    of ``confidence``; ``n`` is the number of independent observations behind it (runs, or effective intervals) and
+    ``scope`` says in words what it speaks of. ``method`` names how it was produced.
+    """
+
+    metric: str
+    value: float | None
+    unit: str
+    method: str
+    unit_definition: str | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    confidence: float | None = None
+    n: float | None = None
+    scope: str | None = None
+    reason: str | None = None
+    subject: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "metric": self.metric,
+            "value": self.value,
+            "unit": self.unit,
+            "unit_definition": self.unit_definition,
+            "ci_low": self.ci_low,
+            "ci_high": self.ci_high,
+            "confidence": self.confidence,
+            "n": self.n,
+            "scope": self.scope,
+            "method": self.method,
+            "reason": self.reason,
+            "subject": self.subject,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Measurement":
+        fields: dict[str, Any] = {name: data.get(name) for name in cls.__dataclass_fields__}
+        return cls(**fields)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a run is invalid. ``replaceable``: another run may do better (steadiness, load); else the run is broken."""
+
+    code: str
+    text: str
+    replaceable: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {"code": self.code, "text": self.text, "replaceable": self.replaceable}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Reason":
+        return cls(str(data["code"]), str(data["text"]), bool(data["replaceable"]))
+
+
+@dataclass(frozen=True)
+class Validity:
+    """Whether a run's numbers may be believed. ``notes`` are findings that do not make it invalid."""
+
+    reasons: tuple[Reason, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def valid(self) -> bool:
+        return not self.reasons
+
+    @property
+    def replaceable(self) -> bool:
+        """Invalid, and only for reasons of steadiness or load."""
+        return bool(self.reasons) and all(reason.replaceable for reason in self.reasons)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "valid": self.valid,
+            "reasons": [reason.to_json() for reason in self.reasons],
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Validity":
+        return cls(tuple(Reason.from_json(reason) for reason in data["reasons"]), tuple(data.get("notes") or ()))
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """All that the complete logs of an attempt say. A pure function of them made it (``orchestrator.analysis``).
+
+    ``indicative`` is the rate of a run that is invalid only for replaceable reasons: a value without an interval,
+    outside history and comparison. ``observed`` holds what the logs tell about where it ran: the inputs of the
+    fingerprint (versions, mathematics, inventory, provenance). ``summary`` holds what a person wants beside
+    (steady-state class, why it stopped, steps).
+    """
+
+    validity: Validity
+    failure: Failure | None = None
+    measurements: tuple[Measurement, ...] = ()
+    indicative: Measurement | None = None
+    observed: Mapping[str, Any] = field(default_factory=dict)
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    code_version: str = ""
+
+    def measurement(self, metric: str) -> Measurement | None:
+        """The measurement of ``metric``, if there is one."""
+        return next((m for m in self.measurements if m.metric == metric and m.subject is None), None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "validity": self.validity.to_json(),
+            "failure": self.failure.to_json() if self.failure else None,
+            "measurements": [measurement.to_json() for measurement in self.measurements],
+            "indicative": self.indicative.to_json() if self.indicative else None,
+            "observed": dict(self.observed),
+            "summary": dict(self.summary),
+            "code_version": self.code_version,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Analysis":
+        return cls(
+            validity=Validity.from_json(data["validity"]),
+            failure=Failure.from_json(data["failure"]) if data.get("failure") else None,
+            measurements=tuple(Measurement.from_json(item) for item in data["measurements"]),
+            indicative=Measurement.from_json(data["indicative"]) if data.get("indicative") else None,
+            observed=data.get("observed") or {},
+            summary=data.get("summary") or {},
+            code_version=str(data.get("code_version") or ""),
+        )

@@ -1,0 +1,145 @@
+"""Which devices an attempt holds. ``place`` is pure: plan and view of the cluster in, placement or reason out."""
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from orchestrator.domain.plan import Plan
+
+
+class NodeState(StrEnum):
+    """Whether new runs may be placed on a node."""
+
+    AVAILABLE = "available"
+    DRAINING = "draining"
+    QUARANTINED = "quarantined"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU (kind ``cuda``, id is its UUID) or a set of CPU cores (kind ``cpu``) on a node."""
+
+    id: str
+    kind: str
+    name: str
+    cores: tuple[int, ...] = ()
+    memory_bytes: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "name": self.name,
+            "cores": list(self.cores),
+            "memory_bytes": self.memory_bytes,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Device":
+        return cls(
+            id=data["id"],
+            kind=data["kind"],
+            name=data["name"],
+            cores=tuple(data.get("cores") or ()),
+            memory_bytes=data.get("memory_bytes"),
+        )
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine of the cluster as its agent describes it. ``inventory`` is that whole description."""
+
+    name: str
+    devices: tuple[Device, ...]
+    state: NodeState = NodeState.AVAILABLE
+    address: str = "127.0.0.1"
+    inventory: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def devices_of(self, kind: str) -> tuple[Device, ...]:
+        return tuple(device for device in self.devices if device.kind == kind)
+
+
+@dataclass(frozen=True)
+class NodeShare:
+    """The devices of one node that an attempt holds."""
+
+    node: str
+    devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The devices of the nodes that an attempt holds, in rank order."""
+
+    shares: tuple[NodeShare, ...]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(share.node for share in self.shares)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [
+            {"node": share.node, "devices": [device.to_json() for device in share.devices]} for share in self.shares
+        ]
+
+    @classmethod
+    def from_json(cls, data: Sequence[Mapping[str, Any]]) -> "Placement":
+        return cls(
+            tuple(
+                NodeShare(item["node"], tuple(Device.from_json(device) for device in item["devices"])) for item in data
+            )
+        )
+
+
+@dataclass(frozen=True)
+class NotNow:
+    """No placement, and why: shown to the person who waits."""
+
+    reason: str
+
+
+def place(plan: Plan, nodes: Sequence[Node], held: Mapping[str, Collection[str]]) -> Placement | NotNow:
+    """Choose the devices for ``plan``: all of them at once, or none.
+
+    Args:
+        plan: what is to be run.
+        nodes: all nodes known, in any order.
+        held: node -> ids of the devices on it that other attempts hold.
+
+    A node that is running anything gets nothing more: co-runners spoil a measurement. Nodes are taken in the order of
+    their names, devices in the order of the inventory, so that repeated runs of a cell meet the same devices.
+    """
+    fitting = [node for node in nodes if _fits(plan, node)]
+    if len(fitting) < plan.nodes:
+        return NotNow(_why_none_fits(plan, nodes))
+    ready = [node for node in fitting if node.state is NodeState.AVAILABLE]
+    if len(ready) < plan.nodes:
+        states = ", ".join(f"{node.name} is {node.state}" for node in fitting if node.state is not NodeState.AVAILABLE)
+        return NotNow(f"waits for nodes: {states}")
+    free = sorted((node for node in ready if not held.get(node.name)), key=lambda node: node.name)
+    if len(free) < plan.nodes:
+        return NotNow(f"waits for {plan.nodes - len(free)} of {len(ready)} nodes to become free")
+    chosen = free[: plan.nodes]
+    return Placement(tuple(NodeShare(node.name, _usable(plan, node)[: plan.devices_per_node]) for node in chosen))
+
+
+def _fits(plan: Plan, node: Node) -> bool:
+    return len(_usable(plan, node)) >= plan.devices_per_node and (not plan.node_names or node.name in plan.node_names)
+
+
+def _usable(plan: Plan, node: Node) -> tuple[Device, ...]:
+    devices = node.devices_of(plan.device)
+    if plan.gpu_model is None:
+        return devices
+    return tuple(device for device in devices if plan.gpu_model.lower() in device.name.lower())
+
+
+def _why_none_fits(plan: Plan, nodes: Sequence[Node]) -> str:
+    wanted = f"{plan.nodes} node(s) with {plan.devices_per_node} {plan.device} device(s)"
+    if plan.gpu_model:
+        wanted += f" of model {plan.gpu_model}"
+    if plan.node_names:
+        wanted += f" among {', '.join(plan.node_names)}"
+    have = ", ".join(f"{node.name}: {len(node.devices_of(plan.device))}" for node in nodes) or "no nodes"
+    return f"needs {wanted}; the cluster has {have}"

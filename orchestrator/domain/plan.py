@@ -1,0 +1,91 @@
+"""A plan: one cell of the grid and one repetition, with nothing left open."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from orchestrator.domain.catalog import parse_topology
+
+# Fields of a plan that say how long and when, not what: never part of a cell's identity.
+_NOT_OF_THE_CELL = ("repetition",)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one run carries out. Equal plans of an experiment run once.
+
+    ``options`` are sorted (name, value) pairs, ``profile`` and ``node_names`` sorted names, so that equal plans are
+    equal and hash alike. ``fabric`` is None where one node takes part, ``global_batch_size`` is always given.
+    """
+
+    model: str
+    options: tuple[tuple[str, Any], ...]
+    framework: str
+    strategy: str
+    interpreter: str
+    topology: str
+    fabric: str | None
+    device: str
+    precision: str
+    per_device_batch_size: int
+    global_batch_size: int
+    data: str
+    size: str
+    seed: int
+    mode: str = "throughput"
+    gpu_model: str | None = None
+    node_names: tuple[str, ...] = ()
+    placement: str = "any"
+    profile: tuple[str, ...] = ()
+    max_steps: int = 1000
+    timeout_s: float = 3600.0
+    repetition: int = 1
+
+    @property
+    def nodes(self) -> int:
+        return parse_topology(self.topology)[0]
+
+    @property
+    def devices_per_node(self) -> int:
+        return parse_topology(self.topology)[1]
+
+    @property
+    def world_size(self) -> int:
+        return self.nodes * self.devices_per_node
+
+    @cached_property
+    def key(self) -> str:
+        """Identity of the plan: equal for equal plans, on every machine and in every version of Python."""
+        return _digest(self.to_json())
+
+    @cached_property
+    def cell_key(self) -> str:
+        """Identity of the cell that the plan repeats."""
+        return _digest({name: value for name, value in self.to_json().items() if name not in _NOT_OF_THE_CELL})
+
+    def repeated(self, repetition: int) -> "Plan":
+        """The same cell, another repetition."""
+        return replace(self, repetition=repetition)
+
+    def to_json(self) -> dict[str, Any]:
+        data = asdict(self)
+        data["options"] = dict(self.options)
+        data["profile"] = list(self.profile)
+        data["node_names"] = list(self.node_names)
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Plan":
+        fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        fields["options"] = tuple(sorted(data["options"].items()))
+        fields["profile"] = tuple(sorted(data.get("profile") or ()))
+        fields["node_names"] = tuple(sorted(data.get("node_names") or ()))
+        return cls(**fields)
+
+
+def _digest(data: Mapping[str, Any]) -> str:
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

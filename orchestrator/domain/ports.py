@@ -1,0 +1,268 @@
+"""The ports of the house: what the services need of the outside world. ``orchestrator.app`` hands in the adapters."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from orchestrator.domain.failure import Failure
+from orchestrator.domain.measurement import Analysis
+from orchestrator.domain.placement import Node, NodeState
+from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState
+
+Item = TypeVar("Item")
+Entry = Mapping[str, Any]  # one entry of an event log, as workers.trainer.protocol describes it
+
+
+class Clock(Protocol):
+    """Time, so that services can be tested without waiting."""
+
+    def now(self) -> float:
+        """Seconds since the epoch (real time), for what is stored and shown."""
+
+    def monotonic(self) -> float:
+        """Seconds of a clock that never jumps, for durations and time-outs."""
+
+
+@dataclass(frozen=True)
+class Page(Generic[Item]):
+    """A part of a list; ``next_cursor`` is opaque and None at the end."""
+
+    items: Sequence[Item]
+    next_cursor: str | None = None
+
+
+@dataclass(frozen=True)
+class Idempotency:
+    """An ``Idempotency-Key`` of ``owner`` and the SHA-256 of the body it came with."""
+
+    owner: str
+    key: str
+    body_sha256: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of state, numbered per store: what an experiment's event stream is made of."""
+
+    number: int
+    at: float
+    experiment_id: str
+    run_id: str | None
+    state: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class LogSlice:
+    """Entries of one log, in order. ``ended``: the attempt is over on this node and ``last_seq`` is its last entry."""
+
+    entries: Sequence[Entry]
+    last_seq: int
+    ended: bool
+
+
+@dataclass(frozen=True)
+class AttemptStatus:
+    """What an agent says of an attempt on its node. ``ended`` means its processes are dead, by pid and start time."""
+
+    attempt_id: str
+    token_sha256: str
+    ended: bool
+    last_seq: int
+
+
+class Store(Protocol):
+    """The database: the truth. All methods are safe to call from several threads.
+
+    Every method may raise ``StoreUnavailable`` (worth trying again) or ``StoreFull``; a method that returned has
+    committed durably. Lookups by id raise ``NotFound``. ``owner`` None means any.
+    """
+
+    # experiments
+    def add_experiment(
+        self, experiment: Experiment, runs: Sequence[Run], idempotency: Idempotency | None = None
+    ) -> tuple[Experiment, bool]:
+        """Store an experiment and its first runs in one transaction; (it, True).
+
+        With an idempotency key that was used before, return what was stored then, and False.
+
+        Raises:
+            IdempotencyMismatch: the key was used with another body.
+        """
+
+    def experiment(self, experiment_id: str) -> Experiment: ...
+
+    def experiments(
+        self,
+        *,
+        owner: str | None = None,
+        state: ExperimentState | None = None,
+        name: str | None = None,
+        label: tuple[str, str] | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[Experiment]:
+        """Newest first, each with its ``run_counts``.
+
+        Raises:
+            InvalidRequest: the cursor is not one of ours.
+        """
+
+    def active_experiments(self) -> Sequence[Experiment]:
+        """All whose state is ACTIVE."""
+
+    def cancel_experiment(self, experiment_id: str, at: float) -> None:
+        """Record that it, and all its runs that have not ended, are to be cancelled. Idempotent."""
+
+    def end_experiment(self, experiment_id: str, state: ExperimentState, at: float) -> bool:
+        """Move it from ACTIVE to ``state``; False when it is not ACTIVE any more."""
+
+    def add_runs(self, runs: Sequence[Run]) -> int:
+        """Store further runs of active experiments; plans their experiment already has are passed over. The count."""
+
+    # runs
+    def run(self, run_id: str) -> Run: ...
+
+    def runs(
+        self,
+        *,
+        experiment_id: str | None = None,
+        owner: str | None = None,
+        state: RunState | None = None,
+        model: str | None = None,
+        framework: str | None = None,
+        label: tuple[str, str] | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[Run]:
+        """Newest first, each with attempts and analysis.
+
+        Raises:
+            InvalidRequest: the cursor is not one of ours.
+        """
+
+    def runs_of(self, experiment_id: str) -> Sequence[Run]:
+        """All runs of an experiment, oldest first, with attempts and analysis."""
+
+    def unfinished_runs(self) -> Sequence[Run]:
+        """All runs that are not in a terminal state, in the order they should be placed: by priority (highest first),
+        then age; with their attempts, without analysis."""
+
+    def cancel_run(self, run_id: str, at: float) -> None:
+        """Record that it is to be cancelled. Idempotent; no effect on a run that has ended."""
+
+    def set_waiting(self, run_id: str, reason: str | None) -> None:
+        """Say why a queued run is not placed."""
+
+    def begin_attempt(self, run_id: str, attempt: Attempt) -> bool:
+        """QUEUED to PLACING together with the new attempt's row; False when the run is not QUEUED any more."""
+
+    def move_run(
+        self, run_id: str, expected: RunState, to: RunState, *, at: float, failure: Failure | None = None
+    ) -> bool:
+        """``UPDATE … WHERE state = expected``; False when it was not. PLACING to RUNNING also dates the attempt's and
+        the run's start; a terminal state also dates the end.
+
+        Raises:
+            IllegalMove: the table of states has no such move.
+        """
+
+    def request_stop(self, attempt_id: str, reason: str) -> None:
+        """Record why the attempt is to be stopped (a failure kind); the first reason stays."""
+
+    def conclude(
+        self,
+        run_id: str,
+        to: RunState,
+        *,
+        at: float,
+        failure: Failure | None = None,
+        analysis: Analysis | None = None,
+        fingerprint: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """COLLECTING to a terminal state, or back to QUEUED for another attempt: ends the latest attempt, stores the
+        analysis and its measurements, moves the run, all in one transaction. False when the run was not COLLECTING."""
+
+    # logs
+    def append_entries(self, attempt_id: str, node: str, entries: Sequence[Entry]) -> int:
+        """Store entries; those already there (same attempt, node and seq) are passed over. The last seq stored."""
+
+    def last_seqs(self, attempt_id: str) -> Mapping[str, int]:
+        """Node -> last seq stored."""
+
+    def entries(
+        self,
+        attempt_id: str,
+        *,
+        node: str | None = None,
+        kinds: Sequence[str] | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> Sequence[Entry]:
+        """Stored entries in the order of (node, seq), each with its ``node`` added; ``after`` applies to each node."""
+
+    # what happened
+    def changes(
+        self, experiment_id: str, *, run_id: str | None = None, after: int = 0, limit: int = 500
+    ) -> Sequence[Change]:
+        """Changes of state of an experiment and its runs, oldest first."""
+
+    # nodes: what a person ordered of them (the cluster knows the rest)
+    def node_orders(self) -> Mapping[str, NodeState]:
+        """Node -> DRAINING or QUARANTINED, where ordered."""
+
+    def order_node(self, node: str, state: NodeState | None) -> None:
+        """Order a node to be drained or quarantined, or (None) take the order back."""
+
+    def ping(self) -> None:
+        """Return when the database answers and accepts writes."""
+
+    def close(self) -> None: ...
+
+
+class Cluster(Protocol):
+    """Nodes and their agents. ``local`` and ``ray`` keep this contract; one test suite holds both to it.
+
+    A call to one node raises ``NodeUnreachable`` when its agent does not answer in time: that says nothing about the
+    processes there. No call blocks for longer than a few seconds.
+    """
+
+    def nodes(self) -> Sequence[Node]:
+        """All nodes known, with AVAILABLE or UNREACHABLE as their state."""
+
+    def start(self, node: str, job: Mapping[str, Any]) -> None:
+        """Have the agent carry out its part of ``job``. Idempotent by attempt and token; returns before it ends.
+
+        Raises:
+            JobRefused: the agent will not (another protocol, another token, stopped before).
+        """
+
+    def stop(self, node: str, attempt_id: str, reason: str) -> None:
+        """Have the agent end the attempt with ``reason``, a failure kind. Idempotent; also before it was started."""
+
+    def status(self, node: str) -> Sequence[AttemptStatus]:
+        """What the agent knows of its attempts. It also tells the agent that it is not alone."""
+
+    def fetch(self, node: str, attempt_id: str, after: int, limit: int = 1000) -> LogSlice:
+        """Entries of the attempt's log on the node with seq > ``after``.
+
+        Raises:
+            NotFound: the agent knows no such attempt.
+        """
+
+    def acknowledge(self, node: str, attempt_id: str, seq: int) -> None:
+        """Tell the agent that all entries up to ``seq`` are stored; a log acknowledged to its end is deleted."""
+
+    def wait(self, positions: Mapping[str, Mapping[str, int]], timeout_s: float) -> None:
+        """Return when any attempt has entries beyond ``positions`` (node -> attempt -> seq), or after ``timeout_s``.
+
+        A hint that makes progress visible at once; it may return early."""
+
+    def interpreters(self, node: str) -> Sequence[Mapping[str, Any]]:
+        """The named environments of the node: name, framework, definition, ready, reason, versions."""
+
+    def close(self) -> None:
+        """Let go of the cluster without stopping what runs there."""
+
+    def shut_down(self) -> None:
+        """End what this process started of the cluster: agents and, when embedded, Ray."""

@@ -1,0 +1,138 @@
+"""Runs and attempts, and the one table of legal moves between the states of a run."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from orchestrator.domain.failure import Failure
+from orchestrator.domain.measurement import Analysis
+from orchestrator.domain.placement import Placement
+from orchestrator.domain.plan import Plan
+from orchestrator.domain.spec import ExperimentSpec
+
+
+class RunState(StrEnum):
+    """Where a run stands. Why it ended badly is apart from this: see ``Failure``."""
+
+    QUEUED = "queued"
+    PLACING = "placing"
+    RUNNING = "running"
+    COLLECTING = "collecting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+# state -> states it may move to. A state without exits is terminal. PLACING: an attempt is durable and its agents are
+# being told. COLLECTING: its processes are gone and the rest of its logs is fetched; back to QUEUED is another attempt.
+MOVES: dict[RunState, frozenset[RunState]] = {
+    RunState.QUEUED: frozenset({RunState.PLACING, RunState.FAILED, RunState.CANCELLED}),
+    RunState.PLACING: frozenset({RunState.RUNNING, RunState.COLLECTING}),
+    RunState.RUNNING: frozenset({RunState.COLLECTING}),
+    RunState.COLLECTING: frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED, RunState.QUEUED}),
+    RunState.COMPLETED: frozenset(),
+    RunState.FAILED: frozenset(),
+    RunState.CANCELLED: frozenset(),
+}
+
+TERMINAL = frozenset(state for state, exits in MOVES.items() if not exits)
+HOLDS_DEVICES = frozenset({RunState.PLACING, RunState.RUNNING, RunState.COLLECTING})
+
+
+class IllegalMove(ValueError):  # noqa: N818 - reads as what happened
+    """A move that the table does not have: a mistake in the code that asked for it."""
+
+
+def transition(state: RunState, to: RunState) -> RunState:
+    """Return ``to`` if ``state`` may move there.
+
+    Raises:
+        IllegalMove: it may not.
+    """
+    if to not in MOVES[state]:
+        raise IllegalMove(f"a run cannot move from {state} to {to}")
+    return to
+
+
+class ExperimentState(StrEnum):
+    """Where an experiment stands. It is over when its sweep has no plans left and its runs have ended."""
+
+    ACTIVE = "active"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+def experiment_outcome(cancelled: bool, run_states: Iterable[RunState]) -> ExperimentState:
+    """The end of an experiment whose runs have all ended. An invalid run is not a failed one."""
+    states = set(run_states)
+    if cancelled:
+        return ExperimentState.CANCELLED
+    if RunState.FAILED in states:
+        return ExperimentState.FAILED
+    # A run cancelled by hand in an experiment that was not: the person who asked knows; the rest completed.
+    return ExperimentState.COMPLETED
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try at a run. Its row, with the token, is durable before any process starts.
+
+    Times are seconds since the epoch. ``closed_nodes`` are those whose log was stored to its end.
+    """
+
+    id: str
+    run_id: str
+    number: int
+    token: str
+    placement: Placement
+    created_at: float
+    started_at: float | None = None
+    ended_at: float | None = None
+    failure: Failure | None = None
+    stop_requested: str | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One plan being carried out. ``waiting`` says in words why a queued run is not placed yet."""
+
+    id: str
+    experiment_id: str
+    plan: Plan
+    state: RunState
+    created_at: float
+    priority: int = 0
+    attempts: tuple[Attempt, ...] = ()
+    started_at: float | None = None
+    ended_at: float | None = None
+    cancel_requested: bool = False
+    waiting: str | None = None
+    failure: Failure | None = None
+    analysis: Analysis | None = None
+    fingerprint: Mapping[str, Any] | None = None
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The latest attempt."""
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def valid(self) -> bool:
+        return self.state is RunState.COMPLETED and self.analysis is not None and self.analysis.validity.valid
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a person submitted. ``facts`` were fixed at submission: what ``auto`` stood for then."""
+
+    id: str
+    owner: str
+    spec: ExperimentSpec
+    facts: Mapping[str, Any]
+    state: ExperimentState
+    created_at: float
+    ended_at: float | None = None
+    cancel_requested: bool = False
+    run_counts: Mapping[RunState, int] = field(default_factory=dict)

@@ -1,0 +1,205 @@
+"""The experiment spec: one type for the REST body, the YAML file and the stored JSON.
+
+Fields that are axes take one value or a list; each list is an axis of the sweep. What a field means is decided by
+``orchestrator.domain.sweep``; a field whose meaning is not built yet is refused there, never ignored.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from orchestrator.domain.catalog import parse_topology
+from orchestrator.domain.errors import InvalidRequest, Problem
+
+FRAMEWORKS = ("pytorch", "tensorflow", "mxnet", "cntk", "sleep")
+Framework = Literal["pytorch", "tensorflow", "mxnet", "cntk", "sleep"]
+# ``single`` (one device) and ``gang`` (the test model's) are ours; the rest are the names the frameworks use.
+Strategy = Literal[
+    "auto",
+    "single",
+    "gang",
+    "ddp",
+    "mirrored",
+    "multi-worker-mirrored",
+    "kvstore-device",
+    "kvstore-dist-sync",
+    "kvstore-dist-device-sync",
+    "kvstore-dist-async",
+    "mpi",
+    "mpi-block-momentum",
+    "horovod",
+]
+Precision = Literal["fp32", "tf32", "amp-fp16", "amp-bf16"]
+Size = Literal["full", "small", "tiny"]
+Scalar = str | int | float | bool
+POWERS_OF_TWO = "powers-of-two"
+LARGEST_THAT_FITS = "max"
+
+_NAME = re.compile(r"^[a-z0-9-]{1,100}$")
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+def _as_written(values: list[Any]) -> Any:
+    return values[0] if len(values) == 1 else values
+
+
+# One value or a list of values. Held as a list, written back as a person would write it.
+T = TypeVar("T")
+Axis = Annotated[list[T], BeforeValidator(_as_list), PlainSerializer(_as_written), Field(min_length=1, max_length=1000)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class NodeChoice(_Strict):
+    """Where an experiment may run."""
+
+    gpu_model: str | None = None
+    names: list[str] | None = None
+
+
+def _topology(value: str) -> str:
+    if value != POWERS_OF_TWO:
+        parse_topology(value)
+    return value
+
+
+Topology = Annotated[str, BeforeValidator(str), Field(max_length=20)]
+BatchSize = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+
+
+class ExperimentSpec(_Strict):
+    """What a person submits. CONTRACT: "The experiment spec"."""
+
+    name: Annotated[str, Field(max_length=100)]
+    model: Axis[str]
+    options: dict[str, Axis[Scalar]] = Field(default_factory=dict, max_length=50)
+    framework: Axis[Framework]
+    strategy: Axis[Strategy] = Field(default=["auto"])
+    interpreter: Axis[str] = Field(default=["auto"])
+    topology: Axis[Topology] = Field(default=["1x1"])
+    fabric: Axis[Literal["ethernet", "infiniband"] | None] = Field(default=["ethernet"])
+    device: Axis[Literal["auto", "cuda", "cpu"]] = Field(default=["auto"])
+    precision: Axis[Precision] = Field(default=["fp32"])
+    per_device_batch_size: Axis[BatchSize | Literal["max"]] | None = None
+    global_batch_size: Axis[BatchSize] | None = None
+    data: Axis[str] = Field(default=["synthetic"])
+    size: Axis[Size] = Field(default=["full"])
+    seed: Axis[Annotated[int, Field(strict=True, ge=0, lt=2**31)]] = Field(default=[1])
+    nodes: NodeChoice = NodeChoice()
+    placement: Literal["any", "same-devices"] = "any"
+    mode: Literal["throughput", "convergence"] = "throughput"
+    target: float | None = None
+    repeats: Annotated[int, Field(strict=True, ge=1, le=1000)] = 3
+    precision_target: Annotated[float, Field(gt=0, lt=1)] | None = None
+    max_repeats: Annotated[int, Field(strict=True, ge=1, le=1000)] = 10
+    max_steps: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] = 1000
+    profile: list[Literal["memory", "kernels", "layers"]] = Field(default_factory=list)
+    timeout_s: Annotated[float, Field(gt=0, le=30 * 86400)] = 3600
+    deadline_s: Annotated[float, Field(gt=0)] | None = None
+    device_time_budget_s: Annotated[float, Field(gt=0)] | None = None
+    priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = 0
+    labels: dict[str, str] = Field(default_factory=dict, max_length=50)
+    exclude: list[dict[str, Scalar | None]] = Field(default_factory=list, max_length=1000)
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str) -> str:
+        if not _NAME.match(name):
+            raise ValueError("a name is made of a-z, 0-9 and -, such as resnet50-batch-sweep")
+        return name
+
+    @field_validator("topology")
+    @classmethod
+    def _check_topology(cls, topologies: list[str]) -> list[str]:
+        return [_topology(topology) for topology in topologies]
+
+    @model_validator(mode="after")
+    def _check_whole(self) -> "ExperimentSpec":
+        if (self.per_device_batch_size is None) == (self.global_batch_size is None):
+            raise ValueError("give per_device_batch_size, or global_batch_size for strong scaling: one of the two")
+        if self.max_repeats < self.repeats:
+            raise ValueError(f"max_repeats ({self.max_repeats}) is smaller than repeats ({self.repeats})")
+        for axis in AXES:
+            values = getattr(self, axis)
+            if values is not None and len({repr(value) for value in values}) < len(values):
+                raise ValueError(f"{axis} names a value twice")
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """The spec as a person would write it, defaults included: what is stored and what is answered."""
+        return self.model_dump(mode="json")
+
+
+# The axes in the order in which a sweep nests them.
+AXES = (
+    "model",
+    "framework",
+    "strategy",
+    "interpreter",
+    "device",
+    "precision",
+    "size",
+    "data",
+    "topology",
+    "fabric",
+    "per_device_batch_size",
+    "global_batch_size",
+    "seed",
+)
+
+
+def parse_spec(data: Any) -> ExperimentSpec:
+    """Return the spec that ``data`` (parsed JSON or YAML) holds.
+
+    Raises:
+        InvalidRequest: with a JSON pointer to each thing that is wrong.
+    """
+    if not isinstance(data, Mapping):
+        raise InvalidRequest([Problem("", "an experiment spec is an object of fields, such as {name: …, model: …}")])
+    try:
+        return ExperimentSpec.model_validate(dict(data))
+    except ValidationError as error:
+        raise InvalidRequest(_problems(data, error)) from None
+
+
+def _problems(data: Mapping[str, Any], error: ValidationError) -> list[Problem]:
+    problems: dict[str, str] = {}
+    for item in error.errors(include_url=False, include_context=False):
+        pointer = _pointer(data, item["loc"], missing=item["type"] == "missing")
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            message = f"unknown key {item['loc'][-1]!r}"
+        problems[pointer] = f"{problems[pointer]}, or: {message}" if pointer in problems else message
+    return [Problem(pointer, message) for pointer, message in problems.items()]
+
+
+def _pointer(data: Any, location: tuple[int | str, ...], missing: bool) -> str:
+    """The JSON pointer (RFC 6901) of the part of ``data`` that pydantic means. pydantic also names the branches of a
+    union and the lists that we made of single values; what ``data`` does not have is left out."""
+    pointer = ""
+    for part in location:
+        if isinstance(data, Mapping) and isinstance(part, str):
+            if part not in data and not missing:
+                break
+            pointer += "/" + part.replace("~", "~0").replace("/", "~1")
+            data = data.get(part)
+        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
+            pointer += f"/{part}"
+            data = data[part]
+    return pointer

@@ -1,0 +1,298 @@
+"""From a spec to plans: the grid, what ``auto`` stands for, what is refused, and which plans are still missing.
+
+``expand`` is called at submission and after each run ends. Repetitions, replacements of disturbed runs and whatever
+else needs another run go through it; the experiment is over when it returns none.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.domain.catalog import Catalog, FrameworkFacts, ModelFacts, StrategyFacts, parse_topology
+from orchestrator.domain.errors import InvalidRequest, Problem
+from orchestrator.domain.placement import Node
+from orchestrator.domain.plan import Plan
+from orchestrator.domain.run import TERMINAL, Run, RunState
+from orchestrator.domain.spec import AXES, LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec
+
+MAX_RUNS = 20_000  # a judgement: a larger grid is a typing mistake more often than a wish
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was known when the experiment was submitted. Only ``device`` and ``pool`` depend on the cluster: they are
+    stored with the experiment, so that a node that comes later changes no plan that was made.
+
+    ``device`` is what ``auto`` stands for; ``pool`` is (nodes, most devices of that kind on one node).
+    """
+
+    catalog: Catalog
+    device: str
+    pool: tuple[int, int]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"device": self.device, "pool": list(self.pool)}
+
+    @classmethod
+    def from_json(cls, catalog: Catalog, data: Mapping[str, Any]) -> "Facts":
+        return cls(catalog, data["device"], (data["pool"][0], data["pool"][1]))
+
+
+def facts_of(catalog: Catalog, nodes: Sequence[Node]) -> Facts:
+    """The facts as of now: GPUs where any node has one, else CPU devices."""
+    device = "cuda" if any(node.devices_of("cuda") for node in nodes) else "cpu"
+    counts = [len(node.devices_of(device)) for node in nodes]
+    return Facts(catalog, device, (sum(1 for count in counts if count), max(counts, default=0)))
+
+
+# Fields of the contract whose meaning is not built yet: the value that may stand there, and what it waits for.
+_NOT_BUILT: tuple[tuple[str, Any, str], ...] = (
+    ("placement", "any", "a series that stays on the devices it began on"),
+    ("mode", "throughput", "training to a target"),
+    ("target", None, "training to a target"),
+    ("precision_target", None, "repeats until the interval is narrow enough"),
+    ("profile", [], "profiling phases"),
+    ("deadline_s", None, "a deadline for the whole run"),
+    ("device_time_budget_s", None, "a budget of device time"),
+)
+
+
+def check(spec: ExperimentSpec, facts: Facts) -> None:
+    """Refuse what cannot be carried out, before anything is stored.
+
+    Raises:
+        InvalidRequest: with a pointer to each field, and for cells that no framework can do the ``exclude`` lines.
+    """
+    problems = [*_unbuilt(spec), *_unknown_names(spec, facts.catalog), *_wrong_options(spec, facts.catalog)]
+    problems += _wrong_excludes(spec)
+    if problems:
+        raise InvalidRequest(problems)
+    cells = list(_cells(spec, facts))
+    if not cells:
+        raise InvalidRequest([Problem("/exclude", "leaves no cell of the grid")])
+    if len(cells) * spec.repeats > MAX_RUNS:
+        count = f"{len(cells)} cells x {spec.repeats} repeats"
+        raise InvalidRequest([Problem("", f"{count} are more than {MAX_RUNS} runs: split the experiment")])
+    impossible = [(cell, why) for cell in cells if (why := _why_impossible(cell, facts))]
+    if impossible:
+        raise InvalidRequest([_refusal(cell, why) for cell, why in impossible[:20]])
+
+
+def expand(spec: ExperimentSpec, facts: Facts, runs: Sequence[Run]) -> list[Plan]:
+    """Return the plans that are still missing, in the order in which they should run.
+
+    Each cell is repeated ``repeats`` times. A completed run that is invalid only for reasons of steadiness or load is
+    replaced by another repetition, as long as the cell has fewer than ``max_repeats``. Repetitions of different cells
+    are interleaved, so that a slow hour of the machine meets all cells alike.
+    """
+    by_cell: dict[str, list[Run]] = {}
+    for run in runs:
+        by_cell.setdefault(run.plan.cell_key, []).append(run)
+    missing: list[Plan] = []
+    seen: set[str] = set()
+    for cell in _cells(spec, facts):
+        plan = _plan(cell, facts, spec)
+        if plan.cell_key in seen:  # two cells may resolve to one: equal plans run once
+            continue
+        seen.add(plan.cell_key)
+        missing += _missing_of(plan, by_cell.get(plan.cell_key, []), spec)
+    return sorted(missing, key=lambda plan: plan.repetition)
+
+
+def _missing_of(plan: Plan, runs: Sequence[Run], spec: ExperimentSpec) -> Iterator[Plan]:
+    lasting = sum(1 for run in runs if not _to_be_replaced(run))
+    count = min(max(0, spec.repeats - lasting), max(0, spec.max_repeats - len(runs)))
+    last = max((run.plan.repetition for run in runs), default=0)
+    return (plan.repeated(last + offset) for offset in range(1, count + 1))
+
+
+def _to_be_replaced(run: Run) -> bool:
+    if run.state is not RunState.COMPLETED or run.analysis is None:
+        return False
+    return run.analysis.validity.replaceable
+
+
+def is_over(spec: ExperimentSpec, facts: Facts, runs: Sequence[Run]) -> bool:
+    """Whether the experiment has nothing left to run."""
+    return all(run.state in TERMINAL for run in runs) and not expand(spec, facts, runs)
+
+
+def _cells(spec: ExperimentSpec, facts: Facts) -> Iterator[dict[str, Any]]:
+    """The cells of the grid: axis -> value, ``options`` as a dict, exclusions left out."""
+    option_names = sorted(spec.options)
+    axes = [_axis_values(spec, axis, facts) for axis in AXES]
+    grids = itertools.product(*axes, *(spec.options[name] for name in option_names))
+    for values in grids:
+        cell = dict(zip(AXES, values, strict=False))
+        cell["options"] = dict(zip(option_names, values[len(AXES) :], strict=True))
+        if not any(_matches(cell, partial) for partial in spec.exclude):
+            yield cell
+
+
+def _axis_values(spec: ExperimentSpec, axis: str, facts: Facts) -> Sequence[Any]:
+    values = getattr(spec, axis)
+    if values is None:
+        return [None]
+    if axis == "topology" and POWERS_OF_TWO in values:
+        rest = [value for value in values if value != POWERS_OF_TWO]
+        return list(dict.fromkeys([*rest, *_powers_of_two(facts.pool)]))
+    return list(values)
+
+
+def _powers_of_two(pool: tuple[int, int]) -> list[str]:
+    """1x1, 1x2, 1x4 … up to one whole node, then 2xD, 4xD … up to the whole pool."""
+    nodes, devices = pool
+    within = [f"1x{2**k}" for k in range(max(devices, 1).bit_length())]
+    across = [f"{2**k}x{devices}" for k in range(1, max(nodes, 1).bit_length())]
+    return within + across
+
+
+def _matches(cell: Mapping[str, Any], partial: Mapping[str, Any]) -> bool:
+    options = cell["options"]
+    return all((cell[key] if key in cell else options.get(key)) == value for key, value in partial.items())
+
+
+def _refusal(cell: Mapping[str, Any], why: tuple[str, str]) -> Problem:
+    axis, reason = why
+    named = {"model": cell["model"], "framework": cell["framework"], axis: cell[axis]}
+    line = ", ".join(f"{key}: {value}" for key, value in named.items())
+    return Problem(f"/{axis}", f"{reason}. To leave this cell out: exclude: [{{{line}}}]")
+
+
+def _why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, str] | None:
+    """(axis, reason) why no node could ever carry out the cell, or None."""
+    model, framework = facts.catalog.models[cell["model"]], facts.catalog.frameworks[cell["framework"]]
+    if framework.name not in model.frameworks:
+        return (
+            "framework",
+            f"model {model.name} is not there for {framework.name}: {', '.join(model.frameworks)} have it",
+        )
+    device = _device(cell, facts)
+    checks = (
+        ("device", device, framework.devices),
+        ("precision", cell["precision"], framework.precisions),
+        ("data", cell["data"], model.datasets),
+        ("size", cell["size"], tuple(model.sizes)),
+    )
+    for axis, value, offered in checks:
+        if value not in offered:
+            return axis, f"{axis} {value} is not offered for {model.name} in {framework.name}: {', '.join(offered)}"
+    return _why_undistributable(cell, framework) or _why_uninterpretable(cell, framework) or _why_indivisible(cell)
+
+
+def _why_undistributable(cell: Mapping[str, Any], framework: FrameworkFacts) -> tuple[str, str] | None:
+    nodes, devices = parse_topology(cell["topology"])
+    if cell["strategy"] == "auto":
+        if framework.strategy_for(nodes, devices) is None:
+            return "topology", f"{framework.name} has no strategy for topology {cell['topology']}"
+        return None
+    strategy = framework.strategies.get(cell["strategy"])
+    if strategy is None:
+        return "strategy", f"{framework.name} has the strategies {', '.join(framework.strategies)}"
+    if nodes > strategy.max_nodes or devices > strategy.max_devices_per_node:
+        reach = f"{strategy.max_nodes}x{strategy.max_devices_per_node}"
+        return "topology", f"strategy {strategy.name} of {framework.name} reaches {reach} at most"
+    return None
+
+
+def _why_uninterpretable(cell: Mapping[str, Any], framework: FrameworkFacts) -> tuple[str, str] | None:
+    offered = sorted({strategy.interpreter for strategy in framework.strategies.values()})
+    if cell["interpreter"] not in ("auto", *offered):
+        return "interpreter", f"{framework.name} runs in the interpreters {', '.join(offered)}"
+    return None
+
+
+def _why_indivisible(cell: Mapping[str, Any]) -> tuple[str, str] | None:
+    nodes, devices = parse_topology(cell["topology"])
+    batch = cell["global_batch_size"]
+    if batch is not None and batch % (nodes * devices):
+        return "global_batch_size", f"{batch} is not divisible by the {nodes * devices} devices of {cell['topology']}"
+    return None
+
+
+def _device(cell: Mapping[str, Any], facts: Facts) -> str:
+    return facts.device if cell["device"] == "auto" else str(cell["device"])
+
+
+def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
+    framework, model = facts.catalog.frameworks[cell["framework"]], facts.catalog.models[cell["model"]]
+    nodes, devices = parse_topology(cell["topology"])
+    strategy = _strategy(cell, framework, nodes, devices)
+    per_device = cell["per_device_batch_size"] or cell["global_batch_size"] // (nodes * devices)
+    return Plan(
+        model=model.name,
+        options=tuple(sorted(_all_options(cell, model).items())),
+        framework=framework.name,
+        strategy=strategy.name,
+        interpreter=strategy.interpreter if cell["interpreter"] == "auto" else cell["interpreter"],
+        topology=cell["topology"],
+        fabric=cell["fabric"] if nodes > 1 else None,
+        device=_device(cell, facts),
+        precision=cell["precision"],
+        per_device_batch_size=per_device,
+        global_batch_size=per_device * nodes * devices,
+        data=cell["data"],
+        size=cell["size"],
+        seed=cell["seed"],
+        mode=spec.mode,
+        gpu_model=spec.nodes.gpu_model,
+        node_names=tuple(sorted(spec.nodes.names or ())),
+        placement=spec.placement,
+        profile=tuple(sorted(spec.profile)),
+        max_steps=spec.max_steps,
+        timeout_s=spec.timeout_s,
+    )
+
+
+def _strategy(cell: Mapping[str, Any], framework: FrameworkFacts, nodes: int, devices: int) -> StrategyFacts:
+    if cell["strategy"] != "auto":
+        return framework.strategies[cell["strategy"]]
+    strategy = framework.strategy_for(nodes, devices)
+    assert strategy is not None, "check() lets no such cell pass"
+    return strategy
+
+
+def _all_options(cell: Mapping[str, Any], model: ModelFacts) -> dict[str, Any]:
+    """Defaults written out: a default that changes later makes another workload, not the same one measured anew."""
+    return {name: option.default for name, option in model.options.items()} | cell["options"]
+
+
+def _unbuilt(spec: ExperimentSpec) -> Iterator[Problem]:
+    for field, allowed, what in _NOT_BUILT:
+        if getattr(spec, field) != allowed:
+            yield Problem(f"/{field}", f"{what} is not built yet: leave {field} out")
+    if spec.per_device_batch_size and LARGEST_THAT_FITS in spec.per_device_batch_size:
+        yield Problem("/per_device_batch_size", "the search for the largest batch is not built yet: give numbers")
+
+
+def _unknown_names(spec: ExperimentSpec, catalog: Catalog) -> Iterator[Problem]:
+    known: tuple[tuple[str, Iterable[str]], ...] = (
+        ("model", catalog.models),
+        ("framework", catalog.frameworks),
+        ("data", ("synthetic", *catalog.datasets)),
+    )
+    for axis, names in known:
+        offered = sorted(names)
+        for value in getattr(spec, axis):
+            if value not in offered:
+                yield Problem(f"/{axis}", f"there is no {axis} {value!r}; there are {', '.join(offered)}")
+
+
+def _wrong_options(spec: ExperimentSpec, catalog: Catalog) -> Iterator[Problem]:
+    for model in (catalog.models[name] for name in spec.model if name in catalog.models):
+        for name, values in spec.options.items():
+            option = model.options.get(name)
+            if option is None:
+                declared = ", ".join(sorted(model.options)) or "none"
+                yield Problem(f"/options/{name}", f"model {model.name} has no option {name}; it has {declared}")
+                continue
+            wrong = (option.problem(value) for value in values)
+            yield from (Problem(f"/options/{name}", text) for text in wrong if text)
+
+
+def _wrong_excludes(spec: ExperimentSpec) -> Iterator[Problem]:
+    for index, partial in enumerate(spec.exclude):
+        for key in partial:
+            if key not in AXES and key not in spec.options:
+                yield Problem(f"/exclude/{index}/{key}", f"{key} is no axis of this sweep")

@@ -1,0 +1,104 @@
+"""Reads the facts files: models, frameworks and datasets of the tree, and more models from ``TBD_SUITE_PATH``."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import suites.datasets
+import suites.models
+import workers.trainer.frameworks
+from orchestrator.domain.catalog import Catalog, DatasetFacts, FrameworkFacts, ModelFacts, OptionFacts, StrategyFacts
+from orchestrator.domain.errors import SettingsError
+
+_MODELS = Path(suites.models.__path__[0])
+_DATASETS = Path(suites.datasets.__path__[0])
+_FRAMEWORKS = Path(workers.trainer.frameworks.__path__[0])
+
+
+def load_catalog(suite_path: Sequence[Path] = ()) -> Catalog:
+    """Read all facts.
+
+    Args:
+        suite_path: further folders, each with packages ``<model>/model.toml`` as in ``suites/models``.
+
+    Raises:
+        SettingsError: a facts file cannot be read or lacks a key; the message names it.
+    """
+    models = [_model(path, f"suites.models.{path.parent.name}") for path in sorted(_MODELS.glob("*/model.toml"))]
+    for folder in suite_path:
+        models += [_model(path, path.parent.name) for path in sorted(folder.glob("*/model.toml"))]
+    frameworks = [_framework(path) for path in sorted(_FRAMEWORKS.glob("*.toml"))]
+    datasets = [_dataset(path) for path in sorted(_DATASETS.glob("*/dataset.toml"))]
+    return Catalog(
+        models={model.name: model for model in models},
+        frameworks={framework.name: framework for framework in frameworks},
+        datasets={dataset.name: dataset for dataset in datasets},
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"{path}: {error}") from None
+
+
+def _model(path: Path, module: str) -> ModelFacts:
+    facts = _read(path)
+    try:
+        full = facts["sizes"].get("full", {})
+        return ModelFacts(
+            name=facts["name"],
+            module=module,
+            domain=facts["domain"],
+            frameworks=tuple(facts["frameworks"]),
+            work_unit=facts["work_unit"],
+            work_unit_definition=facts["work_unit_definition"],
+            sizes=facts["sizes"],
+            options={name: _option(name, option) for name, option in facts.get("options", {}).items()},
+            datasets=tuple(facts["datasets"]),
+            facts=facts | {"module": module},
+            parameters=full.get("parameters", facts.get("parameters")),
+            layers=facts.get("layers"),
+            flops_per_sample=full.get("flops_per_sample"),
+            dominant_layer=facts.get("dominant_layer"),
+            maintainers=tuple(facts.get("maintainers", ())),
+        )
+    except KeyError as error:
+        raise SettingsError(f"{path} lacks {error}") from None
+
+
+def _option(name: str, option: Mapping[str, Any]) -> OptionFacts:
+    return OptionFacts(
+        name=name,
+        type=option["type"],
+        default=option["default"],
+        choices=tuple(option.get("choices", ())),
+        minimum=option.get("minimum"),
+        maximum=option.get("maximum"),
+        help=option.get("help", ""),
+    )
+
+
+def _framework(path: Path) -> FrameworkFacts:
+    facts = _read(path)
+    try:
+        return FrameworkFacts(
+            name=facts["name"],
+            devices=tuple(facts["devices"]),
+            precisions=tuple(facts["precisions"]),
+            abilities=tuple(facts.get("abilities", ())),
+            strategies={name: StrategyFacts(name=name, **strategy) for name, strategy in facts["strategies"].items()},
+        )
+    except (KeyError, TypeError) as error:
+        raise SettingsError(f"{path}: {error}") from None
+
+
+def _dataset(path: Path) -> DatasetFacts:
+    facts = _read(path)
+    module = f"suites.datasets.{path.parent.name}"
+    try:
+        return DatasetFacts(facts["name"], module, facts["domain"], facts | {"module": module})
+    except KeyError as error:
+        raise SettingsError(f"{path} lacks {error}") from None

@@ -1,0 +1,73 @@
+"""Submit an experiment: check it, expand it, store it with its first runs in one transaction."""
+
+import hashlib
+import json
+from typing import Any
+
+from orchestrator.domain.plan import Plan
+from orchestrator.domain.ports import Idempotency
+from orchestrator.domain.run import Experiment, ExperimentState, Run, RunState
+from orchestrator.domain.spec import ExperimentSpec, parse_spec
+from orchestrator.domain.sweep import Facts, check, expand, facts_of
+from orchestrator.services.clock import new_id
+from orchestrator.services.context import Context
+
+
+def submit(context: Context, body: Any, *, owner: str, idempotency_key: str | None = None) -> tuple[Experiment, bool]:
+    """Store the experiment that ``body`` (a parsed spec) describes; (it, whether it is new).
+
+    Raises:
+        InvalidRequest: the spec is wrong, or asks for what no framework can do. Nothing was stored.
+        IdempotencyMismatch: the key was used before with another body.
+        StoreUnavailable: nothing was acknowledged.
+    """
+    spec, facts, plans = plan(context, body)
+    now = context.clock.now()
+    experiment = Experiment(
+        id=new_id("exp"),
+        owner=owner,
+        spec=spec,
+        facts=facts.to_json(),
+        state=ExperimentState.ACTIVE,
+        created_at=now,
+    )
+    runs = new_runs(experiment, plans, now)
+    idempotency = _idempotency(owner, idempotency_key, body)
+    stored, created = context.store.add_experiment(experiment, runs, idempotency)
+    if created:
+        context.wake()
+    return stored, created
+
+
+def plan(context: Context, body: Any) -> tuple[ExperimentSpec, Facts, list[Plan]]:
+    """What ``submit`` would run, without storing anything.
+
+    Raises:
+        InvalidRequest: as ``submit``.
+    """
+    spec = parse_spec(body)
+    facts = facts_of(context.catalog, context.cluster.nodes())
+    check(spec, facts)
+    return spec, facts, expand(spec, facts, [])
+
+
+def new_runs(experiment: Experiment, plans: list[Plan], now: float) -> list[Run]:
+    """Queued runs of ``experiment`` for ``plans``, in their order."""
+    return [
+        Run(
+            id=new_id("run"),
+            experiment_id=experiment.id,
+            plan=one,
+            state=RunState.QUEUED,
+            created_at=now + index * 1e-6,  # keeps the order of the sweep among runs that are stored together
+            priority=experiment.spec.priority,
+        )
+        for index, one in enumerate(plans)
+    ]
+
+
+def _idempotency(owner: str, key: str | None, body: Any) -> Idempotency | None:
+    if key is None:
+        return None
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), default=str)
+    return Idempotency(owner, key, hashlib.sha256(canonical.encode()).hexdigest())

@@ -1,0 +1,102 @@
+"""The settings: ``TBD_*`` variables of the environment, read once. The one place that knows their names."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TypeVar
+
+from orchestrator.domain.errors import SettingsError
+
+Number = TypeVar("Number", int, float)
+
+# variable -> (field, default, what it is)
+VARIABLES: dict[str, tuple[str, str, str]] = {
+    "TBD_DATA_DIR": (
+        "data_dir",
+        "~/.local/share/tbd",
+        "folder of the database, the logs on their way and the embedded cluster",
+    ),
+    "TBD_DATABASE_URL": (
+        "database_url",
+        "",
+        "SQLAlchemy URL; empty: SQLite in the data directory; PostgreSQL: postgresql://…",
+    ),
+    "TBD_HOST": ("host", "127.0.0.1", "address to listen on"),
+    "TBD_PORT": ("port", "8585", "port to listen on; 0: a free one"),
+    "TBD_CLUSTER": ("cluster", "ray", "ray, or local: agents as child processes of this host, without Ray"),
+    "TBD_RAY_ADDRESS": ("ray_address", "", "address of a Ray cluster; empty: an embedded one"),
+    "TBD_FENCE_S": ("fence_s", "60", "seconds of silence after which an agent ends its processes by itself"),
+    "TBD_IDLE_EXIT_S": ("idle_exit_s", "900", "seconds without a server after which an embedded cluster ends itself"),
+    "TBD_MAX_BODY_BYTES": ("max_body_bytes", "1048576", "largest request body"),
+    "TBD_SUITE_PATH": ("suite_path", "", "folders with further models, separated by :"),
+}
+
+# Read by the node agent on its own host (``workers.node``), listed here for ``tbd serve --help``.
+NODE_VARIABLES: dict[str, tuple[str, str]] = {
+    "TBD_CPU_DEVICES": ("1", "number of CPU devices of a node; its cores are divided evenly"),
+    "TBD_INTERPRETERS_DIR": ("~/.cache/tbd/interpreters", "folder of the frameworks' environments"),
+    "TBD_DATASETS_DIR": ("~/.cache/tbd/datasets", "folder of the prepared datasets"),
+}
+
+# Read by the command line.
+CLIENT_VARIABLES: dict[str, tuple[str, str]] = {
+    "TBD_SERVER": ("", "URL of the server that commands talk to; empty: the one that owns the data directory"),
+    "NO_COLOR": ("", "set: no colours"),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings of the control plane. Durations in seconds, sizes in bytes."""
+
+    data_dir: Path
+    database_url: str
+    host: str
+    port: int
+    cluster: str
+    ray_address: str
+    fence_s: float
+    idle_exit_s: float
+    max_body_bytes: int
+    suite_path: tuple[Path, ...]
+
+
+def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
+    """Read the settings.
+
+    Raises:
+        SettingsError: a value cannot be used; the message names the variable.
+    """
+    texts = {field: environment.get(name) or default for name, (field, default, _) in VARIABLES.items()}
+    data_dir = Path(texts["data_dir"]).expanduser().absolute()
+    settings = Settings(
+        data_dir=data_dir,
+        database_url=texts["database_url"] or f"sqlite:///{data_dir / 'tbd.sqlite3'}",
+        host=texts["host"],
+        port=_number("TBD_PORT", texts["port"], int, 0, 65535),
+        cluster=_one_of("TBD_CLUSTER", texts["cluster"], ("ray", "local")),
+        ray_address=texts["ray_address"],
+        fence_s=_number("TBD_FENCE_S", texts["fence_s"], float, 1, 86400),
+        idle_exit_s=_number("TBD_IDLE_EXIT_S", texts["idle_exit_s"], float, 1, 86400),
+        max_body_bytes=_number("TBD_MAX_BODY_BYTES", texts["max_body_bytes"], int, 1024, 2**30),
+        suite_path=tuple(Path(part).expanduser() for part in texts["suite_path"].split(":") if part),
+    )
+    assert {field.name for field in fields(Settings)} == {field for field, _, _ in VARIABLES.values()}
+    return settings
+
+
+def _number(name: str, text: str, kind: Callable[[str], Number], low: float, high: float) -> Number:
+    try:
+        value = kind(text)
+    except ValueError:
+        raise SettingsError(f"{name}={text!r} is no number") from None
+    if not low <= value <= high:
+        raise SettingsError(f"{name}={text} is outside {low} to {high}")
+    return value
+
+
+def _one_of(name: str, text: str, offered: tuple[str, ...]) -> str:
+    if text not in offered:
+        raise SettingsError(f"{name}={text!r}: it is one of {', '.join(offered)}")
+    return text
