@@ -1,4 +1,5 @@
 """Which devices an attempt holds. ``place`` is pure: plan and view of the cluster in, placement or reason out."""
+
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum

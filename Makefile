@@ -1,0 +1,55 @@
+# What a person runs. Everything here is safe to repeat and quick the second time.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+INTERPRETERS := datasets pytorch tensorflow
+
+.PHONY: help demo test lint unit bench faults suite-check gpu-check coverage setup system-packages interpreters clean
+
+help: ## list these targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
+
+demo: announce-downloads setup interpreters ## everything once: set up, serve, submit suites/quick.yaml, print the table, write a report
+	@$(BIN)/python -m deploy.demo
+
+test: announce-downloads system-packages setup interpreters lint ## set up everything that is needed and run all tests
+	@$(BIN)/python -m pytest
+
+unit: setup ## only the tests that need no framework and no server
+	@$(BIN)/python -m pytest tests/unit tests/architecture
+
+lint: setup ## style, types, import rules, Python 3.6 cleanness of the island
+	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --check --quiet . && $(BIN)/mypy --no-error-summary && \
+	$(BIN)/lint-imports --no-logo >/tmp/tbd-lint-imports.$$$$ 2>&1 || { cat /tmp/tbd-lint-imports.$$$$ 2>/dev/null; exit 1; }; \
+	rm -f /tmp/tbd-lint-imports.$$$$; \
+	$(BIN)/vermin -q --no-tips --violations -t=3.6- workers/trainer suites >/dev/null || { $(BIN)/vermin -t=3.6- workers/trainer suites; exit 1; }
+
+bench: setup interpreters ## the ratios of the README, measured side by side on this machine (about 25 minutes)
+	@$(BIN)/python -m tests.benchmarks.bench
+
+coverage: setup ## how often the printed intervals hold the truth, by simulation
+	@$(BIN)/python -m tests.benchmarks.coverage
+
+announce-downloads:
+	@$(if $(wildcard .venv/.ready),:,echo "tbd sets up its own environment in .venv: a download of about 200 MB.")
+
+setup: .venv/.ready
+
+.venv/.ready: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "tbd needs Python 3.11 or newer on PATH (Debian 12: apt-get install python3 python3-venv)" >&2; exit 1; }
+	@$(PYTHON) -m venv .venv 2>/tmp/tbd-venv.$$$$ || { cat /tmp/tbd-venv.$$$$; echo "apt-get install python3-venv" >&2; exit 1; }; rm -f /tmp/tbd-venv.$$$$
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]' 2> >(grep -v '^WARNING: Location' >&2)
+	@touch $@
+
+interpreters: setup
+	@$(BIN)/python -m workers.node.interpreters install $(INTERPRETERS)
+
+# PostgreSQL for the tests of the store; everything else comes from the Python registry.
+system-packages:
+	@deploy/system_packages.sh postgresql
+
+clean: ## remove .venv and caches of this folder (not the frameworks' environments in ~/.cache/tbd)
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -1,0 +1,138 @@
+"""The composition root: settings in, a running service out. ``python -m orchestrator.app`` is ``tbd serve``."""
+
+import argparse
+import json
+import logging
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import uvicorn
+
+from orchestrator.api.server import create_app
+from orchestrator.data_directory import DataDirectory
+from orchestrator.db.store import SqlStore
+from orchestrator.domain.errors import SettingsError, TbdError
+from orchestrator.domain.ports import Cluster
+from orchestrator.services.catalog import load_catalog
+from orchestrator.services.clock import SystemClock
+from orchestrator.services.context import Context
+from orchestrator.services.reconciler import Reconciler
+from orchestrator.settings import Settings, read_settings
+
+log = logging.getLogger("tbd")
+
+
+@contextmanager
+def running_service(settings: Settings, directory: Path) -> Iterator[Context]:
+    """Everything but HTTP, running: store, cluster and reconciler. At the end what it started is stopped.
+
+    Raises:
+        TbdError: the store or the cluster cannot be had.
+    """
+    with ExitStack() as stack:
+        catalog = load_catalog(settings.suite_path)
+        store = SqlStore(settings.database_url)
+        stack.callback(store.close)
+        cluster = make_cluster(settings, directory)
+        stack.callback(cluster.shut_down)
+        awake = threading.Event()
+        context = Context(store, cluster, catalog, SystemClock(), awake.set)
+        reconciler = Reconciler(context, awake, settings.fence_s)
+        stack.callback(reconciler.close)
+        reconciler.start()
+        yield context
+
+
+def make_cluster(settings: Settings, directory: Path) -> Cluster:
+    """The cluster adapter that the settings name. Only the one that is used is imported: Ray is large."""
+    if settings.cluster == "local":
+        from orchestrator.cluster.local import LocalCluster
+
+        return LocalCluster(directory / "local", settings.fence_s, settings.idle_exit_s)
+    from orchestrator.cluster.ray_cluster import RayCluster
+
+    return RayCluster(settings.ray_address or None, directory / "ray", settings.fence_s, settings.idle_exit_s)
+
+
+def serve(settings: Settings, as_json: bool) -> None:
+    """Run the service until SIGTERM or SIGINT.
+
+    Raises:
+        TbdError: it cannot start; the message names the cause and the way out.
+    """
+    _check_address(settings)
+    directory = DataDirectory(settings.data_dir).open()
+    try:
+        listener = _listen(settings)
+        with listener, running_service(settings, settings.data_dir) as context:
+            url = f"http://{settings.host}:{listener.getsockname()[1]}"
+            directory.announce(url)
+            _say_where(url, as_json)
+            app = create_app(context, settings)
+            config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+            uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        directory.close()
+
+
+def _check_address(settings: Settings) -> None:
+    if settings.host not in ("127.0.0.1", "::1", "localhost"):
+        raise SettingsError(
+            f"TBD_HOST={settings.host} is beyond loopback, and there are no tokens yet: "
+            "listen on 127.0.0.1 and put a proxy that authenticates in front"
+        )
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as error:
+        listener.close()
+        raise SettingsError(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}. Give another TBD_PORT (0: a free one)"
+        ) from None
+    listener.listen(2048)
+    return listener
+
+
+def _say_where(url: str, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"url": url}), flush=True)
+    else:
+        print(f"tbd serves on {url} (API: {url}/docs). Stop it with Ctrl-C.", file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """``tbd serve``: 0 after an orderly stop, 2 when the settings cannot be used, 4 when something is out of reach."""
+    parser = argparse.ArgumentParser(prog="tbd serve", description="Run the service. All settings are TBD_* variables.")
+    parser.add_argument("command", nargs="?", choices=["serve"], default="serve", help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help="instead of TBD_PORT; 0: a free one")
+    parser.add_argument("--json", action="store_true", help="print {url} as the first line of stdout")
+    parser.add_argument("--verbose", action="store_true", help="log what the service does")
+    options = parser.parse_args(arguments)
+    level = logging.INFO if options.verbose else logging.WARNING
+    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        settings = read_settings()
+        if options.port is not None:
+            settings = replace(settings, port=options.port)
+        serve(settings, options.json)
+    except SettingsError as error:
+        print(f"tbd serve: {error}", file=sys.stderr)
+        return 2
+    except TbdError as error:
+        print(f"tbd serve: {error}", file=sys.stderr)
+        return 4
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""The end of an attempt: its logs are analysed, the measurements stored, and the run ends or gets another attempt."""
+
+import logging
+
+from orchestrator.analysis.analyse import analyse
+from orchestrator.domain.failure import Failure, FailureKind, may_retry
+from orchestrator.domain.fingerprint import fingerprint
+from orchestrator.domain.measurement import Analysis
+from orchestrator.domain.run import Run, RunState
+from orchestrator.services.context import Context
+from orchestrator.services.review import review
+
+log = logging.getLogger(__name__)
+
+
+def conclude(context: Context, run: Run, lost: Failure | None = None) -> bool:
+    """Conclude ``run``, which is COLLECTING and whose logs are stored as far as they can be had.
+
+    ``lost`` is a failure that the logs cannot tell of: a node that fell silent, an agent that refused.
+    Whether it was done (False: somebody else did).
+    """
+    assert run.attempt is not None
+    analysis = analyse_attempt(context, run.attempt.id)
+    failure = lost or analysis.failure
+    to = outcome(failure, run.attempt.number, run.cancel_requested)
+    done = context.store.conclude(
+        run.id,
+        to,
+        at=context.clock.now(),
+        failure=failure,
+        analysis=analysis,
+        fingerprint=fingerprint(run.plan, analysis.observed),
+    )
+    if done:
+        log.info("run %s: %s%s", run.id, to, f" ({failure.kind}: {failure.message})" if failure else "")
+        review(context, run.experiment_id)
+    return done
+
+
+def analyse_attempt(context: Context, attempt_id: str) -> Analysis:
+    """Analyse the stored logs of an attempt, as complete as they are."""
+    logs: dict[str, list[dict[str, object]]] = {}
+    for entry in context.store.entries(attempt_id):
+        logs.setdefault(str(entry["node"]), []).append(dict(entry))
+    return analyse(logs)
+
+
+def outcome(failure: Failure | None, attempts_made: int, cancel_requested: bool) -> RunState:
+    """The state that follows the end of the ``attempts_made``-th attempt."""
+    if failure is None:
+        return RunState.COMPLETED
+    if failure.kind is FailureKind.CANCELLED:
+        return RunState.CANCELLED
+    if cancel_requested:
+        return RunState.CANCELLED
+    return RunState.QUEUED if may_retry(failure, attempts_made) else RunState.FAILED

@@ -1,0 +1,376 @@
+"""One pass of the reconciler: ``observe`` what is, ``decide`` (pure) what to do, ``apply`` it.
+
+Every step is safe to repeat: the store moves a run only from the state that was seen, agents take a start or a stop
+twice as once, entries of logs are stored by their number. So a server that died between any two of them is followed
+by one that goes on.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from orchestrator.domain.errors import JobRefused, NodeUnreachable, NotFound
+from orchestrator.domain.failure import Failure, FailureKind
+from orchestrator.domain.placement import Node, NodeState, NotNow, Placement, place
+from orchestrator.domain.ports import AttemptStatus
+from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Run, RunState
+from orchestrator.services.clock import new_id, new_token
+from orchestrator.services.conclude import conclude
+from orchestrator.services.context import Context
+from orchestrator.services.ingest import fetch_log
+from orchestrator.services.job import build_job
+from orchestrator.services.review import review
+
+log = logging.getLogger(__name__)
+
+
+class Word(StrEnum):
+    """What is known of an attempt's processes on one node."""
+
+    RUNNING = "running"  # the agent: they run
+    ENDED = "ended"  # the agent: they are dead, by pid and start time
+    UNKNOWN = "unknown"  # the agent answers, but knows no such attempt
+    SILENT = "silent"  # the agent does not answer; they may well run
+    DEAD = "dead"  # it has not answered beyond the fence and a margin: the agent ended them, or they died with it
+
+
+@dataclass(frozen=True)
+class AttemptView:
+    """An open attempt as seen from here: per node the word on its processes, and where its log is stored to the end."""
+
+    words: Mapping[str, Word]
+    stored: frozenset[str]
+
+    def gone(self, node: str) -> bool:
+        """Nothing more will come from the node: neither steps nor entries."""
+        return node not in self.stored and self.words[node] in (Word.UNKNOWN, Word.DEAD)
+
+    def over(self, node: str) -> bool:
+        """The attempt's processes on the node are dead."""
+        return node in self.stored or self.words[node] in (Word.ENDED, Word.UNKNOWN, Word.DEAD)
+
+
+@dataclass(frozen=True)
+class View:
+    """What ``observe`` saw. ``runs`` are those that have not ended, in the order in which they should be placed."""
+
+    runs: Sequence[Run]
+    nodes: Sequence[Node]
+    attempts: Mapping[str, AttemptView] = field(default_factory=dict)
+    idle_experiments: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Launch:
+    run: Run
+    placement: Placement
+
+
+@dataclass(frozen=True)
+class Wait:
+    run: Run
+    reason: str
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Tell these nodes (again) to start the attempt."""
+
+    run: Run
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Move:
+    run: Run
+    to: RunState
+
+
+@dataclass(frozen=True)
+class Stop:
+    run: Run
+    nodes: tuple[str, ...]
+    reason: FailureKind
+
+
+@dataclass(frozen=True)
+class Fetch:
+    run: Run
+    node: str
+
+
+@dataclass(frozen=True)
+class Conclude:
+    """All logs that can be had are stored; ``lost`` are the nodes whose log is not complete."""
+
+    run: Run
+    lost: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Review:
+    """See whether an experiment is over."""
+
+    experiment_id: str
+
+
+Action = Launch | Wait | Tell | Move | Stop | Fetch | Conclude | Review
+
+
+def decide(view: View) -> list[Action]:
+    """What to do now. Pure: the same view gives the same actions, in the order in which they are to be applied."""
+    held: dict[str, set[str]] = {}
+    for run in view.runs:
+        if run.state in HOLDS_DEVICES and run.attempt:
+            _hold(held, run.attempt.placement)
+    actions: list[Action] = []
+    for run in view.runs:
+        if run.state is RunState.QUEUED:
+            actions += _decide_queued(run, view.nodes, held)
+        elif run.attempt:
+            actions += _decide_open(run, run.attempt, view.attempts[run.attempt.id])
+    return actions + [Review(experiment_id) for experiment_id in view.idle_experiments]
+
+
+def _hold(held: dict[str, set[str]], placement: Placement) -> None:
+    for share in placement.shares:
+        held.setdefault(share.node, set()).update(device.id for device in share.devices)
+
+
+def _decide_queued(run: Run, nodes: Sequence[Node], held: dict[str, set[str]]) -> Iterator[Action]:
+    if run.cancel_requested:
+        yield Move(run, RunState.CANCELLED)
+        return
+    answer = place(run.plan, nodes, held)
+    if isinstance(answer, NotNow):
+        if answer.reason != run.waiting:
+            yield Wait(run, answer.reason)
+        return
+    _hold(held, answer)
+    yield Launch(run, answer)
+
+
+def _decide_open(run: Run, attempt: Attempt, seen: AttemptView) -> Iterator[Action]:
+    nodes = attempt.placement.nodes
+    alive = tuple(node for node in nodes if not seen.over(node))
+    reason = _why_stop(run, attempt, seen)
+    if reason and alive:
+        yield Stop(run, alive, reason)
+    yield from (Fetch(run, node) for node in nodes if node not in seen.stored and seen.words[node] in _SPEAKS)
+    if run.state is RunState.PLACING:
+        yield from _decide_placing(run, seen, reason)
+    elif run.state is RunState.RUNNING and not alive:
+        yield Move(run, RunState.COLLECTING)
+    elif run.state is RunState.COLLECTING and all(node in seen.stored or seen.gone(node) for node in nodes):
+        yield Conclude(run, tuple(node for node in nodes if node not in seen.stored))
+
+
+_SPEAKS = (Word.RUNNING, Word.ENDED)
+
+
+def _decide_placing(run: Run, seen: AttemptView, reason: FailureKind | None) -> Iterator[Action]:
+    untold = tuple(node for node, word in seen.words.items() if word is Word.UNKNOWN and node not in seen.stored)
+    if reason:
+        # A stop also reaches an agent that was never told to start: it then refuses a start that comes late.
+        if untold:
+            yield Stop(run, untold, reason)
+        if all(seen.over(node) for node in seen.words):
+            yield Move(run, RunState.COLLECTING)
+    elif untold:
+        yield Tell(run, untold)
+    elif Word.SILENT not in seen.words.values():
+        yield Move(run, RunState.RUNNING)
+
+
+def _why_stop(run: Run, attempt: Attempt, seen: AttemptView) -> FailureKind | None:
+    """Why the rest of the attempt is to be ended: as it was asked for, or because a node of the gang is lost."""
+    if attempt.stop_requested:
+        return FailureKind(attempt.stop_requested)
+    if run.cancel_requested:
+        return FailureKind.CANCELLED
+    if any(word is Word.DEAD and node not in seen.stored for node, word in seen.words.items()):
+        return FailureKind.NODE_LOST
+    if run.state is not RunState.PLACING and any(seen.gone(node) for node in seen.words):
+        return FailureKind.NODE_LOST
+    return None
+
+
+class Observer:
+    """Looks at the store and the cluster. Keeps between passes only what may be forgotten: since when a node has been
+    silent (forgotten at a restart, which waits longer, never shorter) and which logs are known to be complete."""
+
+    # Seconds beyond the fence, for an agent that was slow to notice and for clocks that differ. A judgement.
+    FENCE_MARGIN_S = 15.0
+
+    def __init__(self, context: Context, fence_s: float) -> None:
+        self._context = context
+        self._dead_after_s = fence_s + self.FENCE_MARGIN_S
+        self._silent_since: dict[str, float] = {}
+        self._stored: dict[str, frozenset[str]] = {}
+
+    def observe(self) -> View:
+        """Raises ``StoreUnavailable`` or ``ClusterUnavailable``; silent nodes are part of the view."""
+        store = self._context.store
+        orders = store.node_orders()
+        nodes = [_ordered(node, orders) for node in self._context.cluster.nodes()]
+        runs = store.unfinished_runs()
+        reports = {node: self._status(node) for node in sorted({*_nodes_of(runs), *(node.name for node in nodes)})}
+        attempts = {
+            run.attempt.id: self._see(run.attempt, reports)
+            for run in runs
+            if run.attempt and run.state in HOLDS_DEVICES
+        }
+        self._stored = {attempt_id: seen.stored for attempt_id, seen in attempts.items()}
+        busy = {run.experiment_id for run in runs}
+        idle = [experiment.id for experiment in store.active_experiments() if experiment.id not in busy]
+        return View(runs, nodes, attempts, idle)
+
+    def _status(self, node: str) -> Mapping[str, AttemptStatus] | Word:
+        """The agent's report by attempt, or the word on a node that gives none."""
+        now = self._context.clock.monotonic()
+        try:
+            report = self._context.cluster.status(node)
+        except NodeUnreachable as error:
+            since = self._silent_since.setdefault(node, now)
+            if since == now:
+                log.warning("%s", error)
+            return Word.DEAD if now - since > self._dead_after_s else Word.SILENT
+        self._silent_since.pop(node, None)
+        return {status.attempt_id: status for status in report}
+
+    def _see(self, attempt: Attempt, reports: Mapping[str, Mapping[str, AttemptStatus] | Word]) -> AttemptView:
+        words = {node: _word(attempt, reports[node]) for node in attempt.placement.nodes}
+        stored = self._stored.get(attempt.id, frozenset())
+        if stored != frozenset(attempt.placement.nodes):
+            closed = self._context.store.entries(attempt.id, kinds=["log_closed"])
+            stored = frozenset(str(entry["node"]) for entry in closed)
+        return AttemptView(words, stored)
+
+
+def _word(attempt: Attempt, report: Mapping[str, AttemptStatus] | Word) -> Word:
+    if isinstance(report, Word):
+        return report
+    status = report.get(attempt.id)
+    if status is None:
+        return Word.UNKNOWN
+    return Word.ENDED if status.ended else Word.RUNNING
+
+
+def _ordered(node: Node, orders: Mapping[str, NodeState]) -> Node:
+    if node.state is NodeState.AVAILABLE and node.name in orders:
+        return replace(node, state=orders[node.name])
+    return node
+
+
+def _nodes_of(runs: Sequence[Run]) -> set[str]:
+    return {node for run in runs if run.attempt and run.state in HOLDS_DEVICES for node in run.attempt.placement.nodes}
+
+
+def apply(context: Context, actions: Sequence[Action]) -> bool:
+    """Carry out ``actions`` in order; whether anything changed that is worth another look at once.
+
+    What fails for one run or node is logged and left to the next pass; the actions of that run that come after it are
+    left out, because they may rest on it.
+
+    Raises:
+        StoreUnavailable: nothing further can be done.
+    """
+    changed = False
+    spoiled: set[str] = set()
+    for action in actions:
+        run_id = None if isinstance(action, Review) else action.run.id
+        if run_id in spoiled:
+            continue
+        try:
+            changed |= _apply(context, action)
+        except NodeUnreachable as error:
+            log.info("%s: %s", type(action).__name__, error)
+            if run_id:
+                spoiled.add(run_id)
+    return changed
+
+
+def _apply(context: Context, action: Action) -> bool:
+    store, now = context.store, context.clock.now()
+    match action:
+        case Launch(run, placement):
+            return _launch(context, run, placement)
+        case Wait(run, reason):
+            store.set_waiting(run.id, reason)
+            return False
+        case Tell(run, nodes):
+            return _tell(context, run, run.attempt, nodes)
+        case Move(run, to):
+            return store.move_run(run.id, run.state, to, at=now)
+        case Stop(run, nodes, reason):
+            return _stop(context, run, nodes, reason)
+        case Fetch(run, node):
+            return _fetch(context, run, node)
+        case Conclude(run, lost):
+            return conclude(context, run, _loss(lost))
+        case Review(experiment_id):
+            return review(context, experiment_id)
+
+
+def _launch(context: Context, run: Run, placement: Placement) -> bool:
+    """Make the attempt durable, then tell its agents."""
+    attempt = Attempt(
+        id=new_id("att"),
+        run_id=run.id,
+        number=len(run.attempts) + 1,
+        token=new_token(),
+        placement=placement,
+        created_at=context.clock.now(),
+    )
+    if not context.store.begin_attempt(run.id, attempt):
+        return False
+    _tell(context, run, attempt, placement.nodes)
+    return True
+
+
+def _tell(context: Context, run: Run, attempt: Attempt | None, nodes: Sequence[str]) -> bool:
+    assert attempt is not None
+    job = build_job(run, attempt, context.catalog)
+    try:
+        for node in nodes:
+            context.cluster.start(node, job)
+    except JobRefused as error:
+        _give_up(context, run, attempt, Failure(FailureKind.SETUP_FAILED, str(error)))
+        return True
+    if set(nodes) == set(attempt.placement.nodes):
+        context.store.move_run(run.id, RunState.PLACING, RunState.RUNNING, at=context.clock.now())
+    return True
+
+
+def _give_up(context: Context, run: Run, attempt: Attempt, failure: Failure) -> None:
+    """An agent refused: end the attempt where it may have started, and the run with it."""
+    for node in attempt.placement.nodes:
+        context.cluster.stop(node, attempt.id, failure.kind)
+    now = context.clock.now()
+    if context.store.move_run(run.id, RunState.PLACING, RunState.COLLECTING, at=now):
+        conclude(context, replace(run, attempts=(*run.attempts[: attempt.number - 1], attempt)), failure)
+
+
+def _stop(context: Context, run: Run, nodes: Sequence[str], reason: FailureKind) -> bool:
+    assert run.attempt is not None
+    if run.attempt.stop_requested is None:
+        context.store.request_stop(run.attempt.id, reason)
+    for node in nodes:
+        context.cluster.stop(node, run.attempt.id, reason)
+    return False
+
+
+def _fetch(context: Context, run: Run, node: str) -> bool:
+    assert run.attempt is not None
+    try:
+        return fetch_log(context, run.attempt.id, node)
+    except NotFound:
+        # Acknowledged to its end and deleted in an earlier pass, or swept away: the next look tells which.
+        return False
+
+
+def _loss(lost: Sequence[str]) -> Failure | None:
+    if not lost:
+        return None
+    return Failure(FailureKind.NODE_LOST, f"the log of {', '.join(lost)} ended without a word: the node was lost")
