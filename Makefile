@@ -13,7 +13,7 @@ help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
 
 demo: announce-downloads setup interpreters ## everything once: set up, serve, submit suites/quick.yaml, print the table, write a report
-	@$(BIN)/python -m deploy.demo
+	@$(BIN)/python deploy/demo.py
 
 test: announce-downloads system-packages setup interpreters lint ## set up everything that is needed and run all tests
 	@$(BIN)/python -m pytest

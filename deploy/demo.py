@@ -1,0 +1,65 @@
+"""What ``make demo`` does once everything is installed: serve, submit the quick suite, show, report, stop.
+
+Everything goes through the ``tbd`` command and REST, as a user would do it. What is measured stays in ``.tbd`` of this
+folder (or ``TBD_DATA_DIR``).
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TBD = str(Path(sys.executable).parent / "tbd")
+
+
+def main() -> int:
+    data_dir = Path(os.environ.get("TBD_DATA_DIR") or ROOT / ".tbd")
+    environment = {**os.environ, "TBD_DATA_DIR": str(data_dir)}
+    print("starting the service (SQLite, a local Ray) …", file=sys.stderr, flush=True)
+    server = subprocess.Popen(
+        [TBD, "serve", "--port", "0", "--json"], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert server.stdout is not None
+        first = server.stdout.readline()
+        if not first:
+            return server.wait()
+        environment["TBD_SERVER"] = json.loads(first)["url"]
+        return measure(environment, data_dir / "reports")
+    finally:
+        stop(server)
+
+
+def measure(environment: dict[str, str], reports: Path) -> int:
+    """Submit, wait, print the table and write the report. The exit code of ``tbd submit --wait``."""
+    spec = str(ROOT / "suites" / "quick.yaml")
+    submitted = subprocess.run(
+        [TBD, "submit", spec, "--wait", "--json"], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    if submitted.returncode not in (0, 1):
+        return submitted.returncode
+    experiment = json.loads(submitted.stdout)["id"]
+    subprocess.run([TBD, "results", experiment], env=environment, check=True)
+    reports.mkdir(parents=True, exist_ok=True)
+    report = reports / f"{experiment}.md"
+    subprocess.run([TBD, "report", experiment, "-o", str(report)], env=environment, check=True)
+    print(f"\nThe report: {report}")
+    return submitted.returncode
+
+
+def stop(server: subprocess.Popen[str]) -> None:
+    """An orderly stop, as Ctrl-C would do it."""
+    if server.poll() is None:
+        server.send_signal(signal.SIGTERM)
+    try:
+        server.wait(timeout=60)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

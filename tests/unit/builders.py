@@ -1,0 +1,108 @@
+"""Small builders of domain objects for tests: everything has a default, a test names what it is about."""
+
+from typing import Any
+
+from orchestrator.domain.catalog import Catalog, FrameworkFacts, ModelFacts, OptionFacts, StrategyFacts
+from orchestrator.domain.failure import Failure
+from orchestrator.domain.measurement import Analysis, Reason, Validity
+from orchestrator.domain.placement import Device, Node, NodeShare, NodeState, Placement
+from orchestrator.domain.plan import Plan
+from orchestrator.domain.run import Attempt, Run, RunState
+from orchestrator.domain.spec import ExperimentSpec, parse_spec
+from orchestrator.domain.sweep import Facts
+
+
+def catalog() -> Catalog:
+    options = {
+        "depth": OptionFacts("depth", "int", 50, choices=(50, 101)),
+        "rate": OptionFacts("rate", "float", 0.1, minimum=0.0, maximum=1.0),
+    }
+    model = ModelFacts(
+        name="net",
+        module="suites.models.net",
+        domain="images",
+        frameworks=("pytorch", "tensorflow"),
+        work_unit="images",
+        work_unit_definition="images of 96 x 96 pixels",
+        sizes={"full": {}, "small": {}},
+        options=options,
+        datasets=("synthetic",),
+        facts={"name": "net"},
+    )
+    single = {"single": StrategyFacts("single", "pytorch", 1, 1), "ddp": StrategyFacts("ddp", "pytorch", 8, 8)}
+    frameworks = {
+        "pytorch": FrameworkFacts("pytorch", ("cpu", "cuda"), ("fp32",), (), single),
+        "tensorflow": FrameworkFacts(
+            "tensorflow", ("cpu",), ("fp32",), (), {"single": StrategyFacts("single", "tensorflow", 1, 1)}
+        ),
+        "sleep": FrameworkFacts("sleep", ("cpu",), ("fp32",), (), {"single": StrategyFacts("single", "system", 1, 1)}),
+    }
+    return Catalog({"net": model}, frameworks, {})
+
+
+def facts(device: str = "cpu", pool: tuple[int, int] = (1, 1)) -> Facts:
+    return Facts(catalog(), device, pool)
+
+
+def spec(**changes: Any) -> ExperimentSpec:
+    fields: dict[str, Any] = {"name": "test", "model": "net", "framework": "pytorch", "per_device_batch_size": 4}
+    return parse_spec(fields | changes)
+
+
+def plan(**changes: Any) -> Plan:
+    fields: dict[str, Any] = {
+        "model": "net",
+        "options": (),
+        "framework": "pytorch",
+        "strategy": "single",
+        "interpreter": "pytorch",
+        "topology": "1x1",
+        "fabric": None,
+        "device": "cpu",
+        "precision": "fp32",
+        "per_device_batch_size": 4,
+        "global_batch_size": 4,
+        "data": "synthetic",
+        "size": "full",
+        "seed": 1,
+    }
+    return Plan(**(fields | changes))
+
+
+def node(name: str = "n0", devices: int = 1, kind: str = "cpu", state: NodeState = NodeState.AVAILABLE) -> Node:
+    return Node(name, tuple(Device(f"{kind}:{k}", kind, f"a {kind}", (k,)) for k in range(devices)), state)
+
+
+def placement(*nodes: str) -> Placement:
+    return Placement(tuple(NodeShare(name, (Device("cpu:0", "cpu", "a cpu", (0,)),)) for name in nodes or ("n0",)))
+
+
+def attempt(run_id: str = "run_1", number: int = 1, nodes: tuple[str, ...] = ("n0",), **changes: Any) -> Attempt:
+    fields: dict[str, Any] = {
+        "id": f"att_{run_id}_{number}",
+        "run_id": run_id,
+        "number": number,
+        "token": "secret",
+        "placement": placement(*nodes),
+        "created_at": 0.0,
+    }
+    return Attempt(**(fields | changes))
+
+
+def run(run_id: str = "run_1", state: RunState = RunState.QUEUED, **changes: Any) -> Run:
+    fields: dict[str, Any] = {
+        "id": run_id,
+        "experiment_id": "exp_1",
+        "plan": plan(),
+        "state": state,
+        "created_at": 0.0,
+    }
+    return Run(**(fields | changes))
+
+
+def analysis(*reasons: Reason, failure: Failure | None = None) -> Analysis:
+    return Analysis(validity=Validity(reasons), failure=failure)
+
+
+UNSTEADY = Reason("unsteady", "the step time keeps changing", replaceable=True)
+REPLICAS_DIFFER = Reason("replicas_differ", "the weights of the ranks differ", replaceable=False)

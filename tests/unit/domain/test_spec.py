@@ -1,0 +1,80 @@
+"""The spec: what it accepts, and that what it refuses is named by a JSON pointer."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.domain.errors import InvalidRequest
+from orchestrator.domain.spec import AXES, ExperimentSpec, parse_spec
+
+GOOD = {"name": "a-sweep", "model": "net", "framework": ["pytorch", "tensorflow"], "per_device_batch_size": [4, 8]}
+
+
+def pointers(data: object) -> list[str]:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_spec(data)
+    return [problem.pointer for problem in caught.value.problems]
+
+
+def test_a_spec_reads_back_as_it_was_written() -> None:
+    spec = parse_spec(GOOD)
+    assert parse_spec(spec.to_json()) == spec
+    assert spec.to_json()["model"] == "net"
+    assert spec.to_json()["per_device_batch_size"] == [4, 8]
+
+
+def test_every_axis_is_a_field_that_takes_lists() -> None:
+    assert set(AXES) < set(ExperimentSpec.model_fields)
+    assert all(isinstance(getattr(parse_spec(GOOD), axis), list | None) for axis in AXES)
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"batch_size": 4}, "/batch_size"),
+        ({"a/b~c": 4}, "/a~1b~0c"),
+        ({"name": "Not A Name"}, "/name"),
+        ({"framework": "torch"}, "/framework"),
+        ({"framework": ["pytorch", "torch"]}, "/framework/1"),
+        ({"topology": "2"}, "/topology"),
+        ({"topology": "0x1"}, "/topology"),
+        ({"per_device_batch_size": 0}, "/per_device_batch_size"),
+        ({"per_device_batch_size": True}, "/per_device_batch_size"),
+        ({"per_device_batch_size": []}, "/per_device_batch_size"),
+        ({"repeats": "three"}, "/repeats"),
+        ({"timeout_s": float("nan")}, "/timeout_s"),
+        ({"nodes": {"gpu": "H100"}}, "/nodes/gpu"),
+        ({"options": {"depth": {}}}, "/options/depth"),
+        ({"global_batch_size": 8}, ""),
+        ({"per_device_batch_size": None}, ""),
+        ({"repeats": 5, "max_repeats": 4}, ""),
+        ({"seed": [1, 1]}, ""),
+    ],
+)
+def test_what_is_wrong_is_named_by_a_pointer(change: dict[str, object], pointer: str) -> None:
+    assert pointers(GOOD | change) == [pointer]
+
+
+def test_a_missing_field_is_named() -> None:
+    assert pointers({"model": "net", "per_device_batch_size": 1}) == ["/name", "/framework"]
+
+
+@pytest.mark.parametrize("data", [None, [], "spec", 3])
+def test_a_spec_is_an_object(data: object) -> None:
+    assert pointers(data) == [""]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(field=st.sampled_from([*ExperimentSpec.model_fields, "unknown"]), value=JSON)
+def test_no_value_of_any_field_does_worse_than_being_refused(field: str, value: object) -> None:
+    try:
+        spec = parse_spec(GOOD | {field: value})
+    except InvalidRequest:
+        return
+    assert parse_spec(spec.to_json()) == spec

@@ -1,0 +1,77 @@
+"""The table of states and the tables beside it: total, and without ways around them."""
+
+import itertools
+
+import pytest
+
+from orchestrator.domain.failure import MAX_ATTEMPTS, Failure, FailureKind, may_retry
+from orchestrator.domain.run import (
+    MOVES,
+    TERMINAL,
+    ExperimentState,
+    IllegalMove,
+    RunState,
+    experiment_outcome,
+    transition,
+)
+from workers.trainer import protocol
+
+
+def test_every_state_stands_in_the_table() -> None:
+    assert set(MOVES) == set(RunState)
+    assert {RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED} == TERMINAL
+
+
+@pytest.mark.parametrize(("state", "to"), list(itertools.product(RunState, RunState)))
+def test_a_move_is_legal_exactly_where_the_table_has_it(state: RunState, to: RunState) -> None:
+    if to in MOVES[state]:
+        assert transition(state, to) is to
+    else:
+        with pytest.raises(IllegalMove):
+            transition(state, to)
+
+
+def test_every_state_can_be_reached_and_left_for_an_end() -> None:
+    for state in RunState:
+        reached = {state}
+        while more := {to for known in reached for to in MOVES[known]} - reached:
+            reached |= more
+        assert reached & TERMINAL
+    assert {to for exits in MOVES.values() for to in exits} == set(RunState)
+
+
+def test_the_failure_kinds_are_those_of_the_protocol() -> None:
+    assert tuple(kind.value for kind in FailureKind) == protocol.FAILURE_KINDS
+    assert set(MAX_ATTEMPTS) == set(FailureKind)
+    assert set(protocol.EXIT_STATUS) <= set(protocol.FAILURE_KINDS)
+
+
+@pytest.mark.parametrize("kind", [FailureKind.OUT_OF_MEMORY, FailureKind.DIVERGED])
+def test_out_of_memory_and_divergence_are_never_retried(kind: FailureKind) -> None:
+    assert not may_retry(Failure(kind, ""), attempts_made=1)
+
+
+def test_a_lost_node_is_retried_but_not_for_ever() -> None:
+    lost = Failure(FailureKind.NODE_LOST, "")
+    assert may_retry(lost, 1)
+    assert may_retry(lost, 2)
+    assert not may_retry(lost, 3)
+
+
+def test_a_time_out_is_retried_only_before_the_first_step() -> None:
+    assert may_retry(Failure(FailureKind.TIMED_OUT, "", before_first_step=True), 1)
+    assert not may_retry(Failure(FailureKind.TIMED_OUT, "", before_first_step=True), 2)
+    assert not may_retry(Failure(FailureKind.TIMED_OUT, ""), 1)
+
+
+@pytest.mark.parametrize(
+    ("cancelled", "states", "outcome"),
+    [
+        (True, [RunState.COMPLETED, RunState.FAILED], ExperimentState.CANCELLED),
+        (False, [RunState.COMPLETED, RunState.FAILED], ExperimentState.FAILED),
+        (False, [RunState.COMPLETED, RunState.CANCELLED], ExperimentState.COMPLETED),
+        (False, [RunState.COMPLETED], ExperimentState.COMPLETED),
+    ],
+)
+def test_the_outcome_of_an_experiment(cancelled: bool, states: list[RunState], outcome: ExperimentState) -> None:
+    assert experiment_outcome(cancelled, states) is outcome

@@ -1,0 +1,165 @@
+"""From spec to plans: the grid, what auto means, what is refused, and when an experiment is over."""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.domain.errors import InvalidRequest
+from orchestrator.domain.failure import Failure, FailureKind
+from orchestrator.domain.plan import Plan
+from orchestrator.domain.run import Run, RunState
+from orchestrator.domain.spec import ExperimentSpec
+from orchestrator.domain.sweep import Facts, check, expand, facts_of, is_over
+from tests.unit import builders as make
+
+
+def refusals(spec: ExperimentSpec, facts: Facts | None = None) -> list[tuple[str, str]]:
+    with pytest.raises(InvalidRequest) as caught:
+        check(spec, facts or make.facts())
+    return [(problem.pointer, problem.message) for problem in caught.value.problems]
+
+
+def completed(plan: Plan, *reasons: object) -> Run:
+    return make.run(f"run_{plan.key}", RunState.COMPLETED, plan=plan, analysis=make.analysis(*reasons))
+
+
+def test_the_grid_is_the_product_of_all_axes_and_options_times_repeats() -> None:
+    spec = make.spec(framework=["pytorch", "tensorflow"], per_device_batch_size=[4, 8], options={"depth": [50, 101]})
+    plans = expand(spec, make.facts(), [])
+    assert len(plans) == 2 * 2 * 2 * 3
+    assert len({plan.key for plan in plans}) == len(plans)
+    assert len({plan.cell_key for plan in plans}) == 8
+
+
+def test_repetitions_of_cells_are_interleaved() -> None:
+    plans = expand(make.spec(per_device_batch_size=[4, 8], repeats=2), make.facts(), [])
+    assert [(plan.repetition, plan.per_device_batch_size) for plan in plans] == [(1, 4), (1, 8), (2, 4), (2, 8)]
+
+
+def test_excluded_cells_are_left_out() -> None:
+    spec = make.spec(per_device_batch_size=[4, 8], seed=[1, 2], exclude=[{"per_device_batch_size": 8, "seed": 2}])
+    assert len(expand(spec, make.facts(), [])) == 3 * 3
+
+
+def test_auto_is_resolved_in_the_plan() -> None:
+    (plan,) = expand(make.spec(repeats=1), make.facts(device="cuda"), [])
+    assert (plan.device, plan.strategy, plan.interpreter, plan.fabric) == ("cuda", "single", "pytorch", None)
+    assert dict(plan.options) == {"depth": 50, "rate": 0.1}
+    (wide,) = expand(make.spec(repeats=1, topology="2x2"), make.facts(), [])
+    assert (wide.strategy, wide.fabric, wide.global_batch_size) == ("ddp", "ethernet", 16)
+
+
+def test_a_global_batch_is_divided_over_the_devices() -> None:
+    spec = make.spec(repeats=1, topology=["1x1", "1x2"], per_device_batch_size=None, global_batch_size=8)
+    assert [plan.per_device_batch_size for plan in expand(spec, make.facts(), [])] == [8, 4]
+
+
+def test_powers_of_two_go_up_to_the_whole_pool() -> None:
+    spec = make.spec(repeats=1, topology="powers-of-two")
+    plans = expand(spec, make.facts(pool=(4, 6)), [])
+    assert [plan.topology for plan in plans] == ["1x1", "1x2", "1x4", "2x6", "4x6"]
+
+
+def test_nothing_is_missing_when_all_repeats_completed_or_failed() -> None:
+    spec = make.spec(repeats=2)
+    first, second = expand(spec, make.facts(), [])
+    failure = Failure(FailureKind.CRASHED, "it crashed")
+    runs = [completed(first), make.run("run_2", RunState.FAILED, plan=second, failure=failure)]
+    assert expand(spec, make.facts(), runs) == []
+    assert is_over(spec, make.facts(), runs)
+
+
+def test_a_run_in_progress_counts_and_keeps_the_experiment_open() -> None:
+    spec = make.spec(repeats=1)
+    (plan,) = expand(spec, make.facts(), [])
+    running = make.run("run_1", RunState.RUNNING, plan=plan)
+    assert expand(spec, make.facts(), [running]) == []
+    assert not is_over(spec, make.facts(), [running])
+
+
+def test_an_unsteady_run_is_replaced_up_to_max_repeats() -> None:
+    spec = make.spec(repeats=1, max_repeats=3)
+    runs: list[Run] = []
+    for repetition in (1, 2, 3):
+        (plan,) = expand(spec, make.facts(), runs)
+        assert plan.repetition == repetition
+        runs.append(completed(plan, make.UNSTEADY))
+    assert expand(spec, make.facts(), runs) == []
+
+
+def test_a_broken_run_is_not_replaced() -> None:
+    spec = make.spec(repeats=1)
+    (plan,) = expand(spec, make.facts(), [])
+    assert expand(spec, make.facts(), [completed(plan, make.UNSTEADY, make.REPLICAS_DIFFER)]) == []
+
+
+def test_cells_that_no_framework_can_do_are_refused_with_the_line_to_leave_them_out() -> None:
+    spec = make.spec(framework=["pytorch", "tensorflow"], topology=["1x1", "1x2"])
+    ((pointer, message),) = refusals(spec)
+    assert pointer == "/topology"
+    assert "exclude: [{model: net, framework: tensorflow, topology: 1x2}]" in message
+    check(replaced(spec, exclude=[{"model": "net", "framework": "tensorflow", "topology": "1x2"}]), make.facts())
+
+
+def replaced(spec: ExperimentSpec, **changes: object) -> ExperimentSpec:
+    return make.spec(**(spec.to_json() | changes))
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"model": "unheard-of"}, "/model"),
+        ({"framework": "mxnet"}, "/framework"),
+        ({"framework": "sleep"}, "/framework"),
+        ({"data": "imagenet"}, "/data"),
+        ({"size": "tiny"}, "/size"),
+        ({"precision": "amp-bf16"}, "/precision"),
+        ({"framework": "tensorflow", "device": "cuda"}, "/device"),
+        ({"strategy": "mirrored"}, "/strategy"),
+        ({"strategy": "ddp", "topology": "9x1"}, "/topology"),
+        ({"interpreter": "pytorch-nightly"}, "/interpreter"),
+        ({"options": {"width": 2}}, "/options/width"),
+        ({"options": {"depth": 34}}, "/options/depth"),
+        ({"options": {"rate": 2}}, "/options/rate"),
+        ({"options": {"depth": "fifty"}}, "/options/depth"),
+        ({"exclude": [{"colour": "red"}]}, "/exclude/0/colour"),
+        ({"exclude": [{"model": "net"}]}, "/exclude"),
+        ({"topology": "1x3", "per_device_batch_size": None, "global_batch_size": 4}, "/global_batch_size"),
+        ({"seed": list(range(1000)), "repeats": 30, "max_repeats": 30}, ""),
+    ],
+)
+def test_what_cannot_be_carried_out_is_refused_with_a_pointer(change: dict[str, object], pointer: str) -> None:
+    assert [found for found, _ in refusals(make.spec(**change))] == [pointer]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("placement", "same-devices"),
+        ("mode", "convergence"),
+        ("target", 0.7),
+        ("precision_target", 0.01),
+        ("profile", ["memory"]),
+        ("deadline_s", 60),
+        ("device_time_budget_s", 60),
+        ("per_device_batch_size", "max"),
+    ],
+)
+def test_a_field_whose_meaning_is_not_built_yet_is_refused_not_ignored(field: str, value: object) -> None:
+    ((pointer, message),) = refusals(make.spec(**{field: value}))
+    assert pointer == f"/{field}"
+    assert "not built yet" in message
+
+
+def test_gpus_are_preferred_where_any_node_has_one() -> None:
+    nodes = [make.node("a", 2), make.node("b", 4, kind="cuda")]
+    assert facts_of(make.catalog(), nodes).to_json() == {"device": "cuda", "pool": [1, 4]}
+    assert facts_of(make.catalog(), nodes[:1]).to_json() == {"device": "cpu", "pool": [1, 2]}
+
+
+def test_a_plan_keeps_its_identity_through_json() -> None:
+    plan = make.plan(options=(("depth", 50), ("rate", 0.1)))
+    assert Plan.from_json(plan.to_json()) == plan
+    assert Plan.from_json(plan.to_json()).key == plan.key
+    assert replace(plan, seed=2).key != plan.key
+    assert plan.repeated(2).cell_key == plan.cell_key

@@ -1,0 +1,182 @@
+"""decide: the product of all that can be seen of a run, and the few rules that hold in all of it."""
+
+import itertools
+
+import pytest
+
+from orchestrator.domain.failure import Failure, FailureKind
+from orchestrator.domain.run import HOLDS_DEVICES, MOVES, Run, RunState
+from orchestrator.services.conclude import outcome
+from orchestrator.services.reconcile import (
+    Action,
+    AttemptView,
+    Conclude,
+    Fetch,
+    Launch,
+    Move,
+    Review,
+    Stop,
+    Tell,
+    View,
+    Wait,
+    Word,
+    decide,
+)
+from orchestrator.services.reconciler import pace_s
+from tests.unit import builders as make
+
+NODES = ("n0", "n1")
+
+
+def seen(run: Run, words: tuple[Word, ...], stored: tuple[str, ...] = ()) -> View:
+    attempt = run.attempt
+    assert attempt is not None
+    view = AttemptView(dict(zip(attempt.placement.nodes, words, strict=True)), frozenset(stored))
+    return View([run], [make.node("n0"), make.node("n1")], {attempt.id: view})
+
+
+def an_open_run(state: RunState, nodes: tuple[str, ...] = ("n0",), **changes: object) -> Run:
+    stop = changes.pop("stop_requested", None)
+    return make.run(state=state, attempts=(make.attempt(nodes=nodes, stop_requested=stop),), **changes)
+
+
+def kinds(actions: list[Action]) -> list[type]:
+    return [type(action) for action in actions]
+
+
+def test_a_queued_run_is_launched_on_a_free_node() -> None:
+    (action,) = decide(View([make.run()], [make.node()]))
+    assert isinstance(action, Launch)
+    assert action.placement.nodes == ("n0",)
+
+
+def test_the_second_run_of_a_node_waits_and_says_why() -> None:
+    actions = decide(View([make.run("run_1"), make.run("run_2")], [make.node()]))
+    assert kinds(actions) == [Launch, Wait]
+    assert decide(View([make.run("run_1"), make.run("run_2", waiting=actions[1].reason)], [make.node()])) == actions[:1]
+
+
+def test_a_run_that_is_collecting_still_holds_its_devices() -> None:
+    for state in HOLDS_DEVICES:
+        view = seen(an_open_run(state), (Word.RUNNING,))
+        view = View([*view.runs, make.run("run_2")], [make.node("n0")], view.attempts)
+        assert not any(isinstance(action, Launch) for action in decide(view))
+
+
+def test_a_queued_run_that_is_cancelled_never_starts() -> None:
+    assert decide(View([make.run(cancel_requested=True)], [make.node()])) == [
+        Move(make.run(cancel_requested=True), RunState.CANCELLED)
+    ]
+
+
+def test_an_agent_that_was_not_told_is_told_again_after_a_restart() -> None:
+    run = an_open_run(RunState.PLACING, NODES)
+    assert decide(seen(run, (Word.RUNNING, Word.UNKNOWN))) == [Fetch(run, "n0"), Tell(run, ("n1",))]
+
+
+def test_a_run_is_running_when_all_its_agents_know_it() -> None:
+    run = an_open_run(RunState.PLACING)
+    assert decide(seen(run, (Word.ENDED,)))[-1] == Move(run, RunState.RUNNING)
+
+
+def test_cancelling_a_running_run_stops_every_living_node() -> None:
+    run = an_open_run(RunState.RUNNING, NODES, cancel_requested=True)
+    actions = decide(seen(run, (Word.RUNNING, Word.ENDED)))
+    assert Stop(run, ("n0",), FailureKind.CANCELLED) in actions
+    assert not any(isinstance(action, Move) for action in actions)
+
+
+def test_a_lost_node_ends_the_rest_of_the_gang() -> None:
+    run = an_open_run(RunState.RUNNING, NODES)
+    assert Stop(run, ("n0",), FailureKind.NODE_LOST) in decide(seen(run, (Word.RUNNING, Word.DEAD)))
+
+
+def test_a_silent_node_is_waited_for() -> None:
+    for state in HOLDS_DEVICES:
+        run = an_open_run(state)
+        assert decide(seen(run, (Word.SILENT,))) == []
+
+
+def test_a_run_is_concluded_when_all_logs_are_stored_or_lost() -> None:
+    run = an_open_run(RunState.COLLECTING, NODES)
+    assert decide(seen(run, (Word.ENDED, Word.UNKNOWN), stored=("n0",)))[-1] == Conclude(run, ("n1",))
+    assert decide(seen(run, (Word.UNKNOWN, Word.UNKNOWN), stored=NODES)) == [Conclude(run, ())]
+    assert kinds(decide(seen(run, (Word.ENDED, Word.ENDED), stored=("n0",)))) == [Fetch]
+
+
+def test_a_log_that_was_stored_and_deleted_is_not_a_lost_node() -> None:
+    run = an_open_run(RunState.RUNNING)
+    assert decide(seen(run, (Word.UNKNOWN,), stored=("n0",))) == [Move(run, RunState.COLLECTING)]
+
+
+def test_idle_experiments_are_reviewed() -> None:
+    assert decide(View([], [], idle_experiments=["exp_1"])) == [Review("exp_1")]
+
+
+PRODUCT = list(
+    itertools.product(
+        sorted(HOLDS_DEVICES),
+        itertools.product(Word, Word),
+        [(), ("n0",), NODES],
+        [False, True],
+        [None, *FailureKind],
+    )
+)
+
+
+@pytest.mark.parametrize("state", sorted(HOLDS_DEVICES))
+def test_in_every_view_of_an_open_run_the_rules_hold(state: RunState) -> None:
+    for state_, words, stored, cancel, stop in PRODUCT:
+        if state_ is not state:
+            continue
+        run = an_open_run(state, NODES, cancel_requested=cancel, stop_requested=stop)
+        view = seen(run, words, stored)
+        actions = decide(view)
+        assert actions == decide(view)
+        moves = [action for action in actions if isinstance(action, Move)]
+        assert all(move.to in MOVES[state] for move in moves)
+        assert len(moves) <= 1
+        for action in actions:
+            if isinstance(action, Conclude):
+                assert state is RunState.COLLECTING
+                assert set(action.lost) == set(NODES) - set(stored)
+                assert not {Word.RUNNING, Word.SILENT} & {words[NODES.index(node)] for node in action.lost}
+            if isinstance(action, Stop):
+                assert action.reason is not None
+                assert not set(action.nodes) & set(stored)
+        alive = {word for node, word in zip(NODES, words, strict=True) if node not in stored} & {
+            Word.RUNNING,
+            Word.SILENT,
+        }
+        if alive:
+            # A device is free only when its process is dead: no move towards an end while one may live.
+            assert all(move.to is RunState.RUNNING for move in moves)
+            assert not any(isinstance(action, Conclude) for action in actions)
+
+
+def test_every_view_leads_on_once_the_agents_answer() -> None:
+    """From any open state, with agents that answer and do as told, decide always has something to do."""
+    for state, stored, cancel in itertools.product(sorted(HOLDS_DEVICES), [(), ("n0",), NODES], [False, True]):
+        run = an_open_run(state, NODES, cancel_requested=cancel)
+        assert decide(seen(run, (Word.ENDED, Word.ENDED), stored)), (state, stored, cancel)
+
+
+@pytest.mark.parametrize(
+    ("failure", "attempts", "cancel", "state"),
+    [
+        (None, 1, False, RunState.COMPLETED),
+        (None, 1, True, RunState.COMPLETED),
+        (FailureKind.CANCELLED, 1, True, RunState.CANCELLED),
+        (FailureKind.NODE_LOST, 1, False, RunState.QUEUED),
+        (FailureKind.NODE_LOST, 3, False, RunState.FAILED),
+        (FailureKind.NODE_LOST, 1, True, RunState.CANCELLED),
+        (FailureKind.CRASHED, 1, False, RunState.FAILED),
+    ],
+)
+def test_the_outcome_of_an_attempt(failure: FailureKind | None, attempts: int, cancel: bool, state: RunState) -> None:
+    made = Failure(failure, "") if failure else None
+    assert outcome(made, attempts, cancel) is state
+
+
+def test_old_runs_are_looked_at_less_often_than_young_ones() -> None:
+    assert [pace_s(age) for age in (0.0, 1.0, 10.0, 1000.0)] == [0.05, 0.05, 0.5, 1.0]
