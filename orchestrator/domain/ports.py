@@ -120,6 +120,10 @@ class Store(Protocol):
     def add_runs(self, runs: Sequence[Run]) -> int:
         """Store further runs of active experiments; plans their experiment already has are passed over. The count."""
 
+    def import_run(self, experiment: Experiment, run: Run, logs: Mapping[str, Sequence[Entry]]) -> bool:
+        """Store an experiment with its only run, which has ended elsewhere: its attempt, the log of each node, analysis
+        and fingerprint, in one transaction. False when a run of that id is there already; nothing is stored then."""
+
     # runs
     def run(self, run_id: str) -> Run: ...
 

@@ -14,7 +14,7 @@ from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.placement import Node
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import TERMINAL, Run, RunState
-from orchestrator.domain.spec import AXES, LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec
+from orchestrator.domain.spec import AXES, LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec, parse_spec
 
 MAX_RUNS = 20_000  # a judgement: a larger grid is a typing mistake more often than a wish
 
@@ -98,6 +98,16 @@ def expand(spec: ExperimentSpec, facts: Facts, runs: Sequence[Run]) -> list[Plan
         seen.add(plan.cell_key)
         missing += _missing_of(plan, by_cell.get(plan.cell_key, []), spec)
     return sorted(missing, key=lambda plan: plan.repetition)
+
+
+def spec_of(plan: Plan, name: str) -> ExperimentSpec:
+    """The spec whose only cell is that of ``plan``, once: what a repetition by hand submits."""
+    data = plan.to_json()
+    shared = {axis: data[axis] for axis in AXES if axis not in ("fabric", "global_batch_size")}
+    limits = {field: data[field] for field in ("mode", "placement", "profile", "max_steps", "timeout_s")}
+    nodes = {"gpu_model": plan.gpu_model, "names": list(plan.node_names) or None}
+    rest = {"name": name, "options": data["options"], "fabric": plan.fabric or "ethernet", "nodes": nodes, "repeats": 1}
+    return parse_spec(shared | limits | rest)
 
 
 def _missing_of(plan: Plan, runs: Sequence[Run], spec: ExperimentSpec) -> Iterator[Plan]:

@@ -9,7 +9,7 @@ from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import Run, RunState
 from orchestrator.domain.spec import ExperimentSpec
-from orchestrator.domain.sweep import Facts, check, expand, facts_of, is_over
+from orchestrator.domain.sweep import Facts, check, expand, facts_of, is_over, spec_of
 from tests.unit import builders as make
 
 
@@ -155,6 +155,12 @@ def test_gpus_are_preferred_where_any_node_has_one() -> None:
     nodes = [make.node("a", 2), make.node("b", 4, kind="cuda")]
     assert facts_of(make.catalog(), nodes).to_json() == {"device": "cuda", "pool": [1, 4]}
     assert facts_of(make.catalog(), nodes[:1]).to_json() == {"device": "cpu", "pool": [1, 2]}
+
+
+def test_the_spec_of_a_plan_expands_to_that_plan() -> None:
+    spec = make.spec(repeats=1, seed=7, size="small", options={"depth": 101}, nodes={"names": ["a"]})
+    (plan,) = expand(spec, make.facts(), [])
+    assert expand(spec_of(plan, "again"), make.facts(device="cuda"), []) == [plan]
 
 
 def test_a_plan_keeps_its_identity_through_json() -> None:
