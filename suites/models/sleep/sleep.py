@@ -1,0 +1,106 @@
+"""The model that waits: how long each step takes, and the faults it can be told to have."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+
+def build(job, process, options):
+    """Return the model; building takes ``options["build_time_s"]``."""
+    time.sleep(options["build_time_s"])
+    rank = min(process["ranks"])
+    faulty = options["fault_rank"] in (-1, rank)
+    plan = job["plan"]
+    # Each repetition and each rank has noise of its own, and the same again when it is repeated.
+    seed = "%s/%s/%s" % (plan["seed"], plan.get("repetition", 0), rank)
+    samples = plan["per_device_batch_size"] or 1
+    return Model(options, seed, samples, options["fault"] if faulty else "none", job.get("events_path"))
+
+
+class Model(object):
+    """Waits for a step's time; on ``fault_step`` (counted from 1) it has its fault."""
+
+    def __init__(self, options, seed, samples, fault, events_path):
+        self._options = options
+        self._random = random.Random(seed)
+        self._samples = samples
+        self._fault = fault
+        self._events_path = events_path
+        self._steps = 0
+
+    def step(self):
+        """Wait; return the work done."""
+        self._steps += 1
+        if self._steps == self._options["fault_step"] and self._fault in FAULTS:
+            FAULTS[self._fault](self)
+        self.wait()
+        return {"samples": self._samples}
+
+    def wait(self):
+        """Wait for one step's time; return it in seconds."""
+        step_s = step_time(self._options, self._fault, self._steps, self._random)
+        time.sleep(step_s)
+        return step_s
+
+    def loss(self):
+        """A loss that falls, and is no number from ``fault_step`` on where the fault is ``nan``."""
+        if self._fault == "nan" and self._steps >= self._options["fault_step"]:
+            return float("nan")
+        return 1.0 + 1.0 / (1.0 + 0.1 * self._steps)
+
+    def spoil_log(self):
+        """Write into our own events what is no event."""
+        with open(self._events_path, "a") as file:
+            file.write("this is not an event\n")
+
+
+def step_time(options, fault, step, generator):
+    """Return the seconds that ``step`` takes. ``unsteady`` jumps between two speeds, ``drift`` gets ever slower."""
+    step_s = options["step_time_s"] * (1.0 + options["noise_ratio"] * generator.gauss(0.0, 1.0))
+    if fault == "drift":
+        step_s *= 1.0 + 0.01 * step
+    if fault == "unsteady":
+        step_s *= 3.0 if generator.random() < 0.3 else 1.0
+    return max(step_s, 0.0)
+
+
+def _out_of_memory(model):
+    raise MemoryError("asked to run out of memory")
+
+
+def _crash(model):
+    raise RuntimeError("asked to crash")
+
+
+def _signal(model):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _hang(model):
+    while True:
+        time.sleep(3600.0)
+
+
+def _exit(model):
+    os._exit(3)
+
+
+def _leak_child(model):
+    """Start a grandchild in a session of its own: whoever ends only our process group leaves it behind."""
+    waiting = "import time; time.sleep(600)"
+    subprocess.Popen([sys.executable, "-c", waiting], start_new_session=True)
+
+
+# Faults that happen at one step; ``nan``, ``unsteady`` and ``drift`` are no event but a way of being.
+FAULTS = {
+    "out_of_memory": _out_of_memory,
+    "crash": _crash,
+    "signal": _signal,
+    "hang": _hang,
+    "exit": _exit,
+    "garbage": Model.spoil_log,
+    "leak_child": _leak_child,
+}

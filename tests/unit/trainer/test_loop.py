@@ -1,0 +1,169 @@
+"""The order of events of the one timed loop, with scripted steps and a clock that only the script moves."""
+
+import itertools
+
+import pytest
+
+from workers.trainer.failure import TrainerError
+from workers.trainer.loop import Loop
+
+
+class Clock:
+    """A clock that stands still unless it is moved."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Script:
+    """The six verbs, written down in ``calls`` in the order they come; a step takes 1 s, half of it for input."""
+
+    abilities = ("activity",)
+
+    def __init__(self, clock, losses=None):
+        self.clock = clock
+        self.calls = []
+        self.losses = iter(losses or itertools.repeat(1.5))
+
+    def versions(self):
+        return {"framework": "script", "version": "1", "libraries": {}}
+
+    def join(self, job, process):
+        return 1
+
+    def build(self, job, process, watch):
+        self.clock.now += 7.0
+        self.batches = watch(self.slow_batches())
+        return {"parameters": 3, "mathematics": {}, "device": "none"}
+
+    def slow_batches(self):
+        while True:
+            self.clock.now += 0.5
+            yield {"images": 4, "pixels": 100}
+
+    def step(self):
+        self.calls.append("step")
+        work = next(self.batches)
+        self.clock.now += 0.5
+        return work
+
+    def synchronize(self):
+        self.calls.append("synchronize")
+
+    def loss(self):
+        self.calls.append("loss")
+        self.clock.now += 100.0
+        return next(self.losses)
+
+    def activity(self, steps):
+        self.calls.append("activity")
+        return {"active_s": 1.0, "elapsed_s": 2.0, "method": "script"}
+
+    def memory(self):
+        return {"peak_bytes": 5, "method": "script"}
+
+    def weights_sha256(self):
+        return "0" * 64
+
+
+class Orders:
+    """The control channel of one rank; ``stop_at`` is when somebody wants it to end."""
+
+    def __init__(self, stop_at=None, reason="precise"):
+        self.stop_at = stop_at
+        self.reason = reason
+
+    def join(self):
+        pass
+
+    def turn(self, step, proposal):
+        if self.stop_at is not None and step >= self.stop_at:
+            return {"stop": self.reason}
+        return {"stop": "max_steps"} if proposal is None else {"phase": proposal[0], "go": proposal[1]}
+
+
+def run(max_steps=4, interval_s=0.0, losses=None, orders=None):
+    """Run a loop; return its events as (kind, data) and the calls on its adapter."""
+    clock, events = Clock(), []
+    adapter = Script(clock, losses)
+    job = {"interval_s": interval_s, "plan": {"max_steps": max_steps}}
+
+    def emit(kind, **data):
+        events.append((kind, data))
+        clock.now += 10.0
+
+    loop = Loop(job, {"ranks": [0]}, adapter, orders or Orders(), emit, clock)
+    try:
+        loop.run()
+    except TrainerError as failure:
+        events.append(("failure", {"kind": failure.kind, "ranks": failure.ranks}))
+    return events, adapter.calls
+
+
+def of_kind(events, kind):
+    return [data for name, data in events if name == kind]
+
+
+def test_events_come_in_the_order_of_the_walk():
+    events, _ = run(max_steps=2)
+    assert [kind for kind, _ in events] == [
+        "versions",
+        "joined",
+        "built",
+        "interval",
+        "loss",
+        "interval",
+        "loss",
+        "stopped",
+        "activity",
+        "memory",
+        "finished",
+    ]
+
+
+def test_an_interval_holds_its_steps_and_one_synchronisation_and_nothing_else():
+    events, calls = run(max_steps=30, interval_s=4.0)
+    for interval in of_kind(events, "interval"):
+        assert interval["duration_s"] == pytest.approx(interval["n"] * 1.0)
+        assert interval["input_s"] == pytest.approx(interval["n"] * 0.5)
+        assert interval["work"] == {"images": 4 * interval["n"], "pixels": 100 * interval["n"]}
+    assert calls[0] == "synchronize"
+    assert "".join(call[0] for call in calls).replace("synchronize", "").startswith("sssl")
+
+
+def test_steps_are_counted_from_one_over_warm_up_and_timed_together():
+    events, _ = run(max_steps=30, interval_s=4.0)
+    expected = 1
+    for interval in of_kind(events, "interval"):
+        assert interval["first_step"] == expected
+        expected += interval["n"]
+    assert of_kind(events, "stopped") == [{"step": 30, "reason": "max_steps"}]
+    assert of_kind(events, "finished")[0]["steps"] == 30
+
+
+def test_the_time_to_build_is_reported():
+    events, _ = run()
+    assert of_kind(events, "built")[0]["build_s"] == 7.0
+
+
+def test_being_told_to_stop_ends_the_run_early_and_orderly():
+    events, _ = run(max_steps=100, orders=Orders(stop_at=5))
+    assert of_kind(events, "stopped") == [{"step": 5, "reason": "precise"}]
+    assert events[-1][0] == "finished"
+
+
+def test_a_cancelled_run_is_not_profiled():
+    events, calls = run(max_steps=100, orders=Orders(stop_at=1, reason="cancelled"))
+    assert "activity" not in calls
+    assert of_kind(events, "finished")[0]["profiled_steps"] == 0
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf"), float("-inf")])
+def test_a_loss_that_is_not_finite_ends_the_run_at_the_next_boundary(loss):
+    events, calls = run(max_steps=100, losses=[2.0, 1.0, loss])
+    assert [data["step"] for data in of_kind(events, "loss")] == [1, 2, 3]
+    assert events[-1] == ("failure", {"kind": "diverged", "ranks": [0]})
+    assert calls.count("step") == 3

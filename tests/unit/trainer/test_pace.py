@@ -1,0 +1,41 @@
+"""How the first intervals grow until they are long enough."""
+
+from workers.trainer.pace import Pace
+
+
+def proposals(pace, step_s):
+    """Play a run whose steps take ``step_s(step)``; return all proposals."""
+    found, step = [], 0
+    while True:
+        proposal = pace.next()
+        if proposal is None:
+            return found
+        found.append(proposal)
+        pace.note(proposal[1], sum(step_s(step + i) for i in range(proposal[1])))
+        step += proposal[1]
+
+
+def test_on_a_cpu_device_only_the_first_step_is_warm_up_and_an_interval_is_one_step():
+    assert proposals(Pace(0, 4), lambda step: 0.5) == [("warmup", 1), ("timed", 1), ("timed", 1), ("timed", 1)]
+
+
+def test_on_a_gpu_the_interval_grows_until_it_lasts_long_enough():
+    found = proposals(Pace(0.2, 1000), lambda step: 0.004)
+    timed = [n for phase, n in found if phase == "timed"]
+    assert min(timed[:-1]) * 0.004 >= 0.2
+    assert len(set(timed[:-1])) == 1
+
+
+def test_a_slow_first_step_does_not_decide_the_length_of_intervals():
+    found = proposals(Pace(0.2, 200), lambda step: 30.0 if step == 0 else 0.01)
+    assert max(n for _, n in found) >= 20
+
+
+def test_the_steps_of_a_plan_are_never_exceeded():
+    for max_steps in (1, 2, 7, 50, 51):
+        assert sum(n for _, n in proposals(Pace(0.2, max_steps), lambda step: 0.03)) == max_steps
+
+
+def test_steps_that_take_no_measurable_time_still_end():
+    found = proposals(Pace(0.2, 5000), lambda step: 0.0)
+    assert sum(n for _, n in found) == 5000

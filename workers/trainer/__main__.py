@@ -1,0 +1,103 @@
+"""One process of an attempt: ``<python> -m workers.trainer --job PATH --events PATH``.
+
+Owns the process's beginning and end: it reads the job, takes the device locks, imports the framework, runs the loop,
+and turns whatever went wrong into one ``error`` event and an exit status. Standard output and standard error are left
+to the framework.
+"""
+
+import argparse
+import importlib
+import os
+import platform
+import sys
+import traceback
+
+from workers.trainer import control, host, protocol
+from workers.trainer import job as jobs
+from workers.trainer.failure import TrainerError
+from workers.trainer.loop import Loop
+
+
+def main(arguments=None):
+    """Run one process; return its exit status."""
+    parser = argparse.ArgumentParser(prog="workers.trainer", description="One training process of an attempt.")
+    parser.add_argument("--job", required=True, help="the job, a JSON file")
+    parser.add_argument("--events", required=True, help="where this process appends its events")
+    options = parser.parse_args(arguments)
+    job = protocol.read_job(options.job)
+    process = protocol.process_of(job)
+    # For the one model that can be told to spoil its own log, as a broken framework might.
+    job["events_path"] = options.events
+    writer = protocol.EventWriter(options.events, jobs.rank_of(process))
+    try:
+        return run(job, process, writer.emit)
+    finally:
+        writer.close()
+
+
+def run(job, process, emit):
+    """Carry out ``process`` of ``job``; return the exit status, 0 if it finished."""
+    adapter = channel = None
+    emit("started", pid=os.getpid(), python=platform.python_version())
+    try:
+        locks = host.lock_devices(job, process)
+        adapter = load(job["plan"]["framework"])
+        channel = control.open_channel(job, process)
+        Loop(job, process, adapter, channel, emit).run()
+        del locks
+        return 0
+    except Exception as error:
+        kind = failure_of(error, adapter)
+        if channel and not (
+            isinstance(error, TrainerError) and error.ranks and jobs.rank_of(process) not in error.ranks
+        ):
+            channel.fail(kind, str(error))
+        emit_error(emit, kind, error)
+        return protocol.EXIT_STATUS[kind]
+    finally:
+        if channel:
+            channel.close()
+
+
+def load(framework):
+    """Return the adapter of ``framework``, a name that the orchestrator has checked against the adapters' facts.
+
+    Raises:
+        TrainerError: ``setup_failed``, the framework cannot be imported in this interpreter.
+    """
+    try:
+        return importlib.import_module("workers.trainer.frameworks." + framework).Adapter()
+    except Exception as error:
+        raise TrainerError(
+            "setup_failed", "%s cannot be imported by %s: %s" % (framework, sys.executable, error)
+        ) from error
+
+
+def failure_of(error, adapter):
+    """Return the failure kind of ``error``; an adapter knows the exceptions of its framework."""
+    if isinstance(error, TrainerError):
+        return error.kind
+    if isinstance(error, MemoryError):
+        return "out_of_memory"
+    return (adapter.failure_of(error) if adapter else None) or "crashed"
+
+
+def emit_error(emit, kind, error):
+    """Report ``error``; where memory is short, a traceback may be too much to ask."""
+    try:
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    except MemoryError:
+        trace = ""
+    ranks = getattr(error, "ranks", None)
+    emit(
+        "error",
+        failure=kind,
+        type=type(error).__name__,
+        message=str(error)[:4000],
+        traceback=trace[-16000:],
+        ranks=ranks,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

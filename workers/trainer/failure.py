@@ -1,0 +1,13 @@
+"""The one exception with which a part of the trainer says that the attempt cannot go on, and why."""
+
+
+class TrainerError(Exception):
+    """Ends this process; ``kind`` is one of ``protocol.FAILURE_KINDS`` and decides the exit status.
+
+    ``ranks`` are the ranks at which the cause lies, where that is known: not always the one that reports it.
+    """
+
+    def __init__(self, kind, message, ranks=None):
+        super().__init__(message)
+        self.kind = kind
+        self.ranks = ranks

@@ -1,0 +1,37 @@
+"""What a process reads from its job beyond the raw keys: its rank, its options, its cores, the facts of its size."""
+
+import os
+
+
+def rank_of(process):
+    """Return the first rank that ``process`` drives, or None for a process without ranks (a server, a launcher)."""
+    return min(process["ranks"]) if process["ranks"] else None
+
+
+def leading_ranks(job):
+    """Return the first rank of every process that has ranks, in order: they meet on the control channel."""
+    return sorted(rank_of(process) for process in job["processes"] if process["ranks"])
+
+
+def options_of(job):
+    """Return the model's options: the declared defaults, overlaid with what the plan chose."""
+    declared = job["model"].get("options") or {}
+    options = {name: facts.get("default") for name, facts in declared.items()}
+    options.update(job["plan"].get("options") or {})
+    return options
+
+
+def size_of(job):
+    """Return the facts of the plan's size: one table of ``[sizes]`` in ``model.toml``."""
+    return job["model"]["sizes"][job["plan"]["size"]]
+
+
+def device_kind(process):
+    """Return ``cpu`` or ``cuda``: a process without devices computes on the CPU."""
+    return process["devices"][0]["kind"] if process["devices"] else "cpu"
+
+
+def threads():
+    """Return the number of computing threads for this process: ``OMP_NUM_THREADS``, else the cores it may run on."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return int(asked) if asked.isdigit() and int(asked) > 0 else len(os.sched_getaffinity(0))

@@ -1,0 +1,133 @@
+"""The one timed loop. Every framework is timed by it, so every framework is timed alike.
+
+An adapter (``workers.trainer.frameworks``) is six verbs and has no clock. Inside an interval there are only the
+adapter's steps and its ``synchronize``; emitting, reading the loss and deciding to go on happen between intervals.
+"""
+
+import collections
+import math
+import time
+
+from workers.trainer import host
+from workers.trainer.failure import TrainerError
+from workers.trainer.pace import Pace
+
+# Judgement: steps in the profiled phase; a profiler's share of them is small beside the operators' own time.
+ACTIVITY_STEPS = 2
+
+
+class Watch(object):
+    """Adds up the time spent waiting for the next batch: an adapter wraps its batches in it and stays without clock."""
+
+    def __init__(self, clock):
+        self._clock = clock
+        self._waited_s = 0.0
+
+    def __call__(self, batches):
+        """Yield from ``batches``, an endless iterator, noting how long each took to come."""
+        batches = iter(batches)
+        while True:
+            before = self._clock()
+            batch = next(batches)
+            self._waited_s += self._clock() - before
+            yield batch
+
+    def take(self):
+        """Return the seconds waited since the last call."""
+        waited_s, self._waited_s = self._waited_s, 0.0
+        return waited_s
+
+
+class Loop(object):
+    """Runs one process of an attempt from ``join`` to ``finished``; reports through ``emit(kind, **data)``."""
+
+    def __init__(self, job, process, adapter, channel, emit, clock=time.monotonic):
+        self._job = job
+        self._process = process
+        self._adapter = adapter
+        self._channel = channel
+        self._emit = emit
+        self._clock = clock
+        self._watch = Watch(clock)
+        self._steps = 0
+        self._loss = None
+
+    def run(self):
+        """Do the whole run.
+
+        Raises:
+            TrainerError: this rank or another one cannot go on.
+            Exception: whatever the framework raises; the caller translates it by the adapter.
+        """
+        self._prepare()
+        reason = self._train()
+        self._emit("stopped", step=self._steps, reason=reason)
+        profiled = self._profile() if reason != "cancelled" and "activity" in self._adapter.abilities else 0
+        self._emit("memory", **(self._adapter.memory() or host.peak_resident()))
+        weights_sha256 = self._adapter.weights_sha256()
+        self._emit(
+            "finished", steps=self._steps, profiled_steps=profiled, weights_sha256=weights_sha256, loss=self._loss
+        )
+
+    def _prepare(self):
+        self._emit("versions", **self._adapter.versions())
+        self._channel.join()
+        self._emit("joined", world_size=self._adapter.join(self._job, self._process))
+        before = self._clock()
+        built = self._adapter.build(self._job, self._process, self._watch)
+        self._emit("built", build_s=self._clock() - before, **built)
+
+    def _train(self):
+        """Run interval after interval until rank 0 says stop; return the reason."""
+        pace = Pace(self._job["interval_s"], self._job["plan"]["max_steps"])
+        self._adapter.synchronize()
+        while True:
+            order = self._channel.turn(self._steps, pace.next())
+            if "stop" in order:
+                return order["stop"]
+            pace.note(order["go"], self._interval(order["phase"], order["go"]))
+            self._read_loss()
+
+    def _interval(self, phase, n):
+        """Time ``n`` steps, emit the interval, return its duration in seconds."""
+        adapter, clock = self._adapter, self._clock
+        work = []
+        self._watch.take()
+        begun = clock()
+        for _ in range(n):
+            work.append(adapter.step())
+        adapter.synchronize()
+        duration_s = clock() - begun
+        self._emit(
+            "interval",
+            phase=phase,
+            first_step=self._steps + 1,
+            n=n,
+            duration_s=duration_s,
+            work=_total(work),
+            input_s=self._watch.take(),
+        )
+        self._steps += n
+        return duration_s
+
+    def _read_loss(self):
+        self._loss = self._adapter.loss()
+        self._emit("loss", step=self._steps, value=self._loss)
+        if not math.isfinite(self._loss):
+            ranks = self._process["ranks"]
+            raise TrainerError("diverged", "the loss is %r after step %d" % (self._loss, self._steps), ranks)
+
+    def _profile(self):
+        """Run a few more steps under the framework's profiler, the same number on all ranks; return that number."""
+        self._emit("activity", steps=ACTIVITY_STEPS, **self._adapter.activity(ACTIVITY_STEPS))
+        self._loss = self._adapter.loss()
+        return ACTIVITY_STEPS
+
+
+def _total(work):
+    """Return the sum of the work of several steps, unit by unit."""
+    total = collections.OrderedDict()
+    for amounts in work:
+        for unit, amount in amounts.items():
+            total[unit] = total.get(unit, 0) + amount
+    return total

@@ -1,0 +1,47 @@
+"""How long the next interval is: the decisions of rank 0, as functions of what was measured so far. No clock.
+
+The warm-up here is no measurement of steady state, which the analysis finds for itself in the timed intervals. It only
+keeps out the first steps, in which a framework compiles and allocates, and finds how many steps make an interval.
+"""
+
+import math
+
+# Judgement: an interval may at most grow tenfold at once, because the first steps are slower than those that follow.
+LARGEST_GROWTH = 10.0
+# Judgement: aim a little beyond the least duration, so that the next interval is not just too short again.
+MARGIN = 1.1
+
+
+class Pace(object):
+    """Proposes (phase, n) for each interval."""
+
+    def __init__(self, interval_s, max_steps):
+        self._interval_s = interval_s
+        self._max_steps = max_steps
+        self._steps = 0
+        self._n = 1
+        self._warm = False
+
+    def next(self):
+        """Return ``("warmup" | "timed", n)``, or None when the plan's steps are done."""
+        left = self._max_steps - self._steps
+        if left <= 0:
+            return None
+        return ("timed" if self._warm else "warmup", min(self._n, left))
+
+    def note(self, n, duration_s):
+        """Take in how long the interval of ``n`` steps was."""
+        first = self._steps == 0
+        self._steps += n
+        if self._warm:
+            return
+        if self._interval_s <= 0:
+            self._warm = True
+        elif first:
+            # The first step compiles; its duration says nothing about those that follow.
+            return
+        elif duration_s >= self._interval_s:
+            self._warm = True
+        else:
+            growth = self._interval_s * MARGIN / duration_s if duration_s > 0 else LARGEST_GROWTH
+            self._n = int(math.ceil(n * min(max(growth, 1.0), LARGEST_GROWTH)))
