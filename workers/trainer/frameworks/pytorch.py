@@ -1,0 +1,164 @@
+"""PyTorch: one process, one device, in fp32.
+
+A model for it is ``build(job, process, device)`` in ``suites/models/<model>/pytorch.py``, which returns an object with
+``network`` (a module), ``loss(batch)`` (a scalar tensor), ``batches`` (an endless iterator of (tensors, work)) and
+``optimizer`` {learning_rate, momentum, weight_decay}.
+"""
+
+import hashlib
+import importlib
+
+import torch
+
+from workers.trainer import job as jobs
+from workers.trainer.failure import TrainerError
+from workers.trainer.frameworks import intervals
+
+
+class Adapter(object):
+    """See ``workers.trainer.frameworks``."""
+
+    abilities = ("activity",)
+
+    def __init__(self):
+        self._device = None
+        self._model = None
+        self._optimizer = None
+        self._batches = None
+        self._loss = None
+
+    def versions(self):
+        libraries = {"numpy": importlib.import_module("numpy").__version__}
+        if torch.version.cuda:
+            libraries.update(cuda=torch.version.cuda, cudnn=str(torch.backends.cudnn.version()))
+        if torch.backends.mkldnn.is_available():
+            libraries["mkldnn"] = "enabled" if torch.backends.mkldnn.enabled else "disabled"
+        return {"framework": "pytorch", "version": torch.__version__, "libraries": libraries}
+
+    def join(self, job, process):
+        return job["world_size"]
+
+    def build(self, job, process, watch):
+        self._device = _device(process)
+        torch.manual_seed(job["plan"]["seed"])
+        torch.set_num_threads(jobs.threads())
+        mathematics = _mathematics(job["plan"]["precision"])
+        self._model = importlib.import_module(job["model"]["module"] + ".pytorch").build(job, process, self._device)
+        self._model.network.train()
+        self._optimizer = _optimizer(self._model)
+        self._batches = watch(self._model.batches)
+        parameters = sum(parameter.numel() for parameter in self._model.network.parameters())
+        return {"parameters": parameters, "mathematics": mathematics, "device": _device_name(self._device)}
+
+    def step(self):
+        tensors, work = next(self._batches)
+        batch = [tensor.to(self._device, non_blocking=True) for tensor in tensors]
+        self._optimizer.zero_grad(set_to_none=True)
+        loss = self._model.loss(batch)
+        loss.backward()
+        self._optimizer.step()
+        self._loss = loss.detach()
+        return work
+
+    def synchronize(self):
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+    def loss(self):
+        return self._loss.item()
+
+    def activity(self, steps):
+        """Profile ``steps`` steps: union of kernel intervals on a GPU, of operator intervals on a CPU device."""
+        cuda = self._device.type == "cuda"
+        kinds = [torch.profiler.ProfilerActivity.CPU] + [torch.profiler.ProfilerActivity.CUDA] * cuda
+        with torch.profiler.profile(activities=kinds, acc_events=True) as profiler:
+            with torch.profiler.record_function("tbd.activity"):
+                for _ in range(steps):
+                    self.step()
+                self.synchronize()
+        return _activity(profiler.events(), cuda)
+
+    def memory(self):
+        if self._device.type != "cuda":
+            return None
+        peak_bytes = torch.cuda.max_memory_allocated(self._device)
+        return {"peak_bytes": peak_bytes, "method": "torch.cuda.max_memory_allocated"}
+
+    def weights_sha256(self):
+        digest = hashlib.sha256()
+        for _, parameter in self._model.network.named_parameters():
+            digest.update(parameter.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    def failure_of(self, error):
+        if isinstance(error, torch.cuda.OutOfMemoryError) or "DefaultCPUAllocator: can't allocate memory" in str(error):
+            return "out_of_memory"
+        return None
+
+
+def _device(process):
+    """Return the torch device; the agent has hidden all GPUs but this process's own.
+
+    Raises:
+        TrainerError: ``unsupported``, this build or this host has no CUDA device to offer.
+    """
+    if jobs.device_kind(process) == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise TrainerError("unsupported", "PyTorch %s finds no CUDA device here" % torch.__version__)
+    return torch.device("cuda", 0)
+
+
+def _device_name(device):
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+def _mathematics(precision):
+    """Set the precision of all computing and return what is in force; fp32 has TF32 off everywhere.
+
+    Raises:
+        TrainerError: ``unsupported``, a precision that this adapter does not do.
+    """
+    if precision != "fp32":
+        raise TrainerError("unsupported", "this adapter computes in fp32, not in %s" % precision)
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    # The same shapes come at every step: cuDNN may look for its fastest algorithm once.
+    torch.backends.cudnn.benchmark = True
+    return {
+        "precision": precision,
+        "tf32": torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32,
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _optimizer(model):
+    facts = model.optimizer
+    return torch.optim.SGD(
+        model.network.parameters(),
+        lr=facts["learning_rate"],
+        momentum=facts["momentum"],
+        weight_decay=facts["weight_decay"],
+    )
+
+
+def _activity(events, cuda):
+    """Return the data of ``activity`` from the profiler's events (microseconds, one clock for all threads)."""
+    whole = next(event for event in events if event.name == "tbd.activity" and _on_cpu(event)).time_range
+    if cuda:
+        active = [event.time_range for event in events if not _on_cpu(event) and event.name != "tbd.activity"]
+    else:
+        active = [event.time_range for event in events if event.name.startswith("aten::")]
+    spans = intervals.clip([(span.start, span.end) for span in active], whole.start, whole.end)
+    return {
+        "active_s": intervals.union(spans) * 1e-6,
+        "elapsed_s": (whole.end - whole.start) * 1e-6,
+        "method": "kernel-union" if cuda else "operator-union",
+    }
+
+
+def _on_cpu(event):
+    return event.device_type == torch.autograd.DeviceType.CPU

@@ -1,0 +1,153 @@
+"""TensorFlow: one process, one device, in fp32, with a training step of our own in a ``tf.function``.
+
+A model for it is ``build(job, process)`` in ``suites/models/<model>/tensorflow.py``, which returns an object with
+``variables`` (the trainable ones, in a fixed order), ``loss(batch)`` (a scalar tensor; called in the ``tf.function``),
+``batches`` (an endless iterator of (tensors, work)) and ``optimizer`` {learning_rate, momentum, weight_decay}.
+"""
+
+import hashlib
+import importlib
+import shutil
+import tempfile
+
+import tensorflow as tf
+
+from workers.trainer import job as jobs
+from workers.trainer.failure import TrainerError
+from workers.trainer.frameworks import tensorflow_trace
+
+
+class Adapter(object):
+    """See ``workers.trainer.frameworks``."""
+
+    abilities = ("activity",)
+
+    def __init__(self):
+        self._device = None
+        self._model = None
+        self._momenta = None
+        self._update = None
+        self._batches = None
+        self._loss = None
+
+    def versions(self):
+        libraries = {"numpy": importlib.import_module("numpy").__version__}
+        build = tf.sysconfig.get_build_info()
+        for name in ("cuda_version", "cudnn_version"):
+            if build.get(name):
+                libraries[name.split("_")[0]] = build[name]
+        return {"framework": "tensorflow", "version": tf.__version__, "libraries": libraries}
+
+    def join(self, job, process):
+        return job["world_size"]
+
+    def build(self, job, process, watch):
+        mathematics = _mathematics(job["plan"]["precision"])
+        self._device = _device(process)
+        tf.random.set_seed(job["plan"]["seed"])
+        with tf.device(self._device):
+            self._model = importlib.import_module(job["model"]["module"] + ".tensorflow").build(job, process)
+            self._momenta = [tf.Variable(tf.zeros_like(v), trainable=False) for v in self._model.variables]
+        self._update = tf.function(self._train, jit_compile=False)
+        self._batches = watch(self._model.batches)
+        parameters = sum(variable.shape.num_elements() for variable in self._model.variables)
+        return {"parameters": parameters, "mathematics": mathematics, "device": self._device_name()}
+
+    def _train(self, batch):
+        """One update by SGD with momentum and coupled weight decay, as ``torch.optim.SGD`` does it."""
+        variables, facts = self._model.variables, self._model.optimizer
+        with tf.GradientTape() as tape:
+            loss = self._model.loss(batch)
+        for variable, momentum, gradient in zip(variables, self._momenta, tape.gradient(loss, variables)):
+            tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle,
+                accum=momentum.handle,
+                lr=facts["learning_rate"],
+                grad=gradient + facts["weight_decay"] * variable,
+                momentum=facts["momentum"],
+            )
+        return loss
+
+    def step(self):
+        batch, work = next(self._batches)
+        with tf.device(self._device):
+            self._loss = self._update(batch)
+        return work
+
+    def synchronize(self):
+        """Fetch the last loss: updates are in the same graph call, and one device runs its calls in order."""
+        if self._loss is not None:
+            self._loss.numpy()
+        if self._device.startswith("/GPU"):
+            tf.test.experimental.sync_devices()
+
+    def loss(self):
+        return float(self._loss.numpy())
+
+    def activity(self, steps):
+        """Profile ``steps`` steps: union of kernel intervals on a GPU, of operator intervals on a CPU device."""
+        folder = tempfile.mkdtemp(prefix="tbd-trace-")
+        try:
+            options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)
+            with tf.profiler.experimental.Profile(folder, options=options):
+                with tf.profiler.experimental.Trace("tbd.activity"):
+                    for _ in range(steps):
+                        self.step()
+                    self.synchronize()
+            return tensorflow_trace.activity(folder, self._device.startswith("/GPU"))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def memory(self):
+        if not self._device.startswith("/GPU"):
+            return None
+        peak_bytes = tf.config.experimental.get_memory_info("GPU:0")["peak"]
+        return {"peak_bytes": peak_bytes, "method": "tf.config.experimental.get_memory_info"}
+
+    def weights_sha256(self):
+        digest = hashlib.sha256()
+        for variable in self._model.variables:
+            digest.update(variable.numpy().tobytes())
+        return digest.hexdigest()
+
+    def failure_of(self, error):
+        return "out_of_memory" if isinstance(error, tf.errors.ResourceExhaustedError) else None
+
+    def _device_name(self):
+        if not self._device.startswith("/GPU"):
+            return "cpu"
+        details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
+        return details.get("device_name", "unknown GPU")
+
+
+def _device(process):
+    """Return the device's name; the agent has hidden all GPUs but this process's own.
+
+    Raises:
+        TrainerError: ``unsupported``, this build or this host has no GPU to offer.
+    """
+    if jobs.device_kind(process) == "cpu":
+        return "/CPU:0"
+    if not tf.config.list_physical_devices("GPU"):
+        raise TrainerError("unsupported", "TensorFlow %s finds no GPU here" % tf.__version__)
+    return "/GPU:0"
+
+
+def _mathematics(precision):
+    """Set the precision and the threads, before TensorFlow computes anything; return what is in force.
+
+    Raises:
+        TrainerError: ``unsupported``, a precision that this adapter does not do.
+    """
+    if precision != "fp32":
+        raise TrainerError("unsupported", "this adapter computes in fp32, not in %s" % precision)
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    threads = jobs.threads()
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+    return {
+        "precision": precision,
+        "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
+        "jit_compile": False,
+        "threads": tf.config.threading.get_intra_op_parallelism_threads(),
+    }
