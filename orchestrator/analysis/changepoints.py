@@ -1,0 +1,65 @@
+"""Where the level of a series changes: PELT (Killick, Fearnhead & Eckley 2012, JASA 107:1590).
+
+The cost of a segment is its sum of squares around its mean (a change in mean, variance given by the caller).
+"""
+
+import math
+
+import numpy as np
+
+from orchestrator.analysis.series import Floats
+
+
+def change_points(values: Floats, penalty: float, least: int) -> list[int]:
+    """Return the indices at which a new segment begins (without 0), optimal for the penalised cost.
+
+    Args:
+        values: the series; the caller takes out spikes first.
+        penalty: cost of one more segment, in the square of the series' unit.
+        least: no segment is shorter, in values.
+    """
+    n = len(values)
+    if n < 2 * least:
+        return []
+    total, squares = _cumulated(values)
+    # F(t): least cost of y[0:t] (Killick's notation); R: the last change points that can still be optimal
+    cost_f = np.full(n + 1, math.inf)
+    cost_f[0] = -penalty
+    last = np.zeros(n + 1, dtype=int)
+    candidates = np.array([0])
+    leaves = np.array([n + 1])  # a beaten candidate goes `least` later: until then its better is no candidate yet
+    for t in range(least, n + 1):
+        length = t - candidates
+        cost = squares[t] - squares[candidates] - (total[t] - total[candidates]) ** 2 / length
+        path = cost_f[candidates] + cost
+        best = int(np.argmin(path))
+        cost_f[t] = path[best] + penalty
+        last[t] = candidates[best]
+        leaves = np.where(path > cost_f[t], np.minimum(leaves, t + least), leaves)
+        candidates, leaves = candidates[leaves > t], leaves[leaves > t]
+        if t - least + 1 >= least:
+            candidates, leaves = np.append(candidates, t - least + 1), np.append(leaves, n + 1)
+    return _backwards(last, n)
+
+
+def penalty(long_run: float, n: int, strictness: float) -> float:
+    """Return the cost of a segment: ``strictness`` x log(n) x long-run variance.
+
+    Strictness 2 is the Schwarz criterion for independent noise (a position and a level). The long-run variance is what
+    makes the waves of an autocorrelated series too dear to be called shifts (Lavielle & Moulines 2000).
+    """
+    return strictness * math.log(n) * long_run
+
+
+def _cumulated(values: Floats) -> tuple[Floats, Floats]:
+    centred = values - values.mean()
+    return np.concatenate([[0.0], np.cumsum(centred)]), np.concatenate([[0.0], np.cumsum(centred**2)])
+
+
+def _backwards(last: np.ndarray, n: int) -> list[int]:
+    points: list[int] = []
+    t = n
+    while last[t] > 0:
+        t = int(last[t])
+        points.append(t)
+    return points[::-1]
