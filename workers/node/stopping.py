@@ -123,7 +123,7 @@ def first_steady(durations_s: Sequence[float], works: Sequence[float]) -> int:
     batches of five. It is applied to values clipped at quantiles, so that one late spike does not make it cut
     everything before it. On a stationary series it cuts at random: a cut is only taken where what it removes differs.
     """
-    per_work = _clipped([duration / work for duration, work in zip(durations_s, works)])
+    per_work = _clipped([duration / work for duration, work in zip(durations_s, works)])  # noqa: B905 (3.8)
     batches = [
         sum(per_work[i : i + MSER_BATCH]) / MSER_BATCH for i in range(0, len(per_work) - MSER_BATCH + 1, MSER_BATCH)
     ]

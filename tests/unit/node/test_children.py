@@ -1,0 +1,111 @@
+"""What reaches a child: its environment and cores; and how its streams are kept."""
+
+import os
+
+from workers.node import children
+
+
+def process(devices):
+    return {"name": "worker0", "role": "worker", "ranks": [0], "devices": devices}
+
+
+def job(processes, **environment):
+    return {"token": "secret", "processes": processes, "interpreter": {"environment": environment}}
+
+
+def cpu(*cores):
+    return {"id": "cpu:x", "kind": "cpu", "cores": list(cores)}
+
+
+def test_what_ray_and_tbd_and_python_set_does_not_reach_a_child():
+    inherited = {
+        "PATH": "/bin",
+        "HOME": "/root",
+        "OMP_NUM_THREADS": "1",
+        "RAY_ADDRESS": "x",
+        "TBD_TOKEN": "admin",
+        "PYTHONPATH": "/elsewhere",
+        "CUDA_VISIBLE_DEVICES": "3",
+        "VIRTUAL_ENV": "/venv",
+        "LD_LIBRARY_PATH": "/opt/lib",
+    }
+    kept = children.environment(inherited, {"OMP_NUM_THREADS": "2"})
+    assert kept == {"PATH": "/bin", "HOME": "/root", "LD_LIBRARY_PATH": "/opt/lib", "OMP_NUM_THREADS": "2"}
+
+
+def test_a_process_on_cpu_devices_sees_no_gpu_and_has_a_thread_for_each_core():
+    one = process([cpu(0, 1), cpu(2, 3)])
+    added = children.of_process(job([one]), one, "/path", [0, 1, 2, 3, 4])
+    assert (added["OMP_NUM_THREADS"], added["CUDA_VISIBLE_DEVICES"]) == ("4", "")
+    assert added["TBD_ATTEMPT_TOKEN"] == "secret"
+    assert children.cores_of(one) == [0, 1, 2, 3]
+
+
+def test_gpus_are_named_by_uuid_and_share_the_cores_of_the_host_among_their_processes():
+    one = process([{"id": "GPU-aa", "kind": "cuda", "cores": []}, {"id": "GPU-bb", "kind": "cuda", "cores": []}])
+    added = children.of_process(job([one, one]), one, "/path", list(range(8)))
+    assert (added["CUDA_VISIBLE_DEVICES"], added["OMP_NUM_THREADS"]) == ("GPU-aa,GPU-bb", "4")
+
+
+def test_what_the_interpreter_needs_is_added_last():
+    one = process([cpu(0)])
+    added = children.of_process(job([one], LD_LIBRARY_PATH="/mpi", OMP_NUM_THREADS="7"), one, "/path", [0])
+    assert (added["LD_LIBRARY_PATH"], added["OMP_NUM_THREADS"]) == ("/mpi", "7")
+
+
+class Pipe:
+    def __init__(self):
+        self.out, self.into = os.pipe()
+
+    def fileno(self):
+        return self.out
+
+    def close(self):
+        os.close(self.out)
+
+
+def test_a_stream_knows_offsets_in_bytes_and_never_splits_a_character():
+    pipe = Pipe()
+    stream = children.Stream("stdout", pipe)
+    text = "äöü".encode()
+    os.write(pipe.into, text[:3])
+    first = stream.read()
+    os.write(pipe.into, text[3:])
+    second = stream.read()
+    assert (first.offset, first.text, second.offset, second.text) == (0, "ä", 3, "öü")
+    os.close(pipe.into)
+    stream.close()
+
+
+def test_an_empty_pipe_gives_nothing_and_does_not_block():
+    pipe = Pipe()
+    stream = children.Stream("stdout", pipe)
+    assert stream.read() is None
+    os.close(pipe.into)
+    assert stream.read() is None
+    assert not stream.open
+
+
+def test_a_stream_is_kept_up_to_its_limit_with_a_marker_and_its_tail_goes_on(monkeypatch):
+    monkeypatch.setattr(children, "OUTPUT_LIMIT_BYTES", 10)
+    pipe = Pipe()
+    stream = children.Stream("stderr", pipe)
+    os.write(pipe.into, b"0123456789abc")
+    assert stream.read().text == "0123456789" + children.OUTPUT_MARKER
+    os.write(pipe.into, b"the end")
+    assert stream.read() is None
+    assert stream.tail.endswith(b"the end")
+    os.close(pipe.into)
+    stream.close()
+
+
+def test_an_events_file_gives_whole_lines_and_keeps_the_torn_one(tmp_path):
+    path = tmp_path / "events"
+    events = children.EventsFile(path)
+    assert events.read() == []
+    path.write_bytes(b"one\ntw")
+    assert events.read() == [b"one"]
+    with open(path, "ab") as file:
+        file.write(b"o\nthree\nfo")
+    assert events.read() == [b"two", b"three"]
+    assert events.close() == b"fo"

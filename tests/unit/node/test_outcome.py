@@ -1,0 +1,79 @@
+"""From what was seen of a process to the failure of an attempt."""
+
+import pytest
+
+from workers.node import outcome
+from workers.node.outcome import Failure
+from workers.trainer import protocol
+
+
+def judged(status, error=None, finished=True, tail="", memory_short=False):
+    return outcome.of_exit([1], status, error, finished, tail, memory_short)
+
+
+def test_a_process_that_finished_with_status_0_has_not_failed():
+    assert judged(0) is None
+
+
+def test_status_0_without_finished_is_an_invalid_log():
+    assert judged(0, finished=False).kind == "invalid_log"
+
+
+@pytest.mark.parametrize(("kind", "status"), protocol.EXIT_STATUS.items())
+def test_every_exit_status_of_the_protocol_has_its_kind(kind, status):
+    assert judged(status).kind == kind
+
+
+def test_an_error_event_says_more_than_the_status():
+    failure = judged(1, {"failure": "diverged", "type": "Nan", "message": "the loss is nan", "traceback": ""})
+    assert (failure.kind, failure.exit_code, failure.message) == ("diverged", 1, "Nan: the loss is nan")
+
+
+def test_an_error_event_with_an_unknown_kind_does_not_hide_the_status():
+    assert judged(81, {"failure": "bored", "type": "T", "message": "m", "traceback": ""}).kind == "out_of_memory"
+
+
+def test_any_other_status_is_a_crash_with_the_last_words():
+    failure = judged(3, tail="Traceback\nValueError: no\n")
+    assert (failure.kind, failure.exit_code) == ("crashed", 3)
+    assert failure.message.endswith("ValueError: no")
+
+
+def test_a_signal_is_a_crash_that_names_it():
+    failure = judged(-11)
+    assert (failure.kind, failure.signal, failure.exit_code) == ("crashed", 11, None)
+    assert "SIGSEGV" in failure.message
+
+
+def test_sigkill_while_memory_was_short_is_out_of_memory_and_only_sigkill():
+    assert judged(-9, memory_short=True).kind == "out_of_memory"
+    assert judged(-9, memory_short=False).kind == "crashed"
+    assert judged(-11, memory_short=True).kind == "crashed"
+
+
+def test_a_real_time_signal_without_a_name_is_given_by_number():
+    assert "signal 40" in judged(-40).message
+
+
+def test_the_cause_is_the_most_telling_failure_not_the_first_noticed():
+    peer_gone = Failure("crashed", [0])
+    assert outcome.cause([peer_gone, Failure("out_of_memory", [1])]).ranks == [1]
+    assert outcome.cause([Failure("timed_out", [0]), Failure("crashed", [2])]).kind == "crashed"
+
+
+def test_of_two_crashes_the_first_one_noticed_is_the_cause():
+    assert outcome.cause([Failure("crashed", [1]), Failure("crashed", [0])]).ranks == [1]
+
+
+def test_a_failure_that_strikes_all_ranks_names_them_all():
+    failures = [Failure("diverged", [1]), Failure("crashed", [2]), Failure("diverged", [0])]
+    assert outcome.cause(failures).ranks == [0, 1]
+
+
+def test_every_failure_kind_has_its_place_among_the_causes():
+    for kind in protocol.FAILURE_KINDS:
+        assert outcome.cause([Failure(kind, [0])]).kind == kind
+
+
+def test_no_failure_has_no_cause():
+    assert outcome.cause([]) is None

@@ -1,0 +1,269 @@
+"""The processes of an attempt on one node, as one thing: started together, heard together, ended together.
+
+Owns the attempt's files beside the log (a job, an events file and a scratch folder for each process) and the writing of
+what the processes say into the log. Judging it is the supervisor's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+
+from workers.node import children, processes
+from workers.node.event_log import EventLog
+from workers.node.prepare import SetupError
+from workers.trainer import protocol
+
+# Kinds that only the agent may write: a process that does is not believed.
+_AGENT_KINDS = frozenset(
+    (
+        "log_opened",
+        "process_started",
+        "reading",
+        "output",
+        "stop_requested",
+        "stopping_decided",
+        "garbage",
+        "process_exited",
+        "log_closed",
+    )
+)
+
+# Reads of what a dead process left in its pipes; bounded, since a stray child of it may hold them and write on.
+_LAST_READS = 8
+
+_GARBAGE_BYTES = 1000
+_GARBAGE_LINES = 20
+
+
+class Exit(NamedTuple):
+    """The end of one process: its exit status as subprocess gives it, and what it had reported of itself."""
+
+    child: children.Child
+    status: int
+    error: dict[str, Any] | None
+    finished: bool
+    torn: bool
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "process": self.child.name,
+            "exit_code": self.status if self.status >= 0 else None,
+            "signal": -self.status if self.status < 0 else None,
+            "stderr_tail": self.child.stderr_tail(),
+        }
+
+
+class Gang:
+    """All processes of ``job`` that belong to one node.
+
+    Args:
+        mine: those entries of ``job["processes"]``.
+        folder: the attempt's folder; must exist.
+        log: where everything they say is written.
+    """
+
+    def __init__(
+        self,
+        job: Mapping[str, Any],
+        mine: Sequence[Mapping[str, Any]],
+        folder: Path,
+        log: EventLog,
+        spawner: children.Spawner,
+    ) -> None:
+        self._job = job
+        self._mine = mine
+        self._folder = folder
+        self._log = log
+        self._spawner = spawner
+        self.children: list[children.Child] = []
+        self._errors: dict[str, dict[str, Any]] = {}
+        self._finished: set[str] = set()
+        self._garbage_lines = 0
+
+    def start(self, path: Path, host_cores: Sequence[int]) -> None:
+        """Start every process; ``path`` is their PYTHONPATH.
+
+        Raises:
+            SetupError: one could not be started. Those before it run and have to be ended.
+            LogError: the log cannot be written.
+        """
+        for process in self._mine:
+            child = self._start(process, path, host_cores)
+            self.children.append(child)
+            self._log.append(
+                "process_started",
+                process=child.name,
+                role=process["role"],
+                pid=child.id.pid,
+                start_ticks=child.id.start_ticks,
+            )
+
+    def _start(self, process: Mapping[str, Any], path: Path, host_cores: Sequence[int]) -> children.Child:
+        name = process["name"]
+        job_path, events = self._folder / (name + ".job.json"), self._folder / (name + ".events.jsonl")
+        scratch = self._folder / ("scratch-" + name)
+        added = children.of_process(self._job, process, str(path), host_cores)
+        command = [self._job["interpreter"]["python"], "-m", "workers.trainer"]
+        try:
+            scratch.mkdir()
+            _write_private(job_path, json.dumps({**self._job, "process": name}))
+            popen = self._spawner.popen(
+                [*command, "--job", str(job_path), "--events", str(events)],
+                cores=children.cores_of(process),
+                cwd=str(scratch),
+                env=children.environment(os.environ, added),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        except OSError as error:
+            raise SetupError(f"cannot start process {name}: {error}") from error
+        return children.Child(process, popen, events)
+
+    def hear(self) -> Iterator[Heard]:
+        """Write into the log what the processes have said since; yield each child's events, good and bad.
+
+        Raises:
+            LogError: the log cannot be written.
+        """
+        for child in self.children:
+            if not child.reported:
+                yield self._hear(child)
+
+    def _hear(self, child: children.Child) -> Heard:
+        for stream in child.streams:
+            output = stream.read()
+            if output:
+                self._log.append("output", process=child.name, **output._asdict())
+        good: list[dict[str, Any]] = []
+        bad: list[bytes] = []
+        for line in child.events.read():
+            event = _parse(line, child.process["ranks"])
+            if event is None:
+                bad.append(line)
+            else:
+                good.append(event)
+        if good:
+            self._log.extend(good, child.name)
+        self._remember(child.name, good)
+        self._throw_away(child.name, bad)
+        return Heard(child, good, len(bad))
+
+    def _remember(self, name: str, events: list[dict[str, Any]]) -> None:
+        for event in events:
+            if event["kind"] == "error":
+                self._errors.setdefault(name, event["data"])
+            elif event["kind"] == "finished":
+                self._finished.add(name)
+
+    def _throw_away(self, name: str, lines: list[bytes]) -> None:
+        for line in lines:
+            self._garbage_lines += 1
+            if self._garbage_lines <= _GARBAGE_LINES:
+                self._log.append("garbage", process=name, text=line[:_GARBAGE_BYTES].decode("utf-8", "replace"))
+
+    def exits(self) -> list[Exit]:
+        """Return the processes that have ended since the last call, after everything they said is in the log.
+
+        Raises:
+            LogError: the log cannot be written.
+        """
+        found = []
+        for child in self.children:
+            status = None if child.reported else child.poll()
+            if status is not None:
+                found.append(self._exit(child, status))
+        return found
+
+    def _exit(self, child: children.Child, status: int) -> Exit:
+        while self._hear(child).events:
+            pass
+        for _ in range(_LAST_READS):
+            if not any(stream.pending() for stream in child.streams):
+                break
+            self._hear(child)
+        torn = child.events.close()
+        if torn:
+            self._throw_away(child.name, [torn])
+        ended = Exit(
+            child,
+            status,
+            self._errors.get(child.name),
+            child.name in self._finished or not child.process["ranks"],
+            bool(torn),
+        )
+        child.reported = True
+        child.close()
+        self._log.append("process_exited", **ended.as_json())
+        return ended
+
+    def living(self) -> list[children.Child]:
+        """Return the children whose end was not yet noticed."""
+        return [child for child in self.children if not child.reported]
+
+    def terminate(self) -> None:
+        """Ask every process to end (SIGTERM)."""
+        for child in self.living():
+            child.signal(signal.SIGTERM)
+
+    def kill(self) -> set[processes.ProcessId]:
+        """End every process of the attempt on this host, however far it has strayed, and confirm that it is dead.
+
+        Returns:
+            Those that would not die.
+        """
+        for child in self.living():
+            child.kill_group()
+        return processes.end_all(
+            self._job["token"],
+            [child.id for child in self.living()],
+            reap=lambda: [child.poll() for child in self.children],
+        )
+
+    def unreported(self) -> list[dict[str, Any]]:
+        """Return, without touching the log, ``process_exited`` events that could not be written to it."""
+        events = []
+        for child in self.living():
+            status = child.poll()
+            if status is not None:
+                events.append(protocol.event("process_exited", Exit(child, status, None, False, False).as_json()))
+                child.close()
+        return events
+
+    def clean(self) -> None:
+        """Remove the files beside the log."""
+        for child in self.children:
+            child.close()
+        for process in self._mine:
+            shutil.rmtree(self._folder / ("scratch-" + process["name"]), ignore_errors=True)
+            for ending in (".job.json", ".events.jsonl"):
+                (self._folder / (process["name"] + ending)).unlink(missing_ok=True)
+
+
+class Heard(NamedTuple):
+    """What one child has said: its events, and how many lines were none."""
+
+    child: children.Child
+    events: list[dict[str, Any]]
+    garbage: int
+
+
+def _parse(line: bytes, ranks: Sequence[int]) -> dict[str, Any] | None:
+    try:
+        event: dict[str, Any] = protocol.check_event(json.loads(line))
+    except ValueError:  # no JSON, no UTF-8, or a ProtocolError
+        return None
+    if event["kind"] in _AGENT_KINDS or event.get("rank") not in (None, *ranks):
+        return None
+    return {key: event.get(key) for key in ("t", "wall", "kind", "rank", "data")}
+
+
+def _write_private(path: Path, text: str) -> None:
+    descriptor = os.open(str(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w") as file:
+        file.write(text)

@@ -1,0 +1,176 @@
+"""What this node is: its processor, memory, devices, interfaces, and what cannot be had and why.
+
+Owns the offering of devices: a GPU by its UUID; a CPU device as a set of logical cores (``TBD_CPU_DEVICES`` of them,
+default 1, the cores that this process may use divided evenly). A fact that cannot be read is null, with the reason
+under its name in ``unavailable``.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import socket
+from pathlib import Path
+from typing import Any, Sequence
+
+from workers.node import interpreters
+from workers.node.nvml import Nvml
+
+_CPU = Path("/sys/devices/system/cpu")
+
+
+class Inventory:
+    """The facts of this node. What does not change is read once.
+
+    Args:
+        node: the name of the node; the host's name where None.
+        directory: where attempts are kept; the free space is that of its disk.
+
+    Raises:
+        ValueError: ``TBD_CPU_DEVICES`` is no count, or more than there are cores.
+    """
+
+    def __init__(self, node: str | None, directory: Path, nvml: Nvml) -> None:
+        self._directory = directory
+        self._unavailable: dict[str, str] = {}
+        self._facts = self._read(node, nvml)
+
+    def read(self) -> dict[str, Any]:
+        """Return all facts as a JSON object."""
+        ready = {found.name: found.definition for found in interpreters.all_resolved() if found.ready}
+        return {**self._facts, "interpreters": ready, "disk_free_bytes": shutil.disk_usage(str(self._directory)).free}
+
+    def _read(self, node: str | None, nvml: Nvml) -> dict[str, Any]:
+        cores = usable_cores()
+        memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        model = cpu_model()
+        if model is None:
+            self._unavailable["cpu_model"] = "/proc/cpuinfo names no model"
+        gpus = [{"id": gpu.id, "kind": "cuda", "name": gpu.name, "cores": [], **_gpu_facts(gpu)} for gpu in nvml.gpus()]
+        if nvml.reason:
+            self._unavailable["gpus"] = nvml.reason
+        count = _device_count(len(cores))
+        return {
+            "node": node or socket.gethostname(),
+            "hostname": socket.gethostname(),
+            "boot_id": boot_id(),
+            "cpu_model": model,
+            "cores": cores,
+            "physical_cores": len({_place(core)[:2] for core in cores}),
+            "memory_bytes": memory_bytes,
+            "kernel": platform.release(),
+            "os": _os_name(),
+            "governor": self._governor(cores),
+            "devices": [*cpu_devices(cores, count, model or platform.machine(), memory_bytes), *gpus],
+            "driver_version": nvml.driver_version,
+            "interfaces": _interfaces(),
+            "unavailable": self._unavailable,
+        }
+
+    def _governor(self, cores: Sequence[int]) -> str | None:
+        values = {governor for governor in map(governor_of, cores) if governor is not None}
+        if not values:
+            self._unavailable["governor"] = "the kernel shows no frequency governor (usual in a virtual machine)"
+            return None
+        return values.pop() if len(values) == 1 else "mixed"
+
+
+def _gpu_facts(gpu: Any) -> dict[str, Any]:
+    return {"memory_bytes": gpu.memory_bytes, "power_limit_w": gpu.power_limit_w}
+
+
+def boot_id() -> str | None:
+    """Return the kernel's id of this boot: another one means that nothing of before lives any more."""
+    return _text(Path("/proc/sys/kernel/random/boot_id"))
+
+
+def cpu_model() -> str | None:
+    match = re.search(r"^(?:model name|Model|cpu model)\s*:\s*(.+)$", _text(Path("/proc/cpuinfo")) or "", re.M)
+    return match.group(1).strip() if match else None
+
+
+def usable_cores() -> list[int]:
+    """Return the logical cores that this process may use; its cpuset is within its affinity."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def governor_of(core: int) -> str | None:
+    return _text(_CPU / (f"cpu{core}") / "cpufreq" / "scaling_governor")
+
+
+def _place(core: int) -> tuple[int, int, int]:
+    """Return (package, physical core, logical core)."""
+    topology = _CPU / (f"cpu{core}") / "topology"
+    package = _text(topology / "physical_package_id") or "0"
+    return int(package), int(_text(topology / "core_id") or core), core
+
+
+def _device_count(cores: int) -> int:
+    text = os.environ.get("TBD_CPU_DEVICES") or "1"
+    if not text.isdigit() or not 0 <= int(text) <= cores:
+        raise ValueError(f"TBD_CPU_DEVICES={text}: it is a count from 0 to the number of cores, {cores}")
+    return int(text)
+
+
+def cpu_devices(cores: Sequence[int], count: int, name: str, memory_bytes: int) -> list[dict[str, Any]]:
+    """Divide ``cores`` into ``count`` devices of equal size; what is left over belongs to none.
+
+    Hyper-threads of one physical core, and cores of one package, stay together.
+    """
+    if count == 0:
+        return []
+    ordered = sorted(cores, key=_place)
+    size = len(ordered) // count
+    shares = [sorted(ordered[index * size : (index + 1) * size]) for index in range(count)]
+    return [
+        {
+            "id": "cpu:" + ranges(share),
+            "kind": "cpu",
+            "name": name,
+            "cores": share,
+            "memory_bytes": memory_bytes // count,
+        }
+        for share in shares
+    ]
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return sorted ``numbers`` as the kernel writes sets of cores: ``0-3,8``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], number]
+        else:
+            parts.append([number])
+    return ",".join("-".join(map(str, part)) for part in parts)
+
+
+def _interfaces() -> list[dict[str, Any]]:
+    """Return the network interfaces; ``speed_bits_per_s`` is null where the driver does not say."""
+    found = []
+    root = Path("/sys/class/net")
+    for path in sorted(root.iterdir()) if root.is_dir() else []:
+        speed = _text(path / "speed") or ""
+        found.append(
+            {
+                "name": path.name,
+                "state": _text(path / "operstate"),
+                "speed_bits_per_s": int(speed) * 10**6 if speed.isdigit() else None,
+                "virtual": not (path / "device").exists(),
+            }
+        )
+    return found
+
+
+def _os_name() -> str | None:
+    match = re.search(r'^PRETTY_NAME="?([^"\n]+)', _text(Path("/etc/os-release")) or "", re.M)
+    return match.group(1) if match else None
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None

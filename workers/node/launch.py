@@ -1,0 +1,41 @@
+"""The few steps between fork and exec that a child of the agent takes on itself.
+
+Run as a file, by path, under the agent's own Python and isolated from its environment; it imports nothing of ours. A
+program of its own, and not a function between fork and exec, because the agent has many threads (Ray's among them) and
+Python code in a forked child of such a process may wait for ever on a lock that no thread is left to release.
+
+Arguments: the pid of the agent; the logical cores to be pinned to, separated by commas, or nothing; the command.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+# The kernel should rather end a training process than the agent that has to report it. Raising it needs no rights.
+_OOM_SCORE = "500"
+
+
+def main(agent: str, cores: str, *command: str) -> int:
+    # Fires when the *thread* that forked this process ends: the agent forks from one that lives as long as itself.
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != int(agent):
+        return 1  # it ended before the signal was set
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write(_OOM_SCORE)
+    except OSError:
+        pass
+    try:
+        if cores:
+            os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+        os.execve(command[0], command, os.environ)
+    except OSError as error:
+        sys.stderr.write("cannot start {} on cores {}: {}\n".format(command[0], cores or "(all)", error))
+    return 127
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

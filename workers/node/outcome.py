@@ -1,0 +1,105 @@
+"""How an attempt ended on this node, from what was seen: pure, without I/O.
+
+Owns the one table from an observation (exit status, signal, error event, a decision of the agent's) to a failure of
+the protocol, and which of several failures is the cause when a whole gang goes down.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import Any, NamedTuple, Sequence
+
+from workers.trainer import protocol
+
+_KIND_OF_STATUS = {status: kind for kind, status in protocol.EXIT_STATUS.items()}
+
+# When one rank goes, the others report that it is gone: the more a kind says about its own rank, the likelier it is the
+# cause. Among equals the first one seen is taken.
+_TELLING = (
+    "out_of_memory",
+    "diverged",
+    "unsupported",
+    "setup_failed",
+    "invalid_log",
+    "crashed",
+    "timed_out",
+    "node_lost",
+    "cancelled",
+)
+
+# Failures that strike every rank for the same reason; of the others only the first victim is named.
+_SHARED = ("out_of_memory", "diverged", "unsupported", "setup_failed", "timed_out")
+
+
+class Failure(NamedTuple):
+    """A failure as it stands in ``log_closed``."""
+
+    kind: str
+    ranks: Sequence[int] = ()
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "ranks": sorted(self.ranks)}
+
+
+def of_exit(
+    ranks: Sequence[int],
+    status: int,
+    error: dict[str, Any] | None,
+    finished: bool,
+    stderr_tail: str,
+    memory_short: bool,
+) -> Failure | None:
+    """Judge the end of one process that the agent did not end itself.
+
+    Args:
+        ranks: the ranks it drove.
+        status: as subprocess gives it: an exit code, or a signal's number negated.
+        error: data of its ``error`` event, if it sent one.
+        finished: whether it reported ``finished``, or has no rank and so need not.
+        stderr_tail: the last it said.
+        memory_short: whether the kernel killed something for want of memory meanwhile.
+
+    Returns:
+        None when it ended well.
+    """
+    exit_code, number = (None, -status) if status < 0 else (status, None)
+    if error is not None and error["failure"] in protocol.FAILURE_KINDS:
+        return Failure(error["failure"], ranks, exit_code, number, "{}: {}".format(error["type"], error["message"]))
+    if number == signal.SIGKILL and memory_short:
+        return Failure("out_of_memory", ranks, None, number, "killed by the kernel while memory was short")
+    if number is not None:
+        return Failure("crashed", ranks, None, number, _with_tail(f"killed by {_name(number)}", stderr_tail))
+    if status in _KIND_OF_STATUS:
+        message = _with_tail(f"exit status {status} without an error event", stderr_tail)
+        return Failure(_KIND_OF_STATUS[status], ranks, status, None, message)
+    if status != 0:
+        return Failure("crashed", ranks, status, None, _with_tail(f"exit status {status}", stderr_tail))
+    if not finished:
+        return Failure("invalid_log", ranks, 0, None, "ended with status 0 but never reported that it had finished")
+    return None
+
+
+def cause(failures: Sequence[Failure]) -> Failure | None:
+    """Return the failure that explains the others, in the order they were seen; None when there is none."""
+    if not failures:
+        return None
+    first = min(failures, key=lambda failure: _TELLING.index(failure.kind))
+    if first.kind not in _SHARED:
+        return first
+    ranks: list[int] = sorted({rank for failure in failures if failure.kind == first.kind for rank in failure.ranks})
+    return first._replace(ranks=ranks)
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _with_tail(message: str, stderr_tail: str) -> str:
+    last = stderr_tail.strip().splitlines()[-1:]
+    return f"{message}; its last words: {last[0].strip()}" if last else message

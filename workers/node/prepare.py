@@ -1,0 +1,203 @@
+"""Making a job complete on this node: its interpreter, its dataset, its control port, its place for device locks.
+
+Owns the folder of datasets (``TBD_DATASETS_DIR``, default ``~/.cache/tbd/datasets``). A dataset is prepared once, under
+a lock, beside its place, and renamed into it when it is whole: a folder that exists is complete.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Callable, Iterator, Mapping
+
+from workers.node import children, interpreters, processes, stop_channel
+from workers.trainer import protocol
+
+# A judgement: long enough for any dataset that is cut from files at hand, short enough to be noticed.
+PREPARE_LIMIT_S = 3600.0
+
+# The folder that holds the packages ``workers`` and ``suites``.
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class SetupError(Exception):
+    """The attempt cannot begin on this node; the message says what to do about it."""
+
+
+class SetupStoppedError(Exception):
+    """The attempt was stopped while it was being set up."""
+
+
+def complete(job: Mapping[str, Any], on_this_node: bool) -> dict[str, Any]:
+    """Return ``job`` with everything filled in that only this node knows. The dataset may still have to be prepared.
+
+    Args:
+        on_this_node: whether rank 0, which listens on the control channel, belongs to this node.
+
+    Raises:
+        SetupError: there is no such interpreter here, or no free port.
+    """
+    completed = json.loads(json.dumps(job))
+    completed["interpreter"].update(_interpreter(job["interpreter"]))
+    completed.setdefault("lock_dir", str(lock_folder()))
+    dataset = completed["dataset"]
+    if dataset is not None and dataset.get("root") is None:
+        dataset["root"] = str(dataset_root(dataset))
+    if completed["control"].get("port") is None:
+        if not on_this_node:
+            raise SetupError("the job names no control port, and rank 0 is on another node")
+        try:
+            completed["control"]["port"] = stop_channel.free_port(completed["control"]["host"])
+        except OSError as error:
+            raise SetupError("no control port on {}: {}".format(completed["control"]["host"], error)) from error
+    return dict(completed)
+
+
+def _interpreter(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    if wanted.get("python"):
+        if not os.access(wanted["python"], os.X_OK):
+            raise SetupError("there is no interpreter at {}".format(wanted["python"]))
+        return {"environment": wanted.get("environment") or {}}
+    found = interpreters.resolve(wanted["name"])
+    if not found.ready:
+        raise SetupError(found.reason or "the interpreter {} is not ready".format(wanted["name"]))
+    if wanted.get("definition") not in (None, found.definition):
+        raise SetupError(
+            f"interpreter {wanted['name']} is defined as {found.definition} here and was planned as"
+            f" {wanted['definition']}: install the same version of tbd on both hosts"
+        )
+    return {
+        "definition": found.definition,
+        "python": found.python,
+        "environment": {**found.environment, **(wanted.get("environment") or {})},
+    }
+
+
+def lock_folder() -> Path:
+    """Return the folder of the per-device locks: one per user and host, whatever agents there are.
+
+    Raises:
+        SetupError: it belongs to somebody else.
+    """
+    folder = Path(os.environ.get("TBD_LOCK_DIR") or os.path.join(tempfile.gettempdir(), f"tbd-locks-{os.getuid()}"))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise SetupError(f"{folder}, the folder of the device locks, belongs to another user")
+    return folder
+
+
+def module_folder(folder: Path) -> Path:
+    """Make in ``folder`` the one entry of the children's PYTHONPATH: ``workers`` and ``suites`` and nothing else.
+
+    Their parent itself would not do: beside an installed tbd lie the control plane's packages, which must not shadow
+    those of a framework's interpreter.
+    """
+    path = folder / "path"
+    path.mkdir(parents=True, exist_ok=True)
+    for name in ("workers", "suites"):
+        link = path / name
+        target = ROOT / name
+        if not link.is_symlink() or Path(os.readlink(str(link))) != target:
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
+    return path
+
+
+def dataset_root(dataset: Mapping[str, Any]) -> Path:
+    """Return the folder where the files of ``dataset`` lie, or will lie: other facts, another folder."""
+    base = os.environ.get("TBD_DATASETS_DIR") or os.path.expanduser("~/.cache/tbd/datasets")
+    facts = {key: value for key, value in dataset.items() if key != "root"}
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return Path(base) / ("{}-{}".format(dataset["name"], digest[:12]))
+
+
+def dataset_files(
+    job: Mapping[str, Any], path: Path, spawner: children.Spawner, stopped: Callable[[], bool] = lambda: False
+) -> None:
+    """Prepare the files of the job's dataset where they are missing.
+
+    Args:
+        path: the children's PYTHONPATH.
+        stopped: asked again and again meanwhile.
+
+    Raises:
+        SetupError: it failed, with the tail of what the preparation said.
+        SetupStoppedError: ``stopped`` said so.
+    """
+    dataset = job["dataset"]
+    if dataset is None or Path(dataset["root"]).is_dir():
+        return
+    root = Path(dataset["root"])
+    try:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(root.parent / ("." + root.name + ".lock"), stopped):
+            if root.is_dir():
+                return  # another attempt has prepared it meanwhile
+            unfinished = root.parent / ("." + root.name + ".preparing")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir()
+            _run_preparation(job, unfinished, path, spawner, stopped)
+            os.rename(unfinished, root)
+    except OSError as error:
+        raise SetupError("cannot prepare the dataset {}: {}".format(dataset["name"], error)) from error
+
+
+def _run_preparation(
+    job: Mapping[str, Any], root: Path, path: Path, spawner: children.Spawner, stopped: Callable[[], bool]
+) -> None:
+    dataset = job["dataset"]
+    interpreter = interpreters.resolve(dataset["interpreter"])
+    if not interpreter.ready or not interpreter.python:
+        raise SetupError("dataset {}: {}".format(dataset["name"], interpreter.reason))
+    # The token makes it a process of the attempt: it is found and ended with the others.
+    added = {protocol.TOKEN_VARIABLE: job["token"], "PYTHONPATH": str(path), **interpreter.environment}
+    command = [interpreter.python, "-m", dataset["module"] + ".prepare", "--root", str(root)]
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as output:
+        popen = spawner.popen(
+            command, cwd=scratch, env=children.environment(os.environ, added), stdout=output, stderr=subprocess.STDOUT
+        )
+        status = _wait(popen, job["token"], stopped)
+        if status != 0:
+            output.seek(max(0, output.seek(0, os.SEEK_END) - children.STDERR_TAIL_BYTES))
+            tail = output.read().decode("utf-8", "replace").strip()
+            raise SetupError(f"preparing the dataset {dataset['name']} ended with status {status}: {tail}")
+
+
+def _wait(popen: subprocess.Popen[bytes], token: str, stopped: Callable[[], bool]) -> int:
+    deadline = time.monotonic() + PREPARE_LIMIT_S
+    while True:
+        try:
+            return popen.wait(0.1)
+        except subprocess.TimeoutExpired:
+            late = time.monotonic() > deadline
+            if not late and not stopped():
+                continue
+            processes.end_all(token, reap=popen.poll)
+            if late:
+                raise SetupError(f"preparing the dataset took longer than {PREPARE_LIMIT_S} s") from None
+            raise SetupStoppedError() from None
+
+
+@contextmanager
+def _locked(path: Path, stopped: Callable[[], bool]) -> Iterator[None]:
+    descriptor = os.open(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if stopped():
+                    raise SetupStoppedError() from None
+                time.sleep(0.1)
+        yield
+    finally:
+        os.close(descriptor)

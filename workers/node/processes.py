@@ -1,0 +1,173 @@
+"""Which processes belong to an attempt, and their end.
+
+A process of an attempt is known by the attempt's token in its environment, wherever it has moved (a session or a
+process group of its own, another parent), and by its ancestors, should it have cleaned its environment. A process is
+identified by pid *and* start time: a pid alone is used again by the kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Callable, Iterable, NamedTuple
+
+from workers.trainer import protocol
+
+_PROC = "/proc"
+
+
+class ProcessId(NamedTuple):
+    """A process for all time: ``start_ticks`` is field 22 of /proc/PID/stat, in clock ticks since boot."""
+
+    pid: int
+    start_ticks: int
+
+
+class Stat(NamedTuple):
+    """What /proc/PID/stat says: state letter, parent, processor time in clock ticks, start in clock ticks."""
+
+    state: str
+    parent: int
+    cpu_ticks: int
+    start_ticks: int
+
+
+def stat(pid: int) -> Stat | None:
+    """Return the facts of process ``pid``, or None when there is no such process."""
+    try:
+        with open(f"{_PROC}/{pid}/stat", "rb") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text[text.rindex(b")") + 2 :].split()  # the name before may hold blanks and brackets
+    return Stat(fields[0].decode(), int(fields[1]), int(fields[11]) + int(fields[12]), int(fields[19]))
+
+
+def identify(pid: int) -> ProcessId | None:
+    """Return the identity of the process that has ``pid`` now, or None."""
+    facts = stat(pid)
+    return ProcessId(pid, facts.start_ticks) if facts else None
+
+
+def alive(process: ProcessId) -> bool:
+    """Whether that very process still runs; a zombie holds no device and counts as dead."""
+    facts = stat(process.pid)
+    return facts is not None and facts.start_ticks == process.start_ticks and facts.state not in "ZX"
+
+
+def pids() -> list[int]:
+    return [int(name) for name in os.listdir(_PROC) if name.isdigit()]
+
+
+def with_token(token: str) -> set[ProcessId]:
+    """Return the processes of this host whose environment holds the attempt's ``token``.
+
+    Processes of other users cannot be read and are taken not to be ours.
+    """
+    wanted = (f"{protocol.TOKEN_VARIABLE}={token}").encode()
+    found = set()
+    for pid in pids():
+        try:
+            with open(f"{_PROC}/{pid}/environ", "rb") as file:
+                if wanted not in file.read().split(b"\0"):
+                    continue
+        except OSError:
+            continue
+        process = identify(pid)
+        if process and pid != os.getpid():
+            found.add(process)
+    return found
+
+
+def descendants(roots: Iterable[int]) -> set[ProcessId]:
+    """Return all living descendants of ``roots``, which need not live themselves."""
+    children: dict[int, list[ProcessId]] = {}
+    for pid in pids():
+        facts = stat(pid)
+        if facts:
+            children.setdefault(facts.parent, []).append(ProcessId(pid, facts.start_ticks))
+    found: set[ProcessId] = set()
+    stack = list(roots)
+    while stack:
+        for child in children.get(stack.pop(), ()):
+            if child not in found:
+                found.add(child)
+                stack.append(child.pid)
+    return found
+
+
+def kill(process: ProcessId, number: int = signal.SIGKILL) -> None:
+    """Send a signal to that very process, if it still lives and may be signalled."""
+    if alive(process):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process.pid, number)
+
+
+def kill_group(leader: int) -> None:
+    """Kill the process group of ``leader``, a child that began a session of its own and was not yet reaped."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def end_all(
+    token: str,
+    known: Iterable[ProcessId] = (),
+    reap: Callable[[], object] = lambda: None,
+    patience_s: float = 10.0,
+) -> set[ProcessId]:
+    """Kill every process of the attempt and wait until they are gone.
+
+    Args:
+        token: the attempt's token.
+        known: processes that are of the attempt whatever their environment says; their descendants are as well.
+        reap: called while waiting, to collect children that have ended.
+        patience_s: how long to go on; the kernel may hold a process in a driver call.
+
+    Returns:
+        Those that would not die.
+    """
+    suspects: set[ProcessId] = set(known)
+    deadline = time.monotonic() + patience_s
+    pause_s = 0.002
+    while True:
+        # Found anew each time: a process may have forked between being seen and being killed.
+        suspects |= with_token(token) | descendants(process.pid for process in suspects if alive(process))
+        living = {process for process in suspects if alive(process)}
+        if not living or time.monotonic() > deadline:
+            return living
+        for process in living:
+            kill(process)
+        reap()
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, 0.1)
+
+
+def oom_kills() -> int:
+    """Return how many processes the kernel has killed for want of memory: of this cgroup, else of the host."""
+    for path, key in _oom_counters():
+        try:
+            for line in path.read_text().splitlines():
+                name, _, value = line.partition(" ")
+                if name == key:
+                    return int(value)
+        except OSError:
+            continue
+    return 0
+
+
+def _oom_counters() -> list[tuple[Path, str]]:
+    counters = []
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        number, controllers, folder = line.split(":", 2)
+        if number == "0":
+            counters.append((Path("/sys/fs/cgroup" + folder) / "memory.events", "oom_kill"))
+        elif "memory" in controllers.split(","):
+            counters.append((Path("/sys/fs/cgroup/memory" + folder) / "memory.oom_control", "oom_kill"))
+    return [*counters, (Path("/proc/vmstat"), "oom_kill")]

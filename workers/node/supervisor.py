@@ -1,0 +1,293 @@
+"""Carries out one attempt on this node: from the job to ``log_closed``.
+
+Owns the order of things (complete the job, open the log, prepare, start, watch, end, close) and every reason to end
+before the processes do. A failed attempt is a result that stands in the log; ``run`` never raises.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
+
+from workers.node import outcome, prepare, processes, stop_channel
+from workers.node.children import Spawner
+from workers.node.event_log import EventLog, LogError
+from workers.node.gang import Exit, Gang
+from workers.node.outcome import Failure
+from workers.node.sampler import Sampler
+from workers.trainer import protocol
+
+# How often the processes are listened to: often while they start, where seconds count for a person; seldom while the
+# loop is timed, where a wake-up takes time from what is measured.
+_EAGER_S = 0.01
+_CALM_S = 0.05
+
+# Judgements. How long the other ranks may still report after one has gone; how long processes have to obey SIGTERM;
+# how long a server or scheduler may outlive the last worker.
+GANG_GRACE_S = 2.0
+TERMINATE_GRACE_S = 1.0
+IDLE_ROLES_GRACE_S = 5.0
+
+_TELL_AGAIN_S = 0.5
+
+
+def _stopping_rule(stopping: Mapping[str, Any]) -> Any:
+    try:
+        module = importlib.import_module("workers.node.stopping")
+    except ImportError:
+        return None
+    return module.StoppingRule(stopping)
+
+
+class Surroundings(NamedTuple):
+    """What a supervisor needs of the node: shared by all its attempts.
+
+    ``node`` is this node's name in jobs, None to carry out all processes of any job here. ``folder`` is a folder to
+    put the children's PYTHONPATH into. ``inventory`` and ``provenance`` return what ``log_opened`` holds.
+    """
+
+    node: str | None
+    folder: Path
+    spawner: Spawner
+    inventory: Callable[[], dict[str, Any]]
+    provenance: Callable[[], dict[str, Any]]
+    nvml: Any
+
+
+class Stop(NamedTuple):
+    """A wish to end the attempt: ``reason`` is one of ``protocol.FAILURE_KINDS``."""
+
+    reason: str
+    detail: str
+
+
+class Supervisor:
+    """One attempt on one node.
+
+    Args:
+        job: a job that follows the protocol.
+        folder: the attempt's own folder; must exist.
+        log: its log, new.
+    """
+
+    def __init__(self, job: Mapping[str, Any], folder: Path, log: EventLog, around: Surroundings) -> None:
+        self._job: dict[str, Any] = dict(job)
+        self._folder = folder
+        self._log = log
+        self._around = around
+        self._mine = [item for item in job["processes"] if around.node is None or item["node"] == around.node]
+        self._leads = any(0 in process["ranks"] for process in self._mine)
+        self._gang = Gang(self._job, self._mine, folder, log, around.spawner)
+        self._sampler: Sampler | None = None
+        self._wake = threading.Event()
+        self._stop: Stop | None = None
+        self._failures: list[Failure] = []
+        self._rule = _stopping_rule(job["stopping"])
+        self._decision: dict[str, Any] | None = None
+        self._tell_at: float | None = None
+        self._timing = False
+        self._oom_kills = 0
+
+    def stop(self, reason: str, detail: str = "") -> None:
+        """Ask for the attempt to end; returns at once. The first reason given is the one that counts."""
+        if self._stop is None:
+            self._stop = Stop(reason, detail)
+            self._wake.set()
+
+    def run(self) -> Failure | None:
+        """Carry the attempt out and close its log; return the failure, None when it ended well."""
+        try:
+            self._carry_out()
+        except prepare.SetupStoppedError:
+            self._failures.append(self._stopped())
+        except prepare.SetupError as error:
+            self._failures.append(Failure("setup_failed", self._ranks(), message=str(error)))
+        except LogError as error:
+            self._failures = [Failure("crashed", self._ranks(), message=str(error))]
+        except Exception as error:
+            where = traceback.format_exc(limit=-3)
+            self._failures.append(Failure("crashed", self._ranks(), message=f"in the agent: {error}\n{where}"))
+        return self._close()
+
+    def _carry_out(self) -> None:
+        problem = self._complete()
+        self._open_log()
+        if problem is not None:
+            raise problem
+        path = prepare.module_folder(self._around.folder)
+        prepare.dataset_files(self._job, path, self._around.spawner, lambda: self._stop is not None)
+        self._oom_kills = processes.oom_kills()
+        self._gang.start(path, self._around.inventory()["cores"])
+        self._sample()
+        self._watch()
+
+    def _complete(self) -> prepare.SetupError | None:
+        try:
+            if not self._mine:
+                raise prepare.SetupError(f"the job has no process on node {self._around.node}")
+            self._job.update(prepare.complete(self._job, self._leads))
+        except prepare.SetupError as error:
+            return error
+        return None
+
+    def _open_log(self) -> None:
+        self._log.append(
+            "log_opened",
+            protocol=protocol.PROTOCOL_VERSION,
+            attempt_id=self._job["attempt_id"],
+            run_id=self._job["run_id"],
+            node=self._around.node or self._around.inventory()["node"],
+            job={key: value for key, value in self._job.items() if key != "token"},
+            inventory=self._around.inventory(),
+            provenance=self._around.provenance(),
+        )
+
+    def _sample(self) -> None:
+        self._sampler = Sampler(
+            self._log,
+            period_s=self._job["sample_s"],
+            token=self._job["token"],
+            attempt={child.name: child.id for child in self._gang.children},
+            devices=[device for process in self._mine for device in process["devices"]],
+            nvml=self._around.nvml,
+        )
+        self._sampler.start()
+
+    def _watch(self) -> None:
+        """Listen until every process has ended or a reason to end them has come."""
+        deadline = time.monotonic() + self._job["plan"]["timeout_s"]
+        workers_gone_at: float | None = None
+        while self._gang.living():
+            self._wake.wait(_CALM_S if self._timing else _EAGER_S)
+            self._listen()
+            self._note(self._gang.exits())
+            now = time.monotonic()
+            if self._stop is not None and self._gang.living():
+                self._end(self._stopped(), asked=True)
+            elif self._failures:
+                self._hear_the_others()
+            elif now > deadline and self._gang.living():
+                self._end(self._late(), asked=False)
+            elif not any(child.process["role"] == "worker" for child in self._gang.living()):
+                workers_gone_at = workers_gone_at or now
+                if now > workers_gone_at + IDLE_ROLES_GRACE_S:
+                    return
+            self._decide(now)
+
+    def _listen(self) -> None:
+        for heard in self._gang.hear():
+            if heard.garbage:
+                self._failures.append(self._invalid(heard.child.process["ranks"], f"{heard.garbage} lines"))
+            for event in heard.events:
+                self._take(event, heard.child.process["ranks"])
+        if self._sampler is not None and self._sampler.error is not None:
+            raise self._sampler.error
+
+    def _take(self, event: Mapping[str, Any], ranks: Sequence[int]) -> None:
+        if event["kind"] != "interval" or event["data"]["phase"] != "timed" or 0 not in ranks:
+            return
+        self._timing = True
+        data = event["data"]
+        if self._rule is None:
+            return
+        try:
+            self._rule.add(protocol.number(data["duration_s"]), self._work(data["work"]), data["n"])
+        except (ValueError, TypeError, KeyError) as error:
+            self._failures.append(self._invalid(ranks, f"an interval that cannot be: {error}"))
+
+    def _work(self, work: Any) -> float:
+        """Return the amount of work in the model's own unit; ``work`` may count in several units."""
+        if isinstance(work, dict):
+            work = work[self._job["model"]["work_unit"]] if len(work) > 1 else next(iter(work.values()))
+        return float(protocol.number(work))
+
+    def _decide(self, now: float) -> None:
+        if self._rule is not None and self._decision is None and self._leads and self._timing:
+            self._decision = self._rule.decision()
+            if self._decision is not None:
+                self._log.append("stopping_decided", **self._decision)
+                self._tell_at = now
+        if self._tell_at is not None and now >= self._tell_at and self._decision is not None and self._gang.living():
+            told = stop_channel.send_stop(self._job, self._decision["reason"])
+            self._tell_at = None if told else now + _TELL_AGAIN_S
+
+    def _note(self, exits: Sequence[Exit]) -> None:
+        for ended in exits:
+            memory_short = processes.oom_kills() > self._oom_kills
+            ranks = (ended.error or {}).get("ranks") or ended.child.process["ranks"]
+            tail = ended.child.stderr_tail()
+            failure = outcome.of_exit(ranks, ended.status, ended.error, ended.finished, tail, memory_short)
+            if failure is None and ended.torn:
+                failure = self._invalid(ranks, "the last line is torn")
+            if failure is not None:
+                self._failures.append(failure)
+
+    def _hear_the_others(self) -> None:
+        """One process has gone wrong: let the others say what they know, then go on to end them."""
+        deadline = time.monotonic() + GANG_GRACE_S
+        while self._gang.living() and time.monotonic() < deadline and self._stop is None:
+            self._wake.wait(_EAGER_S)
+            self._listen()
+            self._note(self._gang.exits())
+        self._kill()
+
+    def _end(self, failure: Failure, asked: bool) -> None:
+        """End the processes for a reason of the agent's own; how they end then is no finding."""
+        self._failures.insert(0, failure)
+        if asked and self._stop is not None:
+            self._log.append("stop_requested", reason=self._stop.reason, detail=self._stop.detail)
+        self._gang.terminate()
+        deadline = time.monotonic() + TERMINATE_GRACE_S
+        while self._gang.living() and time.monotonic() < deadline:
+            time.sleep(_EAGER_S)
+            self._listen()
+            self._gang.exits()
+        self._kill()
+        self._failures = [failure]
+
+    def _kill(self) -> None:
+        self._gang.kill()
+        self._gang.exits()
+
+    def _close(self) -> Failure | None:
+        stray = 0
+        try:
+            stray = len(processes.with_token(self._job["token"]))
+            undead = self._gang.kill()
+            if self._sampler is not None:
+                self._sampler.stop()
+            failure = outcome.cause(self._failures)
+            try:
+                self._gang.exits()
+            except LogError as error:
+                failure = failure or Failure("crashed", self._ranks(), message=str(error))
+            if undead:
+                pids = ", ".join(str(process.pid) for process in undead)
+                so_far = failure.message if failure else ""
+                message = f"{so_far}; the kernel would not end the processes {pids}"
+                failure = (failure or Failure("crashed", self._ranks()))._replace(message=message)
+        except Exception as error:
+            failure = Failure("crashed", self._ranks(), message=f"in the agent: {error}")
+        self._log.close(failure.as_json() if failure else None, self._gang.unreported(), stray_processes=stray)
+        self._gang.clean()
+        return failure
+
+    def _ranks(self) -> list[int]:
+        return [rank for process in self._mine for rank in process["ranks"]]
+
+    def _stopped(self) -> Failure:
+        assert self._stop is not None
+        return Failure(self._stop.reason, self._ranks(), message=self._stop.detail or "stopped: " + self._stop.reason)
+
+    def _late(self) -> Failure:
+        hanging = [rank for child in self._gang.living() for rank in child.process["ranks"]]
+        message = "still running after timeout_s = {:g} s".format(self._job["plan"]["timeout_s"])
+        return Failure("timed_out", hanging, message=message)
+
+    @staticmethod
+    def _invalid(ranks: Sequence[int], what: str) -> Failure:
+        return Failure("invalid_log", ranks, message="its events do not follow the protocol: " + what)
