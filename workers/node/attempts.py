@@ -72,10 +72,18 @@ class Attempts:
         return self.directory / attempt_id
 
     def begin(self, job: dict[str, Any]) -> Path:
-        """Make the folder of a new attempt with its job inside, and return it."""
+        """Make the folder of a new attempt with its job inside, and return it.
+
+        Raises:
+            OSError: the disk is full, or cannot be written. Then nothing is left of it.
+        """
         folder = self.folder(job["attempt_id"])
         folder.mkdir(mode=0o700)
-        _write(folder / "job.json", job)
+        try:
+            _write(folder / "job.json", job)
+        except OSError:
+            shutil.rmtree(str(folder), ignore_errors=True)
+            raise
         return folder
 
     def forget(self, attempt_id: str, sha256: str | None, **facts: Any) -> None:
@@ -119,8 +127,6 @@ def _write(path: Path, value: dict[str, Any]) -> None:
     descriptor = os.open(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w") as file:
         json.dump(value, file)
-        file.flush()
-        os.fsync(file.fileno())
     os.replace(str(temporary), str(path))
 
 
