@@ -6,7 +6,6 @@ before the processes do. A failed attempt is a result that stands in the log; ``
 
 from __future__ import annotations
 
-import importlib
 import threading
 import time
 import traceback
@@ -19,6 +18,7 @@ from workers.node.event_log import EventLog, LogError
 from workers.node.gang import Exit, Gang
 from workers.node.outcome import Failure
 from workers.node.sampler import Sampler
+from workers.node.stopping import StoppingRule
 from workers.trainer import protocol
 
 # How often the processes are listened to: often while they start, where seconds count for a person; seldom while the
@@ -33,14 +33,6 @@ TERMINATE_GRACE_S = 1.0
 IDLE_ROLES_GRACE_S = 5.0
 
 _TELL_AGAIN_S = 0.5
-
-
-def _stopping_rule(stopping: Mapping[str, Any]) -> Any:
-    try:
-        module = importlib.import_module("workers.node.stopping")
-    except ImportError:
-        return None
-    return module.StoppingRule(stopping)
 
 
 class Surroundings(NamedTuple):
@@ -86,7 +78,7 @@ class Supervisor:
         self._wake = threading.Event()
         self._stop: Stop | None = None
         self._failures: list[Failure] = []
-        self._rule = _stopping_rule(job["stopping"])
+        self._rule = StoppingRule(job["stopping"])
         self._decision: dict[str, Any] | None = None
         self._tell_at: float | None = None
         self._timing = False
@@ -192,8 +184,6 @@ class Supervisor:
             return
         self._timing = True
         data = event["data"]
-        if self._rule is None:
-            return
         try:
             self._rule.add(protocol.number(data["duration_s"]), self._work(data["work"]), data["n"])
         except (ValueError, TypeError, KeyError) as error:
@@ -206,7 +196,7 @@ class Supervisor:
         return float(protocol.number(work))
 
     def _decide(self, now: float) -> None:
-        if self._rule is not None and self._decision is None and self._leads and self._timing:
+        if self._decision is None and self._leads and self._timing:
             self._decision = self._rule.decision()
             if self._decision is not None:
                 self._log.append("stopping_decided", **self._decision)
