@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from operator import mul
-from typing import Any, Sequence  # noqa: UP035 (Python 3.8)
+from typing import Any, Sequence
 
 # Judgements. docs/statistics.md has the simulated consequences.
 MARGIN = 1.2  # effective intervals asked for, over the least the analysis wants
@@ -123,7 +123,7 @@ def first_steady(durations_s: Sequence[float], works: Sequence[float]) -> int:
     batches of five. It is applied to values clipped at quantiles, so that one late spike does not make it cut
     everything before it. On a stationary series it cuts at random: a cut is only taken where what it removes differs.
     """
-    per_work = _clipped([duration / work for duration, work in zip(durations_s, works)])  # noqa: B905 (3.8)
+    per_work = _clipped([duration / work for duration, work in zip(durations_s, works)])
     batches = [
         sum(per_work[i : i + MSER_BATCH]) / MSER_BATCH for i in range(0, len(per_work) - MSER_BATCH + 1, MSER_BATCH)
     ]
@@ -181,7 +181,7 @@ def _autocorrelation_time(gamma: Sequence[float], n: int) -> float:
     best, chosen = math.inf, (0.0, gamma[0], 1)
     for order in range(1, len(gamma)):
         reflection = (gamma[order] - sum(map(mul, coefficients, gamma[order - 1 : 0 : -1]))) / variance
-        coefficients = [a - reflection * b for a, b in zip(coefficients, reversed(coefficients))] + [reflection]  # noqa: B905 (3.8)
+        coefficients = [a - reflection * b for a, b in zip(coefficients, reversed(coefficients))] + [reflection]
         variance *= 1.0 - reflection * reflection
         if variance <= 0:
             break
@@ -201,7 +201,7 @@ def _residuals(durations_s: Sequence[float], works: Sequence[float]) -> tuple[li
     if not works:
         return [], 0.0
     per_work = total_s / total_work
-    return [duration - per_work * work for duration, work in zip(durations_s, works)], total_s / len(works)  # noqa: B905 (3.8)
+    return [duration - per_work * work for duration, work in zip(durations_s, works)], total_s / len(works)
 
 
 def _change(residuals: Sequence[float], effective: float, mean_s: float) -> tuple[float, float]:
@@ -243,7 +243,7 @@ def _clipped(values: Sequence[float]) -> list[float]:
 
 
 def _merge_neighbours(values: Sequence[float]) -> list[float]:
-    return [a + b for a, b in zip(values[::2], values[1::2])]  # noqa: B905 (3.8)
+    return [a + b for a, b in zip(values[::2], values[1::2])]
 
 
 def _value(given: Any, default: float) -> float:

@@ -1,0 +1,213 @@
+"""From the complete logs of an attempt to its measurements: one pure function.
+
+It never raises on a bad log: that is a result, ``invalid_log``. What an attempt's own agent says of its failure counts
+before anything that is concluded here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import Any
+
+from orchestrator.analysis import memory, observed, steady, throughput, utilization, validity
+from orchestrator.analysis.events import LogError, NodeLog, read_log
+from orchestrator.analysis.evidence import Evidence
+from orchestrator.analysis.failures import failure_of
+from orchestrator.analysis.utilization import NodeSpan
+from orchestrator.analysis.windows import span_of
+from orchestrator.domain.failure import Failure, FailureKind
+from orchestrator.domain.measurement import Analysis, Measurement, Reason, Validity
+
+# Stored with every measurement; raised when the same log would give other numbers.
+CODE_VERSION = "analysis-1"
+THIS_RUN = "this run only; interval from the variance within it"
+
+
+def analyse(logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Analysis:
+    """Return all that the logs of an attempt (node -> its entries, in order) say."""
+    try:
+        read = [read_log(node, entries) for node, entries in sorted(logs.items())]
+        if not read:
+            raise LogError("there is no log")
+    except LogError as error:
+        return _failed(Failure(FailureKind.INVALID_LOG, str(error)), {}, {})
+    told = observed.observed(read)
+    failure = failure_of(read, logs)
+    if failure is not None:
+        return _failed(failure, told, _progress(read))
+    try:
+        return _judged(read, told)
+    except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+        broken = Failure(FailureKind.INVALID_LOG, f"the log holds what cannot be: {type(error).__name__}: {error}")
+        return _failed(broken, told, _progress(read))
+
+
+def _failed(failure: Failure, told: Mapping[str, Any], summary: Mapping[str, Any]) -> Analysis:
+    return Analysis(
+        validity=Validity((Reason(failure.kind.value, failure.message, replaceable=False),)),
+        failure=failure,
+        observed=told,
+        summary=summary,
+        code_version=CODE_VERSION,
+    )
+
+
+def _judged(logs: Sequence[NodeLog], told: Mapping[str, Any]) -> Analysis:
+    evidence = gather(logs)
+    verdict = validity.judge(evidence)
+    rate = indicative = None
+    if evidence.world is not None and len(evidence.world) and evidence.steady is not None:
+        model = evidence.job["model"]
+        unit, definition = model["work_unit"], model.get("work_unit_definition")
+        part = evidence.world.since(evidence.steady.first)
+        if verdict.valid:
+            rate = throughput.rate_measurement(part, unit, definition, THIS_RUN)
+        elif verdict.replaceable:
+            indicative = throughput.indicative_measurement(part, unit, definition)
+    measurements = [rate, *_times(evidence, verdict.valid), *_beside(evidence)]
+    return Analysis(
+        validity=verdict,
+        measurements=tuple(item for item in measurements if item is not None),
+        indicative=indicative,
+        observed=told,
+        summary=_summary(evidence),
+        code_version=CODE_VERSION,
+    )
+
+
+def gather(logs: Sequence[NodeLog]) -> Evidence:
+    """Compute what the rules look at."""
+    unit = logs[0].job["model"]["work_unit"]
+    intervals = [item for log in logs for item in log.intervals]
+    try:
+        world = throughput.world_intervals(intervals, unit)
+    except ValueError as error:
+        return Evidence(logs, None, str(error), None, _spans(logs, 0))
+    if not len(world) or not (world.works > 0).all():
+        return Evidence(logs, world, None, None, _spans(logs, 0))
+    throttled = validity.throttled_ratio(_spans(logs, 0))
+    state = steady.judge(world.durations_s, world.works, world.steps, throttled)
+    return Evidence(logs, world, None, state, _spans(logs, world.first_steps[state.first]))
+
+
+def _spans(logs: Sequence[NodeLog], first_step: int) -> list[NodeSpan]:
+    found = [(log, span_of(log.intervals, first_step=first_step)) for log in logs]
+    return [NodeSpan(log, span) for log, span in found if span is not None]
+
+
+def _times(evidence: Evidence, valid: bool) -> list[Measurement]:
+    """Times of steps: an invalid run has none, as it has no throughput."""
+    if not valid or evidence.world is None or evidence.steady is None:
+        return []
+    state = evidence.steady
+    warm = [item for log in evidence.logs for item in log.intervals if item.phase == "warmup" and item.rank == 0]
+    method = "MSER-5 and change points on time per work"
+    steps = sum(item.n for item in warm) + state.warmup_steps
+    seconds = sum(item.duration_s for item in warm) + state.warmup_s
+    return [
+        *throughput.step_time_measurements(evidence.world.since(state.first), THIS_RUN),
+        Measurement(metric="warmup_steps", value=float(steps), unit="1", method=method, scope=THIS_RUN),
+        Measurement(metric="warmup_s", value=seconds, unit="s", method=method, scope=THIS_RUN),
+    ]
+
+
+def _beside(evidence: Evidence) -> list[Measurement]:
+    """What is measured beside the speed; worth having of an invalid run too: it may tell why."""
+    scope = "steady part of this run"
+    nodes = evidence.spans
+    found = [
+        utilization.compute_utilization(nodes, scope),
+        utilization.cpu_utilization(nodes, scope),
+        utilization.cpu_utilization(nodes, scope, host=True),
+        memory.peak_memory(evidence.logs),
+        utilization.power(nodes, scope),
+        *_losses(evidence),
+        *_build_and_start(evidence),
+    ]
+    if evidence.world is not None and evidence.steady is not None:
+        part = evidence.world.since(evidence.steady.first)
+        work, seconds = float(part.works.sum()), float(part.durations_s.sum())
+        found.append(utilization.energy_per_work(nodes, work, seconds, scope))
+        found.extend(_input_share(evidence, scope))
+    return found
+
+
+def _input_share(evidence: Evidence, scope: str) -> list[Measurement]:
+    assert evidence.world is not None
+    assert evidence.steady is not None
+    since = evidence.world.first_steps[evidence.steady.first]
+    own = [
+        item for log in evidence.logs for item in log.intervals if item.phase == "timed" and item.first_step >= since
+    ]
+    waits = [item.input_s for item in own if item.input_s is not None]
+    if len(waits) < len(own):
+        return []
+    share = sum(waits) / sum(item.duration_s for item in own)
+    return [Measurement(metric="input_ratio", value=share, unit="1", method="timed in the loop", scope=scope)]
+
+
+def _losses(evidence: Evidence) -> list[Measurement]:
+    values = [value for _, value in evidence.losses()]
+    if not values:
+        return []
+    last = values[-max(1, len(values) // 10) :]
+    method = "reported by the framework, mean over ranks"
+    return [
+        Measurement(metric="loss_first", value=values[0], unit="1", method=method),
+        Measurement(
+            metric="loss_last", value=fmean(last), unit="1", method=f"{method}, last tenth", n=float(len(last))
+        ),
+    ]
+
+
+def _build_and_start(evidence: Evidence) -> list[Measurement]:
+    builds = [float(data["build_s"]) for _, data in evidence.of("built")]
+    starts = [min(item.start_t for item in log.intervals) - log.opened_t for log in evidence.logs if log.intervals]
+    found = []
+    if builds:
+        found.append(Measurement(metric="build_s", value=max(builds), unit="s", method="slowest rank"))
+    if starts:
+        method = "from the opening of the log to the first step, slowest node"
+        found.append(Measurement(metric="start_up_s", value=max(starts), unit="s", method=method))
+    return found
+
+
+def _progress(logs: Sequence[NodeLog]) -> dict[str, Any]:
+    ends = [item.first_step + item.n - 1 for log in logs for item in log.intervals]
+    return {"steps": max(ends, default=0), "stopped": _stopped(logs)}
+
+
+def _stopped(logs: Sequence[NodeLog]) -> dict[str, Any] | None:
+    """Why the timed phase ended: the rule's decision with its numbers, else what the loop says."""
+    decided = [data for log in logs for _, data in log.of("stopping_decided")]
+    ended = [data for log in logs for _, data in log.of("stopped")]
+    return dict(decided[0]) if decided else dict(ended[0]) if ended else None
+
+
+def _summary(evidence: Evidence) -> dict[str, Any]:
+    summary = _progress(evidence.logs)
+    if evidence.steady is not None:
+        state = evidence.steady
+        summary["steady"] = {
+            "state": state.state.value,
+            "reason": state.reason,
+            "first_interval": state.first,
+            "intervals": len(evidence.world) if evidence.world is not None else 0,
+            "warmup_steps": state.warmup_steps,
+            "warmup_s": state.warmup_s,
+            "effective_intervals": _finite(state.error.effective),
+            "autocorrelation_time": _finite(state.error.autocorrelation_time),
+            "change_ratio": _finite(state.change_ratio),
+            "outliers": state.outliers,
+            "outlier_time_ratio": state.outlier_time_ratio,
+        }
+    return summary
+
+
+def _finite(value: float) -> float | None:
+    return value if abs(value) < float("inf") else None
+
+
+def with_subject(measurement: Measurement, subject: str) -> Measurement:
+    """Return the same measurement of a part: ``rank:3``, ``device:…``."""
+    return replace(measurement, subject=subject)

@@ -1,0 +1,47 @@
+"""What the rules look at: the logs of all nodes, and what was computed from them before anything is judged."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.analysis.events import NodeLog
+from orchestrator.analysis.steady import SteadyState
+from orchestrator.analysis.throughput import WorldIntervals
+from orchestrator.analysis.utilization import NodeSpan
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """An attempt that ended by itself.
+
+    Attributes:
+        world: the timed intervals of all ranks together; None, with ``world_problem``, where the ranks disagree.
+        steady: the class of the timed phase; None without intervals.
+        spans: the steady part on each node that has a rank.
+    """
+
+    logs: Sequence[NodeLog]
+    world: WorldIntervals | None
+    world_problem: str | None
+    steady: SteadyState | None
+    spans: Sequence[NodeSpan]
+
+    @property
+    def job(self) -> Mapping[str, Any]:
+        return self.logs[0].job
+
+    @property
+    def ranks(self) -> list[int]:
+        return sorted(rank for process in self.job["processes"] for rank in process["ranks"])
+
+    def of(self, kind: str) -> list[tuple[int | None, Mapping[str, Any]]]:
+        """(rank, data) of every event of ``kind``, all nodes."""
+        return [item for log in self.logs for item in log.of(kind)]
+
+    def losses(self) -> list[tuple[int, float]]:
+        """(step, mean over ranks) of the training loss."""
+        values: dict[int, list[float]] = {}
+        for log in self.logs:
+            for _, step, value in log.losses:
+                values.setdefault(step, []).append(value)
+        return [(step, sum(found) / len(found)) for step, found in sorted(values.items())]

@@ -1,0 +1,151 @@
+"""How fast a run was: work over time of its steady part, and how well that one run knows it.
+
+The rate is total work over total time, not the mean of rates (which is biased upwards, and weighs short intervals as
+much as long ones). Its error is that of a ratio, by the delta method on the residuals (duration - R x work), whose
+autocorrelation is taken into account (``series.mean_error``).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.analysis.events import Interval
+from orchestrator.analysis.series import Floats, mean_error
+from orchestrator.analysis.steady import residuals
+from orchestrator.domain.measurement import Measurement
+
+CONFIDENCE = 0.95
+PERCENTILES = (50, 90, 95, 99)
+METHOD = "total work / total time of the steady part; interval from an autoregressive estimate of the ratio's error"
+
+
+@dataclass(frozen=True)
+class WorldIntervals:
+    """The timed intervals of all ranks together: an interval lasts as long as its slowest rank.
+
+    Attributes:
+        durations_s: longest over ranks.
+        works: sum over ranks, in the model's unit.
+        steps: steps of each; the same on every rank.
+        first_steps: number of each interval's first step.
+    """
+
+    durations_s: Floats
+    works: Floats
+    steps: tuple[int, ...]
+    first_steps: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def since(self, first: int) -> "WorldIntervals":
+        """The part from interval ``first`` on."""
+        return WorldIntervals(
+            self.durations_s[first:], self.works[first:], self.steps[first:], self.first_steps[first:]
+        )
+
+
+def world_intervals(intervals: Sequence[Interval], unit: str, phase: str = "timed") -> WorldIntervals:
+    """Join the intervals of all ranks by their first step.
+
+    Raises:
+        ValueError: a rank lacks an interval, ranks disagree on its steps, or the work is not counted in ``unit``.
+    """
+    by_rank: dict[int, dict[int, Interval]] = {}
+    for item in intervals:
+        if item.phase == phase:
+            by_rank.setdefault(item.rank, {})[item.first_step] = item
+    starts = sorted({start for own in by_rank.values() for start in own})
+    durations, works, steps = [], [], []
+    for start in starts:
+        row = [own.get(start) for own in by_rank.values()]
+        there = [item for item in row if item is not None]
+        if len(there) < len(row) or len({item.n for item in there}) > 1:
+            raise ValueError(f"the ranks do not agree on the interval at step {start}")
+        durations.append(max(item.duration_s for item in there))
+        works.append(sum(amount(item, unit) for item in there))
+        steps.append(there[0].n)
+    return WorldIntervals(np.array(durations, float), np.array(works, float), tuple(steps), tuple(starts))
+
+
+def amount(interval: Interval, unit: str) -> float:
+    """Return an interval's work in ``unit``; where it counts in one unit only, that one is meant.
+
+    Raises:
+        ValueError: it counts in several, and not in this one.
+    """
+    if unit in interval.work:
+        return interval.work[unit]
+    if len(interval.work) == 1:
+        return next(iter(interval.work.values()))
+    raise ValueError(f"step {interval.first_step} counts no {unit}, only {', '.join(interval.work)}")
+
+
+def rate_measurement(steady: WorldIntervals, unit: str, definition: str | None, scope: str) -> Measurement:
+    """Return the throughput of a steady part, with the interval of this one run."""
+    seconds, error, n = _ratio(steady.durations_s, steady.works)
+    slow, fast = 1.0 / (seconds + error), 1.0 / (seconds - error) if error < seconds else None
+    return Measurement(
+        metric="throughput",
+        value=1.0 / seconds,
+        unit=f"{unit}/s",
+        unit_definition=definition,
+        ci_low=slow if fast is not None else None,
+        ci_high=fast,
+        confidence=CONFIDENCE if fast is not None else None,
+        n=n,
+        scope=scope,
+        method=METHOD,
+    )
+
+
+def indicative_measurement(part: WorldIntervals, unit: str, definition: str | None) -> Measurement:
+    """Return the rate of a run that is not steady: without an interval."""
+    return Measurement(
+        metric="throughput",
+        value=float(part.works.sum() / part.durations_s.sum()),
+        unit=f"{unit}/s",
+        unit_definition=definition,
+        scope="indicative: this run only, no interval",
+        method="total work / total time of the timed phase",
+    )
+
+
+def step_time_measurements(steady: WorldIntervals, scope: str) -> list[Measurement]:
+    """Return the mean time of a step with its interval, and percentiles over intervals of the time of a step."""
+    steps = np.array(steady.steps, dtype=float)
+    mean, error, n = _ratio(steady.durations_s, steps)
+    found = [
+        Measurement(
+            metric="step_time_s",
+            value=mean,
+            unit="s",
+            ci_low=mean - error,
+            ci_high=mean + error,
+            confidence=CONFIDENCE,
+            n=n,
+            scope=scope,
+            method="total time / total steps of the steady part",
+        )
+    ]
+    per_step = steady.durations_s / steps
+    for percent in PERCENTILES:
+        found.append(
+            Measurement(
+                metric=f"step_time_p{percent}_s",
+                value=float(np.percentile(per_step, percent)),
+                unit="s",
+                n=float(len(per_step)),
+                scope=scope,
+                method="percentile over the intervals of the steady part, linear interpolation",
+            )
+        )
+    return found
+
+
+def _ratio(durations_s: Floats, amounts: Floats) -> tuple[float, float, float]:
+    """Return seconds per amount, the half-width of its interval, and the effective number of intervals."""
+    error = mean_error(residuals(durations_s, amounts), CONFIDENCE)
+    ratio = float(durations_s.sum() / amounts.sum())
+    return ratio, error.half_width / float(amounts.mean()), error.effective

@@ -1,0 +1,238 @@
+"""Whether a run's numbers may be believed: small rules, one table.
+
+A rule returns a ``Reason`` (the run is invalid), a note (a finding that does not make it so), or nothing. Reasons of
+steadiness and load are replaceable: another run may do better. The others mean that what ran was not what was asked
+for: such a run never has a rate.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from orchestrator.analysis import windows
+from orchestrator.analysis.evidence import Evidence
+from orchestrator.analysis.steady import SteadyClass
+from orchestrator.analysis.utilization import NodeSpan
+from orchestrator.domain.measurement import Reason, Validity
+
+# Judgements.
+MAX_FOREIGN_RATIO = 0.10  # of the host's core time, used by neither the attempt nor tbd
+MAX_STOLEN_RATIO = 0.05  # of the host's core time, taken by the hypervisor
+MAX_SWAP_IN_BYTES_PER_S = 2**20  # read back from swap
+LOSS_STEPS_LEAST = 200  # steps before a loss that should fall must have fallen
+LOSS_VALUES_LEAST = 30  # values before anything is said of its course
+LOSS_RISE_RATIO = 0.25  # of the first third's median: the first steps of a training may go up before they go down
+
+# NVML clocks event reasons that mean the device protects itself: hardware slowdown, software and hardware thermal
+# slowdown, power brake (nvml.h). The software power cap (0x4) is no fault: large devices run at it all the time.
+THROTTLE_BITS = 0x8 | 0x20 | 0x40 | 0x80
+POWER_CAP_BIT = 0x4
+
+# Strategies whose replicas may differ at the end.
+ASYNCHRONOUS = frozenset({"kvstore-dist-async"})
+
+Finding = Reason | str | None
+
+
+def judge(evidence: Evidence) -> Validity:
+    """Apply every rule."""
+    findings = [finding for rule in RULES for finding in [rule(evidence)] if finding is not None]
+    return Validity(
+        reasons=tuple(finding for finding in findings if isinstance(finding, Reason)),
+        notes=tuple(finding for finding in findings if isinstance(finding, str)),
+    )
+
+
+def _broken(code: str, text: str) -> Reason:
+    return Reason(code, text, replaceable=False)
+
+
+def _disturbed(code: str, text: str) -> Reason:
+    return Reason(code, text, replaceable=True)
+
+
+def all_ranks_finished(evidence: Evidence) -> Finding:
+    finished = {rank for rank, _ in evidence.of("finished")}
+    missing = [rank for rank in evidence.ranks if rank not in finished]
+    return _broken("ranks_missing", f"ranks {missing} did not report that they finished") if missing else None
+
+
+def world_is_whole(evidence: Evidence) -> Finding:
+    """As many ranks joined as the job has, each with a device of its own."""
+    wanted = int(evidence.job["world_size"])
+    joined = {int(data["world_size"]) for _, data in evidence.of("joined")}
+    devices = [device["id"] for process in evidence.job["processes"] for device in process["devices"]]
+    if len(evidence.ranks) != wanted or joined - {wanted}:
+        return _broken("world_size", f"the job has {wanted} ranks, those that joined saw {sorted(joined)}")
+    if len(devices) < wanted:
+        return _broken("devices_missing", f"{wanted} ranks hold {len(devices)} devices")
+    return None
+
+
+def steps_are_contiguous(evidence: Evidence) -> Finding:
+    """Every rank reports all its steps, from the first to the one it stopped at."""
+    if evidence.world_problem:
+        return _broken("ranks_disagree", evidence.world_problem)
+    stopped = {int(data["step"]) for _, data in evidence.of("stopped")}
+    ends = set()
+    for rank in evidence.ranks:
+        own = [item for log in evidence.logs for item in log.intervals if item.rank == rank]
+        wanted = 1
+        for item in sorted(own, key=lambda item: item.first_step):
+            if item.first_step != wanted:
+                return _broken("steps_missing", f"rank {rank} reports step {item.first_step} where {wanted} should be")
+            wanted = item.first_step + item.n
+        ends.add(wanted - 1)
+    if len(ends | stopped) > 1:
+        return _broken("steps_missing", f"intervals end at steps {sorted(ends)}, the loop at {sorted(stopped)}")
+    return None
+
+
+def loss_is_finite(evidence: Evidence) -> Finding:
+    bad = [step for step, value in evidence.losses() if not math.isfinite(value)]
+    return _broken("loss_not_finite", f"the loss is not finite at step {bad[0]}") if bad else None
+
+
+def loss_goes_as_promised(evidence: Evidence) -> Finding:
+    """Medians of the first and the last third. ``falling`` asks for a fall once there were steps enough for one."""
+    promise = evidence.job["model"].get("loss", "any")
+    losses = [value for _, value in evidence.losses() if math.isfinite(value)]
+    if promise == "any":
+        return None
+    if not losses:
+        return _broken("loss_missing", "no loss was reported")
+    if len(losses) < LOSS_VALUES_LEAST:
+        return f"{len(losses)} values of the loss: not enough steps to judge it"
+    third = len(losses) // 3
+    first, last = losses[:third], losses[-third:]
+    rise = median(last) - median(first)
+    text = f"its median went from {median(first):.4g} in the first third to {median(last):.4g} in the last"
+    if rise > LOSS_RISE_RATIO * abs(median(first)) + 3.0 * _median_error(first, last):
+        return _broken("loss_rises", f"the loss rises: {text}")
+    if promise != "falling" or rise < 0:
+        return None
+    if evidence.losses()[-1][0] < LOSS_STEPS_LEAST:
+        return f"the loss has not fallen yet, and {len(losses)} values are not enough steps to judge: {text}"
+    return _broken("loss_not_falling", f"the loss should fall: {text}")
+
+
+def _median_error(first: Sequence[float], last: Sequence[float]) -> float:
+    """Standard error of the difference of two medians, from median absolute deviations (1.253: normal noise)."""
+    parts = []
+    for values in (first, last):
+        middle = median(values)
+        parts.append((1.4826 * median(abs(value - middle) for value in values)) ** 2 / len(values))
+    return 1.253 * math.sqrt(sum(parts))
+
+
+def replicas_are_equal(evidence: Evidence) -> Finding:
+    """A framework that trains on without synchronising is fast and wrong."""
+    if len(evidence.ranks) < 2 or evidence.job["plan"].get("strategy") in ASYNCHRONOUS:
+        return None
+    digests = {data["weights_sha256"] for _, data in evidence.of("finished")}
+    if digests == {None}:
+        return "the replicas' weights were not compared: the framework gives none"
+    if len(digests) > 1:
+        return _broken("replicas_differ", f"{len(digests)} different sets of weights on {len(evidence.ranks)} ranks")
+    return None
+
+
+def there_are_intervals(evidence: Evidence) -> Finding:
+    if evidence.world_problem is None and (evidence.world is None or not len(evidence.world)):
+        return _broken("no_intervals", "no timed interval was reported")
+    if evidence.world is not None and not (evidence.world.works > 0).all():
+        return _broken("no_work", "a timed interval trained nothing")
+    return None
+
+
+def is_steady(evidence: Evidence) -> Finding:
+    steady = evidence.steady
+    if steady is None or steady.state is SteadyClass.STEADY:
+        return None
+    return _disturbed(steady.state.value, steady.reason)
+
+
+def no_foreign_load(evidence: Evidence) -> Finding:
+    shares = [(share, node) for node in evidence.spans for share in [_foreign_share(node)] if share is not None]
+    if not shares:
+        return "the host's load was not read during the timed phase"
+    worst, node = max(shares, key=lambda item: item[0])
+    if worst <= MAX_FOREIGN_RATIO:
+        return None
+    text = f"{worst:.0%} of the cores' time on {node.log.node} went to processes that are not ours"
+    return _disturbed("foreign_load", f"{text}, more than {MAX_FOREIGN_RATIO:.0%}")
+
+
+def _foreign_share(node: NodeSpan) -> float | None:
+    """Return (host's active time - attempt's - tbd's own) / (cores x time); negative parts of rounding are 0."""
+    readings, span, cores = node.log.readings, node.span, node.all_cores()
+    active = covered = 0.0
+    for core in cores:
+        busy, seconds = windows.amount(readings, span, "core_active_s", f"core:{core}")
+        active += busy
+        covered += seconds
+    attempt, known = windows.amount(readings, span, "cpu_s", "attempt")
+    own, _ = windows.amount(readings, span, "cpu_s", "own")
+    if covered <= 0 or known <= 0:
+        return None
+    return max(0.0, active - attempt - own) / covered
+
+
+def no_time_stolen(evidence: Evidence) -> Finding:
+    for node in evidence.spans:
+        stolen, covered = windows.amount(node.log.readings, node.span, "stolen_s", "host")
+        share = stolen / (covered * max(1, len(node.all_cores()))) if covered > 0 else 0.0
+        if share > MAX_STOLEN_RATIO:
+            return _disturbed("stolen_time", f"the hypervisor took {share:.0%} of {node.log.node}'s core time")
+    return None
+
+
+def no_swapping(evidence: Evidence) -> Finding:
+    for node in evidence.spans:
+        read, covered = windows.amount(node.log.readings, node.span, "swap_in_bytes", "host")
+        if covered > 0 and read / covered > MAX_SWAP_IN_BYTES_PER_S:
+            return _disturbed("swapping", f"{node.log.node} read {read / covered / 2**20:.1f} MiB/s back from swap")
+    return None
+
+
+def device_is_exclusive(evidence: Evidence) -> Finding:
+    for node in evidence.spans:
+        for gpu in node.gpus():
+            seen = windows.levels(node.log.readings, node.span, "foreign_device_processes", gpu)
+            if any(count > 0 for count, _ in seen):
+                return _disturbed("device_shared", f"other processes computed on {gpu} of {node.log.node}")
+    return None
+
+
+def power_cap_is_noted(evidence: Evidence) -> Finding:
+    share = throttled_ratio(evidence.spans, POWER_CAP_BIT)
+    return f"a device was held by its power cap in {share:.0%} of the timed phase" if share > 0 else None
+
+
+def throttled_ratio(spans: Sequence[NodeSpan], bits: int = THROTTLE_BITS) -> float:
+    """Return the largest share, over devices, of the time in which one of the reasons ``bits`` was set."""
+    worst = 0.0
+    for node in spans:
+        for gpu in node.gpus():
+            seen = windows.levels(node.log.readings, node.span, "throttle_reasons", gpu)
+            total = sum(seconds for _, seconds in seen)
+            if total > 0:
+                worst = max(worst, sum(seconds for mask, seconds in seen if int(mask) & bits) / total)
+    return worst
+
+
+RULES: tuple[Callable[[Evidence], Finding], ...] = (
+    all_ranks_finished,
+    world_is_whole,
+    steps_are_contiguous,
+    there_are_intervals,
+    loss_is_finite,
+    loss_goes_as_promised,
+    replicas_are_equal,
+    is_steady,
+    no_foreign_load,
+    no_time_stolen,
+    no_swapping,
+    device_is_exclusive,
+    power_cap_is_noted,
+)
