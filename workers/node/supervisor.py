@@ -24,7 +24,7 @@ from workers.trainer import protocol
 # How often the processes are listened to: often while they start, where seconds count for a person; seldom while the
 # loop is timed, where a wake-up takes time from what is measured.
 _EAGER_S = 0.01
-_CALM_S = 0.05
+_CALM_S = 0.1
 
 # Judgements. How long the other ranks may still report after one has gone; how long processes have to obey SIGTERM;
 # how long a server or scheduler may outlive the last worker.
