@@ -1,0 +1,1 @@
+"""The database adapter: ``store.SqlStore`` keeps ``orchestrator.domain.ports.Store`` on SQLite and on PostgreSQL."""

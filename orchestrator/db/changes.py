@@ -1,0 +1,66 @@
+"""What happened: one numbered row for each move, request to cancel and new run, in the same transaction as it."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, select, text
+
+from orchestrator.db.rows import bounded
+from orchestrator.db.schema import change
+from orchestrator.db.statements import Insert
+from orchestrator.domain.failure import Failure
+from orchestrator.domain.measurement import Analysis
+from orchestrator.domain.ports import Change
+from workers.trainer.protocol import to_json
+
+# at, experiment_id, run_id, state, data
+ChangeRow = tuple[float, str, str | None, str, str]
+INSERT = Insert(change, "at", "experiment_id", "run_id", "state", "data")
+
+_IN_ORDER = text("SELECT pg_advisory_xact_lock(hashtextextended(:experiment_id, 0))")
+
+
+def row(at: float, experiment_id: str, run_id: str | None, state: str, data: Mapping[str, Any]) -> ChangeRow:
+    return at, experiment_id, run_id, state, to_json(dict(data))
+
+
+def record(connection: Connection, rows: Sequence[ChangeRow]) -> None:
+    """Store changes, last thing in a transaction.
+
+    Readers go on after the last number they saw, so the numbers of an experiment must become visible in their order.
+    SQLite has one writer; on PostgreSQL the lock makes them wait for each other, from here to the commit.
+    """
+    if connection.dialect.name == "postgresql":
+        for experiment_id in sorted({row[1] for row in rows}):
+            connection.execute(_IN_ORDER, {"experiment_id": experiment_id})
+    INSERT.many(connection, rows)
+
+
+def data_of(failure: Failure | None = None, analysis: Analysis | None = None) -> dict[str, Any]:
+    """What a change of state says beside the state."""
+    data: dict[str, Any] = {}
+    if failure is not None:
+        data["failure"] = {"kind": failure.kind.value, "message": failure.message}
+    if analysis is not None:
+        data["validity"] = analysis.validity.to_json()
+    return data
+
+
+def after(connection: Connection, experiment_id: str, run_id: str | None, number: int, limit: int) -> list[Change]:
+    """Changes of an experiment (and of one run of it) with numbers above ``number``, oldest first."""
+    query = select(change).where(change.c.experiment_id == experiment_id, change.c.number > bounded(number))
+    if run_id is not None:
+        query = query.where(change.c.run_id == run_id)
+    rows: Iterable[Any] = connection.execute(query.order_by(change.c.number).limit(bounded(max(limit, 0))))
+    return [
+        Change(
+            number=row.number,
+            at=row.at,
+            experiment_id=row.experiment_id,
+            run_id=row.run_id,
+            state=row.state,
+            data=json.loads(row.data),
+        )
+        for row in rows
+    ]

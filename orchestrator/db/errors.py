@@ -1,0 +1,79 @@
+"""The one place where exceptions of SQLAlchemy and of the drivers become errors of tbd."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from sqlalchemy import exc
+
+from orchestrator.domain.errors import Conflict, InvalidRequest, Problem, StoreFull, StoreUnavailable, TbdError
+
+_FULL = (psycopg.errors.DiskFull,)
+_AWAY = (
+    sqlite3.OperationalError,
+    sqlite3.InterfaceError,
+    sqlite3.InternalError,
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.InternalError,
+)
+_WRONG = (sqlite3.DataError, psycopg.DataError, OverflowError, UnicodeEncodeError)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise errors of tbd instead of foreign ones. Mistakes in our own SQL stay as they are: they are bugs."""
+    try:
+        yield
+    except Exception as error:
+        ours = translate(error)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+def translate(error: Exception) -> TbdError | None:
+    """The error of tbd that ``error`` means, or None when it is none of the database's."""
+    if isinstance(error, exc.TimeoutError):
+        return StoreUnavailable("all connections to the database are busy")
+    cause = cause_of(error)
+    if isinstance(cause, _FULL) or is_full(cause):
+        return StoreFull("the disk of the database is full: make room, nothing was stored")
+    if isinstance(cause, (sqlite3.IntegrityError, psycopg.IntegrityError)):
+        return Conflict(f"the database holds something that contradicts this: {_first_line(cause)}")
+    if isinstance(cause, _WRONG):
+        return InvalidRequest([Problem("", f"the database cannot hold this text or number: {_first_line(cause)}")])
+    if isinstance(cause, _AWAY) or type(cause) is sqlite3.DatabaseError or isinstance(error, exc.DisconnectionError):
+        return StoreUnavailable(f"the database does not answer: {_first_line(cause)}")
+    return None
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """The driver's exception within SQLAlchemy's."""
+    if isinstance(error, exc.DBAPIError) and error.orig is not None:
+        return error.orig
+    return error
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether SQLite said that there is no room."""
+    return sqlite_code(error) == sqlite3.SQLITE_FULL
+
+
+def sqlite_code(error: BaseException) -> int | None:
+    """SQLite's primary result code, or None."""
+    code = getattr(cause_of(error), "sqlite_errorcode", None)
+    return None if code is None else int(code) & 0xFF
+
+
+def is_foreign_key_violation(error: Exception) -> bool:
+    """Whether a row named another one that is not there."""
+    cause = cause_of(error)
+    if isinstance(cause, sqlite3.IntegrityError):
+        return cause.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
+    return isinstance(cause, psycopg.errors.ForeignKeyViolation)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n", 1)[0] or type(error).__name__

@@ -1,0 +1,193 @@
+"""Experiments: their rows, their labels, the idempotency keys they came with."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, func, select, update
+
+from orchestrator.db import changes, paging, rows
+from orchestrator.db import runs as run_rows
+from orchestrator.db.schema import experiment, idempotency, label, run
+from orchestrator.db.statements import Insert
+from orchestrator.domain.errors import IdempotencyMismatch, NotFound
+from orchestrator.domain.ports import Idempotency, Page
+from orchestrator.domain.run import Experiment, ExperimentState, Run, RunState
+
+INSERT = Insert(
+    experiment,
+    "id",
+    "owner",
+    "name",
+    "spec",
+    "facts",
+    "state",
+    "created_at",
+    "ended_at",
+    "cancel_requested",
+)
+_INSERT_LABEL = Insert(label, "name", "value", "experiment_id")
+_INSERT_KEY = Insert(idempotency, "owner", "key", "body_sha256", "experiment_id", or_nothing_on=("owner", "key"))
+
+
+@dataclass(frozen=True)
+class NewExperiment:
+    """The rows of an experiment, made by the caller's thread so that the writer only inserts."""
+
+    experiment: Experiment
+    row: tuple[Any, ...]
+    labels: Sequence[tuple[str, str, str]]
+    runs: Sequence[tuple[Any, ...]]
+    changes: Sequence[changes.ChangeRow]
+    idempotency: Idempotency | None
+
+
+def prepare(new: Experiment, runs: Sequence[Run], key: Idempotency | None) -> NewExperiment:
+    """All rows of a new experiment and its first runs. Runs of equal plans are stored once."""
+    different = list({one.plan.key: one for one in reversed(runs)}.values())[::-1]
+    born = changes.row(new.created_at, new.id, None, new.state.value, {"runs": len(different)})
+    return NewExperiment(
+        experiment=replace(new, run_counts={RunState.QUEUED: len(different)} if different else {}),
+        row=rows.experiment_row(new),
+        labels=[(rows.searchable(name), rows.searchable(value), new.id) for name, value in new.spec.labels.items()],
+        runs=[rows.run_row(one) for one in different],
+        changes=[born, *(run_rows.birth(one) for one in different)],
+        idempotency=key,
+    )
+
+
+def add(connection: Connection, new: NewExperiment) -> tuple[Experiment, bool]:
+    """Insert it, unless its idempotency key was used before: then what was stored then, and False."""
+    if new.idempotency is not None and not _take_key(connection, new.idempotency, new.experiment.id):
+        return _stored_then(connection, new.idempotency), False
+    INSERT.one(connection, new.row)
+    _INSERT_LABEL.many(connection, new.labels)
+    run_rows.INSERT.many(connection, new.runs)
+    changes.INSERT.many(connection, new.changes)  # nobody else writes to an experiment that is not visible yet
+    return new.experiment, True
+
+
+def _take_key(connection: Connection, key: Idempotency, experiment_id: str) -> bool:
+    return _INSERT_KEY.one(connection, (key.owner, key.key, key.body_sha256, experiment_id)) == 1
+
+
+def _stored_then(connection: Connection, key: Idempotency) -> Experiment:
+    query = select(idempotency.c.body_sha256, idempotency.c.experiment_id).where(
+        idempotency.c.owner == key.owner, idempotency.c.key == key.key
+    )
+    found = connection.execute(query).one()
+    if found.body_sha256 != key.body_sha256:
+        raise IdempotencyMismatch(f"the idempotency key {key.key!r} was used before with another body: take a new one")
+    return one(connection, found.experiment_id)
+
+
+def one(connection: Connection, experiment_id: str) -> Experiment:
+    """Raises NotFound."""
+    found = connection.execute(select(experiment).where(experiment.c.id == experiment_id)).one_or_none()
+    if found is None:
+        raise NotFound("experiment", experiment_id)
+    return rows.experiment_of(found, _counts(connection, run.c.experiment_id == experiment_id).get(experiment_id, {}))
+
+
+def page(
+    connection: Connection,
+    *,
+    owner: str | None,
+    state: ExperimentState | None,
+    name: str | None,
+    label_is: tuple[str, str] | None,
+    limit: int,
+    cursor: str | None,
+) -> Page[Experiment]:
+    query = select(experiment)
+    for column, value in ((experiment.c.owner, owner), (experiment.c.state, state), (experiment.c.name, name)):
+        if value is not None:
+            query = query.where(column == str(value))
+    if label_is is not None:
+        query = query.where(experiment.c.id.in_(labelled(label_is)))
+    found, next_cursor = paging.page(connection, query, experiment, limit, cursor)
+    counts = _counts(connection, run.c.experiment_id.in_([row.id for row in found]))
+    return Page([rows.experiment_of(row, counts.get(row.id, {})) for row in found], next_cursor)
+
+
+def labelled(wanted: tuple[str, str]) -> Select[tuple[str]]:
+    """The ids of the experiments with a label."""
+    name, value = wanted
+    return select(label.c.experiment_id).where(
+        label.c.name == rows.searchable(name), label.c.value == rows.searchable(value)
+    )
+
+
+def active(connection: Connection) -> list[Experiment]:
+    query = select(experiment).where(experiment.c.state == ExperimentState.ACTIVE.value)
+    found = connection.execute(query.order_by(experiment.c.created_at, experiment.c.id)).all()
+    theirs = select(experiment.c.id).where(experiment.c.state == ExperimentState.ACTIVE.value)
+    counts = _counts(connection, run.c.experiment_id.in_(theirs))
+    return [rows.experiment_of(row, counts.get(row.id, {})) for row in found]
+
+
+def _counts(connection: Connection, which: ColumnElement[bool]) -> dict[str, Mapping[RunState, int]]:
+    """Experiment -> state -> number of its runs."""
+    query = select(run.c.experiment_id, run.c.state, func.count()).where(which)
+    counts: dict[str, dict[RunState, int]] = {}
+    for experiment_id, state, count in connection.execute(query.group_by(run.c.experiment_id, run.c.state)):
+        counts.setdefault(experiment_id, {})[RunState(state)] = count
+    return dict(counts)
+
+
+def cancel(connection: Connection, experiment_id: str, at: float) -> None:
+    """Request it of the experiment first: runs that are being added wait for that row, or are met below."""
+    statement = (
+        update(experiment)
+        .where(
+            experiment.c.id == experiment_id,
+            experiment.c.state == ExperimentState.ACTIVE.value,
+            experiment.c.cancel_requested.is_(False),
+        )
+        .values(cancel_requested=True)
+    )
+    if connection.execute(statement).rowcount == 0:
+        one(connection, experiment_id)
+        return
+    told = changes.row(at, experiment_id, None, ExperimentState.ACTIVE.value, {"cancel_requested": True})
+    requests = run_rows.request_cancel(connection, run.c.experiment_id == experiment_id, at)
+    changes.record(connection, [told, *requests])
+
+
+def end(connection: Connection, experiment_id: str, state: ExperimentState, at: float) -> bool:
+    statement = (
+        update(experiment)
+        .where(experiment.c.id == experiment_id, experiment.c.state == ExperimentState.ACTIVE.value)
+        .values(state=state.value, ended_at=at)
+    )
+    if connection.execute(statement).rowcount == 0:
+        one(connection, experiment_id)
+        return False
+    changes.record(connection, [changes.row(at, experiment_id, None, state.value, {})])
+    return True
+
+
+def open_for_runs(connection: Connection, experiment_ids: Collection[str]) -> set[str]:
+    """Those that may get further runs: active, and nobody asked to cancel them. They stay so until the commit."""
+    query = select(experiment.c.id).where(
+        experiment.c.id.in_(sorted(experiment_ids)),
+        experiment.c.state == ExperimentState.ACTIVE.value,
+        experiment.c.cancel_requested.is_(False),
+    )
+    return set(connection.execute(query.order_by(experiment.c.id).with_for_update(read=True)).scalars())
+
+
+def add_runs(connection: Connection, runs: Sequence[Run]) -> int:
+    """Insert the runs whose experiment is open for them and has no run of that plan yet; how many."""
+    welcome = open_for_runs(connection, {one.experiment_id for one in runs})
+    added = run_rows.add_missing(connection, [one for one in runs if one.experiment_id in welcome])
+    changes.record(connection, [run_rows.birth(one) for one in added])
+    return len(added)
+
+
+def runs_of(connection: Connection, experiment_id: str) -> list[Run]:
+    """All its runs, oldest first. Raises NotFound."""
+    found = run_rows.of_experiment(connection, experiment_id)
+    if not found:
+        one(connection, experiment_id)
+    return found

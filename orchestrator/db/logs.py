@@ -1,0 +1,90 @@
+"""The event logs of attempts: entries by (attempt, node, seq), stored once however often they are sent."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, func, select, text
+
+from orchestrator.db.errors import is_foreign_key_violation
+from orchestrator.db.rows import bounded
+from orchestrator.db.schema import attempt, entry
+from orchestrator.db.statements import Insert
+from orchestrator.domain.errors import NotFound
+from orchestrator.domain.ports import Entry
+from workers.trainer.protocol import to_json
+
+EntryRow = tuple[str, str, int, str, str]
+_INSERT = Insert(entry, "attempt_id", "node", "seq", "kind", "body", or_nothing_on=("attempt_id", "node", "seq"))
+
+# One look into the index for each node and one for its last entry; a plain GROUP BY would walk the whole log.
+_LAST_SEQS = text("""
+WITH RECURSIVE nodes (node) AS (
+    SELECT (SELECT min(node) FROM entry WHERE attempt_id = :attempt_id)
+    UNION ALL
+    SELECT (SELECT min(node) FROM entry WHERE attempt_id = :attempt_id AND node > nodes.node)
+    FROM nodes WHERE nodes.node IS NOT NULL
+)
+SELECT node, (SELECT max(seq) FROM entry WHERE attempt_id = :attempt_id AND entry.node = nodes.node)
+FROM nodes WHERE node IS NOT NULL
+""")
+
+
+def prepare(attempt_id: str, node: str, entries: Sequence[Entry]) -> list[EntryRow]:
+    """The rows of entries, made by the caller's thread. The node is a column: it is not repeated in the body."""
+    return [
+        (attempt_id, node, one["seq"], one["kind"], to_json({key: one[key] for key in one if key != "node"}))
+        for one in entries
+    ]
+
+
+def append(connection: Connection, attempt_id: str, node: str, new: Sequence[EntryRow]) -> int:
+    """Insert those that are not there yet; the last seq stored for the node (0: none).
+
+    Raises:
+        NotFound: there is no such attempt.
+    """
+    try:
+        _INSERT.many(connection, new)
+    except Exception as error:
+        if is_foreign_key_violation(error):
+            raise NotFound("attempt", attempt_id) from error
+        raise
+    newest = select(func.max(entry.c.seq)).where(entry.c.attempt_id == attempt_id, entry.c.node == node)
+    return connection.execute(newest).scalar_one() or 0
+
+
+def last_seqs(connection: Connection, attempt_id: str) -> Mapping[str, int]:
+    seqs: dict[str, int] = dict(connection.execute(_LAST_SEQS, {"attempt_id": attempt_id}).tuples().all())
+    if not seqs:
+        _must_exist(connection, attempt_id)
+    return seqs
+
+
+def entries(
+    connection: Connection,
+    attempt_id: str,
+    *,
+    node: str | None,
+    kinds: Sequence[str] | None,
+    after: int,
+    limit: int | None,
+) -> list[dict[str, Any]]:
+    query = select(entry.c.node, entry.c.body).where(entry.c.attempt_id == attempt_id)
+    if node is not None:
+        query = query.where(entry.c.node == node)
+    if kinds is not None:
+        query = query.where(entry.c.kind.in_(list(kinds)))
+    if after > 0:
+        query = query.where(entry.c.seq > bounded(after))
+    if limit is not None:
+        query = query.limit(bounded(max(limit, 0)))
+    found = connection.execute(query.order_by(entry.c.node, entry.c.seq)).all()
+    if not found:
+        _must_exist(connection, attempt_id)
+    return [json.loads(body) | {"node": of} for of, body in found]
+
+
+def _must_exist(connection: Connection, attempt_id: str) -> None:
+    if connection.execute(select(attempt.c.id).where(attempt.c.id == attempt_id)).one_or_none() is None:
+        raise NotFound("attempt", attempt_id)

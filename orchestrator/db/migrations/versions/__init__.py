@@ -1,0 +1,1 @@
+"""One file for each step, never changed once released."""

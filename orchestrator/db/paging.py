@@ -1,0 +1,28 @@
+"""Pages of a list, newest first by (created_at, id): keyset pagination, so that a page costs the same anywhere."""
+
+from typing import Any
+
+from sqlalchemy import Connection, Select, Table, literal, tuple_
+
+from orchestrator.db import cursors
+from orchestrator.db.rows import AnyRow, bounded
+
+
+def page(
+    connection: Connection, query: Select[Any], table: Table, limit: int, cursor: str | None
+) -> tuple[list[AnyRow], str | None]:
+    """The rows of ``query`` (over ``table``) that follow ``cursor``, and the cursor of the next page or None.
+
+    Raises:
+        InvalidRequest: the cursor is not one of ours.
+    """
+    limit = bounded(max(limit, 1))
+    key = (table.c.created_at, table.c.id)
+    if cursor is not None:
+        created_at, identifier = cursors.decode(cursor)
+        query = query.where(tuple_(*key) < tuple_(literal(created_at, key[0].type), literal(identifier, key[1].type)))
+    query = query.order_by(*(column.desc() for column in key)).limit(limit + 1)
+    rows = list(connection.execute(query))
+    if len(rows) <= limit:
+        return rows, None
+    return rows[:limit], cursors.encode((rows[limit - 1].created_at, rows[limit - 1].id))

@@ -1,0 +1,192 @@
+"""Between rows and the types of the domain. JSON is written here and read here."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Row
+
+from orchestrator.domain.failure import Failure
+from orchestrator.domain.measurement import Analysis, Measurement
+from orchestrator.domain.placement import Placement
+from orchestrator.domain.plan import Plan
+from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState
+from orchestrator.domain.spec import ExperimentSpec
+from workers.trainer.protocol import number, to_json
+
+AnyRow = Row[*tuple[Any, ...]]
+
+LARGEST = 2**62  # what both databases take as an integer
+
+
+def searchable(text: str) -> str:
+    """``text`` in ASCII, escaped as JSON does: what labels are found by. Plain ASCII stays as it is."""
+    return json.dumps(text)[1:-1]
+
+
+def bounded(count: int) -> int:
+    """``count`` within what the databases take: numbers of a request may be any."""
+    return max(-LARGEST, min(LARGEST, count))
+
+
+def json_or_none(value: Any) -> str | None:
+    return None if value is None else str(to_json(value))
+
+
+# Many runs share a plan, experiments a spec, and both are read over and over: making them from JSON is what costs.
+@lru_cache(maxsize=8192)
+def _plan(text: str) -> Plan:
+    return Plan.from_json(json.loads(text))
+
+
+@lru_cache(maxsize=2048)
+def _spec(text: str) -> ExperimentSpec:
+    return ExperimentSpec.model_validate(json.loads(text))
+
+
+@lru_cache(maxsize=1024)
+def _placement(text: str) -> Placement:
+    return Placement.from_json(json.loads(text))
+
+
+def experiment_row(experiment: Experiment) -> tuple[Any, ...]:
+    """The values of ``experiments.INSERT``."""
+    return (
+        experiment.id,
+        experiment.owner,
+        experiment.spec.name,
+        to_json(experiment.spec.to_json()),
+        to_json(dict(experiment.facts)),
+        experiment.state.value,
+        experiment.created_at,
+        experiment.ended_at,
+        experiment.cancel_requested,
+    )
+
+
+def experiment_of(row: AnyRow, run_counts: Mapping[RunState, int]) -> Experiment:
+    return Experiment(
+        id=row.id,
+        owner=row.owner,
+        spec=_spec(row.spec),
+        facts=json.loads(row.facts),
+        state=ExperimentState(row.state),
+        created_at=row.created_at,
+        ended_at=row.ended_at,
+        cancel_requested=row.cancel_requested,
+        run_counts=run_counts,
+    )
+
+
+def run_row(run: Run) -> tuple[Any, ...]:
+    """The values of ``runs.INSERT``."""
+    plan = run.plan
+    return (
+        run.id,
+        run.experiment_id,
+        to_json(plan.to_json()),
+        plan.key,
+        plan.cell_key,
+        plan.model,
+        plan.framework,
+        run.state.value,
+        run.priority,
+        run.created_at,
+        run.cancel_requested,
+        run.waiting,
+    )
+
+
+def run_of(row: AnyRow, attempts: Iterable[Attempt], result: AnyRow | None = None) -> Run:
+    run = Run(
+        id=row.id,
+        experiment_id=row.experiment_id,
+        plan=_plan(row.plan),
+        state=RunState(row.state),
+        created_at=row.created_at,
+        priority=row.priority,
+        attempts=tuple(attempts),
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        cancel_requested=row.cancel_requested,
+        waiting=row.waiting,
+        failure=failure_of(row.failure),
+    )
+    if result is None:
+        return run
+    fingerprint = json.loads(result.fingerprint) if result.fingerprint else None
+    return replace(run, analysis=analysis_of(result.analysis), fingerprint=fingerprint)
+
+
+def attempt_row(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "id": attempt.id,
+        "run_id": attempt.run_id,
+        "number": attempt.number,
+        "token": attempt.token,
+        "placement": to_json(attempt.placement.to_json()),
+        "created_at": attempt.created_at,
+        "started_at": attempt.started_at,
+        "ended_at": attempt.ended_at,
+        "failure": failure_text(attempt.failure),
+        "stop_requested": attempt.stop_requested,
+    }
+
+
+def attempt_of(row: AnyRow) -> Attempt:
+    return Attempt(
+        id=row.id,
+        run_id=row.run_id,
+        number=row.number,
+        token=row.token,
+        placement=_placement(row.placement),
+        created_at=row.created_at,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        failure=failure_of(row.failure),
+        stop_requested=row.stop_requested,
+    )
+
+
+def failure_text(failure: Failure | None) -> str | None:
+    return None if failure is None else str(to_json(failure.to_json()))
+
+
+def failure_of(text: str | None) -> Failure | None:
+    return None if text is None else Failure.from_json(json.loads(text))
+
+
+def analysis_of(text: str | None) -> Analysis | None:
+    """The analysis; numbers of its measurements that are not finite travelled as strings and are numbers again."""
+    if text is None:
+        return None
+    data = json.loads(text)
+    for measurement in [*data["measurements"], data["indicative"] or {}]:
+        for key in ("value", "ci_low", "ci_high"):
+            if isinstance(measurement.get(key), str):
+                measurement[key] = number(measurement[key])
+    return Analysis.from_json(data)
+
+
+def measurement_row(run_id: str, position: int, measurement: Measurement, code_version: str) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "position": position,
+        "metric": measurement.metric,
+        "subject": measurement.subject,
+        "value": _finite(measurement.value),
+        "unit": measurement.unit,
+        "ci_low": _finite(measurement.ci_low),
+        "ci_high": _finite(measurement.ci_high),
+        "confidence": measurement.confidence,
+        "n": measurement.n,
+        "method": measurement.method,
+        "code_version": code_version,
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,197 @@
+"""The tables, and the revision of the schema that this code speaks.
+
+JSON stands in text columns, ASCII only: both databases hold every text that JSON can escape (NUL, lone surrogates),
+which PostgreSQL's own JSON types do not. Times are seconds since the epoch.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+# The newest migration in ``migrations/versions``; a test holds them equal. Known here so that opening a database that
+# is up to date does not import alembic.
+REVISION = "0001"
+
+# Names of constraints are fixed, so that migrations can speak of them on both databases.
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+# Identifiers and names of nodes: compared byte by byte on both databases, so that orders are the same.
+Key = Text().with_variant(Text(collation="C"), "postgresql")
+Count = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER can be SQLite's own row number
+
+experiment = Table(
+    "experiment",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("owner", Key, nullable=False),
+    Column("name", Key, nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("facts", Text, nullable=False),
+    Column("state", Key, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("ended_at", Double),
+    Column("cancel_requested", Boolean, nullable=False),
+    Index("ix_experiment_created", "created_at", "id"),
+    Index("ix_experiment_owner", "owner", "created_at", "id"),
+    Index("ix_experiment_name", "name", "created_at", "id"),
+    Index("ix_experiment_state", "state", "created_at", "id"),
+)
+
+# Labels stand in the spec; this copy is for finding. ``name`` and ``value`` as ``rows.searchable`` writes them.
+label = Table(
+    "label",
+    metadata,
+    Column("name", Key, nullable=False),
+    Column("value", Key, nullable=False),
+    Column("experiment_id", Key, ForeignKey("experiment.id"), nullable=False),
+    PrimaryKeyConstraint("name", "value", "experiment_id"),
+    sqlite_with_rowid=False,
+)
+
+# Written before the experiment that it names, in the same transaction: hence the deferred constraint.
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("owner", Key, nullable=False),
+    Column("key", Key, nullable=False),
+    Column("body_sha256", Key, nullable=False),
+    Column("experiment_id", Key, ForeignKey("experiment.id", deferrable=True, initially="DEFERRED"), nullable=False),
+    PrimaryKeyConstraint("owner", "key"),
+    sqlite_with_rowid=False,
+)
+
+run = Table(
+    "run",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("experiment_id", Key, ForeignKey("experiment.id"), nullable=False),
+    Column("plan", Text, nullable=False),
+    Column("plan_key", Key, nullable=False),
+    Column("cell_key", Key, nullable=False),
+    Column("model", Key, nullable=False),
+    Column("framework", Key, nullable=False),
+    Column("state", Key, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("started_at", Double),
+    Column("ended_at", Double),
+    Column("cancel_requested", Boolean, nullable=False),
+    Column("waiting", Text),
+    Column("failure", Text),
+    UniqueConstraint("experiment_id", "plan_key"),
+    Index("ix_run_created", "created_at", "id"),
+    # ``state`` at the end makes the counts of runs by state a walk over the index alone.
+    Index("ix_run_experiment", "experiment_id", "created_at", "id", "state"),
+    Index("ix_run_state", "state", "created_at", "id"),
+    Index("ix_run_model", "model", "created_at", "id"),
+)
+
+attempt = Table(
+    "attempt",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("token", Key, nullable=False),
+    Column("placement", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("started_at", Double),
+    Column("ended_at", Double),
+    Column("failure", Text),
+    Column("stop_requested", Key),
+    UniqueConstraint("run_id", "number"),
+)
+
+# What the latest concluded attempt of a run came to: apart from ``run``, so that lists stay light.
+result = Table(
+    "result",
+    metadata,
+    Column("run_id", Key, ForeignKey("run.id"), primary_key=True),
+    Column("attempt_id", Key, ForeignKey("attempt.id")),
+    Column("analysis", Text),
+    Column("valid", Boolean),
+    Column("fingerprint", Text),
+    Column("workload_key", Key),
+    Column("subject_key", Key),
+    Column("rig_key", Key),
+    Index("ix_result_workload", "workload_key"),
+)
+
+# The numbers of ``result.analysis``, for questions across runs. A value that is not finite is NULL here.
+measurement = Table(
+    "measurement",
+    metadata,
+    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("metric", Key, nullable=False),
+    Column("subject", Key),
+    Column("value", Double),
+    Column("unit", Key, nullable=False),
+    Column("ci_low", Double),
+    Column("ci_high", Double),
+    Column("confidence", Double),
+    Column("n", Double),
+    Column("method", Key, nullable=False),
+    Column("code_version", Key, nullable=False),
+    PrimaryKeyConstraint("run_id", "position"),
+    sqlite_with_rowid=False,
+)
+
+# The event logs. ``body`` is the entry as it came, whatever keys it has.
+entry = Table(
+    "entry",
+    metadata,
+    Column("attempt_id", Key, ForeignKey("attempt.id"), nullable=False),
+    Column("node", Key, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("kind", Key, nullable=False),
+    Column("body", Text, nullable=False),
+    PrimaryKeyConstraint("attempt_id", "node", "seq"),
+    Index("ix_entry_kind", "attempt_id", "kind", "node", "seq"),
+    sqlite_with_rowid=False,
+)
+
+# Rows are never deleted from the newest end, so SQLite's plain row numbers grow without AUTOINCREMENT.
+change = Table(
+    "change",
+    metadata,
+    Column("number", Count, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("experiment_id", Key, ForeignKey("experiment.id"), nullable=False),
+    Column("run_id", Key),
+    Column("state", Key, nullable=False),
+    Column("data", Text, nullable=False),
+    Index("ix_change_experiment", "experiment_id", "number"),
+)
+
+node_order = Table(
+    "node_order",
+    metadata,
+    Column("node", Key, primary_key=True),
+    Column("state", Key, nullable=False),
+)
+
+# One row, rewritten to see whether the database accepts writes.
+heartbeat = Table(
+    "heartbeat",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("beats", Count, nullable=False),
+)

@@ -1,0 +1,202 @@
+"""``SqlStore``: ``orchestrator.domain.ports.Store`` over SQLite and PostgreSQL. What the methods promise stands there.
+
+Each method is one piece of work on one connection; the work itself is in ``experiments``, ``runs``, ``results``,
+``logs``, ``changes`` and ``nodes``.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from orchestrator.db import admin, changes, experiments, logs, nodes, results, runs
+from orchestrator.db import engine as engines
+from orchestrator.db.databases import Database, PostgresqlDatabase, SqliteDatabase
+from orchestrator.domain import ports
+from orchestrator.domain.failure import Failure
+from orchestrator.domain.measurement import Analysis
+from orchestrator.domain.placement import NodeState
+from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState, transition
+
+
+class SqlStore:
+    """The store of ``url``; its schema is brought up to date when it is opened.
+
+    Raises:
+        SettingsError: ``url`` is none of SQLite or PostgreSQL, or a newer version of tbd wrote the database.
+        StoreUnavailable: the database does not answer.
+    """
+
+    def __init__(self, url: str) -> None:
+        admin.upgrade(url)
+        parsed = engines.parse_url(url)
+        self.database: Database
+        self.database = SqliteDatabase(parsed) if engines.is_sqlite(parsed) else PostgresqlDatabase(parsed)
+
+    # experiments
+
+    def add_experiment(
+        self, experiment: Experiment, runs: Sequence[Run], idempotency: ports.Idempotency | None = None
+    ) -> tuple[Experiment, bool]:
+        new = experiments.prepare(experiment, runs, idempotency)
+        return self.database.write(lambda connection: experiments.add(connection, new))
+
+    def experiment(self, experiment_id: str) -> Experiment:
+        return self.database.read(lambda connection: experiments.one(connection, experiment_id))
+
+    def experiments(
+        self,
+        *,
+        owner: str | None = None,
+        state: ExperimentState | None = None,
+        name: str | None = None,
+        label: tuple[str, str] | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> ports.Page[Experiment]:
+        return self.database.read(
+            lambda connection: experiments.page(
+                connection, owner=owner, state=state, name=name, label_is=label, limit=limit, cursor=cursor
+            )
+        )
+
+    def active_experiments(self) -> Sequence[Experiment]:
+        return self.database.read(experiments.active)
+
+    def cancel_experiment(self, experiment_id: str, at: float) -> None:
+        self.database.write(lambda connection: experiments.cancel(connection, experiment_id, at))
+
+    def end_experiment(self, experiment_id: str, state: ExperimentState, at: float) -> bool:
+        if state is ExperimentState.ACTIVE:
+            raise ValueError("an experiment does not end by being active")
+        return self.database.write(lambda connection: experiments.end(connection, experiment_id, state, at))
+
+    def add_runs(self, runs: Sequence[Run]) -> int:
+        if not runs:
+            return 0
+        return self.database.write(lambda connection: experiments.add_runs(connection, runs))
+
+    # runs
+
+    def run(self, run_id: str) -> Run:
+        return self.database.read(lambda connection: runs.one(connection, run_id))
+
+    def runs(
+        self,
+        *,
+        experiment_id: str | None = None,
+        owner: str | None = None,
+        state: RunState | None = None,
+        model: str | None = None,
+        framework: str | None = None,
+        label: tuple[str, str] | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> ports.Page[Run]:
+        return self.database.read(
+            lambda connection: runs.page(
+                connection,
+                experiment_id=experiment_id,
+                owner=owner,
+                state=state,
+                model=model,
+                framework=framework,
+                experiments=experiments.labelled(label) if label else None,
+                limit=limit,
+                cursor=cursor,
+            )
+        )
+
+    def runs_of(self, experiment_id: str) -> Sequence[Run]:
+        return self.database.read(lambda connection: experiments.runs_of(connection, experiment_id))
+
+    def unfinished_runs(self) -> Sequence[Run]:
+        return self.database.read(runs.unfinished)
+
+    def cancel_run(self, run_id: str, at: float) -> None:
+        self.database.write(lambda connection: runs.cancel(connection, run_id, at))
+
+    def set_waiting(self, run_id: str, reason: str | None) -> None:
+        # Asked for over and over with the same reason: a look is cheaper than a commit.
+        if self.database.read(lambda connection: runs.waiting(connection, run_id)) != reason:
+            self.database.write(lambda connection: runs.set_waiting(connection, run_id, reason))
+
+    def begin_attempt(self, run_id: str, attempt: Attempt) -> bool:
+        return self.database.write(lambda connection: runs.begin_attempt(connection, run_id, attempt))
+
+    def move_run(
+        self, run_id: str, expected: RunState, to: RunState, *, at: float, failure: Failure | None = None
+    ) -> bool:
+        transition(expected, to)
+        return self.database.write(
+            lambda connection: runs.move(connection, run_id, expected, to, at=at, failure=failure)
+        )
+
+    def request_stop(self, attempt_id: str, reason: str) -> None:
+        self.database.write(lambda connection: runs.request_stop(connection, attempt_id, reason))
+
+    def conclude(
+        self,
+        run_id: str,
+        to: RunState,
+        *,
+        at: float,
+        failure: Failure | None = None,
+        analysis: Analysis | None = None,
+        fingerprint: Mapping[str, object] | None = None,
+    ) -> bool:
+        transition(RunState.COLLECTING, to)
+        return self.database.write(
+            lambda connection: results.conclude(
+                connection, run_id, to, at=at, failure=failure, analysis=analysis, fingerprint=fingerprint
+            )
+        )
+
+    # logs
+
+    def append_entries(self, attempt_id: str, node: str, entries: Sequence[ports.Entry]) -> int:
+        new = logs.prepare(attempt_id, node, entries)
+        if not new:
+            return self.last_seqs(attempt_id).get(node, 0)
+        return self.database.write(lambda connection: logs.append(connection, attempt_id, node, new))
+
+    def last_seqs(self, attempt_id: str) -> Mapping[str, int]:
+        return self.database.read(lambda connection: logs.last_seqs(connection, attempt_id))
+
+    def entries(
+        self,
+        attempt_id: str,
+        *,
+        node: str | None = None,
+        kinds: Sequence[str] | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> Sequence[ports.Entry]:
+        return self.database.read(
+            lambda connection: logs.entries(connection, attempt_id, node=node, kinds=kinds, after=after, limit=limit)
+        )
+
+    # what happened
+
+    def changes(
+        self, experiment_id: str, *, run_id: str | None = None, after: int = 0, limit: int = 500
+    ) -> Sequence[ports.Change]:
+        return self.database.read(lambda connection: changes.after(connection, experiment_id, run_id, after, limit))
+
+    # nodes
+
+    def node_orders(self) -> Mapping[str, NodeState]:
+        return self.database.read(nodes.orders)
+
+    def order_node(self, node: str, state: NodeState | None) -> None:
+        if state is not None and state not in nodes.ORDERS:
+            raise ValueError(f"a node is not ordered to be {state}")
+        self.database.write(lambda connection: nodes.order(connection, node, state))
+
+    def ping(self) -> None:
+        self.database.write(nodes.beat)
+
+    def close(self) -> None:
+        self.database.close()
+
+
+def _keeps_the_contract(store: SqlStore) -> ports.Store:
+    """For the type checker."""
+    return store
