@@ -36,7 +36,6 @@ class NewExperiment:
 
     experiment: Experiment
     row: tuple[Any, ...]
-    labels: Sequence[tuple[str, str, str]]
     runs: Sequence[tuple[Any, ...]]
     changes: Sequence[changes.ChangeRow]
     idempotency: Idempotency | None
@@ -49,7 +48,6 @@ def prepare(new: Experiment, runs: Sequence[Run], key: Idempotency | None) -> Ne
     return NewExperiment(
         experiment=replace(new, run_counts={RunState.QUEUED: len(different)} if different else {}),
         row=rows.experiment_row(new),
-        labels=[(rows.searchable(name), rows.searchable(value), new.id) for name, value in new.spec.labels.items()],
         runs=[rows.run_row(one) for one in different],
         changes=[born, *(run_rows.birth(one) for one in different)],
         idempotency=key,
@@ -61,10 +59,16 @@ def add(connection: Connection, new: NewExperiment) -> tuple[Experiment, bool]:
     if new.idempotency is not None and not _take_key(connection, new.idempotency, new.experiment.id):
         return _stored_then(connection, new.idempotency), False
     INSERT.one(connection, new.row)
-    _INSERT_LABEL.many(connection, new.labels)
+    insert_labels(connection, new.experiment)
     run_rows.INSERT.many(connection, new.runs)
     changes.INSERT.many(connection, new.changes)  # nobody else writes to an experiment that is not visible yet
     return new.experiment, True
+
+
+def insert_labels(connection: Connection, new: Experiment) -> None:
+    """What the experiment is found by; the labels themselves stand in its spec."""
+    labels = new.spec.labels.items()
+    _INSERT_LABEL.many(connection, [(rows.searchable(name), rows.searchable(value), new.id) for name, value in labels])
 
 
 def _take_key(connection: Connection, key: Idempotency, experiment_id: str) -> bool:
@@ -119,11 +123,10 @@ def labelled(wanted: tuple[str, str]) -> Select[tuple[str]]:
 
 
 def active(connection: Connection) -> list[Experiment]:
+    """All that are not over, without the counts of their runs: asked for over and over."""
     query = select(experiment).where(experiment.c.state == ExperimentState.ACTIVE.value)
-    found = connection.execute(query.order_by(experiment.c.created_at, experiment.c.id)).all()
-    theirs = select(experiment.c.id).where(experiment.c.state == ExperimentState.ACTIVE.value)
-    counts = _counts(connection, run.c.experiment_id.in_(theirs))
-    return [rows.experiment_of(row, counts.get(row.id, {})) for row in found]
+    found = connection.execute(query.order_by(experiment.c.created_at, experiment.c.id))
+    return [rows.experiment_of(row, {}) for row in found]
 
 
 def _counts(connection: Connection, which: ColumnElement[bool]) -> dict[str, Mapping[RunState, int]]:

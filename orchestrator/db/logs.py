@@ -15,7 +15,7 @@ from orchestrator.domain.ports import Entry
 from workers.trainer.protocol import to_json
 
 EntryRow = tuple[str, str, int, str, str]
-_INSERT = Insert(entry, "attempt_id", "node", "seq", "kind", "body", or_nothing_on=("attempt_id", "node", "seq"))
+INSERT = Insert(entry, "attempt_id", "node", "seq", "kind", "body", or_nothing_on=("attempt_id", "node", "seq"))
 
 # One look into the index for each node and one for its last entry; a plain GROUP BY would walk the whole log.
 _LAST_SEQS = text("""
@@ -45,7 +45,7 @@ def append(connection: Connection, attempt_id: str, node: str, new: Sequence[Ent
         NotFound: there is no such attempt.
     """
     try:
-        _INSERT.many(connection, new)
+        INSERT.many(connection, new)
     except Exception as error:
         if is_foreign_key_violation(error):
             raise NotFound("attempt", attempt_id) from error

@@ -26,11 +26,11 @@ def conclude(
     if not runs.move(connection, run_id, RunState.COLLECTING, to, at=at, failure=failure, analysis=analysis):
         return False
     if analysis is not None or fingerprint is not None:
-        _replace_result(connection, run_id, analysis, fingerprint or {})
+        replace_result(connection, run_id, analysis, fingerprint or {})
     return True
 
 
-def _replace_result(
+def replace_result(
     connection: Connection, run_id: str, analysis: Analysis | None, fingerprint: Mapping[str, Any]
 ) -> None:
     """Of several attempts the latest counts."""

@@ -14,7 +14,7 @@ from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.ports import Page
 from orchestrator.domain.run import TERMINAL, Attempt, Run, RunState, transition
 
-_COLUMNS = (
+COLUMNS = (
     "id",
     "experiment_id",
     "plan",
@@ -28,8 +28,8 @@ _COLUMNS = (
     "cancel_requested",
     "waiting",
 )
-INSERT = Insert(run, *_COLUMNS)
-_INSERT_MISSING = Insert(run, *_COLUMNS, or_nothing_on=("experiment_id", "plan_key"))
+INSERT = Insert(run, *COLUMNS)
+_INSERT_MISSING = Insert(run, *COLUMNS, or_nothing_on=("experiment_id", "plan_key"))
 
 UNFINISHED = run.c.state.in_([state.value for state in RunState if state not in TERMINAL])
 
@@ -244,6 +244,10 @@ def update_attempt(
         latest = select(func.max(earlier.c.number)).where(earlier.c.run_id == run_id).scalar_subquery()
         which = update(attempt).where(attempt.c.run_id == run_id, attempt.c.number == latest)
         connection.execute(which.values(values))
+
+
+def exists(connection: Connection, run_id: str) -> bool:
+    return connection.execute(select(run.c.id).where(run.c.id == run_id)).one_or_none() is not None
 
 
 def _must_exist(connection: Connection, run_id: str) -> rows.AnyRow:

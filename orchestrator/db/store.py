@@ -1,12 +1,12 @@
 """``SqlStore``: ``orchestrator.domain.ports.Store`` over SQLite and PostgreSQL. What the methods promise stands there.
 
 Each method is one piece of work on one connection; the work itself is in ``experiments``, ``runs``, ``results``,
-``logs``, ``changes`` and ``nodes``.
+``logs``, ``imported``, ``changes`` and ``nodes``.
 """
 
 from collections.abc import Mapping, Sequence
 
-from orchestrator.db import admin, changes, experiments, logs, nodes, results, runs
+from orchestrator.db import admin, changes, experiments, imported, logs, nodes, results, runs
 from orchestrator.db import engine as engines
 from orchestrator.db.databases import Database, PostgresqlDatabase, SqliteDatabase
 from orchestrator.domain import ports
@@ -72,6 +72,10 @@ class SqlStore:
         if not runs:
             return 0
         return self.database.write(lambda connection: experiments.add_runs(connection, runs))
+
+    def import_run(self, experiment: Experiment, run: Run, logs: Mapping[str, Sequence[ports.Entry]]) -> bool:
+        new = imported.prepare(experiment, run, logs)
+        return self.database.write(lambda connection: imported.store(connection, new))
 
     # runs
 
