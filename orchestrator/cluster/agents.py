@@ -1,0 +1,242 @@
+"""The contract of ``domain.ports.Cluster`` over node agents, however they are reached.
+
+Owns what both clusters have in common: one keeper thread per node that finds the node's agent (or makes one), keeps in
+contact with it and notices when it does not answer; the translation between the domain and the agent's JSON; waiting
+for news of several nodes at once. A subclass says which nodes there are and how to reach an agent.
+"""
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future
+from concurrent.futures import wait as wait_for_any
+from dataclasses import replace
+from typing import Any, Protocol
+
+from orchestrator.domain.errors import JobRefused, NodeUnreachable, NotFound
+from orchestrator.domain.placement import Device, Node, NodeState
+from orchestrator.domain.ports import AttemptStatus, LogSlice
+
+# Judgements. A call that an agent does not answer for that long has failed; the answers themselves take milliseconds.
+CALL_TIMEOUT_S = 5.0
+INTERPRETERS_TIMEOUT_S = 10.0
+# How often the keeper speaks to its agent: well within the shortest sensible fence.
+BEAT_S = 1.0
+# How many beats between two readings of the inventory, which tells of new interpreters and of free space.
+BEATS_PER_INVENTORY = 5
+
+_log = logging.getLogger(__name__)
+
+
+class AgentUnreachable(Exception):  # noqa: N818 - reads as what happened
+    """The agent did not answer; says nothing about the processes of its node."""
+
+
+class AgentError(Exception):
+    """The agent answered that the call failed in it."""
+
+
+class Handle(Protocol):
+    """A way to one agent. Safe to use from several threads."""
+
+    def call(self, method: str, patience_s: float, /, **arguments: Any) -> Any:
+        """Call a method of ``workers.node.agent.Agent``.
+
+        Raises:
+            AgentUnreachable: no answer within ``patience_s`` seconds.
+            AgentError: the agent answered with an error.
+        """
+
+    def later(self, method: str, patience_s: float, /, **arguments: Any) -> "Future[Any]":
+        """The same, without waiting."""
+
+
+class Member:
+    """A node and the thread that keeps its agent.
+
+    Args:
+        name: the node's name.
+        connect: finds the living agent of the node or makes one; raises ``AgentUnreachable``.
+        address: under which other nodes reach this one.
+    """
+
+    def __init__(self, name: str, connect: Callable[[], Handle], address: str = "127.0.0.1") -> None:
+        self.name = name
+        self._connect = connect
+        self._address = address
+        self._lock = threading.Lock()
+        self._beats = 0
+        self._handle: Handle | None = None
+        self._node = Node(name, (), NodeState.UNREACHABLE, address)
+        self._why = "its agent has not been reached yet"
+        self._woken = threading.Event()
+        self._closed = threading.Event()
+        self._settled = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name=f"tbd-node-{name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def node(self) -> Node:
+        """What is known of the node now."""
+        return self._node
+
+    @property
+    def handle(self) -> Handle:
+        """The way to the agent.
+
+        Raises:
+            NodeUnreachable: there is none at present.
+        """
+        handle = self._handle
+        if handle is None:
+            raise NodeUnreachable(self.name, self._why)
+        return handle
+
+    def settle(self, timeout_s: float) -> None:
+        """Wait until the agent was reached, or could not be, for the first time."""
+        self._settled.wait(timeout_s)
+
+    def suspect(self, handle: Handle, why: str) -> None:
+        """Have the keeper look after the agent now: a call by ``handle`` has failed."""
+        if handle is self._handle:
+            self._lose(why)
+            self._woken.set()
+
+    def close(self) -> None:
+        """End the keeper; the agent stays."""
+        self._closed.set()
+        self._woken.set()
+        self._thread.join(2 * CALL_TIMEOUT_S)
+        self._lose("this server has let go of it")
+
+    def _keep(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._beat()
+            except (AgentUnreachable, AgentError) as error:
+                self._lose(str(error))
+            except Exception:
+                _log.exception("node %s: keeping its agent failed", self.name)
+                self._lose("see the server's log")
+            self._settled.set()
+            self._woken.wait(BEAT_S)
+            self._woken.clear()
+
+    def _beat(self) -> None:
+        handle = self._handle
+        self._beats = self._beats + 1 if handle is not None else 0
+        if handle is not None and self._beats % BEATS_PER_INVENTORY:
+            handle.call("heartbeat", CALL_TIMEOUT_S)
+            return
+        handle = handle or self._connect()
+        inventory = handle.call("inventory", CALL_TIMEOUT_S)
+        devices = tuple(Device.from_json(device) for device in inventory["devices"])
+        with self._lock:
+            self._node = Node(self.name, devices, NodeState.AVAILABLE, self._address, inventory)
+            self._handle = handle
+
+    def _lose(self, why: str) -> None:
+        with self._lock:
+            if self._handle is not None and not self._closed.is_set():
+                _log.warning("node %s: %s", self.name, why)
+            self._why = why
+            self._handle = None
+            self._node = replace(self._node, state=NodeState.UNREACHABLE)
+
+
+class AgentCluster(ABC):
+    """The port ``Cluster`` over members. See ``orchestrator.domain.ports.Cluster`` for what each method promises."""
+
+    def __init__(self) -> None:
+        self._waits: dict[str, tuple[frozenset[str], Future[Any]]] = {}
+        self._waits_lock = threading.Lock()
+
+    @abstractmethod
+    def _members(self) -> Mapping[str, Member]:
+        """The nodes known now, by name."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def shut_down(self) -> None: ...
+
+    def nodes(self) -> Sequence[Node]:
+        return [member.node for member in self._members().values()]
+
+    def start(self, node: str, job: Mapping[str, Any]) -> None:
+        answer = self._call(node, "start", job=dict(job))
+        if answer["state"] == "refused":
+            raise JobRefused(f"node {node} refuses attempt {job.get('attempt_id')}: {answer['reason']}")
+
+    def stop(self, node: str, attempt_id: str, reason: str) -> None:
+        self._call(node, "stop", attempt_id=attempt_id, reason=reason)
+
+    def status(self, node: str) -> Sequence[AttemptStatus]:
+        return [
+            AttemptStatus(item["attempt_id"], item["token_sha256"], item["state"] == "ended", item["last_seq"])
+            for item in self._call(node, "status")["attempts"]
+        ]
+
+    def fetch(self, node: str, attempt_id: str, after: int, limit: int = 1000) -> LogSlice:
+        answer = self._call(node, "fetch", attempt_id=attempt_id, after=after, limit=limit)
+        if not answer["known"]:
+            raise NotFound("attempt", attempt_id)
+        return LogSlice(answer["entries"], answer["last_seq"], answer["ended"])
+
+    def acknowledge(self, node: str, attempt_id: str, seq: int) -> None:
+        self._call(node, "acknowledge", attempt_id=attempt_id, seq=seq)
+
+    def interpreters(self, node: str) -> Sequence[Mapping[str, Any]]:
+        return list(self._call(node, "interpreters", INTERPRETERS_TIMEOUT_S))
+
+    def wait(self, positions: Mapping[str, Mapping[str, int]], timeout_s: float) -> None:
+        waits = [self._wait_of(node, after, timeout_s) for node, after in positions.items() if after]
+        pending = {future for future in waits if future is not None}
+        deadline = time.monotonic() + timeout_s
+        while pending and time.monotonic() < deadline:
+            done, pending = wait_for_any(pending, deadline - time.monotonic(), FIRST_COMPLETED)
+            if any(future.exception() is None for future in done):
+                return
+        # Nobody to hear from: do not let the caller spin.
+        threading.Event().wait(max(0.0, deadline - time.monotonic()))
+
+    def _wait_of(self, node: str, after: Mapping[str, int], timeout_s: float) -> "Future[Any] | None":
+        """Ask the agent of ``node`` for news, or go on with the question that it has not answered yet."""
+        with self._waits_lock:
+            asked, future = self._waits.get(node, (frozenset(), None))
+            if future is not None and not future.done() and asked == frozenset(after):
+                return future
+            try:
+                handle = self._member(node).handle
+            except (NotFound, NodeUnreachable):
+                return None
+            future = handle.later("wait", timeout_s + CALL_TIMEOUT_S, after_by_attempt=dict(after), timeout_s=timeout_s)
+            self._waits[node] = (frozenset(after), future)
+            return future
+
+    def _member(self, node: str) -> Member:
+        member = self._members().get(node)
+        if member is None:
+            raise NotFound("node", node)
+        return member
+
+    def _call(self, node: str, method: str, timeout_s: float = CALL_TIMEOUT_S, **arguments: Any) -> Any:
+        member = self._member(node)
+        handle = member.handle
+        try:
+            return handle.call(method, timeout_s, **arguments)
+        except AgentUnreachable as error:
+            member.suspect(handle, str(error))
+            raise NodeUnreachable(node, str(error)) from error
+
+
+def close_all(members: Iterable[Member]) -> None:
+    """End the keepers of all ``members``, side by side."""
+    threads = [threading.Thread(target=member.close) for member in members]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

@@ -1,0 +1,204 @@
+"""The cluster without Ray: agents as processes of this host, behind Unix sockets.
+
+Owns the life of those processes. Each is in a session of its own and outlives the server, however that ends; the next
+server of the directory finds it by its record (pid, start time, socket) and goes on with it.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from orchestrator.cluster.agents import AgentCluster, AgentError, AgentUnreachable, Handle, Member, close_all
+from orchestrator.cluster.records import (
+    LONGEST_SOCKET_PATH,
+    end_process,
+    package_path,
+    read_record,
+    short_folder,
+    tail,
+    write_record,
+)
+from orchestrator.domain.errors import ClusterUnavailable
+from workers.node import processes
+from workers.node.processes import ProcessId
+from workers.node.server import AgentClient, AgentRefusedError, AgentUnreachableError
+
+START_TIMEOUT_S = 15.0
+# An agent ends its attempts before it goes; that takes its processes' time to obey SIGTERM and a margin.
+END_PATIENCE_S = 20.0
+
+
+class SocketHandle:
+    """The way to an agent behind a Unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def call(self, method: str, patience_s: float, /, **arguments: Any) -> Any:
+        try:
+            return getattr(AgentClient(self._path, patience_s), method)(**arguments)
+        except AgentUnreachableError as error:
+            raise AgentUnreachable(str(error)) from error
+        except AgentRefusedError as error:
+            raise AgentError(str(error)) from error
+
+    def later(self, method: str, patience_s: float, /, **arguments: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+
+        def carry_out() -> None:
+            try:
+                future.set_result(self.call(method, patience_s, **arguments))
+            except Exception as error:  # belongs to whoever waits
+                future.set_exception(error)
+
+        threading.Thread(target=carry_out, name=f"tbd-{method}", daemon=True).start()
+        return future
+
+
+class AgentProcess:
+    """The agent of one node as a process: found by its record, or started.
+
+    Args:
+        directory: the node's own folder.
+        name: the node's name.
+        fence_s, idle_exit_s: see ``workers.node.server``.
+    """
+
+    def __init__(self, directory: Path, name: str, fence_s: float, idle_exit_s: float) -> None:
+        self._directory = directory.absolute()
+        self._name = name
+        self._fence_s = fence_s
+        self._idle_exit_s = idle_exit_s
+        self._record = self._directory / "agent.json"
+        self._log = self._directory / "agent.log"
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def connect(self) -> Handle:
+        """The way to the living agent; starts one where none lives.
+
+        Raises:
+            AgentUnreachable: it could not be started.
+        """
+        process, path = self._recorded()
+        if process is None or not processes.alive(process):
+            path = self._start()
+        return SocketHandle(path)
+
+    def _recorded(self) -> tuple[ProcessId | None, Path]:
+        record = read_record(self._record)
+        if record is None:
+            return None, Path()
+        return ProcessId(record["pid"], record["start_ticks"]), Path(record["socket"])
+
+    def _start(self) -> Path:
+        if self._child is not None:
+            self._child.poll()  # reap a predecessor of ours
+        path = self._socket_path()
+        path.unlink(missing_ok=True)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, "PYTHONPATH": package_path(os.environ.get("PYTHONPATH"))}
+        with self._log.open("ab") as log:
+            child = subprocess.Popen(
+                self._command(path),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                cwd=self._directory,
+                start_new_session=True,
+            )
+        self._child = child
+        process = processes.identify(child.pid) or ProcessId(child.pid, 0)
+        write_record(
+            self._record,
+            {"pid": process.pid, "start_ticks": process.start_ticks, "socket": str(path), "node": self._name},
+        )
+        self._await(child, path)
+        return path
+
+    def _command(self, path: Path) -> list[str]:
+        options = {
+            "--directory": self._directory / "attempts",
+            "--socket": path,
+            "--node": self._name,
+            "--fence-s": self._fence_s,
+            "--idle-exit-s": self._idle_exit_s,
+        }
+        return [
+            sys.executable,
+            "-m",
+            "workers.node",
+            "serve",
+            *(str(part) for pair in options.items() for part in pair),
+        ]
+
+    def _socket_path(self) -> Path:
+        try:
+            return short_folder(self._directory, LONGEST_SOCKET_PATH - len("/agent.sock")) / "agent.sock"
+        except OSError as error:
+            raise AgentUnreachable(str(error)) from error
+
+    def _await(self, child: "subprocess.Popen[bytes]", path: Path) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if child.poll() is not None:
+                raise AgentUnreachable(f"its agent ended with status {child.returncode}: {tail(self._log, 5)}")
+            if path.exists():
+                return
+            time.sleep(0.01)
+        raise AgentUnreachable(f"its agent made no socket within {START_TIMEOUT_S:g} s: {tail(self._log, 5)}")
+
+    def end(self) -> None:
+        """End the agent, and with it its attempts.
+
+        Raises:
+            ClusterUnavailable: the kernel would not end it.
+        """
+        process, path = self._recorded()
+        if process is not None and not end_process(process, END_PATIENCE_S):
+            raise ClusterUnavailable(f"the agent of node {self._name}, pid {process.pid}, does not end")
+        if self._child is not None:
+            self._child.poll()
+        self._record.unlink(missing_ok=True)
+        if process is not None:
+            path.unlink(missing_ok=True)
+
+
+class LocalCluster(AgentCluster):
+    """``nodes`` agents on this host. See ``orchestrator.domain.ports.Cluster``.
+
+    Args:
+        directory: what belongs to this cluster lies here, a folder per node.
+        fence_s: seconds without contact after which an agent ends its attempts.
+        idle_exit_s: seconds without a server after which an agent ends itself.
+        nodes: how many; more than one only makes sense in tests, as they share the devices of the host.
+    """
+
+    def __init__(self, directory: Path, fence_s: float, idle_exit_s: float, nodes: int = 1) -> None:
+        super().__init__()
+        host = socket.gethostname()
+        names = [host if number == 1 else f"{host}-{number}" for number in range(1, nodes + 1)]
+        self._agents = {
+            name: AgentProcess(Path(directory) / "nodes" / name, name, fence_s, idle_exit_s) for name in names
+        }
+        self._known = {name: Member(name, agent.connect) for name, agent in self._agents.items()}
+        for member in self._known.values():
+            member.settle(START_TIMEOUT_S)
+
+    def _members(self) -> Mapping[str, Member]:
+        return self._known
+
+    def close(self) -> None:
+        close_all(self._known.values())
+
+    def shut_down(self) -> None:
+        self.close()
+        for agent in self._agents.values():
+            agent.end()

@@ -1,0 +1,239 @@
+"""What every cluster promises (``orchestrator.domain.ports.Cluster``), held against both that there are."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.domain.errors import JobRefused, NodeUnreachable, NotFound
+from orchestrator.domain.placement import Node, NodeState
+from orchestrator.domain.ports import Cluster
+from tests.contract.cluster_rigs import (
+    agent_of,
+    available,
+    dead,
+    endless_job,
+    eventually,
+    first,
+    follow,
+    kill,
+    make_cluster,
+    server_process,
+    sleep_job,
+    trainer_of,
+)
+from workers.node import processes
+
+
+class Rig:
+    """A cluster of one kind in a directory; ``new`` is what a server that starts there gets."""
+
+    def __init__(self, kind: str, directory: Path) -> None:
+        self.kind = kind
+        self.directory = directory
+        self.cluster = self.new()
+
+    def new(self) -> Cluster:
+        self.cluster = make_cluster(self.kind, self.directory)
+        return self.cluster
+
+    def node(self) -> Node:
+        return available(self.cluster)
+
+
+@pytest.fixture(scope="module", params=["local"])
+def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    rig = Rig(request.param, tmp_path_factory.mktemp(request.param))
+    yield rig
+    rig.cluster.shut_down()
+
+
+def test_a_node_is_listed_with_its_devices(rig: Rig) -> None:
+    node = rig.node()
+    assert node.name
+    assert [device.kind for device in node.devices][:1] == ["cpu"]
+    assert node.devices[0].cores
+    assert node.inventory["hostname"]
+
+
+def test_a_job_is_carried_out_and_its_log_fetched_without_a_gap_and_deleted(rig: Rig) -> None:
+    node = rig.node()
+    job = sleep_job(node)
+    attempt_id = job["attempt_id"]
+    rig.cluster.start(node.name, job)
+    entries = list(follow(rig.cluster, node.name, attempt_id))
+    assert [entry["seq"] for entry in entries] == list(range(1, len(entries) + 1))
+    assert entries[0]["kind"] == "log_opened"
+    assert entries[-1]["kind"] == "log_closed"
+    assert entries[-1]["data"]["failure"] is None
+    assert rig.cluster.fetch(node.name, attempt_id, len(entries) - 1).entries == [entries[-1]]
+    status = {item.attempt_id: item for item in rig.cluster.status(node.name)}[attempt_id]
+    assert (status.ended, status.last_seq) == (True, len(entries))
+    rig.cluster.acknowledge(node.name, attempt_id, len(entries))
+    assert attempt_id not in {item.attempt_id for item in rig.cluster.status(node.name)}
+    with pytest.raises(NotFound):
+        rig.cluster.fetch(node.name, attempt_id, 0)
+
+
+def test_starting_twice_starts_once_and_another_token_is_refused(rig: Rig) -> None:
+    node = rig.node()
+    job = sleep_job(node)
+    rig.cluster.start(node.name, job)
+    rig.cluster.start(node.name, job)
+    with pytest.raises(JobRefused, match="token"):
+        rig.cluster.start(node.name, job | {"token": "another"})
+    entries = list(follow(rig.cluster, node.name, job["attempt_id"]))
+    assert [entry["kind"] for entry in entries].count("process_started") == 1
+
+
+def test_a_job_of_another_protocol_is_refused(rig: Rig) -> None:
+    node = rig.node()
+    with pytest.raises(JobRefused, match="protocol"):
+        rig.cluster.start(node.name, sleep_job(node) | {"protocol": 99})
+
+
+def test_stop_ends_the_processes(rig: Rig) -> None:
+    node = rig.node()
+    job = endless_job(node)
+    rig.cluster.start(node.name, job)
+    trainer = trainer_of(rig.cluster, node.name, job["attempt_id"])
+    first(rig.cluster, node.name, job["attempt_id"], "interval")
+    rig.cluster.stop(node.name, job["attempt_id"], "cancelled")
+    rig.cluster.stop(node.name, job["attempt_id"], "cancelled")
+    closed = first(rig.cluster, node.name, job["attempt_id"], "log_closed")
+    assert closed["data"]["failure"]["kind"] == "cancelled"
+    assert dead(trainer)
+    assert not processes.with_token(job["token"])
+
+
+def test_an_attempt_stopped_before_it_came_is_refused(rig: Rig) -> None:
+    node = rig.node()
+    job = sleep_job(node)
+    rig.cluster.stop(node.name, job["attempt_id"], "cancelled")
+    with pytest.raises(JobRefused, match="stopped"):
+        rig.cluster.start(node.name, job)
+
+
+def test_what_is_unknown_is_not_found(rig: Rig) -> None:
+    node = rig.node()
+    with pytest.raises(NotFound):
+        rig.cluster.fetch(node.name, "att_unknown", 0)
+    with pytest.raises(NotFound):
+        rig.cluster.status("no-such-node")
+
+
+def test_waiting_ends_early_when_there_is_news(rig: Rig) -> None:
+    node = rig.node()
+    job = endless_job(node)
+    rig.cluster.start(node.name, job)
+    first(rig.cluster, node.name, job["attempt_id"], "interval")
+    begin = time.monotonic()
+    rig.cluster.wait({node.name: {job["attempt_id"]: 0}}, 10.0)
+    assert time.monotonic() - begin < 5.0
+    rig.cluster.stop(node.name, job["attempt_id"], "cancelled")
+    end = first(rig.cluster, node.name, job["attempt_id"], "log_closed")["seq"]
+    begin = time.monotonic()
+    rig.cluster.wait({node.name: {job["attempt_id"]: end}}, 0.5)
+    assert time.monotonic() - begin >= 0.45
+
+
+def test_a_long_wait_holds_up_nothing_else(rig: Rig) -> None:
+    node = rig.node()
+    job = sleep_job(node, max_steps=1)
+    rig.cluster.start(node.name, job)
+    end = first(rig.cluster, node.name, job["attempt_id"], "log_closed")["seq"]
+    waiting = [
+        threading.Thread(target=rig.cluster.wait, args=({node.name: {job["attempt_id"]: end + number}}, 3.0))
+        for number in range(3)
+    ]
+    for thread in waiting:
+        thread.start()
+    begin = time.monotonic()
+    for _ in range(20):
+        rig.cluster.status(node.name)
+    assert time.monotonic() - begin < 2.0
+    for thread in waiting:
+        thread.join()
+
+
+def test_interpreters_are_listed_whether_ready_or_not(rig: Rig) -> None:
+    found = {item["name"]: item for item in rig.cluster.interpreters(rig.node().name)}
+    assert found["system"]["ready"]
+
+
+def test_a_new_server_goes_on_with_what_runs(rig: Rig) -> None:
+    node = rig.node()
+    job = endless_job(node)
+    rig.cluster.start(node.name, job)
+    trainer = trainer_of(rig.cluster, node.name, job["attempt_id"])
+    rig.cluster.close()
+    with pytest.raises(NodeUnreachable):
+        rig.cluster.status(node.name)
+    again = rig.new()
+    assert available(again).name == node.name
+    assert not dead(trainer)
+    again.stop(node.name, job["attempt_id"], "cancelled")
+    entries = list(follow(again, node.name, job["attempt_id"]))
+    assert [entry["seq"] for entry in entries] == list(range(1, len(entries) + 1))
+    assert [entry["kind"] for entry in entries].count("log_opened") == 1
+
+
+def test_training_survives_the_death_of_the_server(rig: Rig) -> None:
+    node = rig.node()
+    rig.cluster.close()
+    job = endless_job(node)
+    server = server_process(rig.kind, rig.directory, job)
+    server.kill()
+    server.wait()
+    cluster = rig.new()
+    assert available(cluster).name == node.name
+    trainer = trainer_of(cluster, node.name, job["attempt_id"])
+    last = cluster.fetch(node.name, job["attempt_id"], 0).last_seq
+    eventually(lambda: cluster.fetch(node.name, job["attempt_id"], 0).last_seq > last)
+    assert not dead(trainer)
+    cluster.stop(node.name, job["attempt_id"], "cancelled")
+    entries = list(follow(cluster, node.name, job["attempt_id"]))
+    assert [entry["seq"] for entry in entries] == list(range(1, len(entries) + 1))
+
+
+def test_after_the_death_of_an_agent_a_new_one_ends_its_attempts(rig: Rig) -> None:
+    node = rig.node()
+    job = endless_job(node)
+    rig.cluster.start(node.name, job)
+    trainer = trainer_of(rig.cluster, node.name, job["attempt_id"])
+    first(rig.cluster, node.name, job["attempt_id"], "interval")
+    kill(agent_of(trainer))
+    with pytest.raises(NodeUnreachable):
+        rig.cluster.status(node.name)
+    eventually(lambda: rig.cluster.nodes()[0].state is NodeState.AVAILABLE)
+    closed = first(rig.cluster, node.name, job["attempt_id"], "log_closed")
+    assert closed["data"]["failure"]["kind"] == "node_lost"
+    assert dead(trainer)
+    assert not processes.with_token(job["token"])
+    later = sleep_job(node, max_steps=2)
+    rig.cluster.start(node.name, later)
+    assert first(rig.cluster, node.name, later["attempt_id"], "log_closed")["data"]["failure"] is None
+
+
+def test_shutting_down_leaves_no_process(rig: Rig) -> None:
+    node = rig.node()
+    job = endless_job(node)
+    rig.cluster.start(node.name, job)
+    trainer = trainer_of(rig.cluster, node.name, job["attempt_id"])
+    agent = agent_of(trainer)
+    rig.cluster.shut_down()
+    assert dead(trainer)
+    assert dead(agent)
+    assert str(rig.directory) not in _command_lines()
+
+
+def _command_lines() -> str:
+    texts = []
+    for pid in processes.pids():
+        try:
+            texts.append(Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace"))
+        except OSError:
+            continue
+    return "\n".join(texts)
