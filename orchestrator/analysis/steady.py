@@ -19,6 +19,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from orchestrator.analysis.changepoints import change_points, penalty
@@ -42,6 +43,8 @@ SEGMENT_LEAST = 8
 STRICTNESS = 3.0  # of the search for levels; 2 is Schwarz's, more allows for heavy tails
 FIRST_STRICTNESS = 1.0
 DRIFT_CONFIDENCE = 0.99
+MAX_SPIKES = 0.10  # share of the intervals: more are not isolated, and are not clipped
+MAX_SPIKES_TIME = 0.05  # share of the time: a run whose many spikes cost more is not steady
 MAX_THROTTLED = 0.01  # share of the time
 MAX_POINTS = 600  # longer series are averaged down to this for the search of levels
 MSER_BATCH = 5
@@ -109,7 +112,8 @@ def judge(
     duration, work = np.asarray(durations_s, dtype=float), np.asarray(works, dtype=float)
     per_work = duration / work
     smooth, spikes = without_spikes(per_work)
-    verdict = _verdict(smooth)
+    excess = float(((per_work - smooth) * work).sum() / duration.sum()) if len(duration) else 0.0
+    verdict = _verdict(smooth) if spikes.sum() <= MAX_SPIKES * len(spikes) else _restless(per_work, spikes, excess)
     error = mean_error(residuals(duration[verdict.first :], work[verdict.first :]))
     state, reason = _settle(verdict, error, throttled_ratio, len(duration))
     return SteadyState(
@@ -121,7 +125,7 @@ def judge(
         change_ratio=verdict.change_ratio,
         change_error=verdict.change_error,
         outliers=int(spikes.sum()),
-        outlier_time_ratio=float(((per_work - smooth) * work).sum() / duration.sum()) if len(duration) else 0.0,
+        outlier_time_ratio=excess,
         reason=reason,
     )
 
@@ -165,6 +169,16 @@ def _verdict(smooth: Floats) -> _Verdict:
         return _drifting(smooth, first, n)
     reason = f"level from interval {first} of {n} on; change over the run {change:+.1%} ± {error:.1%}"
     return _Verdict(SteadyClass.STEADY, first, reason, change, error)
+
+
+def _restless(per_work: Floats, spikes: NDArray[np.bool_], excess: float) -> _Verdict:
+    """Judge a series with spikes too many to be isolated: unsteady where they cost much, else taken as it is."""
+    if excess <= MAX_SPIKES_TIME:
+        return _verdict(per_work)
+    reason = (
+        f"{spikes.sum()} of {len(spikes)} intervals stand out from those around them and cost {excess:.0%} of the time"
+    )
+    return _Verdict(SteadyClass.UNSTEADY, 0, reason)
 
 
 def _levels(smooth: Floats) -> tuple[list[int], float]:

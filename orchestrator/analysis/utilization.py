@@ -37,13 +37,10 @@ class NodeSpan:
         return [int(subject[5:]) for subject in windows.subjects(self.log.readings, "core_active_s")]
 
     def _devices(self) -> list[dict[str, Any]]:
-        name = self.log.opened["node"]
-        return [
-            device
-            for process in self.log.job["processes"]
-            if process.get("node") in (name, None) or len(self.log.job["processes"]) == 1
-            for device in process["devices"]
-        ]
+        """Devices of the processes that ran here; all of them where the log's node is not named in the job."""
+        processes, name = self.log.job["processes"], self.log.opened["node"]
+        here = [process for process in processes if process.get("node") == name] or processes
+        return [device for process in here for device in process["devices"]]
 
 
 def compute_utilization(nodes: Sequence[NodeSpan], scope: str) -> Measurement:

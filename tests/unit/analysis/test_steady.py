@@ -81,6 +81,20 @@ def test_spikes_are_counted_and_stay_in_the_time():
     assert steady.outlier_time_ratio == pytest.approx(3 / 153, rel=0.1)
 
 
+def test_a_run_that_jumps_between_two_speeds_is_unsteady():
+    rng = np.random.default_rng(6)
+    durations = np.where(rng.random(200) < 0.3, 3.0, 1.0) + 0.01 * rng.standard_normal(200)
+    steady = _judge(durations, np.ones(200))
+    assert steady.state is SteadyClass.UNSTEADY
+    assert "stand out" in steady.reason
+
+
+def test_many_small_spikes_are_taken_as_they_are():
+    rng = np.random.default_rng(7)
+    durations = 1 + 0.001 * rng.standard_normal(200) + 0.03 * (rng.random(200) < 0.2)
+    assert _judge(durations, np.ones(200)).state is SteadyClass.STEADY
+
+
 def test_a_throttled_device_overrides_the_rest():
     durations = 1 + 0.01 * np.random.default_rng(4).standard_normal(150)
     steady = judge(durations, np.ones(150), [1] * 150, throttled_ratio=0.2)

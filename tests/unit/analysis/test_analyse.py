@@ -1,0 +1,221 @@
+"""From logs to measurements, validity and failures."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from orchestrator.analysis.analyse import CODE_VERSION, analyse
+from orchestrator.domain.failure import FailureKind
+from orchestrator.domain.measurement import METRICS, Analysis
+from tests.unit.analysis import logs
+from tests.unit.analysis.logs import NODE, a_job, a_log, closed, durations, quiet
+
+
+def _codes(analysis):
+    return [reason.code for reason in analysis.validity.reasons]
+
+
+def test_a_good_run_has_a_throughput_with_an_interval_around_the_truth():
+    analysis = analyse({NODE: a_log(readings=quiet())})
+    rate = analysis.measurement("throughput")
+    assert analysis.failure is None
+    assert analysis.validity.valid, analysis.validity.reasons
+    assert rate.unit == "images/s"
+    assert rate.unit_definition == "of 96 pixels"
+    assert rate.ci_low < logs.BATCH / logs.STEP_S < rate.ci_high
+    assert rate.value == pytest.approx(logs.BATCH / logs.STEP_S, rel=0.01)
+    assert rate.n >= 50
+    assert "this run only" in rate.scope
+    assert analysis.indicative is None
+    assert analysis.summary["steady"]["state"] == "steady"
+    assert analysis.code_version == CODE_VERSION
+
+
+def test_every_measurement_is_a_known_metric_in_its_unit_and_all_travel_as_json():
+    analysis = analyse({NODE: a_log(readings=quiet())})
+    for measurement in analysis.measurements:
+        unit = METRICS[measurement.metric][0]
+        assert unit in (None, measurement.unit)
+        assert measurement.value is not None or measurement.reason
+        assert measurement.method
+    assert Analysis.from_json(json.loads(json.dumps(analysis.to_json()))) is not None
+
+
+def test_utilisation_memory_loss_and_warm_up_are_measured():
+    analysis = analyse({NODE: a_log(readings=quiet())})
+    values = {measurement.metric: measurement.value for measurement in analysis.measurements}
+    assert values["compute_utilization_ratio"] == pytest.approx(0.9)
+    assert analysis.measurement("compute_utilization_ratio").method == "operator-union"
+    assert values["cpu_utilization_ratio"] == pytest.approx(0.8, rel=0.05)
+    assert values["peak_memory_bytes"] == 2**30
+    assert values["loss_first"] == pytest.approx(7.0)
+    assert 5.0 <= values["loss_last"] <= 5.2
+    assert values["warmup_steps"] >= 1
+    assert values["warmup_s"] >= 3.0
+    assert values["build_s"] == 0.5
+    assert values["input_ratio"] == pytest.approx(0.1)
+    assert values["power_w"] is None
+
+
+def test_what_the_logs_tell_of_the_rig_is_observed():
+    told = analyse({NODE: a_log()}).observed
+    assert told["versions"]["version"] == "2.13.0"
+    assert told["mathematics"] == {"tf32": False}
+    assert told["interpreter"]["definition"] == "abc"
+    assert told["devices"][0]["id"] == "cpu:0-1"
+    assert told["nodes"][NODE]["provenance"]["commit"] == "c0ffee"
+    assert told["nodes"][NODE]["inventory"]["driver"] == "550"
+
+
+def test_the_world_interval_is_the_longest_over_the_ranks_and_its_work_their_sum():
+    rate = analyse({NODE: a_log(ranks=2, readings=quiet())}).measurement("throughput")
+    assert rate.value == pytest.approx(2 * logs.BATCH / logs.STEP_S, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("entries", "code"),
+    [
+        (lambda: a_log(timed=durations() * np.linspace(1, 1.2, 120)), "drifting"),
+        (lambda: a_log(timed=np.concatenate([durations(90), 1.2 * durations(60)])), "unsteady"),
+        (lambda: a_log(timed=durations(30)), "too_short"),
+        (lambda: a_log(readings=quiet(values={("cpu_s", "attempt"): 0.4})), "foreign_load"),
+        (lambda: a_log(readings=quiet(values={("stolen_s", "host"): 0.1})), "stolen_time"),
+        (lambda: a_log(readings=quiet(values={("swap_in_bytes", "host"): 5e6})), "swapping"),
+    ],
+)
+def test_a_disturbed_run_has_an_indicative_rate_without_interval_and_may_be_replaced(entries, code):
+    analysis = analyse({NODE: entries()})
+    assert code in _codes(analysis)
+    assert analysis.failure is None
+    assert analysis.validity.replaceable
+    assert analysis.measurement("throughput") is None
+    assert analysis.indicative.value > 0
+    assert analysis.indicative.ci_low is None
+
+
+@pytest.mark.parametrize(
+    ("entries", "code"),
+    [
+        (lambda: a_log(losses=np.linspace(3.0, 9.0, 121)), "loss_rises"),
+        (lambda: a_log(timed=durations(250), losses=[5.0] * 251), "loss_not_falling"),
+        (lambda: a_log(losses=[*[5.0] * 120, math.inf]), "loss_not_finite"),
+        (lambda: a_log(ranks=2, weights=["a", "b"]), "replicas_differ"),
+        (lambda: a_log(timed=[]), "no_intervals"),
+        (lambda: _without(a_log(), "finished"), "ranks_missing"),
+        (lambda: _without(a_log(), "interval", at=50), "steps_missing"),
+        (lambda: _without(a_log(ranks=2), "interval", at=50), "ranks_disagree"),
+        (lambda: a_log(job=a_job(world_size=2)), "world_size"),
+    ],
+)
+def test_a_broken_run_has_no_rate_at_all(entries, code):
+    analysis = analyse({NODE: entries()})
+    assert code in _codes(analysis)
+    assert not analysis.validity.replaceable
+    assert analysis.measurement("throughput") is None
+    assert analysis.indicative is None
+
+
+def _without(entries, kind, at=0):
+    """The log without the ``at``-th entry of ``kind``, numbered and counted anew."""
+    found = [entry for entry in entries if entry["kind"] == kind]
+    return closed([entry for entry in entries[:-1] if entry is not found[at]])
+
+
+def test_a_loss_that_has_not_fallen_in_a_short_run_is_noted_not_failed():
+    analysis = analyse({NODE: a_log(losses=[5.0] * 121)})
+    assert analysis.validity.valid
+    assert any("not enough steps to judge" in note for note in analysis.validity.notes)
+
+
+def test_asynchronous_replicas_may_differ():
+    job = a_job(ranks=2)
+    job["plan"]["strategy"] = "kvstore-dist-async"
+    assert analyse({NODE: a_log(ranks=2, job=job, weights=["a", "b"])}).validity.valid
+
+
+GPU = {"id": "GPU-1", "kind": "cuda", "name": "a gpu", "cores": [], "memory_bytes": 2**34}
+
+
+def _gpu_log(**values):
+    gpu = "device:GPU-1"
+    read = {
+        ("busy_ratio", gpu): 0.95,
+        ("energy_j", gpu): 0.4 * 300,
+        ("power_w", gpu): 300.0,
+        ("throttle_reasons", gpu): 0,
+    }
+    read.update({(metric, gpu): value for metric, value in values.items()})
+    return a_log(job=a_job(device=GPU), readings=quiet(values=read))
+
+
+def test_on_a_gpu_busy_time_power_and_energy_come_from_its_readings():
+    analysis = analyse({NODE: _gpu_log()})
+    assert analysis.measurement("compute_utilization_ratio").value == pytest.approx(0.95)
+    assert "NVML" in analysis.measurement("compute_utilization_ratio").method
+    assert analysis.measurement("power_w").value == pytest.approx(300)
+    assert analysis.measurement("energy_per_work_j").value == pytest.approx(300 * logs.STEP_S / logs.BATCH, rel=0.05)
+
+
+def test_a_device_that_slows_itself_down_is_throttled_and_its_power_cap_is_only_noted():
+    assert _codes(analyse({NODE: _gpu_log(throttle_reasons=0x40)})) == ["throttled"]
+    capped = analyse({NODE: _gpu_log(throttle_reasons=0x4)})
+    assert capped.validity.valid
+    assert any("power cap" in note for note in capped.validity.notes)
+
+
+def test_a_device_that_others_compute_on_is_shared():
+    assert _codes(analyse({NODE: _gpu_log(foreign_device_processes=1)})) == ["device_shared"]
+
+
+def test_the_agents_word_on_a_failure_counts():
+    failure = {"kind": "crashed", "ranks": [0], "exit_code": None, "signal": 9, "message": "killed by SIGKILL"}
+    analysis = analyse({NODE: a_log(failure=failure)})
+    assert analysis.failure.kind is FailureKind.CRASHED
+    assert analysis.failure.signal == "SIGKILL"
+    assert analysis.failure.ranks == (0,)
+    assert not analysis.validity.valid
+    assert analysis.measurements == ()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda log: [],
+        lambda log: log[1:],
+        lambda log: log[:-1],
+        lambda log: log[:40] + log[41:],
+        lambda log: [*log, {**log[-1], "seq": len(log) + 1}],
+        lambda log: [*log[:40], {**log[40], "kind": "gossip"}, *log[41:]],
+        lambda log: [*log[:40], {**log[40], "data": None}, *log[41:]],
+        lambda log: [*log[:40], {"seq": 41}, *log[41:]],
+        lambda log: [{**log[0], "data": {**log[0]["data"], "job": {}}}, *log[1:]],
+        lambda log: [{**log[0], "data": {**log[0]["data"], "protocol": 99}}, *log[1:]],
+        lambda log: [*log[:-1], {**log[-1], "data": {"entries": 3, "failure": None}}],
+        lambda log: [*log[:-1], {**log[-1], "data": {"entries": len(log), "failure": {"kind": "bored"}}}],
+    ],
+)
+def test_a_log_that_is_not_whole_is_an_invalid_log_and_never_an_exception(spoil):
+    analysis = analyse({NODE: spoil(a_log())})
+    assert analysis.failure.kind is FailureKind.INVALID_LOG
+    assert analysis.failure.message
+    assert analysis.measurement("throughput") is None
+
+
+def test_no_log_at_all_is_an_invalid_log():
+    assert analyse({}).failure.kind is FailureKind.INVALID_LOG
+
+
+def test_a_node_whose_log_is_missing_is_named():
+    job = a_job(ranks=2)
+    job["processes"][1]["node"] = "node-2"
+    assert "node-2" in analyse({NODE: a_log(job=job)}).failure.message
+
+
+def test_an_interval_that_cannot_be_makes_the_log_invalid():
+    log = a_log()
+    at = next(index for index, entry in enumerate(log) if entry["kind"] == "interval")
+    for change in ({"duration_s": -1.0}, {"duration_s": "NaN"}, {"n": 0}, {"work": {}}, {"phase": "nap"}):
+        spoiled = [*log[:at], {**log[at], "data": {**log[at]["data"], **change}}, *log[at + 1 :]]
+        assert analyse({NODE: spoiled}).failure.kind is FailureKind.INVALID_LOG
