@@ -110,7 +110,8 @@ class ExperimentSpec(_Strict):
     max_repeats: Annotated[int, Field(strict=True, ge=1, le=1000)] = 10
     max_steps: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] = 1000
     profile: list[Literal["memory", "kernels", "layers"]] = Field(default_factory=list)
-    timeout_s: Annotated[float, Field(gt=0, le=30 * 86400)] = 3600
+    # A float by its default too: a plan is hashed from its JSON, where 3600 is not 3600.0.
+    timeout_s: Annotated[float, Field(gt=0, le=30 * 86400)] = 3600.0
     deadline_s: Annotated[float, Field(gt=0)] | None = None
     device_time_budget_s: Annotated[float, Field(gt=0)] | None = None
     priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = 0
