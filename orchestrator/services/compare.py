@@ -1,0 +1,188 @@
+"""Compare two experiments or runs, cell by cell, where the workload is the same."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from orchestrator.analysis import between_runs
+from orchestrator.domain.fingerprint import WORKLOAD_FIELDS
+from orchestrator.domain.measurement import Measurement
+from orchestrator.domain.plan import Plan
+from orchestrator.services import query
+from orchestrator.services.context import Context
+from orchestrator.services.results import ResultRow, rows_of
+
+METRIC = "throughput"
+Verdict = Literal["slower", "faster", "cannot_tell"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something of the subject or the rig that is not the same on both sides."""
+
+    part: str
+    field: str
+    baseline: Any
+    candidate: Any
+
+
+@dataclass(frozen=True)
+class ComparedCell:
+    """One cell that both sides have. ``difference`` is candidate / baseline - 1, as a ratio, with its interval.
+
+    ``smallest_detectable_ratio`` would be found with 80 % probability at two-sided 5 %; ``text`` is the verdict in
+    words, or why nothing can be told.
+    """
+
+    plan: Plan
+    verdict: Verdict
+    baseline: Measurement | None
+    candidate: Measurement | None
+    difference: Measurement | None
+    smallest_detectable_ratio: float | None
+    text: str
+    changes: Sequence[Change]
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """A cell of one side only."""
+
+    side: Literal["baseline", "candidate"]
+    plan: Plan
+    reason: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``baseline`` and ``candidate`` are the ids that were compared."""
+
+    baseline: str
+    candidate: str
+    cells: Sequence[ComparedCell]
+    unmatched: Sequence[Unmatched]
+
+
+def compare(context: Context, owner: str, baseline: str, candidate: str) -> Comparison:
+    """Compare ``candidate`` with ``baseline``, each the id of an experiment or of a run.
+
+    Raises:
+        NotFound: there is no such thing, or it is another owner's.
+    """
+    left, right = _rows(context, baseline, owner), _rows(context, candidate, owner)
+    pairs = _match(left, right)
+    paired = {id(row) for pair in pairs for row in pair}
+    rest = [("baseline", row, right) for row in left if id(row) not in paired]
+    rest += [("candidate", row, left) for row in right if id(row) not in paired]
+    return Comparison(
+        baseline,
+        candidate,
+        [_compared(one, other) for one, other in pairs],
+        [Unmatched(side, row.plan, _why_unmatched(row, others)) for side, row, others in rest],  # type: ignore[arg-type]
+    )
+
+
+def _compared(one: ResultRow, other: ResultRow) -> ComparedCell:
+    baseline, candidate = one.measurements.get(METRIC), other.measurements.get(METRIC)
+    changes = [*_changes("subject", one, other), *_changes("rig", one, other)]
+    if baseline is None or candidate is None:
+        sides = (("baseline", one), ("candidate", other))
+        text = "; ".join(f"the {side} has none: {row.reasons[METRIC]}" for side, row in sides if METRIC in row.reasons)
+        return ComparedCell(one.plan, "cannot_tell", baseline, candidate, None, None, text, changes)
+    found = between_runs.compare(_rates(one), _rates(other))
+    verdict: Verdict = (
+        "faster" if found.verdict == "faster" else "slower" if found.verdict == "slower" else "cannot_tell"
+    )
+    return ComparedCell(
+        one.plan,
+        verdict,
+        baseline,
+        candidate,
+        _difference(found),
+        found.detectable_ratio,
+        found.text,
+        changes,
+    )
+
+
+def _rates(row: ResultRow) -> list[float]:
+    found = [run.analysis.measurement(METRIC) for run in row.valid_runs if run.analysis]
+    return [one.value for one in found if one is not None and one.value is not None]
+
+
+def _difference(found: between_runs.Comparison) -> Measurement:
+    return Measurement(
+        metric="difference_ratio",
+        value=found.ratio - 1,
+        unit="1",
+        method=found.method,
+        ci_low=None if found.ci_low is None else found.ci_low - 1,
+        ci_high=None if found.ci_high is None else found.ci_high - 1,
+        confidence=None if found.ci_low is None else found.confidence,
+        n=float(found.n_baseline + found.n_candidate),
+        scope=f"{found.n_baseline} runs against {found.n_candidate}",
+    )
+
+
+def _changes(part: str, one: ResultRow, other: ResultRow) -> Iterator[Change]:
+    mine, theirs = ((row.fingerprint or {}).get(part) or {} for row in (one, other))
+    for field in sorted({*mine, *theirs}):
+        if mine.get(field) != theirs.get(field):
+            yield Change(part, field, mine.get(field), theirs.get(field))
+
+
+def _rows(context: Context, identifier: str, owner: str) -> list[ResultRow]:
+    if identifier.startswith("run_"):
+        run = query.run(context, identifier, owner)
+        return rows_of(context.store.experiment(run.experiment_id), [run])
+    return rows_of(query.experiment(context, identifier, owner), context.store.runs_of(identifier))
+
+
+def _match(left: Sequence[ResultRow], right: Sequence[ResultRow]) -> list[tuple[ResultRow, ResultRow]]:
+    """Pairs of cells of one workload: first those with the same interpreter too (an experiment may compare several),
+    then what is left, which differs in the interpreter: it belongs to the subject, which is what one compares."""
+    pairs: list[tuple[ResultRow, ResultRow]] = []
+    remaining = list(right)
+    for strict in (True, False):
+        taken = {id(one) for one, _ in pairs}
+        for row in left:
+            if id(row) in taken:
+                continue
+            found = next((other for other in remaining if _same_workload(row, other, strict)), None)
+            if found is not None:
+                pairs.append((row, found))
+                remaining.remove(found)
+    return pairs
+
+
+def _same_workload(one: ResultRow, other: ResultRow, strict: bool) -> bool:
+    if strict and one.plan.interpreter != other.plan.interpreter:
+        return False
+    mine, theirs = _hardware(one), _hardware(other)
+    return not _differing_axes(one.plan, other.plan) and (mine is None or theirs is None or mine == theirs)
+
+
+def _differing_axes(one: Plan, other: Plan) -> list[str]:
+    left, right = one.to_json(), other.to_json()
+    return [field for field in WORKLOAD_FIELDS if left[field] != right[field]]
+
+
+def _hardware(row: ResultRow) -> tuple[Any, Any] | None:
+    """Device model and cores per device, which belong to the workload; None where no log tells."""
+    workload = (row.fingerprint or {}).get("workload") or {}
+    if not workload.get("device_models"):
+        return None
+    return tuple(workload["device_models"]), tuple(workload.get("cores_per_device") or ())
+
+
+def _why_unmatched(row: ResultRow, others: Sequence[ResultRow]) -> str:
+    """What separates it from the nearest cell of the other side."""
+    if not others:
+        return "the other side has no cells"
+    nearest = min(others, key=lambda other: len(_differing_axes(row.plan, other.plan)))
+    differing = _differing_axes(row.plan, nearest.plan)
+    if not differing:
+        return "the nearest cell of the other side ran on other devices, or is compared already"
+    mine, theirs = row.plan.to_json(), nearest.plan.to_json()
+    texts = ", ".join(f"{field} ({mine[field]}, there {theirs[field]})" for field in differing)
+    return f"another workload: the nearest cell differs in {texts}"

@@ -1,0 +1,34 @@
+"""The nodes of the cluster with what a person ordered of them: drain, quarantine, resume."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from orchestrator.domain.errors import NotFound
+from orchestrator.domain.placement import Node, NodeState
+from orchestrator.services.context import Context
+
+
+def ordered_nodes(context: Context) -> Sequence[Node]:
+    """All nodes by name. An order stands in for AVAILABLE; a node that does not answer stays UNREACHABLE."""
+    orders = context.store.node_orders()
+    nodes = sorted(context.cluster.nodes(), key=lambda node: node.name)
+    return [
+        replace(node, state=orders[node.name]) if node.state is NodeState.AVAILABLE and node.name in orders else node
+        for node in nodes
+    ]
+
+
+def order_node(context: Context, name: str, state: NodeState | None) -> Node:
+    """Order the node ``name`` to be DRAINING or QUARANTINED, or (None) take the order back; the node as it is then.
+
+    Runs that are on it go on; no new ones come. Idempotent.
+
+    Raises:
+        NotFound: the cluster has no such node.
+    """
+    known = {node.name for node in context.cluster.nodes()}
+    if name not in known:
+        raise NotFound("node", name)
+    context.store.order_node(name, state)
+    context.wake()
+    return next(node for node in ordered_nodes(context) if node.name == name)

@@ -1,0 +1,171 @@
+"""Look things up for their owner: experiments, runs, and the entries of a run's logs page by page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.domain.errors import InvalidRequest, NotFound, Problem
+from orchestrator.domain.ports import Entry, Page
+from orchestrator.domain.run import Attempt, Experiment, Run
+from orchestrator.services.context import Context
+
+
+def experiment(context: Context, experiment_id: str, owner: str) -> Experiment:
+    """The experiment.
+
+    Raises:
+        NotFound: there is none, or it is another owner's: the two look alike.
+    """
+    found = context.store.experiment(experiment_id)
+    if found.owner != owner:
+        raise NotFound("experiment", experiment_id)
+    return found
+
+
+def run(context: Context, run_id: str, owner: str) -> Run:
+    """The run.
+
+    Raises:
+        NotFound: there is none, or it is another owner's.
+    """
+    found = context.store.run(run_id)
+    if context.store.experiment(found.experiment_id).owner != owner:
+        raise NotFound("run", run_id)
+    return found
+
+
+def attempt_of(found: Run, number: int | None) -> Attempt | None:
+    """The attempt ``number`` (1 ..) of a run, or its latest; None where it has none yet.
+
+    Raises:
+        NotFound: it has no attempt of that number.
+    """
+    if number is None:
+        return found.attempt
+    for attempt in found.attempts:
+        if attempt.number == number:
+            return attempt
+    raise NotFound(f"attempt of run {found.id}", str(number))
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in the logs of an attempt: all of the nodes before ``node`` in order of name, and its entries to ``seq``.
+
+    Written ``attempt:node:seq``; names of nodes may hold colons.
+    """
+
+    attempt_id: str
+    node: str
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.attempt_id}:{self.node}:{self.seq}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Position":
+        """Read what ``str`` wrote.
+
+        Raises:
+            ValueError: it is no position.
+        """
+        attempt_id, _, rest = text.partition(":")
+        node, _, seq = rest.rpartition(":")
+        if not attempt_id or not node or not seq.isdigit():
+            raise ValueError(f"{text!r} is no place in a log: they look like attempt:node:seq")
+        return cls(attempt_id, node, int(seq))
+
+
+def entries(
+    context: Context, attempt: Attempt | None, kinds: Sequence[str], *, limit: int, cursor: str | None
+) -> Page[Entry]:
+    """A page of the entries of some ``kinds``, node by node in order of name, each in the order of its log.
+
+    Raises:
+        InvalidRequest: the cursor is not one of ours, or of another attempt.
+    """
+    if attempt is None:
+        return Page([])
+    start = _start(attempt, cursor)
+    found: list[Entry] = []
+    for node in sorted(context.store.last_seqs(attempt.id)):
+        if start and node < start.node:
+            continue
+        after = start.seq if start and node == start.node else 0
+        rest = limit + 1 - len(found)
+        found += context.store.entries(attempt.id, node=node, kinds=kinds, after=after, limit=rest)
+        if len(found) > limit:
+            last = found[limit - 1]
+            return Page(found[:limit], str(Position(attempt.id, last["node"], last["seq"])))
+    return Page(found)
+
+
+def _start(attempt: Attempt, cursor: str | None) -> Position | None:
+    if cursor is None:
+        return None
+    try:
+        start = Position.parse(cursor)
+    except ValueError:
+        start = None
+    if start is None or start.attempt_id != attempt.id:
+        raise InvalidRequest([Problem("/cursor", f"{cursor!r} is no cursor of this list")])
+    return start
+
+
+@dataclass(frozen=True)
+class Output:
+    """A piece of what a process printed. ``offset`` is its place in that stream of that process, in bytes."""
+
+    node: str
+    process: str
+    ranks: tuple[int, ...]
+    stream: str
+    offset: int
+    text: str
+
+
+def output(
+    context: Context,
+    attempt: Attempt | None,
+    *,
+    rank: int | None,
+    stream: str | None,
+    offset: int,
+    limit: int,
+    cursor: str | None,
+) -> Page[Output]:
+    """A page of what the processes printed, without what lies before byte ``offset`` of each of their streams.
+
+    Raises:
+        InvalidRequest: the cursor is not one of ours.
+    """
+    page = entries(context, attempt, ("output",), limit=limit, cursor=cursor)
+    ranks = _ranks_by_process(context, attempt)
+    pieces = (_from_offset(_piece(entry, ranks), offset) for entry in page.items)
+    wanted = [piece for piece in pieces if piece and _is_asked_for(piece, rank, stream)]
+    return Page(wanted, page.next_cursor)
+
+
+def _ranks_by_process(context: Context, attempt: Attempt | None) -> dict[str, tuple[int, ...]]:
+    if attempt is None:
+        return {}
+    opened = context.store.entries(attempt.id, kinds=("log_opened",))
+    processes = (process for entry in opened for process in entry["data"]["job"].get("processes") or ())
+    return {process["name"]: tuple(process.get("ranks") or ()) for process in processes}
+
+
+def _piece(entry: Entry, ranks: dict[str, tuple[int, ...]]) -> Output:
+    data = entry["data"]
+    process = str(data["process"])
+    return Output(entry["node"], process, ranks.get(process, ()), data["stream"], int(data["offset"]), data["text"])
+
+
+def _from_offset(piece: Output, offset: int) -> Output | None:
+    skipped = offset - piece.offset
+    if skipped <= 0:
+        return piece
+    rest = piece.text.encode()[skipped:].decode(errors="replace")
+    return Output(piece.node, piece.process, piece.ranks, piece.stream, offset, rest) if rest else None
+
+
+def _is_asked_for(piece: Output, rank: int | None, stream: str | None) -> bool:
+    return (rank is None or rank in piece.ranks) and stream in (None, piece.stream)
