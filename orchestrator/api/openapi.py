@@ -1,0 +1,55 @@
+"""The OpenAPI description: FastAPI's, completed by what it cannot see (the spec, which is parsed by its own type)."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from orchestrator.api.problems import ProblemView
+from orchestrator.domain.spec import AXES, ExperimentSpec
+
+_REFS = "#/components/schemas/{model}"
+
+
+def install(app: FastAPI) -> None:
+    """Have ``app`` describe itself, once, when it is first asked."""
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _describe(app)
+        return app.openapi_schema
+
+    app.openapi = described  # type: ignore[method-assign]
+
+
+def _describe(app: FastAPI) -> dict[str, Any]:
+    description = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
+    )
+    schemas = description.setdefault("components", {}).setdefault("schemas", {})
+    for model in (ExperimentSpec, ProblemView):
+        schema = model.model_json_schema(ref_template=_REFS, mode="validation", by_alias=True)
+        schemas.update(schema.pop("$defs", {}))
+        schemas[model.__name__] = schema
+    spec = schemas["ExperimentSpec"]["properties"]
+    for axis in AXES:
+        spec[axis] = _one_or_list(spec[axis])
+    spec["options"]["additionalProperties"] = _one_or_list(spec["options"]["additionalProperties"])
+    for path in description["paths"].values():
+        for operation in path.values():
+            _only_our_errors(operation)
+    return description
+
+
+def _one_or_list(schema: dict[str, Any]) -> dict[str, Any]:
+    """An axis takes one value or a list; pydantic, which makes the list before it looks, describes the list only."""
+    choices = schema.get("anyOf", [schema])
+    arrays = [choice for choice in choices if choice.get("type") == "array"]
+    rest = {key: value for key, value in schema.items() if key in ("title", "default", "description")}
+    return {**rest, "anyOf": [*(array["items"] for array in arrays), *({**c, "title": "List"} for c in choices)]}
+
+
+def _only_our_errors(operation: dict[str, Any]) -> None:
+    """FastAPI describes its own validation error, which is never answered: it travels as a problem."""
+    if "422" in operation.get("responses", {}):
+        del operation["responses"]["422"]

@@ -1,0 +1,81 @@
+"""What routers take from a request: the context, the JSON body, paging, the idempotency key; and nothing unknown."""
+
+import json
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Query, Request, params
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.exceptions import RequestValidationError
+
+from orchestrator.api.problems import MalformedBody
+from orchestrator.domain.errors import InvalidRequest, Problem
+from orchestrator.services.context import Context
+
+MAX_PAGE = 1000
+
+
+# The functions of this page that a request depends on are async although they wait for nothing: FastAPI hands every
+# other function to a thread, which costs more than all that they do.
+async def _context(request: Request) -> Context:
+    context: Context = request.app.state.context
+    return context
+
+
+def _no_constant(name: str) -> Any:
+    raise MalformedBody(f"the body is no JSON: {name} is no JSON number")
+
+
+async def _json_body(request: Request) -> Any:
+    """The parsed body. Read here, once: routers hand it on to the one type that knows it."""
+    raw = await request.body()
+    try:
+        return json.loads(raw, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise MalformedBody(f"the body is no JSON: {error}") from None
+
+
+async def only_known_parameters(request: Request) -> None:
+    """Refuse a query parameter that the path does not have: a misspelt filter would silently answer everything.
+
+    Raises:
+        RequestValidationError: it names the unknown ones.
+    """
+    if not request.query_params:
+        return
+    fields = get_flat_params(request.scope["route"].dependant)
+    known = {field.alias for field in fields if isinstance(field.field_info, params.Query)}
+    unknown = [name for name in request.query_params if name not in known]
+    if unknown:
+        offered = ", ".join(sorted(known)) or "none"
+        message = f"no such parameter; this path has: {offered}"
+        raise RequestValidationError([{"loc": ("query", name), "msg": message, "type": "extra"} for name in unknown])
+
+
+def parse_label(label: str | None) -> tuple[str, str] | None:
+    """(key, value) of ``key=value``.
+
+    Raises:
+        InvalidRequest: there is no ``=``.
+    """
+    if label is None:
+        return None
+    key, separator, value = label.partition("=")
+    if not separator:
+        raise InvalidRequest([Problem("/label", f"{label!r} is no label: write key=value")])
+    return key, value
+
+
+Ctx = Annotated[Context, Depends(_context)]
+JsonBody = Annotated[Any, Depends(_json_body)]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="most items of one page")]
+Cursor = Annotated[str | None, Query(max_length=1000, description="next_cursor of the page before")]
+Label = Annotated[str | None, Query(max_length=500, description="key=value")]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        description="makes it safe to send again: the same key and body are carried out once",
+    ),
+]

@@ -1,0 +1,92 @@
+"""Experiments: submit, look, cancel."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from orchestrator.api.identity import Owner
+from orchestrator.api.requests import Ctx, Cursor, IdempotencyKey, JsonBody, Label, Limit, parse_label
+from orchestrator.api.views.common import PageView, answer
+from orchestrator.api.views.experiments import ExperimentView, PreviewView, experiment_view, preview_view
+from orchestrator.api.views.runs import RunView, run_view
+from orchestrator.domain.run import ExperimentState, RunState
+from orchestrator.services import cancel, query
+from orchestrator.services.preview import preview
+from orchestrator.services.submit import submit
+
+router = APIRouter(prefix="/experiments", tags=["experiments"])
+SPEC_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ExperimentSpec"}}},
+    }
+}
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=ExperimentView,
+    responses={200: {"model": PreviewView, "description": "what would run (dry_run)"}},
+    openapi_extra=SPEC_BODY,
+)
+def post_experiment(
+    context: Ctx,
+    owner: Owner,
+    body: JsonBody,
+    key: IdempotencyKey = None,
+    dry_run: Annotated[bool, Query(description="answer the plans, store nothing")] = False,
+) -> Response:
+    """Submit an experiment. Acknowledged only once it is stored durably."""
+    if dry_run:
+        return answer(preview_view(preview(context, body)))
+    experiment, created = submit(context, body, owner=owner, idempotency_key=key)
+    headers = {"Location": f"/api/v1/experiments/{experiment.id}"}
+    if not created:
+        headers["Idempotent-Replayed"] = "true"
+    return answer(experiment_view(experiment), 201, headers)
+
+
+@router.get("", response_model=PageView[ExperimentView])
+def get_experiments(
+    context: Ctx,
+    owner: Owner,
+    state: ExperimentState | None = None,
+    name: str | None = None,
+    label: Label = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """Experiments, newest first."""
+    page = context.store.experiments(
+        owner=owner, state=state, name=name, label=parse_label(label), limit=limit, cursor=cursor
+    )
+    items = [experiment_view(experiment) for experiment in page.items]
+    return answer(PageView[ExperimentView](items=items, next_cursor=page.next_cursor))
+
+
+@router.get("/{experiment_id}", response_model=ExperimentView)
+def get_experiment(context: Ctx, owner: Owner, experiment_id: str) -> Response:
+    """One experiment, with the counts of its runs by state."""
+    return answer(experiment_view(query.experiment(context, experiment_id, owner)))
+
+
+@router.get("/{experiment_id}/runs", response_model=PageView[RunView])
+def get_runs_of_experiment(
+    context: Ctx,
+    owner: Owner,
+    experiment_id: str,
+    state: RunState | None = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """The runs of an experiment, newest first."""
+    query.experiment(context, experiment_id, owner)
+    page = context.store.runs(experiment_id=experiment_id, state=state, limit=limit, cursor=cursor)
+    return answer(PageView[RunView](items=[run_view(run) for run in page.items], next_cursor=page.next_cursor))
+
+
+@router.post("/{experiment_id}/cancel", status_code=202, response_model=ExperimentView)
+def post_cancel_experiment(context: Ctx, owner: Owner, experiment_id: str, key: IdempotencyKey = None) -> Response:
+    """Ask for an experiment and all its runs to end. Idempotent by nature, with or without a key."""
+    return answer(experiment_view(cancel.cancel_experiment(context, experiment_id, owner)), 202)

@@ -1,0 +1,47 @@
+"""Import the log of a job that was carried out without the service."""
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from orchestrator.api.identity import Owner
+from orchestrator.api.problems import MalformedBody
+from orchestrator.api.requests import Ctx, IdempotencyKey
+from orchestrator.api.views.common import answer
+from orchestrator.api.views.runs import RunView, run_view
+from orchestrator.services.ingest_log import import_log
+
+router = APIRouter(tags=["runs"])
+LOG_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/jsonl": {"schema": {"type": "string", "description": "one entry of the log a line"}}},
+    }
+}
+
+
+async def _entries(request: Request) -> list[dict[str, Any]]:
+    entries = []
+    for number, line in enumerate((await request.body()).splitlines(), start=1):
+        try:
+            entry = json.loads(line)
+        except ValueError as error:
+            raise MalformedBody(f"line {number} of the log is no JSON: {error}") from None
+        if not isinstance(entry, dict):
+            raise MalformedBody(f"line {number} of the log is no JSON object")
+        entries.append(entry)
+    return entries
+
+
+@router.post("/ingest", status_code=201, response_model=RunView, openapi_extra=LOG_BODY)
+def post_ingest(
+    context: Ctx,
+    owner: Owner,
+    entries: Annotated[list[dict[str, Any]], Depends(_entries)],
+    key: IdempotencyKey = None,
+) -> Response:
+    """Import a log, such as ``python -m workers.node JOB.json --events OUT.jsonl`` writes, as a run. The log names its
+    attempt: importing it again answers the same run."""
+    run = import_log(context, entries, owner)
+    return answer(run_view(run), 201, {"Location": f"/api/v1/runs/{run.id}"})

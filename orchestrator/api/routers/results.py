@@ -1,0 +1,59 @@
+"""Results: one row per cell; and comparisons."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from orchestrator.api.identity import Owner
+from orchestrator.api.requests import Ctx, Cursor, Label, Limit, parse_label
+from orchestrator.api.views.common import PageView, answer
+from orchestrator.api.views.comparison import ComparisonView, comparison_view
+from orchestrator.api.views.results import ResultRowView, result_row_view
+from orchestrator.services import results
+from orchestrator.services.compare import compare
+
+router = APIRouter(tags=["results"])
+
+
+@router.get("/experiments/{experiment_id}/results", response_model=PageView[ResultRowView])
+def get_results_of_experiment(context: Ctx, owner: Owner, experiment_id: str) -> Response:
+    """The results of an experiment, one row per cell, also while it runs."""
+    rows = results.of_experiment(context, experiment_id, owner)
+    return answer(PageView[ResultRowView](items=[result_row_view(row) for row in rows]))
+
+
+@router.get("/results", response_model=PageView[ResultRowView])
+def get_results(
+    context: Ctx,
+    owner: Owner,
+    model: str | None = None,
+    framework: str | None = None,
+    gpu_model: str | None = None,
+    label: Label = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """Results across experiments, newest experiment first. An experiment is never split between pages."""
+    page = results.across_experiments(
+        context,
+        owner,
+        model=model,
+        framework=framework,
+        gpu_model=gpu_model,
+        label=parse_label(label),
+        limit=limit,
+        cursor=cursor,
+    )
+    items = [result_row_view(row) for row in page.items]
+    return answer(PageView[ResultRowView](items=items, next_cursor=page.next_cursor))
+
+
+@router.get("/compare", response_model=ComparisonView)
+def get_comparison(
+    context: Ctx,
+    owner: Owner,
+    baseline: Annotated[str, Query(description="an experiment or a run")],
+    candidate: Annotated[str, Query(description="an experiment or a run")],
+) -> Response:
+    """The candidate against the baseline, cell by cell where the workload is the same."""
+    return answer(comparison_view(compare(context, owner, baseline, candidate)))

@@ -1,0 +1,155 @@
+"""Runs: look, cancel, measurements, intervals, readings, output, profiles."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from orchestrator.api.identity import Owner
+from orchestrator.api.requests import Ctx, Cursor, IdempotencyKey, Label, Limit, parse_label
+from orchestrator.api.views.common import PageView, answer
+from orchestrator.api.views.run_data import (
+    IntervalView,
+    MemoryView,
+    OutputView,
+    ProfileRows,
+    ReadingView,
+    interval_view,
+    output_view,
+    reading_view,
+)
+from orchestrator.api.views.runs import MeasurementView, RunView, measurement_view, run_view
+from orchestrator.domain.run import Run, RunState
+from orchestrator.services import cancel, query
+
+router = APIRouter(prefix="/runs", tags=["runs"])
+
+
+def _run(context: Ctx, owner: Owner, run_id: str) -> Run:
+    return query.run(context, run_id, owner)
+
+
+OneRun = Annotated[Run, Depends(_run)]
+AttemptNumber = Annotated[int | None, Query(ge=1, description="an attempt of the run; without it: the latest")]
+
+
+@router.get("", response_model=PageView[RunView])
+def get_runs(
+    context: Ctx,
+    owner: Owner,
+    experiment: str | None = None,
+    state: RunState | None = None,
+    model: str | None = None,
+    framework: str | None = None,
+    label: Label = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """Runs, newest first."""
+    page = context.store.runs(
+        experiment_id=experiment,
+        owner=owner,
+        state=state,
+        model=model,
+        framework=framework,
+        label=parse_label(label),
+        limit=limit,
+        cursor=cursor,
+    )
+    return answer(PageView[RunView](items=[run_view(run) for run in page.items], next_cursor=page.next_cursor))
+
+
+@router.get("/{run_id}", response_model=RunView)
+def get_run(run: OneRun) -> Response:
+    """One run: plan, state, reason, attempts, placement, fingerprint, validity."""
+    return answer(run_view(run))
+
+
+@router.post("/{run_id}/cancel", status_code=202, response_model=RunView)
+def post_cancel_run(context: Ctx, owner: Owner, run_id: str, key: IdempotencyKey = None) -> Response:
+    """Ask for a run to end. Idempotent by nature, with or without a key."""
+    return answer(run_view(cancel.cancel_run(context, run_id, owner)), 202)
+
+
+@router.get("/{run_id}/measurements", response_model=PageView[MeasurementView])
+def get_measurements(run: OneRun) -> Response:
+    """All that was computed from the run's logs. Empty until they were judged."""
+    found = run.analysis.measurements if run.analysis else ()
+    items = [measurement_view(one, run.analysis) for one in found] if run.analysis else []
+    return answer(PageView[MeasurementView](items=items))
+
+
+@router.get("/{run_id}/intervals", response_model=PageView[IntervalView])
+def get_intervals(
+    context: Ctx, run: OneRun, attempt: AttemptNumber = None, limit: Limit = 200, cursor: Cursor = None
+) -> Response:
+    """The intervals of the timed loop, as its log has them; also while it runs."""
+    tried = query.attempt_of(run, attempt)
+    page = query.entries(context, tried, ("interval",), limit=limit, cursor=cursor)
+    items = [interval_view(tried.id, entry) for entry in page.items] if tried else []
+    return answer(PageView[IntervalView](items=items, next_cursor=page.next_cursor))
+
+
+@router.get("/{run_id}/readings", response_model=PageView[ReadingView])
+def get_readings(
+    context: Ctx, run: OneRun, attempt: AttemptNumber = None, limit: Limit = 200, cursor: Cursor = None
+) -> Response:
+    """What the telemetry sampler saw; also while it runs."""
+    tried = query.attempt_of(run, attempt)
+    page = query.entries(context, tried, ("reading",), limit=limit, cursor=cursor)
+    items = [reading_view(tried.id, entry) for entry in page.items] if tried else []
+    return answer(PageView[ReadingView](items=items, next_cursor=page.next_cursor))
+
+
+@router.get("/{run_id}/log", response_model=PageView[OutputView])
+def get_log(
+    context: Ctx,
+    run: OneRun,
+    rank: Annotated[int | None, Query(ge=0)] = None,
+    stream: Literal["stdout", "stderr"] | None = None,
+    offset: Annotated[int, Query(ge=0, description="bytes of each stream to leave out")] = 0,
+    attempt: AttemptNumber = None,
+    limit: Limit = 200,
+    cursor: Cursor = None,
+) -> Response:
+    """What the framework printed; also while it runs. A page may be short, or empty, before the last one."""
+    page = query.output(
+        context,
+        query.attempt_of(run, attempt),
+        rank=rank,
+        stream=stream,
+        offset=offset,
+        limit=limit,
+        cursor=cursor,
+    )
+    return answer(PageView[OutputView](items=[output_view(one) for one in page.items], next_cursor=page.next_cursor))
+
+
+def _not_profiled(what: str) -> str:
+    return f"the run was not profiled: the profile of {what} is not built yet"
+
+
+@router.get("/{run_id}/memory", response_model=MemoryView)
+def get_memory(run: OneRun) -> Response:
+    """Memory by class, where the run was profiled; the peak in any case."""
+    peak = run.analysis.measurement("peak_memory_bytes") if run.analysis else None
+    view = MemoryView(
+        classes=None,
+        peak_bytes=peak.value if peak else None,
+        residual_bytes=None,
+        outside_bytes=None,
+        method=peak.method if peak else None,
+        reason=_not_profiled("memory"),
+    )
+    return answer(view)
+
+
+@router.get("/{run_id}/kernels", response_model=ProfileRows)
+def get_kernels(run: OneRun) -> Response:
+    """The kernel table, where the run was profiled."""
+    return answer(ProfileRows(items=[], reason=_not_profiled("kernels")))
+
+
+@router.get("/{run_id}/layers", response_model=ProfileRows)
+def get_layers(run: OneRun) -> Response:
+    """Times of the layers, where the run was profiled."""
+    return answer(ProfileRows(items=[], reason=_not_profiled("layers")))

@@ -1,0 +1,160 @@
+"""Live streams of server-sent events: the one place of asynchronous code. They end when what they follow has ended.
+
+A stream asks the database again and again, not the reconciler: whatever is shown is stored, and a stream that is
+resumed with ``Last-Event-ID``, also on another server, goes on where it was cut. FastAPI adds a comment every 15
+seconds of silence.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Request
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+
+from orchestrator.api.identity import Owner
+from orchestrator.api.requests import Ctx
+from orchestrator.api.views.common import View, rfc3339
+from orchestrator.api.views.run_data import event_view
+from orchestrator.domain.errors import InvalidRequest, Problem, StoreUnavailable
+from orchestrator.domain.ports import Change
+from orchestrator.domain.run import TERMINAL, Experiment, ExperimentState, Run
+from orchestrator.services import query
+from orchestrator.services.context import Context
+
+POLL_S = 0.25  # a judgement: a person does not notice it, and one small query each is no load
+BATCH = 500
+
+router = APIRouter(tags=["streams"])
+LastEventId = Annotated[str | None, Header(alias="Last-Event-ID", description="id of the last event that arrived")]
+
+
+class ChangeView(View):
+    """A change of state of an experiment (``run_id`` null) or of one of its runs."""
+
+    number: int
+    at: str
+    experiment_id: str
+    run_id: str | None
+    state: str
+    data: dict[str, Any]
+
+
+def _experiment(
+    context: Ctx, owner: Owner, experiment_id: str, last_event_id: LastEventId = None
+) -> tuple[Experiment, int]:
+    after = last_event_id or "0"
+    if not after.isdigit():
+        raise InvalidRequest([Problem("/Last-Event-ID", f"{after!r} is no id of this stream: they are numbers")])
+    return query.experiment(context, experiment_id, owner), int(after)
+
+
+def _run(
+    context: Ctx, owner: Owner, run_id: str, last_event_id: LastEventId = None
+) -> tuple[Run, query.Position | None]:
+    try:
+        start = query.Position.parse(last_event_id) if last_event_id else None
+    except ValueError as error:
+        raise InvalidRequest([Problem("/Last-Event-ID", str(error))]) from None
+    return query.run(context, run_id, owner), start
+
+
+@router.get("/experiments/{experiment_id}/events", response_class=EventSourceResponse)
+async def stream_experiment(
+    request: Request, context: Ctx, followed: Annotated[tuple[Experiment, int], Depends(_experiment)]
+) -> AsyncIterator[ServerSentEvent]:
+    """Changes of state of the experiment (event ``experiment``) and its runs (``run``), from the first one on; the id
+    is the number of the change. Ends with an event ``end``."""
+    experiment, after = followed
+    while True:
+        # The state is read before the changes: when it is terminal, no change comes after those that are found.
+        over = (await _ask(context.store.experiment, experiment.id)).state is not ExperimentState.ACTIVE
+        changes: Sequence[Change] = await _ask(context.store.changes, experiment.id, after=after, limit=BATCH)
+        for change in changes:
+            after = change.number
+            yield _change_event(change)
+        if len(changes) == BATCH:
+            continue
+        if over or request.app.state.stopping():
+            break
+        await asyncio.sleep(POLL_S)
+    if over:
+        yield ServerSentEvent(event="end", data={"experiment_id": experiment.id})
+
+
+@router.get("/runs/{run_id}/events", response_class=EventSourceResponse)
+async def stream_run(
+    request: Request, context: Ctx, followed: Annotated[tuple[Run, query.Position | None], Depends(_run)]
+) -> AsyncIterator[ServerSentEvent]:
+    """The entries of the run's logs as they are stored, attempt after attempt; the event is the kind of the entry and
+    the id ``attempt:node:seq``. Events ``state``, without an id, tell the state of the run. Ends with an event ``end``.
+
+    After a resumption, entries of the attempt's *other* nodes may come again: an id speaks of one node only.
+    """
+    run, start = followed
+    positions = _Positions(start)
+    state = None
+    while True:
+        run = await _ask(context.store.run, run.id)
+        if run.state is not state:
+            state = run.state
+            yield ServerSentEvent(event="state", data={"run_id": run.id, "state": state.value})
+        async for event in positions.new_entries(context, run):
+            yield event
+        if run.state in TERMINAL or request.app.state.stopping():
+            break
+        await asyncio.sleep(POLL_S)
+    if run.state in TERMINAL:
+        yield ServerSentEvent(event="end", data={"run_id": run.id, "state": run.state.value})
+
+
+class _Positions:
+    """How far each log of each attempt was sent."""
+
+    def __init__(self, start: query.Position | None) -> None:
+        self._sent: dict[tuple[str, str], int] = {}
+        self._skip_before = start.attempt_id if start else None
+        if start:
+            self._sent[start.attempt_id, start.node] = start.seq
+
+    async def new_entries(self, context: Context, run: Run) -> AsyncIterator[ServerSentEvent]:
+        """What was stored since the last call, in the order of the attempts."""
+        ids = [attempt.id for attempt in run.attempts]
+        first = ids.index(self._skip_before) if self._skip_before in ids else 0
+        for attempt_id in ids[first:]:
+            stored = await _ask(context.store.last_seqs, attempt_id)
+            for node, last in sorted(stored.items()):
+                async for event in self._of_log(context, attempt_id, node, last):
+                    yield event
+
+    async def _of_log(self, context: Context, attempt_id: str, node: str, last: int) -> AsyncIterator[ServerSentEvent]:
+        while (after := self._sent.get((attempt_id, node), 0)) < last:
+            entries = await _ask(context.store.entries, attempt_id, node=node, after=after, limit=BATCH)
+            if not entries:
+                return
+            for entry in entries:
+                self._sent[attempt_id, node] = entry["seq"]
+                place = query.Position(attempt_id, node, entry["seq"])
+                yield ServerSentEvent(event=entry["kind"], id=str(place), data=event_view(attempt_id, entry))
+
+
+def _change_event(change: Change) -> ServerSentEvent:
+    view = ChangeView(
+        number=change.number,
+        at=rfc3339(change.at),
+        experiment_id=change.experiment_id,
+        run_id=change.run_id,
+        state=change.state,
+        data=dict(change.data),
+    )
+    return ServerSentEvent(event="run" if change.run_id else "experiment", id=str(change.number), data=view)
+
+
+async def _ask(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call the store without blocking the event loop; while the database is away the stream waits for it."""
+    while True:
+        try:
+            return await run_in_threadpool(function, *args, **kwargs)
+        except StoreUnavailable:
+            await asyncio.sleep(1)

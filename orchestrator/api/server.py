@@ -1,0 +1,39 @@
+"""The FastAPI application. ``orchestrator.app`` makes its context and serves it."""
+
+from collections.abc import Callable
+
+from fastapi import APIRouter, Depends, FastAPI
+
+from orchestrator.api import openapi, problems
+from orchestrator.api.body_limit import BodyLimit
+from orchestrator.api.requests import only_known_parameters
+from orchestrator.api.routers import catalog, experiments, health, ingest, nodes, results, runs, streams
+from orchestrator.services.context import Context
+from orchestrator.settings import Settings
+
+DESCRIPTION = "Measures how fast deep neural networks train. Errors are problem+json; lists are pages; times are UTC."
+
+
+def create_app(context: Context, settings: Settings, *, stopping: Callable[[], bool] = lambda: False) -> FastAPI:
+    """Make the application.
+
+    Args:
+        context: the adapters; they stay the caller's to close.
+        settings: of them the API reads ``max_body_bytes``.
+        stopping: tells the live streams that the server is about to stop, so that they end.
+    """
+    app = FastAPI(
+        title="tbd", version="1", description=DESCRIPTION, redirect_slashes=False, docs_url=None, redoc_url=None
+    )
+    app.state.context = context
+    app.state.stopping = stopping
+    app.add_middleware(BodyLimit, max_body_bytes=settings.max_body_bytes)
+    problems.install(app)
+    strict = [Depends(only_known_parameters)]
+    api = APIRouter(prefix="/api/v1", dependencies=strict, responses=problems.RESPONSES)
+    for part in (streams, experiments, runs, results, catalog, nodes, ingest):
+        api.include_router(part.router)
+    app.include_router(api)
+    app.include_router(health.router, responses=problems.RESPONSES)
+    openapi.install(app)
+    return app

@@ -1,0 +1,71 @@
+"""What all answers share: how they are written, times, pages and quantities."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from orchestrator.domain.measurement import Measurement
+
+Item = TypeVar("Item")
+Time = Annotated[str, Field(description="RFC 3339, UTC", json_schema_extra={"format": "date-time"})]
+
+
+class View(BaseModel):
+    """Base of all answers. Non-finite floats travel as the strings ``NaN``, ``Infinity`` and ``-Infinity``."""
+
+    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
+
+
+class PageView(View, Generic[Item]):
+    """A part of a list. ``next_cursor`` is null at the end."""
+
+    items: list[Item]
+    next_cursor: str | None = None
+
+
+class Unavailable(View):
+    """What was not measured, and why."""
+
+    reason: str
+
+
+class Quantity(View):
+    """A measured number with its unit, its interval of confidence and how it was made.
+
+    ``n`` counts the independent observations behind it and ``scope`` says of what it speaks.
+    """
+
+    value: float | None
+    unit: str
+    unit_definition: str | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    confidence: float | None = None
+    n: float | None = None
+    scope: str | None = None
+    method: str
+
+    @classmethod
+    def of(cls, measurement: Measurement) -> "Quantity":
+        return cls(**{name: getattr(measurement, name) for name in cls.model_fields})
+
+
+def answer(view: View, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Write ``view``. It was validated when it was made, so FastAPI is not asked to do so again."""
+    content = view.__pydantic_serializer__.to_json(view)
+    return Response(content, status_code=status, headers=dict(headers or {}), media_type="application/json")
+
+
+def rfc3339(seconds: float) -> str:
+    """The time ``seconds`` after the epoch."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def maybe_rfc3339(seconds: float | None) -> str | None:
+    return None if seconds is None else rfc3339(seconds)
+
+
+Json = dict[str, Any]

@@ -1,0 +1,87 @@
+"""Experiments as they are answered."""
+
+from typing import Any
+
+from orchestrator.api.views.common import Json, Time, View, maybe_rfc3339, rfc3339
+from orchestrator.api.views.runs import PlanView, plan_view
+from orchestrator.domain.run import Experiment, RunState
+from orchestrator.services.preview import Preview
+
+
+class RunCounts(View):
+    """How many runs of an experiment are in each state."""
+
+    queued: int = 0
+    placing: int = 0
+    running: int = 0
+    collecting: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+
+class ExperimentView(View):
+    """An experiment. ``facts`` is what ``auto`` stood for when it was submitted."""
+
+    id: str
+    name: str
+    owner: str
+    state: str
+    cancel_requested: bool
+    created_at: Time
+    ended_at: Time | None
+    run_counts: RunCounts
+    spec: Json
+    facts: Json
+
+
+class PlannedRun(View):
+    """One run that would be made. ``nodes`` is null where it would have to wait, and ``waiting`` says for what."""
+
+    plan: PlanView
+    nodes: list[str] | None
+    waiting: str | None
+
+
+class PreviewView(View):
+    """What an experiment would run. ``device_time_limit_s`` is the most it can take, over all devices."""
+
+    spec: Json
+    facts: Json
+    n_runs: int
+    plans: list[PlannedRun]
+    device_time_limit_s: float
+    expected_duration_s: float | None
+    expected_duration_reason: str | None
+    expected_half_width_ratio: float | None
+    expected_half_width_reason: str | None
+
+
+def experiment_view(experiment: Experiment) -> ExperimentView:
+    counts: dict[str, Any] = {RunState(state).value: count for state, count in experiment.run_counts.items()}
+    return ExperimentView(
+        id=experiment.id,
+        name=experiment.spec.name,
+        owner=experiment.owner,
+        state=experiment.state.value,
+        cancel_requested=experiment.cancel_requested,
+        created_at=rfc3339(experiment.created_at),
+        ended_at=maybe_rfc3339(experiment.ended_at),
+        run_counts=RunCounts(**counts),
+        spec=experiment.spec.to_json(),
+        facts=dict(experiment.facts),
+    )
+
+
+def preview_view(preview: Preview) -> PreviewView:
+    return PreviewView(
+        spec=preview.spec.to_json(),
+        facts=preview.facts.to_json(),
+        n_runs=len(preview.runs),
+        plans=[PlannedRun(plan=plan_view(plan), nodes=nodes, waiting=waiting) for plan, nodes, waiting in preview.runs],
+        device_time_limit_s=preview.device_time_limit_s,
+        expected_duration_s=preview.expected_duration_s,
+        expected_duration_reason=None if preview.expected_duration_s is not None else preview.unknown,
+        expected_half_width_ratio=preview.expected_half_width_ratio,
+        expected_half_width_reason=None if preview.expected_half_width_ratio is not None else preview.unknown,
+    )

@@ -1,0 +1,121 @@
+"""Result rows and comparisons, as they are answered."""
+
+from orchestrator.api.views.common import Json, Quantity, View
+from orchestrator.api.views.runs import ReasonView, ValidityView, validity_view
+from orchestrator.domain.measurement import METRICS
+from orchestrator.domain.plan import Plan
+from orchestrator.domain.run import Run
+from orchestrator.services.results import ResultRow, why_not_valid
+
+
+class NodesAxis(View):
+    """Where the experiment might run."""
+
+    gpu_model: str | None
+    names: list[str] | None
+
+
+class AxesView(View):
+    """Every field of the spec except labels, priority, limits and budgets, with what ``auto`` stood for."""
+
+    model: str
+    options: Json
+    framework: str
+    strategy: str
+    interpreter: str
+    topology: str
+    fabric: str | None
+    device: str
+    precision: str
+    per_device_batch_size: int
+    global_batch_size: int
+    data: str
+    size: str
+    seed: int
+    nodes: NodesAxis
+    placement: str
+    mode: str
+    target: float | None
+    profile: list[str]
+
+
+class LeftOut(View):
+    """A run of the cell that has ended and gives no number."""
+
+    run_id: str
+    repetition: int
+    reasons: list[ReasonView]
+
+
+class ResultRowView(View):
+    """One cell. A quantity that was not measured is null, and ``reasons`` has the reason under its name.
+
+    ``validity`` is that of the cell: it is valid when any of its runs is. ``left_out`` has those that are not.
+    """
+
+    experiment_id: str
+    experiment_name: str
+    cell_key: str
+    axes: AxesView
+    run_ids: list[str]
+    n_runs: int
+    n_valid: int
+    n_pending: int
+    fingerprint: Json | None
+    fingerprint_differs_in: list[str]
+    validity: ValidityView
+    left_out: list[LeftOut]
+    throughput: Quantity | None
+    indicative: Quantity | None
+    step_time_s: Quantity | None
+    step_time_p50_s: Quantity | None
+    step_time_p90_s: Quantity | None
+    step_time_p95_s: Quantity | None
+    step_time_p99_s: Quantity | None
+    warmup_steps: Quantity | None
+    warmup_s: Quantity | None
+    build_s: Quantity | None
+    compute_utilization_ratio: Quantity | None
+    cpu_utilization_ratio: Quantity | None
+    host_cpu_utilization_ratio: Quantity | None
+    input_ratio: Quantity | None
+    peak_memory_bytes: Quantity | None
+    loss_first: Quantity | None
+    loss_last: Quantity | None
+    power_w: Quantity | None
+    energy_per_work_j: Quantity | None
+    start_up_s: Quantity | None
+    reasons: dict[str, str]
+
+
+def axes_view(plan: Plan) -> AxesView:
+    planned = plan.to_json()
+    names = [name for name in AxesView.model_fields if name in planned]
+    nodes = NodesAxis(gpu_model=plan.gpu_model, names=list(plan.node_names) or None)
+    return AxesView(**{name: planned[name] for name in names}, nodes=nodes, target=None)
+
+
+def result_row_view(row: ResultRow) -> ResultRowView:
+    quantities = {name: Quantity.of(row.measurements[name]) if name in row.measurements else None for name in METRICS}
+    return ResultRowView(
+        experiment_id=row.experiment_id,
+        experiment_name=row.experiment_name,
+        cell_key=row.plan.cell_key,
+        axes=axes_view(row.plan),
+        run_ids=[run.id for run in row.runs],
+        n_runs=len(row.runs),
+        n_valid=len(row.valid_runs),
+        n_pending=len(row.runs) - row.n_ended,
+        fingerprint=dict(row.fingerprint) if row.fingerprint else None,
+        fingerprint_differs_in=list(row.differing),
+        validity=validity_view(row.validity),
+        left_out=[_left_out(run) for run in row.left_out],
+        indicative=Quantity.of(row.indicative) if row.indicative else None,
+        reasons=dict(row.reasons),
+        **quantities,
+    )
+
+
+def _left_out(run: Run) -> LeftOut:
+    reasons = [ReasonView(**reason.to_json()) for reason in why_not_valid(run)]
+    return LeftOut(run_id=run.id, repetition=run.plan.repetition, reasons=reasons)
