@@ -1,0 +1,201 @@
+"""A report of one experiment in Markdown: for a reader who was not there."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from orchestrator.reports import table
+from orchestrator.reports.numbers import (
+    NOTHING,
+    duration,
+    half_width,
+    memory,
+    percent,
+    plain,
+    seconds_of,
+    short_time,
+    value_of,
+)
+from orchestrator.reports.results_table import AXES, axis_text, results_table
+
+Json = Mapping[str, Any]
+
+_HOW = """\
+* Each number is the mean over *runs*: fresh processes, interleaved in time. Its 95 % interval comes from the variance
+  between runs by Student's t. Steps of one process are not independent repetitions; a single run is labelled so.
+* Steady state is detected in each run, not assumed: warm-up is left out, and a run that is not steady, was disturbed
+  or trained wrongly has a reason instead of a number. Rates marked ~ are indicative only.
+* Step times are percentiles over the timed intervals of a run, averaged over runs. CPU is the active time of the
+  logical cores of the attempt's set divided by (cores x elapsed). Peak memory is that of the run's processes or device,
+  by the method named below."""
+
+
+def experiment_report(experiment: Json, rows: Sequence[Json], runs: Sequence[Json], models: Sequence[Json]) -> str:
+    """The report.
+
+    Args:
+        experiment, rows, runs, models: as REST answers them; runs newest first.
+    """
+    parts = [
+        f"# {experiment['name']}",
+        _question(experiment, rows),
+        "## Results",
+        _results(rows),
+        *_fastest(rows),
+        *_remarks(rows, runs),
+        "## How it was measured",
+        _HOW,
+        _methods(rows, models),
+        "## Where, and with what",
+        _machines(rows, runs),
+        "## Reproduce",
+        _reproduce(experiment),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _question(experiment: Json, rows: Sequence[Json]) -> str:
+    told = []
+    for axis, many in (("model", "models"), ("framework", "frameworks"), ("per_device_batch_size", "batch sizes")):
+        values = list(dict.fromkeys(axis_text(row["axes"][axis]) for row in rows))
+        told.append((AXES[axis] if len(values) == 1 else many) + " " + ", ".join(values))
+    ended = experiment["ended_at"]
+    took = f", took {duration(seconds_of(ended) - seconds_of(experiment['created_at']))}" if ended else ""
+    counts = ", ".join(f"{count} {state}" for state, count in experiment["run_counts"].items() if count)
+    labels = axis_text(experiment["spec"]["labels"])
+    label = f" Labels: {labels}." if labels != NOTHING else ""
+    return (
+        f"How fast does training go? {'; '.join(told)}.\n\nExperiment `{experiment['id']}`, {experiment['state']}, "
+        f"submitted {short_time(experiment['created_at'])} UTC{took}. Runs: {counts}.{label}"
+    )
+
+
+def _results(rows: Sequence[Json]) -> str:
+    if not rows:
+        return "There are no results yet."
+    found = results_table(rows)
+    same = f"The same in all cells: {found.common}.\n\n" if found.common else ""
+    notes = "\n\n" + "\n".join(f"* {note}" for note in found.notes) if found.notes else ""
+    return same + table.markdown(found.headers, found.rows) + notes
+
+
+def _fastest(rows: Sequence[Json]) -> Iterator[str]:
+    """Which cell is fastest, only where its interval is clear of all others of the same unit of work."""
+    rated = [row for row in rows if row["throughput"] and half_width(row["throughput"]) is not None]
+    if len(rated) < 2 or len({row["throughput"]["unit"] for row in rated}) > 1:
+        return
+    best = max(rated, key=lambda row: row["throughput"]["value"])
+    others = [row for row in rated if row is not best]
+    name = _cell_name(best, rows)
+    if all(row["throughput"]["ci_high"] < best["throughput"]["ci_low"] for row in others):
+        yield f"**{name}** has the highest rate; its interval is clear of all others."
+    else:
+        yield f"**{name}** has the highest mean rate, but its interval overlaps another's: no claim is made."
+
+
+def _cell_name(row: Json, rows: Sequence[Json]) -> str:
+    axes = [axis for axis in AXES if len({repr(one["axes"][axis]) for one in rows}) > 1] or ["model"]
+    return ", ".join(f"{AXES[axis]} {axis_text(row['axes'][axis])}" for axis in axes)
+
+
+def _remarks(rows: Sequence[Json], runs: Sequence[Json]) -> Iterator[str]:
+    lines = []
+    for row in rows:
+        name = _cell_name(row, rows)
+        for run in row["left_out"]:
+            texts = "; ".join(reason["text"] for reason in run["reasons"])
+            lines.append(f"* {name}, repetition {run['repetition']} (`{run['run_id']}`): {texts}.")
+    for run in reversed(runs):
+        failure = run["failure"]
+        if failure and failure["stderr_tail"].strip():
+            tail = "\n".join(f"    {line}" for line in failure["stderr_tail"].rstrip().splitlines()[-8:])
+            lines.append(f"* Run `{run['id']}` ended as {failure['kind']}. The end of its stderr:\n\n{tail}\n")
+    if lines:
+        yield "## What went wrong, or was left out\n\n" + "\n".join(lines)
+
+
+def _methods(rows: Sequence[Json], models: Sequence[Json]) -> str:
+    wanted = {row["axes"]["model"] for row in rows}
+    lines = [
+        f"* {model['name']}: one unit of work is {model['work_unit_definition'].rstrip('.')}."
+        for model in models
+        if model["name"] in wanted
+    ]
+    methods: dict[str, set[str]] = {}
+    for row in rows:
+        for metric in ("throughput", "cpu_utilization_ratio", "compute_utilization_ratio", "peak_memory_bytes"):
+            if row[metric]:
+                methods.setdefault(metric, set()).add(row[metric]["method"])
+    lines += [f"* `{metric}`: {'; '.join(sorted(found))}." for metric, found in methods.items()]
+    unmeasured = {(metric, reason) for row in rows if row["throughput"] for metric, reason in row["reasons"].items()}
+    lines += [f"* Not measured: `{metric}` ({reason})." for metric, reason in sorted(unmeasured)]
+    detail = _details(rows)
+    return "\n".join(lines) + (f"\n\n{detail}" if detail else "")
+
+
+def _details(rows: Sequence[Json]) -> str:
+    rated = [row for row in rows if row["throughput"]]
+    if not rated:
+        return ""
+    headers = ["cell", "95 % interval", "n", "step p50", "p90", "p99", "warm-up", "CPU", "memory", "loss"]
+    cells = []
+    for row in rated:
+        rate = row["throughput"]
+        interval = f"{plain(rate['ci_low'])} to {plain(rate['ci_high'])}" if rate["ci_low"] is not None else NOTHING
+        times = [duration(value_of(row[f"step_time_{name}_s"])) for name in ("p50", "p90", "p99")]
+        loss = f"{plain(value_of(row['loss_first']), 3)} → {plain(value_of(row['loss_last']), 3)}"
+        warm_up = f"{plain(value_of(row['warmup_steps']), 3)} steps"
+        rest = [percent(value_of(row["cpu_utilization_ratio"])), memory(value_of(row["peak_memory_bytes"])), loss]
+        cells.append([_cell_name(row, rows), interval, plain(rate["n"], 3), *times, warm_up, *rest])
+    return table.markdown(headers, cells)
+
+
+def _machines(rows: Sequence[Json], runs: Sequence[Json]) -> str:
+    prints = [run["fingerprint"] for run in runs if run["fingerprint"]]
+    lines: dict[str, None] = {}
+    for one in prints:
+        for name, node in ((one.get("rig") or {}).get("nodes") or {}).items():
+            lines[_machine(name, node)] = None
+        for device in (one.get("workload") or {}).get("device_models") or []:
+            lines[f"* Device: {device}"] = None
+    for one in prints:
+        lines[_subject(one.get("subject") or {})] = None
+    if not lines:
+        return "No log tells."
+    return "\n".join(lines)
+
+
+def _machine(name: str, node: Json) -> str:
+    told = [
+        str(node.get("cpu_model") or "unknown processor"),
+        f"{len(node.get('cores') or ())} logical cores",
+        memory(node.get("memory_bytes")),
+        f"kernel {node.get('kernel')}",
+        f"governor {node.get('governor') or 'not known'}",
+    ]
+    if node.get("driver"):
+        told.append(f"NVIDIA driver {node['driver']}")
+    return f"* Node `{name}`: {', '.join(told)}"
+
+
+def _subject(subject: Json) -> str:
+    libraries = ", ".join(f"{name} {version}" for name, version in (subject.get("libraries") or {}).items())
+    commits = ", ".join(commit[:12] for commit in subject.get("code_commits") or []) or "unknown"
+    dirty = " with uncommitted changes" if subject.get("code_dirty") else ""
+    mathematics = axis_text(subject.get("mathematics") or {})
+    return (
+        f"* {subject.get('framework')} {subject.get('framework_version')} in interpreter `{subject.get('interpreter')}`"
+        f"{_definition(subject)}; {libraries or 'no libraries'};"
+        f" mathematics: {mathematics}; tbd at commit {commits}{dirty}"
+    )
+
+
+def _definition(subject: Json) -> str:
+    digest = subject.get("interpreter_definition")
+    return f" (definition {digest[:12]})" if digest else ""
+
+
+def _reproduce(experiment: Json) -> str:
+    spec = {name: value for name, value in experiment["spec"].items() if value not in (None, [], {})}
+    lines = "\n".join(f"{name}: {json.dumps(value)}" for name, value in spec.items())
+    return f"Save as `{experiment['name']}.yaml` and run `tbd run {experiment['name']}.yaml`:\n\n```yaml\n{lines}\n```"

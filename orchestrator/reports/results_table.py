@@ -1,0 +1,157 @@
+"""The table of results: what differs between the cells as columns, what is the same for all above it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.reports.numbers import (
+    NOTHING,
+    duration,
+    half_width,
+    memory,
+    percent,
+    plain,
+    value_of,
+    with_half_width,
+)
+
+Row = Mapping[str, Any]  # a result row as REST answers it
+
+# axis -> heading. In this order; the first three are always columns.
+AXES = {
+    "model": "model",
+    "framework": "framework",
+    "per_device_batch_size": "batch",
+    "topology": "topology",
+    "size": "size",
+    "data": "data",
+    "precision": "precision",
+    "strategy": "strategy",
+    "interpreter": "interpreter",
+    "device": "device",
+    "fabric": "fabric",
+    "seed": "seed",
+    "options": "options",
+    "nodes": "nodes",
+    "placement": "placement",
+    "mode": "mode",
+    "profile": "profile",
+}
+_ALWAYS = ("model", "framework", "per_device_batch_size")
+_UNTOLD: dict[str, Any] = {"placement": "any", "mode": "throughput", "fabric": None, "profile": [], "options": {}}
+
+
+@dataclass(frozen=True)
+class Table:
+    """``common``: what is the same for all rows; ``notes``: what must be said below it."""
+
+    common: str
+    headers: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+
+
+def results_table(rows: Sequence[Row]) -> Table:
+    """The table of ``rows``."""
+    columns = [axis for axis in AXES if axis in _ALWAYS or len({repr(row["axes"][axis]) for row in rows}) > 1]
+    units = sorted({row["throughput"]["unit"] for row in rows if row["throughput"]})
+    unit = units[0] if len(units) == 1 else None
+    measured: list[tuple[str, Callable[[Row], str]]] = [
+        (f"{unit or 'throughput'} (95 % CI)", lambda row: _rate(row, unit)),
+        ("valid/runs", _runs),
+        ("step p50", lambda row: duration(value_of(row["step_time_p50_s"]))),
+        ("CPU", lambda row: percent(value_of(row["cpu_utilization_ratio"]))),
+        ("GPU busy", lambda row: percent(value_of(row["compute_utilization_ratio"]))),
+        ("peak memory", lambda row: memory(value_of(row["peak_memory_bytes"]))),
+    ]
+    if not any(row["axes"]["device"] == "cuda" for row in rows):
+        measured.pop(4)
+    footnotes: list[str] = []
+    cells = [[_axis(row, axis) for axis in columns] + [cell(row) for _, cell in measured] for row in rows]
+    for line, row in zip(cells, rows, strict=True):
+        line.append(_note(row, footnotes))
+    headers = [AXES[axis] for axis in columns] + [name for name, _ in measured] + ["note"]
+    if all(not line[-1] for line in cells):
+        headers, cells = headers[:-1], [line[:-1] for line in cells]
+    return Table(_common(rows, columns), headers, cells, footnotes + _notes(rows))
+
+
+def _axis(row: Row, axis: str) -> str:
+    return axis_text(row["axes"][axis])
+
+
+def axis_text(value: Any) -> str:
+    """The value of an axis in words."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={axis_text(item)}" for key, item in value.items() if item is not None) or NOTHING
+    if isinstance(value, list):
+        return ",".join(map(str, value)) or NOTHING
+    return NOTHING if value is None else str(value)
+
+
+def _rate(row: Row, unit: str | None) -> str:
+    throughput = row["throughput"]
+    if throughput:
+        return with_half_width(throughput) + ("" if unit else f" {throughput['unit']}")
+    if row["indicative"]:
+        return f"~{plain(row['indicative']['value'])} (indicative)"
+    return NOTHING
+
+
+def _runs(row: Row) -> str:
+    return f"{row['n_valid']}/{row['n_runs']}"
+
+
+def _note(row: Row, footnotes: list[str]) -> str:
+    """A few words, and a number where ``footnotes`` gets the rest."""
+    words = [f"{row['n_pending']} to run"] if row["n_pending"] else []
+    if row["n_valid"] == 1:
+        words.append("single run")
+    validity = row["validity"]
+    if not validity["valid"] and row["left_out"]:
+        words.append("not valid" + _mark(footnotes, "; ".join(reason["text"] for reason in validity["reasons"])))
+    elif row["left_out"]:
+        words.append(f"{len(row['left_out'])} left out" + _mark(footnotes, left_out_text(row)))
+    if validity["notes"]:
+        words.append("note" + _mark(footnotes, "; ".join(validity["notes"])))
+    return ", ".join(words)
+
+
+def _mark(footnotes: list[str], text: str) -> str:
+    number = len(footnotes) + 1
+    footnotes.append(f"[{number}] {text}.")
+    return f" [{number}]"
+
+
+def left_out_text(row: Row) -> str:
+    """Which runs of a valid cell were left out: each reason with its count and the last text."""
+    counts: dict[str, int] = {}
+    texts: dict[str, str] = {}
+    for run in row["left_out"]:
+        for reason in run["reasons"]:
+            counts[reason["code"]] = counts.get(reason["code"], 0) + 1
+            texts[reason["code"]] = reason["text"]
+    parts = [f"{code} ({count} of {row['n_runs']} runs, such as: {texts[code]})" for code, count in counts.items()]
+    return "left out: " + "; ".join(parts)
+
+
+def _common(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    if not rows:
+        return ""
+    axes = rows[0]["axes"]
+    told = [axis for axis in AXES if axis not in columns and (axis not in _UNTOLD or axes[axis] != _UNTOLD[axis])]
+    return ", ".join(f"{AXES[axis]} {axis_text(axes[axis])}" for axis in told if axis_text(axes[axis]) != NOTHING)
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    notes = []
+    if any(row["indicative"] for row in rows):
+        notes.append("~ indicative: no run of the cell was valid; never compare it.")
+    if any(row["n_valid"] == 1 for row in rows):
+        notes.append("single run: its interval knows nothing of how runs differ.")
+    if any(row["throughput"] and half_width(row["throughput"]) is None for row in rows):
+        notes.append("Without ±: too few observations for an interval.")
+    differing = sorted({part for row in rows for part in row["fingerprint_differs_in"]})
+    if differing:
+        notes.append(f"Runs of one cell differ in {' and '.join(differing)}: see tbd show RUN.")
+    return notes
