@@ -1,0 +1,196 @@
+"""What ``tbd doctor`` looks at. Each check is a function that yields findings; none changes anything."""
+
+import importlib.metadata
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.cli.client import Client
+from orchestrator.cli.locate import data_dir, find_server
+from orchestrator.data_directory import server_of
+from orchestrator.domain.errors import TbdError
+from orchestrator.reports.numbers import memory
+
+# Judgements: below this much room the first interpreter may not fit; below this much memory ResNet-50 may not.
+ROOM_BYTES = 5 * 2**30
+MEMORY_BYTES = 4 * 2**30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``level``: ok; note (works, but mind it); broken. ``advice`` says what to do."""
+
+    check: str
+    level: str
+    found: str
+    advice: str = ""
+
+
+def all_checks() -> Iterator[Finding]:
+    """Every finding. A check that itself fails is a broken finding, not the end."""
+    for check in CHECKS:
+        try:
+            yield from check()
+        except Exception as error:  # whatever it is, the other checks are still wanted
+            yield Finding(check.__name__.strip("_"), "broken", f"{type(error).__name__}: {error}")
+
+
+def _python() -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Finding("python", "ok", f"{version}, {sys.executable}")
+
+
+def _git() -> Iterator[Finding]:
+    found = shutil.which("git")
+    advice = "" if found else "Results will not name the commit: apt-get install git"
+    yield Finding("git", "ok" if found else "note", found or "not found", advice)
+
+
+def _interpreters() -> Iterator[Finding]:
+    from workers.node import interpreters, pythons
+
+    for one in interpreters.all_resolved():
+        if one.ready:
+            yield Finding(f"interpreter {one.name}", "ok", f"ready, {one.python}")
+        else:
+            yield Finding(f"interpreter {one.name}", "note", one.reason or "not built")
+    for name, definition in interpreters.definitions().items():
+        if pythons.find(definition.python) is None:
+            yield Finding(
+                f"python {definition.python}", "note", f"for {name}: not found", pythons.how_to_get(definition.python)
+            )
+
+
+def _gpus() -> Iterator[Finding]:
+    from workers.node.nvml import Nvml
+
+    nvml = Nvml()
+    try:
+        found = nvml.gpus()
+    finally:
+        nvml.close()
+    if not found:
+        yield Finding("GPUs", "ok", "none (NVML finds none): runs use CPU devices")
+    for gpu in found:
+        yield Finding("GPU", "ok", f"{gpu.name}, {gpu.id}")
+
+
+def _clock() -> Iterator[Finding]:
+    path = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    source = path.read_text().strip() if path.is_file() else "unknown"
+    slow = source in ("hpet", "acpi_pm", "jiffies")
+    advice = "Reading it costs microseconds, which short steps feel: boot with clocksource=tsc" if slow else ""
+    yield Finding("clock source", "note" if slow else "ok", source, advice)
+
+
+def _governor() -> Iterator[Finding]:
+    path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    if not path.is_file():
+        yield Finding("CPU governor", "ok", "not visible here (a virtual machine or a container)")
+        return
+    governor = path.read_text().strip()
+    steady = governor == "performance"
+    advice = (
+        "" if steady else "Clocks move with the load, which widens intervals: cpupower frequency-set -g performance"
+    )
+    yield Finding("CPU governor", "ok" if steady else "note", governor, advice)
+
+
+def _room() -> Iterator[Finding]:
+    for name, path in (("data directory", data_dir()), ("interpreters", _interpreters_dir())):
+        existing = next(parent for parent in (path, *path.parents) if parent.exists())
+        free = shutil.disk_usage(existing).free
+        level = "ok" if free > ROOM_BYTES else "note"
+        advice = "" if level == "ok" else f"An interpreter takes up to {memory(ROOM_BYTES)}: make room"
+        yield Finding(f"disk of {name}", level, f"{memory(free)} free, {path}", advice)
+        if not os.access(existing, os.W_OK):
+            variable = "TBD_DATA_DIR" if name == "data directory" else "TBD_INTERPRETERS_DIR"
+            yield Finding(f"disk of {name}", "broken", f"{existing} cannot be written to", f"Give another {variable}")
+
+
+def _interpreters_dir() -> Path:
+    from workers.node import interpreters
+
+    return interpreters.base_folder()
+
+
+def _memory() -> Iterator[Finding]:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    enough = total >= MEMORY_BYTES
+    yield Finding("memory", "ok" if enough else "note", memory(total), "" if enough else "Large models will not fit")
+
+
+def _ray() -> Iterator[Finding]:
+    try:
+        version = importlib.metadata.version("ray")
+    except importlib.metadata.PackageNotFoundError:
+        yield Finding(
+            "Ray", "note", "not installed", "TBD_CLUSTER=local works without it; else: pip install 'ray[default]'"
+        )
+        return
+    from importlib.util import find_spec
+
+    found = find_spec("ray") is not None
+    yield Finding("Ray", "ok" if found else "broken", version, "" if found else "It cannot be imported: reinstall it")
+    token = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    if token.is_file() and token.stat().st_mode & 0o077:
+        yield Finding("Ray token", "note", f"{token} can be read by others", f"chmod 600 {token}")
+
+
+def _settings() -> Iterator[Finding]:
+    from orchestrator.settings import read_settings
+
+    try:
+        read_settings()
+    except TbdError as error:
+        yield Finding("settings", "broken", str(error))
+    else:
+        given = [name for name in sorted(os.environ) if name.startswith("TBD_")]
+        yield Finding("settings", "ok", ", ".join(given) or "all defaults")
+
+
+def _server() -> Iterator[Finding]:
+    path = data_dir()
+    owner = server_of(path)
+    if owner:
+        yield Finding("data directory", "ok", f"{path} belongs to the server at {owner['url']} (pid {owner['pid']})")
+    else:
+        yield Finding("data directory", "ok", f"{path}: no server owns it")
+    url = find_server()
+    if url:
+        up = Client(url).is_up()
+        yield Finding(
+            "server",
+            "ok" if up else "broken",
+            f"{url} {'answers' if up else 'does not answer'}",
+            "" if up else "Start it: tbd serve, or correct TBD_SERVER",
+        )
+
+
+def _database() -> Iterator[Finding]:
+    from orchestrator.db import admin
+    from orchestrator.settings import read_settings
+
+    try:
+        yield Finding("database", "ok", admin.check(read_settings().database_url))
+    except TbdError as error:
+        yield Finding("database", "broken", str(error), "tbd serve cannot start before this is mended")
+
+
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+    _python,
+    _settings,
+    _git,
+    _memory,
+    _room,
+    _clock,
+    _governor,
+    _gpus,
+    _interpreters,
+    _ray,
+    _server,
+    _database,
+)

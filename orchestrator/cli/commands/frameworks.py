@@ -1,0 +1,76 @@
+"""List the frameworks' interpreters and whether they are ready; or install some on this machine.
+
+tbd frameworks install pytorch tensorflow
+"""
+
+import argparse
+from typing import Any
+
+from orchestrator.cli import output
+from orchestrator.cli.exits import CommandError
+from orchestrator.cli.locate import connect, find_server
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("order", nargs="?", choices=["install"])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="interpreters to build")
+    parser.add_argument("--json", action="store_true", help="print REST's answer")
+
+
+def execute(options: argparse.Namespace) -> int:
+    if options.order == "install":
+        return _install(options.names)
+    if find_server() is None:
+        return _print_here(options.json)
+    page = connect().get("/frameworks")
+    if options.json:
+        output.print_json(page)
+    else:
+        _print([(framework["name"], one) for framework in page["items"] for one in framework["interpreters"]])
+    return 0
+
+
+def _install(names: list[str]) -> int:
+    if not names:
+        raise CommandError("which? tbd frameworks install NAME…; tbd frameworks lists them")
+    from workers.node import interpreters
+
+    return int(interpreters.main(["install", *names]))
+
+
+def _print_here(as_json: bool) -> int:
+    """Without a server: this machine's interpreters, as its agent would see them."""
+    from workers.node import interpreters
+
+    found = interpreters.all_resolved()
+    if as_json:
+        items = [
+            {
+                "name": one.name,
+                "ready": one.ready,
+                "reason": one.reason,
+                "definition": one.definition,
+                "node": "this machine",
+            }
+            for one in found
+        ]
+        output.print_json({"items": items, "next_cursor": None})
+        return 0
+    output.say("no server: these are the interpreters of this machine")
+    rows: list[tuple[str, dict[str, Any]]] = [
+        ("", {"name": one.name, "node": "here", "ready": one.ready, "reason": one.reason, "versions": None})
+        for one in found
+    ]
+    _print(rows)
+    return 0
+
+
+def _print(interpreters: list[tuple[str, dict[str, Any]]]) -> None:
+    from orchestrator.reports import table
+
+    rows = []
+    for framework, one in interpreters:
+        ready = {True: output.coloured("ready", "green"), False: output.coloured("missing", "red"), None: "unknown"}
+        versions = ", ".join(f"{name} {version}" for name, version in (one["versions"] or {}).items())
+        rows.append([framework, one["name"], one["node"], ready[one["ready"]], one["reason"] or versions])
+    print(table.text(["framework", "interpreter", "node", "state", "versions, or what to do"], rows, output.width()))

@@ -1,0 +1,44 @@
+"""List experiments, newest first."""
+
+import argparse
+from typing import Any
+
+from orchestrator.cli import output
+from orchestrator.cli.locate import connect
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--state", choices=["active", "completed", "failed", "cancelled"])
+    parser.add_argument("--name", help="only experiments of this name")
+    parser.add_argument("--label", metavar="KEY=VALUE", help="only experiments with this label")
+    parser.add_argument("--limit", type=int, default=20, help="most experiments to list (default 20)")
+    parser.add_argument("--json", action="store_true", help="print REST's answer")
+
+
+def execute(options: argparse.Namespace) -> int:
+    page = connect().pages("/experiments", options.limit, state=options.state, name=options.name, label=options.label)
+    if options.json:
+        output.print_json(page)
+        return 0
+    _print(page)
+    return 0
+
+
+def _print(page: dict[str, Any]) -> None:
+    from orchestrator.reports import table
+    from orchestrator.reports.numbers import short_time
+
+    rows = [
+        [item["id"], item["name"], output.state(item["state"]), _counts(item), short_time(item["created_at"])]
+        for item in page["items"]
+    ]
+    if rows:
+        print(table.text(["experiment", "name", "state", "runs", "submitted (UTC)"], rows))
+    else:
+        output.say("no experiments yet. Submit one: tbd submit SPEC.yaml, or run one here: tbd run resnet-50")
+    if page["next_cursor"]:
+        output.say("there are more: --limit")
+
+
+def _counts(item: dict[str, Any]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in item["run_counts"].items() if count)

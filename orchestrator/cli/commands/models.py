@@ -1,0 +1,38 @@
+"""List the models of the suite."""
+
+import argparse
+
+from orchestrator.cli import output
+from orchestrator.cli.locate import connect
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print REST's answer")
+
+
+def execute(options: argparse.Namespace) -> int:
+    page = connect().get("/models")
+    if options.json:
+        output.print_json(page)
+        return 0
+    from orchestrator.reports import table
+    from orchestrator.reports.numbers import plain
+
+    rows = [
+        [
+            model["name"],
+            model["domain"],
+            ", ".join(model["frameworks"]),
+            ", ".join(model["sizes"]),
+            _count(model["parameters"]),
+            plain(model["flops_per_sample"] and model["flops_per_sample"] / 1e9, 3),
+            ", ".join(model["datasets"]),
+        ]
+        for model in page["items"]
+    ]
+    print(table.text(["model", "domain", "frameworks", "sizes", "parameters", "GFLOP/sample", "data"], rows))
+    return 0
+
+
+def _count(number: int | None) -> str:
+    return "–" if number is None else f"{number:,}"  # noqa: RUF001 - a dash on purpose

@@ -1,0 +1,57 @@
+"""Show what an experiment would run, where and for how long, without running it.
+
+tbd plan suites/quick.yaml
+tbd plan resnet-50 -f pytorch --batch 4,8 --topology 1x1,1x2
+"""
+
+import argparse
+from typing import Any
+
+from orchestrator.cli import output, spec_options
+from orchestrator.cli.client import Client, ServerProblem
+from orchestrator.cli.embedded import some_server
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    spec_options.configure(parser)
+    parser.add_argument("--json", action="store_true", help="print REST's answer")
+
+
+def execute(options: argparse.Namespace) -> int:
+    source = spec_options.Source(options)
+    with some_server() as (client, _):
+        preview = _preview(client, source)
+    if options.json:
+        output.print_json(preview)
+    else:
+        _print(preview)
+    return 0
+
+
+def _preview(client: Client, source: spec_options.Source) -> dict[str, Any]:
+    try:
+        return dict(client.post("/experiments", source.spec, dry_run="true"))
+    except ServerProblem as problem:
+        raise source.explain(problem) from None
+
+
+def _print(preview: dict[str, Any]) -> None:
+    from orchestrator.reports import table
+    from orchestrator.reports.numbers import duration, percent, plain
+
+    rows = []
+    for number, one in enumerate(preview["plans"], start=1):
+        plan = one["plan"]
+        where = ", ".join(one["nodes"]) if one["nodes"] else f"would wait: {one['waiting']}"
+        cell = [plan[name] for name in ("model", "framework", "strategy")]
+        batch = str(plan["per_device_batch_size"])
+        rows.append([str(number), *cell, batch, plan["topology"], plan["device"], str(plan["repetition"]), where])
+    headers = ["#", "model", "framework", "strategy", "batch", "topology", "device", "rep", "where"]
+    print(table.text(headers, rows, output.width()))
+    print(
+        f"{preview['n_runs']} runs; at most {plain(preview['device_time_limit_s'] / 3600, 3)} device-hours (timeout_s)"
+    )
+    expected, width = preview["expected_duration_s"], preview["expected_half_width_ratio"]
+    print(f"expected time: {duration(expected) if expected is not None else preview['expected_duration_reason']}")
+    why = preview["expected_half_width_reason"]
+    print(f"expected half-width of the 95 % intervals: {percent(width) if width is not None else why}")

@@ -1,0 +1,53 @@
+"""Write a report of an experiment (Markdown): table with intervals, how measured, machine, how to reproduce."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from orchestrator.cli import output
+from orchestrator.cli.client import Client, path_of
+from orchestrator.cli.exits import CommandError
+from orchestrator.cli.locate import connect
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("experiment", metavar="EXPERIMENT")
+    parser.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
+    parser.add_argument("--json", action="store_true", help="print what the report is made of, as REST answers it")
+
+
+def execute(options: argparse.Namespace) -> int:
+    client = connect()
+    if options.json:
+        output.print_json(_material(client, options.experiment))
+    elif options.output:
+        write_report(client, options.experiment, options.output)
+    else:
+        print(_report(client, options.experiment))
+    return 0
+
+
+def write_report(client: Client, experiment_id: str, name: str) -> None:
+    """Write the report to the file ``name``."""
+    text = _report(client, experiment_id)
+    try:
+        Path(name).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{name}: {error.strerror}") from None
+    output.say(f"report: {name}")
+
+
+def _report(client: Client, experiment_id: str) -> str:
+    from orchestrator.reports.experiment_report import experiment_report
+
+    return experiment_report(**_material(client, experiment_id))
+
+
+def _material(client: Client, experiment_id: str) -> dict[str, Any]:
+    path = path_of("experiments", experiment_id)
+    return {
+        "experiment": client.get(path),
+        "rows": client.get(f"{path}/results")["items"],
+        "runs": client.pages(f"{path}/runs")["items"],
+        "models": client.get("/models")["items"],
+    }

@@ -1,0 +1,66 @@
+"""Run the plan of a run once more, as a new experiment; --node says where."""
+
+import argparse
+import os
+from typing import Any
+
+from orchestrator.cli import output
+from orchestrator.cli.client import path_of
+from orchestrator.cli.locate import connect
+
+# Fields of a plan that a spec has under the same name.
+_SAME = (
+    "model",
+    "options",
+    "framework",
+    "strategy",
+    "interpreter",
+    "topology",
+    "fabric",
+    "device",
+    "precision",
+    "per_device_batch_size",
+    "data",
+    "size",
+    "seed",
+    "placement",
+    "mode",
+    "profile",
+    "max_steps",
+    "timeout_s",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("--node", action="append", help="run it on this node (may be repeated)")
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--wait", action="store_true", help="wait until it has ended and print the table")
+    parser.add_argument("--json", action="store_true", help="print REST's answer")
+
+
+def execute(options: argparse.Namespace) -> int:
+    client = connect()
+    spec = spec_of(client.get(path_of("runs", options.run)), options.node, options.repeats)
+    experiment = client.post("/experiments", spec, key=os.urandom(16).hex())
+    if options.wait:
+        from orchestrator.cli.waiting import wait_and_print
+
+        return wait_and_print(client, experiment["id"], options.json)
+    if options.json:
+        output.print_json(experiment)
+    else:
+        print(experiment["id"])
+    return 0
+
+
+def spec_of(run: dict[str, Any], nodes: list[str] | None, repeats: int) -> dict[str, Any]:
+    """The spec of an experiment that repeats the plan of ``run``."""
+    plan = run["plan"]
+    return {name: plan[name] for name in _SAME} | {
+        "name": "rerun-" + run["id"].replace("_", "-"),
+        "nodes": {"gpu_model": plan["gpu_model"], "names": nodes or plan["node_names"] or None},
+        "repeats": repeats,
+        "max_repeats": max(repeats, 10),
+        "labels": {"rerun-of": run["id"]},
+    }

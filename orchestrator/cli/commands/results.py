@@ -1,0 +1,36 @@
+"""Print the table of results: of an experiment, or across all of them."""
+
+import argparse
+
+from orchestrator.cli import output
+from orchestrator.cli.client import path_of
+from orchestrator.cli.exits import CommandError
+from orchestrator.cli.locate import connect
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("experiment", metavar="EXPERIMENT", nargs="?", help="without it: across all experiments")
+    parser.add_argument("--model")
+    parser.add_argument("--framework")
+    parser.add_argument("--gpu", metavar="MODEL", help="only runs on GPUs of this model (part of the name is enough)")
+    parser.add_argument("--label", metavar="KEY=VALUE")
+    parser.add_argument("--limit", type=int, default=100, help="most rows across experiments (default 100)")
+    parser.add_argument("--json", action="store_true", help="print REST's answer")
+
+
+def execute(options: argparse.Namespace) -> int:
+    client = connect()
+    filters = {"model": options.model, "framework": options.framework, "gpu_model": options.gpu, "label": options.label}
+    if options.experiment:
+        if any(filters.values()):
+            raise CommandError("filters are for results across experiments: leave out the experiment")
+        page = client.get(path_of("experiments", options.experiment, "results"))
+    else:
+        page = client.pages("/results", options.limit, **filters)
+    if options.json:
+        output.print_json(page)
+        return 0
+    from orchestrator.cli.tables import print_results
+
+    print_results(page["items"])
+    return 0

@@ -1,0 +1,70 @@
+"""Run an experiment and print its table: on the server that there is, else on an embedded one.
+
+tbd run suites/quick.yaml
+tbd run resnet-50 -f pytorch -f tensorflow --batch 4,8 --repeats 3 --size small
+"""
+
+import argparse
+import os
+from typing import Any
+
+from orchestrator.cli import output, spec_options
+from orchestrator.cli.client import Client, ServerProblem, path_of
+from orchestrator.cli.embedded import some_server
+from orchestrator.cli.exits import INTERRUPTED, CommandError
+from orchestrator.cli.waiting import code_of, wait_for_experiment
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    spec_options.configure(parser)
+    parser.add_argument("--report", metavar="FILE", help="also write a report (Markdown)")
+    parser.add_argument("--json", action="store_true", help="print the results as REST answers them")
+
+
+def execute(options: argparse.Namespace) -> int:
+    source = spec_options.Source(options)
+    with some_server() as (client, is_embedded):
+        experiment = _post(client, source)
+        output.say(f"{experiment['id']}: {sum(experiment['run_counts'].values())} runs")
+        try:
+            ended = wait_for_experiment(client, experiment["id"])
+        except CommandError as error:
+            if error.code == INTERRUPTED and is_embedded:
+                raise _cancelled(client, experiment["id"]) from None
+            raise
+        _print(client, experiment["id"], options)
+        return code_of(ended)
+
+
+def _post(client: Client, source: spec_options.Source) -> dict[str, Any]:
+    try:
+        return dict(client.post("/experiments", source.spec, key=os.urandom(16).hex()))
+    except ServerProblem as problem:
+        raise source.explain(problem) from None
+
+
+def _cancelled(client: Client, experiment_id: str) -> CommandError:
+    """The embedded server ends with this command, so nothing is left running behind a person's back."""
+    path = path_of("experiments", experiment_id)
+    client.post(f"{path}/cancel")
+    output.say("interrupted: cancelling the experiment …")
+    for _ in client.events(f"{path}/events"):
+        pass
+    return CommandError(
+        f"interrupted; {experiment_id} was cancelled. What had ended is kept: tbd run keeps its data in TBD_DATA_DIR",
+        INTERRUPTED,
+    )
+
+
+def _print(client: Client, experiment_id: str, options: argparse.Namespace) -> None:
+    results = client.get(path_of("experiments", experiment_id, "results"))
+    if options.json:
+        output.print_json(results)
+    else:
+        from orchestrator.cli.tables import print_results
+
+        print_results(results["items"])
+    if options.report:
+        from orchestrator.cli.commands.report import write_report
+
+        write_report(client, experiment_id, options.report)

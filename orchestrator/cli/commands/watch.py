@@ -1,0 +1,18 @@
+"""Follow an experiment or a run until it has ended, and print its results. Ctrl-C detaches."""
+
+import argparse
+
+from orchestrator.cli.locate import connect
+from orchestrator.cli.waiting import wait_and_print, wait_for_run
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", metavar="EXPERIMENT|RUN")
+    parser.add_argument(
+        "--json", action="store_true", help="print REST's answer: the experiment or the run, as it ended"
+    )
+
+
+def execute(options: argparse.Namespace) -> int:
+    follow = wait_for_run if options.id.startswith("run_") else wait_and_print
+    return follow(connect(), options.id, options.json)

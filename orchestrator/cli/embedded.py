@@ -1,0 +1,61 @@
+"""A server of one's own for one command: started as a child process, stopped at the end."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from orchestrator.cli import output
+from orchestrator.cli.client import Client
+from orchestrator.cli.exits import UNREACHABLE, CommandError
+from orchestrator.cli.locate import find_server
+
+STOP_S = 60.0  # what an orderly stop may take before the server is killed
+
+
+@contextmanager
+def some_server() -> Iterator[tuple[Client, bool]]:
+    """(a client, whether its server is embedded): of the server that there is, else of one started for this command.
+
+    Raises:
+        CommandError: the embedded server does not start; what it said went to stderr.
+    """
+    url = find_server()
+    if url is not None:
+        yield Client(url), False
+        return
+    output.say("no server: starting an embedded one …")
+    # A session of its own: Ctrl-C is for this command, which stops the server in order.
+    server = subprocess.Popen(
+        [sys.executable, "-m", "orchestrator.app", "serve", "--port", "0", "--json"],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield Client(_announced_url(server)), True
+    finally:
+        _stop(server)
+
+
+def _announced_url(server: "subprocess.Popen[str]") -> str:
+    assert server.stdout is not None
+    line = server.stdout.readline()
+    try:
+        return str(json.loads(line)["url"])
+    except (ValueError, KeyError, TypeError):
+        raise CommandError("the embedded server did not start; tbd doctor may know why", UNREACHABLE) from None
+
+
+def _stop(server: "subprocess.Popen[str]") -> None:
+    if server.poll() is None:
+        server.send_signal(signal.SIGTERM)
+    try:
+        server.wait(timeout=STOP_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+    if server.stdout is not None:
+        server.stdout.close()

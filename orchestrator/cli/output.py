@@ -1,0 +1,42 @@
+"""How commands print: data to stdout, progress to stderr, colours only where they are wanted."""
+
+import json
+import os
+import shutil
+import sys
+from typing import Any
+
+_COLOURS = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
+STATE_COLOURS = {"completed": "green", "failed": "red", "cancelled": "yellow", "running": "bold", "active": "bold"}
+
+
+def print_json(data: Any) -> None:
+    """Data for scripts, with REST's schema."""
+    print(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def say(text: str) -> None:
+    """Progress, for a person."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def is_terminal() -> bool:
+    """Whether progress goes to a person's screen."""
+    return sys.stderr.isatty()
+
+
+def width() -> int:
+    """Columns of the screen."""
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def coloured(text: str, colour: str) -> str:
+    """``text`` in a colour where stdout is a terminal and NO_COLOR is not set."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or colour not in _COLOURS:
+        return text
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+def state(text: str) -> str:
+    """The name of a state in its colour."""
+    return coloured(text, STATE_COLOURS.get(text, ""))

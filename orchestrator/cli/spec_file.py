@@ -1,0 +1,80 @@
+"""Reads the spec of an experiment from a YAML or JSON file, and says which line an error is about."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from orchestrator.cli.client import ServerProblem
+from orchestrator.cli.exits import USAGE, CommandError
+
+
+class SpecFile:
+    """The parsed ``spec`` of a file, and the lines of its keys. ``-`` is stdin.
+
+    Raises:
+        CommandError: the file cannot be read, is no YAML, or names a key twice.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = "stdin" if name == "-" else name
+        try:
+            text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise CommandError(f"{name}: {reason}", USAGE) from None
+        self.lines: dict[str, int] = {}
+        self.spec: Any = self._parse_json(text) if name.endswith(".json") else self._parse_yaml(text)
+
+    def _parse_json(self, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise CommandError(f"{self.name}: {error}", USAGE) from None
+
+    def _parse_yaml(self, text: str) -> Any:
+        import yaml
+
+        try:
+            node = yaml.compose(text, Loader=yaml.SafeLoader)
+            if node is None:
+                raise CommandError(f"{self.name}: the file is empty", USAGE)
+            self._note_lines(node, "")
+            return yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise CommandError(f"{self.name}: {error}", USAGE) from None
+
+    def _note_lines(self, node: Any, pointer: str) -> None:
+        """JSON pointer -> line, for each key and item. YAML lets a key stand twice and takes the last: that is a
+        mistake, and it is refused."""
+        self.lines.setdefault(pointer, node.start_mark.line + 1)
+        if node.id == "sequence":
+            for index, item in enumerate(node.value):
+                self._note_lines(item, f"{pointer}/{index}")
+        elif node.id == "mapping":
+            for key, value in node.value:
+                below = f"{pointer}/{str(key.value).replace('~', '~0').replace('/', '~1')}"
+                if below in self.lines:
+                    line = key.start_mark.line + 1
+                    first = self.lines[below]
+                    raise CommandError(f"{self.name}:{line}: {key.value} stands on line {first} already", USAGE)
+                self.lines[below] = key.start_mark.line + 1
+                self._note_lines(value, below)
+
+    def explain(self, problem: ServerProblem) -> CommandError:
+        """The server's problem with the lines of the file."""
+        items = problem.document.get("errors") or []
+        if not items:
+            return problem
+        texts = [f"{self.name}{self._line(item['pointer'])}: {_named(item)}" for item in items]
+        return CommandError("\n  ".join(["the spec is refused", *texts]), problem.code)
+
+    def _line(self, pointer: str) -> str:
+        while pointer and pointer not in self.lines:
+            pointer = pointer.rpartition("/")[0]
+        return f":{self.lines[pointer]}" if pointer in self.lines else ""
+
+
+def _named(item: dict[str, Any]) -> str:
+    name = str(item["pointer"]).lstrip("/")
+    return f"{name}: {item['detail']}" if name else str(item["detail"])

@@ -1,0 +1,125 @@
+"""A spec from a command line: ``tbd run resnet-50 -f pytorch -f mxnet --batch 4,8``, or from a file."""
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any
+
+from orchestrator.cli.client import ServerProblem
+from orchestrator.cli.exits import CommandError
+from orchestrator.cli.spec_file import SpecFile
+
+# option -> field of the spec. Values may be repeated or separated by commas; each is an axis.
+_AXES = {
+    "framework": "framework",
+    "strategy": "strategy",
+    "interpreter": "interpreter",
+    "topology": "topology",
+    "device": "device",
+    "precision": "precision",
+    "data": "data",
+    "size": "size",
+}
+_DEFAULT_FRAMEWORK = ["pytorch"]
+_DEFAULT_BATCH = ["4"]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("spec", metavar="SPEC.yaml|MODEL", help="a file (YAML or JSON; - is stdin), or a model")
+    group = parser.add_argument_group("with a MODEL", "values may be repeated or separated by commas: each is an axis")
+    group.add_argument("-f", "--framework", action="append", help="default pytorch")
+    group.add_argument("--batch", action="append", metavar="N", help="batch size per device (default 4)")
+    group.add_argument("--global-batch", action="append", metavar="N", help="batch size over all devices instead")
+    group.add_argument("--topology", action="append", metavar="MxD", help="machines x devices (default 1x1)")
+    group.add_argument("--size", action="append", help="full, small or tiny (default full)")
+    group.add_argument("--data", action="append", help="synthetic, or a dataset's name (default synthetic)")
+    group.add_argument("--precision", action="append", help="default fp32")
+    group.add_argument("--device", action="append", help="auto, cuda or cpu (default auto)")
+    group.add_argument("--strategy", action="append", help="default auto")
+    group.add_argument("--interpreter", action="append", help="default auto")
+    group.add_argument("--option", action="append", metavar="KEY=VALUE", help="an option of the model")
+    group.add_argument("--repeats", type=int)
+    group.add_argument("--max-repeats", type=int)
+    group.add_argument("--max-steps", type=int)
+    group.add_argument("--timeout", type=float, metavar="SECONDS", help="of one attempt")
+    group.add_argument("--name", help="name of the experiment")
+    group.add_argument("--label", action="append", metavar="KEY=VALUE")
+
+
+class Source:
+    """Where a spec came from: it explains the server's problems in its own terms."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._file = SpecFile(options.spec) if _is_file(options.spec) else None
+        self.spec: Any = self._file.spec if self._file else spec_from(options)
+
+    def explain(self, problem: ServerProblem) -> CommandError:
+        return self._file.explain(problem) if self._file else problem
+
+
+def _is_file(text: str) -> bool:
+    return text == "-" or text.endswith((".yaml", ".yml", ".json")) or "/" in text or Path(text).is_file()
+
+
+def spec_from(options: argparse.Namespace) -> dict[str, Any]:
+    """The spec that the options describe.
+
+    Raises:
+        CommandError: a value has not the form it should have.
+    """
+    frameworks = _values(options.framework) or _DEFAULT_FRAMEWORK
+    spec: dict[str, Any] = {"name": options.name or _name(options.spec, frameworks), "model": options.spec}
+    for option, field in _AXES.items():
+        values = _values(getattr(options, option))
+        if values:
+            spec[field] = values
+    spec["framework"] = frameworks
+    if options.global_batch:
+        spec["global_batch_size"] = [_scalar(text) for text in _values(options.global_batch)]
+    else:
+        spec["per_device_batch_size"] = [_scalar(text) for text in _values(options.batch) or _DEFAULT_BATCH]
+    if options.option:
+        spec["options"] = _pairs(options.option, "--option", _scalars)
+    if options.label:
+        spec["labels"] = _pairs(options.label, "--label", str)
+    limits = {"repeats": options.repeats, "max_repeats": options.max_repeats, "max_steps": options.max_steps}
+    limits["timeout_s"] = options.timeout
+    spec |= {name: value for name, value in limits.items() if value is not None}
+    if options.repeats and options.max_repeats is None and options.repeats > 10:
+        spec["max_repeats"] = options.repeats
+    return spec
+
+
+def _values(texts: list[str] | None) -> list[str]:
+    return [part.strip() for text in texts or [] for part in text.split(",") if part.strip()]
+
+
+def _scalars(text: str) -> Any:
+    values = [_scalar(part) for part in text.split(",")]
+    return values[0] if len(values) == 1 else values
+
+
+def _scalar(text: str) -> Any:
+    """A number or a truth value where it looks like one."""
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _pairs(texts: list[str], option: str, convert: Any) -> dict[str, Any]:
+    pairs = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise CommandError(f"{option} {text}: write KEY=VALUE")
+        pairs[key] = convert(value)
+    return pairs
+
+
+def _name(model: str, frameworks: list[str]) -> str:
+    return re.sub(r"[^a-z0-9-]+", "-", f"{model}-{'-'.join(frameworks)}".lower())[:100]

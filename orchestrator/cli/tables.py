@@ -1,0 +1,198 @@
+"""Prints experiments, runs and results for a person."""
+
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.cli import output
+from orchestrator.reports import table
+from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, seconds_of, short_time
+from orchestrator.reports.results_table import axis_text, results_table
+
+Json = Mapping[str, Any]
+
+
+def print_results(rows: Sequence[Json]) -> None:
+    """The table of results, what is the same for all cells above it, notes below."""
+    if not rows:
+        output.say("no results yet")
+        return
+    found = results_table(rows)
+    if found.common:
+        _print_dim(found.common)
+    print(table.text(found.headers, found.rows, output.width()))
+    for note in found.notes:
+        _print_dim(note)
+
+
+def _print_dim(text: str) -> None:
+    """A line of small print, wrapped on a terminal only: a pipe may want to search it."""
+    lines = textwrap.wrap(text, output.width(), subsequent_indent="    ") if sys.stdout.isatty() else [text]
+    for line in lines:
+        print(output.coloured(line, "dim"))
+
+
+def print_experiment(experiment: Json, rows: Sequence[Json], runs: Sequence[Json]) -> None:
+    """An experiment: its state, its results, and each run that is not simply completed."""
+    counts = ", ".join(f"{count} {name}" for name, count in experiment["run_counts"].items() if count)
+    pairs = [
+        ("experiment", f"{experiment['id']}  {experiment['name']}"),
+        ("state", output.state(experiment["state"]) + (" (to be cancelled)" if _is_ending(experiment) else "")),
+        ("runs", counts),
+        ("submitted", f"{short_time(experiment['created_at'])} UTC{_took(experiment, 'created_at')}"),
+        ("labels", axis_text(experiment["spec"]["labels"])),
+    ]
+    _print_pairs([pair for pair in pairs if pair[1] not in ("", NOTHING)])
+    print()
+    print_results(rows)
+    remarkable = [run for run in reversed(runs) if run["reason"] or run["state"] in ("placing", "running")]
+    if remarkable:
+        print()
+        cells = [[run["id"], output.state(run["state"]), run["reason"] or ""] for run in remarkable]
+        print(table.text(["run", "state", "why"], cells, output.width()))
+
+
+def _is_ending(thing: Json) -> bool:
+    return bool(thing["cancel_requested"]) and thing["ended_at"] is None
+
+
+def print_run(run: Json, measurements: Sequence[Json]) -> None:
+    """A run: its state and why, its attempts, whether it is valid, what was measured, where it ran."""
+    plan = run["plan"]
+    cell = f"{plan['model']} {plan['framework']} ({plan['strategy']}, {plan['interpreter']}) {plan['topology']}"
+    more = f"batch {plan['per_device_batch_size']}, {plan['size']}, {plan['data']}, {plan['precision']}"
+    pairs = [
+        ("run", f"{run['id']}  of {run['experiment_id']}"),
+        ("plan", f"{cell}, {more}, {plan['device']}, repetition {plan['repetition']}"),
+        ("options", axis_text(plan["options"])),
+        ("state", output.state(run["state"]) + (" (to be cancelled)" if _is_ending(run) else "")),
+        ("why", run["reason"] or ""),
+        ("took", _took(run, "started_at").strip(" ()")),
+        ("validity", _validity(run["validity"])),
+        ("notes", "; ".join((run["validity"] or {}).get("notes") or [])),
+    ]
+    _print_pairs([pair for pair in pairs if pair[1] not in ("", NOTHING)])
+    for attempt in run["attempts"]:
+        print(_attempt(attempt))
+    _print_failure(run["failure"])
+    _print_measurements(measurements)
+    _print_summary(run["summary"] or {})
+    _print_fingerprint(run["fingerprint"] or {})
+
+
+def _print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
+    for name, text in pairs:
+        print(f"{output.coloured(f'{name:<12}', 'dim')}{text}")
+
+
+def _took(thing: Json, start: str) -> str:
+    if not thing[start] or not thing["ended_at"]:
+        return ""
+    return f" ({duration(seconds_of(thing['ended_at']) - seconds_of(thing[start]))})"
+
+
+def _validity(validity: Json | None) -> str:
+    if validity is None:
+        return ""
+    if validity["valid"]:
+        return output.coloured("valid", "green")
+    reasons = "; ".join(reason["text"] for reason in validity["reasons"])
+    return output.coloured("not valid", "red") + f": {reasons}"
+
+
+def _attempt(attempt: Json) -> str:
+    places = "; ".join(
+        f"{share['node']}: {', '.join(device['id'] for device in share['devices'])}" for share in attempt["placement"]
+    )
+    ended = f", {attempt['failure']['kind']}" if attempt["failure"] else ""
+    return f"{output.coloured('attempt ' + str(attempt['number']).ljust(4), 'dim')}{places}{ended}"
+
+
+def _print_failure(failure: Json | None) -> None:
+    if not failure or not failure["stderr_tail"].strip():
+        return
+    print("\nthe end of its stderr:")
+    for line in failure["stderr_tail"].rstrip().splitlines()[-15:]:
+        print(f"  {line}")
+
+
+def _print_measurements(measurements: Sequence[Json]) -> None:
+    if not measurements:
+        return
+    print()
+    rows = [
+        [_name(one), quantity_text(one["metric"], one), _interval(one), one["reason"] or ""] for one in measurements
+    ]
+    print(table.text(["metric", "value", "95 % interval", "why there is none"], rows, output.width()))
+    print(output.coloured("How each was made: tbd show RUN --measurements", "dim"))
+
+
+def print_methods(measurements: Sequence[Json]) -> None:
+    """What was measured and how it was made."""
+    rows = [[_name(one), quantity_text(one["metric"], one), one["reason"] or one["method"]] for one in measurements]
+    print(table.text(["metric", "value", "method, or why there is none"], rows, output.width()))
+
+
+def _name(measurement: Json) -> str:
+    return measurement["metric"] + (f" [{measurement['subject']}]" if measurement["subject"] else "")
+
+
+def quantity_text(metric: str, quantity: Json) -> str:
+    """A quantity with its unit, as a person reads it."""
+    value = quantity["value"]
+    if value is None or isinstance(value, str):
+        return NOTHING if value is None else value
+    if metric.endswith("_ratio"):
+        return percent(value)
+    if metric.endswith("_bytes"):
+        return memory(value)
+    if metric.endswith("_s"):
+        return duration(value)
+    unit = "" if quantity["unit"] == "1" else f" {quantity['unit']}"
+    return plain(value) + unit
+
+
+def _interval(measurement: Json) -> str:
+    low, high = measurement["ci_low"], measurement["ci_high"]
+    if low is None or high is None:
+        return ""
+    ends = (quantity_text(measurement["metric"], {**measurement, "value": end}) for end in (low, high))
+    return " to ".join(ends)
+
+
+def _print_summary(summary: Json) -> None:
+    pairs = [(str(name), _words(value)) for name, value in summary.items() if not isinstance(value, list)]
+    if pairs:
+        print("\nwhat the log says")
+        for name, text in pairs:
+            print(f"  {name.replace('_', ' ')}: {text}")
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        given = {name: item for name, item in value.items() if item is not None}
+        return "; ".join(f"{name.replace('_', ' ')} {_words(item)}" for name, item in given.items())
+    return plain(value) if isinstance(value, float) else str(value)
+
+
+def _print_fingerprint(fingerprint: Json) -> None:
+    if not fingerprint:
+        return
+    subject, rig = fingerprint.get("subject") or {}, fingerprint.get("rig") or {}
+    commits = ", ".join(subject.get("code_commits") or []) + (" (dirty)" if subject.get("code_dirty") else "")
+    print("\nfingerprint")
+    print(
+        f"  workload {fingerprint.get('workload_key')}  subject {fingerprint.get('subject_key')}  "
+        f"rig {fingerprint.get('rig_key')}"
+    )
+    print(
+        f"  {subject.get('framework')} {subject.get('framework_version')}, interpreter {subject.get('interpreter')} "
+        f"{(subject.get('interpreter_definition') or '')[:12]}, code {commits}"
+    )
+    for name, node in (rig.get("nodes") or {}).items():
+        print(
+            f"  {name}: {node.get('cpu_model')}, {len(node.get('cores') or ())} cores, "
+            f"{memory(node.get('memory_bytes'))}, kernel {node.get('kernel')}, "
+            f"governor {node.get('governor') or 'not known'}"
+        )

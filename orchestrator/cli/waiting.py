@@ -1,0 +1,150 @@
+"""Waits for an experiment or a run: progress on stderr, the results on stdout. Ctrl-C detaches, it cancels nothing."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from orchestrator.cli import output
+from orchestrator.cli.client import Client, path_of
+from orchestrator.cli.exits import DONE, INTERRUPTED, RUN_FAILED, CommandError
+from orchestrator.reports.numbers import plain, with_half_width
+
+ENDED = ("completed", "failed", "cancelled")
+BAR_CELLS = 24
+
+
+def wait_and_print(client: Client, experiment_id: str, as_json: bool = False) -> int:
+    """Wait for an experiment and print its table (as JSON: the experiment); the exit code.
+
+    Raises:
+        CommandError: the server is gone, or (130) Ctrl-C.
+    """
+    experiment = wait_for_experiment(client, experiment_id)
+    if as_json:
+        output.print_json(experiment)
+    else:
+        from orchestrator.cli.tables import print_results
+
+        print_results(client.get(path_of("experiments", experiment_id, "results"))["items"])
+    return code_of(experiment)
+
+
+def code_of(ended: dict[str, Any]) -> int:
+    """The exit code for an experiment or a run that has ended."""
+    return DONE if ended["state"] == "completed" else RUN_FAILED
+
+
+def wait_for_experiment(client: Client, experiment_id: str) -> dict[str, Any]:
+    """Follow an experiment until it has ended; it."""
+    path = path_of("experiments", experiment_id)
+    progress = _Progress(client, client.get(path))
+    with _detaching(client, experiment_id), progress:
+        for event in client.events(f"{path}/events"):
+            if event.kind == "run":
+                progress.see(event.data)
+    return dict(client.get(path))
+
+
+def wait_for_run(client: Client, run_id: str, as_json: bool = False) -> int:
+    """Follow a run: its states, its steps, what goes wrong; the exit code."""
+    path = path_of("runs", run_id)
+    with _detaching(client, run_id):
+        for event in client.events(f"{path}/events"):
+            if text := _tell(event.kind, event.data):
+                output.say(text)
+    run = client.get(path)
+    if as_json:
+        output.print_json(run)
+    else:
+        from orchestrator.cli.tables import print_run
+
+        print_run(run, client.get(f"{path}/measurements")["items"])
+    return code_of(run)
+
+
+def _tell(kind: str, event: dict[str, Any]) -> str | None:
+    """One entry of a log in words, where a person who waits wants to know it."""
+    data = event.get("data") or {}
+    if kind == "state":
+        return str(event["state"])
+    if kind == "loss":
+        return f"  step {data['step']}: loss {plain(data['value'])}"
+    if kind == "versions":
+        return f"  {data['framework']} {data['version']}"
+    if kind == "built":
+        return f"  built: {data['parameters']} parameters in {plain(data['build_s'], 3)} s"
+    if kind in ("stopping_decided", "stop_requested", "stopped"):
+        return f"  {kind.replace('_', ' ')}: {data['reason']}"
+    if kind == "error":
+        return f"  {data['failure']}: {data['message']}"
+    return None
+
+
+@contextmanager
+def _detaching(client: Client, identifier: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        text = f"detached; it goes on. Come back with: TBD_SERVER={client.url} tbd watch {identifier}"
+        raise CommandError(text, INTERRUPTED) from None
+
+
+class _Progress:
+    """Says each run that has ended, and on a terminal draws a bar below."""
+
+    def __init__(self, client: Client, experiment: dict[str, Any]) -> None:
+        self._client = client
+        self._states: dict[str, str] = {}
+        self._expected = sum(experiment["run_counts"].values())
+        self._draws = output.is_terminal()
+
+    def __enter__(self) -> "_Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._erase()
+
+    def see(self, change: dict[str, Any]) -> None:
+        """Take note of a change of state of a run."""
+        run_id, state = change["run_id"], change["state"]
+        before = self._states.get(run_id)
+        self._states[run_id] = state
+        if state in ENDED and before not in ENDED:
+            self._erase()
+            output.say(_line_of(self._client.get(path_of("runs", run_id))))
+        self._draw()
+
+    def _draw(self) -> None:
+        if not self._draws:
+            return
+        total = max(self._expected, len(self._states))
+        ended = sum(state in ENDED for state in self._states.values())
+        full = BAR_CELLS * ended // max(total, 1)
+        now = ", ".join(sorted({state for state in self._states.values() if state not in (*ENDED, "queued")}))
+        bar = "█" * full + "░" * (BAR_CELLS - full)
+        sys.stderr.write(f"\r\x1b[K{bar} {ended}/{total} runs {now}")
+        sys.stderr.flush()
+
+    def _erase(self) -> None:
+        if self._draws:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _line_of(run: dict[str, Any]) -> str:
+    plan = run["plan"]
+    cell = f"{plan['model']} {plan['framework']} batch {plan['per_device_batch_size']} {plan['topology']}"
+    return f"{run['id']}  {cell} repetition {plan['repetition']}: {outcome(run)}"
+
+
+def outcome(run: dict[str, Any]) -> str:
+    """How a run ended, in a few words."""
+    if run["throughput"]:
+        return f"{with_half_width(run['throughput'])} {run['throughput']['unit']}"
+    if run["indicative"]:
+        rate = f"~{plain(run['indicative']['value'])} {run['indicative']['unit']} (indicative)"
+        return f"{rate}: not valid: {run['reason']}"
+    if run["state"] == "completed":
+        return f"not valid: {run['reason']}"
+    return f"{run['state']}: {run['reason']}" if run["reason"] else str(run["state"])
