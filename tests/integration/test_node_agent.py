@@ -166,6 +166,18 @@ def test_the_device_is_free_again_after_an_attempt_was_killed(agent):
     assert failure_of(carried_out(agent, again)) is None
 
 
+def test_a_steady_attempt_is_stopped_by_the_rule_and_all_ranks_stop_at_the_same_step(agent):
+    entries = carried_out(agent, a_job(ranks=2, options={"step_time_s": 0.01}, max_steps=5000))
+    assert failure_of(entries) is None
+    (decided,) = of_kind(entries, "stopping_decided")
+    assert decided["reason"] == "precise"
+    stopped = of_kind(entries, "stopped")
+    assert {stop["reason"] for stop in stopped} == {"precise"}
+    assert len(stopped) == 2
+    (step,) = {stop["step"] for stop in stopped}
+    assert decided["steps"] <= step < 5000
+
+
 def test_starting_again_changes_nothing_and_another_token_is_refused(agent):
     job = a_job(options={"step_time_s": 0.01}, max_steps=100000)
     assert [agent.start(job)["state"] for _ in range(3)] == ["running"] * 3

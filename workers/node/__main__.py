@@ -81,16 +81,20 @@ def carry_out(job: dict[str, Any], log: EventLog) -> Failure | None:
 
 
 def _show(log: EventLog, end: threading.Event) -> None:
-    """Say on stderr how far it is, at most once a second."""
-    started, seen, steps, phase = time.monotonic(), 0, 0, "setting up"
+    """Say on stderr how far it is: when that has changed, at most once a second."""
+    started, seen, said = time.monotonic(), 0, ""
+    phase, steps = "setting up", 0
     while not end.wait(_PROGRESS_S):
         for entry in log.slice(seen, sys.maxsize - seen):
             seen = entry["seq"]
             if entry["kind"] == "interval" and entry["rank"] in (0, None):
-                phase, steps = entry["data"]["phase"], entry["data"]["first_step"] + entry["data"]["n"]
-            elif entry["kind"] in ("process_started", "built", "stopping_decided"):
+                phase, steps = entry["data"]["phase"], entry["data"]["first_step"] + entry["data"]["n"] - 1
+            elif entry["kind"] in ("process_started", "built", "stopping_decided", "finished"):
                 phase = entry["kind"].replace("_", " ")
-        print(f"{time.monotonic() - started:6.0f} s  {phase}, step {steps}", file=sys.stderr, flush=True)
+        line = f"{phase}, step {steps}"
+        if line != said:
+            print(f"{time.monotonic() - started:6.0f} s  {line}", file=sys.stderr, flush=True)
+        said = line
 
 
 if __name__ == "__main__":

@@ -134,7 +134,8 @@ def end_all(
     pause_s = 0.002
     while True:
         # Found anew each time: a process may have forked between being seen and being killed.
-        suspects |= with_token(token) | descendants(process.pid for process in suspects if alive(process))
+        suspects |= with_token(token)
+        suspects |= descendants([process.pid for process in suspects if alive(process)])
         living = {process for process in suspects if alive(process)}
         if not living or time.monotonic() > deadline:
             return living
