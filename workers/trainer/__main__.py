@@ -37,26 +37,31 @@ def main(arguments=None):
 
 def run(job, process, emit):
     """Carry out ``process`` of ``job``; return the exit status, 0 if it finished."""
-    adapter = channel = None
+    locks = adapter = channel = None
+    status = 0
     emit("started", pid=os.getpid(), python=platform.python_version())
     try:
         locks = host.lock_devices(job, process)
         adapter = load(job["plan"]["framework"])
         channel = control.open_channel(job, process)
         Loop(job, process, adapter, channel, emit).run()
-        del locks
-        return 0
     except Exception as error:
         kind = failure_of(error, adapter)
-        if channel and not (
-            isinstance(error, TrainerError) and error.ranks and jobs.rank_of(process) not in error.ranks
-        ):
+        if channel and lies_here(error, process):
             channel.fail(kind, str(error))
         emit_error(emit, kind, error)
-        return protocol.EXIT_STATUS[kind]
-    finally:
-        if channel:
-            channel.close()
+        status = protocol.EXIT_STATUS[kind]
+    for part in (channel, adapter):
+        if part:
+            part.close()
+    del locks
+    return status
+
+
+def lies_here(error, process):
+    """Whether the cause of ``error`` is in this process, so that the other ranks do not know of it yet."""
+    ranks = getattr(error, "ranks", None)
+    return not ranks or jobs.rank_of(process) in ranks
 
 
 def load(framework):

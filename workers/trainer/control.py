@@ -28,6 +28,7 @@ HELLO_TIMEOUT_S = 10.0
 RETRY_S = 0.05
 # A member waits this much longer than rank 0 does: who is missing is for rank 0 to say.
 PATIENCE_S = 5.0
+ROUNDS = 8
 # Longest line that a peer may send; none of ours comes near.
 LONGEST_LINE = 65536
 
@@ -158,7 +159,10 @@ class Leader(object):
             TrainerError: a rank failed, was lost or did not become ready in time; the others have been told.
         """
         deadline = self._clock() + self._timeout_s
-        self._poll(0.0)
+        # A connection is accepted, read and answered in a round each; a peer that never ends is not waited for.
+        for _ in range(ROUNDS):
+            if not self._poll(0.0):
+                break
         self._check()
         while any(self._ready.get(rank) != step for rank in self._others):
             late = [rank for rank in self._others if self._ready.get(rank) != step]
@@ -204,9 +208,9 @@ class Leader(object):
             peer.send(order)
 
     def _poll(self, wait_s):
-        """Take in whatever has arrived, waiting for it ``wait_s`` seconds at most."""
+        """Take in whatever has arrived, waiting for it ``wait_s`` seconds at most; return whether anything had."""
         if self._listener is None:
-            return
+            return False
         if self._strangers:
             wait_s = min(wait_s, HELLO_TIMEOUT_S)
         readable = select.select([self._listener] + self._peers(), [], [], wait_s)[0]
@@ -217,6 +221,7 @@ class Leader(object):
                 for message in source.read():
                     self._take(source, message)
         self._sweep()
+        return bool(readable)
 
     def _take(self, peer, message):
         if peer in self._strangers:

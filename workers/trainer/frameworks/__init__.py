@@ -24,6 +24,8 @@ and besides, never inside a timed interval:
     {peak_bytes, method}, or None: then the process's peak resident set stands for it
 ``weights_sha256()``
     of the trainable weights, in a fixed order
+``close()``
+    end what the input runs in the background: processes and threads, which must not outlive the framework
 ``failure_of(error)``
     the failure kind of a foreign exception, or None: the one place where a framework's exceptions are known
 

@@ -90,6 +90,9 @@ class Adapter(object):
             digest.update(parameter.detach().cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
 
+    def close(self):
+        self._batches = self._model = None
+
     def failure_of(self, error):
         if isinstance(error, torch.cuda.OutOfMemoryError) or "DefaultCPUAllocator: can't allocate memory" in str(error):
             return "out_of_memory"

@@ -49,5 +49,8 @@ class Adapter(object):
     def weights_sha256(self):
         return hashlib.sha256(b"no weights").hexdigest()
 
+    def close(self):
+        self._model = None
+
     def failure_of(self, error):
         return None

@@ -110,6 +110,9 @@ class Adapter(object):
             digest.update(variable.numpy().tobytes())
         return digest.hexdigest()
 
+    def close(self):
+        self._batches = self._model = None
+
     def failure_of(self, error):
         return "out_of_memory" if isinstance(error, tf.errors.ResourceExhaustedError) else None
 

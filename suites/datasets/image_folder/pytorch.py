@@ -1,0 +1,80 @@
+"""Images in folders for PyTorch: decoded and cut by Pillow in the processes of a ``DataLoader``, ahead of the training.
+
+Dimensions: N images of a batch, C channels, H height, W width.
+"""
+
+import os
+
+import numpy
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+from suites.datasets.image_folder import listing
+from workers.trainer.failure import TrainerError
+
+# Judgement: batches made ahead by each process.
+AHEAD = 4
+
+
+def batches(root, count, pixels, seed, rank, world_size):
+    """Return an endless iterator of (images_NCHW, labels_N).
+
+    Raises (also while it is iterated):
+        TrainerError: ``setup_failed``, a folder or a file cannot be read; the message names it.
+    """
+    found = listing.files(root)
+    # Half of the cores decode: the others are left to the training.
+    workers = max(1, min(8, len(os.sched_getaffinity(0)) // 2))
+    loader = DataLoader(
+        Decoder(pixels),
+        batch_sampler=listing.batches(found, count, seed, rank, world_size),
+        num_workers=workers,
+        prefetch_factor=AHEAD,
+        collate_fn=collate,
+        pin_memory=torch.cuda.is_available(),
+    )
+    return _checked(loader)
+
+
+def _checked(loader):
+    for batch in loader:
+        if isinstance(batch, str):
+            raise TrainerError("setup_failed", batch)
+        yield batch
+
+
+class Decoder(Dataset):
+    """Turns a sample into (image_CHW, label), or into the message of what is wrong with its file."""
+
+    def __init__(self, pixels):
+        self._pixels = pixels
+
+    def __getitem__(self, sample):
+        # A message, since an exception of our own would not survive the way out of the loader's process.
+        try:
+            return decode(sample, self._pixels), sample.label
+        except (OSError, ValueError, SyntaxError) as error:
+            return str(listing.unreadable(sample.path, error))
+
+
+def decode(sample, pixels):
+    """Return image_CHW: the sample's cut, ``pixels`` square, normalised."""
+    with Image.open(sample.path) as file:
+        image = file.convert("RGB")
+    cut = listing.cut(sample.draw, *image.size)
+    box = (cut.left, cut.top, cut.left + cut.width, cut.top + cut.height)
+    image = image.resize((pixels, pixels), Image.Resampling.BILINEAR, box=box)
+    if cut.mirrored:
+        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    image_HWC = numpy.asarray(image, dtype=numpy.float32) / 255.0
+    image_HWC = (image_HWC - numpy.float32(listing.MEAN)) / numpy.float32(listing.DEVIATION)
+    return torch.from_numpy(image_HWC.transpose(2, 0, 1).copy())
+
+
+def collate(items):
+    """Return (images_NCHW, labels_N), or the first message among the items."""
+    for item in items:
+        if isinstance(item, str):
+            return item
+    return torch.stack([image_CHW for image_CHW, _ in items]), torch.tensor([label for _, label in items])

@@ -1,0 +1,83 @@
+"""Images in folders for TensorFlow: decoded and cut by ``tf.data`` in threads, ahead of the training.
+
+Dimensions: N images of a batch, H height, W width, C channels.
+"""
+
+import collections
+import os
+
+import tensorflow as tf
+
+from suites.datasets.image_folder import listing
+from workers.trainer.failure import TrainerError
+
+# Judgement: batches made ahead.
+AHEAD = 4
+
+
+def batches(root, count, pixels, seed, rank, world_size):
+    """Return an endless iterator of (images_NHWC, labels_N).
+
+    Raises (also while it is iterated):
+        TrainerError: ``setup_failed``, a folder or a file cannot be read; the message names it.
+    """
+    found = listing.files(root)
+    # Half of the cores decode: the others are left to the training.
+    threads = max(1, len(os.sched_getaffinity(0)) // 2)
+    recent = collections.deque(maxlen=count * (AHEAD + 2) + 2 * threads)
+    signature = (
+        tf.TensorSpec((), tf.string),
+        tf.TensorSpec((), tf.int64),
+        tf.TensorSpec((4,), tf.int32),
+        tf.TensorSpec((), tf.bool),
+    )
+    cuts = tf.data.Dataset.from_generator(
+        lambda: _cuts(listing.samples(found, seed, rank, world_size), recent), output_signature=signature
+    )
+    images = cuts.map(lambda *sample: decode(*sample, pixels=pixels), num_parallel_calls=threads, deterministic=True)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = threads
+    return _checked(images.batch(count, drop_remainder=True).prefetch(AHEAD).with_options(options), recent)
+
+
+def _cuts(samples, recent):
+    """Yield (path, label, window, mirrored) of each sample; note its path in ``recent``."""
+    sizes = {}
+    for sample in samples:
+        recent.append(sample.path)
+        if sample.path not in sizes:
+            sizes[sample.path] = listing.jpeg_size(sample.path)
+        cut = listing.cut(sample.draw, *sizes[sample.path])
+        yield sample.path, sample.label, (cut.top, cut.left, cut.height, cut.width), cut.mirrored
+
+
+def decode(path, label, window, mirrored, pixels):
+    """Return (image_HWC, label): the cut, ``pixels`` square, normalised."""
+    image_HWC = tf.io.decode_and_crop_jpeg(tf.io.read_file(path), window, channels=3, dct_method="INTEGER_ACCURATE")
+    # Pillow, too, filters before it makes an image smaller.
+    image_HWC = tf.image.resize(image_HWC, (pixels, pixels), "bilinear", antialias=True)
+    image_HWC = tf.cond(mirrored, lambda: tf.reverse(image_HWC, [1]), lambda: image_HWC)
+    image_HWC = (image_HWC / 255.0 - listing.MEAN) / listing.DEVIATION
+    return tf.ensure_shape(image_HWC, (pixels, pixels, 3)), label
+
+
+def _checked(dataset, recent):
+    """Yield the batches; an error of the pipeline becomes one that names the file."""
+    iterator = iter(dataset)
+    while True:
+        try:
+            batch = next(iterator)
+        except tf.errors.OpError as error:
+            _name_culprit(list(recent))
+            raise TrainerError("setup_failed", "cannot read the dataset: %s" % error.message)
+        yield batch
+
+
+def _name_culprit(paths):
+    """The pipeline does not say which file it choked on: try those it read last, one by one."""
+    for path in paths:
+        listing.jpeg_size(path)
+        try:
+            tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+        except tf.errors.OpError as error:
+            raise listing.unreadable(path, error.message)
