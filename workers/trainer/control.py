@@ -264,8 +264,10 @@ class Leader(object):
                 self._strangers.remove(peer)
             elif peer in self._agents:
                 self._agents.remove(peer)
-            elif not self._failed:
-                self._failed = ("crashed", "rank %d was lost" % peer.name, [peer.name])
+            else:
+                del self._members[peer.name]
+                # It may have said why before it went.
+                self._failed = self._failed or ("crashed", "rank %d was lost" % peer.name, [peer.name])
 
 
 class Member(object):

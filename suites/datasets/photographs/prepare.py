@@ -100,7 +100,9 @@ def write_all(folder):
             os.makedirs(os.path.join(folder, split, name))
             for number in range(count):
                 path = "%s/%s/%s_%d.JPEG" % (split, name, name, number)
-                write(cut(photograph, random.Random(path)), os.path.join(folder, path), random.Random(path + "/quality"))
+                write(
+                    cut(photograph, random.Random(path)), os.path.join(folder, path), random.Random(path + "/quality")
+                )
                 files[path] = describe(os.path.join(folder, path))
     made_with = {"pillow": PIL.__version__, "scikit-image": skimage.__version__}
     manifest = {"version": VERSION, "made_with": made_with, "files": files}
