@@ -1,0 +1,133 @@
+"""REST over the real store on a temporary SQLite file, and a cluster that only says what it consists of."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from orchestrator.api.server import create_app
+from orchestrator.db.store import SqlStore
+from orchestrator.domain.errors import NodeUnreachable
+from orchestrator.domain.measurement import Analysis, Measurement, Reason, Validity
+from orchestrator.domain.placement import Node
+from orchestrator.domain.run import Run, RunState
+from orchestrator.services.clock import SystemClock
+from orchestrator.services.context import Context
+from orchestrator.settings import read_settings
+from tests.unit import builders
+
+MAX_BODY_BYTES = 20_000
+SPEC: dict[str, Any] = {"name": "first", "model": "net", "framework": "pytorch", "per_device_batch_size": 4}
+
+
+class StandingCluster:
+    """Nodes that stand still: nothing runs on them."""
+
+    def __init__(self) -> None:
+        self.unreachable: set[str] = set()
+
+    def nodes(self) -> Sequence[Node]:
+        return [builders.node("n0"), builders.node("n1")]
+
+    def interpreters(self, node: str) -> Sequence[Mapping[str, Any]]:
+        if node in self.unreachable:
+            raise NodeUnreachable(node, "no answer within 5 s")
+        return [
+            {"name": "pytorch", "ready": True, "reason": None, "definition": "abc", "versions": {"torch": "2.13"}},
+            {"name": "tensorflow", "ready": False, "reason": "run tbd frameworks install tensorflow"},
+        ]
+
+
+class Rig:
+    """``http`` talks to the application; ``wakes`` counts how often the reconciler was called."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = SqlStore(f"sqlite:///{folder / 'tbd.sqlite3'}")
+        self.cluster = StandingCluster()
+        self.wakes = 0
+        self.context = Context(self.store, self.cluster, builders.catalog(), SystemClock(), self._wake)  # type: ignore[arg-type]
+        settings = read_settings({"TBD_DATA_DIR": str(folder), "TBD_MAX_BODY_BYTES": str(MAX_BODY_BYTES)})
+        self.app = create_app(self.context, settings)
+        self.http = TestClient(self.app, raise_server_exceptions=False)
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def close(self) -> None:
+        self.http.close()
+        self.store.close()
+
+    def submit(self, **changes: Any) -> dict[str, Any]:
+        """The experiment that the default spec with ``changes`` makes."""
+        answer = self.http.post("/api/v1/experiments", json=SPEC | changes)
+        assert answer.status_code == 201, answer.text
+        return dict(answer.json())
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """The JSON of a path below /api/v1 that must be there."""
+        answer = self.http.get(f"/api/v1{path}", params=parameters)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def start(self, run_id: str, node: str = "n0") -> str:
+        """Have the run running; the id of its attempt."""
+        attempt = builders.attempt(run_id, nodes=(node,), created_at=1.0)
+        assert self.store.begin_attempt(run_id, attempt)
+        assert self.store.move_run(run_id, RunState.PLACING, RunState.RUNNING, at=2.0)
+        return attempt.id
+
+    def finish(self, run_id: str, analysis: Analysis, to: RunState = RunState.COMPLETED, **more: Any) -> None:
+        """Have a running run end."""
+        assert self.store.move_run(run_id, RunState.RUNNING, RunState.COLLECTING, at=9.0)
+        assert self.store.conclude(run_id, to, at=10.0, analysis=analysis, **more)
+
+    def complete_all(self, experiment_id: str, rates: Sequence[float], **observed: Any) -> list[Run]:
+        """Complete the runs of an experiment, oldest first, with these rates."""
+        runs = list(self.store.runs_of(experiment_id))
+        for run, value in zip(runs, rates, strict=True):
+            self.start(run.id)
+            self.finish(run.id, rate(value), fingerprint=fingerprint_of(**observed))
+        return runs
+
+
+def rate(value: float, *reasons: Reason) -> Analysis:
+    """An analysis with this throughput (an indicative one where there are reasons), and a power nobody could read."""
+    throughput = Measurement(
+        "throughput",
+        value,
+        "images/s",
+        "total work / total time",
+        "images",
+        value - 1,
+        value + 1,
+        0.95,
+        60.0,
+        "one run",
+    )
+    power = Measurement("power_w", None, "W", "none", reason="a CPU device has no power reading")
+    if reasons:
+        return Analysis(Validity(tuple(reasons)), indicative=throughput, code_version="1")
+    return Analysis(Validity(), measurements=(throughput, power), code_version="1")
+
+
+def fingerprint_of(**subject: Any) -> dict[str, Any]:
+    """A fingerprint; ``subject`` is what may differ between two sides."""
+    return {
+        "workload": {"device_models": ["a cpu"], "cores_per_device": [1]},
+        "subject": {"framework": "pytorch", "framework_version": "2.13"} | subject,
+        "rig": {"nodes": {}},
+        "condition": {},
+        "workload_key": "w",
+        "subject_key": repr(subject),
+        "rig_key": "r",
+    }
+
+
+def entry(seq: int, kind: str, **data: Any) -> dict[str, Any]:
+    """An entry of a log."""
+    return {"seq": seq, "source": "w0", "t": float(seq), "wall": 1e9 + seq, "kind": kind, "rank": 0, "data": data}
+
+
+def interval(seq: int, step: int) -> dict[str, Any]:
+    return entry(seq, "interval", phase="timed", first_step=step, n=1, duration_s=0.5, work={"images": 4})

@@ -1,0 +1,83 @@
+"""Models, frameworks, datasets, nodes, health, and the description of it all."""
+
+import pytest
+
+from orchestrator.domain.errors import StoreUnavailable
+from tests.unit.api.api_rig import Rig
+
+NEEDED_OF_MODELS = {
+    "name",
+    "domain",
+    "frameworks",
+    "parameters",
+    "layers",
+    "flops_per_sample",
+    "dominant_layer",
+    "work_unit",
+    "sizes",
+    "datasets",
+    "maintainers",
+}
+
+
+def test_models_tell_what_the_contract_asks_for(rig: Rig) -> None:
+    (model,) = rig.get("/models")["items"]
+    assert set(model) >= NEEDED_OF_MODELS
+    assert {option["name"]: option["default"] for option in model["options"]} == {"depth": 50, "rate": 0.1}
+
+
+def test_frameworks_tell_on_which_node_their_interpreter_is_ready_and_what_to_do_where_not(rig: Rig) -> None:
+    rig.cluster.unreachable.add("n1")
+    found = {one["name"]: one for one in rig.get("/frameworks")["items"]}
+    pytorch = {one["node"]: one for one in found["pytorch"]["interpreters"]}
+    assert pytorch["n0"]["ready"] is True
+    assert pytorch["n1"]["ready"] is None
+    assert "no answer" in pytorch["n1"]["reason"]
+    (tensorflow, _) = found["tensorflow"]["interpreters"]
+    assert tensorflow["ready"] is False
+    assert "tbd frameworks install" in tensorflow["reason"]
+
+
+def test_a_node_is_drained_quarantined_and_resumed(rig: Rig) -> None:
+    for order, state in (
+        ("drain", "draining"),
+        ("drain", "draining"),
+        ("quarantine", "quarantined"),
+        ("resume", "available"),
+    ):
+        answer = rig.http.post(f"/api/v1/nodes/n1/{order}")
+        assert (answer.status_code, answer.json()["state"]) == (200, state)
+        assert {one["name"]: one["state"] for one in rig.get("/nodes")["items"]} == {"n0": "available", "n1": state}
+
+
+def test_health_asks_nothing_of_the_database_and_readiness_does(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rig.http.get("/readyz").json() == {"status": "ready", "nodes": 2}
+
+    def away() -> None:
+        raise StoreUnavailable("the database is away")
+
+    monkeypatch.setattr(rig.store, "ping", away)
+    assert rig.http.get("/healthz").status_code == 200
+    assert rig.http.get("/readyz").status_code == 503
+
+
+def test_the_description_names_every_schema_that_it_refers_to(rig: Rig) -> None:
+    answer = rig.http.get("/openapi.json")
+    schemas = answer.json()["components"]["schemas"]
+    referred = {part.split('"')[0] for part in answer.text.split("#/components/schemas/")[1:]}
+    assert referred <= set(schemas)
+    assert {"ExperimentSpec", "ProblemView", "RunView", "ResultRowView"} <= set(schemas)
+
+
+def test_the_description_of_the_spec_takes_one_value_or_a_list_for_an_axis(rig: Rig) -> None:
+    spec = rig.http.get("/openapi.json").json()["components"]["schemas"]["ExperimentSpec"]
+    kinds = {choice.get("type") for choice in spec["properties"]["framework"]["anyOf"]}
+    assert kinds == {"string", "array"}
+    assert spec["additionalProperties"] is False
+
+
+def test_the_page_for_people_loads_nothing_from_elsewhere(rig: Rig) -> None:
+    text = rig.http.get("/docs").text
+    assert "/api/v1/experiments" in text
+    for word in ("http://", "https://", "<script", "src="):
+        assert word not in text

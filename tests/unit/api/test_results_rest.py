@@ -1,0 +1,169 @@
+"""Result rows and comparisons."""
+
+import math
+
+import pytest
+
+from orchestrator.api.views.results import ResultRowView
+from orchestrator.domain.measurement import METRICS
+from orchestrator.domain.run import RunState
+from tests.unit import builders
+from tests.unit.api.api_rig import Rig, fingerprint_of, rate
+
+SHAPE = {
+    "value",
+    "unit",
+    "unit_definition",
+    "ci_low",
+    "ci_high",
+    "confidence",
+    "n",
+    "scope",
+    "method",
+}
+
+
+def test_a_row_has_a_place_for_every_metric() -> None:
+    assert set(METRICS) <= set(ResultRowView.model_fields)
+
+
+def test_the_estimate_of_a_cell_is_the_mean_over_its_runs_with_students_t(rig: Rig) -> None:
+    experiment = rig.submit()
+    rig.complete_all(experiment["id"], [99.0, 100.0, 101.0])
+    (row,) = rig.get(f"/experiments/{experiment['id']}/results")["items"]
+    throughput = row["throughput"]
+    assert set(throughput) == SHAPE
+    assert throughput["value"] == pytest.approx(100.0)
+    assert throughput["ci_high"] - 100.0 == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
+    assert (throughput["n"], throughput["confidence"], row["n_valid"]) == (3, 0.95, 3)
+    assert row["validity"]["valid"] is True
+    assert row["indicative"] is None
+
+
+def test_what_was_not_measured_is_null_with_the_reason_beside(rig: Rig) -> None:
+    experiment = rig.submit()
+    rig.complete_all(experiment["id"], [99.0, 100.0, 101.0])
+    (row,) = rig.get(f"/experiments/{experiment['id']}/results")["items"]
+    assert row["power_w"] is None
+    assert row["reasons"]["power_w"] == "a CPU device has no power reading"
+    assert {metric for metric in METRICS if row[metric] is None} == set(row["reasons"])
+
+
+def test_the_axes_of_a_row_are_the_fields_of_the_spec_but_for_its_limits(rig: Rig) -> None:
+    spec = rig.submit()["spec"]
+    (row,) = rig.get("/results")["items"]
+    without = {"name", "labels", "priority", "exclude", "repeats", "precision_target"}
+    without |= {"max_repeats", "max_steps", "timeout_s", "deadline_s", "device_time_budget_s"}
+    assert set(row["axes"]) == set(spec) - without
+    assert row["axes"]["strategy"] == "single"  # what auto stood for
+    assert row["n_pending"] == row["n_runs"] == 3
+
+
+def test_a_single_run_keeps_its_own_interval_and_says_so(rig: Rig) -> None:
+    experiment = rig.submit(repeats=1)
+    rig.complete_all(experiment["id"], [100.0])
+    (row,) = rig.get("/results")["items"]
+    assert (row["throughput"]["ci_low"], row["throughput"]["ci_high"]) == (99.0, 101.0)
+    assert "single run" in row["throughput"]["scope"]
+
+
+def test_runs_that_were_replaced_are_left_out_and_named(rig: Rig) -> None:
+    experiment = rig.submit()
+    first, second, third = rig.store.runs_of(experiment["id"])
+    for run, analysis in ((first, rate(50.0, builders.UNSTEADY)), (second, rate(99.0)), (third, rate(101.0))):
+        rig.start(run.id)
+        rig.finish(run.id, analysis, fingerprint=fingerprint_of())
+    (row,) = rig.get("/results")["items"]
+    assert row["throughput"]["value"] == pytest.approx(100.0)
+    assert (row["n_valid"], row["n_runs"]) == (2, 3)
+    assert [(one["run_id"], one["reasons"][0]["code"]) for one in row["left_out"]] == [(first.id, "unsteady")]
+
+
+def test_a_cell_without_a_valid_run_has_an_indicative_rate_and_no_throughput(rig: Rig) -> None:
+    experiment = rig.submit(repeats=2)
+    for run, value in zip(rig.store.runs_of(experiment["id"]), (50.0, 60.0), strict=True):
+        rig.start(run.id)
+        rig.finish(run.id, rate(value, builders.UNSTEADY))
+    (row,) = rig.get("/results")["items"]
+    assert row["throughput"] is None
+    assert row["indicative"]["value"] == 55.0
+    assert row["indicative"]["ci_low"] is None
+    assert row["reasons"]["throughput"] == builders.UNSTEADY.text
+
+
+def test_a_broken_run_leaves_no_rate_at_all(rig: Rig) -> None:
+    experiment = rig.submit(repeats=1)
+    (run,) = rig.store.runs_of(experiment["id"])
+    rig.start(run.id)
+    rig.finish(run.id, builders.analysis(builders.REPLICAS_DIFFER))
+    (row,) = rig.get("/results")["items"]
+    assert row["throughput"] is row["indicative"] is None
+    assert row["validity"]["reasons"][0]["code"] == "replicas_differ"
+
+
+def test_results_across_experiments_are_filtered_and_paged_by_whole_experiments(rig: Rig) -> None:
+    for number in range(3):
+        rig.submit(name=f"e{number}", framework=["pytorch", "tensorflow"], labels={"n": str(number)})
+    page = rig.get("/results", limit=1)
+    assert [row["experiment_name"] for row in page["items"]] == ["e2", "e2"]
+    following = rig.get("/results", limit=1, cursor=page["next_cursor"])
+    assert following["items"][0]["experiment_name"] == "e1"
+    rows = rig.get("/results", framework="tensorflow")["items"]
+    assert [row["axes"]["framework"] for row in rows] == ["tensorflow"] * 3
+    assert {row["experiment_name"] for row in rig.get("/results", label="n=1")["items"]} == {"e1"}
+    assert rig.get("/results", gpu_model="H200")["items"] == []
+
+
+def compared(rig: Rig, left: list[float], right: list[float], **subject: str) -> dict[str, object]:
+    one, other = rig.submit(name="a", repeats=len(left)), rig.submit(name="b", repeats=len(right))
+    rig.complete_all(one["id"], left)
+    rig.complete_all(other["id"], right, **subject)
+    return dict(rig.get("/compare", baseline=one["id"], candidate=other["id"]))
+
+
+def test_a_clear_slowdown_is_told_with_its_interval_and_what_differs_beside(rig: Rig) -> None:
+    comparison = compared(rig, [100.0, 100.1, 99.9], [90.0, 90.1, 89.9], framework_version="2.14")
+    (item,) = comparison["items"]  # type: ignore[misc]
+    assert item["verdict"] == "slower"
+    assert item["difference"]["value"] == pytest.approx(-0.1, abs=1e-3)
+    assert item["difference"]["ci_low"] < item["difference"]["value"] < item["difference"]["ci_high"] < 0
+    assert {"part": "subject", "field": "framework_version", "baseline": "2.13", "candidate": "2.14"} in item["changes"]
+
+
+def test_noise_is_not_told_as_a_difference_and_the_least_visible_one_is_named(rig: Rig) -> None:
+    (item,) = compared(rig, [100.0, 104.0, 96.0], [98.0, 103.0, 95.0])["items"]  # type: ignore[misc]
+    assert item["verdict"] == "cannot_tell"
+    assert item["smallest_detectable_ratio"] > 0.05
+
+
+def test_single_runs_cannot_be_told_apart(rig: Rig) -> None:
+    (item,) = compared(rig, [100.0], [50.0])["items"]  # type: ignore[misc]
+    assert item["verdict"] == "cannot_tell"
+    assert item["difference"]["ci_low"] is None
+
+
+def test_cells_of_another_workload_are_not_compared_and_the_difference_is_named(rig: Rig) -> None:
+    one, other = rig.submit(name="a"), rig.submit(name="b", per_device_batch_size=8)
+    comparison = rig.get("/compare", baseline=one["id"], candidate=other["id"])
+    assert comparison["items"] == []
+    assert [side["side"] for side in comparison["unmatched"]] == ["baseline", "candidate"]
+    assert "per_device_batch_size (4, there 8)" in comparison["unmatched"][0]["reason"]
+
+
+def test_a_run_is_compared_with_a_run(rig: Rig) -> None:
+    experiment = rig.submit(repeats=2)
+    first, second = rig.complete_all(experiment["id"], [100.0, 90.0])
+    comparison = rig.get("/compare", baseline=first.id, candidate=second.id)
+    (item,) = comparison["items"]
+    assert (item["baseline"]["value"], item["candidate"]["value"]) == (100.0, 90.0)
+
+
+def test_a_side_without_a_valid_run_is_told_as_such(rig: Rig) -> None:
+    one, other = rig.submit(name="a", repeats=1), rig.submit(name="b", repeats=1)
+    rig.complete_all(one["id"], [100.0])
+    (run,) = rig.store.runs_of(other["id"])
+    rig.start(run.id)
+    rig.finish(run.id, builders.analysis(), RunState.CANCELLED)
+    (item,) = rig.get("/compare", baseline=one["id"], candidate=other["id"])["items"]
+    assert item["verdict"] == "cannot_tell"
+    assert "candidate" in item["text"]
