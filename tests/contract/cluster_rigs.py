@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator.cluster.local import LocalCluster
+from orchestrator.cluster.ray_cluster import RayCluster
 from orchestrator.cluster.records import CODE_ROOT
 from orchestrator.domain.placement import Node, NodeShare, NodeState, Placement
 from orchestrator.domain.plan import Plan
@@ -31,8 +32,9 @@ FOREVER = 1_000_000
 
 
 def make_cluster(kind: str, directory: Path) -> Cluster:
-    assert kind == "local"
-    return LocalCluster(directory, FENCE_S, IDLE_EXIT_S)
+    if kind == "local":
+        return LocalCluster(directory, FENCE_S, IDLE_EXIT_S)
+    return RayCluster(None, directory, FENCE_S, IDLE_EXIT_S)
 
 
 def sleep_job(node: Node, max_steps: int = 20, step_time_s: float = 0.01) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class Rig:
         return available(self.cluster)
 
 
-@pytest.fixture(scope="module", params=["local"])
+@pytest.fixture(scope="module", params=["local", "ray"])
 def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     rig = Rig(request.param, tmp_path_factory.mktemp(request.param))
     yield rig

@@ -1,0 +1,274 @@
+"""The cluster of Ray: on each of its nodes a long-lived detached actor that holds the node's agent.
+
+Owns the connection to Ray, the naming of nodes and the making of actors. Ray is a means to reach the agents: that a
+process is dead is never taken from Ray. Ray itself is imported when a cluster is made, not before: it is large.
+
+Node names are host names. Of several Ray nodes with one host name (one machine that plays many) the further ones get a
+suffix, ``host-2``; a node that has an agent keeps that agent's name.
+"""
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from orchestrator.cluster.agents import (
+    CALL_TIMEOUT_S,
+    AgentCluster,
+    AgentError,
+    AgentUnreachable,
+    Handle,
+    Member,
+    close_all,
+)
+from orchestrator.cluster.ray_agent import AgentActor
+from orchestrator.cluster.ray_embedded import HOST, EmbeddedRay
+from orchestrator.cluster.records import package_path
+from orchestrator.domain.errors import ClusterUnavailable
+
+NAMESPACE = "tbd"
+SURVEY_S = 2.0
+# An actor is ready in half a second; on a busy host its imports take longer.
+MAKE_TIMEOUT_S = 30.0
+LEAVE_TIMEOUT_S = 20.0
+# Calls to an agent that are answered side by side, and questions for news beside them.
+CONCURRENT_CALLS = 8
+CONCURRENT_WAITS = 16
+
+_DRIVER_ENVIRONMENT = {
+    # By default a driver that has lost Ray for a minute ends its own process, and the service with it. Ten years.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "315360000",
+    # By default a call without a connection starts another Ray, in this process.
+    "RAY_ENABLE_AUTO_CONNECT": "0",
+}
+
+_log = logging.getLogger(__name__)
+
+
+class RayHandle:
+    """The way to an agent in an actor."""
+
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self._ray = ray
+        self._actor = actor
+
+    def call(self, method: str, patience_s: float, /, **arguments: Any) -> Any:
+        try:
+            return _result(self._ray.get(self._ask(method, arguments), timeout=patience_s))
+        except self._ray.exceptions.RayError as error:
+            raise AgentUnreachable(_first_line(error)) from error
+
+    def later(self, method: str, patience_s: float, /, **arguments: Any) -> "Future[Any]":
+        return self._ask(method, arguments).future()
+
+    def leave(self) -> None:
+        """Have the agent end its attempts and itself."""
+        try:
+            self._ray.get(self._actor.leave.remote(), timeout=LEAVE_TIMEOUT_S)
+        except self._ray.exceptions.RayError as error:
+            _log.warning("an agent does not leave in order: %s", _first_line(error))
+            self._ray.kill(self._actor)
+
+    def _ask(self, method: str, arguments: Mapping[str, Any]) -> Any:
+        # A group that the actor does not have aborts its process: name none but the one it was made with.
+        answer = self._actor.answer.options(concurrency_group="wait") if method == "wait" else self._actor.answer
+        return answer.remote(method, dict(arguments))
+
+
+class RayCluster(AgentCluster):
+    """See ``orchestrator.domain.ports.Cluster``.
+
+    Args:
+        address: of a running Ray, ``host:port``; None for an embedded one.
+        directory: what belongs to this cluster lies here; on other hosts the agents use the same path.
+        fence_s: seconds without contact after which an agent ends its attempts.
+        idle_exit_s: seconds without a server after which an embedded Ray ends itself.
+
+    Raises:
+        ClusterUnavailable: Ray does not start, or cannot be reached.
+    """
+
+    def __init__(self, address: str | None, directory: Path, fence_s: float, idle_exit_s: float) -> None:
+        super().__init__()
+        self._directory = Path(directory).absolute()
+        self._fence_s = fence_s
+        self._embedded = None if address else EmbeddedRay(self._directory, idle_exit_s)
+        self._address = address
+        self._lock = threading.Lock()
+        self._known: dict[str, Member] = {}  # by name
+        self._names: dict[str, str] = {}  # id of a living Ray node -> name
+        self._closed = threading.Event()
+        self._ray = self._connect()
+        self._survey()
+        for member in self._members().values():
+            member.settle(MAKE_TIMEOUT_S)
+        self._surveyor = threading.Thread(target=self._keep_surveying, name="tbd-ray-nodes", daemon=True)
+        self._surveyor.start()
+
+    def _members(self) -> Mapping[str, Member]:
+        with self._lock:
+            return dict(self._known)
+
+    def _connect(self) -> Any:
+        address = self._address
+        if self._embedded is not None:
+            address = self._embedded.ensure()
+            os.environ.update(self._embedded.environment)
+        os.environ.update(_DRIVER_ENVIRONMENT)
+        ray = _import_ray()
+        own = {"_node_ip_address": HOST} if self._embedded is not None else {}
+        try:
+            ray.init(
+                address=address,
+                namespace=NAMESPACE,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                configure_logging=False,
+                **own,
+            )
+        except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
+            raise ClusterUnavailable(f"Ray at {address} cannot be reached: {_first_line(error)}") from error
+        return ray
+
+    def _keep_surveying(self) -> None:
+        while not self._closed.wait(SURVEY_S):
+            try:
+                if self._embedded is not None and not self._embedded.alive():
+                    self._begin_anew()
+                self._survey()
+            except Exception as error:  # the next survey may do better
+                _log.warning("Ray's nodes cannot be listed: %s", _first_line(error))
+
+    def _begin_anew(self) -> None:
+        """The embedded Ray has died: start another. Its agents' directories stay, so the new agents sweep them."""
+        _log.error("the embedded Ray has died; starting it anew")
+        with self._lock:
+            lost, self._names = dict(self._known), {}
+        close_all(lost.values())
+        self._ray.shutdown()
+        self._ray = self._connect()
+
+    def _survey(self) -> None:
+        """Take up Ray nodes that have come, and let the keepers of those that have gone rest."""
+        alive = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
+        gone = [self._names.pop(node_id) for node_id in list(self._names) if node_id not in alive]
+        close_all(self._known[name] for name in gone)
+        for node_id, node in sorted(alive.items(), key=lambda item: (item[1]["NodeManagerAddress"], item[0])):
+            if node_id not in self._names:
+                self._take_up(node_id, node)
+
+    def _take_up(self, node_id: str, node: Mapping[str, Any]) -> None:
+        name = self._name_of_agent(node_id) or self._free_name(node["NodeManagerHostname"])
+        self._names[node_id] = name
+        address = "127.0.0.1" if self._embedded is not None else node["NodeManagerAddress"]
+        member = Member(name, lambda: self._agent(node_id, name), address)
+        with self._lock:
+            self._known[name] = member
+
+    def _free_name(self, host: str) -> str:
+        taken = set(self._names.values())
+        number = 1
+        while (name := host if number == 1 else f"{host}-{number}") in taken:
+            number += 1
+        return name
+
+    def _name_of_agent(self, node_id: str) -> str | None:
+        """The name that the node's agent was given when it was made."""
+        try:
+            actor = self._ray.get_actor(_actor_name(node_id), NAMESPACE)
+            return str(RayHandle(self._ray, actor).call("heartbeat", CALL_TIMEOUT_S)["node"])
+        except (ValueError, AgentUnreachable, AgentError):
+            return None
+
+    def _agent(self, node_id: str, name: str) -> Handle:
+        """The agent of a Ray node: found by its name, or made.
+
+        Raises:
+            AgentUnreachable: it cannot be made; for one because another agent holds the directory.
+        """
+        try:
+            return RayHandle(self._ray, self._ray.get_actor(_actor_name(node_id), NAMESPACE))
+        except ValueError:  # there is none
+            return self._make(node_id, name)
+        except self._ray.exceptions.RayError as error:
+            raise AgentUnreachable(_first_line(error)) from error
+
+    def _make(self, node_id: str, name: str) -> Handle:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        make = self._ray.remote(num_cpus=0, max_restarts=0, concurrency_groups={"wait": CONCURRENT_WAITS})(AgentActor)
+        options: dict[str, Any] = {
+            "name": _actor_name(node_id),
+            "namespace": NAMESPACE,
+            "lifetime": "detached",
+            "max_concurrency": CONCURRENT_CALLS,
+            "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False),
+        }
+        if self._embedded is None:
+            options["runtime_env"] = {"env_vars": {"PYTHONPATH": package_path()}}
+        try:
+            actor = make.options(**options).remote(str(self._directory / "nodes" / name), name, self._fence_s)
+            self._ray.get(actor.process.remote(), timeout=MAKE_TIMEOUT_S)
+        except (self._ray.exceptions.RayError, ValueError) as error:
+            raise AgentUnreachable(f"its agent cannot be made: {_first_line(error)}") from error
+        return RayHandle(self._ray, actor)
+
+    def close(self) -> None:
+        if self._closed.is_set():
+            return
+        self._let_go()
+        self._ray.shutdown()
+        if self._embedded is not None:
+            self._embedded.release()
+
+    def _let_go(self) -> None:
+        self._closed.set()
+        self._surveyor.join(2 * MAKE_TIMEOUT_S)
+        close_all(self._members().values())
+
+    def shut_down(self) -> None:
+        if self._closed.is_set():
+            return
+        self._let_go()
+        for node_id in list(self._names):
+            try:
+                actor = self._ray.get_actor(_actor_name(node_id), NAMESPACE)
+            except (ValueError, self._ray.exceptions.RayError):
+                continue
+            RayHandle(self._ray, actor).leave()
+        self._ray.shutdown()
+        if self._embedded is not None:
+            self._embedded.stop()
+
+
+def _actor_name(node_id: str) -> str:
+    return f"tbd-agent-{node_id}"
+
+
+def _result(answer: Mapping[str, Any]) -> Any:
+    if "error" in answer:
+        raise AgentError(answer["error"])
+    return answer["result"]
+
+
+def _first_line(error: BaseException) -> str:
+    """Ray's messages go on for pages."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
+def _import_ray() -> Any:
+    """Import Ray; where it was imported before, have it read the environment again."""
+    known = "ray" in sys.modules
+    import ray
+
+    if known:
+        from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
+
+        Config.initialize("")
+        AuthenticationTokenLoader.instance().reset_cache()
+    return ray
