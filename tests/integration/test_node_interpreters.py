@@ -17,7 +17,7 @@ def definition(tmp_path, monkeypatch):
     folder = tmp_path / "definitions" / "plain"
     folder.mkdir(parents=True)
     (folder / "interpreter.toml").write_text(
-        f'name = "plain"\nframework = "none"\npython = "{PYTHON}"\n[environment]\nMARK = "1"\n'
+        f'name = "plain"\nframework = "none"\npackages = ["pip"]\npython = "{PYTHON}"\n[environment]\nMARK = "1"\n'
         '[variants.cpu]\nrequirements = "requirements.txt"\ndownload_bytes = 1\ninstalled_bytes = 1\n'
     )
     (folder / "requirements.txt").write_text("")
@@ -39,6 +39,9 @@ def test_an_interpreter_is_built_once_and_another_definition_is_another_environm
     assert interpreters.resolve("plain") == built
     assert interpreters.record("plain")["proof"] == "proved with 1"
     assert any("downloading about" in line for line in said)
+    described = {one["name"]: one for one in interpreters.describe()}["plain"]
+    assert described["framework"] == "none"
+    assert described["versions"]["python"].startswith(PYTHON)
     del said[:]
     assert interpreters.install("plain", said.append) == built
     assert said == []

@@ -261,9 +261,9 @@ class Agent:
         return {"node": self.node, "agent_id": self.agent_id, "boot_id": self._boot_id, **clocks}
 
     def interpreters(self) -> list[Json]:
-        """Return every interpreter defined here, ready or not."""
+        """Return every interpreter defined here, ready or not; see ``workers.node.interpreters.describe``."""
         self._touch()
-        return [found._asdict() for found in interpreters.all_resolved()]
+        return interpreters.describe()
 
     def close(self) -> None:
         """End all attempts (``node_lost``) and let the directory go. The logs stay."""

@@ -1,0 +1,144 @@
+"""Building one environment in place: venv, pip, proof, record.
+
+A build is marked while it goes on, and counts only once its record is there, which is written last. What pip downloads
+is said as it does: on a slow line that takes minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any, Callable, Sequence
+
+from workers.node import pythons
+from workers.node.interpreter_definitions import Definition, InterpreterError, base_folder
+
+RECORD = "interpreter.json"
+
+Progress = Callable[[str], None]
+
+_MARKER = ".building"
+_PROOF_LIMIT_S = 600.0
+_TAIL_LINES = 15
+_LINE_CHARACTERS = 150
+
+# Lines of pip that tell how far it is.
+_TELLING = ("Downloading", "Installing collected", "Processing", "Building")
+
+
+def build(wanted: Definition, progress: Progress) -> None:
+    """Build the environment ``wanted``, anew if there is a half-built one. The caller holds its lock.
+
+    Raises:
+        InterpreterError: there is no such Python, no room, or pip or the proof fails.
+        OSError: the disk cannot be written.
+    """
+    folder = wanted.folder
+    if folder.exists():
+        progress(f"{wanted.name}: removing what an interrupted build has left")
+        shutil.rmtree(str(folder))
+    python = pythons.find(wanted.python)
+    if python is None:
+        raise InterpreterError(f"the interpreter {wanted.name} {pythons.how_to_get(wanted.python)}")
+    _check_room(wanted)
+    progress(
+        f"{wanted.name} ({wanted.variant}): downloading about {_size(wanted.download_bytes)},"
+        f" {_size(wanted.installed_bytes)} on disk, into {folder}"
+    )
+    folder.mkdir()
+    (folder / _MARKER).write_text(f"{os.getpid()}\n")
+    _run(wanted, "making the environment", [python, "-m", "venv", str(folder)])
+    own = str(folder / "bin" / "python")
+    pip = [own, "-m", "pip", "--require-virtualenv", "--no-input", "--disable-pip-version-check"]
+    progress(f"{wanted.name}: installing {wanted.requirements.name}")
+    _run(
+        wanted,
+        "pip install",
+        [*pip, "install", "--no-warn-script-location", "-r", str(wanted.requirements)],
+        progress=progress,
+    )
+    packages = _run(wanted, "pip freeze", [*pip, "freeze"]).splitlines()
+    progress(f"{wanted.name}: proving it")
+    proof = _run(wanted, "its proof", [own, "-I", str(wanted.proof)], limit_s=_PROOF_LIMIT_S).strip().splitlines()[-1]
+    found = {
+        "name": wanted.name,
+        "definition": wanted.hash,
+        "variant": wanted.variant,
+        "python": _run(
+            wanted, "asking its version", [own, "-c", "import platform; print(platform.python_version())"]
+        ).strip(),
+        "packages": packages,
+        "proof": proof,
+    }
+    _write_last(folder, found)
+    progress(f"{wanted.name}: ready: {proof}")
+
+
+def _write_last(folder: Path, found: dict[str, Any]) -> None:
+    (folder / _MARKER).unlink()
+    temporary = folder / (RECORD + ".new")
+    temporary.write_text(json.dumps(found, indent=1) + "\n")
+    os.replace(str(temporary), str(folder / RECORD))
+
+
+def _check_room(wanted: Definition) -> None:
+    free = shutil.disk_usage(str(base_folder())).free
+    needed = wanted.download_bytes + wanted.installed_bytes
+    if free < needed:
+        raise InterpreterError(
+            f"the interpreter {wanted.name} needs about {_size(needed)} of disk while it is built;"
+            f" {base_folder()} has {_size(free)} free, and TBD_INTERPRETERS_DIR can name another folder"
+        )
+
+
+def _run(
+    wanted: Definition,
+    what: str,
+    command: Sequence[str],
+    limit_s: float | None = None,
+    progress: Progress = lambda line: None,
+) -> str:
+    """Run one step of the build away from any folder that could shadow a module; return what it printed.
+
+    Raises:
+        InterpreterError: it fails, with the tail of what it said.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    environment.update(wanted.environment, PYTHONNOUSERSITE="1")
+    lines = []
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            list(command),
+            cwd=scratch,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            universal_newlines=True,
+            errors="replace",
+        )
+        timer = threading.Timer(limit_s or threading.TIMEOUT_MAX, process.kill)
+        timer.daemon = True
+        timer.start()
+        with process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                lines.append(line)
+                if line.strip().startswith(_TELLING):
+                    progress(f"{wanted.name}: {line.strip()[:_LINE_CHARACTERS]}")
+        timer.cancel()
+        errors.seek(0)
+        said = [*lines, *errors.read().decode("utf-8", "replace").splitlines()]
+    if process.returncode != 0:
+        tail = "\n".join("    " + line.rstrip() for line in said[-_TAIL_LINES:] if line.strip())
+        raise InterpreterError(f"interpreter {wanted.name}: {what} failed with status {process.returncode}:\n{tail}")
+    return "".join(lines)
+
+
+def _size(count: int) -> str:
+    return "%.1f GiB" % (count / 2**30) if count >= 2**30 else "%.0f MiB" % (count / 2**20)
