@@ -1,7 +1,7 @@
 """The definitions of interpreters, as they apply to this host.
 
-Owns ``deploy/interpreters/NAME`` (``interpreter.toml``, requirements, ``proof.py``), the choice of the variant, the hash
-that names an environment, and where environments lie: ``TBD_INTERPRETERS_DIR``, default ``~/.cache/tbd/interpreters``.
+Owns ``deploy/interpreters/NAME`` (``interpreter.toml``, requirements, ``proof.py``), the choice of the variant, the
+hash that names an environment, and where environments lie (``TBD_INTERPRETERS_DIR``, ``~/.cache/tbd/interpreters``).
 """
 
 from __future__ import annotations
