@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -71,7 +71,8 @@ class Plan:
         return replace(self, repetition=repetition)
 
     def to_json(self) -> dict[str, Any]:
-        data = asdict(self)
+        # Not dataclasses.asdict: it copies deeply, which made it the dearest part of accepting an experiment.
+        data = {name: getattr(self, name) for name in self.__dataclass_fields__}
         data["options"] = dict(self.options)
         data["profile"] = list(self.profile)
         data["node_names"] = list(self.node_names)
