@@ -6,13 +6,12 @@ from typing import Any
 
 from sqlalchemy import Connection, select, text
 
-from orchestrator.db.rows import bounded
+from orchestrator.db.rows import bounded, to_text
 from orchestrator.db.schema import change
 from orchestrator.db.statements import Insert
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.ports import Change
-from workers.trainer.protocol import to_json
 
 # at, experiment_id, run_id, state, data
 ChangeRow = tuple[float, str, str | None, str, str]
@@ -22,7 +21,7 @@ _IN_ORDER = text("SELECT pg_advisory_xact_lock(hashtextextended(:experiment_id, 
 
 
 def row(at: float, experiment_id: str, run_id: str | None, state: str, data: Mapping[str, Any]) -> ChangeRow:
-    return at, experiment_id, run_id, state, to_json(dict(data))
+    return at, experiment_id, run_id, state, to_text(dict(data))
 
 
 def record(connection: Connection, rows: Sequence[ChangeRow]) -> None:

@@ -7,12 +7,11 @@ from typing import Any
 from sqlalchemy import Connection, func, select, text
 
 from orchestrator.db.errors import is_foreign_key_violation
-from orchestrator.db.rows import bounded
+from orchestrator.db.rows import bounded, to_text
 from orchestrator.db.schema import attempt, entry
 from orchestrator.db.statements import Insert
 from orchestrator.domain.errors import NotFound
 from orchestrator.domain.ports import Entry
-from workers.trainer.protocol import to_json
 
 EntryRow = tuple[str, str, int, str, str]
 INSERT = Insert(entry, "attempt_id", "node", "seq", "kind", "body", or_nothing_on=("attempt_id", "node", "seq"))
@@ -33,7 +32,7 @@ FROM nodes WHERE node IS NOT NULL
 def prepare(attempt_id: str, node: str, entries: Sequence[Entry]) -> list[EntryRow]:
     """The rows of entries, made by the caller's thread. The node is a column: it is not repeated in the body."""
     return [
-        (attempt_id, node, one["seq"], one["kind"], to_json({key: one[key] for key in one if key != "node"}))
+        (attempt_id, node, one["seq"], one["kind"], to_text({key: one[key] for key in one if key != "node"}))
         for one in entries
     ]
 
