@@ -1,14 +1,15 @@
 """What happened: one numbered row for each move, request to cancel and new run, in the same transaction as it."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, select, text
 
 from orchestrator.db.rows import bounded, to_text
-from orchestrator.db.schema import change
+from orchestrator.db.schema import change, experiment
 from orchestrator.db.statements import Insert
+from orchestrator.domain.errors import NotFound
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.ports import Change
@@ -51,7 +52,9 @@ def after(connection: Connection, experiment_id: str, run_id: str | None, number
     query = select(change).where(change.c.experiment_id == experiment_id, change.c.number > bounded(number))
     if run_id is not None:
         query = query.where(change.c.run_id == run_id)
-    rows: Iterable[Any] = connection.execute(query.order_by(change.c.number).limit(bounded(max(limit, 0))))
+    rows = connection.execute(query.order_by(change.c.number).limit(bounded(max(limit, 0)))).all()
+    if not rows:
+        _must_exist(connection, experiment_id)
     return [
         Change(
             number=row.number,
@@ -63,3 +66,8 @@ def after(connection: Connection, experiment_id: str, run_id: str | None, number
         )
         for row in rows
     ]
+
+
+def _must_exist(connection: Connection, experiment_id: str) -> None:
+    if connection.execute(select(experiment.c.id).where(experiment.c.id == experiment_id)).one_or_none() is None:
+        raise NotFound("experiment", experiment_id)

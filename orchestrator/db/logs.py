@@ -54,7 +54,7 @@ def append(connection: Connection, attempt_id: str, node: str, new: Sequence[Ent
 
 
 def last_seqs(connection: Connection, attempt_id: str) -> Mapping[str, int]:
-    seqs: dict[str, int] = dict(connection.execute(_LAST_SEQS, {"attempt_id": attempt_id}).tuples().all())
+    seqs: dict[str, int] = dict(connection.execute(_LAST_SEQS, {"attempt_id": attempt_id}).all())
     if not seqs:
         _must_exist(connection, attempt_id)
     return seqs

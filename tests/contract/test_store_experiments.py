@@ -1,0 +1,186 @@
+"""The contract of the store: experiments, idempotency, lists. On SQLite and on PostgreSQL."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from orchestrator.db.store import SqlStore
+from orchestrator.domain.errors import IdempotencyMismatch, InvalidRequest, NotFound
+from orchestrator.domain.ports import Idempotency
+from orchestrator.domain.run import ExperimentState, RunState
+from tests.contract import store_scenes as scene
+
+pytest_plugins = ["tests.contract.store_servers"]
+
+
+def test_an_experiment_comes_back_as_it_was_stored(store: SqlStore) -> None:
+    new = scene.experiment(labels={"team": "vision"}, framework=["pytorch", "tensorflow"])
+
+    stored, created = store.add_experiment(new, scene.runs_for(new, 2))
+
+    assert created
+    assert store.experiment(new.id) == stored
+    assert (stored.spec, stored.facts, stored.owner) == (new.spec, new.facts, new.owner)
+    assert stored.run_counts == {RunState.QUEUED: 2}
+
+
+def test_an_unknown_id_is_not_found(store: SqlStore) -> None:
+    for look in (store.experiment, store.run, store.runs_of, store.changes, store.last_seqs, store.entries):
+        with pytest.raises(NotFound, match="nobody"):
+            look("nobody")
+    for order in (store.cancel_experiment, store.cancel_run, store.set_waiting, store.request_stop):
+        with pytest.raises(NotFound, match="nobody"):
+            order("nobody", 1.0)  # type: ignore[operator]
+    with pytest.raises(NotFound):
+        store.append_entries("nobody", "n0", [scene.entry(1)])
+    with pytest.raises(NotFound):
+        store.move_run("nobody", RunState.QUEUED, RunState.CANCELLED, at=1.0)
+
+
+def test_the_same_idempotency_key_stores_one_experiment(store: SqlStore) -> None:
+    first, second = scene.experiment(), scene.experiment()
+    key = Idempotency("ada", "key", "digest")
+
+    store.add_experiment(first, scene.runs_for(first), key)
+    again, created = store.add_experiment(second, scene.runs_for(second), key)
+
+    assert not created
+    assert again == store.experiment(first.id)
+    with pytest.raises(NotFound):
+        store.experiment(second.id)
+
+
+def test_an_idempotency_key_with_another_body_is_refused_and_nothing_stored(store: SqlStore) -> None:
+    first, second = scene.experiment(), scene.experiment()
+    store.add_experiment(first, [], Idempotency("ada", "key", "digest"))
+
+    with pytest.raises(IdempotencyMismatch, match="key"):
+        store.add_experiment(second, [], Idempotency("ada", "key", "another"))
+
+    assert [one.id for one in store.experiments().items] == [first.id]
+
+
+def test_owners_do_not_share_idempotency_keys(store: SqlStore) -> None:
+    for owner in ("ada", "bob"):
+        new = scene.experiment(owner=owner)
+        assert store.add_experiment(new, [], Idempotency(owner, "key", "digest"))[1]
+
+
+def test_sixteen_threads_with_one_idempotency_key_store_one_experiment(store: SqlStore) -> None:
+    ready = threading.Barrier(16)
+
+    def submit(_: int) -> tuple[str, bool]:
+        new = scene.experiment()
+        ready.wait()
+        stored, created = store.add_experiment(new, scene.runs_for(new, 2), Idempotency("ada", "key", "digest"))
+        return stored.id, created
+
+    with ThreadPoolExecutor(16) as threads:
+        answers = list(threads.map(submit, range(16)))
+
+    assert len({identifier for identifier, _ in answers}) == 1
+    assert sum(created for _, created in answers) == 1
+    assert len(store.unfinished_runs()) == 2
+
+
+def test_equal_plans_of_an_experiment_are_stored_once(store: SqlStore) -> None:
+    new = scene.experiment()
+    twice = [*scene.runs_for(new), *scene.runs_for(new)]
+
+    store.add_experiment(new, twice)
+
+    assert [run.id for run in store.runs_of(new.id)] == [twice[0].id]
+    assert store.add_runs([*scene.runs_for(new), *scene.runs_for(new, first=2)]) == 1
+    assert store.experiment(new.id).run_counts == {RunState.QUEUED: 2}
+
+
+def test_pages_follow_each_other_newest_first_without_gap_or_repetition(store: SqlStore) -> None:
+    made = [scene.submitted(store, at=1000.0 + (k // 3))[0].id for k in range(10)]  # some at the same moment
+
+    seen, cursor = [], None
+    while True:
+        page = store.experiments(limit=3, cursor=cursor)
+        seen += [one.id for one in page.items]
+        if (cursor := page.next_cursor) is None:
+            break
+        scene.submitted(store, at=9999.0)  # what is newer than the first page disturbs nobody
+
+    assert sorted(seen) == sorted(made)
+    times = [(store.experiment(one).created_at, one) for one in seen]
+    assert times == sorted(times, reverse=True)
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "%%%", "WzFd", "bnVsbA", "WzEsICJhIl0", "WzEuMCwgImFcdTAwMDAiXQ", "é"])
+def test_a_cursor_that_is_not_ours_is_refused(store: SqlStore, cursor: str) -> None:
+    for listing in (store.experiments, store.runs):
+        with pytest.raises(InvalidRequest, match="cursor"):
+            listing(cursor=cursor)
+
+
+def test_experiments_are_found_by_owner_state_name_and_label(store: SqlStore) -> None:
+    wanted, _ = scene.submitted(store, name="wanted", labels={"team": "vision", "ünïcode \x00": "\ud800"})
+    other, _ = scene.submitted(store, name="other", owner="bob", labels={"team": "speech"})
+    store.end_experiment(other.id, ExperimentState.FAILED, 3000.0)
+
+    def found(**filters: object) -> list[str]:
+        return [one.id for one in store.experiments(**filters).items]  # type: ignore[arg-type]
+
+    assert found(owner="ada") == found(name="wanted") == found(state=ExperimentState.ACTIVE) == [wanted.id]
+    assert found(label=("team", "vision")) == found(label=("ünïcode \x00", "\ud800")) == [wanted.id]
+    assert found(label=("team", "speech"), state=ExperimentState.FAILED, owner="bob") == [other.id]
+    assert found(label=("vision", "team")) == found(owner="bob", name="wanted") == []
+
+
+def test_a_list_counts_the_runs_of_each_experiment_by_state(store: SqlStore) -> None:
+    first, runs = scene.submitted(store, runs=3)
+    second, _ = scene.submitted(store, runs=1)
+    scene.brought_to(store, runs[0], RunState.COMPLETED)
+
+    counts = {one.id: one.run_counts for one in store.experiments().items}
+
+    assert counts == {
+        first.id: {RunState.COMPLETED: 1, RunState.QUEUED: 2},
+        second.id: {RunState.QUEUED: 1},
+    }
+    assert counts[first.id] == store.experiment(first.id).run_counts
+
+
+def test_cancelling_an_experiment_marks_its_runs_that_have_not_ended(store: SqlStore) -> None:
+    experiment, (ended, running, queued) = scene.submitted(store, runs=3)
+    scene.brought_to(store, ended, RunState.COMPLETED)
+    scene.brought_to(store, running, RunState.RUNNING)
+
+    for _ in range(2):
+        store.cancel_experiment(experiment.id, 3000.0)
+
+    assert store.experiment(experiment.id).cancel_requested
+    marks = {run.id: run.cancel_requested for run in store.runs_of(experiment.id)}
+    assert marks == {ended.id: False, running.id: True, queued.id: True}
+    requests = [one for one in store.changes(experiment.id) if one.data.get("cancel_requested")]
+    assert len(requests) == 3
+
+
+def test_a_cancelled_or_ended_experiment_gets_no_further_runs(store: SqlStore) -> None:
+    cancelled, ended = scene.submitted(store)[0], scene.submitted(store)[0]
+    store.cancel_experiment(cancelled.id, 3000.0)
+    store.end_experiment(ended.id, ExperimentState.COMPLETED, 3000.0)
+
+    assert store.add_runs([*scene.runs_for(cancelled, first=2), *scene.runs_for(ended, first=2)]) == 0
+    assert store.add_runs([]) == 0
+
+
+def test_an_experiment_ends_once(store: SqlStore) -> None:
+    experiment, _ = scene.submitted(store)
+    assert [one.id for one in store.active_experiments()] == [experiment.id]
+
+    assert store.end_experiment(experiment.id, ExperimentState.FAILED, 3000.0)
+    assert not store.end_experiment(experiment.id, ExperimentState.COMPLETED, 4000.0)
+
+    after = store.experiment(experiment.id)
+    assert (after.state, after.ended_at) == (ExperimentState.FAILED, 3000.0)
+    assert store.active_experiments() == []
+    store.cancel_experiment(experiment.id, 5000.0)  # too late: no effect
+    assert not store.experiment(experiment.id).cancel_requested
+    with pytest.raises(ValueError, match="active"):
+        store.end_experiment(experiment.id, ExperimentState.ACTIVE, 1.0)

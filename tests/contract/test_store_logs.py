@@ -1,0 +1,110 @@
+"""The contract of the store: event logs. On SQLite and on PostgreSQL."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orchestrator.db.store import SqlStore
+from orchestrator.domain.run import RunState
+from orchestrator.services.clock import new_id
+from tests.contract import store_scenes as scene
+
+pytest_plugins = ["tests.contract.store_servers"]
+
+
+def begun(store: SqlStore) -> str:
+    """The id of a new attempt."""
+    _, (run,) = scene.submitted(store)
+    attempt = scene.brought_to(store, run, RunState.PLACING)
+    assert attempt is not None
+    return attempt.id
+
+
+def test_entries_come_back_in_the_order_of_node_and_seq(store: SqlStore) -> None:
+    attempt = begun(store)
+    nodes = ("n10", "n2", "N1", "n-1")
+    for node in nodes:
+        store.append_entries(attempt, node, [scene.entry(2), scene.entry(1), scene.entry(10)])
+
+    found = store.entries(attempt)
+
+    assert [(entry["node"], entry["seq"]) for entry in found] == [
+        (node, seq) for node in sorted(nodes) for seq in (1, 2, 10)
+    ]
+
+
+def test_an_entry_comes_back_with_all_it_had(store: SqlStore) -> None:
+    attempt = begun(store)
+    odd = scene.entry(
+        1, "garbage", t="NaN", rank=None, data={"text": "\x00 \ud800 é", "n": 2**80, "f": 0.1}, later_addition=[1, None]
+    )
+
+    store.append_entries(attempt, "n0", [odd])
+
+    assert store.entries(attempt) == [odd | {"node": "n0"}]
+
+
+def test_entries_are_chosen_by_node_kind_position_and_count(store: SqlStore) -> None:
+    attempt = begun(store)
+    for node in ("a", "b"):
+        log = [scene.entry(seq, "interval" if seq % 2 else "reading") for seq in range(1, 7)]
+        assert store.append_entries(attempt, node, log) == 6
+
+    def found(**filters: Any) -> list[tuple[str, int]]:
+        return [(entry["node"], entry["seq"]) for entry in store.entries(attempt, **filters)]
+
+    assert found(node="b", after=4) == [("b", 5), ("b", 6)]
+    assert found(kinds=["interval"], after=3) == [("a", 5), ("b", 5)]
+    assert found(kinds=["interval", "reading"], limit=7) == [("a", seq) for seq in range(1, 7)] + [("b", 1)]
+    assert found(kinds=[]) == found(node="c") == found(limit=0) == found(after=2**70) == []
+    assert store.last_seqs(attempt) == {"a": 6, "b": 6}
+
+
+def test_the_last_seq_is_that_of_the_store_not_of_the_call(store: SqlStore) -> None:
+    attempt = begun(store)
+    assert store.last_seqs(attempt) == {}
+    assert store.append_entries(attempt, "n0", []) == 0
+    store.append_entries(attempt, "n0", [scene.entry(seq) for seq in range(1, 6)])
+
+    assert store.append_entries(attempt, "n0", [scene.entry(2)]) == 5
+    assert store.append_entries(attempt, "n0", []) == 5
+
+
+def test_an_entry_that_is_there_is_not_replaced(store: SqlStore) -> None:
+    attempt = begun(store)
+    store.append_entries(attempt, "n0", [scene.entry(1, data={"first": True})])
+    store.append_entries(attempt, "n0", [scene.entry(1, data={"first": False}), scene.entry(2)])
+
+    assert [entry["data"] for entry in store.entries(attempt)] == [{"first": True}, {"step": 2}]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    batches=st.lists(
+        st.tuples(st.sampled_from(["n0", "n1"]), st.lists(st.integers(1, 12), max_size=8)), min_size=1, max_size=8
+    )
+)
+def test_appending_in_any_pieces_and_repetitions_stores_each_entry_once(
+    store: SqlStore, batches: list[tuple[str, list[int]]]
+) -> None:
+    attempt = begun(store)
+    expected: set[tuple[str, int]] = set()
+    for node, seqs in batches:
+        last = store.append_entries(attempt, node, [scene.entry(seq) for seq in seqs])
+        expected |= {(node, seq) for seq in seqs}
+        assert last == max((seq for of, seq in expected if of == node), default=0)
+
+    assert [(entry["node"], entry["seq"]) for entry in store.entries(attempt)] == sorted(expected)
+    nodes = {node for node, _ in expected}
+    assert store.last_seqs(attempt) == {node: max(seq for of, seq in expected if of == node) for node in nodes}
+
+
+def test_a_text_that_a_database_cannot_hold_is_refused_not_a_crash(store: SqlStore) -> None:
+    from orchestrator.domain.errors import InvalidRequest, NotFound
+
+    for odd in ("\ud800", new_id("run") + "\x00"):
+        with pytest.raises((InvalidRequest, NotFound)):
+            store.run(odd)
+    assert store.runs(model="net").items == []

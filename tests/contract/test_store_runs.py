@@ -1,0 +1,320 @@
+"""The contract of the store: runs, attempts, moves, results, changes, orders. On SQLite and on PostgreSQL."""
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import select
+
+from orchestrator.db.schema import measurement, result
+from orchestrator.db.store import SqlStore
+from orchestrator.domain.errors import Conflict
+from orchestrator.domain.failure import Failure, FailureKind
+from orchestrator.domain.measurement import Analysis, Measurement, Validity
+from orchestrator.domain.placement import NodeState
+from orchestrator.domain.run import MOVES, TERMINAL, ExperimentState, IllegalMove, RunState
+from tests.contract import store_scenes as scene
+from tests.unit import builders as make
+
+pytest_plugins = ["tests.contract.store_servers"]
+
+CRASH = Failure(FailureKind.CRASHED, "rank 1 died", ranks=(1,), signal="SIGSEGV", stderr_tail="a\x00b\ud800")
+LOST = Failure(FailureKind.NODE_LOST, "n0 fell silent")
+ILLEGAL = [(a, b) for a, b in itertools.product(RunState, RunState) if b not in MOVES[a]]
+
+
+def analysis(value: float = 12.5) -> Analysis:
+    throughput = Measurement("throughput", value, "images/s", "mean", "96 x 96", 12.0, 13.0, 0.95, 60.0, "this run")
+    per_core = Measurement("power_w", None, "W", "counter", reason="no sensor", subject="device:0")
+    return Analysis(
+        Validity((make.UNSTEADY,), ("a note",)),
+        measurements=(throughput, per_core),
+        indicative=throughput,
+        observed={"versions": {"framework": "pytorch"}},
+        summary={"steps": 60},
+        code_version="1.0",
+    )
+
+
+def test_a_run_comes_back_as_it_was_stored(store: SqlStore) -> None:
+    experiment, (queued,) = scene.submitted(store)
+
+    assert store.run(queued.id) == queued
+    assert store.runs_of(experiment.id) == [queued]
+
+
+def test_runs_are_found_by_experiment_owner_state_model_framework_and_label(store: SqlStore) -> None:
+    new = scene.experiment(owner="bob", labels={"team": "speech"})
+    other = scene.runs_for(new, model="net-2", framework="tensorflow")[0]
+    store.add_experiment(new, [other])
+    experiment, (first, second) = scene.submitted(store, runs=2, labels={"team": "vision"})
+    scene.brought_to(store, second, RunState.RUNNING)
+
+    def found(**filters: object) -> list[str]:
+        return [one.id for one in store.runs(**filters).items]  # type: ignore[arg-type]
+
+    assert found() == [second.id, first.id, other.id]
+    assert found(experiment_id=experiment.id) == found(owner="ada") == found(model="net") == [second.id, first.id]
+    assert found(label=("team", "vision"), framework="pytorch") == [second.id, first.id]
+    assert found(state=RunState.RUNNING) == [second.id]
+    assert found(owner="bob", model="net-2", framework="tensorflow", label=("team", "speech")) == [other.id]
+    assert found(model="net", framework="tensorflow") == []
+
+
+def test_pages_of_runs_have_attempts_and_analysis(store: SqlStore) -> None:
+    experiment, runs = scene.submitted(store, runs=5)
+    attempt = scene.brought_to(store, runs[4], RunState.COLLECTING)
+    store.conclude(runs[4].id, RunState.COMPLETED, at=3000.0, analysis=analysis())
+
+    page = store.runs(experiment_id=experiment.id, limit=3)
+    rest = store.runs(experiment_id=experiment.id, limit=3, cursor=page.next_cursor)
+
+    assert [run.id for run in [*page.items, *rest.items]] == [run.id for run in reversed(runs)]
+    assert rest.next_cursor is None
+    assert page.items[0].analysis == analysis()
+    assert attempt is not None
+    assert [one.id for one in page.items[0].attempts] == [attempt.id]
+
+
+def test_unfinished_runs_come_by_priority_and_then_age(store: SqlStore) -> None:
+    _late, (late_run,) = scene.submitted(store, at=2000.0, priority=5)
+    _, (early_run, ended) = scene.submitted(store, runs=2, at=1000.0, priority=5)
+    _, (urgent_run,) = scene.submitted(store, at=3000.0, priority=10)
+    scene.brought_to(store, ended, RunState.FAILED)
+    attempt = scene.brought_to(store, late_run, RunState.PLACING)
+
+    unfinished = store.unfinished_runs()
+
+    assert [run.id for run in unfinished] == [urgent_run.id, early_run.id, late_run.id]
+    assert unfinished[2].attempts == (attempt,)
+
+
+def test_beginning_an_attempt_moves_the_run_and_stores_the_attempt_together(store: SqlStore) -> None:
+    _, (run,) = scene.submitted(store)
+    store.set_waiting(run.id, "waits for n1")
+    assert store.run(run.id).waiting == "waits for n1"
+    attempt = scene.attempt_of(run, nodes=("n0", "n1"), created_at=2000.0)
+
+    assert store.begin_attempt(run.id, attempt)
+    assert not store.begin_attempt(run.id, scene.attempt_of(run, 2))
+
+    after = store.run(run.id)
+    assert (after.state, after.attempts, after.waiting) == (RunState.PLACING, (attempt,), None)
+
+
+def test_one_of_many_threads_begins_the_attempt(store: SqlStore) -> None:
+    _, (run,) = scene.submitted(store)
+
+    with ThreadPoolExecutor(8) as threads:
+        begun = list(threads.map(lambda number: store.begin_attempt(run.id, scene.attempt_of(run, number)), range(8)))
+
+    assert sum(begun) == 1
+    assert len(store.run(run.id).attempts) == 1
+
+
+def test_an_attempt_number_is_given_once(store: SqlStore) -> None:
+    _, (run,) = scene.submitted(store)
+    scene.brought_to(store, run, RunState.QUEUED)
+    store.begin_attempt(run.id, scene.attempt_of(run, 1))
+    store.move_run(run.id, RunState.PLACING, RunState.COLLECTING, at=2000.0)
+    store.conclude(run.id, RunState.QUEUED, at=2001.0, failure=LOST)
+
+    with pytest.raises(Conflict):
+        store.begin_attempt(run.id, scene.attempt_of(run, 1))
+    assert store.run(run.id).state is RunState.QUEUED  # the move was undone with it
+
+
+def test_moves_date_the_attempt_and_the_run(store: SqlStore) -> None:
+    _, (run,) = scene.submitted(store)
+    store.begin_attempt(run.id, scene.attempt_of(run))
+
+    assert store.move_run(run.id, RunState.PLACING, RunState.RUNNING, at=2001.0)
+    assert not store.move_run(run.id, RunState.PLACING, RunState.RUNNING, at=2002.0)
+    assert store.move_run(run.id, RunState.RUNNING, RunState.COLLECTING, at=2003.0)
+    assert store.move_run(run.id, RunState.COLLECTING, RunState.FAILED, at=2004.0, failure=CRASH)
+
+    after = store.run(run.id)
+    assert (after.state, after.started_at, after.ended_at, after.failure) == (RunState.FAILED, 2001.0, 2004.0, CRASH)
+    assert after.attempt is not None
+    assert (after.attempt.started_at, after.attempt.ended_at, after.attempt.failure) == (2001.0, 2004.0, CRASH)
+
+
+@pytest.mark.parametrize(("state", "to"), ILLEGAL, ids=[f"{a}-{b}" for a, b in ILLEGAL])
+def test_every_move_that_the_table_lacks_is_refused(sqlite_url: str, state: RunState, to: RunState) -> None:
+    store = SqlStore(sqlite_url)
+    try:
+        _, (run,) = scene.submitted(store)
+        scene.brought_to(store, run, state)
+        with pytest.raises(IllegalMove):
+            store.move_run(run.id, state, to, at=3000.0)
+        assert store.run(run.id).state is state
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("to", [RunState.PLACING, RunState.RUNNING, RunState.COLLECTING])
+def test_an_attempt_concludes_in_an_end_or_in_the_queue(store: SqlStore, to: RunState) -> None:
+    _, (run,) = scene.submitted(store)
+    scene.brought_to(store, run, RunState.COLLECTING)
+
+    with pytest.raises(IllegalMove):
+        store.conclude(run.id, to, at=3000.0)
+
+
+@pytest.mark.parametrize("to", sorted(TERMINAL))
+def test_concluding_stores_the_result_and_ends_run_and_attempt(store: SqlStore, to: RunState) -> None:
+    experiment, (run,) = scene.submitted(store)
+    scene.brought_to(store, run, RunState.COLLECTING)
+    failure = None if to is RunState.COMPLETED else CRASH
+    fingerprint = {"workload": {"model": "net"}, "workload_key": "w", "subject_key": "s", "rig_key": "r"}
+
+    assert store.conclude(run.id, to, at=3000.0, failure=failure, analysis=analysis(), fingerprint=fingerprint)
+    assert not store.conclude(run.id, to, at=4000.0)
+
+    after = store.run(run.id)
+    assert (after.state, after.ended_at, after.failure) == (to, 3000.0, failure)
+    assert (after.analysis, after.fingerprint) == (analysis(), fingerprint)
+    assert after.attempt is not None
+    assert (after.attempt.ended_at, after.attempt.failure) == (3000.0, failure)
+    last = store.changes(experiment.id)[-1]
+    assert (last.state, last.run_id, last.data["validity"]["valid"]) == (to, run.id, False)
+    assert last.data.get("failure", {}).get("kind") == (failure.kind if failure else None)
+
+
+def test_measurements_are_rows_of_their_own(store: SqlStore) -> None:
+    _, (run,) = scene.submitted(store)
+    scene.brought_to(store, run, RunState.COLLECTING)
+    store.conclude(run.id, RunState.COMPLETED, at=3000.0, analysis=analysis(), fingerprint={"workload_key": "w"})
+
+    rows = store.database.read(lambda connection: connection.execute(select(measurement)).all())
+    keys = store.database.read(
+        lambda connection: connection.execute(select(result.c.workload_key, result.c.valid)).all()
+    )
+
+    assert [(row.metric, row.subject, row.value, row.unit, row.n, row.code_version) for row in rows] == [
+        ("throughput", None, 12.5, "images/s", 60.0, "1.0"),
+        ("power_w", "device:0", None, "W", None, "1.0"),
+    ]
+    assert [tuple(row) for row in keys] == [("w", False)]
+
+
+def test_numbers_that_are_not_finite_come_back(store: SqlStore) -> None:
+    _, (run,) = scene.submitted(store)
+    scene.brought_to(store, run, RunState.COLLECTING)
+
+    store.conclude(run.id, RunState.COMPLETED, at=3000.0, analysis=analysis(float("inf")))
+
+    stored = store.run(run.id).analysis
+    assert stored is not None
+    assert stored.measurements[0].value == float("inf")
+
+
+def test_a_run_that_goes_back_to_the_queue_keeps_the_failure_at_its_attempt(store: SqlStore) -> None:
+    _, (run,) = scene.submitted(store)
+    scene.brought_to(store, run, RunState.COLLECTING)
+    assert store.conclude(run.id, RunState.QUEUED, at=3000.0, failure=LOST, analysis=analysis(1.0))
+
+    waiting = store.run(run.id)
+    assert (waiting.state, waiting.failure, waiting.ended_at) == (RunState.QUEUED, None, None)
+    assert store.begin_attempt(run.id, scene.attempt_of(run, 2))
+    assert store.move_run(run.id, RunState.PLACING, RunState.RUNNING, at=3100.0)
+    assert store.move_run(run.id, RunState.RUNNING, RunState.COLLECTING, at=3200.0)
+    assert store.conclude(run.id, RunState.COMPLETED, at=3300.0, analysis=analysis(2.0))
+
+    after = store.run(run.id)
+    assert [(one.number, one.failure, one.ended_at) for one in after.attempts] == [(1, LOST, 3000.0), (2, None, 3300.0)]
+    assert after.started_at == 2001.0  # the run began with its first attempt
+    assert after.analysis == analysis(2.0)
+
+
+def test_a_run_is_cancelled_once_and_not_after_its_end(store: SqlStore) -> None:
+    experiment, (queued, ended) = scene.submitted(store, runs=2)
+    scene.brought_to(store, ended, RunState.COMPLETED)
+
+    for _ in range(2):
+        store.cancel_run(queued.id, 3000.0)
+        store.cancel_run(ended.id, 3000.0)
+
+    assert store.run(queued.id).cancel_requested
+    assert not store.run(ended.id).cancel_requested
+    assert len([one for one in store.changes(experiment.id) if one.data.get("cancel_requested")]) == 1
+
+
+def test_the_first_reason_to_stop_stays(store: SqlStore) -> None:
+    _, (run,) = scene.submitted(store)
+    attempt = scene.brought_to(store, run, RunState.RUNNING)
+    assert attempt is not None
+
+    store.request_stop(attempt.id, "timed_out")
+    store.request_stop(attempt.id, "cancelled")
+
+    assert store.run(run.id).attempts[0].stop_requested == "timed_out"
+
+
+def test_changes_tell_the_story_of_an_experiment_in_order(store: SqlStore) -> None:
+    experiment, (run, _other) = scene.submitted(store, runs=2)
+    scene.submitted(store)
+    scene.brought_to(store, run, RunState.COMPLETED)
+    store.add_runs(scene.runs_for(experiment, first=3))
+
+    told = store.changes(experiment.id)
+    of_run = store.changes(experiment.id, run_id=run.id)
+
+    assert [one.number for one in told] == sorted({one.number for one in told})
+    assert [one.state for one in of_run] == ["queued", "placing", "running", "collecting", "completed"]
+    assert [one.state for one in told if one.run_id is None] == ["active"]
+    assert len(told) == 1 + 5 + 1 + 1
+    assert store.changes(experiment.id, after=told[2].number, limit=2) == told[3:5]
+    assert store.changes(experiment.id, after=2**70) == []
+
+
+def test_changes_of_many_threads_are_seen_in_the_order_of_their_numbers(store: SqlStore) -> None:
+    experiment, runs = scene.submitted(store, runs=24)
+    seen: list[int] = []
+
+    with ThreadPoolExecutor(8) as threads:
+        work = [threads.submit(store.cancel_run, run.id, 3000.0) for run in runs]
+        while not all(one.done() for one in work):
+            seen += [one.number for one in store.changes(experiment.id, after=seen[-1] if seen else 0)]
+    seen += [one.number for one in store.changes(experiment.id, after=seen[-1])]
+
+    assert seen == [one.number for one in store.changes(experiment.id)]  # a reader that goes on misses none
+    assert len(seen) == 1 + 24 + 24
+
+
+def test_orders_to_nodes_are_kept_replaced_and_taken_back(store: SqlStore) -> None:
+    store.order_node("n0", NodeState.DRAINING)
+    store.order_node("n1", NodeState.DRAINING)
+    store.order_node("n0", NodeState.QUARANTINED)
+    store.order_node("n1", None)
+    store.order_node("n2", None)
+
+    assert store.node_orders() == {"n0": NodeState.QUARANTINED}
+    with pytest.raises(ValueError, match="ordered"):
+        store.order_node("n0", NodeState.UNREACHABLE)
+
+
+def test_an_imported_run_is_stored_whole_and_once(store: SqlStore) -> None:
+    experiment = replace(scene.experiment(labels={"from": "elsewhere"}), state=ExperimentState.FAILED, ended_at=2000.0)
+    (run,) = scene.runs_for(experiment)
+    attempt = scene.attempt_of(run, token="", started_at=1000.0, ended_at=2000.0, failure=CRASH)
+    ended = replace(
+        run,
+        state=RunState.FAILED,
+        attempts=(attempt,),
+        started_at=1000.0,
+        ended_at=2000.0,
+        failure=CRASH,
+        analysis=analysis(),
+        fingerprint={"workload_key": "w"},
+    )
+    log = [scene.entry(1, "log_opened"), scene.entry(2, "log_closed")]
+
+    assert store.import_run(experiment, ended, {"n0": log})
+    assert not store.import_run(experiment, ended, {"n0": log})
+
+    assert store.run(run.id) == ended
+    assert store.entries(attempt.id) == [entry | {"node": "n0"} for entry in log]
+    assert store.experiments(label=("from", "elsewhere")).items[0].run_counts == {RunState.FAILED: 1}
+    assert [one.state for one in store.changes(experiment.id)] == ["failed", "failed"]
