@@ -135,8 +135,9 @@ def _revision(connection: Connection) -> str | None:
 def _connection(url: URL) -> Iterator[Connection]:
     sqlite = engines.is_sqlite(url)
     engine = engines.sqlite_writer_engine(url, create=True) if sqlite else engines.postgresql_engine(url)
+    folder = engines.sqlite_path(url).parent if sqlite else None
     try:
-        with translated(), engine.connect() as connection:
+        with translated(folder), engine.connect() as connection:
             yield connection
     finally:
         engine.dispose()

@@ -46,6 +46,7 @@ class SqliteDatabase:
 
     def __init__(self, url: URL, *, max_waiting: int = MAX_WAITING, wait_timeout_s: float = WAIT_TIMEOUT_S) -> None:
         self.path = engines.sqlite_path(url)
+        self.folder = self.path.parent
         self._readers = engines.sqlite_reader_engine(url)
         self._writers = engines.sqlite_writer_engine(url, create=False)
         self._identity = _identity(os.stat(self.path))
@@ -53,7 +54,7 @@ class SqliteDatabase:
 
     def read(self, work: Work[Result]) -> Result:
         self._check_for_reading()
-        with translated(), self._readers.connect() as connection:
+        with translated(self.folder), self._readers.connect() as connection:
             return work(connection)
 
     def write(self, work: Work[Result]) -> Result:
@@ -81,6 +82,8 @@ class SqliteDatabase:
             raise StoreUnavailable(f"the file of the database is away: {error}") from error
 
     def _check_for_reading(self) -> None:
+        if self.writer.closed:
+            raise StoreUnavailable("the store is closed")
         if not self.check():
             self._readers.dispose()
 
@@ -89,14 +92,17 @@ class PostgresqlDatabase:
     """A PostgreSQL server: a pool of connections; the server itself groups commits."""
 
     def __init__(self, url: URL) -> None:
+        self._closed = False
         self._engine = engines.postgresql_engine(url)
         self._reading = engines.reading(self._engine)
 
     def read(self, work: Work[Result]) -> Result:
+        self._check_open()
         with translated(), self._reading.connect() as connection:
             return work(connection)
 
     def write(self, work: Work[Result]) -> Result:
+        self._check_open()
         with translated():
             for _ in range(_TRIES - 1):
                 try:
@@ -111,7 +117,12 @@ class PostgresqlDatabase:
             return work(connection)
 
     def close(self) -> None:
+        self._closed = True
         self._engine.dispose()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

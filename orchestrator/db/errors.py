@@ -1,14 +1,20 @@
 """The one place where exceptions of SQLAlchemy and of the drivers become errors of tbd."""
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg
 from sqlalchemy import exc
 
 from orchestrator.domain.errors import Conflict, InvalidRequest, Problem, StoreFull, StoreUnavailable, TbdError
 
+# Less than this is no room: SQLite grows its files by 32 KiB and more at once. A judgement.
+LEAST_ROOM_BYTES = 1 << 20
+
+_ROOM_MATTERS = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _FULL = (psycopg.errors.DiskFull,)
 _AWAY = (
     sqlite3.OperationalError,
@@ -22,23 +28,26 @@ _WRONG = (sqlite3.DataError, psycopg.DataError, OverflowError, UnicodeEncodeErro
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(folder: Path | None = None) -> Iterator[None]:
     """Raise errors of tbd instead of foreign ones. Mistakes in our own SQL stay as they are: they are bugs."""
     try:
         yield
     except Exception as error:
-        ours = translate(error)
+        ours = translate(error, folder)
         if ours is None:
             raise
         raise ours from error
 
 
-def translate(error: Exception) -> TbdError | None:
-    """The error of tbd that ``error`` means, or None when it is none of the database's."""
+def translate(error: Exception, folder: Path | None = None) -> TbdError | None:
+    """The error of tbd that ``error`` means, or None when it is none of the database's.
+
+    ``folder`` is that of a SQLite file: whether its disk is full decides what a failed input or output means.
+    """
     if isinstance(error, exc.TimeoutError):
         return StoreUnavailable("all connections to the database are busy")
     cause = cause_of(error)
-    if isinstance(cause, _FULL) or is_full(cause):
+    if isinstance(cause, _FULL) or is_full(cause, folder):
         return StoreFull("the disk of the database is full: make room, nothing was stored")
     if isinstance(cause, (sqlite3.IntegrityError, psycopg.IntegrityError)):
         return Conflict(f"the database holds something that contradicts this: {_first_line(cause)}")
@@ -56,9 +65,16 @@ def cause_of(error: BaseException) -> BaseException:
     return error
 
 
-def is_full(error: BaseException) -> bool:
-    """Whether SQLite said that there is no room."""
-    return sqlite_code(error) == sqlite3.SQLITE_FULL
+def is_full(error: BaseException, folder: Path | None = None) -> bool:
+    """Whether SQLite failed because there is no room. Where its shared memory or its log cannot grow it only says that
+    input or output failed, so the room on the disk of ``folder`` is looked at."""
+    code = sqlite_code(error)
+    if code in _ROOM_MATTERS and folder is not None:
+        try:
+            return shutil.disk_usage(folder).free < LEAST_ROOM_BYTES
+        except OSError:
+            return False
+    return code == sqlite3.SQLITE_FULL
 
 
 def sqlite_code(error: BaseException) -> int | None:

@@ -9,6 +9,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection
@@ -45,7 +46,10 @@ class _Ticket:
 
 
 class File(Protocol):
-    """The file that is written to."""
+    """The file that is written to, in ``folder``."""
+
+    @property
+    def folder(self) -> Path: ...
 
     def connect(self) -> Connection:
         """A new connection for the writer. Raises whatever the driver raises."""
@@ -68,7 +72,7 @@ class Writer:
         self._max_waiting = max_waiting
         self._wait_timeout_s = wait_timeout_s
         self._connection: Connection | None = None
-        self._closed = False
+        self.closed = False
         self._tickets: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="tbd-store-writer", daemon=True)
         self._thread.start()
@@ -81,7 +85,7 @@ class Writer:
             StoreUnavailable: too many wait, or it took too long, or the database is away.
             StoreFull: there is no room.
         """
-        if self._closed:
+        if self.closed:
             raise StoreUnavailable("the store is closed")
         if self._tickets.qsize() >= self._max_waiting:
             raise StoreUnavailable(f"{self._max_waiting} writes are waiting for the disk already: try again later")
@@ -97,8 +101,8 @@ class Writer:
 
     def close(self) -> None:
         """Finish what waits and end the thread. Idempotent."""
-        if not self._closed:
-            self._closed = True
+        if not self.closed:
+            self.closed = True
             self._tickets.put(None)
         self._thread.join()
 
@@ -141,7 +145,7 @@ class Writer:
                 for ticket in batch:
                     self._carry_out([ticket])
                 return
-            _end(batch, translate(cause) or cause)
+            _end(batch, translate(cause, self._file.folder) or cause)
             return
         self.commits += 1
         self.writes += sum(1 for ticket in batch if ticket.error is None)
@@ -161,7 +165,7 @@ class Writer:
             except Exception as error:
                 if not driver.in_transaction:
                     raise _Lost from error
-                ticket.error = translate(error) or error
+                ticket.error = translate(error, self._file.folder) or error
                 driver.execute("ROLLBACK TO piece")
             driver.execute("RELEASE piece")
         driver.execute("COMMIT")

@@ -1,5 +1,6 @@
 """The store in bad luck: a full disk, a file or a server that goes away, a process that is killed, a crowd."""
 
+import contextlib
 import os
 import sqlite3
 import subprocess
@@ -18,7 +19,7 @@ from orchestrator.db.databases import SqliteDatabase
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import Conflict, NotFound, StoreFull, StoreUnavailable
 from tests.contract import store_scenes as scene
-from tests.contract.store_servers import PostgresqlServer
+from tests.contract.postgresql_server import PostgresqlServer
 
 pytest_plugins = ["tests.contract.store_servers"]
 
@@ -68,6 +69,19 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+def submit_many(store: SqlStore, stored: list[str]) -> None:
+    """Submit until it fails; ``stored`` gains the ids of what was acknowledged."""
+    for _ in range(2000):
+        stored.append(scene.submitted(store)[0].id)
+
+
+def fill_up(path: Path) -> None:
+    """Leave no room on the file system of ``path``."""
+    with contextlib.suppress(OSError), open(path, "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
 
 
 def test_writes_that_wait_share_one_commit(sqlite_store: SqlStore) -> None:
@@ -143,8 +157,7 @@ def test_a_full_disk_is_said_and_passes(sqlite_store: SqlStore) -> None:
     pragma(sqlite_store, f"max_page_count = {pages}")
     there: list[str] = []
     with pytest.raises(StoreFull, match="room"):
-        for _ in range(200):
-            there.append(scene.submitted(sqlite_store)[0].id)
+        submit_many(sqlite_store, there)
 
     assert len(sqlite_store.experiments(limit=500).items) == len(there)  # reading goes on, nothing was half stored
     pragma(sqlite_store, f"max_page_count = {room}")
@@ -188,17 +201,13 @@ def test_the_store_comes_back_when_a_full_file_system_has_room_again(small_disk:
     store = SqlStore(f"sqlite:///{small_disk / 'tbd.sqlite3'}")
     try:
         ballast = small_disk / "ballast"
-        with open(ballast, "wb") as file, pytest.raises(OSError, match="space"):
-            while True:
-                file.write(bytes(4096))
-                file.flush()
+        fill_up(ballast)
         there: list[str] = []
         with pytest.raises(StoreFull):
-            for _ in range(2000):
-                there.append(scene.submitted(store)[0].id)
+            submit_many(store, there)
+        large = scene.experiment()
         with pytest.raises(StoreFull):
-            new = scene.experiment()
-            store.add_experiment(new, scene.runs_for(new, 100))
+            store.add_experiment(large, scene.runs_for(large, 100))
 
         ballast.unlink()
         there.append(scene.submitted(store)[0].id)
@@ -256,9 +265,9 @@ def test_a_closed_store_refuses(url: str) -> None:
     store = SqlStore(url)
     store.close()
     store.close()
-    if url.startswith("sqlite"):
+    for work in (store.ping, store.unfinished_runs):
         with pytest.raises(StoreUnavailable, match="closed"):
-            store.ping()
+            work()
 
 
 def test_postgresql_may_stop_and_start_again(postgresql: PostgresqlServer, postgresql_url: str) -> None:

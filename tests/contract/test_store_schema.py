@@ -1,0 +1,188 @@
+"""The schema: migrations make what ``schema.py`` says, newer ones are refused, every query has an index."""
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, create_engine, event, inspect, text
+
+from orchestrator.db import admin
+from orchestrator.db import engine as engines
+from orchestrator.db.schema import REVISION, metadata
+from orchestrator.db.store import SqlStore
+from orchestrator.domain.errors import SettingsError
+from orchestrator.domain.run import ExperimentState, RunState
+from tests.contract import store_scenes as scene
+from tests.contract.postgresql_server import PostgresqlServer
+
+pytest_plugins = ["tests.contract.store_servers"]
+
+
+def connected(url: str) -> Iterator[Connection]:
+    engine = create_engine(engines.parse_url(url))
+    with engine.connect() as connection:
+        yield connection
+    engine.dispose()
+
+
+@pytest.fixture
+def migrated(url: str) -> Iterator[Connection]:
+    yield from connected(url)
+
+
+def test_the_migrated_schema_equals_the_tables(migrated: Connection) -> None:
+    context = MigrationContext.configure(migrated, opts={"compare_type": True, "compare_server_default": True})
+
+    assert compare_metadata(context, metadata) == []
+
+
+def test_sqlite_s_migrated_schema_is_the_same_text(sqlite_url: str, tmp_path: Path) -> None:
+    made = create_engine(f"sqlite:///{tmp_path / 'made.sqlite3'}")
+    metadata.create_all(made)
+    made.dispose()
+
+    def definitions(path: str | Path) -> dict[str, str]:
+        with sqlite3.connect(path) as connection:
+            rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+        connection.close()
+        return {name: " ".join(sql.split()) for name, sql in rows if name != "alembic_version"}
+
+    assert definitions(sqlite_url.removeprefix("sqlite:///")) == definitions(tmp_path / "made.sqlite3")
+
+
+def test_postgresql_s_migrated_schema_has_the_same_indexes_and_constraints(
+    postgresql: PostgresqlServer, postgresql_url: str
+) -> None:
+    postgresql.execute("CREATE DATABASE made_from_metadata")
+    try:
+        made = create_engine(engines.parse_url(postgresql.url("made_from_metadata")))
+        metadata.create_all(made)
+        made.dispose()
+        queries = (
+            "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' AND tablename <> 'alembic_version'",
+            "SELECT conrelid::regclass || conname || pg_get_constraintdef(oid) FROM pg_constraint"
+            " WHERE connamespace = 'public'::regnamespace AND conrelid <> coalesce(to_regclass('alembic_version'), 0)",
+            "SELECT table_name || column_name || data_type || is_nullable || coalesce(collation_name, '')"
+            " || coalesce(column_default, '') FROM information_schema.columns"
+            " WHERE table_schema = 'public' AND table_name <> 'alembic_version'",
+        )
+
+        def answers(url: str) -> list[list[str]]:
+            for connection in connected(url):
+                return [sorted(connection.execute(text(query)).scalars()) for query in queries]
+            raise AssertionError
+
+        assert answers(postgresql_url) == answers(postgresql.url("made_from_metadata"))
+    finally:
+        postgresql.execute("DROP DATABASE made_from_metadata WITH (FORCE)")
+
+
+def test_the_revision_in_the_code_is_the_newest_migration() -> None:
+    assert ScriptDirectory.from_config(admin._configuration()).get_current_head() == REVISION
+
+
+def test_an_empty_database_is_brought_up_to_date_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'deep' / 'er' / 'tbd.sqlite3'}"
+
+    assert admin.current(url) is None
+    assert "empty" in admin.check(url)
+    assert not (tmp_path / "deep").exists()  # looking makes nothing
+    assert admin.upgrade(url) == (None, REVISION)
+    assert admin.upgrade(url) == (REVISION, REVISION)
+    assert admin.current(url) == REVISION
+    assert "as this version" in admin.check(url)
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = tmp_path / "migrations"
+    shutil.copytree(admin._MIGRATIONS, versions)
+    first = versions / "versions" / "v0001_first.py"
+    first.write_text(first.read_text().replace('    op.execute("INSERT', '    op.execute("INZERT'))
+    monkeypatch.setattr(admin, "_MIGRATIONS", versions)
+    url = f"sqlite:///{tmp_path / 'tbd.sqlite3'}"
+
+    with pytest.raises(Exception, match="INZERT"):
+        admin.upgrade(url)
+
+    for connection in connected(url):
+        assert inspect(connection).get_table_names() == []
+
+
+def test_a_schema_of_a_newer_version_is_refused_and_not_touched(url: str) -> None:
+    for connection in connected(url):
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.commit()
+
+    for attempt in (SqlStore, admin.upgrade, admin.check):
+        with pytest.raises(SettingsError, match=r"9999.*newer"):
+            attempt(url)
+    assert admin.current(url) == "9999"
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "mysql://host/tbd", "sqlite://", "sqlite:///:memory:"])
+def test_a_url_that_cannot_be_used_is_refused_with_the_variable_s_name(url: str) -> None:
+    with pytest.raises(SettingsError, match="TBD_DATABASE_URL"):
+        SqlStore(url)
+
+
+QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
+    "experiment": lambda store, exp, run, att: store.experiment(exp),
+    "experiments": lambda store, exp, run, att: store.experiments(),
+    "experiments by owner": lambda store, exp, run, att: store.experiments(owner="ada"),
+    "experiments by name": lambda store, exp, run, att: store.experiments(name="test"),
+    "experiments by state": lambda store, exp, run, att: store.experiments(state=ExperimentState.ACTIVE),
+    "experiments by label": lambda store, exp, run, att: store.experiments(label=("a", "b")),
+    "active experiments": lambda store, exp, run, att: store.active_experiments(),
+    "run": lambda store, exp, run, att: store.run(run),
+    "runs": lambda store, exp, run, att: store.runs(),
+    "runs of an experiment": lambda store, exp, run, att: store.runs(experiment_id=exp),
+    "runs by state": lambda store, exp, run, att: store.runs(state=RunState.FAILED),
+    "runs by model": lambda store, exp, run, att: store.runs(model="net"),
+    "runs by label": lambda store, exp, run, att: store.runs(label=("a", "b")),
+    "all runs of an experiment": lambda store, exp, run, att: store.runs_of(exp),
+    "unfinished runs": lambda store, exp, run, att: store.unfinished_runs(),
+    "cancel": lambda store, exp, run, att: store.cancel_experiment(exp, 1.0),
+    "last seqs": lambda store, exp, run, att: store.last_seqs(att),
+    "entries": lambda store, exp, run, att: store.entries(att),
+    "entries after": lambda store, exp, run, att: store.entries(att, node="n0", after=5),
+    "entries of a kind": lambda store, exp, run, att: store.entries(att, kinds=["interval"]),
+    "changes": lambda store, exp, run, att: store.changes(exp, after=5),
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_query_walks_a_whole_table(sqlite_url: str, name: str) -> None:
+    store = SqlStore(sqlite_url)
+    experiment, (run, _) = scene.submitted(store, runs=2)
+    attempt = scene.brought_to(store, run, RunState.RUNNING)
+    assert attempt is not None
+    asked: list[tuple[str, Any]] = []
+
+    def listen(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        asked.append((statement, parameters))
+
+    event.listen(store.database._readers, "before_cursor_execute", listen)  # type: ignore[attr-defined]
+    event.listen(store.database._writers, "before_cursor_execute", listen)  # type: ignore[attr-defined]
+    try:
+        QUERIES[name](store, experiment.id, run.id, attempt.id)
+    finally:
+        store.close()
+
+    with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as connection:
+        steps = [
+            (row[3], statement)
+            for statement, parameters in asked
+            if statement.startswith(("SELECT", "UPDATE", "WITH", "\nWITH"))
+            for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
+        ]
+    connection.close()
+    assert steps
+    tables = ("experiment", "label", "run", "attempt", "result", "entry", "change")
+    whole = [step for step, _ in steps if step in {f"SCAN {table}" for table in tables}]
+    assert whole == []
