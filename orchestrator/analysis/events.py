@@ -101,11 +101,11 @@ def _read(node: str, entries: Sequence[Mapping[str, Any]]) -> NodeLog:
 
 
 def _take(log: NodeLog, event: Mapping[str, Any]) -> None:
-    kind, data, rank, t = event["kind"], event["data"], event.get("rank"), protocol.number(event["t"])
+    kind, data, rank = event["kind"], event["data"], event.get("rank")
     if kind == "interval":
-        log.intervals.append(_interval(data, 0 if rank is None else rank, t))
+        log.intervals.append(interval_of(event))
     elif kind == "reading":
-        log.readings.append(_reading(data, t))
+        log.readings.append(reading_of(event))
     elif kind == "loss":
         log.losses.append((0 if rank is None else rank, int(data["step"]), protocol.number(data["value"])))
     elif kind == "log_closed":
@@ -114,7 +114,14 @@ def _take(log: NodeLog, event: Mapping[str, Any]) -> None:
         log.by_kind.setdefault(kind, []).append((rank, data))
 
 
-def _interval(data: Mapping[str, Any], rank: int, t: float) -> Interval:
+def interval_of(event: Mapping[str, Any]) -> Interval:
+    """Return the interval that an ``interval`` event reports; also for a log that still grows.
+
+    Raises:
+        LogError: its numbers cannot be.
+        ProtocolError, KeyError, TypeError: it is not such an event.
+    """
+    data, rank = event["data"], event.get("rank")
     work = data["work"] if isinstance(data["work"], Mapping) else {"work": data["work"]}
     amounts = {str(unit): protocol.number(amount) for unit, amount in work.items()}
     duration_s, n = protocol.number(data["duration_s"]), int(data["n"])
@@ -126,20 +133,22 @@ def _interval(data: Mapping[str, Any], rank: int, t: float) -> Interval:
         raise LogError(f"an interval that cannot be: {n} steps in {duration_s} s with work {amounts}")
     input_s = data.get("input_s")
     return Interval(
-        rank=int(rank),
+        rank=0 if rank is None else int(rank),
         phase=data["phase"],
         first_step=int(data["first_step"]),
         n=n,
         duration_s=duration_s,
         work=amounts,
-        end_t=t,
+        end_t=protocol.number(event["t"]),
         input_s=None if input_s is None else protocol.number(input_s),
     )
 
 
-def _reading(data: Mapping[str, Any], t: float) -> Reading:
+def reading_of(event: Mapping[str, Any]) -> Reading:
+    """Return the reading that a ``reading`` event reports; raises as ``interval_of`` does."""
+    data = event["data"]
     values = {
         (str(metric), str(subject)): None if value is None else protocol.number(value)
         for metric, subject, value in data["values"]
     }
-    return Reading(t, protocol.number(data["window_s"]), values)
+    return Reading(protocol.number(event["t"]), protocol.number(data["window_s"]), values)

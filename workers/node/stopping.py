@@ -20,6 +20,7 @@ from typing import Any, Sequence
 MARGIN = 1.2  # effective intervals asked for, over the least the analysis wants
 CHECK_GROWTH = 1.1  # the next look at the data comes when there is a tenth more of it
 CHECK_LEAST = 5  # intervals between two looks
+LOOKS_IN_A_ROW = 2  # that must find it good enough: the first one to do so is too often a lucky one
 EQUIVALENT_RATIO = 0.02  # a change smaller than this does not make a run unsteady (as in analysis.steady)
 MAX_BATCHES = 2048  # beyond, neighbours are merged: a batch then holds 2, 4, 8 ... intervals
 MAX_ORDER = 8  # of the autoregression
@@ -47,6 +48,7 @@ class StoppingRule:
         self._steps = 0
         self._elapsed_s = 0.0
         self._next_check = math.ceil(MARGIN * self._min_effective)
+        self._passed = 0  # looks in a row that found it good enough
         self._detail: dict[str, Any] = {}
         self._decision: dict[str, Any] | None = None
 
@@ -88,7 +90,8 @@ class StoppingRule:
     def _reason(self) -> str | None:
         if self._intervals >= self._next_check:
             self._next_check = max(self._intervals + CHECK_LEAST, math.ceil(self._intervals * CHECK_GROWTH))
-            if self._look():
+            self._passed = self._passed + 1 if self._look() else 0
+            if self._passed >= LOOKS_IN_A_ROW:
                 return "precise"
         if self._max_steps is not None and self._steps >= self._max_steps:
             return "max_steps"
