@@ -23,7 +23,7 @@ def level(rng, n, deviation, phi=0.0):
 
 
 def mixed(rng, n, deviation):
-    """Steady, ARMA(2, 1) with correlation that dies slowly and uneven steps: never used to tune anything."""
+    """Steady, ARMA(2, 1) with correlation that dies slowly, from skewed noise."""
     noise = lfilter([1.0, 0.4], [1.0, -0.5, -0.15], rng.gamma(4.0, 1.0, n + 200) - 4.0)[200:]
     return _series(1 + deviation * noise / noise.std())
 
