@@ -1,0 +1,83 @@
+"""A training loop as somebody without tbd would write it: the suite's ResNet-50, the framework, and a clock.
+
+Runs in the framework's own interpreter: ``python -m tests.benchmarks.bare_loop FRAMEWORK JOB STEPS`` prints the seconds
+from the end of step ``SKIPPED`` to the end of the last one.
+"""
+
+import json
+import sys
+import time
+
+SKIPPED = 5
+
+
+def pytorch(job):
+    """Return a function that makes one step."""
+    import torch
+
+    from suites.models.resnet_50 import pytorch as suite
+
+    torch.set_num_threads(len(job["processes"][0]["devices"][0]["cores"]))
+    model = suite.build(job, job["processes"][0], torch.device("cpu"))
+    facts = model.optimizer
+    optimizer = torch.optim.SGD(
+        model.network.parameters(), facts["learning_rate"], facts["momentum"], weight_decay=facts["weight_decay"]
+    )
+    batches = iter(model.batches)
+
+    def step():
+        batch, _ = next(batches)
+        optimizer.zero_grad()
+        loss = model.loss(batch)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def tensorflow(job):
+    """Return a function that makes one step."""
+    import tensorflow as tf
+
+    from suites.models.resnet_50 import tensorflow as suite
+
+    threads = len(job["processes"][0]["devices"][0]["cores"])
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+    model = suite.build(job, job["processes"][0])
+    facts = model.optimizer
+    momenta = [tf.Variable(tf.zeros_like(variable)) for variable in model.variables]
+    batches = iter(model.batches)
+
+    @tf.function
+    def update(batch):
+        with tf.GradientTape() as tape:
+            loss = model.loss(batch)
+        for variable, momentum, gradient in zip(model.variables, momenta, tape.gradient(loss, model.variables)):
+            gradient += facts["weight_decay"] * variable
+            momentum.assign(facts["momentum"] * momentum + gradient)
+            variable.assign_sub(facts["learning_rate"] * momentum)
+        return loss
+
+    def step():
+        batch, _ = next(batches)
+        return float(update(batch))
+
+    return step
+
+
+def main(framework, path, steps):
+    with open(path) as file:
+        job = json.load(file)
+    step = {"pytorch": pytorch, "tensorflow": tensorflow}[framework](job)
+    for _ in range(SKIPPED):
+        step()
+    began = time.monotonic()
+    for _ in range(steps - SKIPPED):
+        step()
+    print(time.monotonic() - began)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,44 @@
+"""``make bench``: the ratios that issue and README speak of, measured side by side in one run on this machine.
+
+Prints one line a ratio, with its 95 % interval, and writes them with all readings to ``bench.json``.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.benchmarks import command_line, posts, start_up, training
+from tests.benchmarks.ratio import Ratio
+from tests.support.service import Service, running_service
+
+# name -> (measure, pairs). The numbers of pairs are judgements: as many as fit into half an hour.
+MEASUREMENTS: dict[str, tuple[Callable[[Service, int], Ratio], int]] = {
+    "ls": (command_line.measure, 20),
+    "start-up": (start_up.measure, 12),
+    "posts": (posts.measure, 8),
+    "pytorch": (training.measure_pytorch, 8),
+    "tensorflow": (training.measure_tensorflow, 8),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[[], *MEASUREMENTS], help="which; all where none is named")
+    parser.add_argument("--pairs", type=int, help="instead of each measurement's own number")
+    parser.add_argument("--out", type=Path, default=Path("bench.json"))
+    options = parser.parse_args(arguments)
+    found: list[Ratio] = []
+    for name in options.names or MEASUREMENTS:
+        measure, pairs = MEASUREMENTS[name]
+        print(f"{name} …", file=sys.stderr, flush=True)
+        with running_service() as service:  # a fresh one each: what one leaves in the database slows no other
+            found.append(measure(service, options.pairs or pairs))
+        print(found[-1], flush=True)
+    options.out.write_text(json.dumps([one.to_json() for one in found], indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

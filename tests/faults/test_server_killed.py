@@ -1,0 +1,51 @@
+"""The server is killed with SIGKILL in mid-run: nothing acknowledged is lost, nothing happens twice."""
+
+import signal
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.faults.test_bad_luck import sleep
+from tests.support import processes
+from tests.support.service import Service, until
+
+
+@pytest.mark.parametrize("cluster", ["local", "ray"])
+def test_a_run_goes_on_while_the_server_is_away_and_is_finished_exactly_once(tmp_path: Path, cluster: str) -> None:
+    mark = f"mark-{uuid.uuid4()}"
+    service = Service(tmp_path / "data", TBD_CLUSTER=cluster, TBD_TEST_MARK=mark).start()
+    try:
+        # Noise beyond any precision: the run goes its whole length, 4 s.
+        slow = sleep(max_steps=2000, options={"step_time_s": 0.002, "noise_ratio": 0.5}, repeats=2, max_repeats=2)
+        experiment = service.submit(slow)
+        running = until(lambda: [run for run in service.runs(experiment) if run["state"] == "running"])[0]["id"]
+        until(lambda: service.call("GET", f"/api/v1/runs/{running}/intervals?limit=5")["items"])
+        service.stop(signal.SIGKILL)
+        assert processes.of_attempts(mark), "the training goes on without the server"
+        service.start()
+        runs = service.wait(experiment, timeout_s=90)
+        assert [run["state"] for run in runs] == ["completed", "completed"]
+        adopted = next(run for run in runs if run["id"] == running)
+        assert len(adopted["attempts"]) == 1
+        intervals = service.call("GET", f"/api/v1/runs/{running}/intervals?limit=5000")["items"]
+        steps = [interval["first_step"] for interval in intervals]
+        assert steps == sorted(set(steps)), "every interval is stored once"
+        assert sum(interval["n"] for interval in intervals) == 2000
+    finally:
+        service.stop()
+    until(lambda: not processes.of_attempts(mark))
+
+
+def test_what_was_acknowledged_before_a_kill_is_there_after_it(tmp_path: Path) -> None:
+    service = Service(tmp_path / "data", TBD_CLUSTER="local").start()
+    waiting = sleep(nodes={"names": ["nowhere"]})
+    acknowledged = [service.submit(waiting | {"name": f"kept-{index}"}) for index in range(20)]
+    service.stop(signal.SIGKILL)
+    service.start()
+    try:
+        for experiment in acknowledged:
+            (run,) = service.runs(experiment)
+            assert run["state"] == "queued"
+    finally:
+        service.stop()
