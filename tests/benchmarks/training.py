@@ -1,7 +1,7 @@
 """Throughput of ResNet-50 under tbd with telemetry / a bare loop of the same model and framework.
 
 Both train in the same interpreter, on the same cores with the same number of threads. tbd's side counts by the clock on
-the wall, from the end of step ``SKIPPED`` to the end of the last one: what tbd does between intervals counts against it.
+the wall, from the end of step ``SKIPPED`` to the last one's: what tbd does between intervals counts against it.
 """
 
 import json

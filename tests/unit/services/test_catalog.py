@@ -1,0 +1,65 @@
+"""The facts files of the tree: complete, and in agreement with the code beside them."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from orchestrator.domain.errors import SettingsError
+from orchestrator.domain.spec import FRAMEWORKS, Strategy
+from orchestrator.services.catalog import load_catalog
+
+CATALOG = load_catalog()
+
+
+@pytest.mark.parametrize("name", sorted(CATALOG.models))
+def test_a_model_has_a_file_for_each_framework_it_names(name: str) -> None:
+    model = CATALOG.models[name]
+    for framework in model.frameworks:
+        assert framework in CATALOG.frameworks
+        if framework != "sleep":
+            assert importlib.util.find_spec(f"{model.module}.{framework}"), framework
+    assert set(model.datasets) <= {"synthetic", *CATALOG.datasets}
+
+
+@pytest.mark.parametrize("name", sorted(CATALOG.models))
+def test_a_model_states_its_facts_with_their_sources(name: str) -> None:
+    model = CATALOG.models[name]
+    assert model.work_unit
+    assert model.work_unit_definition
+    assert model.maintainers
+    assert model.facts["loss"] in ("falling", "not_rising", "any")
+    for option in model.options.values():
+        assert option.problem(option.default) is None
+    if model.parameters:
+        assert model.facts["parameters_source"]
+    if model.flops_per_sample:
+        assert model.facts["flops_source"]
+
+
+@pytest.mark.parametrize("name", sorted(CATALOG.frameworks))
+def test_a_framework_declares_known_strategies_and_has_an_adapter(name: str) -> None:
+    framework = CATALOG.frameworks[name]
+    assert name in FRAMEWORKS
+    assert set(framework.strategies) <= set(Strategy.__args__)
+    assert framework.strategy_for(1, 1) is not None
+    assert importlib.util.find_spec(f"workers.trainer.frameworks.{name}")
+
+
+def test_an_operator_can_add_models_from_outside_the_tree(tmp_path: Path) -> None:
+    facts = (Path(importlib.util.find_spec("suites.models.sleep").origin).parent / "model.toml").read_text()
+    (tmp_path / "my_net").mkdir()
+    (tmp_path / "my_net" / "model.toml").write_text(facts.replace('name = "sleep"', 'name = "my-net"'))
+    catalog = load_catalog([tmp_path])
+    assert catalog.models["my-net"].module == "my_net"
+
+
+def test_a_broken_facts_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken").mkdir()
+    path = tmp_path / "broken" / "model.toml"
+    path.write_text('name = "broken"')
+    with pytest.raises(SettingsError, match=str(path)):
+        load_catalog([tmp_path])
+    path.write_text("name = ")
+    with pytest.raises(SettingsError, match=str(path)):
+        load_catalog([tmp_path])

@@ -1,0 +1,39 @@
+"""One owner to a data directory, found by the others."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.data_directory import DataDirectory, server_of
+from orchestrator.domain.errors import DataDirectoryInUse, SettingsError
+
+
+def test_a_second_owner_is_told_where_the_first_listens(tmp_path: Path) -> None:
+    owner = DataDirectory(tmp_path / "data").open()
+    owner.announce("http://127.0.0.1:1")
+    with pytest.raises(DataDirectoryInUse, match=r"http://127\.0\.0\.1:1"):
+        DataDirectory(tmp_path / "data").open()
+    assert server_of(tmp_path / "data")["url"] == "http://127.0.0.1:1"
+    owner.close()
+    assert server_of(tmp_path / "data") is None
+    DataDirectory(tmp_path / "data").open().close()
+
+
+def test_an_owner_that_was_killed_owns_nothing(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys; from pathlib import Path; from orchestrator.data_directory import DataDirectory\n"
+        f"owner = DataDirectory(Path({str(tmp_path)!r})).open(); owner.announce('http://gone')\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=False, cwd=Path(__file__).resolve().parents[2])
+    assert (tmp_path / "server.json").exists()
+    assert server_of(tmp_path) is None
+    DataDirectory(tmp_path).open().close()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsError, match="TBD_DATA_DIR"):
+        DataDirectory(tmp_path / "file" / "data").open()

@@ -1,0 +1,32 @@
+"""Settings come from TBD_* variables, once, and a value that cannot be used is named."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.domain.errors import SettingsError
+from orchestrator.settings import VARIABLES, read_settings
+
+
+def test_the_defaults_are_an_embedded_service_on_loopback() -> None:
+    settings = read_settings({"TBD_DATA_DIR": "/data"})
+    assert settings.database_url == "sqlite:////data/tbd.sqlite3"
+    assert (settings.host, settings.cluster, settings.ray_address) == ("127.0.0.1", "ray", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("TBD_PORT", "http"), ("TBD_PORT", "70000"), ("TBD_FENCE_S", "0"), ("TBD_CLUSTER", "slurm")],
+)
+def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=name):
+        read_settings({name: value})
+
+
+def test_every_variable_is_read_and_an_empty_one_is_its_default() -> None:
+    empty = read_settings(dict.fromkeys(VARIABLES, ""))
+    assert empty == read_settings({})
+
+
+def test_a_suite_path_has_several_folders() -> None:
+    assert read_settings({"TBD_SUITE_PATH": "/a:/b"}).suite_path == (Path("/a"), Path("/b"))
