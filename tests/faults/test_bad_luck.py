@@ -32,7 +32,7 @@ def mark() -> str:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
-    service = Service(folder / "data", TBD_CLUSTER="local", TBD_TEST_MARK=mark).start()
+    service = Service(folder / "data", TBD_CLUSTER="local", TEST_MARK=mark).start()
     yield service
     service.stop()
 
@@ -133,7 +133,7 @@ def test_a_missing_interpreter_names_the_command_and_the_rest_goes_on(tmp_path: 
 
 def test_no_process_of_an_attempt_outlives_an_orderly_stop(tmp_path: Path) -> None:
     mark = f"mark-{os.getpid()}-{tmp_path.name}"
-    service = Service(tmp_path / "data", TBD_CLUSTER="local", TBD_TEST_MARK=mark).start()
+    service = Service(tmp_path / "data", TBD_CLUSTER="local", TEST_MARK=mark).start()
     service.submit(sleep(max_steps=1_000_000, options={"noise_ratio": 0.9}))
     until(lambda: processes.of_attempts(mark))
     service.stop()

@@ -14,7 +14,7 @@ from tests.support.service import Service, until
 @pytest.mark.parametrize("cluster", ["local", "ray"])
 def test_a_run_goes_on_while_the_server_is_away_and_is_finished_exactly_once(tmp_path: Path, cluster: str) -> None:
     mark = f"mark-{uuid.uuid4()}"
-    service = Service(tmp_path / "data", TBD_CLUSTER=cluster, TBD_TEST_MARK=mark).start()
+    service = Service(tmp_path / "data", TBD_CLUSTER=cluster, TEST_MARK=mark).start()
     try:
         # Noise beyond any precision: the run goes its whole length, 4 s.
         slow = sleep(max_steps=2000, options={"step_time_s": 0.002, "noise_ratio": 0.5}, repeats=2, max_repeats=2)

@@ -23,7 +23,8 @@ class Service:
     def __init__(self, data_dir: Path, **environment: str) -> None:
         self.data_dir = data_dir
         self.url = ""
-        self._environment = {**os.environ, "TBD_DATA_DIR": str(data_dir), **environment}
+        locks = str(data_dir.parent / "locks")  # not those of other services on this machine
+        self._environment = {**os.environ, "TBD_DATA_DIR": str(data_dir), "TBD_LOCK_DIR": locks, **environment}
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> "Service":
