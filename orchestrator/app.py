@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import signal
 import socket
 import sys
 import threading
@@ -66,6 +67,7 @@ def serve(settings: Settings, as_json: bool) -> None:
         TbdError: it cannot start; the message names the cause and the way out.
     """
     _check_address(settings)
+    _end_in_order()
     directory = DataDirectory(settings.data_dir).open()
     try:
         listener = _listen(settings)
@@ -78,6 +80,19 @@ def serve(settings: Settings, as_json: bool) -> None:
             uvicorn.Server(config).run(sockets=[listener])
     finally:
         directory.close()
+
+
+def _end_in_order() -> None:
+    """Let SIGTERM and SIGINT unwind the stack, at any time from here on, so that what was started is stopped. uvicorn
+    takes both while it serves, and raises them again when it has ended; a second signal does not disturb the stop."""
+
+    def leave(*_: object) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        raise SystemExit(0)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, leave)
 
 
 def _check_address(settings: Settings) -> None:

@@ -36,6 +36,10 @@ VARIABLES: dict[str, tuple[str, str, str]] = {
 NODE_VARIABLES: dict[str, tuple[str, str]] = {
     "TBD_CPU_DEVICES": ("1", "number of CPU devices of a node; its cores are divided evenly"),
     "TBD_INTERPRETERS_DIR": ("~/.cache/tbd/interpreters", "folder of the frameworks' environments"),
+    "TBD_LOCK_DIR": (
+        "tbd-locks-<uid> in the folder for temporary files",
+        "locks of the devices, shared by all services of a node",
+    ),
     "TBD_DATASETS_DIR": ("~/.cache/tbd/datasets", "folder of the prepared datasets"),
 }
 

@@ -28,7 +28,7 @@ def test_a_run_goes_on_while_the_server_is_away_and_is_finished_exactly_once(tmp
         assert [run["state"] for run in runs] == ["completed", "completed"]
         adopted = next(run for run in runs if run["id"] == running)
         assert len(adopted["attempts"]) == 1
-        intervals = service.call("GET", f"/api/v1/runs/{running}/intervals?limit=5000")["items"]
+        intervals = service.all(f"/api/v1/runs/{running}/intervals")
         steps = [interval["first_step"] for interval in intervals]
         assert steps == sorted(set(steps)), "every interval is stored once"
         assert sum(interval["n"] for interval in intervals) == 2000

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -64,6 +65,17 @@ class Service:
         """All runs of the experiment, oldest first."""
         items = self.call("GET", f"/api/v1/experiments/{experiment}/runs?limit=500")["items"]
         return sorted(items, key=lambda run: (run["created_at"], run["id"]))
+
+    def all(self, path: str) -> list[dict[str, Any]]:
+        """All items of a list, page by page."""
+        items: list[dict[str, Any]] = []
+        cursor = ""
+        while True:
+            page = self.call("GET", f"{path}?limit=500{cursor}")
+            items += page["items"]
+            if page["next_cursor"] is None:
+                return items
+            cursor = f"&cursor={urllib.parse.quote(page['next_cursor'])}"
 
     def wait(self, experiment: str, timeout_s: float = 60, poll_s: float = 0.1) -> list[dict[str, Any]]:
         """The runs of the experiment once it is over."""

@@ -93,6 +93,7 @@ def emit_error(emit, kind, error):
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     except MemoryError:
         trace = ""
+    sys.stderr.write(trace)
     ranks = getattr(error, "ranks", None)
     emit(
         "error",
