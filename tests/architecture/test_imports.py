@@ -23,7 +23,7 @@ PLANTED = {
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    environment = {**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "300"}  # names of contracts are not to be folded
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
