@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Update, func, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Update, and_, func, or_, select, update
 
 from orchestrator.db import changes, paging, rows
 from orchestrator.db.schema import attempt, experiment, result, run
@@ -12,7 +12,7 @@ from orchestrator.domain.errors import NotFound
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.ports import Page
-from orchestrator.domain.run import TERMINAL, Attempt, Run, RunState, transition
+from orchestrator.domain.run import HOLDS_DEVICES, TERMINAL, Attempt, Run, RunState, transition
 
 COLUMNS = (
     "id",
@@ -31,6 +31,7 @@ COLUMNS = (
 INSERT = Insert(run, *COLUMNS)
 _INSERT_MISSING = Insert(run, *COLUMNS, or_nothing_on=("experiment_id", "plan_key"))
 
+OPEN = run.c.state.in_([state.value for state in HOLDS_DEVICES])
 UNFINISHED = run.c.state.in_([state.value for state in RunState if state not in TERMINAL])
 
 
@@ -87,11 +88,17 @@ def of_experiment(connection: Connection, experiment_id: str) -> list[Run]:
     return _complete(connection, connection.execute(query).all(), theirs)
 
 
-def unfinished(connection: Connection) -> list[Run]:
-    """In the order in which they should be placed, without their results."""
-    query = select(run).where(UNFINISHED).order_by(run.c.priority.desc(), run.c.created_at, run.c.id)
-    found = connection.execute(query).all()
-    attempts = _attempts(connection, select(run.c.id).where(UNFINISHED))
+def unfinished(connection: Connection, most_queued: int | None) -> list[Run]:
+    """In the order in which they should be placed, without their results; of the queued ones the first few."""
+    order = (run.c.priority.desc(), run.c.created_at, run.c.id)
+    is_queued = run.c.state == RunState.QUEUED.value
+    queued = select(run).where(is_queued, ~run.c.cancel_requested).order_by(*order).limit(most_queued)
+    urgent = select(run).where(or_(OPEN, and_(is_queued, run.c.cancel_requested)))
+    found = [*connection.execute(urgent).all(), *connection.execute(queued).all()]
+    found.sort(key=lambda row: (-row.priority, row.created_at, row.id))
+    # A queued run has attempts only when one was tried before: few have.
+    tried = select(attempt.c.run_id).join(run, run.c.id == attempt.c.run_id).where(UNFINISHED)
+    attempts = _attempts(connection, tried)
     return [rows.run_of(row, attempts.get(row.id, ())) for row in found]
 
 
@@ -137,13 +144,8 @@ def cancel(connection: Connection, run_id: str, at: float) -> None:
         _must_exist(connection, run_id)
 
 
-def waiting(connection: Connection, run_id: str) -> str | None:
-    """Why the run is not placed. Raises NotFound."""
-    return _must_exist(connection, run_id).waiting
-
-
-def set_waiting(connection: Connection, run_id: str, reason: str | None) -> None:
-    queued = update(run).where(run.c.id == run_id, run.c.state == RunState.QUEUED.value)
+def set_waiting(connection: Connection, run_ids: Sequence[str], reason: str | None) -> None:
+    queued = update(run).where(run.c.id.in_(run_ids), run.c.state == RunState.QUEUED.value)
     connection.execute(queued.values(waiting=reason))
 
 

@@ -111,16 +111,14 @@ class SqlStore:
     def runs_of(self, experiment_id: str) -> Sequence[Run]:
         return self.database.read(lambda connection: experiments.runs_of(connection, experiment_id))
 
-    def unfinished_runs(self) -> Sequence[Run]:
-        return self.database.read(runs.unfinished)
+    def unfinished_runs(self, most_queued: int | None = None) -> Sequence[Run]:
+        return self.database.read(lambda connection: runs.unfinished(connection, most_queued))
 
     def cancel_run(self, run_id: str, at: float) -> None:
         self.database.write(lambda connection: runs.cancel(connection, run_id, at))
 
-    def set_waiting(self, run_id: str, reason: str | None) -> None:
-        # Asked for over and over with the same reason: a look is cheaper than a commit.
-        if self.database.read(lambda connection: runs.waiting(connection, run_id)) != reason:
-            self.database.write(lambda connection: runs.set_waiting(connection, run_id, reason))
+    def set_waiting(self, run_ids: Sequence[str], reason: str | None) -> None:
+        self.database.write(lambda connection: runs.set_waiting(connection, run_ids, reason))
 
     def begin_attempt(self, run_id: str, attempt: Attempt) -> bool:
         return self.database.write(lambda connection: runs.begin_attempt(connection, run_id, attempt))

@@ -148,15 +148,15 @@ class Store(Protocol):
     def runs_of(self, experiment_id: str) -> Sequence[Run]:
         """All runs of an experiment, oldest first, with attempts and analysis."""
 
-    def unfinished_runs(self) -> Sequence[Run]:
+    def unfinished_runs(self, most_queued: int | None = None) -> Sequence[Run]:
         """All runs that are not in a terminal state, in the order they should be placed: by priority (highest first),
-        then age; with their attempts, without analysis."""
+        then age; with their attempts, without analysis. Of the queued ones the first ``most_queued``."""
 
     def cancel_run(self, run_id: str, at: float) -> None:
         """Record that it is to be cancelled. Idempotent; no effect on a run that has ended."""
 
-    def set_waiting(self, run_id: str, reason: str | None) -> None:
-        """Say why a queued run is not placed."""
+    def set_waiting(self, run_ids: Sequence[str], reason: str | None) -> None:
+        """Say why queued runs are not placed, all for one reason. No effect on runs that are not queued."""
 
     def begin_attempt(self, run_id: str, attempt: Attempt) -> bool:
         """QUEUED to PLACING together with the new attempt's row; False when the run is not QUEUED any more."""

@@ -69,7 +69,9 @@ class Launch:
 
 @dataclass(frozen=True)
 class Wait:
-    run: Run
+    """These queued runs cannot be placed now, and a person should see why."""
+
+    runs: tuple[Run, ...]
     reason: str
 
 
@@ -125,11 +127,19 @@ def decide(view: View) -> list[Action]:
         if run.state in HOLDS_DEVICES and run.attempt:
             _hold(held, run.attempt.placement)
     actions: list[Action] = []
+    waiting: dict[str, list[Run]] = {}
     for run in view.runs:
-        if run.state is RunState.QUEUED:
-            actions += _decide_queued(run, view.nodes, held)
-        elif run.attempt:
+        if run.state is not RunState.QUEUED:
+            assert run.attempt is not None
             actions += _decide_open(run, run.attempt, view.attempts[run.attempt.id])
+            continue
+        answer = _decide_queued(run, view.nodes, held)
+        if isinstance(answer, NotNow):
+            if answer.reason != run.waiting:
+                waiting.setdefault(answer.reason, []).append(run)
+        else:
+            actions.append(answer)
+    actions += [Wait(tuple(runs), reason) for reason, runs in waiting.items()]
     return actions + [Review(experiment_id) for experiment_id in view.idle_experiments]
 
 
@@ -138,17 +148,14 @@ def _hold(held: dict[str, set[str]], placement: Placement) -> None:
         held.setdefault(share.node, set()).update(device.id for device in share.devices)
 
 
-def _decide_queued(run: Run, nodes: Sequence[Node], held: dict[str, set[str]]) -> Iterator[Action]:
+def _decide_queued(run: Run, nodes: Sequence[Node], held: dict[str, set[str]]) -> Move | Launch | NotNow:
     if run.cancel_requested:
-        yield Move(run, RunState.CANCELLED)
-        return
+        return Move(run, RunState.CANCELLED)
     answer = place(run.plan, nodes, held)
     if isinstance(answer, NotNow):
-        if answer.reason != run.waiting:
-            yield Wait(run, answer.reason)
-        return
+        return answer
     _hold(held, answer)
-    yield Launch(run, answer)
+    return Launch(run, answer)
 
 
 def _decide_open(run: Run, attempt: Attempt, seen: AttemptView) -> Iterator[Action]:
@@ -203,6 +210,10 @@ class Observer:
     # Seconds beyond the fence, for an agent that was slow to notice and for clocks that differ. A judgement.
     FENCE_MARGIN_S = 15.0
 
+    # Queued runs that a pass considers, in the order of placement: a pass stays quick however long the queue grows.
+    # A judgement; what stands behind them waits until the queue has moved up.
+    MOST_QUEUED = 500
+
     def __init__(self, context: Context, fence_s: float) -> None:
         self._context = context
         self._dead_after_s = fence_s + self.FENCE_MARGIN_S
@@ -214,7 +225,7 @@ class Observer:
         store = self._context.store
         orders = store.node_orders()
         nodes = [_ordered(node, orders) for node in self._context.cluster.nodes()]
-        runs = store.unfinished_runs()
+        runs = store.unfinished_runs(self.MOST_QUEUED)
         reports = {node: self._status(node) for node in sorted({*_nodes_of(runs), *(node.name for node in nodes)})}
         attempts = {
             run.attempt.id: self._see(run.attempt, reports)
@@ -279,7 +290,7 @@ def apply(context: Context, actions: Sequence[Action]) -> bool:
     changed = False
     spoiled: set[str] = set()
     for action in actions:
-        run_id = None if isinstance(action, Review) else action.run.id
+        run_id = None if isinstance(action, Review | Wait) else action.run.id
         if run_id in spoiled:
             continue
         try:
@@ -296,8 +307,8 @@ def _apply(context: Context, action: Action) -> bool:
     match action:
         case Launch(run, placement):
             return _launch(context, run, placement)
-        case Wait(run, reason):
-            store.set_waiting(run.id, reason)
+        case Wait(runs, reason):
+            store.set_waiting([run.id for run in runs], reason)
             return False
         case Tell(run, nodes):
             return _tell(context, run, run.attempt, nodes)

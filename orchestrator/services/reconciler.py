@@ -51,10 +51,14 @@ class Reconciler:
                 return
 
     def _run(self) -> None:
+        clock = self._context.clock
         while not self._closing.is_set():
             self._awake.clear()
+            began = clock.monotonic()
             try:
                 self.reconcile()
+                # At most half of the time in passes, however often it is woken: the rest is for those who ask.
+                self._closing.wait(min(clock.monotonic() - began, TROUBLE_S))
             except (StoreUnavailable, ClusterUnavailable) as error:
                 log.warning("%s; trying again", error)
                 self._closing.wait(TROUBLE_S)

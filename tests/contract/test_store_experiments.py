@@ -29,7 +29,7 @@ def test_an_unknown_id_is_not_found(store: SqlStore) -> None:
     for look in (store.experiment, store.run, store.runs_of, store.changes, store.last_seqs, store.entries):
         with pytest.raises(NotFound, match="nobody"):
             look("nobody")
-    for order in (store.cancel_experiment, store.cancel_run, store.set_waiting, store.request_stop):
+    for order in (store.cancel_experiment, store.cancel_run, store.request_stop):
         with pytest.raises(NotFound, match="nobody"):
             order("nobody", 1.0)  # type: ignore[operator]
     with pytest.raises(NotFound):

@@ -92,7 +92,7 @@ def test_unfinished_runs_come_by_priority_and_then_age(store: SqlStore) -> None:
 
 def test_beginning_an_attempt_moves_the_run_and_stores_the_attempt_together(store: SqlStore) -> None:
     _, (run,) = scene.submitted(store)
-    store.set_waiting(run.id, "waits for n1")
+    store.set_waiting([run.id], "waits for n1")
     assert store.run(run.id).waiting == "waits for n1"
     attempt = scene.attempt_of(run, nodes=("n0", "n1"), created_at=2000.0)
 

@@ -53,7 +53,15 @@ def test_a_queued_run_is_launched_on_a_free_node() -> None:
 def test_the_second_run_of_a_node_waits_and_says_why() -> None:
     actions = decide(View([make.run("run_1"), make.run("run_2")], [make.node()]))
     assert kinds(actions) == [Launch, Wait]
-    assert decide(View([make.run("run_1"), make.run("run_2", waiting=actions[1].reason)], [make.node()])) == actions[:1]
+    told = make.run("run_2", waiting=actions[1].reason)
+    assert decide(View([make.run("run_1"), told], [make.node()])) == actions[:1]
+
+
+def test_runs_that_wait_for_one_reason_are_told_together() -> None:
+    runs = [make.run(f"run_{index}", plan=make.plan(topology="1x8")) for index in range(3)]
+    (action,) = decide(View(runs, [make.node()]))
+    assert isinstance(action, Wait)
+    assert action.runs == tuple(runs)
 
 
 def test_a_run_that_is_collecting_still_holds_its_devices() -> None:
