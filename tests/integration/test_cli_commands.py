@@ -1,0 +1,165 @@
+"""The real command against a real service."""
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.service_rig import Tbd, service
+
+SPEC = """\
+name: brief
+model: sleep
+framework: sleep
+per_device_batch_size: [1, 2]
+size: tiny
+repeats: 1
+max_repeats: 2
+max_steps: 30
+options: {step_time_s: 0.01}
+labels: {team: cli}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("cli")
+    (made / "brief.yaml").write_text(SPEC)
+    (made / "endless.yaml").write_text(SPEC.replace("30", "1000000").replace("[1, 2]", "1").replace("brief", "endless"))
+    (made / "fails.yaml").write_text(SPEC.replace("0.01", "0.01, fault: crash").replace("brief", "fails"))
+    return made
+
+
+@pytest.fixture(scope="module")
+def tbd(folder: Path) -> Iterator[Tbd]:
+    with service(folder) as url:
+        yield Tbd(folder, url)
+
+
+@pytest.fixture(scope="module")
+def done(tbd: Tbd) -> dict[str, Any]:
+    """An experiment that has completed."""
+    return dict(tbd.json("submit", "brief.yaml", "--wait"))
+
+
+def test_submit_and_wait_tells_progress_on_stderr_and_the_table_on_stdout(tbd: Tbd) -> None:
+    finished = tbd("submit", "brief.yaml", "--wait")
+    assert finished.stdout.splitlines()[1].startswith("model")
+    assert finished.stderr.count("repetition 1:") == 2
+    assert "\x1b" not in finished.stdout + finished.stderr
+
+
+def test_a_finished_experiment_is_listed_shown_and_reported(tbd: Tbd, done: dict[str, Any], folder: Path) -> None:
+    assert done["state"] == "completed"
+    listed = tbd.json("ls", "--label", "team=cli")
+    assert done["id"] in [item["id"] for item in listed["items"]]
+    assert done["id"] in tbd("ls").stdout
+    assert "completed" in tbd("show", done["id"]).stdout
+    rows = tbd.json("results", done["id"])["items"]
+    run = rows[0]["run_ids"][0]
+    assert tbd.json("show", run)["id"] == run
+    assert "fingerprint" in tbd("show", run).stdout
+    assert "throughput" in tbd("show", run, "--measurements").stdout
+    assert tbd.json("logs", run)["next_cursor"] is None
+    tbd("report", done["id"], "-o", "report.md")
+    assert (folder / "report.md").read_text().startswith("# brief\n")
+    assert tbd("results", "--model", "sleep").stdout
+
+
+def test_the_catalog_is_listed(tbd: Tbd) -> None:
+    assert "resnet-50" in tbd("models").stdout
+    assert {item["name"] for item in tbd.json("frameworks")["items"]} >= {"sleep", "pytorch"}
+    assert "photographs" in tbd("datasets").stdout
+
+
+def test_a_failed_run_is_exit_code_1_and_says_why(tbd: Tbd) -> None:
+    finished = tbd("submit", "fails.yaml", "--wait", code=1)
+    assert "crashed" in finished.stderr
+
+
+def test_a_wrong_spec_is_exit_code_2_and_names_the_line(tbd: Tbd, folder: Path) -> None:
+    (folder / "wrong.yaml").write_text(SPEC.replace("framework: sleep", "framework: slep"))
+    finished = tbd("submit", "wrong.yaml", code=2)
+    assert "wrong.yaml:3: framework" in finished.stderr
+    assert finished.stdout == ""
+
+
+def test_an_unknown_experiment_is_exit_code_2(tbd: Tbd) -> None:
+    assert "there is no experiment" in tbd("show", "exp_none", code=2).stderr
+
+
+def test_one_key_submits_once(tbd: Tbd) -> None:
+    first, second = (tbd("submit", "brief.yaml", "--key", "once").stdout for _ in range(2))
+    assert first == second
+    tbd("watch", first.strip())
+
+
+def test_ctrl_c_detaches_and_says_how_to_come_back(tbd: Tbd) -> None:
+    experiment = tbd("submit", "endless.yaml").stdout.strip()
+    watching = tbd.start("watch", experiment)
+    time.sleep(2)
+    watching.send_signal(signal.SIGINT)
+    _, told = watching.communicate(timeout=20)
+    assert watching.returncode == 130
+    assert f"tbd watch {experiment}" in told
+    assert tbd.json("show", experiment)["state"] == "active"
+    tbd("cancel", experiment)
+    tbd("cancel", experiment)  # safe to repeat
+    tbd("watch", experiment, code=1)
+    assert tbd.json("show", experiment)["state"] == "cancelled"
+
+
+def test_plan_shows_the_runs_and_stores_nothing(tbd: Tbd) -> None:
+    before = len(tbd.json("ls", "--limit", "1000")["items"])
+    assert tbd.json("plan", "brief.yaml")["n_runs"] == 2
+    assert "device-hours" in tbd("plan", "sleep", "-f", "sleep", "--batch", "1,2,4").stdout
+    assert len(tbd.json("ls", "--limit", "1000")["items"]) == before
+
+
+def test_a_run_is_repeated_and_compared_with_itself(tbd: Tbd, done: dict[str, Any]) -> None:
+    run = tbd.json("results", done["id"])["items"][0]["run_ids"][0]
+    again = tbd.json("rerun", run, "--wait")
+    comparison = tbd.json("compare", done["id"], again["id"])
+    assert len(comparison["items"]) == 1
+    assert comparison["items"][0]["axes"]["per_device_batch_size"] == 1
+    assert tbd("compare", done["id"], again["id"]).stdout
+
+
+def test_a_node_is_drained_and_resumed(tbd: Tbd) -> None:
+    (node,) = tbd.json("nodes")["items"]
+    assert tbd.json("nodes", "drain", node["name"])["state"] == "draining"
+    assert tbd.json("nodes", "resume", node["name"])["state"] == "available"
+
+
+def test_doctor_finds_nothing_broken_here(tbd: Tbd) -> None:
+    findings = tbd.json("doctor")["items"]
+    assert {item["check"] for item in findings} >= {"python", "database", "server", "clock source", "memory"}
+    assert all(item["advice"] or item["level"] == "ok" or item["found"] for item in findings)
+
+
+def test_the_database_is_looked_at_beside_the_server(tbd: Tbd) -> None:
+    assert "as this version of tbd" in tbd("db", "check").stdout
+    assert tbd.json("db", "upgrade")["revision"] == tbd.json("db", "current")["revision"]
+
+
+def test_without_a_named_server_the_one_that_owns_the_data_directory_is_found(tbd: Tbd, folder: Path) -> None:
+    assert Tbd(folder, None).json("nodes") == tbd.json("nodes")
+
+
+def test_serve_lists_every_variable(tbd: Tbd) -> None:
+    told = tbd("serve", "--help").stdout
+    for name in ("TBD_DATABASE_URL", "TBD_DATA_DIR", "TBD_SERVER", "TBD_CPU_DEVICES", "TBD_FENCE_S"):
+        assert name in told
+
+
+def test_run_needs_no_server_and_leaves_none_behind(tmp_path: Path) -> None:
+    alone = Tbd(tmp_path, None)
+    words = ("run", "sleep", "-f", "sleep", "--size", "tiny", "--batch", "1", "--repeats", "1", "--max-repeats", "1")
+    page = json.loads(alone(*words, "--max-steps", "30", "--report", "r.md", "--json").stdout)
+    assert len(page["items"]) == 1
+    assert (tmp_path / "r.md").is_file()
+    assert "there is no server" in alone("ls", code=4).stderr

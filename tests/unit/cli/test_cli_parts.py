@@ -1,0 +1,206 @@
+"""The parts of the command line that need no server: specs from files and options, events, locating, imports."""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.cli import locate, spec_options
+from orchestrator.cli.client import Client, Event, ServerProblem, parse_events
+from orchestrator.cli.commands.rerun import spec_of
+from orchestrator.cli.exits import CommandError
+from orchestrator.cli.main import COMMANDS, main
+from orchestrator.cli.spec_file import SpecFile
+from orchestrator.domain.spec import parse_spec
+from orchestrator.settings import VARIABLES
+from tests.unit import builders
+
+HEAVY = (
+    "ray",
+    "numpy",
+    "scipy",
+    "pydantic",
+    "yaml",
+    "fastapi",
+    "sqlalchemy",
+    "torch",
+    "tensorflow",
+    "psutil",
+    "asyncio",
+)
+# A judgement with room: with 200 modules more, ``tbd ls`` would no longer start within 12 times ``python -c pass``.
+MOST_MODULES = 330
+
+
+def spec_from(*words: str) -> dict[str, Any]:
+    parser = argparse.ArgumentParser()
+    spec_options.configure(parser)
+    return spec_options.spec_from(parser.parse_args(words))
+
+
+def test_options_make_the_spec_that_a_file_would() -> None:
+    spec = spec_from(
+        *("resnet-50", "-f", "pytorch", "-f", "mxnet", "--batch", "4,8", "--topology", "1x1,1x2", "--repeats", "3"),
+        *(
+            "--size",
+            "small",
+            "--option",
+            "depth=101",
+            "--option",
+            "compile=true",
+            "--label",
+            "team=a",
+            "--max-steps",
+            "9",
+        ),
+    )
+    assert spec == {
+        "name": "resnet-50-pytorch-mxnet",
+        "model": "resnet-50",
+        "framework": ["pytorch", "mxnet"],
+        "topology": ["1x1", "1x2"],
+        "per_device_batch_size": [4, 8],
+        "size": ["small"],
+        "options": {"depth": 101, "compile": True},
+        "labels": {"team": "a"},
+        "repeats": 3,
+        "max_steps": 9,
+    }
+    parse_spec(spec)
+
+
+def test_a_model_alone_is_a_spec() -> None:
+    assert parse_spec(spec_from("resnet-50")).per_device_batch_size == [4]
+
+
+def test_more_than_ten_repeats_raise_the_limit_with_them() -> None:
+    assert parse_spec(spec_from("resnet-50", "--repeats", "20")).max_repeats == 20
+
+
+def test_a_pair_without_a_value_is_a_usage_error() -> None:
+    with pytest.raises(CommandError, match="KEY=VALUE"):
+        spec_from("resnet-50", "--option", "depth")
+
+
+def test_an_error_names_the_line_of_the_key(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text("name: a\nmodel: net\n\nframework:\n  - pytorch\n  - caffe\noptions: {depth: 7}\n")
+    problem = ServerProblem(
+        422,
+        {
+            "errors": [
+                {"pointer": "/framework/1", "detail": "no caffe"},
+                {"pointer": "/options/depth", "detail": "is 50 or 101"},
+                {"pointer": "/per_device_batch_size", "detail": "is missing"},
+            ]
+        },
+    )
+    text = str(SpecFile(str(path)).explain(problem))
+    assert f"{path}:6: framework/1: no caffe" in text
+    assert f"{path}:7: options/depth: is 50 or 101" in text
+    assert f"{path}:1: per_device_batch_size" in text
+
+
+def test_a_key_that_stands_twice_is_refused_with_both_lines(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text("name: a\nmodel: net\nname: b\n")
+    with pytest.raises(CommandError, match=r"s\.yaml:3: name stands on line 1 already"):
+        SpecFile(str(path))
+
+
+@pytest.mark.parametrize("content", ["", "a: [", "\t- x"])
+def test_a_file_that_is_no_yaml_is_a_usage_error(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(content)
+    with pytest.raises(CommandError) as caught:
+        SpecFile(str(path))
+    assert caught.value.code == 2
+
+
+def test_a_rerun_has_the_plan_of_the_run_and_nothing_else() -> None:
+    plan = builders.plan(options=(("depth", 50),), topology="1x2", strategy="ddp", node_names=("n1",))
+    run = {"id": "run_1", "plan": plan.to_json()}
+    spec = parse_spec(spec_of(run, None, 1))
+    assert spec.repeats == 1
+    assert spec.nodes.names == ["n1"]
+    assert (spec.strategy, spec.topology, spec.options) == (["ddp"], ["1x2"], {"depth": [50]})
+    assert parse_spec(spec_of(run, ["n2"], 1)).nodes.names == ["n2"]
+
+
+def test_events_are_parsed_and_half_an_event_is_dropped() -> None:
+    lines = [
+        b": ping\n",
+        b"\n",
+        b"event: run\n",
+        b"id: 7\n",
+        b'data: {"a":\n',
+        b"data: 1}\n",
+        b"\n",
+        b"event: x\n",
+        b"data: 1\n",
+    ]
+    assert list(parse_events(lines)) == [Event("run", "7", {"a": 1})]
+
+
+@pytest.mark.parametrize("url", ["", "127.0.0.1:8585", "ftp://x", "http://"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(CommandError, match="no address of a server"):
+        Client(url)
+
+
+def test_the_default_data_directory_is_that_of_the_settings() -> None:
+    assert VARIABLES["TBD_DATA_DIR"][1] == locate.DEFAULT_DATA_DIR
+
+
+def test_every_command_has_a_module_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in COMMANDS:
+        if name == "serve":
+            continue
+        with pytest.raises(SystemExit) as caught:
+            main([name, "--help"])
+        assert caught.value.code == 0
+        assert capsys.readouterr().out.startswith(f"usage: tbd {name}")
+
+
+def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["shwo"])
+    assert caught.value.code == 2
+    assert "no command 'shwo'" in capsys.readouterr().err
+
+
+def test_without_a_server_a_command_says_how_to_start_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TBD_SERVER", raising=False)
+    monkeypatch.setenv("TBD_DATA_DIR", str(tmp_path))
+    assert main(["ls"]) == 4
+    assert "tbd serve" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["ls", "show", "submit", "watch", "cancel", "logs", "results", "compare", "report"])
+def test_commands_that_talk_rest_import_little(command: str) -> None:
+    code = (
+        "import sys, json; from orchestrator.cli import main, locate, client, tables, waiting;"
+        "from orchestrator.reports import experiment_report, comparison;"
+        f"import orchestrator.cli.commands.{command}; print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = set(json.loads(done.stdout))
+    assert not modules & set(HEAVY)
+
+
+def test_tbd_ls_as_json_imports_few_modules() -> None:
+    code = (
+        "import sys; from orchestrator.cli.main import main; main(['ls', '--json']); print(len(sys.modules));"
+        "print(sorted(m for m in sys.modules if m.startswith('orchestrator')))"
+    )
+    environment = {"TBD_SERVER": "http://127.0.0.1:9", "PATH": "", "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    count, ours = done.stdout.splitlines()
+    assert int(count) < MOST_MODULES
+    assert "orchestrator.reports" not in ours

@@ -1,0 +1,123 @@
+"""Numbers, tables and reports as a person reads them."""
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from orchestrator.reports import table
+from orchestrator.reports.comparison import comparison_table
+from orchestrator.reports.experiment_report import experiment_report
+from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, with_half_width
+from orchestrator.reports.results_table import results_table
+from tests.unit import builders
+from tests.unit.api.api_rig import Rig, fingerprint_of, rate
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, NOTHING),
+        (0, "0"),
+        (12.3456, "12.35"),
+        (0.00123456, "0.001235"),
+        (123456.7, "123457"),
+        (1e-9, "1.000e-09"),
+        ("NaN", "NaN"),
+    ],
+)
+def test_numbers_have_four_significant_digits(value: Any, text: str) -> None:
+    assert plain(value) == text
+
+
+def test_the_half_width_has_two_digits_and_the_value_as_many_places() -> None:
+    quantity = {"value": 123.456789, "ci_low": 123.4, "ci_high": 123.5}
+    assert with_half_width(quantity) == "123.457 ± 0.050"
+    assert with_half_width({"value": 123.456, "ci_low": 100, "ci_high": 146}) == "123 ± 23"
+    assert with_half_width({"value": 5.0, "ci_low": None, "ci_high": None}) == "5.000"
+
+
+def test_units_are_for_people() -> None:
+    assert (memory(3 * 2**30), memory(17_825_792), memory(512)) == ("3.00 GiB", "17.0 MiB", "512 B")
+    assert (percent(0.1284), percent(None)) == ("12.8 %", NOTHING)
+    assert [duration(s) for s in (1e-5, 0.0101, 2.06, 150, 7_300)] == [
+        "10.0 µs",
+        "10.1 ms",
+        "2.06 s",
+        "2 min 30 s",
+        "2 h 1 min",
+    ]
+
+
+def test_columns_of_numbers_stand_to_the_right_and_a_long_last_one_is_wrapped() -> None:
+    text = table.text(["name", "n", "note"], [["a", "1", "x " * 30], ["bcd", "22", "short"]], width=40)
+    lines = text.splitlines()
+    assert lines[2].startswith("a      1  x x")
+    assert max(map(len, lines)) <= 40
+    assert lines[-1] == "bcd   22  short"
+
+
+def results(rig: Rig, *cells: Any, **changes: Any) -> dict[str, Any]:
+    """The material of a report: one experiment, a batch size per cell, each with the analyses of its runs."""
+    batches = [4 * 2**index for index in range(len(cells))]
+    experiment = rig.submit(per_device_batch_size=batches, repeats=len(cells[0]), max_repeats=20, **changes)
+    waiting = {batch: list(cell) for batch, cell in zip(batches, cells, strict=True)}
+    for run in rig.store.runs_of(experiment["id"]):
+        rig.start(run.id)
+        rig.finish(run.id, waiting[run.plan.per_device_batch_size].pop(0), fingerprint=fingerprint_of())
+    return {
+        "experiment": rig.get(f"/experiments/{experiment['id']}"),
+        "rows": rig.get(f"/experiments/{experiment['id']}/results")["items"],
+        "runs": rig.get(f"/experiments/{experiment['id']}/runs")["items"],
+        "models": rig.get("/models")["items"],
+    }
+
+
+def test_the_table_shows_what_differs_and_says_once_what_is_the_same(rig: Rig) -> None:
+    found = results_table(results(rig, [rate(9.0), rate(11.0)], [rate(18.0), rate(22.0)])["rows"])
+    assert found.headers[:4] == ["model", "framework", "batch", "images/s (95 % CI)"]
+    assert [row[2] for row in found.rows] == ["4", "8"]
+    assert found.rows[0][3] == "10 ± 13"
+    assert "topology 1x1" in found.common
+    assert found.notes == []
+
+
+def test_a_cell_that_is_not_valid_has_a_mark_and_its_reason_below(rig: Rig) -> None:
+    found = results_table(results(rig, [rate(9.0), rate(11.0)], [rate(18.0, builders.UNSTEADY)] * 2)["rows"])
+    assert found.rows[1][3] == "~18.00 (indicative)"
+    assert found.rows[1][-1] == "not valid [1]"
+    assert found.notes[0] == f"[1] {builders.UNSTEADY.text}."
+
+
+def test_a_claim_is_made_only_where_intervals_are_clear_of_each_other(rig: Rig) -> None:
+    clear = experiment_report(**results(rig, [rate(10.0), rate(10.01)], [rate(20.0), rate(20.01)]))
+    assert "its interval is clear of all others" in clear
+    close = experiment_report(**results(rig, [rate(9.0), rate(11.0)], [rate(10.0), rate(12.5)]))
+    assert "no claim is made" in close
+
+
+def test_a_report_answers_what_where_how_and_how_again(rig: Rig) -> None:
+    cells = ([rate(9.0), rate(11.0)], [rate(18.0, builders.UNSTEADY)] * 2)
+    report = experiment_report(**results(rig, *cells, labels={"team": "a"}))
+    for heading in ("# first", "## Results", "## What went wrong", "## How it was", "## Where, and", "## Reproduce"):
+        assert re.search(f"^{heading}", report, re.MULTILINE), heading
+    assert "Labels: team=a" in report
+    assert builders.UNSTEADY.text in report
+    assert "pytorch 2.13" in report
+    assert "images of 96 x 96 pixels" in report
+
+
+def test_the_spec_in_a_report_is_yaml_that_makes_the_same_experiment(rig: Rig) -> None:
+    material = results(rig, [rate(9.0), rate(11.0)], labels={"a": "b: c"})
+    block = experiment_report(**material).split("```yaml\n")[1].split("```")[0]
+    assert rig.submit(**yaml.safe_load(block))["spec"] == material["experiment"]["spec"]
+
+
+def test_a_comparison_says_below_which_difference_it_cannot_tell(rig: Rig) -> None:
+    one, other = rig.submit(name="a"), rig.submit(name="b")
+    rig.complete_all(one["id"], [100.0, 104.0, 96.0])
+    rig.complete_all(other["id"], [98.0, 103.0, 95.0], framework_version="2.14")
+    found = comparison_table(rig.get("/compare", baseline=one["id"], candidate=other["id"]))
+    assert re.match(r"cannot tell below \d+ %", found.rows[0][-1])
+    assert "differs beside: subject framework_version: 2.13 → 2.14" in found.notes
