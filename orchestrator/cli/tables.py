@@ -49,8 +49,14 @@ def print_experiment(experiment: Json, rows: Sequence[Json], runs: Sequence[Json
     remarkable = [run for run in reversed(runs) if run["reason"] or run["state"] in ("placing", "running")]
     if remarkable:
         print()
-        cells = [[run["id"], output.state(run["state"]), run["reason"] or ""] for run in remarkable]
-        print(table.text(["run", "state", "why"], cells, output.width()))
+        cells = [
+            [run["id"], _cell_of(run["plan"]), output.state(run["state"]), run["reason"] or ""] for run in remarkable
+        ]
+        print(table.text(["run", "cell", "state", "why not valid, or why it waits"], cells, output.width()))
+
+
+def _cell_of(plan: Json) -> str:
+    return f"{plan['framework']} {plan['per_device_batch_size']} {plan['topology']} #{plan['repetition']}"
 
 
 def _is_ending(thing: Json) -> bool:

@@ -144,7 +144,13 @@ def outcome(run: dict[str, Any]) -> str:
         return f"{with_half_width(run['throughput'])} {run['throughput']['unit']}"
     if run["indicative"]:
         rate = f"~{plain(run['indicative']['value'])} {run['indicative']['unit']} (indicative)"
-        return f"{rate}: not valid: {run['reason']}"
+        return f"{rate}: {_not_valid(run)}"
     if run["state"] == "completed":
-        return f"not valid: {run['reason']}"
+        return _not_valid(run)
     return f"{run['state']}: {run['reason']}" if run["reason"] else str(run["state"])
+
+
+def _not_valid(run: dict[str, Any]) -> str:
+    """The names of the reasons; the table, and tbd show, have their words."""
+    reasons = (run["validity"] or {}).get("reasons") or []
+    return f"not valid ({', '.join(reason['code'] for reason in reasons)})"

@@ -52,7 +52,8 @@ def signed_percent(ratio: float) -> str:
 def verdict(item: Json) -> str:
     """What can be said of one cell, in words."""
     if item["difference"] is None:
-        return f"cannot tell: {item['text']}"
+        missing = [name for name, side in (("A", "baseline"), ("B", "candidate")) if item[side] is None]
+        return f"cannot tell: no valid run in {' and '.join(missing)}"
     if item["verdict"] != "cannot_tell":
         return f"B is {item['verdict']}"
     least = item["smallest_detectable_ratio"]

@@ -54,7 +54,8 @@ class Table:
 def results_table(rows: Sequence[Row]) -> Table:
     """The table of ``rows``."""
     columns = [axis for axis in AXES if axis in _ALWAYS or len({repr(row["axes"][axis]) for row in rows}) > 1]
-    units = sorted({row["throughput"]["unit"] for row in rows if row["throughput"]})
+    rates = [rate for row in rows if (rate := row["throughput"] or row["indicative"])]
+    units = sorted({rate["unit"] for rate in rates})
     unit = units[0] if len(units) == 1 else None
     measured: list[tuple[str, Callable[[Row], str]]] = [
         (f"{unit or 'throughput'} (95 % CI)", lambda row: _rate(row, unit)),

@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 
 _NUMBER = re.compile(r"^[~≈]?[+-]?\d")
+LONGEST_NUMBER = 36  # such as "98.37 samples/s to 98.76 samples/s"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -46,9 +47,12 @@ def _width(cell: str) -> int:
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:
-    """Whether a column holds numbers; dashes stand for no number."""
+    """Whether a column holds numbers, with or without a unit; dashes stand for no number. A sentence may begin with
+    a number, and 1x1 is a topology."""
     given = [cell for cell in cells if cell not in ("", "–")]  # noqa: RUF001
-    return bool(given) and all(_NUMBER.match(cell) and "x" not in cell.split()[0] for cell in given)
+    return bool(given) and all(
+        _NUMBER.match(cell) and len(cell) <= LONGEST_NUMBER and "x" not in cell.split()[0] for cell in given
+    )
 
 
 def _wrap(cell: str, width: int) -> list[str]:

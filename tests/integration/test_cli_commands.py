@@ -63,7 +63,7 @@ def test_a_finished_experiment_is_listed_shown_and_reported(tbd: Tbd, done: dict
     run = rows[0]["run_ids"][0]
     assert tbd.json("show", run)["id"] == run
     assert "fingerprint" in tbd("show", run).stdout
-    assert "throughput" in tbd("show", run, "--measurements").stdout
+    assert "loss_last" in tbd("show", run, "--measurements").stdout
     assert tbd.json("logs", run)["next_cursor"] is None
     tbd("report", done["id"], "-o", "report.md")
     assert (folder / "report.md").read_text().startswith("# brief\n")
