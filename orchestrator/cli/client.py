@@ -7,8 +7,7 @@ import http.client
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from orchestrator.cli.exits import NOT_ALLOWED, UNREACHABLE, USAGE, CommandError
@@ -38,8 +37,7 @@ def _describe(document: dict[str, Any]) -> str:
     return "; ".join(f"{item['pointer'].lstrip('/') or 'the request'}: {item['detail']}" for item in items)
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """One server-sent event; ``data`` is parsed."""
 
     kind: str
