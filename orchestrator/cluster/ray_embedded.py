@@ -1,8 +1,9 @@
 """The embedded Ray: one head on this host, apart from the server, found again by the next server of the directory.
 
 Owns its processes and the record of them. All are in one session, begun by ``ray start``: that is how they are found
-and ended, by pid and start time and never by ``ray stop``, which would end other people's. It listens on loopback only
-and asks for a token that lies in the directory (mode 0600). A watchdog ends it when no server has used it for a while.
+and ended, by pid and start time and never by ``ray stop``, which would end other people's. Its address is a loopback
+one, and as some of Ray's ports listen on all interfaces all the same, it asks for a token that lies in the directory
+(mode 0600). A watchdog ends it when no server has used it for a while.
 """
 
 import fcntl
@@ -142,6 +143,7 @@ class EmbeddedRay:
             "port": _free_port(),
             "node-ip-address": HOST,
             "include-dashboard": "false",
+            "dashboard-agent-listen-port": 0,
             "include-log-monitor": "false",
             "object-store-memory": OBJECT_STORE_BYTES,
             "temp-dir": temp_dir,
@@ -156,7 +158,10 @@ class EmbeddedRay:
         environment |= {
             "PYTHONPATH": package_path(os.environ.get("PYTHONPATH")),
             "RAY_USAGE_STATS_ENABLED": "0",
+            # What Ray measures of itself would only disturb what is measured here.
             "RAY_enable_metrics_collection": "0",
+            "RAY_metrics_report_interval_ms": "600000",
+            "REPORTER_UPDATE_INTERVAL_MS": "600000",
             "RAY_process_group_cleanup_enabled": "1",
         }
         with log.open("wb") as output:
