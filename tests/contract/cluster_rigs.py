@@ -105,7 +105,11 @@ def follow(cluster: Cluster, node: str, attempt_id: str, after: int = 0) -> Iter
 
 def first(cluster: Cluster, node: str, attempt_id: str, kind: str) -> Mapping[str, Any]:
     """The first entry of ``kind``; waits for it."""
-    return next(entry for entry in follow(cluster, node, attempt_id) if entry["kind"] == kind)
+    last: Mapping[str, Any] = {}
+    for last in follow(cluster, node, attempt_id):
+        if last["kind"] == kind:
+            return last
+    raise AssertionError(f"the log ended without {kind}: {last}")
 
 
 def trainer_of(cluster: Cluster, node: str, attempt_id: str) -> ProcessId:

@@ -45,9 +45,11 @@ class Rig:
 
 @pytest.fixture(scope="module", params=["local", "ray"])
 def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    rig = Rig(request.param, tmp_path_factory.mktemp(request.param))
-    yield rig
-    rig.cluster.shut_down()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TBD_LOCK_DIR", str(tmp_path_factory.mktemp("locks")))  # not those of others on this machine
+        rig = Rig(request.param, tmp_path_factory.mktemp(request.param))
+        yield rig
+        rig.cluster.shut_down()
 
 
 def test_a_node_is_listed_with_its_devices(rig: Rig) -> None:
