@@ -1,0 +1,137 @@
+"""What every adapter must do, by real processes that really train."""
+
+import math
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.trainer_process import ROOT, dataset_facts, make_job, run
+from workers.trainer.protocol import EXIT_STATUS
+
+SLEEP = {"step_time_s": 0.002}
+TRAINING = [
+    pytest.param("pytorch", marks=pytest.mark.framework("pytorch")),
+    pytest.param("tensorflow", marks=pytest.mark.framework("tensorflow")),
+]
+
+
+@pytest.fixture(scope="module", params=["sleep", *TRAINING])
+def finished(request, python_of, tmp_path_factory):
+    """One finished run on synthetic data, for each framework: its trainer."""
+    name = request.param
+    if name == "sleep":
+        job, python = make_job("sleep", "sleep", options=SLEEP), sys.executable
+    else:
+        job, python = make_job("resnet_50", name), python_of(name)
+    (trainer,) = run(job, tmp_path_factory.mktemp(name), python)
+    assert trainer.popen.returncode == 0, trainer.output
+    return trainer
+
+
+def test_every_event_is_there_in_the_order_of_the_walk(finished):
+    kinds = [event["kind"] for event in finished.events()]
+    assert kinds[:4] == ["started", "versions", "joined", "built"]
+    assert kinds[4:16] == ["interval", "loss"] * 6
+    assert kinds[16:] == ["stopped", "activity", "memory", "finished"]
+
+
+def test_steps_are_counted_and_their_work_is_stated(finished):
+    intervals = finished.data("interval")
+    assert [interval["first_step"] for interval in intervals] == [1, 2, 3, 4, 5, 6]
+    assert [interval["phase"] for interval in intervals] == ["warmup"] + ["timed"] * 5
+    assert all(interval["duration_s"] > 0 for interval in intervals)
+    assert all(list(interval["work"].values()) == [4] for interval in intervals)
+    assert finished.data("finished")[0]["steps"] == 6
+
+
+def test_losses_are_finite(finished):
+    assert all(math.isfinite(loss["value"]) for loss in finished.data("loss"))
+
+
+def test_the_mathematics_are_recorded_and_fp32_is_fp32(finished):
+    mathematics = finished.data("built")[0]["mathematics"]
+    assert mathematics["precision"] == "fp32"
+    assert not mathematics.get("tf32")
+
+
+def test_active_time_lies_within_the_elapsed(finished):
+    (activity,) = finished.data("activity")
+    assert 0 < activity["active_s"] <= activity["elapsed_s"]
+    assert activity["method"] in ("operator-union", "waited")
+
+
+def test_peak_memory_is_at_least_that_of_weights_gradients_and_momenta(finished):
+    (memory,) = finished.data("memory")
+    assert memory["peak_bytes"] > 3 * 4 * finished.data("built")[0]["parameters"]
+    assert memory["method"]
+
+
+def test_equal_seeds_end_with_equal_weights_and_other_seeds_do_not(python_of, tmp_path):
+    """Two fresh processes: the digest is that of the weights, and nothing else goes into it."""
+    digests = []
+    for number, seed in enumerate((1, 1, 2)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        job = make_job("resnet_50", "pytorch", seed=seed, max_steps=2)
+        (trainer,) = run(job, folder, python_of("pytorch"))
+        digests.append(trainer.data("finished")[0]["weights_sha256"])
+    assert digests[0] == digests[1] != digests[2]
+
+
+@pytest.mark.parametrize("framework", TRAINING)
+def test_a_run_on_real_files_decodes_them_ahead_and_learns(python_of, photographs, tmp_path, framework):
+    dataset = dataset_facts("photographs", photographs)
+    job = make_job("resnet_50", framework, dataset=dataset, max_steps=40, per_device_batch_size=8)
+    (trainer,) = run(job, tmp_path, python_of(framework))
+    assert trainer.popen.returncode == 0, trainer.output
+    losses = [loss["value"] for loss in trainer.data("loss")]
+    assert sum(losses[-10:]) < sum(losses[:10])
+    assert all(interval["input_s"] <= interval["duration_s"] for interval in trainer.data("interval"))
+
+
+@pytest.mark.parametrize("framework", TRAINING)
+def test_an_image_that_cannot_be_read_is_named(python_of, photographs, tmp_path, framework):
+    root = tmp_path / "photographs"
+    shutil.copytree(photographs / "train" / "n90000001", root / "train" / "n90000001")
+    broken = root / "train" / "n90000001" / "n90000001_7.JPEG"
+    broken.write_bytes(broken.read_bytes()[:700])
+    job = make_job("resnet_50", framework, dataset=dataset_facts("photographs", root), max_steps=60)
+    (trainer,) = run(job, tmp_path, python_of(framework))
+    assert trainer.popen.returncode == EXIT_STATUS["setup_failed"], trainer.output
+    assert str(broken) in trainer.data("error")[0]["message"]
+
+
+@pytest.mark.parametrize("framework", TRAINING)
+def test_a_dataset_that_is_not_there_is_a_failed_set_up(python_of, tmp_path, framework):
+    job = make_job("resnet_50", framework, dataset=dataset_facts("photographs", tmp_path / "nowhere"))
+    (trainer,) = run(job, tmp_path, python_of(framework))
+    assert trainer.popen.returncode == EXIT_STATUS["setup_failed"], trainer.output
+    assert str(tmp_path / "nowhere") in trainer.data("error")[0]["message"]
+
+
+OUT_OF_MEMORY = {
+    "pytorch": "import torch; allocate = lambda: torch.empty(10**13)",
+    "tensorflow": "import tensorflow as tf; allocate = lambda: tf.ones([10**7, 10**6])",
+}
+
+
+@pytest.mark.parametrize("framework", TRAINING)
+def test_a_frameworks_own_shortage_of_memory_is_told_from_other_errors(python_of, framework):
+    code = (
+        OUT_OF_MEMORY[framework]
+        + f"\nfrom workers.trainer.frameworks.{framework} import Adapter"
+        + "\ntry: allocate()\nexcept Exception as error: print('kind', Adapter().failure_of(error))"
+        + "\nprint('other', Adapter().failure_of(ValueError('no')))"
+    )
+    result = subprocess.run([python_of(framework), "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["kind", "out_of_memory", "other", "None"]
+
+
+@pytest.mark.parametrize("framework", TRAINING)
+def test_a_device_that_this_host_has_not_is_unsupported(python_of, tmp_path, framework, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    (trainer,) = run(make_job("resnet_50", framework, device="cuda"), tmp_path, python_of(framework))
+    assert trainer.popen.returncode == EXIT_STATUS["unsupported"], trainer.output
+    assert trainer.data("error")[0]["failure"] == "unsupported"

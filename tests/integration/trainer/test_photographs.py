@@ -1,0 +1,68 @@
+"""Making the dataset of photographs, for real: in this environment where it has scikit-image, else as skipped."""
+
+import json
+import shutil
+
+import pytest
+
+from suites.datasets.photographs import prepare
+from tests.trainer_process import dataset_facts
+
+pytest.importorskip("skimage")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    root = tmp_path_factory.mktemp("datasets") / "photographs"
+    assert prepare.main(["--root", str(root)]) == 0
+    return root
+
+
+def test_the_dataset_is_what_its_facts_say(made):
+    facts = dataset_facts("photographs", made)
+    files = prepare.read_manifest(made)["files"]
+    assert len(files) == facts["files"]
+    assert sum(file["bytes"] for file in files.values()) == pytest.approx(facts["bytes"], rel=0.02)
+    assert len(list((made / "train").iterdir())) == facts["classes"]
+
+
+def test_the_manifest_lists_every_file_with_its_digest(made):
+    files = prepare.read_manifest(made)["files"]
+    assert set(files) == {str(path.relative_to(made)) for path in made.rglob("*.JPEG")}
+    assert all(prepare.describe(made / path) == facts for path, facts in list(files.items())[::20])
+
+
+def test_making_it_again_changes_nothing_and_makes_the_same_elsewhere(made, tmp_path):
+    before = (made / "manifest.json").stat().st_mtime_ns
+    prepare.main(["--root", str(made)])
+    assert (made / "manifest.json").stat().st_mtime_ns == before
+    prepare.main(["--root", str(tmp_path / "other")])
+    assert prepare.read_manifest(tmp_path / "other") == prepare.read_manifest(made)
+
+
+def test_a_damaged_dataset_is_replaced_and_nothing_else_is_left_behind(made, tmp_path):
+    root = tmp_path / "photographs"
+    shutil.copytree(made, root)
+    (root / "train" / "n90000001" / "n90000001_0.JPEG").unlink()
+    prepare.main(["--root", str(root)])
+    assert prepare.is_prepared(root)
+    assert [path.name for path in tmp_path.iterdir()] == ["photographs"]
+    assert not (root / "replaced").exists()
+
+
+def test_a_failure_leaves_no_half_made_dataset(tmp_path, monkeypatch):
+    def fail(folder):
+        (tmp_path / "seen").touch()
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(prepare, "write_all", fail)
+    with pytest.raises(OSError, match="no space"):
+        prepare.main(["--root", str(tmp_path / "photographs")])
+    assert [path.name for path in tmp_path.iterdir()] == ["seen"]
+
+
+def test_a_manifest_of_another_version_is_no_dataset(made, tmp_path):
+    root = tmp_path / "photographs"
+    root.mkdir()
+    (root / "manifest.json").write_text(json.dumps({**prepare.read_manifest(made), "version": 0}))
+    assert not prepare.is_prepared(root)
