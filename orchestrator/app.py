@@ -75,9 +75,10 @@ def serve(settings: Settings, as_json: bool) -> None:
             url = f"http://{settings.host}:{listener.getsockname()[1]}"
             directory.announce(url)
             _say_where(url, as_json)
-            app = create_app(context, settings)
+            app = create_app(context, settings, stopping=lambda: server.should_exit)
             config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
-            uvicorn.Server(config).run(sockets=[listener])
+            server = uvicorn.Server(config)
+            server.run(sockets=[listener])
     finally:
         directory.close()
 

@@ -163,6 +163,9 @@ class EmbeddedRay:
             "RAY_metrics_report_interval_ms": "600000",
             "REPORTER_UPDATE_INTERVAL_MS": "600000",
             "RAY_process_group_cleanup_enabled": "1",
+            # Ray gives its workers a niceness of 15, and what an agent starts would inherit it: whatever else the host
+            # does would then go before the training that is measured.
+            "RAY_worker_niceness": "0",
         }
         with log.open("wb") as output:
             child = subprocess.Popen(

@@ -258,9 +258,8 @@ class Cluster(Protocol):
         """Tell the agent that all entries up to ``seq`` are stored; a log acknowledged to its end is deleted."""
 
     def wait(self, positions: Mapping[str, Mapping[str, int]], timeout_s: float) -> None:
-        """Return when any attempt has entries beyond ``positions`` (node -> attempt -> seq), or after ``timeout_s``.
-
-        A hint that makes progress visible at once; it may return early."""
+        """Return when any attempt has entries beyond ``positions`` (node -> attempt -> seq) or has ended, or after
+        ``timeout_s``. A hint that makes progress visible at once; it may return early."""
 
     def interpreters(self, node: str) -> Sequence[Mapping[str, Any]]:
         """The named environments of the node: name, framework, definition, ready, reason, versions."""

@@ -13,6 +13,10 @@ log = logging.getLogger(__name__)
 
 IDLE_S = 2.0  # between passes when nothing happens: agents must hear from the server well within their fence
 TROUBLE_S = 1.0  # before another try when the database or the cluster is away
+# Least and greatest pause between looks at the logs of running attempts. News of a young run is brought at once; of an
+# old one seldom, because the service must keep out of the way of what it measures. A judgement.
+PACE_S = (0.05, 3.0)
+ONLY_ITS_END = 2**62  # a number that no entry of a log ever has
 MAX_PASSES = 20  # passes in a row that find more to do, before giving others a turn
 
 
@@ -69,38 +73,30 @@ class Reconciler:
                 self._awake.wait(IDLE_S)
 
     def _listen(self) -> None:
-        """Wake the reconciler when agents have news. Its own pace keeps the service out of a measurement's way: news of
-        a young run is brought at once, of an old one every second."""
+        """Wake the reconciler when an attempt has ended, and from time to time for what logs have gained."""
         while not self._closing.is_set():
-            positions, youngest_s = self._positions()
-            if not positions:
-                self._closing.wait(0.05)
-                continue
-            try:
-                self._context.cluster.wait(positions, timeout_s=1.0)
-            except (ClusterUnavailable, StoreUnavailable):
-                self._closing.wait(TROUBLE_S)
-            self._awake.set()
-            self._closing.wait(pace_s(youngest_s))
+            attempts, youngest_s = self._open_attempts()
+            if attempts:
+                try:
+                    self._context.cluster.wait(attempts, timeout_s=pace_s(youngest_s))
+                except ClusterUnavailable:
+                    self._closing.wait(TROUBLE_S)
+                self._awake.set()
+            self._closing.wait(PACE_S[0])
 
-    def _positions(self) -> tuple[Mapping[str, Mapping[str, int]], float]:
-        """node -> attempt -> last number stored, of open attempts; and the age in seconds of the youngest."""
+    def _open_attempts(self) -> tuple[Mapping[str, Mapping[str, int]], float]:
+        """node -> attempt -> ``ONLY_ITS_END``; and the age in seconds of the youngest."""
         view = self._view
-        positions: dict[str, dict[str, int]] = {}
+        attempts: dict[str, dict[str, int]] = {}
         ages = []
         for run in view.runs if view else ():
-            if run.attempt is None or run.state not in HOLDS_DEVICES:
-                continue
-            ages.append(self._context.clock.now() - run.attempt.created_at)
-            try:
-                stored = self._context.store.last_seqs(run.attempt.id)
-            except StoreUnavailable:
-                return {}, 0.0
-            for node in run.attempt.placement.nodes:
-                positions.setdefault(node, {})[run.attempt.id] = stored.get(node, 0)
-        return positions, min(ages, default=0.0)
+            if run.attempt and run.state in HOLDS_DEVICES:
+                ages.append(self._context.clock.now() - run.attempt.created_at)
+                for node in run.attempt.placement.nodes:
+                    attempts.setdefault(node, {})[run.attempt.id] = ONLY_ITS_END
+        return attempts, min(ages, default=0.0)
 
 
 def pace_s(age_s: float) -> float:
-    """Least time between looks at a run of this age: a twentieth of it, between 0.05 and 1 s. A judgement."""
-    return min(1.0, max(0.05, age_s / 20))
+    """Seconds between looks at the logs of a run of this age: a twentieth of it, within ``PACE_S``."""
+    return min(PACE_S[1], max(PACE_S[0], age_s / 20))

@@ -26,6 +26,8 @@ from tests.contract.cluster_rigs import (
 )
 from workers.node import processes
 
+BEYOND = 2**62  # a number that no entry of a log ever has: such a wait is for the end of the attempt
+
 
 class Rig:
     """A cluster of one kind in a directory; ``new`` is what a server that starts there gets."""
@@ -134,20 +136,28 @@ def test_waiting_ends_early_when_there_is_news(rig: Rig) -> None:
     begin = time.monotonic()
     rig.cluster.wait({node.name: {job["attempt_id"]: 0}}, 10.0)
     assert time.monotonic() - begin < 5.0
-    rig.cluster.stop(node.name, job["attempt_id"], "cancelled")
-    end = first(rig.cluster, node.name, job["attempt_id"], "log_closed")["seq"]
+
+
+def test_waiting_for_the_end_of_an_attempt_lasts_until_then(rig: Rig) -> None:
+    node = rig.node()
+    job = endless_job(node)
+    rig.cluster.start(node.name, job)
+    first(rig.cluster, node.name, job["attempt_id"], "interval")
+    for_the_end = {node.name: {job["attempt_id"]: BEYOND}}
     begin = time.monotonic()
-    rig.cluster.wait({node.name: {job["attempt_id"]: end}}, 0.5)
+    rig.cluster.wait(for_the_end, 0.5)
     assert time.monotonic() - begin >= 0.45
+    rig.cluster.stop(node.name, job["attempt_id"], "cancelled")
+    rig.cluster.wait(for_the_end, 10.0)
+    assert time.monotonic() - begin < 5.0
 
 
 def test_a_long_wait_holds_up_nothing_else(rig: Rig) -> None:
     node = rig.node()
-    job = sleep_job(node, max_steps=1)
+    job = endless_job(node)
     rig.cluster.start(node.name, job)
-    end = first(rig.cluster, node.name, job["attempt_id"], "log_closed")["seq"]
     waiting = [
-        threading.Thread(target=rig.cluster.wait, args=({node.name: {job["attempt_id"]: end + number}}, 3.0))
+        threading.Thread(target=rig.cluster.wait, args=({node.name: {job["attempt_id"]: BEYOND + number}}, 3.0))
         for number in range(3)
     ]
     for thread in waiting:
@@ -156,6 +166,7 @@ def test_a_long_wait_holds_up_nothing_else(rig: Rig) -> None:
     for _ in range(20):
         rig.cluster.status(node.name)
     assert time.monotonic() - begin < 2.0
+    rig.cluster.stop(node.name, job["attempt_id"], "cancelled")
     for thread in waiting:
         thread.join()
 

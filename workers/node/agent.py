@@ -205,7 +205,7 @@ class Agent:
         return {"entries": entries, "last_seq": last_seq, "ended": ended, "known": True}
 
     def wait(self, after_by_attempt: Mapping[str, int], timeout_s: float) -> Json:
-        """Return as soon as one of the named attempts has entries beyond the number given, or after ``timeout_s``.
+        """Return when a named attempt has entries beyond the number given or has ended, or after ``timeout_s``.
 
         The answer names those that have: ``{"attempts": {attempt_id: {"last_seq", "ended"}}}``. An attempt that is not
         known here is named at once, with ``last_seq`` 0 and ``ended`` true.
@@ -230,7 +230,7 @@ class Agent:
                 news[attempt_id] = {"last_seq": 0, "ended": True}
                 continue
             last_seq, ended = known.log.state()
-            if last_seq > after:
+            if last_seq > after or ended:
                 news[attempt_id] = {"last_seq": last_seq, "ended": ended}
         return news
 

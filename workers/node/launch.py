@@ -29,6 +29,13 @@ def main(agent: str, cores: str, *command: str) -> int:
     except OSError:
         pass
     try:
+        # Ray's workers run at niceness 15, and their children with them: whatever else the host does would go first.
+        # Without the right to lower it the training stays as nice as its agent; the log records how nice that is.
+        if os.getpriority(os.PRIO_PROCESS, 0) > 0:
+            os.setpriority(os.PRIO_PROCESS, 0, 0)
+    except OSError:
+        pass
+    try:
         if cores:
             os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
         os.execve(command[0], command, os.environ)

@@ -39,7 +39,7 @@ def run(job, process, emit):
     """Carry out ``process`` of ``job``; return the exit status, 0 if it finished."""
     locks = adapter = channel = None
     status = 0
-    emit("started", pid=os.getpid(), python=platform.python_version())
+    emit("started", pid=os.getpid(), python=platform.python_version(), niceness=os.getpriority(os.PRIO_PROCESS, 0))
     try:
         locks = host.lock_devices(job, process)
         adapter = load(job["plan"]["framework"])

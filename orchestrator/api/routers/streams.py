@@ -23,7 +23,10 @@ from orchestrator.domain.run import TERMINAL, Experiment, ExperimentState, Run
 from orchestrator.services import query
 from orchestrator.services.context import Context
 
-POLL_S = 0.25  # a judgement: a person does not notice it, and one small query each is no load
+# Least and greatest pause between two looks at the database. It grows while nothing happens: a service that measures
+# on the same machine must keep out of the way. Judgements: a person hardly notices either.
+POLL_S = (0.2, 1.0)
+POLL_GROWTH = 1.3
 BATCH = 500
 
 router = APIRouter(tags=["streams"])
@@ -67,18 +70,21 @@ async def stream_experiment(
     """Changes of state of the experiment (event ``experiment``) and its runs (``run``), from the first one on; the id
     is the number of the change. Ends with an event ``end``."""
     experiment, after = followed
+    # The end of an experiment is a change like others, and its last one; a stream resumed behind it has the state.
+    over = experiment.state is not ExperimentState.ACTIVE
+    pause_s = POLL_S[0]
     while True:
-        # The state is read before the changes: when it is terminal, no change comes after those that are found.
-        over = (await _ask(context.store.experiment, experiment.id)).state is not ExperimentState.ACTIVE
         changes: Sequence[Change] = await _ask(context.store.changes, experiment.id, after=after, limit=BATCH)
         for change in changes:
             after = change.number
+            over = over or (change.run_id is None and change.state != ExperimentState.ACTIVE)
             yield _change_event(change)
         if len(changes) == BATCH:
             continue
         if over or request.app.state.stopping():
             break
-        await asyncio.sleep(POLL_S)
+        pause_s = POLL_S[0] if changes else min(pause_s * POLL_GROWTH, POLL_S[1])
+        await asyncio.sleep(pause_s)
     if over:
         yield ServerSentEvent(event="end", data={"experiment_id": experiment.id})
 
@@ -95,16 +101,20 @@ async def stream_run(
     run, start = followed
     positions = _Positions(start)
     state = None
+    pause_s = POLL_S[0]
     while True:
+        quiet = True
         run = await _ask(context.store.run, run.id)
         if run.state is not state:
             state = run.state
             yield ServerSentEvent(event="state", data={"run_id": run.id, "state": state.value})
         async for event in positions.new_entries(context, run):
+            quiet = False
             yield event
         if run.state in TERMINAL or request.app.state.stopping():
             break
-        await asyncio.sleep(POLL_S)
+        pause_s = min(pause_s * POLL_GROWTH, POLL_S[1]) if quiet else POLL_S[0]
+        await asyncio.sleep(pause_s)
     if run.state in TERMINAL:
         yield ServerSentEvent(event="end", data={"run_id": run.id, "state": run.state.value})
 
