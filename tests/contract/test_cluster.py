@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,13 @@ class Rig:
 
     def node(self) -> Node:
         return available(self.cluster)
+
+
+def end(rig: Rig, job: dict[str, Any]) -> None:
+    """End an endless job and wait until it has: the next test needs the device."""
+    (process,) = job["processes"]
+    rig.cluster.stop(process["node"], job["attempt_id"], "cancelled")
+    first(rig.cluster, process["node"], job["attempt_id"], "log_closed")
 
 
 @pytest.fixture(scope="module", params=["local", "ray"])
@@ -136,6 +144,7 @@ def test_waiting_ends_early_when_there_is_news(rig: Rig) -> None:
     begin = time.monotonic()
     rig.cluster.wait({node.name: {job["attempt_id"]: 0}}, 10.0)
     assert time.monotonic() - begin < 5.0
+    end(rig, job)
 
 
 def test_waiting_for_the_end_of_an_attempt_lasts_until_then(rig: Rig) -> None:
@@ -166,7 +175,7 @@ def test_a_long_wait_holds_up_nothing_else(rig: Rig) -> None:
     for _ in range(20):
         rig.cluster.status(node.name)
     assert time.monotonic() - begin < 2.0
-    rig.cluster.stop(node.name, job["attempt_id"], "cancelled")
+    end(rig, job)
     for thread in waiting:
         thread.join()
 
