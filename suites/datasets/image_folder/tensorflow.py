@@ -5,6 +5,7 @@ Dimensions: N images of a batch, H height, W width, C channels.
 
 import collections
 import os
+import threading
 
 import tensorflow as tf
 
@@ -25,6 +26,7 @@ def batches(root, count, pixels, seed, rank, world_size):
     # Half of the cores decode: the others are left to the training.
     threads = max(1, len(os.sched_getaffinity(0)) // 2)
     recent = collections.deque(maxlen=count * (AHEAD + 2) + 2 * threads)
+    over = threading.Event()
     signature = (
         tf.TensorSpec((), tf.string),
         tf.TensorSpec((), tf.int64),
@@ -32,18 +34,20 @@ def batches(root, count, pixels, seed, rank, world_size):
         tf.TensorSpec((), tf.bool),
     )
     cuts = tf.data.Dataset.from_generator(
-        lambda: _cuts(listing.samples(found, seed, rank, world_size), recent), output_signature=signature
+        lambda: _cuts(listing.samples(found, seed, rank, world_size), recent, over), output_signature=signature
     )
     images = cuts.map(lambda *sample: decode(*sample, pixels=pixels), num_parallel_calls=threads, deterministic=True)
     options = tf.data.Options()
     options.threading.private_threadpool_size = threads
-    return _checked(images.batch(count, drop_remainder=True).prefetch(AHEAD).with_options(options), recent)
+    return _checked(images.batch(count, drop_remainder=True).prefetch(AHEAD).with_options(options), recent, over)
 
 
-def _cuts(samples, recent):
-    """Yield (path, label, window, mirrored) of each sample; note its path in ``recent``."""
+def _cuts(samples, recent, over):
+    """Yield (path, label, window, mirrored) of each sample until it is ``over``; note its path in ``recent``."""
     sizes = {}
     for sample in samples:
+        if over.is_set():
+            return
         recent.append(sample.path)
         if sample.path not in sizes:
             sizes[sample.path] = listing.jpeg_size(sample.path)
@@ -61,16 +65,30 @@ def decode(path, label, window, mirrored, pixels):
     return tf.ensure_shape(image_HWC, (pixels, pixels, 3)), label
 
 
-def _checked(dataset, recent):
+def _checked(dataset, recent, over):
     """Yield the batches; an error of the pipeline becomes one that names the file."""
     iterator = iter(dataset)
-    while True:
-        try:
-            batch = next(iterator)
-        except tf.errors.OpError as error:
-            _name_culprit(list(recent))
-            raise TrainerError("setup_failed", "cannot read the dataset: %s" % error.message)
-        yield batch
+    try:
+        while True:
+            try:
+                batch = next(iterator)
+            except tf.errors.OpError as error:
+                _name_culprit(list(recent))
+                raise TrainerError("setup_failed", "cannot read the dataset: %s" % error.message)
+            yield batch
+    finally:
+        over.set()
+        _drain(iterator)
+
+
+def _drain(iterator):
+    """Take what was made ahead. A pipeline taken down in full flow waits for its Python part, at times for long."""
+    try:
+        for _ in iterator:
+            pass
+    except tf.errors.OpError:
+        # What ends the attempt has been reported.
+        pass
 
 
 def _name_culprit(paths):
