@@ -19,7 +19,7 @@ from tests.support.service import Service
 from workers.node.interpreters import resolve
 
 ROOT = Path(__file__).resolve().parents[2]
-STEPS = 60
+STEPS = 45
 
 
 def spec(framework: str) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def spec(framework: str) -> dict[str, Any]:
         "model": "resnet-50",
         "framework": framework,
         "size": "small",
-        "per_device_batch_size": 4,
+        "per_device_batch_size": 2,
         "repeats": 1,
         "max_repeats": 1,
         "max_steps": STEPS,
@@ -77,8 +77,8 @@ def _job(framework: str, device: dict[str, Any]) -> dict[str, Any]:
         fabric=None,
         device="cpu",
         precision="fp32",
-        per_device_batch_size=4,
-        global_batch_size=4,
+        per_device_batch_size=2,
+        global_batch_size=2,
         data="synthetic",
         size="small",
         seed=1,

@@ -103,7 +103,8 @@ def of_process(
     threads = len(cores_of(process)) or max(1, len(host_cores) // max(1, len(job["processes"])))
     added = {
         protocol.TOKEN_VARIABLE: job["token"],
-        "PYTHONPATH": path,
+        # Models from outside the tree come behind our own: none of them can take a name of ours.
+        "PYTHONPATH": os.pathsep.join([path, *filter(None, os.environ.get("TBD_SUITE_PATH", "").split(os.pathsep))]),
         "PYTHONNOUSERSITE": "1",
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": str(threads),
