@@ -127,6 +127,7 @@ def test_a_rank_that_dies_ends_the_attempt_and_is_the_one_named(agent):
     job = a_job(ranks=2, options=waiting_for(3, fault="signal", fault_rank=1))
     entries = carried_out(agent, job)
     assert (failure_of(entries)["kind"], failure_of(entries)["ranks"]) == ("crashed", [1])
+    assert failure_of(entries)["signal"] == 9
     assert len(of_kind(entries, "process_exited")) == 2
     assert not processes.with_token(job["token"])
 

@@ -14,7 +14,8 @@ from workers.trainer import protocol
 _KIND_OF_STATUS = {status: kind for kind, status in protocol.EXIT_STATUS.items()}
 
 # When one rank goes, the others report that it is gone: the more a kind says about its own rank, the likelier it is the
-# cause. Among equals the first one seen is taken.
+# cause. Among equals what a process said of itself counts before what a peer saw of it (a rank killed by a signal says
+# nothing, and its peer reports the loss with an exit status of its own), and then the first one seen.
 _TELLING = (
     "out_of_memory",
     "diverged",
@@ -39,9 +40,12 @@ class Failure(NamedTuple):
     exit_code: int | None = None
     signal: int | None = None
     message: str = ""
+    of_a_peer: bool = False  # reported by a process that saw another one fail; not part of the log
 
     def as_json(self) -> dict[str, Any]:
-        return {**self._asdict(), "ranks": sorted(self.ranks)}
+        data = {**self._asdict(), "ranks": sorted(self.ranks)}
+        del data["of_a_peer"]
+        return data
 
 
 def of_exit(
@@ -86,7 +90,7 @@ def cause(failures: Sequence[Failure]) -> Failure | None:
     """Return the failure that explains the others, in the order they were seen; None when there is none."""
     if not failures:
         return None
-    first = min(failures, key=lambda failure: _TELLING.index(failure.kind))
+    first = min(failures, key=lambda failure: (_TELLING.index(failure.kind), failure.of_a_peer))
     if first.kind not in _SHARED:
         return first
     ranks: list[int] = sorted({rank for failure in failures if failure.kind == first.kind for rank in failure.ranks})

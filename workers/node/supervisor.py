@@ -208,13 +208,14 @@ class Supervisor:
     def _note(self, exits: Sequence[Exit]) -> None:
         for ended in exits:
             memory_short = processes.oom_kills() > self._oom_kills
-            ranks = (ended.error or {}).get("ranks") or ended.child.process["ranks"]
+            own = ended.child.process["ranks"]
+            ranks = (ended.error or {}).get("ranks") or own
             tail = ended.child.stderr_tail()
             failure = outcome.of_exit(ranks, ended.status, ended.error, ended.finished, tail, memory_short)
             if failure is None and ended.torn:
                 failure = self._invalid(ranks, "the last line is torn")
             if failure is not None:
-                self._failures.append(failure)
+                self._failures.append(failure._replace(of_a_peer=not set(own) & set(ranks)))
 
     def _hear_the_others(self) -> None:
         """One process has gone wrong: let the others say what they know, then go on to end them."""

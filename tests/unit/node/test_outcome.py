@@ -55,6 +55,19 @@ def test_a_real_time_signal_without_a_name_is_given_by_number():
     assert "signal 40" in judged(-40).message
 
 
+def test_how_a_rank_died_counts_before_what_its_peer_saw_of_it():
+    seen_by_a_peer = Failure("crashed", [1], 86, None, "TrainerError: rank 1 was lost", of_a_peer=True)
+    killed = Failure("crashed", [1], None, 9, "killed by SIGKILL")
+    assert outcome.cause([seen_by_a_peer, killed]) == killed
+    assert outcome.cause([seen_by_a_peer]).as_json() == {
+        "kind": "crashed",
+        "ranks": [1],
+        "exit_code": 86,
+        "signal": None,
+        "message": "TrainerError: rank 1 was lost",
+    }
+
+
 def test_the_cause_is_the_most_telling_failure_not_the_first_noticed():
     peer_gone = Failure("crashed", [0])
     assert outcome.cause([peer_gone, Failure("out_of_memory", [1])]).ranks == [1]
