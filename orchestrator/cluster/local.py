@@ -98,14 +98,25 @@ class AgentProcess:
         return ProcessId(record["pid"], record["start_ticks"]), Path(record["socket"])
 
     def _start(self) -> Path:
-        if self._child is not None:
-            self._child.poll()  # reap a predecessor of ours
+        self._end_child()  # a predecessor of ours whose record is lost would never be found again
         path = self._socket_path()
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+            self._child = self._spawn(path)
+            self._write_record(self._child, path)
+            self._await(self._child, path)
+        except BaseException as error:
+            self._end_child()  # nobody could find it: the next try would start another one beside it
+            if isinstance(error, OSError):  # the directory was taken away, or its disk is full
+                raise AgentUnreachable(f"its agent cannot be started: {error}") from error
+            raise
+        return path
+
+    def _spawn(self, path: Path) -> "subprocess.Popen[bytes]":
         self._directory.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, "PYTHONPATH": package_path(os.environ.get("PYTHONPATH"))}
         with self._log.open("ab") as log:
-            child = subprocess.Popen(
+            return subprocess.Popen(
                 self._command(path),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -114,14 +125,23 @@ class AgentProcess:
                 cwd=self._directory,
                 start_new_session=True,
             )
-        self._child = child
+
+    def _write_record(self, child: "subprocess.Popen[bytes]", path: Path) -> None:
         process = processes.identify(child.pid) or ProcessId(child.pid, 0)
         write_record(
             self._record,
             {"pid": process.pid, "start_ticks": process.start_ticks, "socket": str(path), "node": self._name},
         )
-        self._await(child, path)
-        return path
+
+    def _end_child(self) -> None:
+        """End an agent that this object started, where it still lives."""
+        child, self._child = self._child, None
+        if child is None or child.poll() is not None:
+            return
+        process = processes.identify(child.pid)
+        if process is not None:
+            end_process(process, END_PATIENCE_S)
+        child.wait()
 
     def _command(self, path: Path) -> list[str]:
         options = {
@@ -164,8 +184,7 @@ class AgentProcess:
         process, path = self._recorded()
         if process is not None and not end_process(process, END_PATIENCE_S):
             raise ClusterUnavailable(f"the agent of node {self._name}, pid {process.pid}, does not end")
-        if self._child is not None:
-            self._child.poll()
+        self._end_child()
         self._record.unlink(missing_ok=True)
         if process is not None:
             path.unlink(missing_ok=True)

@@ -66,7 +66,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 
 
 def serve(directory: Path, path: Path, node: str | None, fence_s: float | None, idle_exit_s: float) -> None:
-    """Serve an agent over ``directory`` at the socket ``path`` until SIGTERM, SIGINT or idleness.
+    """Serve an agent over ``directory`` at the socket ``path`` until SIGTERM, SIGINT, idleness or the directory's end.
 
     Raises:
         DirectoryInUseError: another agent owns the directory.
@@ -86,6 +86,8 @@ def serve(directory: Path, path: Path, node: str | None, fence_s: float | None, 
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.5}, daemon=True).start()
         while not end.wait(min(1.0, idle_exit_s / 4)):
             if agent.out_of_contact_s > idle_exit_s and not agent.running:
+                break
+            if not directory.is_dir():  # taken away: nothing that runs could be told of, and nobody finds this agent
                 break
         server.shutdown()
         server.server_close()

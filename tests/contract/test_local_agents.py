@@ -1,0 +1,53 @@
+"""Agents of the local cluster when their data directory fails them: none is left that nobody would find again."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cluster.agents import AgentUnreachable
+from orchestrator.cluster.local import AgentProcess
+from tests.contract.cluster_rigs import eventually
+from workers.node import processes
+
+
+def agents_of(directory: Path) -> list[int]:
+    """Ids of living agents whose command line names ``directory``."""
+    found = []
+    for pid in processes.pids():
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if "workers.node" in words and any(str(directory) in word for word in words):
+            found.append(pid)
+    return found
+
+
+def test_an_agent_that_cannot_be_recorded_is_ended(tmp_path: Path) -> None:
+    agent = AgentProcess(tmp_path / "node", "node-1", 20.0, 120.0)
+    (tmp_path / "node" / "agent.json").mkdir(parents=True)  # where the record should stand: writing it fails
+    for _ in range(2):
+        with pytest.raises(AgentUnreachable, match="cannot be started"):
+            agent.connect()
+        assert agents_of(tmp_path) == []
+
+
+def test_an_agent_whose_record_was_lost_is_ended_before_another_one_starts(tmp_path: Path) -> None:
+    agent = AgentProcess(tmp_path / "node", "node-1", 20.0, 120.0)
+    try:
+        agent.connect()
+        (tmp_path / "node" / "agent.json").unlink()
+        agent.connect()
+        assert len(agents_of(tmp_path)) == 1
+    finally:
+        agent.end()
+    assert agents_of(tmp_path) == []
+
+
+def test_an_agent_ends_by_itself_when_its_directory_is_taken_away(tmp_path: Path) -> None:
+    agent = AgentProcess(tmp_path / "node", "node-1", 20.0, 120.0)
+    agent.connect()
+    shutil.rmtree(tmp_path / "node")
+    eventually(lambda: not agents_of(tmp_path))
+    agent.end()
