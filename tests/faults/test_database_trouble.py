@@ -1,0 +1,110 @@
+"""The database away, or its disk full, under a running service: a clear error, and it comes back by itself."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.postgresql_server import PostgresqlServer
+from tests.faults.test_bad_luck import sleep
+from tests.support.service import Service, status_of, until
+
+pytest_plugins = ["tests.contract.store_servers"]
+
+CONTENT = b"\0" * (1 << 16)
+
+
+def refusal(service: Service, spec: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    return status_of(lambda: service.submit(spec))
+
+
+def test_while_postgresql_is_away_nothing_is_acknowledged_and_then_all_goes_on(
+    tmp_path: Path, postgresql: PostgresqlServer, postgresql_url: str
+) -> None:
+    service = Service(tmp_path / "data", TBD_CLUSTER="local", TBD_DATABASE_URL=postgresql_url).start()
+    try:
+        # Noise beyond any precision: the run goes its whole length, 4 s, and spans the time without a database.
+        slow = sleep(max_steps=2000, options={"step_time_s": 0.002, "noise_ratio": 0.5})
+        running = service.submit(slow)
+        until(lambda: service.runs(running)[0]["state"] == "running")
+        postgresql.stop()
+        try:
+            status, problem = refusal(service, sleep(name="refused"))
+            assert status == 503
+            assert problem["type"] == "urn:tbd:problem:database-unavailable"
+            assert service.call("GET", "/healthz")["status"] == "ok"
+            assert status_of(lambda: service.call("GET", "/readyz"))[0] == 503
+        finally:
+            postgresql.start()
+        until(lambda: _submitted(service, sleep(name="later")))
+        (run,) = service.wait(running)
+        assert run["state"] == "completed"
+        assert len(run["attempts"]) == 1
+        names = [experiment["name"] for experiment in service.all("/api/v1/experiments")]
+        assert "refused" not in names
+        assert names.count("later") == 1
+    finally:
+        service.stop()
+
+
+def _submitted(service: Service, spec: dict[str, Any]) -> str | None:
+    try:
+        return service.submit(spec)
+    except OSError:  # HTTPError is one
+        return None
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 24 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a file system")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tbd-test", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("file systems cannot be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_while_the_disk_is_full_nothing_is_acknowledged_and_then_all_goes_on(small_disk: Path) -> None:
+    service = Service(small_disk / "data", TBD_CLUSTER="local", TBD_LOCK_DIR=str(small_disk.parent / "locks")).start()
+    try:
+        before = service.submit(sleep(name="before", nodes={"names": ["nowhere"]}))
+        filler = small_disk / "filler"
+        _fill(filler)
+        large = sleep(name="refused", nodes={"names": ["nowhere"]}, repeats=500, max_repeats=500)
+        status, problem = until(lambda: _refused(service, large))
+        assert (status, problem["type"]) == (507, "urn:tbd:problem:database-full")
+        assert "full" in problem["detail"]
+        assert service.call("GET", f"/api/v1/experiments/{before}")["state"] == "active"
+        filler.unlink()
+        until(lambda: _submitted(service, sleep(name="later", nodes={"names": ["nowhere"]})))
+        assert service.run_one(sleep(), poll_s=0.1)["state"] == "completed"
+    finally:
+        service.stop()
+
+
+def _fill(path: Path) -> None:
+    """Write until there is no room left."""
+    with open(path, "wb", buffering=0) as file:
+        while shutil.disk_usage(path.parent).free:
+            try:
+                file.write(CONTENT)
+            except OSError:
+                break
+
+
+def _refused(service: Service, spec: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+    """The refusal; None as long as what SQLite has reserved takes what is sent."""
+    try:
+        return refusal(service, spec)
+    except AssertionError:
+        return None
