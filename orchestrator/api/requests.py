@@ -68,6 +68,7 @@ def parse_label(label: str | None) -> tuple[str, str] | None:
 Ctx = Annotated[Context, Depends(_context)]
 JsonBody = Annotated[Any, Depends(_json_body)]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="most items of one page")]
+WholeLimit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="most items of one page; lists here are short")]
 Cursor = Annotated[str | None, Query(max_length=1000, description="next_cursor of the page before")]
 Label = Annotated[str | None, Query(max_length=500, description="key=value")]
 IdempotencyKey = Annotated[

@@ -1,6 +1,7 @@
 """A spec from a command line: ``tbd run resnet-50 -f pytorch -f mxnet --batch 4,8``, or from a file."""
 
 import argparse
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -100,15 +101,12 @@ def _scalars(text: str) -> Any:
 
 
 def _scalar(text: str) -> Any:
-    """A number or a truth value where it looks like one."""
-    if text in ("true", "false"):
-        return text == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    """A number or a truth value where JSON has one; any other word, ``nan`` among them, is a text."""
+    try:
+        value = json.loads(text, parse_constant=str)
+    except ValueError:
+        return text
+    return value if isinstance(value, (bool, int, float)) else text
 
 
 def _pairs(texts: list[str], option: str, convert: Any) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def wait_and_print(client: Client, experiment_id: str, as_json: bool = False) ->
     else:
         from orchestrator.cli.tables import print_results
 
-        print_results(client.get(path_of("experiments", experiment_id, "results"))["items"])
+        print_results(client.pages(path_of("experiments", experiment_id, "results"))["items"])
     return code_of(experiment)
 
 

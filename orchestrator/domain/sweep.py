@@ -74,9 +74,9 @@ def check(spec: ExperimentSpec, facts: Facts) -> None:
     if len(cells) * spec.repeats > MAX_RUNS:
         count = f"{len(cells)} cells x {spec.repeats} repeats"
         raise InvalidRequest([Problem("", f"{count} are more than {MAX_RUNS} runs: split the experiment")])
-    impossible = [(cell, why) for cell in cells if (why := _why_impossible(cell, facts))]
-    if impossible:
-        raise InvalidRequest([_refusal(cell, why) for cell, why in impossible[:20]])
+    refusals = [_refusal(cell, why) for cell in cells if (why := _why_impossible(cell, facts))]
+    if refusals:
+        raise InvalidRequest(list(dict.fromkeys(refusals))[:20])  # cells that differ otherwise are refused in one line
 
 
 def expand(spec: ExperimentSpec, facts: Facts, runs: Sequence[Run]) -> list[Plan]:
@@ -176,7 +176,7 @@ def _why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, str] | 
     if framework.name not in model.frameworks:
         return (
             "framework",
-            f"model {model.name} is not there for {framework.name}: {', '.join(model.frameworks)} have it",
+            f"model {model.name} is not there for {framework.name}, only for {', '.join(model.frameworks)}",
         )
     device = _device(cell, facts)
     checks = (

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Response
 
-from orchestrator.api.requests import Ctx
+from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, WholeLimit
 from orchestrator.api.views.catalog import (
     DatasetView,
     FrameworkView,
@@ -11,26 +11,28 @@ from orchestrator.api.views.catalog import (
     framework_view,
     model_view,
 )
-from orchestrator.api.views.common import PageView, answer
+from orchestrator.api.views.common import PageView, answer, page_of
 from orchestrator.services.frameworks import frameworks
 
 router = APIRouter(tags=["catalog"])
 
 
 @router.get("/models", response_model=PageView[ModelView])
-def get_models(context: Ctx) -> Response:
+def get_models(context: Ctx, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None) -> Response:
     """The models of the suite."""
-    return answer(PageView[ModelView](items=[model_view(model) for _, model in sorted(context.catalog.models.items())]))
+    items = [model_view(model) for _, model in sorted(context.catalog.models.items())]
+    return answer(page_of(items, lambda model: model.name, limit, cursor))
 
 
 @router.get("/frameworks", response_model=PageView[FrameworkView])
-def get_frameworks(context: Ctx) -> Response:
+def get_frameworks(context: Ctx, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None) -> Response:
     """The frameworks, and on which nodes their interpreters are ready."""
-    return answer(PageView[FrameworkView](items=[framework_view(status) for status in frameworks(context)]))
+    items = [framework_view(status) for status in frameworks(context)]
+    return answer(page_of(items, lambda framework: framework.name, limit, cursor))
 
 
 @router.get("/datasets", response_model=PageView[DatasetView])
-def get_datasets(context: Ctx) -> Response:
+def get_datasets(context: Ctx, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None) -> Response:
     """The registered datasets. Synthetic data needs none."""
     items = [dataset_view(dataset) for _, dataset in sorted(context.catalog.datasets.items())]
-    return answer(PageView[DatasetView](items=items))
+    return answer(page_of(items, lambda dataset: dataset.name, limit, cursor))

@@ -2,9 +2,9 @@
 
 from fastapi import APIRouter, Response
 
-from orchestrator.api.requests import Ctx, IdempotencyKey
+from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, IdempotencyKey, WholeLimit
 from orchestrator.api.views.catalog import NodeView, node_view
-from orchestrator.api.views.common import PageView, answer
+from orchestrator.api.views.common import PageView, answer, page_of
 from orchestrator.domain.placement import NodeState
 from orchestrator.services.nodes import order_node, ordered_nodes
 
@@ -12,9 +12,10 @@ router = APIRouter(prefix="/nodes", tags=["nodes"])
 
 
 @router.get("", response_model=PageView[NodeView])
-def get_nodes(context: Ctx) -> Response:
-    """All nodes of the cluster."""
-    return answer(PageView[NodeView](items=[node_view(node) for node in ordered_nodes(context)]))
+def get_nodes(context: Ctx, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None) -> Response:
+    """The nodes of the cluster by name."""
+    items = [node_view(node) for node in ordered_nodes(context)]
+    return answer(page_of(items, lambda node: node.name, limit, cursor))
 
 
 @router.post("/{name}/drain", response_model=NodeView)

@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from orchestrator.api.identity import Owner
-from orchestrator.api.requests import Ctx, Cursor, Label, Limit, parse_label
-from orchestrator.api.views.common import PageView, answer
+from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, Label, Limit, WholeLimit, parse_label
+from orchestrator.api.views.common import PageView, answer, page_of
 from orchestrator.api.views.comparison import ComparisonView, comparison_view
 from orchestrator.api.views.results import ResultRowView, result_row_view
 from orchestrator.services import results
@@ -16,10 +16,12 @@ router = APIRouter(tags=["results"])
 
 
 @router.get("/experiments/{experiment_id}/results", response_model=PageView[ResultRowView])
-def get_results_of_experiment(context: Ctx, owner: Owner, experiment_id: str) -> Response:
+def get_results_of_experiment(
+    context: Ctx, owner: Owner, experiment_id: str, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None
+) -> Response:
     """The results of an experiment, one row per cell, also while it runs."""
-    rows = results.of_experiment(context, experiment_id, owner)
-    return answer(PageView[ResultRowView](items=[result_row_view(row) for row in rows]))
+    items = [result_row_view(row) for row in results.of_experiment(context, experiment_id, owner)]
+    return answer(page_of(items, lambda row: row.cell_key, limit, cursor))
 
 
 @router.get("/results", response_model=PageView[ResultRowView])

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Response
 
 from orchestrator.api.identity import Owner
-from orchestrator.api.requests import Ctx, Cursor, IdempotencyKey, Label, Limit, parse_label
-from orchestrator.api.views.common import PageView, answer
+from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, IdempotencyKey, Label, Limit, WholeLimit, parse_label
+from orchestrator.api.views.common import PageView, answer, page_of
 from orchestrator.api.views.run_data import (
     IntervalView,
     MemoryView,
@@ -71,11 +71,11 @@ def post_cancel_run(context: Ctx, owner: Owner, run_id: str, key: IdempotencyKey
 
 
 @router.get("/{run_id}/measurements", response_model=PageView[MeasurementView])
-def get_measurements(run: OneRun) -> Response:
+def get_measurements(run: OneRun, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None) -> Response:
     """All that was computed from the run's logs. Empty until they were judged."""
     found = run.analysis.measurements if run.analysis else ()
     items = [measurement_view(one, run.analysis) for one in found] if run.analysis else []
-    return answer(PageView[MeasurementView](items=items))
+    return answer(page_of(items, lambda one: f"{one.metric} {one.subject}", limit, cursor))
 
 
 @router.get("/{run_id}/intervals", response_model=PageView[IntervalView])

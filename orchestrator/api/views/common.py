@@ -1,12 +1,15 @@
 """What all answers share: how they are written, times, pages and quantities."""
 
-from collections.abc import Mapping
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.measurement import Measurement
 
 Item = TypeVar("Item")
@@ -57,6 +60,31 @@ def answer(view: View, status: int = 200, headers: Mapping[str, str] | None = No
     """Write ``view``. It was validated when it was made, so FastAPI is not asked to do so again."""
     content = view.__pydantic_serializer__.to_json(view)
     return Response(content, status_code=status, headers=dict(headers or {}), media_type="application/json")
+
+
+def page_of(whole: Sequence[Item], key: Callable[[Item], str], limit: int, cursor: str | None) -> PageView[Item]:
+    """The part of a list that is had as a whole which follows ``cursor``: the encoded ``key`` of an item.
+
+    Raises:
+        InvalidRequest: no item of the list has the cursor's key.
+    """
+    start = 0
+    if cursor is not None:
+        ended_with = _key_in(cursor)
+        start = next((number for number, item in enumerate(whole, start=1) if key(item) == ended_with), 0)
+        if start == 0:
+            raise InvalidRequest([Problem("/cursor", "this is no cursor of this list: take next_cursor as answered")])
+    items = list(whole[start : start + limit])
+    more = start + len(items) < len(whole)
+    following = base64.urlsafe_b64encode(key(items[-1]).encode()).decode() if more else None
+    return PageView[Item](items=items, next_cursor=following)
+
+
+def _key_in(cursor: str) -> str | None:
+    try:
+        return base64.b64decode(cursor, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
 
 
 def rfc3339(seconds: float) -> str:

@@ -47,7 +47,7 @@ def _material(client: Client, experiment_id: str) -> dict[str, Any]:
     path = path_of("experiments", experiment_id)
     return {
         "experiment": client.get(path),
-        "rows": client.get(f"{path}/results")["items"],
+        "rows": client.pages(f"{path}/results")["items"],
         "runs": client.pages(f"{path}/runs")["items"],
         "models": client.get("/models")["items"],
     }

@@ -24,7 +24,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.experiment:
         if any(filters.values()):
             raise CommandError("filters are for results across experiments: leave out the experiment")
-        page = client.get(path_of("experiments", options.experiment, "results"))
+        page = client.pages(path_of("experiments", options.experiment, "results"))
     else:
         page = client.pages("/results", options.limit, **filters)
     if options.json:

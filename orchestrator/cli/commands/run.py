@@ -57,7 +57,7 @@ def _cancelled(client: Client, experiment_id: str) -> CommandError:
 
 
 def _print(client: Client, experiment_id: str, options: argparse.Namespace) -> None:
-    results = client.get(path_of("experiments", experiment_id, "results"))
+    results = client.pages(path_of("experiments", experiment_id, "results"))
     if options.json:
         output.print_json(results)
     else:

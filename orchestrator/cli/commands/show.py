@@ -52,5 +52,5 @@ def _show_experiment(client: Client, experiment_id: str, as_json: bool) -> None:
         return
     from orchestrator.cli.tables import print_experiment
 
-    rows, runs = client.get(f"{path}/results")["items"], client.pages(f"{path}/runs")["items"]
+    rows, runs = client.pages(f"{path}/results")["items"], client.pages(f"{path}/runs")["items"]
     print_experiment(experiment, rows, runs)

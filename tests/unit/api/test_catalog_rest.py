@@ -50,6 +50,23 @@ def test_a_node_is_drained_quarantined_and_resumed(rig: Rig) -> None:
         assert {one["name"]: one["state"] for one in rig.get("/nodes")["items"]} == {"n0": "available", "n1": state}
 
 
+@pytest.mark.parametrize("path", ["/models", "/frameworks", "/datasets", "/nodes"])
+def test_a_list_that_is_had_as_a_whole_is_paged_like_any_other(rig: Rig, path: str) -> None:
+    whole = rig.get(path)
+    assert whole["next_cursor"] is None
+    walked, cursor = [], ""
+    while True:
+        page = rig.get(f"{path}?limit=1{cursor}")
+        walked += page["items"]
+        if page["next_cursor"] is None:
+            break
+        assert len(page["items"]) == 1
+        cursor = f"&cursor={page['next_cursor']}"
+    assert walked == whole["items"]
+    assert rig.http.get(f"/api/v1{path}?cursor=bm9uZQ==").status_code == 422
+    assert rig.http.get(f"/api/v1{path}?cursor=%C3%BC").status_code == 422
+
+
 def test_health_asks_nothing_of_the_database_and_readiness_does(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rig.http.get("/readyz").json() == {"status": "ready", "nodes": 2}
 

@@ -42,6 +42,11 @@ def spec_from(*words: str) -> dict[str, Any]:
     return spec_options.spec_from(parser.parse_args(words))
 
 
+def test_an_option_that_only_python_takes_for_a_number_is_a_text() -> None:
+    spec = spec_from("sleep", "--option", "fault=nan,inf,none", "--option", "rate=1e-3", "--option", "count=1_000")
+    assert spec["options"] == {"fault": ["nan", "inf", "none"], "rate": 1e-3, "count": "1_000"}
+
+
 def test_options_make_the_spec_that_a_file_would() -> None:
     spec = spec_from(
         *("resnet-50", "-f", "pytorch", "-f", "mxnet", "--batch", "4,8", "--topology", "1x1,1x2", "--repeats", "3"),

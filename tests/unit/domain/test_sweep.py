@@ -101,6 +101,11 @@ def test_cells_that_no_framework_can_do_are_refused_with_the_line_to_leave_them_
     check(replaced(spec, exclude=[{"model": "net", "framework": "tensorflow", "topology": "1x2"}]), make.facts())
 
 
+def test_cells_that_are_refused_for_the_same_thing_are_refused_in_one_line() -> None:
+    spec = make.spec(framework=["pytorch", "tensorflow"], topology="1x2", per_device_batch_size=[4, 8, 16])
+    assert len(refusals(spec)) == 1
+
+
 def replaced(spec: ExperimentSpec, **changes: object) -> ExperimentSpec:
     return make.spec(**(spec.to_json() | changes))
 
