@@ -27,7 +27,8 @@ lint: setup ## style, types, import rules, Python 3.6 cleanness of the island
 	rm -f /tmp/tbd-lint-imports.$$$$; \
 	$(BIN)/vermin -q --no-tips --violations -t=3.6- workers/trainer suites >/dev/null || { $(BIN)/vermin -t=3.6- workers/trainer suites; exit 1; }
 
-bench: setup interpreters ## the ratios of the README, measured side by side on this machine (about 25 minutes)
+bench: setup interpreters ## the ratios of docs/benchmarks.md, measured side by side on this machine (about 20 minutes)
+	@deploy/system_packages.sh wrk
 	@$(BIN)/python -m tests.benchmarks.bench
 
 coverage: setup ## how often the printed intervals hold the truth, by simulation
