@@ -229,15 +229,16 @@ def test_status_shows_how_far_a_log_is_and_was_acknowledged(agent):
 
 
 def test_waiting_returns_when_something_happens_and_not_before(agent):
-    job = a_job(options={"step_time_s": 0.001, "build_time_s": 0.3})
+    job = a_job(options={"step_time_s": 0.001, "build_time_s": 1.0})
+    only_its_end = {job["attempt_id"]: 2**62}
     agent.start(job)
-    entries = log_of(agent, job)
     begun = time.monotonic()
-    assert agent.wait({job["attempt_id"]: len(entries)}, 0.2) == {"attempts": {}}
+    assert agent.wait(only_its_end, 0.2) == {"attempts": {}}
     assert time.monotonic() - begun >= 0.2
-    assert agent.wait({job["attempt_id"]: 0}, 5) == {
-        "attempts": {job["attempt_id"]: {"last_seq": len(entries), "ended": True}}
-    }
+    assert agent.wait({job["attempt_id"]: 0}, 5)["attempts"][job["attempt_id"]]["ended"] is False
+    assert agent.wait(only_its_end, 30)["attempts"][job["attempt_id"]]["ended"] is True
+    entries = log_of(agent, job)
+    assert agent.wait(only_its_end, 5) == {"attempts": {job["attempt_id"]: {"last_seq": len(entries), "ended": True}}}
     assert agent.wait({"unknown": 0}, 5)["attempts"]["unknown"]["ended"] is True
 
 

@@ -1,21 +1,29 @@
-"""Making the dataset of photographs, for real: in this environment where it has scikit-image, else as skipped."""
+"""Making the dataset of photographs, for real, in the interpreter that its facts name."""
 
 import json
 import shutil
+import subprocess
 
 import pytest
 
 from suites.datasets.photographs import prepare
-from tests.trainer_process import dataset_facts
-
-pytest.importorskip("skimage")
+from tests.trainer_process import ROOT, dataset_facts
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    root = tmp_path_factory.mktemp("datasets") / "photographs"
-    assert prepare.main(["--root", str(root)]) == 0
-    return root
+def make(python_of):
+    """A function that makes the dataset in a folder, as the node agent does it."""
+
+    def make(root):
+        command = [python_of("datasets"), "-m", "suites.datasets.photographs.prepare", "--root", str(root)]
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def made(photographs):
+    return photographs
 
 
 def test_the_dataset_is_what_its_facts_say(made):
@@ -32,19 +40,19 @@ def test_the_manifest_lists_every_file_with_its_digest(made):
     assert all(prepare.describe(made / path) == facts for path, facts in list(files.items())[::20])
 
 
-def test_making_it_again_changes_nothing_and_makes_the_same_elsewhere(made, tmp_path):
+def test_making_it_again_changes_nothing_and_makes_the_same_elsewhere(made, make, tmp_path):
     before = (made / "manifest.json").stat().st_mtime_ns
-    prepare.main(["--root", str(made)])
+    make(made)
     assert (made / "manifest.json").stat().st_mtime_ns == before
-    prepare.main(["--root", str(tmp_path / "other")])
+    make(tmp_path / "other")
     assert prepare.read_manifest(tmp_path / "other") == prepare.read_manifest(made)
 
 
-def test_a_damaged_dataset_is_replaced_and_nothing_else_is_left_behind(made, tmp_path):
+def test_a_damaged_dataset_is_replaced_and_nothing_else_is_left_behind(made, make, tmp_path):
     root = tmp_path / "photographs"
     shutil.copytree(made, root)
     (root / "train" / "n90000001" / "n90000001_0.JPEG").unlink()
-    prepare.main(["--root", str(root)])
+    make(root)
     assert prepare.is_prepared(root)
     assert [path.name for path in tmp_path.iterdir()] == ["photographs"]
     assert not (root / "replaced").exists()

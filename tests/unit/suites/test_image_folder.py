@@ -6,6 +6,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from suites.datasets import images
 from suites.datasets.image_folder import listing
@@ -74,9 +75,8 @@ def test_a_folder_without_images_is_a_failed_set_up(tmp_path):
 
 @pytest.mark.parametrize("progressive", [False, True])
 def test_the_size_of_a_jpeg_is_read_from_its_header(tmp_path, progressive):
-    pillow = pytest.importorskip("PIL.Image")
     data = io.BytesIO()
-    pillow.new("RGB", (37, 91)).save(data, "JPEG", progressive=progressive, exif=b"Exif\0\0" + b"x" * 500)
+    Image.new("RGB", (37, 91)).save(data, "JPEG", progressive=progressive, exif=b"Exif\0\0" + b"x" * 500)
     (tmp_path / "a.JPEG").write_bytes(data.getvalue())
     assert listing.jpeg_size(str(tmp_path / "a.JPEG")) == (37, 91)
 
