@@ -29,6 +29,7 @@ VARIABLES: dict[str, tuple[str, str, str]] = {
     "TBD_FENCE_S": ("fence_s", "60", "seconds of silence after which an agent ends its processes by itself"),
     "TBD_IDLE_EXIT_S": ("idle_exit_s", "900", "seconds without a server after which an embedded cluster ends itself"),
     "TBD_MAX_BODY_BYTES": ("max_body_bytes", "1048576", "largest request body"),
+    "TBD_MAX_LOG_BYTES": ("max_log_bytes", "67108864", "largest log that is imported (tbd ingest)"),
     "TBD_SUITE_PATH": ("suite_path", "", "folders with further models, separated by :"),
 }
 
@@ -63,6 +64,7 @@ class Settings:
     fence_s: float
     idle_exit_s: float
     max_body_bytes: int
+    max_log_bytes: int
     suite_path: tuple[Path, ...]
 
 
@@ -84,6 +86,7 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         fence_s=_number("TBD_FENCE_S", texts["fence_s"], float, 1, 86400),
         idle_exit_s=_number("TBD_IDLE_EXIT_S", texts["idle_exit_s"], float, 1, 86400),
         max_body_bytes=_number("TBD_MAX_BODY_BYTES", texts["max_body_bytes"], int, 1024, 2**30),
+        max_log_bytes=_number("TBD_MAX_LOG_BYTES", texts["max_log_bytes"], int, 1024, 2**30),
         suite_path=tuple(Path(part).expanduser() for part in texts["suite_path"].split(":") if part),
     )
     assert {field.name for field in fields(Settings)} == {field for field, _, _ in VARIABLES.values()}

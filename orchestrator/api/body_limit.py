@@ -1,5 +1,8 @@
 """Refuses request bodies over the limit: by their announced length, and while they arrive in chunks."""
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orchestrator.api.problems import problem
@@ -9,19 +12,28 @@ class _TooLarge(Exception):  # noqa: N818 - a signal between the two functions b
     pass
 
 
-class BodyLimit:
-    """ASGI middleware. Answers 413 without reading further than ``max_body_bytes``."""
+class Limit(NamedTuple):
+    """A number of bytes, and the setting that it comes from."""
 
-    def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
+    size: int
+    setting: str
+
+
+class BodyLimit:
+    """ASGI middleware. Answers 413 without reading further than the limit of the path (``special``, else ``usual``)."""
+
+    def __init__(self, app: ASGIApp, usual: Limit, special: Mapping[str, Limit]) -> None:
         self._app = app
-        self._limit = max_body_bytes
+        self._usual = usual
+        self._special = special
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
-        if _announced(scope) > self._limit:
-            await self._refuse(scope, receive, send)
+        limit = self._special.get(scope["path"], self._usual)
+        if _announced(scope) > limit.size:
+            await _refuse(limit, scope, receive, send)
             return
         started = False
         seen = 0
@@ -30,7 +42,7 @@ class BodyLimit:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
-            if seen > self._limit:
+            if seen > limit.size:
                 raise _TooLarge
             return message
 
@@ -44,12 +56,13 @@ class BodyLimit:
         except _TooLarge:
             if started:
                 raise
-            await self._refuse(scope, receive, send)
+            await _refuse(limit, scope, receive, send)
 
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        detail = f"the body is larger than {self._limit} bytes (TBD_MAX_BODY_BYTES)"
-        answer = problem(scope["path"], 413, "body-too-large", detail, headers={"Connection": "close"})
-        await answer(scope, receive, send)
+
+async def _refuse(limit: Limit, scope: Scope, receive: Receive, send: Send) -> None:
+    detail = f"the body is larger than {limit.size} bytes ({limit.setting})"
+    answer = problem(scope["path"], 413, "body-too-large", detail, headers={"Connection": "close"})
+    await answer(scope, receive, send)
 
 
 def _announced(scope: Scope) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from fastapi import APIRouter, Depends, FastAPI
 
 from orchestrator.api import openapi, problems
-from orchestrator.api.body_limit import BodyLimit
+from orchestrator.api.body_limit import BodyLimit, Limit
 from orchestrator.api.requests import only_known_parameters
 from orchestrator.api.routers import catalog, experiments, health, ingest, nodes, results, runs, streams
 from orchestrator.services.context import Context
@@ -19,7 +19,7 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
 
     Args:
         context: the adapters; they stay the caller's to close.
-        settings: of them the API reads ``max_body_bytes``.
+        settings: of them the API reads ``max_body_bytes`` and ``max_log_bytes``.
         stopping: tells the live streams that the server is about to stop, so that they end.
     """
     app = FastAPI(
@@ -27,7 +27,9 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
     )
     app.state.context = context
     app.state.stopping = stopping
-    app.add_middleware(BodyLimit, max_body_bytes=settings.max_body_bytes)
+    usual = Limit(settings.max_body_bytes, "TBD_MAX_BODY_BYTES")
+    logs = Limit(settings.max_log_bytes, "TBD_MAX_LOG_BYTES")
+    app.add_middleware(BodyLimit, usual=usual, special={"/api/v1/ingest": logs})
     problems.install(app)
     strict = [Depends(only_known_parameters)]
     api = APIRouter(prefix="/api/v1", dependencies=strict, responses=problems.RESPONSES)

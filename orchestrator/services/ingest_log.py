@@ -4,7 +4,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from orchestrator.analysis.analyse import analyse
+from orchestrator.domain.catalog import parse_topology
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.measurement import Analysis
@@ -16,6 +19,8 @@ from orchestrator.domain.sweep import facts_of, spec_of
 from orchestrator.services.conclude import outcome
 from orchestrator.services.context import Context
 from workers.trainer.protocol import ProtocolError, check_event, check_job, to_json
+
+_PLAN = TypeAdapter(Plan)
 
 
 def import_log(context: Context, entries: Sequence[Entry], owner: str) -> Run:
@@ -54,14 +59,30 @@ def _opening(entries: Sequence[Entry]) -> Mapping[str, Any]:
     opened: Mapping[str, Any] = entries[0]["data"]
     try:
         check_job({"token": None, **opened["job"]})
-        Plan.from_json(opened["job"]["plan"])
-    except (ProtocolError, TypeError, KeyError, AttributeError) as error:
-        raise InvalidRequest([Problem("/0/data/job", f"{error}")]) from None
+        _plan_of(opened["job"])
+    except ValidationError as error:
+        raise InvalidRequest([_problem_of(one) for one in error.errors()]) from None
+    except (ProtocolError, TypeError, KeyError, AttributeError, ValueError) as error:
+        raise InvalidRequest([Problem("/0/data/job", f"{type(error).__name__}: {error}")]) from None
     return opened
 
 
+def _plan_of(job: Mapping[str, Any]) -> Plan:
+    """The plan of ``job``, which a person may have written: each field is looked at, an open batch size resolved."""
+    ranks = sum(len(process["ranks"]) for process in job["processes"])
+    given = {name: value for name, value in job["plan"].items() if value is not None}
+    data = Plan.from_json(job["plan"] | {"global_batch_size": job["plan"]["per_device_batch_size"] * ranks} | given)
+    plan = _PLAN.validate_python({name: getattr(data, name) for name in Plan.__dataclass_fields__})
+    parse_topology(plan.topology)
+    return plan
+
+
+def _problem_of(error: Any) -> Problem:
+    return Problem("/0/data/job/plan" + "".join(f"/{part}" for part in error["loc"]), error["msg"])
+
+
 def _run(digest: str, job: Mapping[str, Any], node: str, entries: Sequence[Entry], analysis: Analysis) -> Run:
-    plan = Plan.from_json(job["plan"])
+    plan = _plan_of(job)
     began, ended = float(entries[0]["wall"]), float(entries[-1]["wall"])
     devices = tuple(
         Device.from_json(device)

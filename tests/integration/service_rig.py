@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,40 +9,34 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.service import Service
+
 ROOT = Path(__file__).resolve().parents[2]
-STOP_S = 30.0
 COMMAND_S = 120.0
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """The environment of a service of one's own in ``folder``, without Ray."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TBD_")}
-    ours = {"TBD_DATA_DIR": str(folder / "data"), "TBD_CLUSTER": "local", "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    ours = {
+        "TBD_DATA_DIR": str(folder / "data"),
+        "TBD_LOCK_DIR": str(folder / "locks"),  # not those of other services on this machine
+        "TBD_CLUSTER": "local",
+        "PYTHONPATH": str(ROOT),
+        "NO_COLOR": "1",
+    }
     return kept | ours | more
 
 
 @contextmanager
 def service(folder: Path) -> Iterator[str]:
-    """The URL of a service that runs as long as the block."""
-    server = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator.cli.main", "serve", "--port", "0", "--json"],
-        env=environment(folder),
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    """The URL of a service that runs as long as the block, and then stops in order."""
+    running = Service(folder / "data", **environment(folder)).start()
     try:
-        assert server.stdout is not None
-        yield str(json.loads(server.stdout.readline())["url"])
+        yield running.url
     finally:
-        server.send_signal(signal.SIGTERM)
-        try:
-            assert server.wait(STOP_S) == 0
-        finally:
-            server.kill()
-            server.wait()
-            assert server.stdout is not None
-            server.stdout.close()
+        status = running.stop()
+    assert status == 0
 
 
 class Tbd:

@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.service_rig import Tbd, service
+from tests.integration.node_attempts import a_job
+from tests.integration.service_rig import ROOT, Tbd, service
 
 SPEC = """\
 name: brief
@@ -127,6 +130,25 @@ def test_a_run_is_repeated_and_compared_with_itself(tbd: Tbd, done: dict[str, An
     assert len(comparison["items"]) == 1
     assert comparison["items"][0]["axes"]["per_device_batch_size"] == 1
     assert tbd("compare", done["id"], again["id"]).stdout
+
+
+def test_the_log_of_a_job_without_the_service_is_imported_once_also_when_it_was_cut_short(
+    tbd: Tbd, done: dict[str, Any], folder: Path
+) -> None:
+    job, log, cut = folder / "job.json", folder / "out.jsonl", folder / "cut.jsonl"
+    job.write_text(json.dumps(a_job()))
+    carry_out = [sys.executable, "-m", "workers.node", str(job), "--events", str(log)]
+    subprocess.run(carry_out, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    first, second = (tbd.json("ingest", str(log)) for _ in range(2))
+    assert (first["state"], first["id"]) == ("completed", second["id"])
+    assert tbd("report", first["experiment_id"]).stdout.startswith("# imported")
+    cut.write_bytes(log.read_bytes()[:-30])  # in the middle of log_closed
+    torn = tbd.json("ingest", str(cut))
+    assert (torn["state"], torn["failure"]["kind"]) == ("failed", "invalid_log")
+    cut.write_text(log.read_text().replace('"per_device_batch_size":4', '"per_device_batch_size":"four"'))
+    assert "per_device_batch_size" in tbd("ingest", str(cut), code=2).stderr
+    cut.write_text("{}\nno log\n")
+    assert "line 2" in tbd("ingest", str(cut), code=2).stderr
 
 
 def test_a_node_is_drained_and_resumed(tbd: Tbd) -> None:

@@ -22,11 +22,13 @@ LOG_BODY = {
 
 
 async def _entries(request: Request) -> list[dict[str, Any]]:
-    entries = []
-    for number, line in enumerate((await request.body()).splitlines(), start=1):
+    entries: list[dict[str, Any]] = []
+    for number, line in enumerate((await request.body()).splitlines(keepends=True), start=1):
         try:
             entry = json.loads(line)
         except ValueError as error:
+            if entries and not line.endswith(b"\n"):
+                break  # the write of the last entry was cut short: what stands before it is a log that ends early
             raise MalformedBody(f"line {number} of the log is no JSON: {error}") from None
         if not isinstance(entry, dict):
             raise MalformedBody(f"line {number} of the log is no JSON object")

@@ -18,6 +18,7 @@ from orchestrator.settings import read_settings
 from tests.unit import builders
 
 MAX_BODY_BYTES = 20_000
+MAX_LOG_BYTES = 50_000
 SPEC: dict[str, Any] = {"name": "first", "model": "net", "framework": "pytorch", "per_device_batch_size": 4}
 
 
@@ -47,7 +48,8 @@ class Rig:
         self.cluster = StandingCluster()
         self.wakes = 0
         self.context = Context(self.store, self.cluster, builders.catalog(), SystemClock(), self._wake)  # type: ignore[arg-type]
-        settings = read_settings({"TBD_DATA_DIR": str(folder), "TBD_MAX_BODY_BYTES": str(MAX_BODY_BYTES)})
+        limits = {"TBD_MAX_BODY_BYTES": str(MAX_BODY_BYTES), "TBD_MAX_LOG_BYTES": str(MAX_LOG_BYTES)}
+        settings = read_settings({"TBD_DATA_DIR": str(folder), **limits})
         self.app = create_app(self.context, settings)
         self.http = TestClient(self.app, raise_server_exceptions=False)
 

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.api.problems import TABLE, status_of
 from orchestrator.domain import errors
 from orchestrator.domain.errors import IdempotencyMismatch, StoreFull, StoreUnavailable, TbdError
-from tests.unit.api.api_rig import MAX_BODY_BYTES, SPEC, Rig
+from tests.unit.api.api_rig import MAX_BODY_BYTES, MAX_LOG_BYTES, SPEC, Rig
 
 PROBLEM = "application/problem+json"
 
@@ -66,6 +66,13 @@ def test_what_is_wrong_is_answered_as_a_problem(rig: Rig, method: str, path: str
     assert document["status"] == status
     assert document["detail"]
     assert {"type", "title", "instance", "errors"} <= set(document)
+
+
+def test_a_log_may_be_larger_than_any_other_body_and_has_a_limit_of_its_own(rig: Rig) -> None:
+    assert rig.http.post("/api/v1/ingest", content=b" " * MAX_LOG_BYTES).status_code == 400
+    answer = rig.http.post("/api/v1/ingest", content=b" " * (MAX_LOG_BYTES + 1))
+    assert answer.status_code == 413
+    assert "TBD_MAX_LOG_BYTES" in answer.json()["detail"]
 
 
 def test_a_chunked_body_over_the_limit_is_refused_without_its_length_being_announced(rig: Rig) -> None:
