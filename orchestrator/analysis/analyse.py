@@ -20,6 +20,8 @@ from orchestrator.domain.measurement import Analysis, Measurement, Reason, Valid
 
 # Stored with every measurement; raised when the same log would give other numbers.
 CODE_VERSION = "analysis-1"
+# What Python raises at values of a kind or a size that no log of ours has.
+_IMPOSSIBLE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError)
 THIS_RUN = "this run only; interval from the variance within it"
 
 
@@ -29,17 +31,22 @@ def analyse(logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Analysis:
         read = [read_log(node, entries) for node, entries in sorted(logs.items())]
         if not read:
             raise LogError("there is no log")
+        told = observed.observed(read)
+        failure = failure_of(read, logs)
     except LogError as error:
         return _failed(Failure(FailureKind.INVALID_LOG, str(error)), {}, {})
-    told = observed.observed(read)
-    failure = failure_of(read, logs)
+    except _IMPOSSIBLE as error:
+        return _failed(_impossible(error), {}, {})
     if failure is not None:
         return _failed(failure, told, _progress(read))
     try:
         return _judged(read, told)
-    except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-        broken = Failure(FailureKind.INVALID_LOG, f"the log holds what cannot be: {type(error).__name__}: {error}")
-        return _failed(broken, told, _progress(read))
+    except _IMPOSSIBLE as error:
+        return _failed(_impossible(error), told, _progress(read))
+
+
+def _impossible(error: Exception) -> Failure:
+    return Failure(FailureKind.INVALID_LOG, f"the log holds what cannot be: {type(error).__name__}: {error}")
 
 
 def _failed(failure: Failure, told: Mapping[str, Any], summary: Mapping[str, Any]) -> Analysis:

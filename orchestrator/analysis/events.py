@@ -81,7 +81,7 @@ def read_log(node: str, entries: Sequence[Mapping[str, Any]]) -> NodeLog:
             raise LogError(f"the log of {node} has {entry.get('seq')!r} where entry {number} should be")
     try:
         return _read(node, entries)
-    except (protocol.ProtocolError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (protocol.ProtocolError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise LogError(f"the log of {node} does not follow the protocol: {error}") from error
 
 
