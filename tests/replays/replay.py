@@ -1,0 +1,57 @@
+"""Reading the recorded logs, and what is asked of an analysis of one."""
+
+import json
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.analysis.analyse import analyse
+from orchestrator.domain.measurement import Analysis
+
+FOLDER = Path(__file__).parent
+LOGS = FOLDER / "logs"
+EXPECTED: dict[str, dict[str, Any]] = tomllib.loads((FOLDER / "expected.toml").read_text())
+
+Entries = list[dict[str, Any]]
+
+
+def raw(name: str) -> bytes:
+    return (LOGS / f"{name}.jsonl").read_bytes()
+
+
+def entries_of(name: str) -> Entries:
+    return whole_lines(raw(name))
+
+
+def whole_lines(log: bytes) -> Entries:
+    """The entries of all whole lines, as an agent reopens a log: a torn last line is no entry."""
+    return [json.loads(line) for line in log.split(b"\n")[:-1]]
+
+
+def analysed(entries: Sequence[dict[str, Any]], node: str | None = None) -> Analysis:
+    return analyse({node or entries[0]["data"]["node"]: entries})
+
+
+def told(analysis: Analysis) -> dict[str, Any]:
+    """What ``expected.toml`` has of an analysis, without what is absent."""
+    failure, stopped = analysis.failure, analysis.summary.get("stopped") or {}
+    everything = {
+        "failure": failure and failure.kind.value,
+        "ranks": list(failure.ranks) if failure else None,
+        "exit_code": failure and failure.exit_code,
+        "signal": failure and failure.signal,
+        "before_first_step": failure and failure.before_first_step,
+        "reasons": [reason.code for reason in analysis.validity.reasons],
+        "steady": analysis.summary.get("steady", {}).get("state"),
+        "steps": analysis.summary.get("steps"),
+        "stopped": stopped.get("reason"),
+        "throughput": _rounded(analysis.measurement("throughput")),
+        "indicative": _rounded(analysis.indicative),
+    }
+    return {name: value for name, value in everything.items() if value is not None}
+
+
+def _rounded(measurement: Any) -> float | None:
+    """Four digits: enough to see a change of the method, few enough for another version of numpy."""
+    return None if measurement is None or measurement.value is None else float(f"{measurement.value:.4g}")

@@ -1,0 +1,86 @@
+"""Real logs, good and bad, are analysed to what they were analysed to when they were recorded: see README.md."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.replays.replay import EXPECTED, LOGS, analysed, entries_of, raw, told, whole_lines
+from workers.trainer import protocol
+
+RATED = [name for name, expected in EXPECTED.items() if "throughput" in expected]
+FAILED = [name for name, expected in EXPECTED.items() if "failure" in expected]
+
+
+def test_every_log_has_its_expectation_and_its_line_in_the_readme():
+    names = sorted(path.stem for path in LOGS.glob("*.jsonl"))
+    readme = (Path(__file__).parent / "README.md").read_text()
+    assert names == sorted(EXPECTED)
+    assert [name for name in names if f"`{name}`" not in readme] == []
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_log_says_what_it_said_when_it_was_recorded(name):
+    assert told(analysed(whole_lines(raw(name)), "vm")) == EXPECTED[name]
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_log_holds_no_secret_and_nobodys_home(name):
+    text = raw(name).decode()
+    assert [word for word in ('"token"', "/root/", "/home/", "password") if word in text] == []
+
+
+def test_the_kinds_of_a_good_and_a_bad_day_are_all_there():
+    kinds = {expected.get("failure") for expected in EXPECTED.values()}
+    assert kinds >= {None, *protocol.FAILURE_KINDS} - {"unsupported"}
+    assert {expected.get("steady") for expected in EXPECTED.values()} >= {"steady", "drifting", "unsteady", "too_short"}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_only_a_valid_run_has_a_throughput_and_only_a_disturbed_one_an_indicative_rate(name):
+    analysis = analysed(whole_lines(raw(name)), "vm")
+    assert (analysis.measurement("throughput") is not None) == analysis.validity.valid
+    assert (analysis.indicative is not None) == analysis.validity.replaceable
+    assert analysis.failure is None or not analysis.measurements
+
+
+@pytest.mark.parametrize("name", RATED)
+def test_the_throughput_of_a_good_run_is_the_work_over_the_time_of_its_steady_part(name):
+    analysis = analysed(entries_of(name))
+    first = analysis.summary["steady"]["first_interval"]
+    longest, work = {}, {}
+    for entry in entries_of(name):
+        data = entry["data"]
+        if entry["kind"] == "interval" and data["phase"] == "timed":
+            step = data["first_step"]
+            longest[step] = max(longest.get(step, 0.0), data["duration_s"])
+            work[step] = work.get(step, 0) + sum(data["work"].values())
+    steps = sorted(longest)[first:]
+    by_hand = sum(work[step] for step in steps) / sum(longest[step] for step in steps)
+    rate = analysis.measurement("throughput")
+    assert rate.value == pytest.approx(by_hand)
+    assert rate.ci_low < rate.value < rate.ci_high
+
+
+def test_a_killed_rank_is_named_with_its_signal_though_its_peer_spoke_first():
+    kinds = [entry["kind"] for entry in entries_of("killed_rank")]
+    assert kinds.index("error") < kinds.index("process_exited")
+    failure = analysed(entries_of("killed_rank")).failure
+    assert (failure.ranks, failure.signal, failure.message) == ((1,), "SIGKILL", "killed by SIGKILL")
+
+
+@pytest.mark.parametrize(("name", "words"), [("crashed", "asked to crash"), ("nan_pytorch", "the loss is nan")])
+def test_a_failure_keeps_the_last_words_of_its_rank(name, words):
+    failure = analysed(entries_of(name)).failure
+    assert words in failure.message
+    assert words in failure.stderr_tail
+
+
+def test_running_out_of_memory_keeps_what_the_framework_wanted():
+    assert "you tried to allocate" in analysed(entries_of("out_of_memory_pytorch")).failure.message
+
+
+def test_a_failed_run_still_tells_its_rig():
+    for name in FAILED:
+        entries = whole_lines(raw(name))
+        if entries and entries[0]["kind"] == "log_opened":
+            assert analysed(entries).observed["nodes"]["vm"]["provenance"]["commit"], name
