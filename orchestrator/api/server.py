@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, FastAPI
 
 from orchestrator.api import openapi, problems
 from orchestrator.api.body_limit import BodyLimit, Limit
+from orchestrator.api.gone_client import GoneClient
 from orchestrator.api.requests import only_known_parameters
 from orchestrator.api.routers import catalog, experiments, health, ingest, nodes, results, runs, streams
 from orchestrator.services.context import Context
@@ -27,6 +28,7 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
     )
     app.state.context = context
     app.state.stopping = stopping
+    app.add_middleware(GoneClient)
     usual = Limit(settings.max_body_bytes, "TBD_MAX_BODY_BYTES")
     logs = Limit(settings.max_log_bytes, "TBD_MAX_LOG_BYTES")
     app.add_middleware(BodyLimit, usual=usual, special={"/api/v1/ingest": logs})
