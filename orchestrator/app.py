@@ -72,6 +72,7 @@ def serve(settings: Settings, as_json: bool) -> None:
     try:
         listener = _listen(settings)
         with listener, running_service(settings, settings.data_dir) as context:
+            _end_in_order()  # again: Ray has put a handler of its own in its place, which does not unwind anything
             url = f"http://{settings.host}:{listener.getsockname()[1]}"
             directory.announce(url)
             _say_where(url, as_json)

@@ -15,7 +15,7 @@ from orchestrator.domain.plan import Plan
 from orchestrator.services.catalog import load_catalog
 from tests.benchmarks.bare_loop import SKIPPED
 from tests.benchmarks.ratio import Ratio, in_turn, ratio
-from tests.support.service import Service
+from tests.support.service import Service, seconds
 from workers.node.interpreters import resolve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +38,7 @@ def spec(framework: str) -> dict[str, Any]:
 def steps_per_s_under_tbd(service: Service, framework: str) -> float:
     run = service.run_one(spec(framework), poll_s=2.0)
     intervals = service.all(f"/api/v1/runs/{run['id']}/intervals")
-    ends = {interval["first_step"] + interval["n"] - 1: interval["t"] for interval in intervals}
+    ends = {interval["first_step"] + interval["n"] - 1: seconds(interval["at"]) for interval in intervals}
     last = max(ends)
     return float((last - SKIPPED) / (ends[last] - ends[SKIPPED]))
 

@@ -12,6 +12,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,11 @@ def running_service(**environment: str) -> Iterator[Service]:
             yield service
         finally:
             service.stop()
+
+
+def seconds(at: str) -> float:
+    """Seconds since the epoch of a time as REST shows it."""
+    return datetime.fromisoformat(at).timestamp()
 
 
 def status_of(call: Callable[[], Any]) -> tuple[int, dict[str, Any]]:
