@@ -185,3 +185,8 @@ def test_run_needs_no_server_and_leaves_none_behind(tmp_path: Path) -> None:
     assert len(page["items"]) == 1
     assert (tmp_path / "r.md").is_file()
     assert "there is no server" in alone("ls", code=4).stderr
+
+
+def test_run_without_a_server_refuses_what_this_machine_could_never_place(tmp_path: Path) -> None:
+    told = Tbd(tmp_path, None)("run", "sleep", "-f", "sleep", "--topology", "1x1,64x1", code=2)
+    assert "cannot run 64x1" in told.stderr

@@ -24,6 +24,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     source = spec_options.Source(options)
     with some_server() as (client, is_embedded):
+        if is_embedded:
+            _refuse_what_would_wait_for_ever(client, source)
         experiment = _post(client, source)
         output.say(f"{experiment['id']}: {sum(experiment['run_counts'].values())} runs")
         try:
@@ -36,9 +38,22 @@ def execute(options: argparse.Namespace) -> int:
         return code_of(ended)
 
 
-def _post(client: Client, source: spec_options.Source) -> dict[str, Any]:
+def _refuse_what_would_wait_for_ever(client: Client, source: spec_options.Source) -> None:
+    """To an embedded server no node ever comes: what this machine cannot place would never run.
+
+    Raises:
+        CommandError: it names the first such run and what it needs.
+    """
+    if any(node["state"] != "available" for node in client.get("/nodes")["items"]):
+        return  # not all is known of the machine yet
+    for one in _post(client, source, dry_run="true")["plans"]:
+        if one["nodes"] is None:
+            raise CommandError(f"this machine cannot run {one['plan']['topology']}: {one['waiting']}")
+
+
+def _post(client: Client, source: spec_options.Source, **parameters: Any) -> dict[str, Any]:
     try:
-        return dict(client.post("/experiments", source.spec, key=os.urandom(16).hex()))
+        return dict(client.post("/experiments", source.spec, key=os.urandom(16).hex(), **parameters))
     except ServerProblem as problem:
         raise source.explain(problem) from None
 
