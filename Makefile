@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 BIN := .venv/bin
 INTERPRETERS := datasets pytorch tensorflow
 
-.PHONY: help demo test lint unit bench faults suite-check gpu-check coverage setup system-packages interpreters clean
+.PHONY: help demo test lint unit bench faults coverage announce-downloads setup system-packages interpreters clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -26,6 +26,9 @@ lint: setup ## style, types, import rules, Python 3.6 cleanness of the island
 	$(BIN)/lint-imports --no-logo >/tmp/tbd-lint-imports.$$$$ 2>&1 || { cat /tmp/tbd-lint-imports.$$$$ 2>/dev/null; exit 1; }; \
 	rm -f /tmp/tbd-lint-imports.$$$$; \
 	$(BIN)/vermin -q --no-tips --violations -t=3.6- workers/trainer suites >/dev/null || { $(BIN)/vermin -t=3.6- workers/trainer suites; exit 1; }
+
+faults: setup interpreters ## only the tests of bad luck: killed servers, dying ranks, full disks, a database that goes away
+	@$(BIN)/python -m pytest tests/faults
 
 bench: setup interpreters ## the ratios of docs/benchmarks.md, measured side by side on this machine (about 20 minutes)
 	@deploy/system_packages.sh wrk

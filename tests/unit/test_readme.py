@@ -1,0 +1,23 @@
+"""The README keeps up with the code."""
+
+import re
+from pathlib import Path
+
+from orchestrator.settings import CLIENT_VARIABLES, NODE_VARIABLES, VARIABLES
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_setting_stands_in_the_readme_and_no_other() -> None:
+    listed = set(re.findall(r"^\| `([A-Z_]+)` \|", README, re.MULTILINE))
+    assert listed == {*VARIABLES, *NODE_VARIABLES, *CLIENT_VARIABLES}
+
+
+def test_every_page_that_the_readme_names_is_there() -> None:
+    pages = re.findall(r"\]\((docs/[a-z]+\.md)\)", README)
+    assert pages
+    assert all((Path(__file__).resolve().parents[2] / page).is_file() for page in pages)
+
+
+def test_the_readme_has_no_placeholder_left() -> None:
+    assert "@@" not in README
