@@ -192,10 +192,8 @@ def _print_fingerprint(fingerprint: Json) -> None:
         f"  workload {fingerprint.get('workload_key')}  subject {fingerprint.get('subject_key')}  "
         f"rig {fingerprint.get('rig_key')}"
     )
-    print(
-        f"  {subject.get('framework')} {subject.get('framework_version')}, interpreter {subject.get('interpreter')} "
-        f"{(subject.get('interpreter_definition') or '')[:12]}, code {commits}"
-    )
+    interpreter = f"{subject.get('interpreter')} {(subject.get('interpreter_definition') or '')[:12]}".rstrip()
+    print(f"  {subject.get('framework')} {subject.get('framework_version')}, interpreter {interpreter}, code {commits}")
     for name, node in (rig.get("nodes") or {}).items():
         print(
             f"  {name}: {node.get('cpu_model')}, {len(node.get('cores') or ())} cores, "

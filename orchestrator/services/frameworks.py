@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.domain.catalog import FrameworkFacts
+from orchestrator.domain.catalog import Catalog, FrameworkFacts
 from orchestrator.domain.errors import ClusterUnavailable
 from orchestrator.domain.placement import Node, NodeState
 from orchestrator.services.context import Context
@@ -36,7 +36,7 @@ def frameworks(context: Context) -> list[FrameworkStatus]:
     nodes = sorted(context.cluster.nodes(), key=lambda node: node.name)
     with ThreadPoolExecutor(max_workers=8, thread_name_prefix="interpreters") as pool:
         answers = dict(zip((node.name for node in nodes), pool.map(lambda n: _ask(context, n), nodes), strict=True))
-    return [_status(facts, answers) for _, facts in sorted(context.catalog.frameworks.items())]
+    return of_answers(context.catalog, answers)
 
 
 Answer = Mapping[str, Mapping[str, Any]] | str  # interpreter -> what the node says of it, or why it says nothing
@@ -49,6 +49,11 @@ def _ask(context: Context, node: Node) -> Answer:
         return {one["name"]: one for one in context.cluster.interpreters(node.name)}
     except ClusterUnavailable as error:
         return str(error)
+
+
+def of_answers(catalog: Catalog, answers: Mapping[str, Answer]) -> list[FrameworkStatus]:
+    """All frameworks, given what each node (by its name) says of its interpreters."""
+    return [_status(facts, answers) for _, facts in sorted(catalog.frameworks.items())]
 
 
 def _status(facts: FrameworkFacts, answers: Mapping[str, Answer]) -> FrameworkStatus:

@@ -272,7 +272,7 @@ class Supervisor:
 
     def _stopped(self) -> Failure:
         assert self._stop is not None
-        return Failure(self._stop.reason, self._ranks(), message=self._stop.detail or "stopped: " + self._stop.reason)
+        return Failure(self._stop.reason, self._ranks(), message=self._stop.detail or "stopped on request")
 
     def _late(self) -> Failure:
         hanging = [rank for child in self._gang.living() for rank in child.process["ranks"]]

@@ -10,6 +10,8 @@ from orchestrator.cli import output
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.locate import connect, find_server
 
+HERE = "this machine"
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("order", nargs="?", choices=["install"])
@@ -42,27 +44,22 @@ def _print_here(as_json: bool) -> int:
     """Without a server: this machine's interpreters, as its agent would see them."""
     from workers.node import interpreters
 
-    found = interpreters.all_resolved()
+    found = interpreters.describe()
     if as_json:
-        items = [
-            {
-                "name": one.name,
-                "ready": one.ready,
-                "reason": one.reason,
-                "definition": one.definition,
-                "node": "this machine",
-            }
-            for one in found
-        ]
-        output.print_json({"items": items, "next_cursor": None})
+        output.print_json({"items": _as_rest_has_them(found), "next_cursor": None})
         return 0
     output.say("no server: these are the interpreters of this machine")
-    rows: list[tuple[str, dict[str, Any]]] = [
-        ("", {"name": one.name, "node": "here", "ready": one.ready, "reason": one.reason, "versions": None})
-        for one in found
-    ]
-    _print(rows)
+    _print([(one["framework"] or "", one | {"node": HERE}) for one in found])
     return 0
+
+
+def _as_rest_has_them(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    from orchestrator.api.views.catalog import framework_view
+    from orchestrator.services.catalog import load_catalog
+    from orchestrator.services.frameworks import of_answers
+
+    statuses = of_answers(load_catalog(), {HERE: {one["name"]: one for one in found}})
+    return [framework_view(status).model_dump(mode="json") for status in statuses]
 
 
 def _print(interpreters: list[tuple[str, dict[str, Any]]]) -> None:
