@@ -88,11 +88,13 @@ def of_experiment(connection: Connection, experiment_id: str) -> list[Run]:
     return _complete(connection, connection.execute(query).all(), theirs)
 
 
-def unfinished(connection: Connection, most_queued: int | None) -> list[Run]:
-    """In the order in which they should be placed, without their results; of the queued ones the first few."""
+def unfinished(connection: Connection, most_queued: int | None, after_queued: int) -> list[Run]:
+    """In the order in which they should be placed, without their results; of the queued ones a few."""
     order = (run.c.priority.desc(), run.c.created_at, run.c.id)
     is_queued = run.c.state == RunState.QUEUED.value
     queued = select(run).where(is_queued, ~run.c.cancel_requested).order_by(*order).limit(most_queued)
+    if after_queued:
+        queued = queued.offset(after_queued)
     urgent = select(run).where(or_(OPEN, and_(is_queued, run.c.cancel_requested)))
     found = [*connection.execute(urgent).all(), *connection.execute(queued).all()]
     found.sort(key=lambda row: (-row.priority, row.created_at, row.id))

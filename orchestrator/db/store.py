@@ -111,8 +111,8 @@ class SqlStore:
     def runs_of(self, experiment_id: str) -> Sequence[Run]:
         return self.database.read(lambda connection: experiments.runs_of(connection, experiment_id))
 
-    def unfinished_runs(self, most_queued: int | None = None) -> Sequence[Run]:
-        return self.database.read(lambda connection: runs.unfinished(connection, most_queued))
+    def unfinished_runs(self, most_queued: int | None = None, after_queued: int = 0) -> Sequence[Run]:
+        return self.database.read(lambda connection: runs.unfinished(connection, most_queued, after_queued))
 
     def cancel_run(self, run_id: str, at: float) -> None:
         self.database.write(lambda connection: runs.cancel(connection, run_id, at))

@@ -148,9 +148,10 @@ class Store(Protocol):
     def runs_of(self, experiment_id: str) -> Sequence[Run]:
         """All runs of an experiment, oldest first, with attempts and analysis."""
 
-    def unfinished_runs(self, most_queued: int | None = None) -> Sequence[Run]:
+    def unfinished_runs(self, most_queued: int | None = None, after_queued: int = 0) -> Sequence[Run]:
         """All runs that are not in a terminal state, in the order they should be placed: by priority (highest first),
-        then age; with their attempts, without analysis. Of the queued ones the first ``most_queued``."""
+        then age; with their attempts, without analysis. Of the queued ones that nobody wants cancelled at most
+        ``most_queued``, those behind the first ``after_queued``."""
 
     def cancel_run(self, run_id: str, at: float) -> None:
         """Record that it is to be cancelled. Idempotent; no effect on a run that has ended."""

@@ -225,7 +225,7 @@ class Observer:
         store = self._context.store
         orders = store.node_orders()
         nodes = [_ordered(node, orders) for node in self._context.cluster.nodes()]
-        runs = store.unfinished_runs(self.MOST_QUEUED)
+        runs = self._runs(nodes)
         reports = {node: self._status(node) for node in sorted({*_nodes_of(runs), *(node.name for node in nodes)})}
         attempts = {
             run.attempt.id: self._see(run.attempt, reports)
@@ -236,6 +236,17 @@ class Observer:
         busy = {run.experiment_id for run in runs}
         idle = [experiment.id for experiment in store.active_experiments() if experiment.id not in busy]
         return View(runs, nodes, attempts, idle)
+
+    def _runs(self, nodes: Sequence[Node]) -> Sequence[Run]:
+        """What has not ended: of the queue its head, and where nothing of that fits any node also the first part behind
+        it that does. Otherwise a large experiment that waits for another kind of node would hold up everybody."""
+        store, most = self._context.store, self.MOST_QUEUED
+        head = part = store.unfinished_runs(most)
+        behind = most
+        while _fills(part, most) and not _any_fits(part, nodes):
+            part = store.unfinished_runs(most, behind)
+            behind += most
+        return head if part is head else list({run.id: run for run in (*head, *part)}.values())
 
     def _status(self, node: str) -> Mapping[str, AttemptStatus] | Word:
         """The agent's report by attempt, or the word on a node that gives none."""
@@ -257,6 +268,21 @@ class Observer:
             closed = self._context.store.entries(attempt.id, kinds=["log_closed"])
             stored = frozenset(str(entry["node"]) for entry in closed)
         return AttemptView(words, stored)
+
+
+def _queued(runs: Sequence[Run]) -> list[Run]:
+    return [run for run in runs if run.state is RunState.QUEUED and not run.cancel_requested]
+
+
+def _fills(runs: Sequence[Run], most_queued: int) -> bool:
+    return len(_queued(runs)) >= most_queued
+
+
+def _any_fits(runs: Sequence[Run], nodes: Sequence[Node]) -> bool:
+    """Whether a queued run could be placed if nothing else ran; also where no node takes anything at all."""
+    if not any(node.state is NodeState.AVAILABLE for node in nodes):
+        return True
+    return any(not isinstance(place(run.plan, nodes, {}), NotNow) for run in _queued(runs))
 
 
 def _word(attempt: Attempt, report: Mapping[str, AttemptStatus] | Word) -> Word:

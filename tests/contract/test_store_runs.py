@@ -90,6 +90,16 @@ def test_unfinished_runs_come_by_priority_and_then_age(store: SqlStore) -> None:
     assert unfinished[2].attempts == (attempt,)
 
 
+def test_of_the_queue_a_part_can_be_had_and_all_else_that_has_not_ended_with_it(store: SqlStore) -> None:
+    _, runs = scene.submitted(store, runs=5, at=1000.0)
+    scene.brought_to(store, runs[0], RunState.PLACING)
+    store.cancel_run(runs[1].id, 1001.0)
+    ids = [run.id for run in runs]
+    assert [run.id for run in store.unfinished_runs(2)] == ids[:4]
+    assert [run.id for run in store.unfinished_runs(2, 2)] == [*ids[:2], ids[4]]
+    assert [run.id for run in store.unfinished_runs(2, 4)] == ids[:2]
+
+
 def test_beginning_an_attempt_moves_the_run_and_stores_the_attempt_together(store: SqlStore) -> None:
     _, (run,) = scene.submitted(store)
     store.set_waiting([run.id], "waits for n1")
