@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.reports.numbers import NOTHING, percent, plain, with_half_width
-from orchestrator.reports.results_table import AXES, Table, axis_text
+from orchestrator.reports.results_table import AXES, Table, axis_text, cell_text, differing_options
 
 Json = Mapping[str, Any]
 
@@ -15,9 +15,10 @@ def comparison_table(comparison: Json) -> Table:
     columns = [
         axis for axis in AXES if axis in ("model", "framework", "per_device_batch_size") or _differs(items, axis)
     ]
+    differing = differing_options([item["axes"]["options"] for item in items])
     rows = [
         [
-            *(axis_text(item["axes"][axis]) for axis in columns),
+            *(cell_text(item["axes"], axis, differing) for axis in columns),
             with_half_width(item["baseline"]),
             with_half_width(item["candidate"]),
             _difference(item["difference"]),

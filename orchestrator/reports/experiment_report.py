@@ -16,7 +16,7 @@ from orchestrator.reports.numbers import (
     short_time,
     value_of,
 )
-from orchestrator.reports.results_table import AXES, axis_text, results_table
+from orchestrator.reports.results_table import AXES, axis_text, cell_text, differing_options, results_table
 
 Json = Mapping[str, Any]
 
@@ -95,7 +95,8 @@ def _fastest(rows: Sequence[Json]) -> Iterator[str]:
 
 def _cell_name(row: Json, rows: Sequence[Json]) -> str:
     axes = [axis for axis in AXES if len({repr(one["axes"][axis]) for one in rows}) > 1] or ["model"]
-    return ", ".join(f"{AXES[axis]} {axis_text(row['axes'][axis])}" for axis in axes)
+    differing = differing_options([one["axes"]["options"] for one in rows])
+    return ", ".join(f"{AXES[axis]} {cell_text(row['axes'], axis, differing)}" for axis in axes)
 
 
 def _remarks(rows: Sequence[Json], runs: Sequence[Json]) -> Iterator[str]:

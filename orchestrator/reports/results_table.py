@@ -54,6 +54,7 @@ class Table:
 def results_table(rows: Sequence[Row]) -> Table:
     """The table of ``rows``."""
     columns = [axis for axis in AXES if axis in _ALWAYS or len({repr(row["axes"][axis]) for row in rows}) > 1]
+    differing = differing_options([row["axes"]["options"] for row in rows])
     rates = [rate for row in rows if (rate := row["throughput"] or row["indicative"])]
     units = sorted({rate["unit"] for rate in rates})
     unit = units[0] if len(units) == 1 else None
@@ -68,17 +69,30 @@ def results_table(rows: Sequence[Row]) -> Table:
     if not any(row["axes"]["device"] == "cuda" for row in rows):
         measured.pop(4)
     footnotes: list[str] = []
-    cells = [[_axis(row, axis) for axis in columns] + [cell(row) for _, cell in measured] for row in rows]
+    cells = [
+        [cell_text(row["axes"], axis, differing) for axis in columns] + [cell(row) for _, cell in measured]
+        for row in rows
+    ]
     for line, row in zip(cells, rows, strict=True):
         line.append(_note(row, footnotes))
     headers = [AXES[axis] for axis in columns] + [name for name, _ in measured] + ["note"]
     if all(not line[-1] for line in cells):
         headers, cells = headers[:-1], [line[:-1] for line in cells]
-    return Table(_common(rows, columns), headers, cells, footnotes + _notes(rows))
+    return Table(_common(rows, columns, differing), headers, cells, footnotes + _notes(rows))
 
 
-def _axis(row: Row, axis: str) -> str:
-    return axis_text(row["axes"][axis])
+def differing_options(options: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The options that are not the same in all cells: the others need not stand in every line."""
+    names = {name for one in options for name in one}
+    return {name for name in names if len({repr(one.get(name)) for one in options}) > 1}
+
+
+def cell_text(axes: Mapping[str, Any], axis: str, differing: set[str]) -> str:
+    """The value of an axis of one cell in words; of its options those that are ``differing``."""
+    value = axes[axis]
+    if axis == "options":
+        value = {name: option for name, option in value.items() if name in differing}
+    return axis_text(value)
 
 
 def axis_text(value: Any) -> str:
@@ -136,11 +150,13 @@ def left_out_text(row: Row) -> str:
     return "left out: " + "; ".join(parts)
 
 
-def _common(rows: Sequence[Row], columns: Sequence[str]) -> str:
+def _common(rows: Sequence[Row], columns: Sequence[str], differing: set[str]) -> str:
     if not rows:
         return ""
-    axes = rows[0]["axes"]
-    told = [axis for axis in AXES if axis not in columns and (axis not in _UNTOLD or axes[axis] != _UNTOLD[axis])]
+    axes = dict(rows[0]["axes"])
+    axes["options"] = {name: value for name, value in axes["options"].items() if name not in differing}
+    told = [axis for axis in AXES if axis not in columns or axis == "options"]
+    told = [axis for axis in told if axis not in _UNTOLD or axes[axis] != _UNTOLD[axis]]
     return ", ".join(f"{AXES[axis]} {axis_text(axes[axis])}" for axis in told if axis_text(axes[axis]) != NOTHING)
 
 

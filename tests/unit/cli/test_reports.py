@@ -83,6 +83,16 @@ def test_the_table_shows_what_differs_and_says_once_what_is_the_same(rig: Rig) -
     assert found.notes == []
 
 
+def test_only_the_options_that_differ_stand_in_the_lines(rig: Rig) -> None:
+    rows = results(rig, [rate(9.0), rate(11.0)], [rate(18.0), rate(22.0)])["rows"]
+    for row, learning_rate in zip(rows, (0.1, 0.2), strict=True):
+        row["axes"]["options"] = {"depth": 50, "rate": learning_rate}
+    found = results_table(rows)
+    assert found.headers[3] == "options"
+    assert [row[3] for row in found.rows] == ["rate=0.1", "rate=0.2"]
+    assert "options depth=50" in found.common
+
+
 def test_a_cell_that_is_not_valid_has_a_mark_and_its_reason_below(rig: Rig) -> None:
     found = results_table(results(rig, [rate(9.0), rate(11.0)], [rate(18.0, builders.UNSTEADY)] * 2)["rows"])
     assert found.rows[1][3] == "~18.00 (indicative)"
