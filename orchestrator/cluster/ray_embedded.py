@@ -121,9 +121,9 @@ class EmbeddedRay:
         starter = self._launch(self._command(temp_dir), self._log, {"RAY_START_HOOK": f"{__package__}.ray_hook.trim"})
         session = processes.identify(starter.pid) or ProcessId(starter.pid, 0)
         record: dict[str, Any] = {"session": list(session), "temp_dir": str(temp_dir)}
-        write_record(self._record, record)
-        self._keep_watched(record)
         try:
+            write_record(self._record, record)
+            self._keep_watched(record)
             status = starter.wait(START_TIMEOUT_S)
             if status != 0:
                 raise ClusterUnavailable(f"the embedded Ray did not start (status {status}): {tail(self._log)}")
@@ -131,7 +131,7 @@ class EmbeddedRay:
         except (subprocess.TimeoutExpired, OSError) as error:
             self._end(record)
             raise ClusterUnavailable(f"the embedded Ray did not start: {error}: {tail(self._log)}") from error
-        except ClusterUnavailable:
+        except BaseException:  # SIGTERM and Ctrl-C too: nobody else knows yet that there is something to stop
             self._end(record)
             raise
         record["core"] = [list(process) for process in in_session(session) if _program(process) in _CORE_PROGRAMS]
@@ -197,10 +197,10 @@ class EmbeddedRay:
         write_record(self._record, record)
 
     def _end(self, record: dict[str, Any]) -> None:
-        if "watchdog" in record:
-            end_process(ProcessId(*record["watchdog"]), patience_s=1.0)
         if not end_session(ProcessId(*record["session"])):
             raise ClusterUnavailable(f"processes of the embedded Ray of {self._directory} do not end")
+        if "watchdog" in record:  # last: it would finish what this process could not, were it killed here
+            end_process(ProcessId(*record["watchdog"]), patience_s=1.0)
         for child in self._children:
             child.poll()  # reap
         self._record.unlink(missing_ok=True)

@@ -67,6 +67,19 @@ def test_one_that_does_not_start_says_why_and_leaves_nothing(
     assert not [pid for pid in processes.pids() if str(tmp_path).encode() in _command_line(pid)]
 
 
+def test_a_start_that_is_interrupted_leaves_nothing(
+    tmp_path: Path, embedded: EmbeddedRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise SystemExit(0)  # as SIGTERM does in a server
+
+    monkeypatch.setattr(EmbeddedRay, "_keep_watched", interrupted)
+    with pytest.raises(SystemExit):
+        embedded.ensure()
+    assert not (tmp_path / "ray.json").exists()
+    assert not [pid for pid in processes.pids() if str(tmp_path).encode() in _command_line(pid)]
+
+
 def _command_line(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
