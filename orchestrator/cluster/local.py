@@ -208,8 +208,12 @@ class LocalCluster(AgentCluster):
             name: AgentProcess(Path(directory) / "nodes" / name, name, fence_s, idle_exit_s) for name in names
         }
         self._known = {name: Member(name, agent.connect) for name, agent in self._agents.items()}
-        for member in self._known.values():
-            member.settle(START_TIMEOUT_S)
+        try:
+            for member in self._known.values():
+                member.settle(START_TIMEOUT_S)
+        except (SystemExit, KeyboardInterrupt):  # an orderly stop that comes early: nobody else can order it yet
+            self.shut_down()
+            raise
 
     def _members(self) -> Mapping[str, Member]:
         return self._known

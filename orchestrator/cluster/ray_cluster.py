@@ -102,10 +102,15 @@ class RayCluster(AgentCluster):
         self._known: dict[str, Member] = {}  # by name
         self._names: dict[str, str] = {}  # id of a living Ray node -> name
         self._closed = threading.Event()
-        self._ray = self._connect()
-        self._survey()
-        for member in self._members().values():
-            member.settle(MAKE_TIMEOUT_S)
+        try:
+            self._ray = self._connect()
+            self._survey()
+            for member in self._members().values():
+                member.settle(MAKE_TIMEOUT_S)
+        except (SystemExit, KeyboardInterrupt):  # an orderly stop that comes early: nobody else can order it yet
+            if self._embedded is not None:
+                self._embedded.stop()
+            raise
         self._surveyor = threading.Thread(target=self._keep_surveying, name="tbd-ray-nodes", daemon=True)
         self._surveyor.start()
 

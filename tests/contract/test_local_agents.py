@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster.agents import AgentUnreachable
-from orchestrator.cluster.local import AgentProcess
+from orchestrator.cluster.agents import AgentUnreachable, Member
+from orchestrator.cluster.local import AgentProcess, LocalCluster
 from tests.contract.cluster_rigs import eventually
 from workers.node import processes
 
@@ -42,6 +42,19 @@ def test_an_agent_whose_record_was_lost_is_ended_before_another_one_starts(tmp_p
         assert len(agents_of(tmp_path)) == 1
     finally:
         agent.end()
+    assert agents_of(tmp_path) == []
+
+
+def test_a_stop_while_the_cluster_starts_leaves_no_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = Member.settle
+
+    def interrupted(member: Member, timeout_s: float) -> None:
+        settle(member, timeout_s)
+        raise SystemExit(0)  # as SIGTERM does in a server
+
+    monkeypatch.setattr(Member, "settle", interrupted)
+    with pytest.raises(SystemExit):
+        LocalCluster(tmp_path, 20.0, 120.0)
     assert agents_of(tmp_path) == []
 
 
