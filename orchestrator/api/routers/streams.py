@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
@@ -17,7 +18,7 @@ from orchestrator.api.identity import Owner
 from orchestrator.api.requests import Ctx
 from orchestrator.api.views.common import View, rfc3339
 from orchestrator.api.views.run_data import event_view
-from orchestrator.domain.errors import InvalidRequest, Problem, StoreUnavailable
+from orchestrator.domain.errors import StoreUnavailable
 from orchestrator.domain.ports import Change
 from orchestrator.domain.run import TERMINAL, Experiment, ExperimentState, Run
 from orchestrator.services import query
@@ -44,12 +45,16 @@ class ChangeView(View):
     data: dict[str, Any]
 
 
+def _wrong_id(message: str) -> RequestValidationError:
+    return RequestValidationError([{"loc": ("header", "Last-Event-ID"), "msg": message, "type": "value"}])
+
+
 def _experiment(
     context: Ctx, owner: Owner, experiment_id: str, last_event_id: LastEventId = None
 ) -> tuple[Experiment, int]:
     after = last_event_id or "0"
     if not after.isdigit():
-        raise InvalidRequest([Problem("/Last-Event-ID", f"{after!r} is no id of this stream: they are numbers")])
+        raise _wrong_id(f"{after!r} is no id of this stream: they are numbers")
     return query.experiment(context, experiment_id, owner), int(after)
 
 
@@ -59,7 +64,7 @@ def _run(
     try:
         start = query.Position.parse(last_event_id) if last_event_id else None
     except ValueError as error:
-        raise InvalidRequest([Problem("/Last-Event-ID", str(error))]) from None
+        raise _wrong_id(str(error)) from None
     return query.run(context, run_id, owner), start
 
 

@@ -185,6 +185,8 @@ def test_the_stream_of_an_experiment_numbers_its_changes(rig: Rig, run_id: str) 
 @pytest.mark.parametrize("identifier", ["x", "1:2", "a:b:c", "::1"])
 def test_an_id_that_is_none_of_the_streams_is_refused(rig: Rig, run_id: str, identifier: str) -> None:
     headers = {"Last-Event-ID": identifier}
-    assert rig.http.get(f"/api/v1/runs/{run_id}/events", headers=headers).status_code == 422
     experiment_id = rig.get(f"/runs/{run_id}")["experiment_id"]
-    assert rig.http.get(f"/api/v1/experiments/{experiment_id}/events", headers=headers).status_code == 422
+    for path in (f"/runs/{run_id}/events", f"/experiments/{experiment_id}/events"):
+        answer = rig.http.get(f"/api/v1{path}", headers=headers)
+        assert answer.status_code == 422
+        assert (answer.json()["errors"][0]["pointer"], answer.json()["errors"][0]["in"]) == ("/Last-Event-ID", "header")
