@@ -46,7 +46,6 @@ def measure(environment: dict[str, str], reports: Path) -> int:
     reports.mkdir(parents=True, exist_ok=True)
     report = reports / f"{experiment}.md"
     subprocess.run([TBD, "report", experiment, "-o", str(report)], env=environment, check=True)
-    print(f"\nThe report: {report}")
     return submitted.returncode
 
 
