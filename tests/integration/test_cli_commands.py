@@ -32,7 +32,8 @@ labels: {team: cli}
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("cli")
     (made / "brief.yaml").write_text(SPEC)
-    (made / "endless.yaml").write_text(SPEC.replace("30", "1000000").replace("[1, 2]", "1").replace("brief", "endless"))
+    uneven = SPEC.replace("0.01", "0.01, noise_ratio: 0.5").replace("30", "1000000")  # the stopping rule goes on
+    (made / "endless.yaml").write_text(uneven.replace("[1, 2]", "1").replace("brief", "endless"))
     (made / "fails.yaml").write_text(SPEC.replace("0.01", "0.01, fault: crash").replace("brief", "fails"))
     return made
 
