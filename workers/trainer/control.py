@@ -6,7 +6,9 @@ connects and says ``{"token", "role": "agent"}``. Then, one JSON object a line:
 * a rank, before each interval: ``{"ready": steps done}``, or ``{"failed": kind, "message"}`` and nothing more;
 * rank 0, to all ranks: ``{"joined": world_size}`` once, then ``{"go": n, "phase"}`` or ``{"stop": reason}``; the latter
   with ``failure`` and ``ranks`` where a rank has failed, and that ends every rank;
-* the agent, at any time: ``{"stop": reason}``, obeyed before the next interval.
+* the agent, at any time: ``{"stop": reason}``, obeyed before the next interval;
+* rank 0, to ranks on other nodes, when all have joined and before it says stop: ``{"ping": number}``, answered at once
+  by ``{"pong": number, "t": the monotonic clock there}``. From these the nodes' clocks are related to each other.
 
 Nobody waits without a time-out, and nobody is listened to without the attempt's token. Nothing here happens inside an
 interval: messages are read and sent between them.
@@ -29,6 +31,10 @@ RETRY_S = 0.05
 # A member waits this much longer than rank 0 does: who is missing is for rank 0 to say.
 PATIENCE_S = 5.0
 ROUNDS = 8
+# Judgements: so many pings show how far a clock is ahead (the quickest one counts), and one that takes longer says
+# nothing worth waiting for.
+PINGS = 8
+PING_TIMEOUT_S = 1.0
 # Longest line that a peer may send; none of ours comes near.
 LONGEST_LINE = 65536
 
@@ -43,8 +49,21 @@ def open_channel(job, process):
     timeout_s = float(job["plan"]["timeout_s"])
     rank = jobs.rank_of(process)
     if rank == ranks[0]:
-        return Leader(job["control"], job["token"], ranks[1:], job["world_size"], timeout_s)
+        far = jobs.ranks_on_other_nodes(job, process)
+        return Leader(job["control"], job["token"], ranks[1:], job["world_size"], timeout_s, far)
     return Member(job["control"], job["token"], rank, timeout_s)
+
+
+def clock_of(answers):
+    """Return what pings say of another clock: ``{"offset_s", "uncertainty_s", "at_t"}``.
+
+    ``answers`` are triples (sent, clock of the peer, received), sent and received on the own clock. The peer looked at
+    its clock between the two; taking the middle, half the round trip is the largest possible error, so the quickest
+    answer counts (F. Cristian, Probabilistic clock synchronization, 1989). ``at_t`` is that middle.
+    """
+    sent, there, received = min(answers, key=lambda answer: answer[2] - answer[0])
+    middle = (sent + received) / 2
+    return {"offset_s": there - middle, "uncertainty_s": (received - sent) / 2, "at_t": middle}
 
 
 class Peer(object):
@@ -101,9 +120,12 @@ class Peer(object):
 
 
 class Leader(object):
-    """Rank 0's end: gathers the ranks before each interval and tells all of them what is next."""
+    """Rank 0's end: gathers the ranks before each interval and tells all of them what is next.
 
-    def __init__(self, control, token, others, world_size, timeout_s, clock=time.monotonic):
+    ``far`` are the ranks on other nodes: those with clocks of their own. ``take_clocks`` returns what was found out.
+    """
+
+    def __init__(self, control, token, others, world_size, timeout_s, far=(), clock=time.monotonic):
         self._token = token
         self._others = list(others)
         self._world_size = world_size
@@ -115,6 +137,9 @@ class Leader(object):
         self._ready = {}
         self._failed = None
         self._stop = None
+        self._far = list(far)
+        self._pong = None
+        self._clocks = []
         self._listener = self._listen(control)
 
     def _listen(self, control):
@@ -147,6 +172,7 @@ class Leader(object):
         while len(self._members) < len(self._others):
             missing = [rank for rank in self._others if rank not in self._members]
             self._wait(deadline, missing, "did not join")
+        self._compare_clocks()
         self._broadcast({"joined": self._world_size})
 
     def turn(self, step, proposal):
@@ -173,8 +199,15 @@ class Leader(object):
             order = {"stop": "max_steps"}
         else:
             order = {"go": proposal[1], "phase": proposal[0]}
+        if "stop" in order:  # every rank waits for this order, so every one answers at once
+            self._compare_clocks()
         self._broadcast(order)
         return order
+
+    def take_clocks(self):
+        """Return what was found out about the clocks of other nodes since the last call: data of ``clock`` events."""
+        clocks, self._clocks = self._clocks, []
+        return clocks
 
     def fail(self, kind, message):
         """Tell all ranks that rank 0 has failed."""
@@ -199,6 +232,29 @@ class Leader(object):
             kind, message, ranks = self._failed
             self._broadcast({"stop": message, "failure": kind, "ranks": ranks})
             raise TrainerError(kind, message, ranks)
+
+    def _compare_clocks(self):
+        for rank in self._far:
+            answers = [answer for answer in (self._ping(rank, number) for number in range(PINGS)) if answer]
+            self._check()
+            if answers:
+                self._clocks.append(dict(clock_of(answers), peer_rank=rank, pings=len(answers)))
+
+    def _ping(self, rank, number):
+        """Return (sent, clock of the peer, received), or None when there was no answer."""
+        peer = self._members.get(rank)
+        if peer is None:
+            return None
+        self._pong = None
+        sent = self._clock()
+        peer.send({"ping": number})
+        left = PING_TIMEOUT_S
+        while left > 0 and peer.open:
+            self._poll(left)
+            if self._pong is not None and self._pong[:2] == (rank, number):
+                return (sent,) + self._pong[2:]
+            left = sent + PING_TIMEOUT_S - self._clock()
+        return None
 
     def _peers(self):
         return self._strangers + self._agents + list(self._members.values())
@@ -233,6 +289,8 @@ class Leader(object):
             self._failed = (message["failed"], "rank %d: %s" % (peer.name, message.get("message")), [peer.name])
         elif "ready" in message:
             self._ready[peer.name] = message["ready"]
+        elif "pong" in message:
+            self._pong = (peer.name, message["pong"], float(message["t"]), self._clock())
 
     def _greet(self, peer, message):
         rank = message.get("rank")
@@ -306,6 +364,10 @@ class Member(object):
         self._peer.send({"ready": step})
         return self._receive(self._clock() + self._timeout_s)
 
+    def take_clocks(self):
+        """Return nothing: it is rank 0 that compares the clocks."""
+        return []
+
     def fail(self, kind, message):
         """Tell rank 0 that this rank has failed."""
         if self._peer:
@@ -335,6 +397,9 @@ class Member(object):
             if select.select([self._peer], [], [], left)[0]:
                 self._inbox.extend(self._peer.read())
         order = self._inbox.pop(0)
+        if "ping" in order:
+            self._peer.send({"pong": order["ping"], "t": self._clock()})
+            return self._receive(deadline)
         if order.get("failure"):
             raise TrainerError(order["failure"], order["stop"], order.get("ranks"))
         return order

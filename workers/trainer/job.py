@@ -13,6 +13,12 @@ def leading_ranks(job):
     return sorted(rank_of(process) for process in job["processes"] if process["ranks"])
 
 
+def ranks_on_other_nodes(job, process):
+    """Return the first rank of every process with ranks that runs on another node than ``process``, in order."""
+    far = [other for other in job["processes"] if other["ranks"] and other["node"] != process["node"]]
+    return sorted(rank_of(other) for other in far)
+
+
 def options_of(job):
     """Return the model's options: the declared defaults, overlaid with what the plan chose."""
     declared = job["model"].get("options") or {}

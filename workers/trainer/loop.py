@@ -61,6 +61,7 @@ class Loop(object):
         """
         self._prepare()
         reason = self._train()
+        self._tell_clocks()
         self._emit("stopped", step=self._steps, reason=reason)
         profiled = self._profile() if reason != "cancelled" and "activity" in self._adapter.abilities else 0
         self._emit("memory", **(self._adapter.memory() or host.peak_resident()))
@@ -72,10 +73,15 @@ class Loop(object):
     def _prepare(self):
         self._emit("versions", **self._adapter.versions())
         self._channel.join()
+        self._tell_clocks()
         self._emit("joined", world_size=self._adapter.join(self._job, self._process))
         before = self._clock()
         built = self._adapter.build(self._job, self._process, self._watch)
         self._emit("built", build_s=self._clock() - before, **built)
+
+    def _tell_clocks(self):
+        for found in self._channel.take_clocks():
+            self._emit("clock", **found)
 
     def _train(self):
         """Run interval after interval until rank 0 says stop; return the reason."""

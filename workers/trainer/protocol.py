@@ -86,6 +86,9 @@ EVENTS = {
     # written by a process of the attempt
     "started": ("pid", "python"),
     "versions": ("framework", "version", "libraries"),
+    # by rank 0, when all ranks have joined and again at the end, of a rank on another node: how far that node's
+    # CLOCK_MONOTONIC is ahead of the own one, and by how much that may be wrong; at_t: when, on the own clock
+    "clock": ("peer_rank", "offset_s", "uncertainty_s", "pings"),
     "joined": ("world_size",),
     "built": ("parameters", "mathematics", "device", "build_s"),
     "interval": ("phase", "first_step", "n", "duration_s", "work"),

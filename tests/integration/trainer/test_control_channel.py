@@ -219,3 +219,34 @@ def test_a_peer_that_stays_silent_is_let_go(address, monkeypatch):
     with socket.create_connection((address["host"], address["port"]), timeout=10.0) as silent:
         assert silent.recv(1) == b""
     finish(ranks)
+
+
+def test_clocks_of_other_nodes_are_compared_at_the_beginning_and_at_the_end(address):
+    ahead_s = {1: 5000.0, 2: -300.0}
+    leader = Rank(Leader(address, TOKEN, [1, 2], 3, 20.0, far=[1, 2]), max_steps=10)
+    members = [Rank(Member(address, TOKEN, rank, 20.0, _clock_ahead(ahead_s[rank]))) for rank in (1, 2)]
+    for rank in (leader, *members):
+        rank.start()
+    finish([leader, *members])
+    found = leader.end.take_clocks()
+    assert [one["peer_rank"] for one in found] == [1, 2, 1, 2]
+    for one in found:
+        assert abs(one["offset_s"] - ahead_s[one["peer_rank"]]) <= one["uncertainty_s"]
+        assert one["uncertainty_s"] < 0.5
+    assert found[0]["at_t"] < found[2]["at_t"]
+    assert {rank.steps for rank in (leader, *members)} == {10}
+    assert members[0].end.take_clocks() == leader.end.take_clocks() == []
+
+
+def test_a_rank_that_does_not_answer_pings_is_passed_over(address, monkeypatch):
+    monkeypatch.setattr(control, "PING_TIMEOUT_S", 0.02)
+    leader = Rank(Leader(address, TOKEN, [1], 2, 20.0, far=[1]), max_steps=0)
+    leader.start()
+    with say(address, {"token": TOKEN, "rank": 1}) as deaf:
+        deaf.sendall(b'{"ready": 0}\n')
+        finish([leader])
+    assert (leader.reason, leader.end.take_clocks()) == ("max_steps", [])
+
+
+def _clock_ahead(by_s):
+    return lambda: time.monotonic() + by_s

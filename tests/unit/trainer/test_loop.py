@@ -79,6 +79,9 @@ class Orders:
     def join(self):
         pass
 
+    def take_clocks(self):
+        return []
+
     def turn(self, step, proposal):
         if self.stop_at is not None and step >= self.stop_at:
             return {"stop": self.reason}
