@@ -56,8 +56,12 @@ class Service:
         data = None if body is None else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", **{name.replace("_", "-"): text for name, text in headers.items()}}
         request = urllib.request.Request(self.url + path, data, sent, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with self.open(request) as answer:
             return json.load(answer)
+
+    def open(self, request: urllib.request.Request) -> Any:
+        """Send the request over the network."""
+        return urllib.request.urlopen(request, timeout=60)
 
     def submit(self, spec: Mapping[str, Any]) -> str:
         return str(self.call("POST", "/api/v1/experiments", spec)["id"])
