@@ -9,7 +9,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from orchestrator.analysis import memory, observed, steady, throughput, utilization, validity
+from orchestrator.analysis import memory, observed, replicas, steady, throughput, utilization, validity
 from orchestrator.analysis.events import LogError, NodeLog, read_log
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.failures import failure_of
@@ -118,16 +118,17 @@ def _times(evidence: Evidence, valid: bool) -> list[Measurement]:
     ]
 
 
-def _beside(evidence: Evidence) -> list[Measurement]:
+def _beside(evidence: Evidence) -> list[Measurement | None]:
     """What is measured beside the speed; worth having of an invalid run too: it may tell why."""
     scope = "steady part of this run"
     nodes = evidence.spans
-    found = [
+    found: list[Measurement | None] = [
         utilization.compute_utilization(nodes, scope),
         utilization.cpu_utilization(nodes, scope),
         utilization.cpu_utilization(nodes, scope, host=True),
         memory.peak_memory(evidence.logs),
         utilization.power(nodes, scope),
+        replicas.measurement(evidence),
         *_losses(evidence),
         *_build_and_start(evidence),
     ]

@@ -8,6 +8,7 @@ from orchestrator.analysis.events import NodeLog
 from orchestrator.analysis.steady import SteadyState
 from orchestrator.analysis.throughput import WorldIntervals
 from orchestrator.analysis.utilization import NodeSpan
+from workers.trainer.protocol import STRATEGY
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,16 @@ class Evidence:
     @property
     def ranks(self) -> list[int]:
         return sorted(rank for process in self.job["processes"] for rank in process["ranks"])
+
+    @property
+    def leading_ranks(self) -> list[int]:
+        """The first rank of each process: the one that reports for all ranks it drives."""
+        return sorted(min(process["ranks"]) for process in self.job["processes"] if process["ranks"])
+
+    @property
+    def strategy(self) -> Mapping[str, Any]:
+        """What the strategy promises; see ``workers.trainer.protocol.STRATEGY``."""
+        return {**STRATEGY, **(self.job.get("strategy") or {})}
 
     def of(self, kind: str) -> list[tuple[int | None, Mapping[str, Any]]]:
         """(rank, data) of every event of ``kind``, all nodes."""

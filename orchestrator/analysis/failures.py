@@ -26,7 +26,13 @@ def failure_of(logs: Sequence[NodeLog], entries: Mapping[str, Sequence[Mapping[s
     """Return the failure that explains the attempt's end, or None when every node closed its log without one."""
     found = [failure for log in logs for failure in [_of_node(log, len(entries[log.node]))] if failure is not None]
     found.extend(_missing_nodes(logs))
-    return min(found, key=lambda failure: _TELLING.index(failure.kind), default=None)
+    return min(found, key=_telling, default=None)
+
+
+def _telling(failure: Failure) -> tuple[int, bool]:
+    """Among failures of one kind a signal comes first: peers of a process that was killed end in order, and only say
+    that it has gone."""
+    return _TELLING.index(failure.kind), failure.signal is None
 
 
 def _of_node(log: NodeLog, entries: int) -> Failure | None:

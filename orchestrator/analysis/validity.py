@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from orchestrator.analysis import windows
+from orchestrator.analysis import replicas, windows
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.steady import SteadyClass
 from orchestrator.analysis.utilization import NodeSpan
@@ -27,9 +27,6 @@ LOSS_RISE_RATIO = 0.25  # of the first third's median: the first steps of a trai
 # slowdown, power brake (nvml.h). The software power cap (0x4) is no fault: large devices run at it all the time.
 THROTTLE_BITS = 0x8 | 0x20 | 0x40 | 0x80
 POWER_CAP_BIT = 0x4
-
-# Strategies whose replicas may differ at the end.
-ASYNCHRONOUS = frozenset({"kvstore-dist-async"})
 
 Finding = Reason | str | None
 
@@ -53,7 +50,7 @@ def _disturbed(code: str, text: str) -> Reason:
 
 def all_ranks_finished(evidence: Evidence) -> Finding:
     finished = {rank for rank, _ in evidence.of("finished")}
-    missing = [rank for rank in evidence.ranks if rank not in finished]
+    missing = [rank for rank in evidence.leading_ranks if rank not in finished]
     return _broken("ranks_missing", f"ranks {missing} did not report that they finished") if missing else None
 
 
@@ -75,7 +72,7 @@ def steps_are_contiguous(evidence: Evidence) -> Finding:
         return _broken("ranks_disagree", evidence.world_problem)
     stopped = {int(data["step"]) for _, data in evidence.of("stopped")}
     ends = set()
-    for rank in evidence.ranks:
+    for rank in evidence.leading_ranks:
         own = [item for log in evidence.logs for item in log.intervals if item.rank == rank]
         wanted = 1
         for item in sorted(own, key=lambda item: item.first_step):
@@ -127,12 +124,30 @@ def _median_error(first: Sequence[float], last: Sequence[float]) -> float:
 
 def replicas_are_equal(evidence: Evidence) -> Finding:
     """A framework that trains on without synchronising is fast and wrong."""
-    if len(evidence.ranks) < 2 or evidence.job["plan"].get("strategy") in ASYNCHRONOUS:
+    if len(evidence.ranks) < 2:
         return None
+    found = replicas.compare(evidence)
+    if found is None:
+        return _replicas_by_checksum(evidence)
+    if found.missing:
+        return _broken("replicas_missing", f"ranks {found.missing} did not report their weights")
+    if found.different == 1:
+        return None
+    text = f"replicas differ: {found.different} different sets of weights on {len(evidence.ranks)} ranks"
+    tolerance = float(evidence.strategy["replica_tolerance"])
+    if not evidence.strategy["synchronous"]:
+        return f"{text}, {found.distance_ratio:.2g} apart, as an asynchronous strategy may"
+    if found.distance_ratio <= tolerance:
+        return f"{text}, {found.distance_ratio:.2g} apart, within the strategy's tolerance of {tolerance:.2g}"
+    return _broken("replicas_differ", f"{text}, {found.distance_ratio:.2g} apart where {tolerance:.2g} is allowed")
+
+
+def _replicas_by_checksum(evidence: Evidence) -> Finding:
+    """Logs from before ranks described their replicas have the checksum alone."""
     digests = {data["weights_sha256"] for _, data in evidence.of("finished")}
     if digests == {None}:
         return "the replicas' weights were not compared: the framework gives none"
-    if len(digests) > 1:
+    if len(digests) > 1 and evidence.strategy["synchronous"]:
         return _broken("replicas_differ", f"{len(digests)} different sets of weights on {len(evidence.ranks)} ranks")
     return None
 

@@ -32,6 +32,7 @@ TABLE: dict[type[errors.TbdError], tuple[int, str]] = {
     errors.ClusterUnavailable: (503, "cluster-unavailable"),
     errors.NodeUnreachable: (503, "node-unreachable"),
     errors.JobRefused: (409, "job-refused"),
+    errors.DevicesTaken: (409, "devices-taken"),
     errors.DataDirectoryInUse: (409, "data-directory-in-use"),
     errors.SettingsError: (500, "settings"),
 }

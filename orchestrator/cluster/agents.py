@@ -9,14 +9,14 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future
 from concurrent.futures import wait as wait_for_any
 from dataclasses import replace
 from typing import Any, Protocol
 
 from orchestrator.domain.errors import JobRefused, NodeUnreachable, NotFound
-from orchestrator.domain.placement import Device, Node, NodeState
+from orchestrator.domain.placement import Device, Node, NodeState, Placement
 from orchestrator.domain.ports import AttemptStatus, LogSlice
 
 # Judgements. A call that an agent does not answer for that long has failed; the answers themselves take milliseconds.
@@ -158,6 +158,12 @@ class AgentCluster(ABC):
         """The nodes known now, by name."""
 
     @abstractmethod
+    def hold(self, attempt_id: str, placement: Placement) -> None: ...
+
+    @abstractmethod
+    def let_go(self, held: Collection[str]) -> None: ...
+
+    @abstractmethod
     def close(self) -> None: ...
 
     @abstractmethod
@@ -165,6 +171,10 @@ class AgentCluster(ABC):
 
     def nodes(self) -> Sequence[Node]:
         return [member.node for member in self._members().values()]
+
+    def reserve(self, node: str, attempt_id: str) -> Mapping[str, int]:
+        found: Mapping[str, int] = self._call(node, "reserve", attempt_id=attempt_id)
+        return found
 
     def start(self, node: str, job: Mapping[str, Any]) -> None:
         answer = self._call(node, "start", job=dict(job))

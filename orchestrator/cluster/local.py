@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from orchestrator.cluster.records import (
     write_record,
 )
 from orchestrator.domain.errors import ClusterUnavailable
+from orchestrator.domain.placement import Placement
 from workers.node import processes
 from workers.node.processes import ProcessId
 from workers.node.server import AgentClient, AgentRefusedError, AgentUnreachableError
@@ -217,6 +218,12 @@ class LocalCluster(AgentCluster):
 
     def _members(self) -> Mapping[str, Member]:
         return self._known
+
+    def hold(self, attempt_id: str, placement: Placement) -> None:
+        """Nobody else places anything on this host."""
+
+    def let_go(self, held: Collection[str]) -> None:
+        """Nothing is held."""
 
     def close(self) -> None:
         close_all(self._known.values())

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,10 @@ from orchestrator.cluster.agents import (
 )
 from orchestrator.cluster.ray_agent import AgentActor
 from orchestrator.cluster.ray_embedded import HOST, EmbeddedRay
+from orchestrator.cluster.ray_holds import Holds
 from orchestrator.cluster.records import package_path
 from orchestrator.domain.errors import ClusterUnavailable
+from orchestrator.domain.placement import Placement
 
 NAMESPACE = "tbd"
 SURVEY_S = 2.0
@@ -104,6 +106,7 @@ class RayCluster(AgentCluster):
         self._closed = threading.Event()
         try:
             self._ray = self._connect()
+            self._holds = Holds(self._ray)
             self._survey()
             for member in self._members().values():
                 member.settle(MAKE_TIMEOUT_S)
@@ -222,15 +225,33 @@ class RayCluster(AgentCluster):
             raise AgentUnreachable(f"its agent cannot be made: {_first_line(error)}") from error
         return RayHandle(self._ray, actor)
 
+    def hold(self, attempt_id: str, placement: Placement) -> None:
+        """An embedded Ray has no other users."""
+        if self._embedded is None:
+            with self._lock:
+                node_ids = {name: node_id for node_id, name in self._names.items()}
+            self._asking(lambda: self._holds.hold(attempt_id, placement, node_ids))
+
+    def let_go(self, held: Collection[str]) -> None:
+        if self._embedded is None:
+            self._asking(lambda: self._holds.let_go(held))
+
+    def _asking(self, ask: Callable[[], None]) -> None:
+        """Raises ``ClusterUnavailable`` where Ray does not answer."""
+        try:
+            ask()
+        except (self._ray.exceptions.RayError, ConnectionError) as error:
+            raise ClusterUnavailable(f"Ray does not answer: {_first_line(error)}") from error
+
     def close(self) -> None:
         if self._closed.is_set():
             return
-        self._let_go()
+        self._leave_members()
         self._ray.shutdown()
         if self._embedded is not None:
             self._embedded.release()
 
-    def _let_go(self) -> None:
+    def _leave_members(self) -> None:
         self._closed.set()
         self._surveyor.join(2 * MAKE_TIMEOUT_S)
         close_all(self._members().values())
@@ -238,7 +259,9 @@ class RayCluster(AgentCluster):
     def shut_down(self) -> None:
         if self._closed.is_set():
             return
-        self._let_go()
+        self._leave_members()
+        if self._embedded is None:
+            self._asking(lambda: self._holds.let_go(()))
         for node_id in list(self._names):
             try:
                 actor = self._ray.get_actor(_actor_name(node_id), NAMESPACE)

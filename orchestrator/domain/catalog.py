@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from workers.trainer.protocol import STRATEGY
+
 TOPOLOGY = re.compile(r"^([1-9][0-9]{0,3})x([1-9][0-9]{0,3})$")
 
 
@@ -76,12 +78,24 @@ class ModelFacts:
 
 @dataclass(frozen=True)
 class StrategyFacts:
-    """How a framework distributes, in which interpreter, and how far it reaches."""
+    """How a framework distributes, in which interpreter, how far it reaches, and its layout of processes
+    (``workers.trainer.protocol.STRATEGY`` says what each means)."""
 
     name: str
     interpreter: str
     max_nodes: int
     max_devices_per_node: int
+    workers: str = "per-device"
+    scheduler: bool = False
+    servers: str = "none"
+    launcher: str = "none"
+    synchronous: bool = True
+    replica_tolerance: float = 0.0
+    step_multiple: int = 1
+
+    def to_job(self) -> dict[str, Any]:
+        """What the hosts are told of it (``workers.trainer.protocol.STRATEGY``)."""
+        return {"name": self.name} | {name: getattr(self, name) for name in STRATEGY}
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,10 @@ class JobRefused(TbdError):  # noqa: N818
     """A node agent answered that it will not carry out a job."""
 
 
+class DevicesTaken(TbdError):  # noqa: N818
+    """Another user of the cluster uses devices that are free for us; the message names them. Worth trying again."""
+
+
 class DataDirectoryInUse(TbdError):  # noqa: N818
     """Another server owns the data directory."""
 

@@ -26,6 +26,10 @@ METRICS: dict[str, tuple[str | None, str]] = {
     "loss_last": ("1", "mean training loss of the last tenth of the steps"),
     "power_w": ("W", "mean power of all held devices in the timed phase"),
     "energy_per_work_j": ("J", "energy of all held devices per unit of work"),
+    "replica_distance_ratio": (
+        "1",
+        "greatest relative distance of two ranks' weights at the end: 0 when all are equal",
+    ),
     "start_up_s": ("s", "from the start of the attempt's log to its first step"),
 }
 

@@ -57,6 +57,12 @@ class Node:
     address: str = "127.0.0.1"
     inventory: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
+    @property
+    def fabrics(self) -> Mapping[str, Mapping[str, Any]]:
+        """Fabric -> {interface, address, speed_bits_per_s, source}: those that connect this node with others."""
+        found: Mapping[str, Mapping[str, Any]] = self.inventory.get("fabrics") or {}
+        return found
+
     def devices_of(self, kind: str) -> tuple[Device, ...]:
         return tuple(device for device in self.devices if device.kind == kind)
 
@@ -126,6 +132,8 @@ def place(plan: Plan, nodes: Sequence[Node], held: Mapping[str, Collection[str]]
 
 
 def _fits(plan: Plan, node: Node) -> bool:
+    if plan.nodes > 1 and plan.fabric not in node.fabrics:
+        return False
     return len(_usable(plan, node)) >= plan.devices_per_node and (not plan.node_names or node.name in plan.node_names)
 
 
@@ -142,5 +150,12 @@ def _why_none_fits(plan: Plan, nodes: Sequence[Node]) -> str:
         wanted += f" of model {plan.gpu_model}"
     if plan.node_names:
         wanted += f" among {', '.join(plan.node_names)}"
-    have = ", ".join(f"{node.name}: {len(node.devices_of(plan.device))}" for node in nodes) or "no nodes"
+    if plan.nodes > 1:
+        wanted += f" connected by {plan.fabric}"
+    have = ", ".join(_offer(plan, node) for node in nodes) or "no nodes"
     return f"needs {wanted}; the cluster has {have}"
+
+
+def _offer(plan: Plan, node: Node) -> str:
+    count = f"{node.name}: {len(node.devices_of(plan.device))}"
+    return count if plan.nodes == 1 else f"{count} ({', '.join(node.fabrics) or 'no fabric'})"

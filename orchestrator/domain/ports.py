@@ -1,12 +1,12 @@
 """The ports of the house: what the services need of the outside world. ``orchestrator.app`` hands in the adapters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.placement import Node, NodeState
+from orchestrator.domain.placement import Node, NodeState, Placement
 from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState
 
 Item = TypeVar("Item")
@@ -234,6 +234,21 @@ class Cluster(Protocol):
 
     def nodes(self) -> Sequence[Node]:
         """All nodes known, with AVAILABLE or UNREACHABLE as their state."""
+
+    def hold(self, attempt_id: str, placement: Placement) -> None:
+        """Hold the devices for an attempt against whoever else uses the cluster; nothing to do where nobody does.
+        Idempotent; survives this server.
+
+        Raises:
+            DevicesTaken: somebody else uses them now.
+        """
+
+    def let_go(self, held: Collection[str]) -> None:
+        """Give back what is held for attempts other than ``held``: nothing leaks, whoever died before saying so."""
+
+    def reserve(self, node: str, attempt_id: str) -> Mapping[str, int]:
+        """Ports on which the attempt's processes on the node can be reached: ``control`` and ``framework``. The same
+        for the same attempt, however often it is asked for."""
 
     def start(self, node: str, job: Mapping[str, Any]) -> None:
         """Have the agent carry out its part of ``job``. Idempotent by attempt and token; returns before it ends.

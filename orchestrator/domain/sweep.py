@@ -24,26 +24,32 @@ class Facts:
     """What was known when the experiment was submitted. Only ``device`` and ``pool`` depend on the cluster: they are
     stored with the experiment, so that a node that comes later changes no plan that was made.
 
-    ``device`` is what ``auto`` stands for; ``pool`` is (nodes, most devices of that kind on one node).
+    ``device`` is what ``auto`` stands for; ``pool`` is (nodes, most devices of that kind on one node); ``fabrics`` are
+    those that any node has, None where that is not known.
     """
 
     catalog: Catalog
     device: str
     pool: tuple[int, int]
+    fabrics: tuple[str, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"device": self.device, "pool": list(self.pool)}
+        fabrics = None if self.fabrics is None else list(self.fabrics)
+        return {"device": self.device, "pool": list(self.pool), "fabrics": fabrics}
 
     @classmethod
     def from_json(cls, catalog: Catalog, data: Mapping[str, Any]) -> "Facts":
-        return cls(catalog, data["device"], (data["pool"][0], data["pool"][1]))
+        fabrics = data.get("fabrics")
+        pool = (data["pool"][0], data["pool"][1])
+        return cls(catalog, data["device"], pool, None if fabrics is None else tuple(fabrics))
 
 
 def facts_of(catalog: Catalog, nodes: Sequence[Node]) -> Facts:
     """The facts as of now: GPUs where any node has one, else CPU devices."""
     device = "cuda" if any(node.devices_of("cuda") for node in nodes) else "cpu"
     counts = [len(node.devices_of(device)) for node in nodes]
-    return Facts(catalog, device, (sum(1 for count in counts if count), max(counts, default=0)))
+    fabrics = tuple(sorted({fabric for node in nodes for fabric in node.fabrics})) if nodes else None
+    return Facts(catalog, device, (sum(1 for count in counts if count), max(counts, default=0)), fabrics)
 
 
 # Fields of the contract whose meaning is not built yet: the value that may stand there, and what it waits for.
@@ -188,7 +194,12 @@ def _why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, str] | 
     for axis, value, offered in checks:
         if value not in offered:
             return axis, f"{axis} {value} is not offered for {model.name} in {framework.name}: {', '.join(offered)}"
-    return _why_undistributable(cell, framework) or _why_uninterpretable(cell, framework) or _why_indivisible(cell)
+    return (
+        _why_undistributable(cell, framework)
+        or _why_unconnected(cell, facts)
+        or _why_uninterpretable(cell, framework)
+        or _why_indivisible(cell)
+    )
 
 
 def _why_undistributable(cell: Mapping[str, Any], framework: FrameworkFacts) -> tuple[str, str] | None:
@@ -204,6 +215,14 @@ def _why_undistributable(cell: Mapping[str, Any], framework: FrameworkFacts) -> 
         reach = f"{strategy.max_nodes}x{strategy.max_devices_per_node}"
         return "topology", f"strategy {strategy.name} of {framework.name} reaches {reach} at most"
     return None
+
+
+def _why_unconnected(cell: Mapping[str, Any], facts: Facts) -> tuple[str, str] | None:
+    """Nodes that come later may have the fabric; where there are nodes, and none has it, the spec is mistaken."""
+    if parse_topology(cell["topology"])[0] == 1 or facts.fabrics is None or cell["fabric"] in facts.fabrics:
+        return None
+    have = f"the nodes have {', '.join(facts.fabrics)}" if facts.fabrics else "no node has any"
+    return "fabric", f"no node has the fabric {cell['fabric']} ({have}; TBD_FABRICS can declare one)"
 
 
 def _why_uninterpretable(cell: Mapping[str, Any], framework: FrameworkFacts) -> tuple[str, str] | None:

@@ -89,10 +89,23 @@ def _framework(path: Path) -> FrameworkFacts:
             devices=tuple(facts["devices"]),
             precisions=tuple(facts["precisions"]),
             abilities=tuple(facts.get("abilities", ())),
-            strategies={name: StrategyFacts(name=name, **strategy) for name, strategy in facts["strategies"].items()},
+            strategies={name: _strategy(name, strategy) for name, strategy in facts["strategies"].items()},
         )
     except (KeyError, TypeError) as error:
         raise SettingsError(f"{path}: {error}") from None
+
+
+def _strategy(name: str, facts: Mapping[str, Any]) -> StrategyFacts:
+    found = StrategyFacts(name=name, **facts)
+    choices = (
+        ("workers", ("per-device", "per-node")),
+        ("servers", ("none", "per-node")),
+        ("launcher", ("none", "mpirun")),
+    )
+    for field, offered in choices:
+        if getattr(found, field) not in offered:
+            raise TypeError(f"strategy {name}: {field} is one of {', '.join(offered)}")
+    return found
 
 
 def _dataset(path: Path) -> DatasetFacts:

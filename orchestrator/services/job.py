@@ -1,13 +1,14 @@
 """From a plan and a placement to the job that goes out to the hosts (``workers.trainer.protocol``)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.placement import Placement
+from orchestrator.domain.catalog import Catalog, StrategyFacts
+from orchestrator.domain.errors import JobRefused
+from orchestrator.domain.placement import Node, Placement
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import Attempt, Run
-from workers.trainer.protocol import PROTOCOL_VERSION
+from workers.trainer.protocol import PROTOCOL_VERSION, local_node
 
 # Judgements. A run stops when the interval of its own mean is within 1 % and at least 50 effective intervals are
 # steady; DESIGN calls fewer than 50 ``too_short``.
@@ -19,10 +20,26 @@ GPU_INTERVAL_S = 0.2
 SAMPLE_S = 0.5
 
 
-def build_job(run: Run, attempt: Attempt, catalog: Catalog) -> dict[str, Any]:
-    """The job of ``attempt``, the same for all its nodes."""
+# node -> purpose -> port, as ``Cluster.reserve`` answers.
+Ports = Mapping[str, Mapping[str, int]]
+
+
+def build_job(
+    run: Run, attempt: Attempt, catalog: Catalog, nodes: Sequence[Node] = (), ports: Ports | None = None
+) -> dict[str, Any]:
+    """The job of ``attempt``, the same for all its nodes.
+
+    Args:
+        nodes: those of the cluster; where several take part, their fabrics say how they reach each other.
+        ports: those reserved on each node; not needed where one node takes part, whose agent picks them.
+
+    Raises:
+        JobRefused: a node of the placement is not there or lacks the plan's fabric, or the nodes define the
+            interpreter differently.
+    """
     plan = run.plan
-    first = attempt.placement.shares[0].node
+    strategy = catalog.frameworks[plan.framework].strategies[plan.strategy]
+    places = _places(plan, attempt.placement, nodes, ports or {})
     return {
         "protocol": PROTOCOL_VERSION,
         "attempt_id": attempt.id,
@@ -31,14 +48,37 @@ def build_job(run: Run, attempt: Attempt, catalog: Catalog) -> dict[str, Any]:
         "plan": plan.to_json(),
         "model": dict(catalog.models[plan.model].facts),
         "dataset": _dataset(plan, catalog),
-        "interpreter": {"name": plan.interpreter, "definition": None, "python": None, "environment": {}},
-        "processes": _one_worker_per_device(attempt.placement),
+        "interpreter": {
+            "name": plan.interpreter,
+            "definition": _definition(plan, attempt.placement, nodes),
+            "python": None,
+            "environment": {},
+        },
+        "strategy": strategy.to_job(),
+        "nodes": places,
+        "processes": processes_of(attempt.placement, strategy),
         "world_size": plan.world_size,
-        "control": {"host": "127.0.0.1" if plan.nodes == 1 else first, "port": None},
+        "control": {"host": places[0]["address"], "port": places[0]["ports"]["control"]},
         "stopping": _stopping(plan),
         "interval_s": GPU_INTERVAL_S if plan.device == "cuda" else 0.0,
         "sample_s": SAMPLE_S,
     }
+
+
+def _definition(plan: Plan, placement: Placement, nodes: Sequence[Node]) -> str | None:
+    """The hash by which all nodes that have the interpreter define it; None where none has it, or one node takes part:
+    then its agent says."""
+    if len(placement.nodes) == 1:
+        return None
+    built = {node.name: node.inventory.get("interpreters", {}).get(plan.interpreter) for node in nodes}
+    known = {name: built[name] for name in placement.nodes if built.get(name)}
+    if len(set(known.values())) > 1:
+        told = ", ".join(f"{name}: {definition}" for name, definition in known.items())
+        raise JobRefused(
+            f"the nodes have different definitions of the interpreter {plan.interpreter} ({told}): "
+            "install the same version of tbd on all of them"
+        )
+    return next(iter(known.values()), None)
 
 
 def _dataset(plan: Plan, catalog: Catalog) -> dict[str, Any] | None:
@@ -56,20 +96,62 @@ def _stopping(plan: Plan) -> Mapping[str, Any]:
     }
 
 
+def _places(plan: Plan, placement: Placement, nodes: Sequence[Node], ports: Ports) -> list[dict[str, Any]]:
+    """Where the processes of one node reach those of another: the job's ``nodes``."""
+    if len(placement.nodes) == 1:
+        return [local_node(placement.nodes[0])]
+    known = {node.name: node for node in nodes}
+    return [_place(plan.fabric, known.get(name), name, ports[name]) for name in placement.nodes]
+
+
+def _place(fabric: str | None, node: Node | None, name: str, ports: Mapping[str, int]) -> dict[str, Any]:
+    found = node.fabrics.get(fabric or "") if node else None
+    if found is None:
+        raise JobRefused(f"node {name} has no fabric {fabric} now")
+    return {
+        "name": name,
+        "address": found["address"],
+        "interface": found["interface"],
+        "fabric": fabric,
+        "ports": dict(ports),
+    }
+
+
+def processes_of(placement: Placement, strategy: StrategyFacts) -> list[dict[str, Any]]:
+    """The processes of an attempt: those that others wait for come first, workers in the order of their ranks."""
+    first = placement.shares[0].node
+    found = [_process("scheduler", "scheduler", first)] if strategy.scheduler else []
+    if strategy.servers == "per-node":
+        found += [_process(f"server{index}", "server", node) for index, node in enumerate(placement.nodes)]
+    workers = _one_worker_per_node(placement) if strategy.workers == "per-node" else _one_worker_per_device(placement)
+    if strategy.launcher == "mpirun":
+        found += [_process(f"launcher{index}", "launcher", node) for index, node in enumerate(placement.nodes)]
+        workers = [worker | {"started_by": "launcher0"} for worker in workers]
+    return found + workers
+
+
+def _process(name: str, role: str, node: str) -> dict[str, Any]:
+    return {"name": name, "role": role, "node": node, "ranks": [], "local_ranks": [], "devices": []}
+
+
 def _one_worker_per_device(placement: Placement) -> list[dict[str, Any]]:
-    """A worker for each device, ranks in the order of the placement."""
-    processes: list[dict[str, Any]] = []
+    found: list[dict[str, Any]] = []
     for share in placement.shares:
         for local_rank, device in enumerate(share.devices):
-            rank = len(processes)
-            processes.append(
-                {
-                    "name": f"worker{rank}",
-                    "role": "worker",
-                    "node": share.node,
-                    "ranks": [rank],
-                    "local_ranks": [local_rank],
-                    "devices": [device.to_json()],
-                }
-            )
-    return processes
+            rank = len(found)
+            ranks = {"ranks": [rank], "local_ranks": [local_rank], "devices": [device.to_json()]}
+            found.append(_process(f"worker{rank}", "worker", share.node) | ranks)
+    return found
+
+
+def _one_worker_per_node(placement: Placement) -> list[dict[str, Any]]:
+    """A worker for each node; it drives all devices of its share, a rank each."""
+    found: list[dict[str, Any]] = []
+    rank = 0
+    for index, share in enumerate(placement.shares):
+        count = len(share.devices)
+        ranks = {"ranks": list(range(rank, rank + count)), "local_ranks": list(range(count))}
+        devices = [device.to_json() for device in share.devices]
+        found.append(_process(f"worker{index}", "worker", share.node) | ranks | {"devices": devices})
+        rank += count
+    return found

@@ -9,8 +9,9 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
-from orchestrator.domain.errors import JobRefused, NodeUnreachable, NotFound
+from orchestrator.domain.errors import DevicesTaken, JobRefused, NodeUnreachable, NotFound
 from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.placement import Node, NodeState, NotNow, Placement, place
 from orchestrator.domain.ports import AttemptStatus
@@ -37,10 +38,12 @@ class Word(StrEnum):
 
 @dataclass(frozen=True)
 class AttemptView:
-    """An open attempt as seen from here: per node the word on its processes, and where its log is stored to the end."""
+    """An open attempt as seen from here: per node the word on its processes, where its log is stored to the end, and
+    whether one of these ended with a failure."""
 
     words: Mapping[str, Word]
     stored: frozenset[str]
+    failed: bool = False
 
     def gone(self, node: str) -> bool:
         """Nothing more will come from the node: neither steps nor entries."""
@@ -191,12 +194,15 @@ def _decide_placing(run: Run, seen: AttemptView, reason: FailureKind | None) -> 
 
 
 def _why_stop(run: Run, attempt: Attempt, seen: AttemptView) -> FailureKind | None:
-    """Why the rest of the attempt is to be ended: as it was asked for, or because a node of the gang is lost."""
+    """Why the rest of the attempt is to be ended: as it was asked for, or because a node of the gang is lost to it. The
+    failure that a node's log ended with explains the run; that the others were stopped for it does not."""
     if attempt.stop_requested:
         return FailureKind(attempt.stop_requested)
     if run.cancel_requested:
         return FailureKind.CANCELLED
     if any(word is Word.DEAD and node not in seen.stored for node, word in seen.words.items()):
+        return FailureKind.NODE_LOST
+    if seen.failed:
         return FailureKind.NODE_LOST
     if run.state is not RunState.PLACING and any(seen.gone(node) for node in seen.words):
         return FailureKind.NODE_LOST
@@ -218,7 +224,7 @@ class Observer:
         self._context = context
         self._dead_after_s = fence_s + self.FENCE_MARGIN_S
         self._silent_since: dict[str, float] = {}
-        self._stored: dict[str, frozenset[str]] = {}
+        self._seen: dict[str, AttemptView] = {}
 
     def observe(self) -> View:
         """Raises ``StoreUnavailable`` or ``ClusterUnavailable``; silent nodes are part of the view."""
@@ -232,7 +238,7 @@ class Observer:
             for run in runs
             if run.attempt and run.state in HOLDS_DEVICES
         }
-        self._stored = {attempt_id: seen.stored for attempt_id, seen in attempts.items()}
+        self._seen = attempts
         busy = {run.experiment_id for run in runs}
         idle = [experiment.id for experiment in store.active_experiments() if experiment.id not in busy]
         return View(runs, nodes, attempts, idle)
@@ -263,11 +269,12 @@ class Observer:
 
     def _see(self, attempt: Attempt, reports: Mapping[str, Mapping[str, AttemptStatus] | Word]) -> AttemptView:
         words = {node: _word(attempt, reports[node]) for node in attempt.placement.nodes}
-        stored = self._stored.get(attempt.id, frozenset())
-        if stored != frozenset(attempt.placement.nodes):
-            closed = self._context.store.entries(attempt.id, kinds=["log_closed"])
-            stored = frozenset(str(entry["node"]) for entry in closed)
-        return AttemptView(words, stored)
+        before = self._seen.get(attempt.id)
+        if before is not None and before.stored == frozenset(attempt.placement.nodes):
+            return replace(before, words=words)
+        closed = self._context.store.entries(attempt.id, kinds=["log_closed"])
+        stored = frozenset(str(entry["node"]) for entry in closed)
+        return AttemptView(words, stored, any(entry["data"].get("failure") for entry in closed))
 
 
 def _queued(runs: Sequence[Run]) -> list[Run]:
@@ -351,7 +358,7 @@ def _apply(context: Context, action: Action) -> bool:
 
 
 def _launch(context: Context, run: Run, placement: Placement) -> bool:
-    """Make the attempt durable, then tell its agents."""
+    """Hold its devices, make the attempt durable, then tell its agents."""
     attempt = Attempt(
         id=new_id("att"),
         run_id=run.id,
@@ -360,16 +367,21 @@ def _launch(context: Context, run: Run, placement: Placement) -> bool:
         placement=placement,
         created_at=context.clock.now(),
     )
-    if not context.store.begin_attempt(run.id, attempt):
+    try:
+        context.cluster.hold(attempt.id, placement)
+    except DevicesTaken as error:
+        context.store.set_waiting([run.id], str(error))
         return False
+    if not context.store.begin_attempt(run.id, attempt):
+        return False  # what is held for it is given back in the next pass
     _tell(context, run, attempt, placement.nodes)
     return True
 
 
 def _tell(context: Context, run: Run, attempt: Attempt | None, nodes: Sequence[str]) -> bool:
     assert attempt is not None
-    job = build_job(run, attempt, context.catalog)
     try:
+        job = _job(context, run, attempt)
         for node in nodes:
             context.cluster.start(node, job)
     except JobRefused as error:
@@ -378,6 +390,13 @@ def _tell(context: Context, run: Run, attempt: Attempt | None, nodes: Sequence[s
     if set(nodes) == set(attempt.placement.nodes):
         context.store.move_run(run.id, RunState.PLACING, RunState.RUNNING, at=context.clock.now())
     return True
+
+
+def _job(context: Context, run: Run, attempt: Attempt) -> Mapping[str, Any]:
+    """The job of the attempt; the same again when it is told again."""
+    taking_part = attempt.placement.nodes
+    ports = {node: context.cluster.reserve(node, attempt.id) for node in taking_part} if len(taking_part) > 1 else None
+    return build_job(run, attempt, context.catalog, context.cluster.nodes(), ports)
 
 
 def _give_up(context: Context, run: Run, attempt: Attempt, failure: Failure) -> None:

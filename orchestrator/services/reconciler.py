@@ -51,6 +51,7 @@ class Reconciler:
         for _ in range(MAX_PASSES):
             view = self._observer.observe()
             self._view = view
+            self._context.cluster.let_go(view.attempts.keys())
             if not apply(self._context, decide(view)):
                 return
 

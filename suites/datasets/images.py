@@ -11,12 +11,11 @@ import itertools
 POOL = 4
 
 
-def batches(job, process, size, framework):
-    """Return the endless iterator of ``(batch, work)`` for one process.
+def batches(job, rank, size, framework):
+    """Return the endless iterator of ``(batch, work)`` for one rank.
 
     ``framework`` names the module that turns arrays into that framework's tensors or decodes the dataset's files.
     """
-    rank = min(process["ranks"])
     count = job["plan"]["per_device_batch_size"]
     work = {"images": count}
     if job["dataset"] is None:

@@ -23,7 +23,7 @@ def pytorch(job):
     optimizer = torch.optim.SGD(
         model.network.parameters(), facts["learning_rate"], facts["momentum"], weight_decay=facts["weight_decay"]
     )
-    batches = iter(model.batches)
+    batches = model.batches(0)
 
     def step():
         batch, _ = next(batches)
@@ -48,7 +48,7 @@ def tensorflow(job):
     model = suite.build(job, job["processes"][0])
     facts = model.optimizer
     momenta = [tf.Variable(tf.zeros_like(variable)) for variable in model.variables]
-    batches = iter(model.batches)
+    batches = model.batches(0)
 
     @tf.function
     def update(batch):

@@ -70,7 +70,9 @@ def plan(**changes: Any) -> Plan:
 
 
 def node(name: str = "n0", devices: int = 1, kind: str = "cpu", state: NodeState = NodeState.AVAILABLE) -> Node:
-    return Node(name, tuple(Device(f"{kind}:{k}", kind, f"a {kind}", (k,)) for k in range(devices)), state)
+    found = tuple(Device(f"{kind}:{k}", kind, f"a {kind}", (k,)) for k in range(devices))
+    ethernet = {"interface": "eth0", "address": "10.0.0.1", "speed_bits_per_s": None, "source": "kernel"}
+    return Node(name, found, state, inventory={"fabrics": {"ethernet": ethernet}})
 
 
 def placement(*nodes: str) -> Placement:

@@ -15,7 +15,7 @@ import uuid
 from pathlib import Path
 from typing import Any, Dict, Mapping, NamedTuple
 
-from workers.node import interpreters, processes
+from workers.node import interpreters, port_choice, processes
 from workers.node.attempts import Attempts, token_sha256
 from workers.node.children import Spawner
 from workers.node.event_log import EventLog
@@ -84,6 +84,7 @@ class Agent:
         self._lock = threading.RLock()
         self._changed = threading.Condition()
         self._known: dict[str, Attempt] = {}
+        self._ports = port_choice.Ports()
         self._spawner = Spawner()
         self._around = Surroundings(
             self.node, self._attempts.directory, self._spawner, self._inventory.read, Provenance().read, self._nvml
@@ -111,6 +112,18 @@ class Agent:
         """Return the facts of this node; see ``workers.node.inventory``."""
         self._touch()
         return self._inventory.read()
+
+    def reserve(self, attempt_id: str) -> Json:
+        """Return the ports on which processes of the attempt on this node can be reached: {"control", "framework"}.
+
+        The same attempt gets the same ports, however often it asks.
+
+        Raises:
+            OSError: there are none left.
+        """
+        self._touch()
+        with self._lock:
+            return self._ports.of(attempt_id)
 
     def start(self, job: Json) -> Json:
         """Start an attempt: ``{"attempt_id", "state": "running" | "ended" | "refused", "reason"}``.

@@ -15,7 +15,7 @@ import socket
 from pathlib import Path
 from typing import Any, Sequence
 
-from workers.node import interpreters
+from workers.node import fabrics, interpreters
 from workers.node.nvml import Nvml
 
 _CPU = Path("/sys/devices/system/cpu")
@@ -29,7 +29,7 @@ class Inventory:
         directory: where attempts are kept; the free space is that of its disk.
 
     Raises:
-        ValueError: ``TBD_CPU_DEVICES`` is no count, or more than there are cores.
+        ValueError: ``TBD_CPU_DEVICES`` is no count, or more than there are cores; ``TBD_FABRICS`` is wrong.
     """
 
     def __init__(self, node: str | None, directory: Path, nvml: Nvml) -> None:
@@ -65,7 +65,7 @@ class Inventory:
             "governor": self._governor(cores),
             "devices": [*cpu_devices(cores, count, model or platform.machine(), memory_bytes), *gpus],
             "driver_version": nvml.driver_version,
-            "interfaces": _interfaces(),
+            **fabrics.of_this_node(),
             "unavailable": self._unavailable,
         }
 
@@ -145,23 +145,6 @@ def ranges(numbers: Sequence[int]) -> str:
         else:
             parts.append([number])
     return ",".join("-".join(map(str, part)) for part in parts)
-
-
-def _interfaces() -> list[dict[str, Any]]:
-    """Return the network interfaces; ``speed_bits_per_s`` is null where the driver does not say."""
-    found = []
-    root = Path("/sys/class/net")
-    for path in sorted(root.iterdir()) if root.is_dir() else []:
-        speed = _text(path / "speed") or ""
-        found.append(
-            {
-                "name": path.name,
-                "state": _text(path / "operstate"),
-                "speed_bits_per_s": int(speed) * 10**6 if speed.isdigit() else None,
-                "virtual": not (path / "device").exists(),
-            }
-        )
-    return found
 
 
 def _os_name() -> str | None:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping
 
-from workers.node import children, interpreters, processes, stop_channel
+from workers.node import children, interpreters, port_choice, processes
 from workers.trainer import protocol
 
 # A judgement: long enough for any dataset that is cut from files at hand, short enough to be noticed.
@@ -51,14 +51,25 @@ def complete(job: Mapping[str, Any], on_this_node: bool) -> dict[str, Any]:
     dataset = completed["dataset"]
     if dataset is not None and dataset.get("root") is None:
         dataset["root"] = str(dataset_root(dataset))
-    if completed["control"].get("port") is None:
-        if not on_this_node:
-            raise SetupError("the job names no control port, and rank 0 is on another node")
-        try:
-            completed["control"]["port"] = stop_channel.free_port(completed["control"]["host"])
-        except OSError as error:
-            raise SetupError("no control port on {}: {}".format(completed["control"]["host"], error)) from error
+    _ports(completed, on_this_node)
     return dict(completed)
+
+
+def _ports(completed: dict[str, Any], on_this_node: bool) -> None:
+    """Fill in the ports of a job that is for this node alone; one for several nodes comes with them."""
+    nodes = completed.setdefault("nodes", [protocol.local_node(completed["processes"][0]["node"])])
+    control = completed["control"]
+    if control.get("port") is not None and (len(nodes) > 1 or nodes[0]["ports"].get("framework")):
+        return
+    if not on_this_node or len(nodes) > 1:
+        raise SetupError("the job names no control port, and its processes are on several nodes")
+    try:
+        if control.get("port") is None:
+            control["port"] = port_choice.free_port(host=control["host"])
+        framework = port_choice.free_port({control["port"]}, host=control["host"])
+    except OSError as error:
+        raise SetupError("no control port on {}: {}".format(control["host"], error)) from error
+    nodes[0]["ports"] = {"control": control["port"], "framework": framework}
 
 
 def _interpreter(wanted: Mapping[str, Any]) -> dict[str, Any]:

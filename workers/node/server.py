@@ -23,7 +23,18 @@ from workers.node.agent import LONGEST_WAIT_S, Agent
 from workers.node.attempts import DirectoryInUseError
 from workers.trainer import protocol
 
-METHODS = ("inventory", "start", "stop", "status", "fetch", "wait", "acknowledge", "heartbeat", "interpreters")
+METHODS = (
+    "inventory",
+    "reserve",
+    "start",
+    "stop",
+    "status",
+    "fetch",
+    "wait",
+    "acknowledge",
+    "heartbeat",
+    "interpreters",
+)
 
 DEFAULT_IDLE_EXIT_S = 900.0
 _CALL_PATIENCE_S = 30.0

@@ -30,15 +30,3 @@ def send_stop(job: Mapping[str, Any], reason: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def free_port(host: str) -> int:
-    """Return a TCP port that is free on ``host`` (an address of this machine) now.
-
-    Raises:
-        OSError: ``host`` is no address of this machine.
-    """
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])

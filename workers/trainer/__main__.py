@@ -15,6 +15,7 @@ import traceback
 from workers.trainer import control, host, protocol
 from workers.trainer import job as jobs
 from workers.trainer.failure import TrainerError
+from workers.trainer.frameworks import fabric
 from workers.trainer.loop import Loop
 
 
@@ -42,9 +43,14 @@ def run(job, process, emit):
     emit("started", pid=os.getpid(), python=platform.python_version(), niceness=os.getpriority(os.PRIO_PROCESS, 0))
     try:
         locks = host.lock_devices(job, process)
+        fabric.apply(job, process)
         adapter = load(job["plan"]["framework"])
-        channel = control.open_channel(job, process)
-        Loop(job, process, adapter, channel, emit).run()
+        if process["role"] == "worker":
+            channel = control.open_channel(job, process)
+            Loop(job, process, adapter, channel, emit).run()
+        else:
+            emit("versions", **adapter.versions())
+            adapter.serve(job, process)
     except Exception as error:
         kind = failure_of(error, adapter)
         if channel and lies_here(error, process):

@@ -2,6 +2,12 @@
 
 import os
 
+from workers.trainer import protocol
+from workers.trainer.failure import TrainerError
+
+# Judgement: at most this long for the processes of a framework to find each other, once their interpreters run.
+RENDEZVOUS_TIMEOUT_S = 120.0
+
 
 def rank_of(process):
     """Return the first rank that ``process`` drives, or None for a process without ranks (a server, a launcher)."""
@@ -30,6 +36,39 @@ def options_of(job):
 def size_of(job):
     """Return the facts of the plan's size: one table of ``[sizes]`` in ``model.toml``."""
     return job["model"]["sizes"][job["plan"]["size"]]
+
+
+def strategy_of(job):
+    """Return the facts of the job's strategy (``protocol.STRATEGY``), with its name."""
+    facts = dict(protocol.STRATEGY, name=job["plan"]["strategy"])
+    facts.update(job.get("strategy") or {})
+    return facts
+
+
+def nodes_of(job):
+    """Return the nodes of the job in rank order, the first leads; one that says nothing of them has this host only."""
+    return job.get("nodes") or [protocol.local_node(job["processes"][0]["node"])]
+
+
+def node_of(job, process):
+    """Return the entry of the node that ``process`` belongs to; the only one, whatever it is called, where one is."""
+    nodes = nodes_of(job)
+    if len(nodes) == 1:
+        return nodes[0]
+    return next(node for node in nodes if node["name"] == process["node"])
+
+
+def rendezvous(job):
+    """Return (address, port) on the first node where the framework's own processes meet.
+
+    Raises:
+        TrainerError: ``setup_failed``, the job names no port.
+    """
+    first = nodes_of(job)[0]
+    port = (first.get("ports") or {}).get("framework")
+    if port is None:
+        raise TrainerError("setup_failed", "the job names no port for the framework's own rendezvous")
+    return first["address"], port
 
 
 def device_kind(process):

@@ -8,8 +8,10 @@ import collections
 import math
 import time
 
-from workers.trainer import host
+from workers.trainer import host, replica
+from workers.trainer import job as jobs
 from workers.trainer.failure import TrainerError
+from workers.trainer.frameworks import fabric
 from workers.trainer.pace import Pace
 
 # Judgement: steps in the profiled phase; a profiler's share of them is small beside the operators' own time.
@@ -65,7 +67,7 @@ class Loop(object):
         self._emit("stopped", step=self._steps, reason=reason)
         profiled = self._profile() if reason != "cancelled" and "activity" in self._adapter.abilities else 0
         self._emit("memory", **(self._adapter.memory() or host.peak_resident()))
-        weights_sha256 = self._adapter.weights_sha256()
+        weights_sha256 = self._compare()
         self._emit(
             "finished", steps=self._steps, profiled_steps=profiled, weights_sha256=weights_sha256, loss=self._loss
         )
@@ -74,7 +76,8 @@ class Loop(object):
         self._emit("versions", **self._adapter.versions())
         self._channel.join()
         self._tell_clocks()
-        self._emit("joined", world_size=self._adapter.join(self._job, self._process))
+        world_size = self._adapter.join(self._job, self._process)
+        self._emit("joined", world_size=world_size, **fabric.used(self._job, self._process))
         before = self._clock()
         built = self._adapter.build(self._job, self._process, self._watch)
         self._emit("built", build_s=self._clock() - before, **built)
@@ -85,7 +88,8 @@ class Loop(object):
 
     def _train(self):
         """Run interval after interval until rank 0 says stop; return the reason."""
-        pace = Pace(self._job["interval_s"], self._job["plan"]["max_steps"])
+        multiple = jobs.strategy_of(self._job)["step_multiple"]
+        pace = Pace(self._job["interval_s"], self._job["plan"]["max_steps"], multiple)
         self._adapter.synchronize()
         while True:
             order = self._channel.turn(self._steps, pace.next())
@@ -128,6 +132,16 @@ class Loop(object):
         self._emit("activity", steps=ACTIVITY_STEPS, **self._adapter.activity(ACTIVITY_STEPS))
         self._loss = self._adapter.loss()
         return ACTIVITY_STEPS
+
+    def _compare(self):
+        """Say what each replica that this process holds has become; return the checksum of the first one."""
+        if self._job["world_size"] == 1:
+            return replica.digest(self._adapter.weights(0))
+        found = []
+        for index, rank in enumerate(self._process["ranks"]):
+            found.append(replica.describe(self._adapter.weights(index)))
+            self._emit("replica", of_rank=rank, **found[-1])
+        return found[0]["sha256"]
 
 
 def _total(work):

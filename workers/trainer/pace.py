@@ -15,11 +15,13 @@ MARGIN = 1.1
 class Pace(object):
     """Proposes (phase, n) for each interval."""
 
-    def __init__(self, interval_s, max_steps):
+    def __init__(self, interval_s, max_steps, multiple=1):
         self._interval_s = interval_s
-        self._max_steps = max_steps
+        # Every interval is a multiple of so many steps, the last one too.
+        self._multiple = multiple
+        self._max_steps = max(max_steps // multiple, 1) * multiple
         self._steps = 0
-        self._n = 1
+        self._n = multiple
         self._warm = False
 
     def next(self):
@@ -44,4 +46,5 @@ class Pace(object):
             self._warm = True
         else:
             growth = self._interval_s * MARGIN / duration_s if duration_s > 0 else LARGEST_GROWTH
-            self._n = int(math.ceil(n * min(max(growth, 1.0), LARGEST_GROWTH)))
+            wanted = n * min(max(growth, 1.0), LARGEST_GROWTH)
+            self._n = int(math.ceil(wanted / self._multiple)) * self._multiple

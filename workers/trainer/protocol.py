@@ -21,6 +21,11 @@ The job
     processes      [{name, role, node, ranks [], local_ranks [], devices [device]}], device as in the inventory:
                    {id, kind: cpu|cuda, name, cores [], memory_bytes}
     world_size     number of ranks over all processes
+    strategy       how the plan's strategy lays out its processes and what it promises of its replicas: see
+                   ``STRATEGY``. A job without it has the defaults
+    nodes          [{name, address, interface, fabric, ports {control, framework}}] in rank order, the first leads:
+                   where processes of one node reach those of another. Ports are null where there is one node: its
+                   agent picks free ones. A job without it is for one node
     control        {host, port}: the control channel, listened on by rank 0; port null: the agent picks a free one
     stopping       {max_steps, half_width_ratio, min_effective_intervals, max_duration_s}: see workers.node.stopping
     interval_s     least duration of a timed interval: 0 on CPU devices (an interval is one step), 0.2 on GPUs
@@ -96,11 +101,23 @@ EVENTS = {
     "activity": ("active_s", "elapsed_s", "steps", "method"),
     "memory": ("peak_bytes", "method"),
     "stopped": ("step", "reason"),
+    "replica": ("sha256", "norm", "sketch"),
     "finished": ("steps", "weights_sha256"),
     "error": ("failure", "type", "message", "traceback"),
 }
 
 PHASES = ("warmup", "timed")
+
+# What ``job["strategy"]`` says beside its name, with the defaults of a strategy that does not say.
+STRATEGY = {
+    "workers": "per-device",  # or per-node: one process drives all devices of its node, a rank each
+    "scheduler": False,  # a process of that role on the first node
+    "servers": "none",  # or per-node: a process of that role on each node
+    "launcher": "none",  # or mpirun: a process of that role on each node, which starts the workers
+    "synchronous": True,  # the replicas' weights must be equal at the end
+    "replica_tolerance": 0.0,  # greatest relative distance of synchronous replicas that are not bitwise equal
+    "step_multiple": 1,  # intervals are a multiple of so many steps
+}
 
 # metric of a reading -> what its value is. A reading's ``values`` are triples [metric, subject, value]; subjects are
 # ``host``, ``core:N``, ``process:NAME``, ``attempt`` (all its processes), ``own`` (tbd's and Ray's own processes),
@@ -151,6 +168,17 @@ _NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float
 
 class ProtocolError(ValueError):
     """A job or an event that does not follow the protocol; the message names what is wrong."""
+
+
+def local_node(name):
+    """Return what a job says of its only node, before the node's agent has picked its ports."""
+    return {
+        "name": name,
+        "address": "127.0.0.1",
+        "interface": "lo",
+        "fabric": None,
+        "ports": {"control": None, "framework": None},
+    }
 
 
 def check_job(job):
@@ -266,9 +294,13 @@ class EventWriter(object):
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._rank = rank
 
-    def emit(self, kind, **data):
-        """Append one event. A single write of a whole line: a reader never sees two processes' lines mixed."""
-        os.write(self._file, (to_json(event(kind, data, self._rank)) + "\n").encode("utf-8"))
+    def emit(self, kind, of_rank=None, **data):
+        """Append one event, of the process's first rank unless ``of_rank`` names another one that it drives.
+
+        A single write of a whole line: a reader never sees two processes' lines mixed.
+        """
+        rank = self._rank if of_rank is None else of_rank
+        os.write(self._file, (to_json(event(kind, data, rank)) + "\n").encode("utf-8"))
 
     def close(self):
         os.close(self._file)

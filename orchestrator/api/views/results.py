@@ -75,6 +75,7 @@ class ResultRowView(View):
     warmup_steps: Quantity | None
     warmup_s: Quantity | None
     build_s: Quantity | None
+    replica_distance_ratio: Quantity | None
     compute_utilization_ratio: Quantity | None
     cpu_utilization_ratio: Quantity | None
     host_cpu_utilization_ratio: Quantity | None

@@ -80,7 +80,7 @@ class ResNet(nn.Module):
 
 
 class Model(object):
-    """What the adapter trains: a network, its loss, its batches and its optimiser's numbers."""
+    """What the adapter trains: a network, its loss, the batches of a rank and its optimiser's numbers."""
 
     def __init__(self, network, batches, optimizer):
         self.network = network
@@ -98,5 +98,8 @@ def build(job, process, device):
     size = job["model"]["sizes"][job["plan"]["size"]]
     network = ResNet(size)
     network.load(architecture.initial_weights(size, job["plan"]["seed"]))
-    batches = images.batches(job, process, size, "pytorch")
+
+    def batches(rank):
+        return images.batches(job, rank, size, "pytorch")
+
     return Model(network.to(device), batches, architecture.optimizer(job))

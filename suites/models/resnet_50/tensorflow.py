@@ -83,7 +83,7 @@ def _padding(kernel):
 
 
 class Model(object):
-    """What the adapter trains: a network's variables, its loss, its batches and its optimiser's numbers."""
+    """What the adapter trains: a network's variables, its loss, the batches of a rank and its optimiser's numbers."""
 
     def __init__(self, network, batches, optimizer):
         self.network = network
@@ -102,5 +102,8 @@ def build(job, process):
     """Return the ``Model``, with the initial weights of the plan's seed."""
     size = job["model"]["sizes"][job["plan"]["size"]]
     network = ResNet(size, architecture.initial_weights(size, job["plan"]["seed"]))
-    batches = images.batches(job, process, size, "tensorflow")
+
+    def batches(rank):
+        return images.batches(job, rank, size, "tensorflow")
+
     return Model(network, batches, architecture.optimizer(job))

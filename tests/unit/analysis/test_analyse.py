@@ -130,8 +130,7 @@ def test_a_loss_that_has_not_fallen_in_a_short_run_is_noted_not_failed():
 
 
 def test_asynchronous_replicas_may_differ():
-    job = a_job(ranks=2)
-    job["plan"]["strategy"] = "kvstore-dist-async"
+    job = a_job(ranks=2, strategy={"name": "kvstore-dist-async", "synchronous": False})
     assert analyse({NODE: a_log(ranks=2, job=job, weights=["a", "b"])}).validity.valid
 
 

@@ -158,8 +158,8 @@ def test_a_field_whose_meaning_is_not_built_yet_is_refused_not_ignored(field: st
 
 def test_gpus_are_preferred_where_any_node_has_one() -> None:
     nodes = [make.node("a", 2), make.node("b", 4, kind="cuda")]
-    assert facts_of(make.catalog(), nodes).to_json() == {"device": "cuda", "pool": [1, 4]}
-    assert facts_of(make.catalog(), nodes[:1]).to_json() == {"device": "cpu", "pool": [1, 2]}
+    assert facts_of(make.catalog(), nodes).to_json() == {"device": "cuda", "pool": [1, 4], "fabrics": ["ethernet"]}
+    assert facts_of(make.catalog(), nodes[:1]).to_json() == {"device": "cpu", "pool": [1, 2], "fabrics": ["ethernet"]}
 
 
 def test_the_spec_of_a_plan_expands_to_that_plan() -> None:

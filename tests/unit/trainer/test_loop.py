@@ -65,8 +65,8 @@ class Script:
     def memory(self):
         return {"peak_bytes": 5, "method": "script"}
 
-    def weights_sha256(self):
-        return "0" * 64
+    def weights(self, index):
+        return iter(())
 
 
 class Orders:
@@ -92,13 +92,15 @@ def run(max_steps=4, interval_s=0.0, losses=None, orders=None):
     """Run a loop; return its events as (kind, data) and the calls on its adapter."""
     clock, events = Clock(), []
     adapter = Script(clock, losses)
-    job = {"interval_s": interval_s, "plan": {"max_steps": max_steps}}
+    plan = {"max_steps": max_steps, "strategy": "single"}
+    process = {"ranks": [0], "node": "here"}
+    job = {"interval_s": interval_s, "plan": plan, "world_size": 1, "processes": [process]}
 
     def emit(kind, **data):
         events.append((kind, data))
         clock.now += 10.0
 
-    loop = Loop(job, {"ranks": [0]}, adapter, orders or Orders(), emit, clock)
+    loop = Loop(job, process, adapter, orders or Orders(), emit, clock)
     try:
         loop.run()
     except TrainerError as failure:

@@ -22,8 +22,10 @@ and besides, never inside a timed interval:
     where ``abilities`` has it: {active_s, elapsed_s, method} of so many profiled steps, by the profiler's own clock
 ``memory()``
     {peak_bytes, method}, or None: then the process's peak resident set stands for it
-``weights_sha256()``
-    of the trainable weights, in a fixed order
+``weights(index)``
+    yields the trainable weights of the index-th rank that this process drives, as numpy arrays in a fixed order
+``serve(job, process)``
+    for a process of role ``scheduler`` or ``server``, where a strategy has them: returns when the workers are done
 ``close()``
     end what the input runs in the background: processes and threads, which must not outlive the framework
 ``failure_of(error)``

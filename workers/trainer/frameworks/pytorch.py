@@ -1,11 +1,10 @@
 """PyTorch: one process, one device, in fp32.
 
 A model for it is ``build(job, process, device)`` in ``suites/models/<model>/pytorch.py``, which returns an object with
-``network`` (a module), ``loss(batch)`` (a scalar tensor), ``batches`` (an endless iterator of (tensors, work)) and
-``optimizer`` {learning_rate, momentum, weight_decay}.
+``network`` (a module), ``loss(batch)`` (a scalar tensor), ``batches(rank)`` (an endless iterator of (tensors, work))
+and ``optimizer`` {learning_rate, momentum, weight_decay}.
 """
 
-import hashlib
 import importlib
 
 import torch
@@ -46,7 +45,7 @@ class Adapter(object):
         self._model = importlib.import_module(job["model"]["module"] + ".pytorch").build(job, process, self._device)
         self._model.network.train()
         self._optimizer = _optimizer(self._model)
-        self._batches = watch(self._model.batches)
+        self._batches = watch(self._model.batches(jobs.rank_of(process)))
         parameters = sum(parameter.numel() for parameter in self._model.network.parameters())
         return {"parameters": parameters, "mathematics": mathematics, "device": _device_name(self._device)}
 
@@ -84,11 +83,9 @@ class Adapter(object):
         peak_bytes = torch.cuda.max_memory_allocated(self._device)
         return {"peak_bytes": peak_bytes, "method": "torch.cuda.max_memory_allocated"}
 
-    def weights_sha256(self):
-        digest = hashlib.sha256()
+    def weights(self, index):
         for _, parameter in self._model.network.named_parameters():
-            digest.update(parameter.detach().cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
+            yield parameter.detach().cpu().contiguous().numpy()
 
     def close(self):
         self._batches = self._model = None

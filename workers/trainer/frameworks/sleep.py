@@ -3,7 +3,6 @@
 Everything else of the system is tested with it, by real processes and without installing a framework.
 """
 
-import hashlib
 import importlib
 import platform
 
@@ -46,8 +45,9 @@ class Adapter(object):
     def memory(self):
         return None
 
-    def weights_sha256(self):
-        return hashlib.sha256(b"no weights").hexdigest()
+    def weights(self, index):
+        """None: it trains nothing."""
+        return iter(())
 
     def close(self):
         self._model = None

@@ -2,10 +2,9 @@
 
 A model for it is ``build(job, process)`` in ``suites/models/<model>/tensorflow.py``, which returns an object with
 ``variables`` (the trainable ones, in a fixed order), ``loss(batch)`` (a scalar tensor; called in the ``tf.function``),
-``batches`` (an endless iterator of (tensors, work)) and ``optimizer`` {learning_rate, momentum, weight_decay}.
+``batches(rank)`` (an endless iterator of (tensors, work)) and ``optimizer`` {learning_rate, momentum, weight_decay}.
 """
 
-import hashlib
 import importlib
 import shutil
 import tempfile
@@ -49,7 +48,7 @@ class Adapter(object):
             self._model = importlib.import_module(job["model"]["module"] + ".tensorflow").build(job, process)
             self._momenta = [tf.Variable(tf.zeros_like(v), trainable=False) for v in self._model.variables]
         self._update = tf.function(self._train, jit_compile=False)
-        self._batches = watch(self._model.batches)
+        self._batches = watch(self._model.batches(jobs.rank_of(process)))
         parameters = sum(variable.shape.num_elements() for variable in self._model.variables)
         return {"parameters": parameters, "mathematics": mathematics, "device": self._device_name()}
 
@@ -104,11 +103,9 @@ class Adapter(object):
         peak_bytes = tf.config.experimental.get_memory_info("GPU:0")["peak"]
         return {"peak_bytes": peak_bytes, "method": "tf.config.experimental.get_memory_info"}
 
-    def weights_sha256(self):
-        digest = hashlib.sha256()
+    def weights(self, index):
         for variable in self._model.variables:
-            digest.update(variable.numpy().tobytes())
-        return digest.hexdigest()
+            yield variable.numpy()
 
     def close(self):
         self._batches = self._model = None

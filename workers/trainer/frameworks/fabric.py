@@ -1,0 +1,48 @@
+"""Which network a distributed run uses: what each library wants to hear of it, said before the library is loaded.
+
+Owns the table of environment variables by library. Sources: PyTorch "torch.distributed" (GLOO_SOCKET_IFNAME), NCCL
+"Environment Variables" (NCCL_SOCKET_IFNAME, NCCL_IB_DISABLE), ps-lite "Environment Variables" (DMLC_INTERFACE,
+DMLC_NODE_HOST), Horovod (HOROVOD_GLOO_IFACE), Open MPI "MCA parameters" (btl, oob). What was used is recorded by the
+loop, in ``joined``.
+"""
+
+import os
+
+from workers.trainer import job as jobs
+
+
+def environment(job, process):
+    """Return what the environment of ``process`` needs so that its libraries use the job's fabric."""
+    node = jobs.node_of(job, process)
+    interface = node["interface"]
+    if interface is None:
+        return {}
+    infiniband = node["fabric"] == "infiniband"
+    return {
+        "GLOO_SOCKET_IFNAME": interface,
+        "TP_SOCKET_IFNAME": interface,
+        "NCCL_SOCKET_IFNAME": interface,
+        # Verbs are only used where InfiniBand was asked for: else NCCL would take them over the interface named above.
+        "NCCL_IB_DISABLE": "0" if infiniband else "1",
+        "DMLC_INTERFACE": interface,
+        "DMLC_NODE_HOST": node["address"],
+        "HOROVOD_GLOO_IFACE": interface,
+        "OMPI_MCA_btl_tcp_if_include": interface,
+        "OMPI_MCA_oob_tcp_if_include": interface,
+        # "ob1" with TCP and shared memory: the choice among the transports of a host is not left to chance.
+        "OMPI_MCA_pml": "ob1",
+        "OMPI_MCA_btl": "self,vader,tcp" if not infiniband else "self,vader,openib,tcp",
+    }
+
+
+def apply(job, process):
+    """Put it into this process's environment; return it."""
+    added = environment(job, process)
+    os.environ.update(added)
+    return added
+
+
+def used(job, process):
+    """Return what is recorded of the fabric: {fabric, interface, address}; fabric is null within one node."""
+    node = jobs.node_of(job, process)
+    return {"fabric": node["fabric"], "interface": node["interface"], "address": node["address"]}
