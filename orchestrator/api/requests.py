@@ -1,7 +1,8 @@
 """What routers take from a request: the context, the JSON body, paging, the idempotency key; and nothing unknown."""
 
 import json
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Header, Query, Request, params
 from fastapi.dependencies.utils import get_flat_params
@@ -10,8 +11,13 @@ from fastapi.exceptions import RequestValidationError
 from orchestrator.api.problems import MalformedBody
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.services.context import Context
+from orchestrator.services.once import idempotency, once
 
 MAX_PAGE = 1000
+# The header of an answer that repeats an earlier one, under the same idempotency key.
+REPLAYED = {"Idempotent-Replayed": "true"}
+
+Answer = TypeVar("Answer")
 
 
 # The functions of this page that a request depends on are async although they wait for nothing: FastAPI hands every
@@ -63,6 +69,24 @@ def parse_label(label: str | None) -> tuple[str, str] | None:
     if not separator:
         raise InvalidRequest([Problem("/label", f"{label!r} is no label: write key=value")])
     return key, value
+
+
+def carried_out_once(
+    context: Context,
+    owner: str,
+    key: str | None,
+    request: Sequence[Any],
+    act: Callable[[], Answer],
+    look: Callable[[], Answer],
+) -> tuple[Answer, dict[str, str]]:
+    """``services.once`` for a router: (the answer, headers that say whether it is one of before).
+
+    Args:
+        key: the Idempotency-Key, if any.
+        request: what tells this request from another one under the same key.
+    """
+    answer, new = once(context, None if key is None else idempotency(owner, key, *request), act, look)
+    return answer, {} if new else REPLAYED
 
 
 Ctx = Annotated[Context, Depends(_context)]

@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select, update
 
-from orchestrator.db import changes, paging, rows
+from orchestrator.db import changes, keys, paging, rows
 from orchestrator.db import runs as run_rows
-from orchestrator.db.schema import experiment, idempotency, label, run
+from orchestrator.db.schema import experiment, label, run
 from orchestrator.db.statements import Insert
-from orchestrator.domain.errors import IdempotencyMismatch, NotFound
+from orchestrator.domain.errors import NotFound
 from orchestrator.domain.ports import Idempotency, Page
 from orchestrator.domain.run import Experiment, ExperimentState, Run, RunState
 
@@ -27,7 +27,6 @@ INSERT = Insert(
     "cancel_requested",
 )
 _INSERT_LABEL = Insert(label, "name", "value", "experiment_id")
-_INSERT_KEY = Insert(idempotency, "owner", "key", "body_sha256", "experiment_id", or_nothing_on=("owner", "key"))
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,8 @@ def prepare(new: Experiment, runs: Sequence[Run], key: Idempotency | None) -> Ne
 
 def add(connection: Connection, new: NewExperiment) -> tuple[Experiment, bool]:
     """Insert it, unless its idempotency key was used before: then what was stored then, and False."""
-    if new.idempotency is not None and not _take_key(connection, new.idempotency, new.experiment.id):
-        return _stored_then(connection, new.idempotency), False
+    if new.idempotency is not None and not keys.take(connection, new.idempotency, new.experiment.id):
+        return one(connection, keys.experiment_id(connection, new.idempotency)), False
     INSERT.one(connection, new.row)
     insert_labels(connection, new.experiment)
     run_rows.INSERT.many(connection, new.runs)
@@ -69,20 +68,6 @@ def insert_labels(connection: Connection, new: Experiment) -> None:
     """What the experiment is found by; the labels themselves stand in its spec."""
     labels = new.spec.labels.items()
     _INSERT_LABEL.many(connection, [(rows.searchable(name), rows.searchable(value), new.id) for name, value in labels])
-
-
-def _take_key(connection: Connection, key: Idempotency, experiment_id: str) -> bool:
-    return _INSERT_KEY.one(connection, (key.owner, key.key, key.body_sha256, experiment_id)) == 1
-
-
-def _stored_then(connection: Connection, key: Idempotency) -> Experiment:
-    query = select(idempotency.c.body_sha256, idempotency.c.experiment_id).where(
-        idempotency.c.owner == key.owner, idempotency.c.key == key.key
-    )
-    found = connection.execute(query).one()
-    if found.body_sha256 != key.body_sha256:
-        raise IdempotencyMismatch(f"the idempotency key {key.key!r} was used before with another body: take a new one")
-    return one(connection, found.experiment_id)
 
 
 def one(connection: Connection, experiment_id: str) -> Experiment:

@@ -21,7 +21,7 @@ from sqlalchemy import (
 
 # The newest migration in ``migrations/versions``; a test holds them equal. Known here so that opening a database that
 # is up to date does not import alembic.
-REVISION = "0001"
+REVISION = "0002"
 
 # Names of constraints are fixed, so that migrations can speak of them on both databases.
 metadata = MetaData(
@@ -65,14 +65,15 @@ label = Table(
     sqlite_with_rowid=False,
 )
 
-# Written before the experiment that it names, in the same transaction: hence the deferred constraint.
+# Written before the experiment that it names, in the same transaction: hence the deferred constraint. A request that
+# stores no experiment names none.
 idempotency = Table(
     "idempotency",
     metadata,
     Column("owner", Key, nullable=False),
     Column("key", Key, nullable=False),
     Column("body_sha256", Key, nullable=False),
-    Column("experiment_id", Key, ForeignKey("experiment.id", deferrable=True, initially="DEFERRED"), nullable=False),
+    Column("experiment_id", Key, ForeignKey("experiment.id", deferrable=True, initially="DEFERRED")),
     PrimaryKeyConstraint("owner", "key"),
     sqlite_with_rowid=False,
 )

@@ -6,7 +6,7 @@ Each method is one piece of work on one connection; the work itself is in ``expe
 
 from collections.abc import Mapping, Sequence
 
-from orchestrator.db import admin, changes, experiments, imported, logs, nodes, results, runs
+from orchestrator.db import admin, changes, experiments, imported, keys, logs, nodes, results, runs
 from orchestrator.db import engine as engines
 from orchestrator.db.databases import Database, PostgresqlDatabase, SqliteDatabase
 from orchestrator.domain import ports
@@ -37,6 +37,12 @@ class SqlStore:
     ) -> tuple[Experiment, bool]:
         new = experiments.prepare(experiment, runs, idempotency)
         return self.database.write(lambda connection: experiments.add(connection, new))
+
+    def key_used(self, key: ports.Idempotency) -> bool:
+        return self.database.read(lambda connection: keys.used(connection, key))
+
+    def use_key(self, key: ports.Idempotency) -> None:
+        self.database.write(lambda connection: keys.take(connection, key, None))
 
     def experiment(self, experiment_id: str) -> Experiment:
         return self.database.read(lambda connection: experiments.one(connection, experiment_id))

@@ -33,7 +33,7 @@ class Page(Generic[Item]):
 
 @dataclass(frozen=True)
 class Idempotency:
-    """An ``Idempotency-Key`` of ``owner`` and the SHA-256 of the body it came with."""
+    """An ``Idempotency-Key`` of ``owner`` and a SHA-256 of the request it came with, its body above all."""
 
     owner: str
     key: str
@@ -89,6 +89,16 @@ class Store(Protocol):
         Raises:
             IdempotencyMismatch: the key was used with another body.
         """
+
+    def key_used(self, key: Idempotency) -> bool:
+        """Whether the key was used before.
+
+        Raises:
+            IdempotencyMismatch: it was, with another request.
+        """
+
+    def use_key(self, key: Idempotency) -> None:
+        """Note that the key was used for a request that stores no experiment."""
 
     def experiment(self, experiment_id: str) -> Experiment: ...
 

@@ -18,6 +18,18 @@ def ordered_nodes(context: Context) -> Sequence[Node]:
     ]
 
 
+def one_node(context: Context, name: str) -> Node:
+    """The node ``name``.
+
+    Raises:
+        NotFound: the cluster has no such node.
+    """
+    for node in ordered_nodes(context):
+        if node.name == name:
+            return node
+    raise NotFound("node", name)
+
+
 def order_node(context: Context, name: str, state: NodeState | None) -> Node:
     """Order the node ``name`` to be DRAINING or QUARANTINED, or (None) take the order back; the node as it is then.
 
@@ -26,9 +38,7 @@ def order_node(context: Context, name: str, state: NodeState | None) -> Node:
     Raises:
         NotFound: the cluster has no such node.
     """
-    known = {node.name for node in context.cluster.nodes()}
-    if name not in known:
-        raise NotFound("node", name)
+    one_node(context, name)
     context.store.order_node(name, state)
     context.wake()
-    return next(node for node in ordered_nodes(context) if node.name == name)
+    return one_node(context, name)

@@ -1,16 +1,14 @@
 """Submit an experiment: check it, expand it, store it with its first runs in one transaction."""
 
-import hashlib
-import json
 from typing import Any
 
 from orchestrator.domain.plan import Plan
-from orchestrator.domain.ports import Idempotency
 from orchestrator.domain.run import Experiment, ExperimentState, Run, RunState
 from orchestrator.domain.spec import ExperimentSpec, parse_spec
 from orchestrator.domain.sweep import Facts, check, expand, facts_of
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
+from orchestrator.services.once import idempotency
 
 
 def submit(context: Context, body: Any, *, owner: str, idempotency_key: str | None = None) -> tuple[Experiment, bool]:
@@ -32,8 +30,8 @@ def submit(context: Context, body: Any, *, owner: str, idempotency_key: str | No
         created_at=now,
     )
     runs = new_runs(experiment, plans, now)
-    idempotency = _idempotency(owner, idempotency_key, body)
-    stored, created = context.store.add_experiment(experiment, runs, idempotency)
+    key = None if idempotency_key is None else idempotency(owner, idempotency_key, "submit", body)
+    stored, created = context.store.add_experiment(experiment, runs, key)
     if created:
         context.wake()
     return stored, created
@@ -64,10 +62,3 @@ def new_runs(experiment: Experiment, plans: list[Plan], now: float) -> list[Run]
         )
         for index, one in enumerate(plans)
     ]
-
-
-def _idempotency(owner: str, key: str | None, body: Any) -> Idempotency | None:
-    if key is None:
-        return None
-    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), default=str)
-    return Idempotency(owner, key, hashlib.sha256(canonical.encode()).hexdigest())

@@ -61,6 +61,19 @@ def test_an_idempotency_key_with_another_body_is_refused_and_nothing_stored(stor
     assert [one.id for one in store.experiments().items] == [first.id]
 
 
+def test_a_key_of_a_request_that_stores_nothing_is_known_and_another_request_refused(store: SqlStore) -> None:
+    key = Idempotency("ada", "key", "digest")
+    assert not store.key_used(key)
+    store.use_key(key)
+    store.use_key(key)
+    assert store.key_used(key)
+    with pytest.raises(IdempotencyMismatch, match="another request"):
+        store.key_used(Idempotency("ada", "key", "another"))
+    with pytest.raises(IdempotencyMismatch):
+        store.add_experiment(scene.experiment(), [], Idempotency("ada", "key", "another"))
+    assert not store.key_used(Idempotency("bob", "key", "another"))
+
+
 def test_owners_do_not_share_idempotency_keys(store: SqlStore) -> None:
     for owner in ("ada", "bob"):
         new = scene.experiment(owner=owner)

@@ -5,7 +5,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from orchestrator.api.identity import Owner
-from orchestrator.api.requests import Ctx, Cursor, IdempotencyKey, JsonBody, Label, Limit, parse_label
+from orchestrator.api.requests import (
+    REPLAYED,
+    Ctx,
+    Cursor,
+    IdempotencyKey,
+    JsonBody,
+    Label,
+    Limit,
+    carried_out_once,
+    parse_label,
+)
 from orchestrator.api.views.common import PageView, answer
 from orchestrator.api.views.experiments import ExperimentView, PreviewView, experiment_view, preview_view
 from orchestrator.api.views.runs import RunView, run_view
@@ -43,7 +53,7 @@ def post_experiment(
     experiment, created = submit(context, body, owner=owner, idempotency_key=key)
     headers = {"Location": f"/api/v1/experiments/{experiment.id}"}
     if not created:
-        headers["Idempotent-Replayed"] = "true"
+        headers |= REPLAYED
     return answer(experiment_view(experiment), 201, headers)
 
 
@@ -89,4 +99,12 @@ def get_runs_of_experiment(
 @router.post("/{experiment_id}/cancel", status_code=202, response_model=ExperimentView)
 def post_cancel_experiment(context: Ctx, owner: Owner, experiment_id: str, key: IdempotencyKey = None) -> Response:
     """Ask for an experiment and all its runs to end. Idempotent by nature, with or without a key."""
-    return answer(experiment_view(cancel.cancel_experiment(context, experiment_id, owner)), 202)
+    experiment, headers = carried_out_once(
+        context,
+        owner,
+        key,
+        ("cancel", experiment_id),
+        lambda: cancel.cancel_experiment(context, experiment_id, owner),
+        lambda: query.experiment(context, experiment_id, owner),
+    )
+    return answer(experiment_view(experiment), 202, headers)

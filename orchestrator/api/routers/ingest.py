@@ -7,9 +7,10 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from orchestrator.api.identity import Owner
 from orchestrator.api.problems import MalformedBody
-from orchestrator.api.requests import Ctx, IdempotencyKey
+from orchestrator.api.requests import Ctx, IdempotencyKey, carried_out_once
 from orchestrator.api.views.common import answer
 from orchestrator.api.views.runs import RunView, run_view
+from orchestrator.domain.run import Run
 from orchestrator.services.ingest_log import import_log
 
 router = APIRouter(tags=["runs"])
@@ -45,5 +46,10 @@ def post_ingest(
 ) -> Response:
     """Import a log, such as ``python -m workers.node JOB.json --events OUT.jsonl`` writes, as a run. The log names its
     attempt: importing it again answers the same run."""
-    run = import_log(context, entries, owner)
-    return answer(run_view(run), 201, {"Location": f"/api/v1/runs/{run.id}"})
+
+    def bring_in() -> Run:
+        return import_log(context, entries, owner)
+
+    # The same log again is the same run: the act itself is the look.
+    run, headers = carried_out_once(context, owner, key, ("ingest", entries), bring_in, bring_in)
+    return answer(run_view(run), 201, {"Location": f"/api/v1/runs/{run.id}"} | headers)

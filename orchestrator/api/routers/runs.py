@@ -5,7 +5,17 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Response
 
 from orchestrator.api.identity import Owner
-from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, IdempotencyKey, Label, Limit, WholeLimit, parse_label
+from orchestrator.api.requests import (
+    MAX_PAGE,
+    Ctx,
+    Cursor,
+    IdempotencyKey,
+    Label,
+    Limit,
+    WholeLimit,
+    carried_out_once,
+    parse_label,
+)
 from orchestrator.api.views.common import PageView, answer, page_of
 from orchestrator.api.views.run_data import (
     IntervalView,
@@ -67,7 +77,15 @@ def get_run(run: OneRun) -> Response:
 @router.post("/{run_id}/cancel", status_code=202, response_model=RunView)
 def post_cancel_run(context: Ctx, owner: Owner, run_id: str, key: IdempotencyKey = None) -> Response:
     """Ask for a run to end. Idempotent by nature, with or without a key."""
-    return answer(run_view(cancel.cancel_run(context, run_id, owner)), 202)
+    run, headers = carried_out_once(
+        context,
+        owner,
+        key,
+        ("cancel", run_id),
+        lambda: cancel.cancel_run(context, run_id, owner),
+        lambda: query.run(context, run_id, owner),
+    )
+    return answer(run_view(run), 202, headers)
 
 
 @router.get("/{run_id}/measurements", response_model=PageView[MeasurementView])

@@ -50,6 +50,18 @@ def test_a_queued_run_is_launched_on_a_free_node() -> None:
     assert action.placement.nodes == ("n0",)
 
 
+def test_a_node_of_a_gang_that_ended_with_a_failure_ends_the_others() -> None:
+    run = an_open_run(RunState.RUNNING, NODES)
+    assert run.attempt is not None
+    view = AttemptView({"n0": Word.ENDED, "n1": Word.RUNNING}, frozenset(("n0",)), failed=True)
+    actions = decide(View([run], [make.node("n0"), make.node("n1")], {run.attempt.id: view}))
+    assert actions[0] == Stop(run, ("n1",), FailureKind.NODE_LOST)
+    well = decide(
+        View([run], [make.node("n0"), make.node("n1")], {run.attempt.id: AttemptView(view.words, view.stored)})
+    )
+    assert Stop not in kinds(well)  # it may only have been the first to be done
+
+
 def test_the_second_run_of_a_node_waits_and_says_why() -> None:
     actions = decide(View([make.run("run_1"), make.run("run_2")], [make.node()]))
     assert kinds(actions) == [Launch, Wait]
