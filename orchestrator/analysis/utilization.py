@@ -33,6 +33,12 @@ class NodeSpan:
         cores = {int(core) for device in self._devices() for core in device.get("cores") or ()}
         return sorted(cores) or self.all_cores()
 
+    def usable_cores(self) -> list[int]:
+        """The cores that the node's agent, and all that it starts, may use: a container may have a part of the machine
+        only, and what goes on in the rest of it is no load on this node."""
+        usable = set(self.log.opened["inventory"].get("cores") or self.all_cores())
+        return [core for core in self.all_cores() if core in usable]
+
     def all_cores(self) -> list[int]:
         return [int(subject[5:]) for subject in windows.subjects(self.log.readings, "core_active_s")]
 

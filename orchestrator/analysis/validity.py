@@ -179,8 +179,9 @@ def no_foreign_load(evidence: Evidence) -> Finding:
 
 
 def _foreign_share(node: NodeSpan) -> float | None:
-    """Return (host's active time - attempt's - tbd's own) / (cores x time); negative parts of rounding are 0."""
-    readings, span, cores = node.log.readings, node.span, node.all_cores()
+    """Return (active time - attempt's - tbd's own) / (cores x time) over the node's cores; parts below 0 by rounding
+    are 0."""
+    readings, span, cores = node.log.readings, node.span, node.usable_cores()
     active = covered = 0.0
     for core in cores:
         busy, seconds = windows.amount(readings, span, "core_active_s", f"core:{core}")

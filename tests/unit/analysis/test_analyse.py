@@ -95,6 +95,11 @@ def test_a_disturbed_run_has_an_indicative_rate_without_interval_and_may_be_repl
     assert analysis.indicative.ci_low is None
 
 
+def test_load_on_cores_that_the_node_may_not_use_is_no_load_on_the_node():
+    beside = quiet(values={("core_active_s", "core:2"): 0.4, ("core_active_s", "core:3"): 0.4})
+    assert analyse({NODE: a_log(readings=beside)}).validity.valid
+
+
 @pytest.mark.parametrize(
     ("entries", "code"),
     [
