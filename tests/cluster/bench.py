@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.cluster.hosts import Host
 from tests.cluster.network import Network
-from tests.support.service import Service, until
+from tests.support.service import Service, seconds, until
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = "head"
@@ -133,6 +133,7 @@ class Bench:
             "TBD_DATA_DIR": str(here / "data"),
             "TBD_LOCK_DIR": str(here / "locks"),
             "TBD_CPU_DEVICES": str(self._devices[name]),
+            "TBD_FABRICS": "ethernet=eth0,infiniband=ib0",
         }
         return kept | RAY_ENVIRONMENT | places | ours
 
@@ -173,6 +174,7 @@ class Bench:
             for line in answer:
                 text = line.decode().strip()
                 if text.startswith("data: ") and "attempt_id" in (entry := json.loads(text[6:])):
+                    entry["wall"] = seconds(entry["at"])
                     logs.setdefault(entry["attempt_id"], {}).setdefault(entry["node"], []).append(entry)
         return list(logs.values())[-1] if logs else {}
 
