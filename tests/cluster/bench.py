@@ -23,7 +23,7 @@ from tests.support.service import Service, seconds, until
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = "head"
 RAY_PORT = 6379
-START_S = 90.0
+START_S = 180.0
 
 # Ray as docs/several_hosts.md says: nodes that are lost are noticed within seconds, training keeps its priority, and
 # nothing measures Ray itself.
