@@ -14,7 +14,7 @@ import traceback
 
 from workers.trainer import control, host, protocol
 from workers.trainer import job as jobs
-from workers.trainer.failure import TrainerError
+from workers.trainer.failure import PEER_LOST, TrainerError
 from workers.trainer.frameworks import fabric
 from workers.trainer.loop import Loop
 
@@ -52,7 +52,7 @@ def run(job, process, emit):
             emit("versions", **adapter.versions())
             adapter.serve(job, process)
     except Exception as error:
-        kind = failure_of(error, adapter)
+        error, kind = explained(error, failure_of(error, adapter), channel)
         if channel and lies_here(error, process):
             channel.fail(kind, str(error))
         emit_error(emit, kind, error)
@@ -62,6 +62,17 @@ def run(job, process, emit):
             part.close()
     del locks
     return status
+
+
+def explained(error, kind, channel):
+    """Return ``error`` and its kind; where it only says that a peer has gone, what the control channel knows of it."""
+    if kind != PEER_LOST:
+        return error, kind
+    found = channel.culprit() if channel else None
+    if found is None:
+        return error, "crashed"
+    found.__cause__ = error
+    return found, found.kind
 
 
 def lies_here(error, process):
@@ -85,7 +96,7 @@ def load(framework):
 
 
 def failure_of(error, adapter):
-    """Return the failure kind of ``error``; an adapter knows the exceptions of its framework."""
+    """Return the failure kind of ``error``, or ``PEER_LOST``; an adapter knows the exceptions of its framework."""
     if isinstance(error, TrainerError):
         return error.kind
     if isinstance(error, MemoryError):

@@ -30,6 +30,8 @@ HELLO_TIMEOUT_S = 10.0
 RETRY_S = 0.05
 # A member waits this much longer than rank 0 does: who is missing is for rank 0 to say.
 PATIENCE_S = 5.0
+# Judgement: at most this long for the news of a rank whose loss a framework has noticed; it is on its way by then.
+CULPRIT_S = 10.0
 ROUNDS = 8
 # Judgements: so many pings show how far a clock is ahead (the quickest one counts), and one that takes longer says
 # nothing worth waiting for.
@@ -209,6 +211,22 @@ class Leader(object):
         clocks, self._clocks = self._clocks, []
         return clocks
 
+    def culprit(self, patience_s=CULPRIT_S):
+        """Return as a ``TrainerError`` which other rank has failed or gone, when that is known, else None.
+
+        For a rank whose framework says that some other one does not answer any more. The others are told too.
+        """
+        deadline = self._clock() + patience_s
+        while self._failed is None and self._clock() < deadline:
+            self._poll(max(0.0, deadline - self._clock()))
+            if self._listener is None:
+                break
+        try:
+            self._check()
+        except TrainerError as found:
+            return found
+        return None
+
     def fail(self, kind, message):
         """Tell all ranks that rank 0 has failed."""
         self._broadcast({"stop": message, "failure": kind, "ranks": [0]})
@@ -367,6 +385,17 @@ class Member(object):
     def take_clocks(self):
         """Return nothing: it is rank 0 that compares the clocks."""
         return []
+
+    def culprit(self, patience_s=CULPRIT_S):
+        """Return as a ``TrainerError`` which other rank has failed or gone, when rank 0 tells it or has gone itself."""
+        deadline = self._clock() + patience_s
+        while self._peer and self._clock() < deadline:
+            try:
+                self._receive(deadline)
+            except TrainerError as found:
+                # The last of these is our own impatience, and tells nothing of rank 0.
+                return found if self._clock() < deadline else None
+        return None
 
     def fail(self, kind, message):
         """Tell rank 0 that this rank has failed."""

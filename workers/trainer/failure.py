@@ -1,5 +1,9 @@
 """The one exception with which a part of the trainer says that the attempt cannot go on, and why."""
 
+# What an adapter's ``failure_of`` answers when an exception only tells that another rank has gone. Not a failure kind:
+# which rank it was, and why, is known on the control channel.
+PEER_LOST = "peer_lost"
+
 
 class TrainerError(Exception):
     """Ends this process; ``kind`` is one of ``protocol.FAILURE_KINDS`` and decides the exit status.

@@ -8,7 +8,8 @@ An adapter is six verbs and has no clock (``workers.trainer.loop`` has):
     meet the other ranks by the framework's own means; return the world size
 ``build(job, process, watch)``
     the model, the optimiser and the input, ready for the first step; batches go through ``watch``, by which the loop
-    knows how long they were waited for. Returns {parameters, mathematics {}, device}
+    knows how long they were waited for. Returns {parameters, mathematics {}, device, exchange {}}: the last says how
+    gradients are exchanged
 ``step()``
     one optimiser update; returns its work, such as {"images": 4}. It may return before the device is done
 ``synchronize()``
@@ -29,7 +30,8 @@ and besides, never inside a timed interval:
 ``close()``
     end what the input runs in the background: processes and threads, which must not outlive the framework
 ``failure_of(error)``
-    the failure kind of a foreign exception, or None: the one place where a framework's exceptions are known
+    the failure kind of a foreign exception, or None: the one place where a framework's exceptions are known; or
+    ``failure.PEER_LOST``, which rank it was is then asked of the control channel
 
 A model is found at ``job["model"]["module"] + "." + framework``; what that module has to offer stands in each adapter.
 """

@@ -1,4 +1,4 @@
-"""PyTorch: one process, one device, in fp32.
+"""PyTorch: one process, one device, in fp32; how several ranks exchange gradients is their strategy's matter.
 
 A model for it is ``build(job, process, device)`` in ``suites/models/<model>/pytorch.py``, which returns an object with
 ``network`` (a module), ``loss(batch)`` (a scalar tensor), ``batches(rank)`` (an endless iterator of (tensors, work))
@@ -13,6 +13,13 @@ from workers.trainer import job as jobs
 from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks import intervals
 
+# strategy -> the module with its class ``Strategy`` (see ``pytorch_single``). Each is imported only where it is asked
+# for: the interpreter of one strategy need not have the library of another.
+STRATEGIES = {
+    "single": "pytorch_single",
+    "ddp": "pytorch_ddp",
+}
+
 
 class Adapter(object):
     """See ``workers.trainer.frameworks``."""
@@ -21,6 +28,7 @@ class Adapter(object):
 
     def __init__(self):
         self._device = None
+        self._strategy = None
         self._model = None
         self._optimizer = None
         self._batches = None
@@ -35,19 +43,26 @@ class Adapter(object):
         return {"framework": "pytorch", "version": torch.__version__, "libraries": libraries}
 
     def join(self, job, process):
-        return job["world_size"]
+        self._device = _device(process)
+        module = STRATEGIES[job["plan"]["strategy"]]
+        self._strategy = importlib.import_module("workers.trainer.frameworks." + module).Strategy()
+        return self._strategy.join(job, process, self._device)
 
     def build(self, job, process, watch):
-        self._device = _device(process)
         torch.manual_seed(job["plan"]["seed"])
         torch.set_num_threads(jobs.threads())
         mathematics = _mathematics(job["plan"]["precision"])
         self._model = importlib.import_module(job["model"]["module"] + ".pytorch").build(job, process, self._device)
-        self._model.network.train()
-        self._optimizer = _optimizer(self._model)
+        self._model.network = self._strategy.network(self._model.network.train())
+        self._optimizer = self._strategy.optimizer(_optimizer(self._model), self._model.network)
         self._batches = watch(self._model.batches(jobs.rank_of(process)))
         parameters = sum(parameter.numel() for parameter in self._model.network.parameters())
-        return {"parameters": parameters, "mathematics": mathematics, "device": _device_name(self._device)}
+        return {
+            "parameters": parameters,
+            "mathematics": mathematics,
+            "device": _device_name(self._device),
+            "exchange": self._strategy.exchange(),
+        }
 
     def step(self):
         tensors, work = next(self._batches)
@@ -88,12 +103,14 @@ class Adapter(object):
             yield parameter.detach().cpu().contiguous().numpy()
 
     def close(self):
-        self._batches = self._model = None
+        self._batches = self._model = self._optimizer = None
+        if self._strategy:
+            self._strategy.close()
 
     def failure_of(self, error):
         if isinstance(error, torch.cuda.OutOfMemoryError) or "DefaultCPUAllocator: can't allocate memory" in str(error):
             return "out_of_memory"
-        return None
+        return self._strategy.failure_of(error) if self._strategy else None
 
 
 def _device(process):

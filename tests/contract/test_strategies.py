@@ -1,0 +1,102 @@
+"""What every synchronous strategy of several ranks must do, by real processes that really exchange gradients."""
+
+import math
+import time
+
+import pytest
+
+from tests.gangs import gang_job, run_gang
+from tests.trainer_process import Trainer
+from workers.trainer.protocol import EXIT_STATUS
+
+STRATEGIES = [
+    pytest.param(("pytorch", "ddp"), marks=pytest.mark.framework("pytorch")),
+]
+# Far above what is measured, far below the time-outs of the collectives: a rank that is gone is noticed at once.
+NOTICED_S = 20.0
+
+
+@pytest.fixture(scope="module", params=STRATEGIES)
+def strategy(request):
+    """(framework, strategy)."""
+    return request.param
+
+
+@pytest.fixture
+def python(strategy, python_of):
+    """The interpreter that the strategy's facts name."""
+    return python_of(gang_job("resnet_50", *strategy)["interpreter"]["name"])
+
+
+@pytest.fixture(scope="module")
+def finished(strategy, python_of, tmp_path_factory):
+    """The processes of one finished run of ResNet-50 on one node with two devices."""
+    job = gang_job("resnet_50", *strategy)
+    trainers = run_gang(job, tmp_path_factory.mktemp("gang"), python_of(job["interpreter"]["name"]))
+    for trainer in trainers:
+        assert trainer.popen.returncode == 0, trainer.output
+    return trainers
+
+
+def all_of(trainers, kind):
+    return [data for trainer in trainers for data in trainer.data(kind)]
+
+
+def test_all_ranks_meet_and_their_losses_are_finite(finished):
+    assert {joined["world_size"] for joined in all_of(finished, "joined")} == {2}
+    assert all(math.isfinite(loss["value"]) for loss in all_of(finished, "loss"))
+
+
+def test_the_work_of_all_ranks_is_counted(finished):
+    for step in range(6):
+        assert sum(trainer.data("interval")[step]["work"]["images"] for trainer in finished) == 8
+
+
+def test_the_replicas_of_all_ranks_are_bitwise_equal_after_training(finished):
+    replicas = [event for trainer in finished for event in trainer.events() if event["kind"] == "replica"]
+    assert sorted(event["rank"] for event in replicas) == [0, 1]
+    assert len({event["data"]["sha256"] for event in replicas}) == 1
+
+
+def test_how_gradients_were_exchanged_is_recorded(finished):
+    for built in all_of(finished, "built"):
+        assert {"library", "backend"} <= set(built["exchange"])
+
+
+def losses_of_the_linear_fit(strategy, python, folder, devices):
+    """The mean over the ranks of the loss after each of 6 steps."""
+    folder.mkdir()
+    job = gang_job("resnet_50", *strategy, devices=devices)
+    job["model"]["module"] = "tests.support.linear_model"
+    trainers = run_gang(job, folder, python)
+    losses = [[loss["value"] for loss in trainer.data("loss")] for trainer in trainers]
+    assert all(len(found) == 6 for found in losses), [trainer.output for trainer in trainers]
+    return [sum(step) / len(step) for step in zip(*losses, strict=True)]
+
+
+def test_two_ranks_train_as_one_with_the_double_batch_does(strategy, python, tmp_path):
+    """Without batch normalisation this holds exactly, up to the order of sums: gradients are averaged, not added."""
+    one = losses_of_the_linear_fit(strategy, python, tmp_path / "one", 1)
+    two = losses_of_the_linear_fit(strategy, python, tmp_path / "two", 2)
+    assert one[-1] < one[0]
+    assert two == pytest.approx(one, rel=1e-5)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_that_is_killed_ends_the_others_at_once_and_is_the_one_named(strategy, python, tmp_path, victim):
+    job = gang_job("resnet_50", *strategy, nodes=2, devices=1, max_steps=10**9, timeout_s=250.0)
+    trainers = [Trainer(job, tmp_path, python, process["name"]) for process in job["processes"]]
+    try:
+        while not all(trainer.data("interval")[1:] for trainer in trainers):
+            assert all(trainer.popen.poll() is None for trainer in trainers), [one.output for one in trainers]
+            time.sleep(0.05)
+        trainers[victim].popen.kill()
+        begun = time.monotonic()
+        other = trainers[1 - victim]
+        assert other.finish() == EXIT_STATUS["crashed"], other.output
+        assert time.monotonic() - begun < NOTICED_S
+        assert other.data("error")[0]["ranks"] == [victim]
+    finally:
+        for trainer in trainers:
+            trainer.popen.kill()
+            trainer.popen.wait()

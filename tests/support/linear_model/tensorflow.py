@@ -1,0 +1,26 @@
+"""The linear fit in TensorFlow."""
+
+import itertools
+
+import tensorflow as tf
+
+from tests.support import linear_model
+
+
+class Model:
+    def __init__(self, job):
+        self._job = job
+        self.optimizer = linear_model.OPTIMIZER
+        self.variables = [tf.Variable(linear_model.weights())]
+
+    def batches(self, rank):
+        batch = tuple(tf.constant(array) for array in linear_model.samples(self._job, rank))
+        return itertools.repeat((batch, {"images": int(batch[0].shape[0])}))
+
+    def loss(self, batch):
+        inputs, targets = batch
+        return tf.reduce_mean(tf.square(tf.matmul(inputs, self.variables[0]) - targets))
+
+
+def build(job, process):
+    return Model(job)

@@ -1,0 +1,37 @@
+"""PyTorch's strategy ``single``: one rank that has nobody to talk to.
+
+Its class is what every strategy of the PyTorch adapter is: the verbs of exchange, none of which does anything here.
+"""
+
+
+class Strategy(object):
+    """How the ranks of a job exchange their gradients."""
+
+    def join(self, job, process, device):
+        """Meet the other ranks, which will train on ``device`` (a torch device) as this one does.
+
+        Returns:
+            The world size that the library itself counts.
+
+        Raises:
+            TrainerError: ``timed_out`` with the ranks that did not come; ``setup_failed``.
+        """
+        return job["world_size"]
+
+    def network(self, network):
+        """Return the module that the model calls, after all ranks begin with the weights of rank 0."""
+        return network
+
+    def optimizer(self, optimizer, network):
+        """Return what updates the weights by gradients that are averaged over all ranks."""
+        return optimizer
+
+    def exchange(self):
+        """Return what is recorded of the exchange: library, backend, what is fused and what is not sent."""
+        return {}
+
+    def failure_of(self, error):
+        """Return the failure kind of the library's own exception, ``failure.PEER_LOST``, or None."""
+
+    def close(self):
+        """Leave the other ranks."""
