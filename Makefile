@@ -6,8 +6,10 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 INTERPRETERS := datasets pytorch tensorflow
+# CNTK exists for Python 3.6 and older only: it is built and tested where there is one.
+PYTHON36 = $(shell $(PYTHON) -m workers.node.pythons 3.6)
 
-.PHONY: help demo test lint unit bench faults coverage announce-downloads setup system-packages interpreters clean
+.PHONY: help demo test lint unit bench faults coverage announce-downloads setup system-packages interpreters test-interpreters clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -15,7 +17,7 @@ help: ## list these targets
 demo: announce-downloads setup interpreters ## everything once: set up, serve, submit suites/quick.yaml, print the table, write a report
 	@$(BIN)/python deploy/demo.py
 
-test: announce-downloads system-packages setup interpreters lint ## set up everything that is needed and run all tests
+test: announce-downloads system-packages setup test-interpreters lint ## set up everything that is needed and run all tests
 	@$(BIN)/python -m pytest
 
 unit: setup ## only the tests that need no framework and no server
@@ -51,9 +53,13 @@ setup: .venv/.ready
 interpreters: setup
 	@$(BIN)/python -m workers.node.interpreters install $(INTERPRETERS)
 
-# PostgreSQL for the tests of the store; everything else comes from the Python registry.
+test-interpreters: interpreters
+	@$(if $(PYTHON36),$(BIN)/python -m workers.node.interpreters install cntk,\
+	echo "there is no Python 3.6 here: CNTK is not tested (tbd frameworks install cntk says how to get it)")
+
+# PostgreSQL for the tests of the store, OpenMPI for CNTK; everything else comes from the Python registry.
 system-packages:
-	@deploy/system_packages.sh postgresql
+	@deploy/system_packages.sh postgresql $(if $(PYTHON36),libopenmpi3 openmpi-bin)
 
 clean: ## remove .venv and caches of this folder (not the frameworks' environments in ~/.cache/tbd)
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

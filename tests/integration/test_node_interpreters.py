@@ -1,8 +1,10 @@
 """Building environments: real ones, of a definition that needs nothing from a package index."""
 
+import ctypes
 import json
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -101,6 +103,32 @@ def test_a_python_that_is_nowhere_is_an_error_that_says_how_to_get_it(definition
         interpreters.install("plain")
 
 
+LIBRARY = '[system]\npackages = ["some-package"]\nprograms = ["ls"]\n[links]\n"lib/libold.so.1" = "{}"\n'
+
+
+def needs(definition, library):
+    text = (definition / "interpreter.toml").read_text().replace('MARK = "1"', 'MARK = "{folder}/lib"')
+    (definition / "interpreter.toml").write_text(text + LIBRARY.format(library))
+
+
+def test_a_library_of_the_machine_is_linked_into_the_environment_under_the_name_that_is_needed(definition):
+    needs(definition, "libc.so.6")
+    built = interpreters.install("plain")
+    folder = built.environment["MARK"]
+    assert interpreters.record("plain")["proof"] == "proved with " + folder
+    ctypes.CDLL(folder + "/libold.so.1")
+    (Path(folder) / "libold.so.1").unlink()
+    assert not interpreters.resolve("plain").ready
+    assert "apt-get install some-package" in interpreters.resolve("plain").reason
+
+
+def test_a_part_of_the_system_that_is_missing_is_an_error_that_says_how_to_get_it(definition):
+    needs(definition, "libnowhere.so.7")
+    with pytest.raises(InterpreterError, match=r"libnowhere\.so\.7 missing: `apt-get install some-package`"):
+        interpreters.install("plain")
+    assert not interpreters.definitions()["plain"].folder.exists()
+
+
 def test_an_unknown_name_is_an_error_that_names_those_there_are(definition):
     with pytest.raises(InterpreterError, match="plain"):
         interpreters.install("nothing")
@@ -114,7 +142,7 @@ def test_system_is_this_python_and_always_ready():
 
 def test_the_definitions_of_the_tree_pin_every_package_exactly():
     found = interpreters.definitions()
-    assert {"pytorch", "tensorflow", "datasets"} <= set(found)
+    assert {"pytorch", "tensorflow", "cntk", "datasets"} <= set(found)
     for folder in interpreters.DEFINITIONS.iterdir():
         for path in folder.glob("requirements*.txt"):
             for line in path.read_text().splitlines():

@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import Any, Callable, Sequence
 
-from workers.node import pythons
+from workers.node import pythons, system_parts
 from workers.node.interpreter_definitions import Definition, InterpreterError, base_folder
 
 RECORD = "interpreter.json"
@@ -35,7 +35,7 @@ def build(wanted: Definition, progress: Progress) -> None:
     """Build the environment ``wanted``, anew if there is a half-built one. The caller holds its lock.
 
     Raises:
-        InterpreterError: there is no such Python, no room, or pip or the proof fails.
+        InterpreterError: there is no such Python, a part of the system is missing, no room, or pip or the proof fails.
         OSError: the disk cannot be written.
     """
     folder = wanted.folder
@@ -45,6 +45,10 @@ def build(wanted: Definition, progress: Progress) -> None:
     python = pythons.find(wanted.python)
     if python is None:
         raise InterpreterError(f"the interpreter {wanted.name} {pythons.how_to_get(wanted.python)}")
+    missing = system_parts.missing(wanted.system, python)
+    if missing:
+        advice = system_parts.how_to_get(wanted.system, missing, python)
+        raise InterpreterError(f"the interpreter {wanted.name} cannot be built: {advice}")
     _check_room(wanted)
     progress(
         f"{wanted.name} ({wanted.variant}): downloading about {_size(wanted.download_bytes)},"
@@ -53,6 +57,7 @@ def build(wanted: Definition, progress: Progress) -> None:
     folder.mkdir()
     (folder / _MARKER).write_text(f"{os.getpid()}\n")
     _run(wanted, "making the environment", [python, "-m", "venv", str(folder)])
+    system_parts.make_links(wanted.system, folder, python)
     own = str(folder / "bin" / "python")
     pip = [own, "-m", "pip", "--require-virtualenv", "--no-input", "--disable-pip-version-check"]
     progress(f"{wanted.name}: installing {wanted.requirements.name}")
@@ -62,7 +67,8 @@ def build(wanted: Definition, progress: Progress) -> None:
         [*pip, "install", "--no-warn-script-location", "-r", str(wanted.requirements)],
         progress=progress,
     )
-    packages = _run(wanted, "pip freeze", [*pip, "freeze"]).splitlines()
+    # An old pip repeats its options here.
+    packages = [line for line in _run(wanted, "pip freeze", [*pip, "freeze"]).splitlines() if line[:1] != "-"]
     progress(f"{wanted.name}: proving it")
     proof = _run(wanted, "its proof", [own, "-I", str(wanted.proof)], limit_s=_PROOF_LIMIT_S).strip().splitlines()[-1]
     found = {

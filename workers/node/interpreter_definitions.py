@@ -2,6 +2,9 @@
 
 Owns ``deploy/interpreters/NAME`` (``interpreter.toml``, requirements, ``proof.py``), the choice of the variant, the
 hash that names an environment, and where environments lie (``TBD_INTERPRETERS_DIR``, ``~/.cache/tbd/interpreters``).
+
+In the values of ``[environment]``, ``{folder}`` stands for the environment's own folder. ``[system]`` and ``[links]``
+are what an environment needs of the machine; see ``workers.node.system_parts``.
 """
 
 from __future__ import annotations
@@ -11,6 +14,9 @@ import os
 import platform
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from workers.node import system_parts
+from workers.node.system_parts import SystemParts
 
 DEFINITIONS = Path(__file__).resolve().parents[2] / "deploy" / "interpreters"
 
@@ -29,7 +35,8 @@ class Definition(NamedTuple):
     variant: str
     requirements: Path
     proof: Path
-    environment: dict[str, str]
+    raw_environment: dict[str, str]
+    system: SystemParts
     download_bytes: int
     installed_bytes: int
     hash: str
@@ -37,6 +44,11 @@ class Definition(NamedTuple):
     @property
     def folder(self) -> Path:
         return base_folder() / (f"{self.name}-{self.hash}")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What its processes need in their environment."""
+        return {name: value.replace("{folder}", str(self.folder)) for name, value in self.raw_environment.items()}
 
 
 def base_folder() -> Path:
@@ -78,6 +90,7 @@ def _definition(path: Path) -> Definition:
         requirements,
         path.parent / "proof.py",
         dict(facts.get("environment", {})),
+        system_parts.of_facts(facts),
         chosen["download_bytes"],
         chosen["installed_bytes"],
         digest.hexdigest()[:12],

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple, Sequence
 
-from workers.node import interpreter_build
+from workers.node import interpreter_build, system_parts
 from workers.node.interpreter_build import RECORD, Progress
 from workers.node.interpreter_definitions import DEFINITIONS, Definition, InterpreterError, base_folder, definitions
 
@@ -59,7 +59,11 @@ def _resolved(wanted: Definition) -> Interpreter:
     python = str(wanted.folder / "bin" / "python")
     ready = (wanted.folder / RECORD).is_file() and os.access(python, os.X_OK)
     reason = None
-    if not ready:
+    lost = system_parts.lost(wanted.system, wanted.folder) if ready else []
+    if lost:
+        ready = False
+        reason = f"the interpreter {wanted.name}: {system_parts.how_to_get(wanted.system, lost, python)}"
+    elif not ready:
         reason = f"the interpreter {wanted.name} is not built on this host: run `tbd frameworks install {wanted.name}`"
     return Interpreter(wanted.name, wanted.hash, python if ready else None, wanted.environment, ready, reason)
 

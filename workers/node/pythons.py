@@ -1,4 +1,7 @@
-"""Finding a CPython of a wanted version on this host: on PATH, in pyenv, conda and uv."""
+"""Finding a CPython of a wanted version on this host: on PATH, in pyenv, conda and uv.
+
+``python -m workers.node.pythons VERSION`` prints its path, or nothing.
+"""
 
 from __future__ import annotations
 
@@ -60,3 +63,7 @@ def _is(python: str, version: str) -> bool:
     except (OSError, subprocess.SubprocessError):
         return False
     return done.stdout.strip() == version
+
+
+if __name__ == "__main__":
+    print(find(sys.argv[1]) or "", end="")
