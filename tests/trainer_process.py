@@ -10,6 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+from workers.node import interpreters
 from workers.trainer import protocol
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -90,7 +91,7 @@ class Trainer:
         job_path.write_text(json.dumps({**job, "process": process}))
         command = [python, "-m", "workers.trainer", "--job", str(job_path), "--events", str(self.events_path)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), protocol.TOKEN_VARIABLE: job["token"]}
-        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+        environment.update(environment_for(python), PYTHONDONTWRITEBYTECODE="1")
         # A file and no pipe: a grandchild that is left behind would keep a pipe open.
         self._output = folder / (process + ".out")
         with self._output.open("wb") as output:
@@ -118,6 +119,11 @@ class Trainer:
     def data(self, kind):
         """Return the data of all events of ``kind``."""
         return [event["data"] for event in self.events() if event["kind"] == kind]
+
+
+def environment_for(python):
+    """Return what the definition of the interpreter ``python`` puts into the environment of its processes."""
+    return next((found.environment for found in interpreters.all_resolved() if found.python == python), {})
 
 
 def run(job, folder, python=sys.executable):
