@@ -1,19 +1,21 @@
 """What every adapter must do, by real processes that really train."""
 
 import math
+import os
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-from tests.trainer_process import ROOT, dataset_facts, make_job, run
+from tests.trainer_process import ROOT, dataset_facts, environment_for, make_job, run
 from workers.trainer.protocol import EXIT_STATUS
 
 SLEEP = {"step_time_s": 0.002}
 TRAINING = [
     pytest.param("pytorch", marks=pytest.mark.framework("pytorch")),
     pytest.param("tensorflow", marks=pytest.mark.framework("tensorflow")),
+    pytest.param("cntk", marks=pytest.mark.framework("cntk")),
 ]
 
 
@@ -59,7 +61,7 @@ def test_the_mathematics_are_recorded_and_fp32_is_fp32(finished):
 def test_active_time_lies_within_the_elapsed(finished):
     (activity,) = finished.data("activity")
     assert 0 < activity["active_s"] <= activity["elapsed_s"]
-    assert activity["method"] in ("operator-union", "waited")
+    assert activity["method"] in ("operator-union", "node-sum", "waited")
 
 
 def test_peak_memory_is_at_least_that_of_weights_gradients_and_momenta(finished):
@@ -114,6 +116,7 @@ def test_a_dataset_that_is_not_there_is_a_failed_set_up(python_of, tmp_path, fra
 OUT_OF_MEMORY = {
     "pytorch": "import torch; allocate = lambda: torch.empty(10**13)",
     "tensorflow": "import tensorflow as tf; allocate = lambda: tf.ones([10**7, 10**6])",
+    "cntk": "import cntk, numpy; allocate = lambda: cntk.NDArrayView((10**7, 10**6), numpy.float32, device=cntk.cpu())",
 }
 
 
@@ -125,7 +128,9 @@ def test_a_frameworks_own_shortage_of_memory_is_told_from_other_errors(python_of
         + "\ntry: allocate()\nexcept Exception as error: print('kind', Adapter().failure_of(error))"
         + "\nprint('other', Adapter().failure_of(ValueError('no')))"
     )
-    result = subprocess.run([python_of(framework), "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    python = python_of(framework)
+    environment = {**os.environ, **environment_for(python)}
+    result = subprocess.run([python, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["kind", "out_of_memory", "other", "None"]
 
 

@@ -14,7 +14,7 @@ from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks import fabric
 from workers.trainer.pace import Pace
 
-# Judgement: steps in the profiled phase; a profiler's share of them is small beside the operators' own time.
+# Judgement: least steps in the profiled phase; a profiler's share of them is small beside the operators' own time.
 ACTIVITY_STEPS = 2
 
 
@@ -129,9 +129,11 @@ class Loop(object):
 
     def _profile(self):
         """Run a few more steps under the framework's profiler, the same number on all ranks; return that number."""
-        self._emit("activity", steps=ACTIVITY_STEPS, **self._adapter.activity(ACTIVITY_STEPS))
+        multiple = jobs.strategy_of(self._job)["step_multiple"]
+        steps = int(math.ceil(float(ACTIVITY_STEPS) / multiple)) * multiple
+        self._emit("activity", steps=steps, **self._adapter.activity(steps))
         self._loss = self._adapter.loss()
-        return ACTIVITY_STEPS
+        return steps
 
     def _compare(self):
         """Say what each replica that this process holds has become; return the checksum of the first one."""

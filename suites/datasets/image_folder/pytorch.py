@@ -5,12 +5,10 @@ Dimensions: N images of a batch, C channels, H height, W width.
 
 import os
 
-import numpy
 import torch
-from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from suites.datasets.image_folder import listing
+from suites.datasets.image_folder import listing, pillow_decoding
 from workers.trainer.failure import TrainerError
 
 # Judgement: batches made ahead by each process.
@@ -53,23 +51,9 @@ class Decoder(Dataset):
     def __getitem__(self, sample):
         # A message, since an exception of our own would not survive the way out of the loader's process.
         try:
-            return decode(sample, self._pixels), sample.label
+            return torch.from_numpy(pillow_decoding.decode(sample, self._pixels)), sample.label
         except (OSError, ValueError, SyntaxError) as error:
             return str(listing.unreadable(sample.path, error))
-
-
-def decode(sample, pixels):
-    """Return image_CHW: the sample's cut, ``pixels`` square, normalised."""
-    with Image.open(sample.path) as file:
-        image = file.convert("RGB")
-    cut = listing.cut(sample.draw, *image.size)
-    box = (cut.left, cut.top, cut.left + cut.width, cut.top + cut.height)
-    image = image.resize((pixels, pixels), Image.Resampling.BILINEAR, box=box)
-    if cut.mirrored:
-        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    image_HWC = numpy.asarray(image, dtype=numpy.float32) / 255.0
-    image_HWC = (image_HWC - numpy.float32(listing.MEAN)) / numpy.float32(listing.DEVIATION)
-    return torch.from_numpy(image_HWC.transpose(2, 0, 1).copy())
 
 
 def collate(items):

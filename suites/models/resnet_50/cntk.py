@@ -95,7 +95,7 @@ def from_layout(name, value):
 
 
 class Model(object):
-    """What the adapter trains: a criterion over arguments, its parameters, its batches, its optimiser's numbers."""
+    """What the adapter trains: a criterion over arguments, parameters, batches of a rank, an optimiser's numbers."""
 
     def __init__(self, size, network, batches, optimizer):
         pixels = size["image_pixels"]
@@ -134,5 +134,8 @@ def build(job, process):
     check(size)
     weights = architecture.initial_weights(size, job["plan"]["seed"])
     network = ResNet(size, weights, job["plan"]["per_device_batch_size"])
-    batches = images.batches(job, process, size, "cntk")
+
+    def batches(rank):
+        return images.batches(job, rank, size, "cntk")
+
     return Model(size, network, batches, architecture.optimizer(job))

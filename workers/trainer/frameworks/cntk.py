@@ -1,0 +1,198 @@
+"""CNTK: one process, one device, in fp32; several processes meet by MPI, which mpirun has started them for.
+
+A model for it is ``build(job, process)`` in ``suites/models/<model>/cntk.py``, which returns an object with
+``parameters`` (the trainable ones, in a fixed order), ``arguments`` (the input variables of a batch), ``criterion``
+(the loss of each sample), ``batches(rank)`` (an endless iterator of (values of the arguments, work)) and ``optimizer``
+{learning_rate, momentum, weight_decay}.
+"""
+
+import ctypes
+import importlib
+import re
+import threading
+import warnings
+
+# CNTK warns of every Linux but Ubuntu 16.04, and of a GPU that may be missing.
+warnings.filterwarnings("ignore", module="cntk")
+
+import cntk  # noqa: E402
+
+from workers.trainer import job as jobs  # noqa: E402
+from workers.trainer.failure import TrainerError  # noqa: E402
+from workers.trainer.frameworks import cntk_timing  # noqa: E402
+
+# Judgements: how long all ranks may take to meet, and to part.
+RENDEZVOUS_S = 120.0
+PARTING_S = 10.0
+
+BLOCK_MOMENTUM = "mpi-block-momentum"
+
+
+class Adapter(object):
+    """See ``workers.trainer.frameworks``."""
+
+    abilities = ("activity",)
+
+    def __init__(self):
+        self._device = None
+        self._model = None
+        self._trainer = None
+        self._batches = None
+        self._communicator = None
+        self._done = False
+
+    def versions(self):
+        libraries = {"numpy": importlib.import_module("numpy").__version__, "openmpi": _openmpi_version()}
+        return {"framework": "cntk", "version": cntk.__version__, "libraries": libraries}
+
+    def join(self, job, process):
+        """Meet the other ranks.
+
+        Raises:
+            TrainerError: ``timed_out``, some did not come; ``setup_failed``, mpirun has started others than planned.
+        """
+        if job["plan"]["strategy"] == "single":
+            return job["world_size"]
+        timeout_s = min(RENDEZVOUS_S, float(job["plan"]["timeout_s"]))
+        self._communicator = _within(timeout_s, cntk.distributed.mpi_communicator)
+        if self._communicator is None:
+            raise TrainerError("timed_out", "the ranks have not met by MPI within %g s" % timeout_s)
+        found = (cntk.distributed.Communicator.rank(), cntk.distributed.Communicator.num_workers())
+        if found != (jobs.rank_of(process), job["world_size"]):
+            planned = (jobs.rank_of(process), job["world_size"])
+            raise TrainerError("setup_failed", "MPI calls this rank %d of %d, the plan %d of %d" % (found + planned))
+        return found[1]
+
+    def build(self, job, process, watch):
+        mathematics = _mathematics(job["plan"]["precision"])
+        self._device = _device(process)
+        cntk.try_set_default_device(self._device)
+        self._model = importlib.import_module(job["model"]["module"] + ".cntk").build(job, process)
+        learner = self._distributed(_learner(self._model, job), job)
+        self._trainer = cntk.Trainer(None, (self._model.criterion, None), [learner])
+        self._batches = watch(self._model.batches(jobs.rank_of(process)))
+        parameters = sum(int(parameter.value.size) for parameter in self._model.parameters)
+        return {"parameters": parameters, "mathematics": mathematics, "device": self._device_name()}
+
+    def _distributed(self, learner, job):
+        if self._communicator is None:
+            return learner
+        if job["plan"]["strategy"] != BLOCK_MOMENTUM:
+            return cntk.distributed.data_parallel_distributed_learner(learner)
+        # CNTK counts a block in samples of all ranks. The block's momentum is its default of 1 - 1 / ranks, by which
+        # a sample counts as much as it does for a single rank.
+        images = job["plan"]["per_device_batch_size"] * job["world_size"]
+        return cntk.distributed.block_momentum_distributed_learner(learner, images * job["strategy"]["step_multiple"])
+
+    def step(self):
+        batch, work = next(self._batches)
+        self._trainer.train_minibatch(dict(zip(self._model.arguments, batch)))
+        return work
+
+    def synchronize(self):
+        """Fetch the last loss and a weight: on a GPU, all that was asked for before is done then."""
+        if self._device.type() != cntk.device.DeviceKind.CPU:
+            self.loss()
+            self._model.parameters[-1].asarray()
+
+    def loss(self):
+        """The mean over the samples of the last step: of all ranks where gradients are shared, else of this one."""
+        return float(self._trainer.previous_minibatch_loss_average)
+
+    def activity(self, steps):
+        """The sum of the times of all nodes of the network, which CNTK computes one after another."""
+        return cntk_timing.activity(self._trainer, self.step, self.synchronize, steps)
+
+    def memory(self):
+        """None: CNTK does not say what it allocates."""
+
+    def weights(self, index):
+        # Asked for when all training is done.
+        self._done = True
+        for parameter in self._model.parameters:
+            yield parameter.value
+
+    def close(self):
+        self._batches = self._trainer = self._model = None
+        if self._communicator is not None and self._done:
+            _within(PARTING_S, cntk.distributed.Communicator.finalize)
+
+    def failure_of(self, error):
+        short = "bad_alloc" in str(error) or "out of memory" in str(error).lower()
+        return "out_of_memory" if isinstance(error, (RuntimeError, ValueError)) and short else None
+
+    def _device_name(self):
+        if self._device.type() == cntk.device.DeviceKind.CPU:
+            return "cpu"
+        return cntk.device.get_gpu_properties(self._device).name
+
+
+def _learner(model, job):
+    """SGD with momentum and coupled weight decay on the mean gradient, as ``torch.optim.SGD`` does it.
+
+    With block momentum each rank learns alone, from its own batch: at the rate of that batch.
+    """
+    facts = model.optimizer
+    ranks = job["world_size"] if job["plan"]["strategy"] == BLOCK_MOMENTUM else 1
+    return cntk.momentum_sgd(
+        model.parameters,
+        cntk.learning_parameter_schedule(facts["learning_rate"] / ranks, minibatch_size=cntk.learners.IGNORE),
+        cntk.momentum_schedule(facts["momentum"], minibatch_size=cntk.learners.IGNORE),
+        unit_gain=False,
+        l2_regularization_weight=facts["weight_decay"],
+    )
+
+
+def _device(process):
+    """Return the device; the agent has hidden all GPUs but this process's own.
+
+    Raises:
+        TrainerError: ``unsupported``, this build or this host has no GPU to offer.
+    """
+    if jobs.device_kind(process) == "cpu":
+        return cntk.cpu()
+    if not any(device.type() == cntk.device.DeviceKind.GPU for device in cntk.device.all_devices()):
+        raise TrainerError("unsupported", "CNTK %s finds no GPU here" % cntk.__version__)
+    return cntk.gpu(0)
+
+
+def _mathematics(precision):
+    """Set the threads, before CNTK computes anything; return what is in force.
+
+    Raises:
+        TrainerError: ``unsupported``, a precision that this adapter does not do.
+    """
+    if precision != "fp32":
+        raise TrainerError("unsupported", "this adapter computes in fp32, not in %s" % precision)
+    cntk.cntk_py.set_max_num_cputhreads(jobs.threads())
+    # CUDA 10, the newest that CNTK is built with, has no TF32.
+    return {"precision": precision, "tf32": False, "threads": cntk.cntk_py.get_max_num_cputhreads()}
+
+
+def _openmpi_version():
+    """Return what the MPI library says of itself, such as ``4.1.4``; it may be asked before MPI begins."""
+    text, length = ctypes.create_string_buffer(8192), ctypes.c_int()
+    ctypes.CDLL("libmpi.so.12").MPI_Get_library_version(text, ctypes.byref(length))
+    found = re.search(r"v(\d[\w.]*)", text.value.decode("ascii", "replace"))
+    return found.group(1) if found else text.value.decode("ascii", "replace")[:80]
+
+
+def _within(timeout_s, call):
+    """Return what ``call`` returns, or None if it takes longer: MPI itself waits for ever. Its error is raised here."""
+    answers = []
+
+    def ask():
+        try:
+            answers.append((call(), None))
+        except Exception as error:
+            answers.append((None, error))
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if not answers:
+        return None
+    answer, error = answers[0]
+    if error is not None:
+        raise error
+    return answer
