@@ -37,7 +37,7 @@ def experiment_id(connection: Connection, key: Idempotency) -> str:
     return str(found.experiment_id)
 
 
-def _checked(connection: Connection, key: Idempotency) -> Row[Any] | None:
+def _checked(connection: Connection, key: Idempotency) -> Row[Any, Any] | None:
     query = select(idempotency.c.body_sha256, idempotency.c.experiment_id).where(
         idempotency.c.owner == key.owner, idempotency.c.key == key.key
     )
