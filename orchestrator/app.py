@@ -54,7 +54,7 @@ def make_cluster(settings: Settings, directory: Path) -> Cluster:
     if settings.cluster == "local":
         from orchestrator.cluster.local import LocalCluster
 
-        return LocalCluster(directory / "local", settings.fence_s, settings.idle_exit_s)
+        return LocalCluster(directory / "local", settings.fence_s, settings.idle_exit_s, settings.local_nodes)
     from orchestrator.cluster.ray_cluster import RayCluster
 
     return RayCluster(settings.ray_address or None, directory / "ray", settings.fence_s, settings.idle_exit_s)

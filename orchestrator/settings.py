@@ -27,6 +27,7 @@ VARIABLES: dict[str, tuple[str, str, str]] = {
     "TBD_CLUSTER": ("cluster", "ray", "ray, or local: agents as child processes of this host, without Ray"),
     "TBD_RAY_ADDRESS": ("ray_address", "", "address of a Ray cluster; empty: an embedded one"),
     "TBD_FENCE_S": ("fence_s", "60", "seconds of silence after which an agent ends its processes by itself"),
+    "TBD_LOCAL_NODES": ("local_nodes", "1", "with TBD_CLUSTER=local: into how many nodes this host is divided"),
     "TBD_IDLE_EXIT_S": ("idle_exit_s", "900", "seconds without a server after which an embedded cluster ends itself"),
     "TBD_MAX_BODY_BYTES": ("max_body_bytes", "1048576", "largest request body"),
     "TBD_MAX_LOG_BYTES": ("max_log_bytes", "67108864", "largest log that is imported (tbd ingest)"),
@@ -36,6 +37,7 @@ VARIABLES: dict[str, tuple[str, str, str]] = {
 # Read by the node agent on its own host (``workers.node``), listed here for ``tbd serve --help``.
 NODE_VARIABLES: dict[str, tuple[str, str]] = {
     "TBD_CPU_DEVICES": ("1", "number of CPU devices of a node; its cores are divided evenly"),
+    "TBD_FABRICS": ("", "interfaces of a node by fabric, where it does not show: ethernet=eth0,infiniband=ib0"),
     "TBD_INTERPRETERS_DIR": ("~/.cache/tbd/interpreters", "folder of the frameworks' environments"),
     "TBD_LOCK_DIR": (
         "tbd-locks-<uid> in the folder for temporary files",
@@ -62,6 +64,7 @@ class Settings:
     cluster: str
     ray_address: str
     fence_s: float
+    local_nodes: int
     idle_exit_s: float
     max_body_bytes: int
     max_log_bytes: int
@@ -84,6 +87,7 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         cluster=_one_of("TBD_CLUSTER", texts["cluster"], ("ray", "local")),
         ray_address=texts["ray_address"],
         fence_s=_number("TBD_FENCE_S", texts["fence_s"], float, 1, 86400),
+        local_nodes=_number("TBD_LOCAL_NODES", texts["local_nodes"], int, 1, 64),
         idle_exit_s=_number("TBD_IDLE_EXIT_S", texts["idle_exit_s"], float, 1, 86400),
         max_body_bytes=_number("TBD_MAX_BODY_BYTES", texts["max_body_bytes"], int, 1024, 2**30),
         max_log_bytes=_number("TBD_MAX_LOG_BYTES", texts["max_log_bytes"], int, 1024, 2**30),

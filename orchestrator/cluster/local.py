@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from orchestrator.cluster.records import (
     tail,
     write_record,
 )
-from orchestrator.domain.errors import ClusterUnavailable
+from orchestrator.domain.errors import ClusterUnavailable, SettingsError
 from orchestrator.domain.placement import Placement
 from workers.node import processes
 from workers.node.processes import ProcessId
@@ -70,13 +70,17 @@ class AgentProcess:
         directory: the node's own folder.
         name: the node's name.
         fence_s, idle_exit_s: see ``workers.node.server``.
+        cores: the logical cores of a node that is a part of this host; empty: the node is all of it.
     """
 
-    def __init__(self, directory: Path, name: str, fence_s: float, idle_exit_s: float) -> None:
+    def __init__(
+        self, directory: Path, name: str, fence_s: float, idle_exit_s: float, cores: Sequence[int] = ()
+    ) -> None:
         self._directory = directory.absolute()
         self._name = name
         self._fence_s = fence_s
         self._idle_exit_s = idle_exit_s
+        self._cores = cores
         self._record = self._directory / "agent.json"
         self._log = self._directory / "agent.log"
         self._child: subprocess.Popen[bytes] | None = None
@@ -116,6 +120,8 @@ class AgentProcess:
     def _spawn(self, path: Path) -> "subprocess.Popen[bytes]":
         self._directory.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, "PYTHONPATH": package_path(os.environ.get("PYTHONPATH"))}
+        if self._cores:  # parts of one host reach each other without leaving it
+            environment.setdefault("TBD_FABRICS", "ethernet=lo")
         with self._log.open("ab") as log:
             return subprocess.Popen(
                 self._command(path),
@@ -152,7 +158,9 @@ class AgentProcess:
             "--fence-s": self._fence_s,
             "--idle-exit-s": self._idle_exit_s,
         }
+        pinned = ["taskset", "--cpu-list", ",".join(map(str, self._cores))] if self._cores else []
         return [
+            *pinned,
             sys.executable,
             "-m",
             "workers.node",
@@ -198,7 +206,10 @@ class LocalCluster(AgentCluster):
         directory: what belongs to this cluster lies here, a folder per node.
         fence_s: seconds without contact after which an agent ends its attempts.
         idle_exit_s: seconds without a server after which an agent ends itself.
-        nodes: how many; more than one only makes sense in tests, as they share the devices of the host.
+        nodes: how many; the host's cores are divided evenly among them, to try a plan for several machines on one.
+
+    Raises:
+        SettingsError: there are fewer cores than nodes.
     """
 
     def __init__(self, directory: Path, fence_s: float, idle_exit_s: float, nodes: int = 1) -> None:
@@ -206,7 +217,8 @@ class LocalCluster(AgentCluster):
         host = socket.gethostname()
         names = [host if number == 1 else f"{host}-{number}" for number in range(1, nodes + 1)]
         self._agents = {
-            name: AgentProcess(Path(directory) / "nodes" / name, name, fence_s, idle_exit_s) for name in names
+            name: AgentProcess(Path(directory) / "nodes" / name, name, fence_s, idle_exit_s, cores)
+            for name, cores in zip(names, _shares(nodes), strict=True)
         }
         self._known = {name: Member(name, agent.connect) for name, agent in self._agents.items()}
         try:
@@ -232,3 +244,14 @@ class LocalCluster(AgentCluster):
         self.close()
         for agent in self._agents.values():
             agent.end()
+
+
+def _shares(nodes: int) -> list[list[int]]:
+    """The cores of each node: none where there is one, which takes what it finds."""
+    if nodes == 1:
+        return [[]]
+    cores = sorted(os.sched_getaffinity(0))
+    size = len(cores) // nodes
+    if size == 0:
+        raise SettingsError(f"TBD_LOCAL_NODES={nodes}: this host has {len(cores)} cores, and each node needs one")
+    return [cores[index * size : (index + 1) * size] for index in range(nodes)]

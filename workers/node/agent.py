@@ -99,8 +99,8 @@ class Agent:
         """End what a former agent left, and close the logs it could not close."""
         for job in self._attempts.left():
             log = EventLog(self._attempts.folder(job["attempt_id"]) / "log.jsonl", self._notify)
-            stray = processes.with_token(job["token"])
-            processes.end_all(job["token"])
+            stray = processes.with_token(job["token"], self.node)
+            processes.end_all(job["token"], node=self.node)
             ranks = [rank for item in job["processes"] if item["node"] == self.node for rank in item["ranks"]]
             message = f"the agent of this node ended while the attempt ran; {len(stray)} processes of it were found"
             log.close(Failure("node_lost", ranks, message=message).as_json())

@@ -103,6 +103,7 @@ def of_process(
     threads = len(cores_of(process)) or max(1, len(host_cores) // max(1, len(job["processes"])))
     added = {
         protocol.TOKEN_VARIABLE: job["token"],
+        protocol.NODE_VARIABLE: str(process.get("node") or ""),
         # Models from outside the tree come behind our own: none of them can take a name of ours.
         "PYTHONPATH": os.pathsep.join([path, *filter(None, os.environ.get("TBD_SUITE_PATH", "").split(os.pathsep))]),
         "PYTHONNOUSERSITE": "1",

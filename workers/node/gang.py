@@ -66,6 +66,7 @@ class Gang:
         mine: those entries of ``job["processes"]``.
         folder: the attempt's folder; must exist.
         log: where everything they say is written.
+        node: this node's name in the job; None to take all processes of the job for this node's.
     """
 
     def __init__(
@@ -75,12 +76,14 @@ class Gang:
         folder: Path,
         log: EventLog,
         spawner: children.Spawner,
+        node: str | None = None,
     ) -> None:
         self._job = job
         self._mine = mine
         self._folder = folder
         self._log = log
         self._spawner = spawner
+        self._node = node
         self.children: list[children.Child] = []
         self._errors: dict[str, dict[str, Any]] = {}
         self._finished: set[str] = set()
@@ -223,6 +226,7 @@ class Gang:
             self._job["token"],
             [child.id for child in self.living()],
             reap=lambda: [child.poll() for child in self.children],
+            node=self._node,
         )
 
     def unreported(self) -> list[dict[str, Any]]:

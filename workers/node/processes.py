@@ -62,24 +62,31 @@ def pids() -> list[int]:
     return [int(name) for name in os.listdir(_PROC) if name.isdigit()]
 
 
-def with_token(token: str) -> set[ProcessId]:
+def with_token(token: str, node: str | None = None) -> set[ProcessId]:
     """Return the processes of this host whose environment holds the attempt's ``token``.
 
-    Processes of other users cannot be read and are taken not to be ours.
+    Where a ``node`` is named, without those of other nodes: several may be one machine. Processes of other users cannot
+    be read and are taken not to be ours.
     """
     wanted = (f"{protocol.TOKEN_VARIABLE}={token}").encode()
     found = set()
     for pid in pids():
         try:
             with open(f"{_PROC}/{pid}/environ", "rb") as file:
-                if wanted not in file.read().split(b"\0"):
-                    continue
+                environment = file.read().split(b"\0")
+            if wanted not in environment or _of_another(node, environment):
+                continue
         except OSError:
             continue
         process = identify(pid)
         if process and pid != os.getpid():
             found.add(process)
     return found
+
+
+def _of_another(node: str | None, environment: list[bytes]) -> bool:
+    told = [one for one in environment if one.startswith(protocol.NODE_VARIABLE.encode() + b"=")]
+    return node is not None and bool(told) and told[0] != f"{protocol.NODE_VARIABLE}={node}".encode()
 
 
 def descendants(roots: Iterable[int]) -> set[ProcessId]:
@@ -117,6 +124,7 @@ def end_all(
     known: Iterable[ProcessId] = (),
     reap: Callable[[], object] = lambda: None,
     patience_s: float = 10.0,
+    node: str | None = None,
 ) -> set[ProcessId]:
     """Kill every process of the attempt and wait until they are gone.
 
@@ -125,6 +133,7 @@ def end_all(
         known: processes that are of the attempt whatever their environment says; their descendants are as well.
         reap: called while waiting, to collect children that have ended.
         patience_s: how long to go on; the kernel may hold a process in a driver call.
+        node: see ``with_token``.
 
     Returns:
         Those that would not die.
@@ -134,7 +143,7 @@ def end_all(
     pause_s = 0.002
     while True:
         # Found anew each time: a process may have forked between being seen and being killed.
-        suspects |= with_token(token)
+        suspects |= with_token(token, node)
         suspects |= descendants([process.pid for process in suspects if alive(process)])
         living = {process for process in suspects if alive(process)}
         if not living or time.monotonic() > deadline:

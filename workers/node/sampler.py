@@ -70,12 +70,19 @@ class Observer:
         attempt: the processes by name.
         devices: the devices that the attempt holds on this node.
         nvml: a ``Nvml``.
+        node: this node's name in the job; None where there are no others.
     """
 
     def __init__(
-        self, token: str, attempt: Mapping[str, ProcessId], devices: Sequence[Mapping[str, Any]], nvml: Any
+        self,
+        token: str,
+        attempt: Mapping[str, ProcessId],
+        devices: Sequence[Mapping[str, Any]],
+        nvml: Any,
+        node: str | None = None,
     ) -> None:
         self._token = token
+        self._node = node
         self._attempt = dict(attempt)
         self._gpus = [device["id"] for device in devices if device["kind"] == "cuda"]
         self._nvml = nvml
@@ -85,7 +92,7 @@ class Observer:
 
     def walk(self) -> list[Value]:
         """Look up which processes there are, and read what is too dear for each sample."""
-        self._members = sorted(set(self._attempt.values()) | processes.with_token(self._token))
+        self._members = sorted(set(self._attempt.values()) | processes.with_token(self._token, self._node))
         members = set(self._members)
         self._own = [process for process in procfs.own_processes() if process not in members]
         values: list[Value] = [["cpu_frequency_hz", "host", procfs.frequency_hz()]]
@@ -167,10 +174,11 @@ class Sampler:
         attempt: Mapping[str, ProcessId],
         devices: Sequence[Mapping[str, Any]],
         nvml: Any,
+        node: str | None = None,
     ) -> None:
         self._log = log
         self._period_s = period_s
-        self._observer = Observer(token, attempt, devices, nvml)
+        self._observer = Observer(token, attempt, devices, nvml, node)
         self._availability: Callable[[], Any] = lambda: nvml.availability
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tbd-sampler", daemon=True)

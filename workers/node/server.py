@@ -157,6 +157,9 @@ class AgentClient:
     def inventory(self) -> dict[str, Any]:
         return dict(self._call("inventory"))
 
+    def reserve(self, attempt_id: str) -> dict[str, Any]:
+        return dict(self._call("reserve", attempt_id=attempt_id))
+
     def start(self, job: Mapping[str, Any]) -> dict[str, Any]:
         return dict(self._call("start", job=job))
 

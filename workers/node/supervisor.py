@@ -73,7 +73,7 @@ class Supervisor:
         self._around = around
         self._mine = [item for item in job["processes"] if around.node is None or item["node"] == around.node]
         self._leads = any(0 in process["ranks"] for process in self._mine)
-        self._gang = Gang(self._job, self._mine, folder, log, around.spawner)
+        self._gang = Gang(self._job, self._mine, folder, log, around.spawner, around.node)
         self._sampler: Sampler | None = None
         self._wake = threading.Event()
         self._stop: Stop | None = None
@@ -146,6 +146,7 @@ class Supervisor:
             attempt={child.name: child.id for child in self._gang.children},
             devices=[device for process in self._mine for device in process["devices"]],
             nvml=self._around.nvml,
+            node=self._around.node,
         )
         self._sampler.start()
 
@@ -247,7 +248,7 @@ class Supervisor:
     def _close(self) -> Failure | None:
         stray = 0
         try:
-            stray = len(processes.with_token(self._job["token"]))
+            stray = len(processes.with_token(self._job["token"], self._around.node))
             undead = self._gang.kill()
             if self._sampler is not None:
                 self._sampler.stop()

@@ -50,6 +50,8 @@ import time
 PROTOCOL_VERSION = 1
 
 TOKEN_VARIABLE = "TBD_ATTEMPT_TOKEN"
+# Beside the token: the node that the process belongs to, where several nodes of an attempt are one machine.
+NODE_VARIABLE = "TBD_ATTEMPT_NODE"
 
 ROLES = ("worker", "server", "scheduler", "launcher", "actor")
 
