@@ -13,6 +13,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,27 @@ RAY_ENVIRONMENT = {
     "RAY_enable_metrics_collection": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A host of the bench: its cores, how many seconds its clock is ahead, and its number of CPU devices."""
+
+    cores: tuple[int, ...]
+    clock_offset_s: int
+    devices: int
+
+    @staticmethod
+    def of_this_machine() -> "dict[str, Layout]":
+        """The bench's hosts, on the first and the last core of this machine (where there is one, on that one)."""
+        cores = sorted(os.sched_getaffinity(0))
+        first, last, both = cores[0], cores[-1], tuple(sorted({cores[0], cores[-1]}))
+        return {
+            HEAD: Layout(both, 0, 0),
+            "one": Layout((first,), 1000, 1),
+            "two": Layout((last,), 50000, 1),
+            "three": Layout(both, 300, len(both)),
+        }
 
 
 class HostService(Service):
@@ -101,7 +123,7 @@ class Bench:
         (folder / "token").write_text(secrets.token_hex(32))
         (folder / "token").chmod(0o600)
         self._fence_s = fence_s
-        self.network = Network(folder, {name: (cores, ahead) for name, (cores, ahead, _) in hosts.items()})
+        self.network = Network(folder, {name: (host.cores, host.clock_offset_s) for name, host in hosts.items()})
         self.hosts = self.network.hosts
         self.service = HostService(self.hosts[HEAD], {})
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import hosts
-from tests.cluster.bench import Bench
+from tests.cluster.bench import Bench, Layout
 from tests.cluster.network import Network
 
 
@@ -33,17 +33,11 @@ def network_folder() -> Iterator[Path]:
     yield from _folder()
 
 
-def two_cores() -> tuple[int, int]:
-    """The first and the last core of this machine; where there is only one, that one twice."""
-    cores = sorted(os.sched_getaffinity(0))
-    return cores[0], cores[-1]
-
-
 @pytest.fixture(scope="module")
 def network(network_folder: Path) -> Iterator[Network]:
     """Two hosts without anything on them, ``one`` and ``two``."""
-    first, last = two_cores()
-    network = Network(network_folder, {"one": ((first,), 1000), "two": ((last,), 50000)})
+    cores = sorted(os.sched_getaffinity(0))
+    network = Network(network_folder, {"one": (cores[:1], 1000), "two": (cores[-1:], 50000)})
     try:
         network.boot()
         yield network
@@ -54,12 +48,7 @@ def network(network_folder: Path) -> Iterator[Network]:
 @pytest.fixture(scope="session")
 def bench(bench_folder: Path) -> Iterator[Bench]:
     """The head without devices; ``one`` and ``two`` with one CPU device each, ``three`` with two."""
-    first, last = two_cores()
-    both = tuple(sorted({first, last}))
-    bench = Bench(
-        bench_folder,
-        {"head": (both, 0, 0), "one": ((first,), 1000, 1), "two": ((last,), 50000, 1), "three": (both, 300, len(both))},
-    )
+    bench = Bench(bench_folder, Layout.of_this_machine())
     try:
         yield bench.start()
     finally:

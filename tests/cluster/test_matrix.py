@@ -1,0 +1,80 @@
+"""Every framework and strategy really trains over two devices of a host and over two hosts, and its replicas agree."""
+
+import pytest
+
+from orchestrator.services.catalog import load_catalog
+from tests.cluster.bench import Bench
+from tests.cluster.matrix import Cell, Outcome, carry_out, cells
+
+STEPS = 12
+# Findings that do not depend on how busy the machine is: none of them may be.
+BROKEN = {
+    "replicas_differ",
+    "replicas_missing",
+    "ranks_missing",
+    "ranks_disagree",
+    "world_size",
+    "devices_missing",
+    "steps_missing",
+    "no_intervals",
+    "no_work",
+    "loss_not_finite",
+}
+
+CELLS = cells(load_catalog(), ("1x2", "2x1"))
+
+
+def _quick(cell: Cell) -> bool:
+    """Of each framework the first strategy that reaches two hosts is in every test run; the rest is `make cluster`."""
+    reach = (other for other in CELLS if other.framework == cell.framework and other.topology == "2x1")
+    return cell == next(reach, None)
+
+
+def _parameters(found: list[Cell]) -> list[object]:
+    return [pytest.param(cell, id=str(cell), marks=[] if _quick(cell) else pytest.mark.thorough) for cell in found]
+
+
+@pytest.mark.parametrize("cell", _parameters(CELLS))
+@pytest.mark.timeout(900)
+def test_it_trains_to_the_end_and_its_replicas_agree(bench: Bench, cell: Cell) -> None:
+    if cell.missing:
+        pytest.skip(cell.missing)
+    outcome = carry_out(bench, cell, cell.spec(STEPS))
+    assert outcome.completed, outcome.run["failure"]
+    assert not BROKEN & set(outcome.reasons), outcome.run["validity"]
+    assert outcome.rate
+    distance = outcome.replica_distance_ratio
+    assert distance is not None
+    if cell.strategy.synchronous:
+        assert distance <= cell.strategy.replica_tolerance
+
+
+def _cell(strategy: str, topology: str) -> Cell:
+    for cell in CELLS:
+        if (cell.strategy.name, cell.topology) == (strategy, topology):
+            return cell
+    pytest.skip(f"there is no strategy {strategy} yet")
+
+
+def test_a_job_bound_by_communication_is_slower_over_a_slower_link(bench: Bench) -> None:
+    cell = _cell("ddp", "2x1")
+    if cell.missing:
+        pytest.skip(cell.missing)
+    free = carry_out(bench, cell, cell.spec(STEPS))
+    bits_per_s = 20e6
+    with bench.network.shaped(bits_per_s):
+        shaped = carry_out(bench, cell, cell.spec(STEPS))
+        beside = carry_out(bench, cell, cell.spec(STEPS, fabric="infiniband"))
+    assert free.completed
+    assert shaped.completed
+    assert beside.completed
+    # Each of two ranks sends all gradients once (ring all-reduce: 2 (n - 1) / n of 4 bytes x 511,514 parameters).
+    exchange_s = 511514 * 4 * 8 / bits_per_s
+    assert _step_s(shaped) >= 0.8 * exchange_s
+    assert _step_s(free) < 0.5 * _step_s(shaped)
+    assert _step_s(beside) < 0.5 * _step_s(shaped)
+
+
+def _step_s(outcome: Outcome) -> float:
+    assert outcome.rate
+    return 2 * 4 / outcome.rate
