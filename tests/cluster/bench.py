@@ -112,14 +112,13 @@ class Bench:
 
     Args:
         folder: a short path; everything that the hosts keep lies in it.
-        hosts: name -> (cores, seconds that its clock is ahead, number of CPU devices).
+        hosts: by name; one of them is the head.
+        fence_s: the setting ``TBD_FENCE_S``.
     """
 
-    def __init__(
-        self, folder: Path, hosts: Mapping[str, tuple[tuple[int, ...], int, int]], fence_s: float = 5.0
-    ) -> None:
+    def __init__(self, folder: Path, hosts: Mapping[str, Layout], fence_s: float = 5.0) -> None:
         self.folder = folder
-        self._devices = {name: devices for name, (_, _, devices) in hosts.items()}
+        self._devices = {name: host.devices for name, host in hosts.items()}
         (folder / "token").write_text(secrets.token_hex(32))
         (folder / "token").chmod(0o600)
         self._fence_s = fence_s

@@ -60,11 +60,12 @@ def test_a_job_bound_by_communication_is_slower_over_a_slower_link(bench: Bench)
     cell = _cell("ddp", "2x1")
     if cell.missing:
         pytest.skip(cell.missing)
-    free = carry_out(bench, cell, cell.spec(STEPS))
+    steps = 6
+    free = carry_out(bench, cell, cell.spec(steps))
     bits_per_s = 20e6
     with bench.network.shaped(bits_per_s):
-        shaped = carry_out(bench, cell, cell.spec(STEPS))
-        beside = carry_out(bench, cell, cell.spec(STEPS, fabric="infiniband"))
+        shaped = carry_out(bench, cell, cell.spec(steps))
+        beside = carry_out(bench, cell, cell.spec(steps, fabric="infiniband"))
     assert free.completed
     assert shaped.completed
     assert beside.completed
