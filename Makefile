@@ -9,7 +9,7 @@ INTERPRETERS := datasets pytorch tensorflow
 # CNTK exists for Python 3.6 and older only: it is built and tested where there is one.
 PYTHON36 = $(shell $(PYTHON) -m workers.node.pythons 3.6)
 
-.PHONY: help demo test lint unit bench faults coverage announce-downloads setup system-packages interpreters test-interpreters clean
+.PHONY: help demo test lint unit bench faults coverage cluster matrix announce-downloads setup system-packages interpreters test-interpreters clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -36,6 +36,12 @@ bench: setup interpreters ## the ratios of docs/benchmarks.md, measured side by 
 	@deploy/system_packages.sh wrk
 	@$(BIN)/python -m tests.benchmarks.bench
 
+cluster: system-packages setup test-interpreters ## the tests on several hosts in full: every framework and strategy, as root (about 15 minutes)
+	@$(BIN)/python -m pytest tests/cluster -m ""
+
+matrix: system-packages setup test-interpreters ## every framework, strategy and topology on several hosts: the table of the README (about 20 minutes)
+	@$(BIN)/python -m tests.cluster.matrix --out README.md
+
 coverage: setup ## how often the printed intervals hold the truth, by simulation
 	@$(BIN)/python -m tests.benchmarks.coverage
 
@@ -57,9 +63,10 @@ test-interpreters: interpreters
 	@$(if $(PYTHON36),$(BIN)/python -m workers.node.interpreters install cntk,\
 	echo "there is no Python 3.6 here: CNTK is not tested (tbd frameworks install cntk says how to get it)")
 
-# PostgreSQL for the tests of the store, OpenMPI for CNTK; everything else comes from the Python registry.
+# PostgreSQL for the tests of the store, OpenMPI for CNTK, iproute2 for the tests on several hosts, which need root as
+# well; everything else comes from the Python registry.
 system-packages:
-	@deploy/system_packages.sh postgresql $(if $(PYTHON36),libopenmpi3 openmpi-bin)
+	@deploy/system_packages.sh postgresql $(if $(filter 0,$(shell id -u)),iproute2) $(if $(PYTHON36),libopenmpi3 openmpi-bin)
 
 clean: ## remove .venv and caches of this folder (not the frameworks' environments in ~/.cache/tbd)
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
