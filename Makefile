@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
-INTERPRETERS := datasets pytorch tensorflow
+INTERPRETERS := datasets pytorch tensorflow mxnet
 # CNTK exists for Python 3.6 and older only: it is built and tested where there is one.
 PYTHON36 = $(shell $(PYTHON) -m workers.node.pythons 3.6)
 

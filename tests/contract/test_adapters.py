@@ -15,6 +15,7 @@ SLEEP = {"step_time_s": 0.002}
 TRAINING = [
     pytest.param("pytorch", marks=pytest.mark.framework("pytorch")),
     pytest.param("tensorflow", marks=pytest.mark.framework("tensorflow")),
+    pytest.param("mxnet", marks=pytest.mark.framework("mxnet")),
     pytest.param("cntk", marks=pytest.mark.framework("cntk")),
 ]
 
@@ -116,6 +117,9 @@ def test_a_dataset_that_is_not_there_is_a_failed_set_up(python_of, tmp_path, fra
 OUT_OF_MEMORY = {
     "pytorch": "import torch; allocate = lambda: torch.empty(10**13)",
     "tensorflow": "import tensorflow as tf; allocate = lambda: tf.ones([10**7, 10**6])",
+    # An array of MXNet has less than 2^31 elements, which a host may well have room for.
+    "mxnet": "import mxnet as mx, resource; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33));"
+    "allocate = lambda: mx.nd.zeros(2**31 - 2).wait_to_read()",
     "cntk": "import cntk, numpy; allocate = lambda: cntk.NDArrayView((10**7, 10**6), numpy.float32, device=cntk.cpu())",
 }
 

@@ -42,7 +42,7 @@ def distance(a, b):
     return float(numpy.linalg.norm(a - b) / max(numpy.linalg.norm(a), 1e-12))
 
 
-OTHERS = [pytest.param(name, marks=pytest.mark.framework(name)) for name in ("tensorflow", "cntk")]
+OTHERS = [pytest.param(name, marks=pytest.mark.framework(name)) for name in ("tensorflow", "mxnet", "cntk")]
 
 
 @pytest.mark.framework("pytorch")
