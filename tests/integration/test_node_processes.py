@@ -7,6 +7,7 @@ import uuid
 
 import pytest
 
+from tests.integration.node_attempts import until
 from workers.node import processes
 from workers.trainer import protocol
 
@@ -63,3 +64,22 @@ def test_a_zombie_counts_as_dead_and_a_reused_pid_is_another_process(token):
 
 def test_a_process_that_is_none_has_no_identity():
     assert processes.identify(2**22 + 1) is None
+
+
+def test_a_process_lives_on_after_its_first_thread_until_its_last_has_ended(token):
+    program = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+print("ready", flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+    child = started(token, program, stdout=subprocess.PIPE)
+    with child.stdout:
+        child.stdout.readline()
+        process = processes.identify(child.pid)
+        until(lambda: processes.stat(child.pid).state == "Z")
+        assert processes.alive(process)
+        assert child.poll() is None
+        assert processes.end_all(token, [process], reap=child.poll) == set()
+    assert child.wait() == -9
+    assert not processes.alive(process)

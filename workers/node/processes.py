@@ -27,12 +27,13 @@ class ProcessId(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """What /proc/PID/stat says: state letter, parent, processor time in clock ticks, start in clock ticks."""
+    """What /proc/PID/stat says: state letter, parent, processor time and start in clock ticks, number of threads."""
 
     state: str
     parent: int
     cpu_ticks: int
     start_ticks: int
+    threads: int
 
 
 def stat(pid: int) -> Stat | None:
@@ -43,7 +44,8 @@ def stat(pid: int) -> Stat | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text[text.rindex(b")") + 2 :].split()  # the name before may hold blanks and brackets
-    return Stat(fields[0].decode(), int(fields[1]), int(fields[11]) + int(fields[12]), int(fields[19]))
+    cpu_ticks = int(fields[11]) + int(fields[12])
+    return Stat(fields[0].decode(), int(fields[1]), cpu_ticks, int(fields[19]), int(fields[17]))
 
 
 def identify(pid: int) -> ProcessId | None:
@@ -53,9 +55,14 @@ def identify(pid: int) -> ProcessId | None:
 
 
 def alive(process: ProcessId) -> bool:
-    """Whether that very process still runs; a zombie holds no device and counts as dead."""
+    """Whether that very process still runs; a zombie holds no device and counts as dead.
+
+    A process whose first thread has ended looks like one, until its other threads have ended too.
+    """
     facts = stat(process.pid)
-    return facts is not None and facts.start_ticks == process.start_ticks and facts.state not in "ZX"
+    if facts is None or facts.start_ticks != process.start_ticks:
+        return False
+    return facts.state not in "ZX" or facts.threads > 1
 
 
 def pids() -> list[int]:
