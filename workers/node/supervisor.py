@@ -215,8 +215,10 @@ class Supervisor:
             failure = outcome.of_exit(ranks, ended.status, ended.error, ended.finished, tail, memory_short)
             if failure is None and ended.torn:
                 failure = self._invalid(ranks, "the last line is torn")
+            if failure is not None and not own:
+                failure = failure._replace(message=f"{ended.child.name}: {failure.message}")
             if failure is not None:
-                self._failures.append(failure._replace(of_a_peer=not set(own) & set(ranks)))
+                self._failures.append(failure._replace(of_a_peer=bool(own) and not set(own) & set(ranks)))
 
     def _hear_the_others(self) -> None:
         """One process has gone wrong: let the others say what they know, then go on to end them."""
