@@ -92,6 +92,7 @@ class StrategyFacts:
     synchronous: bool = True
     replica_tolerance: float = 0.0
     step_multiple: int = 1
+    threads: str = "per-process"
 
     def to_job(self) -> dict[str, Any]:
         """What the hosts are told of it (``workers.trainer.protocol.STRATEGY``)."""

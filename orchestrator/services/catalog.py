@@ -101,6 +101,7 @@ def _strategy(name: str, facts: Mapping[str, Any]) -> StrategyFacts:
         ("workers", ("per-device", "per-node")),
         ("servers", ("none", "per-node")),
         ("launcher", ("none", "mpirun")),
+        ("threads", ("per-process", "per-device")),
     )
     for field, offered in choices:
         if getattr(found, field) not in offered:

@@ -101,6 +101,8 @@ def of_process(
     """
     gpus = [device["id"] for device in process["devices"] if device["kind"] == "cuda"]
     threads = len(cores_of(process)) or max(1, len(host_cores) // max(1, len(job["processes"])))
+    if (job.get("strategy") or {}).get("threads") == "per-device":
+        threads = max(1, threads // max(1, len(process["devices"])))
     added = {
         protocol.TOKEN_VARIABLE: job["token"],
         protocol.NODE_VARIABLE: str(process.get("node") or ""),

@@ -119,6 +119,7 @@ STRATEGY = {
     "synchronous": True,  # the replicas' weights must be equal at the end
     "replica_tolerance": 0.0,  # greatest relative distance of synchronous replicas that are not bitwise equal
     "step_multiple": 1,  # intervals are a multiple of so many steps
+    "threads": "per-process",  # or per-device: OMP_NUM_THREADS counts for each device that a process drives
 }
 
 # metric of a reading -> what its value is. A reading's ``values`` are triples [metric, subject, value]; subjects are

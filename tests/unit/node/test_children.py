@@ -41,6 +41,12 @@ def test_a_process_on_cpu_devices_sees_no_gpu_and_has_a_thread_for_each_core():
     assert children.cores_of(one) == [0, 1, 2, 3]
 
 
+def test_where_threads_are_counted_for_each_device_the_devices_share_the_cores():
+    one = process([cpu(0, 1), cpu(2, 3)])
+    shared = {**job([one]), "strategy": {"threads": "per-device"}}
+    assert children.of_process(shared, one, "/path", [0, 1, 2, 3])["OMP_NUM_THREADS"] == "2"
+
+
 def test_gpus_are_named_by_uuid_and_share_the_cores_of_the_host_among_their_processes():
     one = process([{"id": "GPU-aa", "kind": "cuda", "cores": []}, {"id": "GPU-bb", "kind": "cuda", "cores": []}])
     added = children.of_process(job([one, one]), one, "/path", list(range(8)))
