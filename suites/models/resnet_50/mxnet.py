@@ -115,6 +115,6 @@ def build(job, contexts):
     network.hybridize(static_alloc=True, static_shape=True)
 
     def batches(rank):
-        return images.batches(job, {"ranks": [rank]}, size, "mxnet")
+        return images.batches(job, rank, size, "mxnet")
 
     return Model(network, architecture.shapes(size), batches, architecture.optimizer(job))
