@@ -4,7 +4,6 @@ An adapter (``workers.trainer.frameworks``) is six verbs and has no clock. Insid
 adapter's steps and its ``synchronize``; emitting, reading the loss and deciding to go on happen between intervals.
 """
 
-import collections
 import math
 import time
 
@@ -13,6 +12,7 @@ from workers.trainer import job as jobs
 from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks import fabric
 from workers.trainer.pace import Pace
+from workers.trainer.work import total
 
 # Judgement: least steps in the profiled phase; a profiler's share of them is small beside the operators' own time.
 ACTIVITY_STEPS = 2
@@ -114,7 +114,7 @@ class Loop(object):
             first_step=self._steps + 1,
             n=n,
             duration_s=duration_s,
-            work=_total(work),
+            work=total(work),
             input_s=self._watch.take(),
         )
         self._steps += n
@@ -144,12 +144,3 @@ class Loop(object):
             found.append(replica.describe(self._adapter.weights(index)))
             self._emit("replica", of_rank=rank, **found[-1])
         return found[0]["sha256"]
-
-
-def _total(work):
-    """Return the sum of the work of several steps, unit by unit."""
-    total = collections.OrderedDict()
-    for amounts in work:
-        for unit, amount in amounts.items():
-            total[unit] = total.get(unit, 0) + amount
-    return total

@@ -42,9 +42,7 @@ class ResNet(tf.Module):
         self.statistics = {}
         for convolution in architecture.convolutions(size):
             mean, variance = numpy.zeros(convolution.outputs), numpy.ones(convolution.outputs)
-            self.statistics[convolution.norm] = tuple(
-                tf.Variable(value.astype(numpy.float32), trainable=False) for value in (mean, variance)
-            )
+            self.statistics[convolution.norm] = (_statistic(mean), _statistic(variance))
 
     def __call__(self, images_NHWC):
         x_NHWC = tf.nn.relu(self._convolve("conv1", "bn1", images_NHWC, 7, 2))
@@ -74,6 +72,16 @@ class ResNet(tf.Module):
         for statistic, value in zip(self.statistics[norm], (mean, variance)):
             statistic.assign_add(NORM_MOMENTUM * (value - statistic))
         return y_NHWC
+
+
+def _statistic(value):
+    """A running statistic, each rank's own: it has no part in training, and is not exchanged."""
+    return tf.Variable(
+        value.astype(numpy.float32),
+        trainable=False,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+    )
 
 
 def _padding(kernel):

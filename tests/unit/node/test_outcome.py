@@ -45,6 +45,11 @@ def test_a_signal_is_a_crash_that_names_it():
     assert "SIGSEGV" in failure.message
 
 
+def test_the_alarm_that_an_adapter_sets_around_a_wait_in_a_library_is_a_time_out():
+    failure = judged(-14)
+    assert (failure.kind, failure.signal) == ("timed_out", 14)
+
+
 def test_sigkill_while_memory_was_short_is_out_of_memory_and_only_sigkill():
     assert judged(-9, memory_short=True).kind == "out_of_memory"
     assert judged(-9, memory_short=False).kind == "crashed"

@@ -1,4 +1,4 @@
-"""TensorFlow: one process, one device, in fp32, with a training step of our own in a ``tf.function``.
+"""TensorFlow in fp32, with a training step of our own in a ``tf.function``; a process may drive several devices.
 
 A model for it is ``build(job, process)`` in ``suites/models/<model>/tensorflow.py``, which returns an object with
 ``variables`` (the trainable ones, in a fixed order), ``loss(batch)`` (a scalar tensor; called in the ``tf.function``),
@@ -14,6 +14,15 @@ import tensorflow as tf
 from workers.trainer import job as jobs
 from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks import tensorflow_trace
+from workers.trainer.work import total
+
+# strategy -> the module with its class ``Strategy`` (see ``tensorflow_single``). Each is imported only where it is
+# asked for: the interpreter of one strategy need not have the library of another.
+STRATEGIES = {
+    "single": "tensorflow_single",
+    "mirrored": "tensorflow_mirrored",
+    "multi-worker-mirrored": "tensorflow_multi_worker",
+}
 
 
 class Adapter(object):
@@ -23,6 +32,8 @@ class Adapter(object):
 
     def __init__(self):
         self._device = None
+        self._mathematics = None
+        self._strategy = None
         self._model = None
         self._momenta = None
         self._update = None
@@ -38,26 +49,35 @@ class Adapter(object):
         return {"framework": "tensorflow", "version": tf.__version__, "libraries": libraries}
 
     def join(self, job, process):
-        return job["world_size"]
+        self._mathematics = _mathematics(job["plan"]["precision"])
+        self._device = _device(process)
+        module = STRATEGIES[job["plan"]["strategy"]]
+        self._strategy = importlib.import_module("workers.trainer.frameworks." + module).Strategy()
+        return self._strategy.join(job, process, self._device)
 
     def build(self, job, process, watch):
-        mathematics = _mathematics(job["plan"]["precision"])
-        self._device = _device(process)
         tf.random.set_seed(job["plan"]["seed"])
-        with tf.device(self._device):
+        with self._strategy.scope():
             self._model = importlib.import_module(job["model"]["module"] + ".tensorflow").build(job, process)
-            self._momenta = [tf.Variable(tf.zeros_like(v), trainable=False) for v in self._model.variables]
-        self._update = tf.function(self._train, jit_compile=False)
-        self._batches = watch(self._model.batches(jobs.rank_of(process)))
+            self._momenta = [tf.Variable(tf.zeros(v.shape), trainable=False) for v in self._model.variables]
+        self._strategy.begin(self._model.variables)
+        self._update = tf.function(lambda batch: self._strategy.run(self._train, batch), jit_compile=False)
+        self._batches = [watch(self._model.batches(rank)) for rank in process["ranks"]]
         parameters = sum(variable.shape.num_elements() for variable in self._model.variables)
-        return {"parameters": parameters, "mathematics": mathematics, "device": self._device_name()}
+        return {
+            "parameters": parameters,
+            "mathematics": self._mathematics,
+            "device": self._device_name(),
+            "exchange": self._strategy.exchange(),
+        }
 
     def _train(self, batch):
-        """One update by SGD with momentum and coupled weight decay, as ``torch.optim.SGD`` does it."""
+        """One rank's update by SGD with momentum and coupled weight decay, as ``torch.optim.SGD`` does it."""
         variables, facts = self._model.variables, self._model.optimizer
         with tf.GradientTape() as tape:
             loss = self._model.loss(batch)
-        for variable, momentum, gradient in zip(variables, self._momenta, tape.gradient(loss, variables)):
+        gradients = self._strategy.mean(tape.gradient(loss, variables))
+        for variable, momentum, gradient in zip(variables, self._momenta, gradients):
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle,
                 accum=momentum.handle,
@@ -68,20 +88,23 @@ class Adapter(object):
         return loss
 
     def step(self):
-        batch, work = next(self._batches)
-        with tf.device(self._device):
-            self._loss = self._update(batch)
-        return work
+        found = [next(batches) for batches in self._batches]
+        self._loss = self._update(self._strategy.batch([batch for batch, _ in found]))
+        return total([work for _, work in found])
 
     def synchronize(self):
-        """Fetch the last loss: updates are in the same graph call, and one device runs its calls in order."""
+        """Fetch the last losses: updates are in the same graph call, and a device runs its calls in order."""
         if self._loss is not None:
-            self._loss.numpy()
+            self._losses()
         if self._device.startswith("/GPU"):
             tf.test.experimental.sync_devices()
 
     def loss(self):
-        return float(self._loss.numpy())
+        losses = self._losses()
+        return sum(losses) / len(losses)
+
+    def _losses(self):
+        return [float(loss.numpy()) for loss in self._strategy.of_ranks(self._loss)]
 
     def activity(self, steps):
         """Profile ``steps`` steps: union of kernel intervals on a GPU, of operator intervals on a CPU device."""
@@ -100,18 +123,23 @@ class Adapter(object):
     def memory(self):
         if not self._device.startswith("/GPU"):
             return None
-        peak_bytes = tf.config.experimental.get_memory_info("GPU:0")["peak"]
-        return {"peak_bytes": peak_bytes, "method": "tf.config.experimental.get_memory_info"}
+        names = [device.name.partition("device:")[2] for device in tf.config.list_logical_devices("GPU")]
+        peaks = [tf.config.experimental.get_memory_info(name)["peak"] for name in names]
+        return {"peak_bytes": max(peaks), "method": "tf.config.experimental.get_memory_info, the fullest GPU"}
 
     def weights(self, index):
         for variable in self._model.variables:
-            yield variable.numpy()
+            yield self._strategy.of_ranks(variable)[index].numpy()
 
     def close(self):
-        self._batches = self._model = None
+        self._batches = self._model = self._update = None
+        if self._strategy:
+            self._strategy.close()
 
     def failure_of(self, error):
-        return "out_of_memory" if isinstance(error, tf.errors.ResourceExhaustedError) else None
+        if isinstance(error, tf.errors.ResourceExhaustedError):
+            return "out_of_memory"
+        return self._strategy.failure_of(error) if self._strategy else None
 
     def _device_name(self):
         if not self._device.startswith("/GPU"):

@@ -1,0 +1,82 @@
+"""The framework's own rendezvous, for one process of two whose other one does not come: every wait comes to an end."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from tests.gangs import gang_job
+from tests.trainer_process import ROOT
+
+# Joins as process JOB["process"] with little patience; prints the failure kind and the ranks.
+JOIN = """
+import json, sys
+from workers.trainer import job as jobs, protocol
+from workers.trainer.failure import TrainerError
+jobs.RENDEZVOUS_TIMEOUT_S = 1.0
+from workers.trainer.frameworks.%s import Adapter
+job = protocol.read_job(sys.argv[1])
+adapter = Adapter()
+try:
+    adapter.join(job, protocol.process_of(job))
+except TrainerError as error:
+    print(json.dumps([error.kind, error.ranks]))
+except Exception as error:
+    print(json.dumps([adapter.failure_of(error), None]))
+"""
+
+
+def join(job, process, python, folder):
+    """Let ``process`` of ``job`` join alone; return what ended it, or the negated signal that did."""
+    path = folder / "job.json"
+    path.write_text(json.dumps({**job, "process": process}))
+    command = [python, "-c", JOIN % job["plan"]["framework"], str(path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+    return done.returncode if done.returncode < 0 else json.loads(done.stdout)
+
+
+@pytest.fixture
+def taken(request):
+    """A function that listens on the port of a job's first node."""
+    with socket.socket() as listener:
+
+        def take(job):
+            listener.bind(("", job["nodes"][0]["ports"]["framework"]))
+            listener.listen(1)
+
+        yield take
+
+
+@pytest.mark.framework("pytorch")
+def test_ddp_names_the_rank_that_does_not_come(python_of, tmp_path):
+    job = gang_job("resnet_50", "pytorch", "ddp", nodes=2, devices=1)
+    assert join(job, "worker0", python_of("pytorch"), tmp_path) == ["timed_out", [1]]
+    assert join(job, "worker1", python_of("pytorch"), tmp_path) == ["timed_out", [0]]
+
+
+@pytest.mark.framework("pytorch")
+def test_ddp_without_its_port_is_a_failed_set_up(python_of, tmp_path, taken):
+    job = gang_job("resnet_50", "pytorch", "ddp", nodes=2, devices=1)
+    taken(job)
+    assert join(job, "worker0", python_of("pytorch"), tmp_path) == ["setup_failed", [0]]
+
+
+@pytest.mark.framework("tensorflow")
+def test_tensorflow_ends_its_own_wait_for_other_workers(python_of, tmp_path):
+    """The first worker waits inside the library, where only an alarm ends it; the others wait outside."""
+    job = gang_job("resnet_50", "tensorflow", "multi-worker-mirrored", nodes=2, devices=1)
+    assert join(job, "worker0", python_of("tensorflow"), tmp_path) == -signal.SIGALRM
+    assert join(job, "worker1", python_of("tensorflow"), tmp_path) == ["timed_out", [0]]
+
+
+@pytest.mark.framework("tensorflow")
+def test_tensorflow_without_its_port_is_a_failed_set_up(python_of, tmp_path, taken):
+    job = gang_job("resnet_50", "tensorflow", "multi-worker-mirrored", nodes=2, devices=1)
+    taken(job)
+    assert join(job, "worker0", python_of("tensorflow"), tmp_path) == ["setup_failed", None]

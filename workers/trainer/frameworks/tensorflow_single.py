@@ -1,0 +1,62 @@
+"""TensorFlow's strategy ``single``: one rank that has nobody to talk to.
+
+Its class is what every strategy of the TensorFlow adapter is. ``run`` and ``mean`` are called while the training step
+is traced; everything else is called outside of it.
+"""
+
+import tensorflow as tf
+
+
+class Strategy(object):
+    """How the ranks of a job exchange their gradients, and how many of them this process drives."""
+
+    def __init__(self):
+        self._device = None
+
+    def join(self, job, process, device):
+        """Meet the other ranks, which will train on devices like ``device``, "/CPU:0" or "/GPU:0".
+
+        Nothing has been computed yet: devices may still be divided and servers started.
+
+        Returns:
+            The world size that the library itself counts.
+
+        Raises:
+            TrainerError: ``timed_out`` with the ranks that did not come; ``setup_failed``.
+        """
+        self._device = device
+        return job["world_size"]
+
+    def scope(self):
+        """Return the context in which the model and all variables are made."""
+        return tf.device(self._device)
+
+    def begin(self, variables):
+        """Give all ranks the initial values of rank 0, where ``scope`` has not done so."""
+
+    def batch(self, batches):
+        """Return what ``run`` takes, from a batch for each rank of this process."""
+        return batches[0]
+
+    def run(self, update, batch):
+        """Call ``update(batch)`` for each rank of this process; return its results, to be read by ``of_ranks``."""
+        with tf.device(self._device):
+            return update(batch)
+
+    def mean(self, gradients):
+        """Return, inside of ``update``, the mean of each gradient over all ranks of the job."""
+        return gradients
+
+    def of_ranks(self, value):
+        """Return a list with the value of each rank of this process: of a result of ``run``, or of a variable."""
+        return [value]
+
+    def exchange(self):
+        """Return what is recorded of the exchange: library, backend, what is fused and what is not sent."""
+        return {}
+
+    def failure_of(self, error):
+        """Return the failure kind of the library's own exception, ``failure.PEER_LOST``, or None."""
+
+    def close(self):
+        """Leave the other ranks."""
