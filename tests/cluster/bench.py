@@ -207,6 +207,6 @@ def _url_in(log: Path) -> str | None:
     return None
 
 
-def trainers(host: Host) -> list[str]:
-    """The processes of attempts on the host."""
-    return [line for line in host.processes() if "workers.trainer" in line]
+def trainers(host: Host) -> dict[int, str]:
+    """The processes of attempts on the host: process id as seen from outside -> command line."""
+    return {pid: command for pid, command in host.processes().items() if "workers.trainer" in command}

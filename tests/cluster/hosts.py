@@ -183,15 +183,16 @@ class Host:
             raise made[0]
         return made[0]
 
-    def processes(self) -> list[str]:
-        """The command lines of all its living processes, but process 1. Looked at from outside: it need not answer."""
+    def processes(self) -> dict[int, str]:
+        """Its living processes but process 1: process id as seen from outside -> command line. It need not answer."""
         mine = os.readlink(f"/proc/{self.pid}/ns/pid")
-        found = []
+        found = {}
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
                 if entry.name.isdigit() and int(entry.name) != self.pid and os.readlink(entry / "ns/pid") == mine:
                     command = (entry / "cmdline").read_bytes()  # empty: a zombie
-                    found += [command.replace(b"\0", b" ").decode().strip()] if command else []
+                    if command:
+                        found[int(entry.name)] = command.replace(b"\0", b" ").decode().strip()
         return found
 
 

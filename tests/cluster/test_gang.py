@@ -147,7 +147,7 @@ def test_a_host_that_is_cut_off_ends_its_processes_and_joins_again_as_a_new_node
     finally:
         bench.network.push_back("two")
     # Ray gave the node up, and it ends itself when it learns of that.
-    until(lambda: not any("raylet" in line for line in bench.hosts["two"].processes()), 60, 0.5)
+    until(lambda: not any("raylet" in line for line in bench.hosts["two"].processes().values()), 60, 0.5)
     bench.start_ray("two")
     until(lambda: "two" in bench.available(), 60, 0.5)
     (run,) = bench.service.wait(bench.service.submit(spec()), 120)
