@@ -1,4 +1,4 @@
-"""Building one environment in place: venv, pip, proof, record.
+"""Building one environment in place: venv, pip, packages from source, proof, record.
 
 A build is marked while it goes on, and counts only once its record is there, which is written last. What pip downloads
 is said as it does: on a slow line that takes minutes.
@@ -13,9 +13,9 @@ import subprocess
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
-from workers.node import pythons, system_parts
+from workers.node import interpreter_sources, pythons, system_parts
 from workers.node.interpreter_definitions import Definition, InterpreterError, base_folder
 
 RECORD = "interpreter.json"
@@ -45,10 +45,7 @@ def build(wanted: Definition, progress: Progress) -> None:
     python = pythons.find(wanted.python)
     if python is None:
         raise InterpreterError(f"the interpreter {wanted.name} {pythons.how_to_get(wanted.python)}")
-    missing = system_parts.missing(wanted.system, python)
-    if missing:
-        advice = system_parts.how_to_get(wanted.system, missing, python)
-        raise InterpreterError(f"the interpreter {wanted.name} cannot be built: {advice}")
+    _check_machine(wanted, python)
     _check_room(wanted)
     progress(
         f"{wanted.name} ({wanted.variant}): downloading about {_size(wanted.download_bytes)},"
@@ -67,10 +64,12 @@ def build(wanted: Definition, progress: Progress) -> None:
         [*pip, "install", "--no-warn-script-location", "-r", str(wanted.requirements)],
         progress=progress,
     )
+    _install_sources(wanted, own, pip, progress)
     # An old pip repeats its options here.
     packages = [line for line in _run(wanted, "pip freeze", [*pip, "freeze"]).splitlines() if line[:1] != "-"]
     progress(f"{wanted.name}: proving it")
-    proof = _run(wanted, "its proof", [own, "-I", str(wanted.proof)], limit_s=_PROOF_LIMIT_S).strip().splitlines()[-1]
+    command = [own, "-I", str(wanted.proof), *wanted.proof_arguments]
+    proof = _run(wanted, "its proof", command, limit_s=_PROOF_LIMIT_S).strip().splitlines()[-1]
     found = {
         "name": wanted.name,
         "definition": wanted.hash,
@@ -83,6 +82,45 @@ def build(wanted: Definition, progress: Progress) -> None:
     }
     _write_last(folder, found)
     progress(f"{wanted.name}: ready: {proof}")
+
+
+def wheels_folder() -> Path:
+    """Return where wheels are kept that were built from source."""
+    return base_folder() / "wheels"
+
+
+def _install_sources(wanted: Definition, python: str, pip: Sequence[str], progress: Progress) -> None:
+    def run(what: str, command: Sequence[str], extra: Mapping[str, str]) -> str:
+        return _run(wanted, what, command, progress=progress, extra=extra)
+
+    for source in wanted.sources:
+        wheel = interpreter_sources.kept(source, wheels_folder())
+        if wheel is None:
+            progress(
+                f"{wanted.name}: building {source.requirement} from source, about {source.minutes:g} minutes, once"
+            )
+            wheel = interpreter_sources.build(source, python, wheels_folder(), run)
+        progress(f"{wanted.name}: installing {wheel.name} from {wheel.parent}")
+        # By its name, and not as a file: its version is then recorded like those of the other packages.
+        command = [
+            *pip,
+            "install",
+            "--no-deps",
+            "--no-index",
+            "--only-binary",
+            ":all:",
+            "--find-links",
+            str(wheel.parent),
+        ]
+        _run(wanted, f"installing {wheel.name}", [*command, source.requirement])
+
+
+def _check_machine(wanted: Definition, python: str) -> None:
+    missing = system_parts.missing(wanted.system, python)
+    advice = system_parts.how_to_get(wanted.system, missing, python) if missing else None
+    advice = advice or interpreter_sources.missing(wanted.sources, wheels_folder())
+    if advice is not None:
+        raise InterpreterError(f"the interpreter {wanted.name} cannot be built: {advice}")
 
 
 def _write_last(folder: Path, found: dict[str, Any]) -> None:
@@ -108,6 +146,7 @@ def _run(
     command: Sequence[str],
     limit_s: float | None = None,
     progress: Progress = lambda line: None,
+    extra: Mapping[str, str] | None = None,
 ) -> str:
     """Run one step of the build away from any folder that could shadow a module; return what it printed.
 
@@ -115,7 +154,7 @@ def _run(
         InterpreterError: it fails, with the tail of what it said.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    environment.update(wanted.environment, PYTHONNOUSERSITE="1")
+    environment.update(wanted.environment, PYTHONNOUSERSITE="1", **(extra or {}))
     lines = []
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(

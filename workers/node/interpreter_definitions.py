@@ -5,6 +5,9 @@ hash that names an environment, and where environments lie (``TBD_INTERPRETERS_D
 
 In the values of ``[environment]``, ``{folder}`` stands for the environment's own folder. ``[system]`` and ``[links]``
 are what an environment needs of the machine; see ``workers.node.system_parts``.
+
+``proof`` is the program that proves an environment, with its arguments; without it ``proof.py``. For ``[[source]]`` see
+``workers.node.interpreter_sources``.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import platform
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from workers.node import system_parts
+from workers.node import interpreter_sources, system_parts
+from workers.node.interpreter_sources import Source
 from workers.node.system_parts import SystemParts
 
 DEFINITIONS = Path(__file__).resolve().parents[2] / "deploy" / "interpreters"
@@ -35,6 +39,8 @@ class Definition(NamedTuple):
     variant: str
     requirements: Path
     proof: Path
+    proof_arguments: list[str]
+    sources: list[Source]
     raw_environment: dict[str, str]
     system: SystemParts
     download_bytes: int
@@ -76,10 +82,11 @@ def _definition(path: Path) -> Definition:
     variant = "cuda" if has_nvidia_driver() and "cuda" in variants else "cpu"
     chosen = variants[variant]
     requirements = path.parent / chosen["requirements"]
+    proof, *proof_arguments = facts.get("proof", ["proof.py"])
     digest = hashlib.sha256()
     for part in (variant, facts["python"], platform.machine()):
         digest.update(part.encode() + b"\0")
-    for file in (path, requirements, path.parent / "proof.py"):
+    for file in (path, requirements, path.parent / proof):
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return Definition(
         facts["name"],
@@ -88,7 +95,9 @@ def _definition(path: Path) -> Definition:
         facts["python"],
         variant,
         requirements,
-        path.parent / "proof.py",
+        path.parent / proof,
+        proof_arguments,
+        interpreter_sources.of_facts(facts, variant, requirements, [facts["python"], variant, platform.machine()]),
         dict(facts.get("environment", {})),
         system_parts.of_facts(facts),
         chosen["download_bytes"],

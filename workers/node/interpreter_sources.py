@@ -1,0 +1,162 @@
+"""Packages that an environment needs and no registry has as a wheel: built from source once, the wheel kept.
+
+Owns the table ``[[source]]`` of ``interpreter.toml`` and the folder ``wheels`` beside the environments. A wheel lies
+under the hash of everything that decides what the compiler sees, so that the next build of the environment, or a pin
+that the source is not compiled against, takes the wheel that is there.
+
+A source's keys: ``requirement`` (pinned), ``variant`` (only this one; without it all), ``against`` (the pinned packages
+that it is compiled against), ``build_requirements`` (pinned; found by the build only), ``programs`` and ``packages``
+(what the build needs of the machine, and Debian's names of what holds it), ``cxx_standard`` (at least this one,
+whatever the package asks for), ``minutes`` (about how long it takes) and ``environment``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
+
+# Stands where a package's build looks for the compiler. Some builds write the standard behind whatever flags they are
+# given, so that no flag can raise it.
+_COMPILER = """#!/bin/bash
+arguments=()
+for argument in "$@"; do
+  case "$argument" in {lower}) argument=-std=c++{standard} ;; esac
+  arguments+=("$argument")
+done
+exec {compiler} "${{arguments[@]}}"
+"""
+_STANDARDS = ("98", "03", "0x", "11", "1y", "14", "1z", "17", "2a", "20", "2b", "23")
+
+
+class Source(NamedTuple):
+    """One package to build; ``pins`` are the lines of the requirements that it is compiled against."""
+
+    requirement: str
+    pins: Sequence[str]
+    build_requirements: Sequence[str]
+    programs: Sequence[str]
+    packages: Sequence[str]
+    cxx_standard: int | None
+    minutes: float
+    environment: Mapping[str, str]
+    key: str
+
+    @property
+    def name(self) -> str:
+        return self.requirement.partition("==")[0]
+
+
+# Runs a command with additions to its environment.
+Run = Callable[[str, Sequence[str], Mapping[str, str]], object]
+
+
+def of_facts(facts: Mapping[str, Any], variant: str, requirements: Path, host: Sequence[str]) -> list[Source]:
+    """Return the sources that an ``interpreter.toml`` names for ``variant``.
+
+    ``host`` tells apart what a wheel is not shared between, such as the version of Python and the machine.
+
+    Raises:
+        KeyError: a source is compiled against a package that is not pinned.
+        OSError: the requirements cannot be read.
+    """
+    chosen = [table for table in facts.get("source", ()) if table.get("variant", variant) == variant]
+    pinned = {_canonical(line.partition("==")[0]): line for line in requirements.read_text().split()} if chosen else {}
+    return [_source(table, [pinned[_canonical(name)] for name in table["against"]], host) for table in chosen]
+
+
+def _source(table: Mapping[str, Any], pins: Sequence[str], host: Sequence[str]) -> Source:
+    inputs = {name: table.get(name) for name in ("requirement", "build_requirements", "cxx_standard", "environment")}
+    text = json.dumps([inputs, sorted(pins), list(host)], sort_keys=True)
+    return Source(
+        table["requirement"],
+        pins,
+        table["build_requirements"],
+        table["programs"],
+        table["packages"],
+        table.get("cxx_standard"),
+        table["minutes"],
+        table.get("environment", {}),
+        hashlib.sha256(text.encode()).hexdigest()[:12],
+    )
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def kept(source: Source, cache: Path) -> Path | None:
+    """Return the wheel of ``source`` in ``cache``, or None where it has not been built yet."""
+    return next(iter(sorted((cache / f"{source.name}-{source.key}").glob("*.whl"))), None)
+
+
+def missing(sources: Sequence[Source], cache: Path) -> str | None:
+    """Say what the machine lacks for building those of ``sources`` that are not in ``cache``, or return None."""
+    needed = [source for source in sources if kept(source, cache) is None]
+    programs = [name for source in needed for name in source.programs if shutil.which(name) is None]
+    if not programs:
+        return None
+    packages = " ".join(sorted({name for source in needed for name in source.packages}))
+    return (
+        f"{', '.join(programs)} missing: `apt-get install {packages}` (Debian and Ubuntu) brings what the build needs"
+    )
+
+
+def build(source: Source, python: str, cache: Path, run: Run) -> Path:
+    """Build ``source`` with the environment of ``python``, in which its pins are installed; return the kept wheel.
+
+    Raises:
+        OSError: the disk cannot be written.
+        whatever ``run`` raises: the build fails.
+    """
+    pip = [python, "-m", "pip", "--no-input", "--disable-pip-version-check"]
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=str(cache), prefix=".building-") as name:
+        scratch = Path(name)
+        tools = str(scratch / "tools")
+        if source.build_requirements:
+            install = [*pip, "install", "--target", tools, "--no-warn-script-location", *source.build_requirements]
+            run(f"installing what builds {source.name}", install, {})
+        wheel = [*pip, "wheel", "--use-pep517", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
+        wheel += ["--no-binary", source.name, "--wheel-dir", str(scratch / "wheels"), source.requirement]
+        run(f"building {source.requirement}", wheel, _build_environment(source, scratch, tools))
+        _keep(scratch / "wheels", cache / f"{source.name}-{source.key}")
+    found = kept(source, cache)
+    assert found is not None
+    return found
+
+
+def _build_environment(source: Source, scratch: Path, tools: str) -> dict[str, str]:
+    path = os.pathsep.join([os.path.join(tools, "bin"), os.environ.get("PATH", os.defpath)])
+    environment = {"PYTHONPATH": tools, "PATH": path, "TMPDIR": str(scratch), "MAKEFLAGS": f"-j{_cores()}"}
+    if source.cxx_standard is not None:
+        environment["CXX"] = str(compiler(scratch / "c++", source.cxx_standard))
+    environment.update(source.environment)
+    return environment
+
+
+def compiler(path: Path, standard: int) -> Path:
+    """Write a script to ``path`` that is g++ told a standard of ``standard`` at least; return the path."""
+    lower = _STANDARDS[: _STANDARDS.index(str(standard))]
+    patterns = "|".join(f"-std={kind}++{name}" for kind in ("c", "gnu") for name in lower)
+    path.write_text(_COMPILER.format(lower=patterns, standard=standard, compiler=shutil.which("g++")))
+    path.chmod(0o755)
+    return path
+
+
+def _keep(built: Path, folder: Path) -> None:
+    try:
+        os.replace(str(built), str(folder))
+    except OSError:
+        # Another definition with the same inputs was quicker.
+        if not any(folder.glob("*.whl")):
+            raise
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
