@@ -145,16 +145,20 @@ class Stream:
 
     def read(self) -> Output | None:
         """Return what has been written since, or None. Drains one buffer: a chatty child cannot keep us here."""
-        if not self.open:
-            return None
-        try:
-            data = os.read(self._pipe.fileno(), _READ_BYTES)
-        except BlockingIOError:
+        data = self._read() if self.open else None
+        if data is None:
             return None
         if not data:
             self.close()
         self.tail = (self.tail + data)[-STDERR_TAIL_BYTES:]
         return self._keep(data)
+
+    def _read(self) -> bytes | None:
+        """Return what is there now: None where nothing is, nothing at the end."""
+        try:
+            return os.read(self._pipe.fileno(), _READ_BYTES)
+        except BlockingIOError:
+            return None
 
     def pending(self) -> bool:
         """Whether something lies in the pipe that was not read yet."""
@@ -218,10 +222,11 @@ class Child:
         self.process = process
         self.name: str = process["name"]
         self._popen = popen
-        self.id = processes.identify(popen.pid) or processes.ProcessId(popen.pid, 0)
+        self.id: processes.ProcessId | None = processes.identify(popen.pid) or processes.ProcessId(popen.pid, 0)
         self.events = EventsFile(events)
         self.streams = [Stream("stdout", popen.stdout), Stream("stderr", popen.stderr)]
         self.reported = False  # its end stands in the log
+        self.told = False  # only what the agent has not started itself can have been ended by somebody else
 
     @property
     def pid(self) -> int:

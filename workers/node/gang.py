@@ -1,7 +1,8 @@
 """The processes of an attempt on one node, as one thing: started together, heard together, ended together.
 
 Owns the attempt's files beside the log (a job, an events file and a scratch folder for each process) and the writing of
-what the processes say into the log. Judging it is the supervisor's.
+what the processes say into the log. Judging it is the supervisor's. Processes that are ``started_by`` a launcher are
+only prepared here, and adopted.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
 
-from workers.node import children, processes
+from workers.node import children, mpi_hosts, mpi_rank, processes
+from workers.node.adopted import Adopted
 from workers.node.event_log import EventLog
 from workers.node.prepare import SetupError
+from workers.trainer import job as jobs
 from workers.trainer import protocol
 
 # Kinds that only the agent may write: a process that does is not believed.
@@ -41,10 +45,13 @@ _GARBAGE_BYTES = 1000
 _GARBAGE_LINES = 20
 
 
+Member = Union[children.Child, Adopted]
+
+
 class Exit(NamedTuple):
     """The end of one process: its exit status as subprocess gives it, and what it had reported of itself."""
 
-    child: children.Child
+    child: Member
     status: int
     error: dict[str, Any] | None
     finished: bool
@@ -84,7 +91,8 @@ class Gang:
         self._log = log
         self._spawner = spawner
         self._node = node
-        self.children: list[children.Child] = []
+        self.children: list[Member] = []
+        self._met: list[Adopted] = []
         self._errors: dict[str, dict[str, Any]] = {}
         self._finished: set[str] = set()
         self._garbage_lines = 0
@@ -96,37 +104,79 @@ class Gang:
             SetupError: one could not be started. Those before it run and have to be ended.
             LogError: the log cannot be written.
         """
-        for process in self._mine:
+        started = [process for process in self._mine if not process.get("started_by")]
+        adopted = [process for process in self._mine if process.get("started_by")]
+        for process in adopted:
+            self._write_launch(process, path, host_cores)
+        for process in started:
             child = self._start(process, path, host_cores)
             self.children.append(child)
-            self._log.append(
-                "process_started",
-                process=child.name,
-                role=process["role"],
-                pid=child.id.pid,
-                start_ticks=child.id.start_ticks,
-            )
+            self._log_started(child)
+        launcher = next((child for child in self.children if child.process["role"] == "launcher"), None)
+        for process in adopted:
+            assert isinstance(launcher, children.Child), "processes to be started by a launcher, and no launcher here"
+            own = mpi_rank.files(self._folder, process["name"])
+            self.children.append(Adopted(process, launcher, self._events(process), own))
+
+    def _log_started(self, child: Member) -> None:
+        assert child.id is not None
+        self._log.append(
+            "process_started",
+            process=child.name,
+            role=child.process["role"],
+            pid=child.id.pid,
+            start_ticks=child.id.start_ticks,
+        )
 
     def _start(self, process: Mapping[str, Any], path: Path, host_cores: Sequence[int]) -> children.Child:
-        name = process["name"]
-        job_path, events = self._folder / (name + ".job.json"), self._folder / (name + ".events.jsonl")
-        scratch = self._folder / ("scratch-" + name)
-        added = children.of_process(self._job, process, str(path), host_cores)
-        command = [self._job["interpreter"]["python"], "-m", "workers.trainer"]
         try:
-            scratch.mkdir()
-            _write_private(job_path, json.dumps({**self._job, "process": name}))
+            launch = self._prepare(process, path, host_cores)
             popen = self._spawner.popen(
-                [*command, "--job", str(job_path), "--events", str(events)],
-                cores=children.cores_of(process),
-                cwd=str(scratch),
-                env=children.environment(os.environ, added),
+                launch.command,
+                cores=launch.cores,
+                cwd=launch.cwd,
+                env=children.environment(os.environ, launch.environment),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )
         except OSError as error:
-            raise SetupError(f"cannot start process {name}: {error}") from error
-        return children.Child(process, popen, events)
+            raise SetupError(f"cannot start process {process['name']}: {error}") from error
+        return children.Child(process, popen, self._events(process))
+
+    def _write_launch(self, process: Mapping[str, Any], path: Path, host_cores: Sequence[int]) -> None:
+        """Write down how mpirun has to start ``process``."""
+        own = mpi_rank.files(self._folder, process["name"])
+        try:
+            launch = self._prepare(process, path, host_cores)
+            _write_private(own.launch, json.dumps(launch._asdict()))
+            for file in (own.stdout, own.stderr):
+                _write_private(file, "")
+        except OSError as error:
+            raise SetupError(f"cannot prepare process {process['name']}: {error}") from error
+
+    def _prepare(self, process: Mapping[str, Any], path: Path, host_cores: Sequence[int]) -> mpi_rank.Launch:
+        """Write the files of ``process`` and return how it is started."""
+        name = process["name"]
+        job_path, scratch = self._folder / (name + ".job.json"), self._folder / ("scratch-" + name)
+        added = children.of_process(self._job, process, str(path), host_cores)
+        scratch.mkdir()
+        _write_private(job_path, json.dumps({**self._job, "process": name}))
+        python, switches, module = self._job["interpreter"]["python"], [], "workers.trainer"
+        if process["role"] == "launcher":
+            # The agent's own Python: a launcher belongs to the node, not to the framework.
+            python, switches, module = sys.executable, ["-S"], "workers.node.mpi_launch"
+            interface = jobs.node_of(self._job, process)["interface"]
+            added.update(mpi_hosts.environment(self._folder, scratch, python, interface))
+        command = [python, *switches, "-m", module, "--job", str(job_path), "--events", str(self._events(process))]
+        return mpi_rank.Launch(command, children.cores_of(process), str(scratch), added)
+
+    def _events(self, process: Mapping[str, Any]) -> Path:
+        return self._folder / (process["name"] + ".events.jsonl")
+
+    def met(self) -> list[Adopted]:
+        """Return the adopted processes that have said since the last call who they are."""
+        met, self._met = self._met, []
+        return met
 
     def hear(self) -> Iterator[Heard]:
         """Write into the log what the processes have said since; yield each child's events, good and bad.
@@ -138,7 +188,7 @@ class Gang:
             if not child.reported:
                 yield self._hear(child)
 
-    def _hear(self, child: children.Child) -> Heard:
+    def _hear(self, child: Member) -> Heard:
         for stream in child.streams:
             output = stream.read()
             if output:
@@ -151,11 +201,20 @@ class Gang:
                 bad.append(line)
             else:
                 good.append(event)
+        self._meet(child, good)
         if good:
             self._log.extend(good, child.name)
         self._remember(child.name, good)
         self._throw_away(child.name, bad)
         return Heard(child, good, len(bad))
+
+    def _meet(self, child: Member, events: list[dict[str, Any]]) -> None:
+        for event in events:
+            if not isinstance(child, Adopted) or event["kind"] != "started":
+                continue
+            if child.meet(event["data"]["pid"], self._job["token"]):
+                self._log_started(child)
+                self._met.append(child)
 
     def _remember(self, name: str, events: list[dict[str, Any]]) -> None:
         for event in events:
@@ -183,7 +242,7 @@ class Gang:
                 found.append(self._exit(child, status))
         return found
 
-    def _exit(self, child: children.Child, status: int) -> Exit:
+    def _exit(self, child: Member, status: int) -> Exit:
         while self._hear(child).events:
             pass
         for _ in range(_LAST_READS):
@@ -202,10 +261,11 @@ class Gang:
         )
         child.reported = True
         child.close()
-        self._log.append("process_exited", **ended.as_json())
+        if child.id is not None:
+            self._log.append("process_exited", **ended.as_json())
         return ended
 
-    def living(self) -> list[children.Child]:
+    def living(self) -> list[Member]:
         """Return the children whose end was not yet noticed."""
         return [child for child in self.children if not child.reported]
 
@@ -224,7 +284,7 @@ class Gang:
             child.kill_group()
         return processes.end_all(
             self._job["token"],
-            [child.id for child in self.living()],
+            [child.id for child in self.living() if child.id is not None],
             reap=lambda: [child.poll() for child in self.children],
             node=self._node,
         )
@@ -245,14 +305,15 @@ class Gang:
             child.close()
         for process in self._mine:
             shutil.rmtree(self._folder / ("scratch-" + process["name"]), ignore_errors=True)
-            for ending in (".job.json", ".events.jsonl"):
-                (self._folder / (process["name"] + ending)).unlink(missing_ok=True)
+            own = mpi_rank.files(self._folder, process["name"])
+            for file in (self._folder / (process["name"] + ".job.json"), self._events(process), *own):
+                file.unlink(missing_ok=True)
 
 
 class Heard(NamedTuple):
     """What one child has said: its events, and how many lines were none."""
 
-    child: children.Child
+    child: Member
     events: list[dict[str, Any]]
     garbage: int
 

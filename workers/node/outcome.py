@@ -40,11 +40,14 @@ class Failure(NamedTuple):
     exit_code: int | None = None
     signal: int | None = None
     message: str = ""
-    of_a_peer: bool = False  # reported by a process that saw another one fail; not part of the log
+    # Neither is part of the log: reported by a process that saw another one fail; what only followed from another one's
+    # end, as mpirun ends the other ranks and then itself.
+    of_a_peer: bool = False
+    aftermath: bool = False
 
     def as_json(self) -> dict[str, Any]:
         data = {**self._asdict(), "ranks": sorted(self.ranks)}
-        del data["of_a_peer"]
+        del data["of_a_peer"], data["aftermath"]
         return data
 
 
@@ -93,7 +96,7 @@ def cause(failures: Sequence[Failure]) -> Failure | None:
     """Return the failure that explains the others, in the order they were seen; None when there is none."""
     if not failures:
         return None
-    first = min(failures, key=lambda failure: (_TELLING.index(failure.kind), failure.of_a_peer))
+    first = min(failures, key=lambda failure: (failure.aftermath, _TELLING.index(failure.kind), failure.of_a_peer))
     if first.kind not in _SHARED:
         return first
     ranks: list[int] = sorted({rank for failure in failures if failure.kind == first.kind for rank in failure.ranks})
@@ -108,5 +111,6 @@ def _name(number: int) -> str:
 
 
 def _with_tail(message: str, stderr_tail: str) -> str:
-    last = stderr_tail.strip().splitlines()[-1:]
+    # mpirun draws lines.
+    last = [line for line in stderr_tail.splitlines() if any(character.isalnum() for character in line)][-1:]
     return f"{message}; its last words: {last[0].strip()}" if last else message

@@ -75,20 +75,32 @@ def with_token(token: str, node: str | None = None) -> set[ProcessId]:
     Where a ``node`` is named, without those of other nodes: several may be one machine. Processes of other users cannot
     be read and are taken not to be ours.
     """
-    wanted = (f"{protocol.TOKEN_VARIABLE}={token}").encode()
     found = set()
     for pid in pids():
-        try:
-            with open(f"{_PROC}/{pid}/environ", "rb") as file:
-                environment = file.read().split(b"\0")
-            if wanted not in environment or _of_another(node, environment):
-                continue
-        except OSError:
+        environment = _environment(pid) if pid != os.getpid() else []
+        if _told_token(token) not in environment or _of_another(node, environment):
             continue
         process = identify(pid)
-        if process and pid != os.getpid():
+        if process:
             found.add(process)
     return found
+
+
+def has_token(pid: int, token: str) -> bool:
+    """Whether the environment of process ``pid`` holds ``token``; not, where it cannot be read."""
+    return _told_token(token) in _environment(pid)
+
+
+def _told_token(token: str) -> bytes:
+    return f"{protocol.TOKEN_VARIABLE}={token}".encode()
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        with open(f"{_PROC}/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
 
 
 def _of_another(node: str | None, environment: list[bytes]) -> bool:

@@ -89,6 +89,11 @@ class Observer:
         self._counters = Counters()
         self._members: list[ProcessId] = list(attempt.values())
         self._own: list[ProcessId] = []
+        self._adopted: list[tuple[str, ProcessId]] = []
+
+    def adopt(self, name: str, process: ProcessId) -> None:
+        """Count ``process`` as one of the attempt from the next reading on; may be called from another thread."""
+        self._adopted.append((name, process))
 
     def walk(self) -> list[Value]:
         """Look up which processes there are, and read what is too dear for each sample."""
@@ -130,6 +135,10 @@ class Observer:
 
     def _processes(self) -> list[Value]:
         values: list[Value] = []
+        while self._adopted:
+            name, process = self._adopted.pop(0)
+            self._attempt[name] = process
+            self._members = sorted({*self._members, process})
         parts = {process: self._cpu_s(process, whole=True) for process in self._members}
         own = [self._cpu_s(process, whole=False) for process in self._own]
         for name, process in self._attempt.items():
@@ -187,6 +196,10 @@ class Sampler:
 
     def start(self) -> None:
         self._thread.start()
+
+    def adopt(self, name: str, process: ProcessId) -> None:
+        """Take in a process that has begun after the others."""
+        self._observer.adopt(name, process)
 
     def stop(self) -> None:
         """End the sampler after a last reading. Never raises."""

@@ -143,7 +143,7 @@ class Supervisor:
             self._log,
             period_s=self._job["sample_s"],
             token=self._job["token"],
-            attempt={child.name: child.id for child in self._gang.children},
+            attempt={child.name: child.id for child in self._gang.children if child.id is not None},
             devices=[device for process in self._mine for device in process["devices"]],
             nvml=self._around.nvml,
             node=self._around.node,
@@ -177,6 +177,9 @@ class Supervisor:
                 self._failures.append(self._invalid(heard.child.process["ranks"], f"{heard.garbage} lines"))
             for event in heard.events:
                 self._take(event, heard.child.process["ranks"])
+        for child in self._gang.met():
+            if self._sampler is not None and child.id is not None:
+                self._sampler.adopt(child.name, child.id)
         if self._sampler is not None and self._sampler.error is not None:
             raise self._sampler.error
 
@@ -218,7 +221,9 @@ class Supervisor:
             if failure is not None and not own:
                 failure = failure._replace(message=f"{ended.child.name}: {failure.message}")
             if failure is not None:
-                self._failures.append(failure._replace(of_a_peer=bool(own) and not set(own) & set(ranks)))
+                aftermath = ended.error is None and (ended.child.told or ended.child.process["role"] == "launcher")
+                of_a_peer = bool(own) and not set(own) & set(ranks)
+                self._failures.append(failure._replace(of_a_peer=of_a_peer, aftermath=aftermath))
 
     def _hear_the_others(self) -> None:
         """One process has gone wrong: let the others say what they know, then go on to end them."""

@@ -1,0 +1,82 @@
+"""A process of the attempt that mpirun has started instead of the agent: known by the files it leaves, not as a child.
+
+It looks like a ``Child``. Who it is becomes known when it says so itself, in its ``started`` event; how it ended is
+written down by ``workers.node.mpi_rank``, or, where nobody was left to do that, follows from the end of its launcher.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any, Mapping
+
+from workers.node import mpi_rank, processes
+from workers.node.children import Child, EventsFile, Stream
+
+_READ_BYTES = 64 * 1024
+
+# Said of a process that was never started: its launcher has ended before.
+_NEVER_STARTED = 1
+
+
+class Tail(Stream):
+    """A file that grows as a process prints into it."""
+
+    def _read(self) -> bytes | None:
+        return os.read(self._pipe.fileno(), _READ_BYTES) or None
+
+    def pending(self) -> bool:
+        if not self.open:
+            return False
+        descriptor = self._pipe.fileno()
+        return os.fstat(descriptor).st_size > os.lseek(descriptor, 0, os.SEEK_CUR)
+
+
+class Adopted:
+    """One of the processes that ``starter``, a launcher, has mpirun start on this node."""
+
+    def __init__(self, process: Mapping[str, Any], starter: Child, events: Path, own: mpi_rank.Files) -> None:
+        self.process = process
+        self.name: str = process["name"]
+        self.id: processes.ProcessId | None = None
+        self.events = EventsFile(events)
+        self.streams: list[Stream] = [Tail("stdout", own.stdout.open("rb")), Tail("stderr", own.stderr.open("rb"))]
+        self.reported = False
+        self.told = False  # mpirun has ended it, because another one had ended
+        self._starter = starter
+        self._own = own
+        self._status: int | None = None
+
+    def meet(self, pid: Any, token: str) -> bool:
+        """Take ``pid`` for its own, if a process of the attempt has it; return whether that is news."""
+        if self.id is not None or not isinstance(pid, int) or not processes.has_token(pid, token):
+            return False
+        self.id = processes.identify(pid)
+        return self.id is not None
+
+    def poll(self) -> int | None:
+        """Return its exit status (negative: the signal that ended it), or None while it lives or may still come."""
+        if self._status is None:
+            nobody_left = self._starter.poll() is not None and not (self.id and processes.alive(self.id))
+            ended = mpi_rank.read_ended(self._own.ended)
+            if ended is None and nobody_left:
+                ended = mpi_rank.Ended(-signal.SIGKILL if self.id else _NEVER_STARTED, True)
+            if ended is not None:
+                self._status, self.told = ended
+        return self._status
+
+    def signal(self, number: int) -> None:
+        if self.id is not None:
+            processes.kill(self.id, number)
+
+    def kill_group(self) -> None:
+        self.signal(signal.SIGKILL)
+
+    def stderr_tail(self) -> str:
+        return self.streams[1].tail.decode("utf-8", "replace")
+
+    def close(self) -> None:
+        for stream in self.streams:
+            stream.close()
+        self.events.close()
