@@ -16,7 +16,6 @@ from pydantic import (
     PlainSerializer,
     ValidationError,
     field_validator,
-    model_validator,
 )
 
 from orchestrator.domain.catalog import parse_topology
@@ -130,18 +129,6 @@ class ExperimentSpec(_Strict):
     def _check_topology(cls, topologies: list[str]) -> list[str]:
         return [_topology(topology) for topology in topologies]
 
-    @model_validator(mode="after")
-    def _check_whole(self) -> "ExperimentSpec":
-        if (self.per_device_batch_size is None) == (self.global_batch_size is None):
-            raise ValueError("give per_device_batch_size, or global_batch_size for strong scaling: one of the two")
-        if self.max_repeats < self.repeats:
-            raise ValueError(f"max_repeats ({self.max_repeats}) is smaller than repeats ({self.repeats})")
-        for axis in AXES:
-            values = getattr(self, axis)
-            if values is not None and len({repr(value) for value in values}) < len(values):
-                raise ValueError(f"{axis} names a value twice")
-        return self
-
     def to_json(self) -> dict[str, Any]:
         """The spec as a person would write it, defaults included: what is stored and what is answered."""
         return self.model_dump(mode="json")
@@ -174,9 +161,33 @@ def parse_spec(data: Any) -> ExperimentSpec:
     if not isinstance(data, Mapping):
         raise InvalidRequest([Problem("", "an experiment spec is an object of fields, such as {name: …, model: …}")])
     try:
-        return ExperimentSpec.model_validate(dict(data))
+        spec = ExperimentSpec.model_validate(dict(data))
     except ValidationError as error:
-        raise InvalidRequest(_problems(data, error)) from None
+        raise InvalidRequest([*_problems(data, error), *_batch_problems(data)]) from None
+    if problems := [*_batch_problems(data), *_contradictions(spec)]:
+        raise InvalidRequest(problems)
+    return spec
+
+
+def _batch_problems(data: Mapping[str, Any]) -> list[Problem]:
+    """Told together with what else is wrong: it is what is forgotten most often."""
+    given = [name for name in ("per_device_batch_size", "global_batch_size") if data.get(name) is not None]
+    if len(given) == 1:
+        return []
+    message = "give per_device_batch_size, or global_batch_size for strong scaling: one of the two"
+    return [Problem(f"/{name}", message) for name in given[1:] or ["per_device_batch_size"]]
+
+
+def _contradictions(spec: ExperimentSpec) -> list[Problem]:
+    found = []
+    if spec.max_repeats < spec.repeats:
+        message = f"max_repeats ({spec.max_repeats}) is smaller than repeats ({spec.repeats})"
+        found.append(Problem("/max_repeats", message))
+    for axis in AXES:
+        values = getattr(spec, axis)
+        if values is not None and len({repr(value) for value in values}) < len(values):
+            found.append(Problem(f"/{axis}", f"{axis} names a value twice"))
+    return found
 
 
 def _problems(data: Mapping[str, Any], error: ValidationError) -> list[Problem]:

@@ -45,10 +45,10 @@ def test_every_axis_is_a_field_that_takes_lists() -> None:
         ({"timeout_s": float("nan")}, "/timeout_s"),
         ({"nodes": {"gpu": "H100"}}, "/nodes/gpu"),
         ({"options": {"depth": {}}}, "/options/depth"),
-        ({"global_batch_size": 8}, ""),
-        ({"per_device_batch_size": None}, ""),
-        ({"repeats": 5, "max_repeats": 4}, ""),
-        ({"seed": [1, 1]}, ""),
+        ({"global_batch_size": 8}, "/global_batch_size"),
+        ({"per_device_batch_size": None}, "/per_device_batch_size"),
+        ({"repeats": 5, "max_repeats": 4}, "/max_repeats"),
+        ({"seed": [1, 1]}, "/seed"),
     ],
 )
 def test_what_is_wrong_is_named_by_a_pointer(change: dict[str, object], pointer: str) -> None:
