@@ -43,6 +43,8 @@ def wait_for_experiment(client: Client, experiment_id: str) -> dict[str, Any]:
         for event in client.events(f"{path}/events"):
             if event.kind == "run":
                 progress.see(event.data)
+            elif event.kind == "waiting" and event.data["reason"]:
+                progress.say(event.data["reason"])
     return dict(client.get(path))
 
 
@@ -111,8 +113,14 @@ class _Progress:
         before = self._states.get(run_id)
         self._states[run_id] = state
         if state in ENDED and before not in ENDED:
-            self._erase()
-            output.say(_line_of(self._client.get(path_of("runs", run_id))))
+            self.say(_line_of(self._client.get(path_of("runs", run_id))))
+        else:
+            self._draw()
+
+    def say(self, text: str) -> None:
+        """Say a line above the bar."""
+        self._erase()
+        output.say(text)
         self._draw()
 
     def _draw(self) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from orchestrator.domain.errors import InvalidRequest, NotFound, Problem
 from orchestrator.domain.ports import Entry, Page
-from orchestrator.domain.run import Attempt, Experiment, Run
+from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Experiment, Run, RunState
 from orchestrator.services.context import Context
 
 
@@ -19,6 +19,15 @@ def experiment(context: Context, experiment_id: str, owner: str) -> Experiment:
     if found.owner != owner:
         raise NotFound("experiment", experiment_id)
     return found
+
+
+def why_nothing_runs(context: Context, experiment_id: str) -> str | None:
+    """Why the first queued run of the experiment waits; None while any of its runs is carried out."""
+    counts = context.store.experiment(experiment_id).run_counts
+    if any(counts.get(state) for state in HOLDS_DEVICES) or not counts.get(RunState.QUEUED):
+        return None
+    page = context.store.runs(experiment_id=experiment_id, state=RunState.QUEUED, limit=1)
+    return page.items[0].waiting if page.items else None
 
 
 def run(context: Context, run_id: str, owner: str) -> Run:

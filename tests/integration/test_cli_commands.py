@@ -117,6 +117,18 @@ def test_ctrl_c_detaches_and_says_how_to_come_back(tbd: Tbd) -> None:
     assert tbd.json("show", experiment)["state"] == "cancelled"
 
 
+def test_who_waits_is_told_why_nothing_runs(tbd: Tbd, folder: Path) -> None:
+    (folder / "elsewhere.yaml").write_text(SPEC + "nodes: {names: [not-here]}\n")
+    watching = tbd.start("submit", "elsewhere.yaml", "--wait")
+    assert watching.stderr is not None
+    told = next(line for line in watching.stderr if "among not-here" in line)
+    assert "the cluster has" in told
+    experiment = tbd.json("ls", "--limit", "1")["items"][0]["id"]
+    tbd("cancel", experiment)
+    watching.communicate(timeout=20)
+    assert watching.returncode == 1
+
+
 def test_plan_shows_the_runs_and_stores_nothing(tbd: Tbd) -> None:
     before = len(tbd.json("ls", "--limit", "1000")["items"])
     assert tbd.json("plan", "brief.yaml")["n_runs"] == 2

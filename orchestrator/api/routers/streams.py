@@ -73,11 +73,13 @@ async def stream_experiment(
     request: Request, context: Ctx, followed: Annotated[tuple[Experiment, int], Depends(_experiment)]
 ) -> AsyncIterator[ServerSentEvent]:
     """Changes of state of the experiment (event ``experiment``) and its runs (``run``), from the first one on; the id
-    is the number of the change. Ends with an event ``end``."""
+    is the number of the change. An event ``waiting``, without an id, tells why nothing of the experiment runs. Ends
+    with an event ``end``."""
     experiment, after = followed
     # The end of an experiment is a change like others, and its last one; a stream resumed behind it has the state.
     over = experiment.state is not ExperimentState.ACTIVE
     pause_s = POLL_S[0]
+    told = None
     while True:
         changes: Sequence[Change] = await _ask(context.store.changes, experiment.id, after=after, limit=BATCH)
         for change in changes:
@@ -88,6 +90,10 @@ async def stream_experiment(
             continue
         if over or request.app.state.stopping():
             break
+        reason = told if changes else await _ask(query.why_nothing_runs, context, experiment.id)
+        if reason != told:
+            told = reason
+            yield ServerSentEvent(event="waiting", data={"experiment_id": experiment.id, "reason": reason})
         pause_s = POLL_S[0] if changes else min(pause_s * POLL_GROWTH, POLL_S[1])
         await asyncio.sleep(pause_s)
     if over:
