@@ -5,7 +5,9 @@ SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
-INTERPRETERS := datasets pytorch tensorflow mxnet
+# What the demo and the benchmarks need; the tests need more.
+INTERPRETERS := datasets pytorch tensorflow
+TEST_INTERPRETERS := $(INTERPRETERS) mxnet
 # CNTK exists for Python 3.6 and older only: it is built and tested where there is one.
 PYTHON36 = $(shell $(PYTHON) -m workers.node.pythons 3.6)
 
@@ -32,7 +34,7 @@ lint: setup ## style, types, import rules, Python 3.6 cleanness of the island
 faults: setup interpreters ## only the tests of bad luck: killed servers, dying ranks, full disks, a database that goes away
 	@$(BIN)/python -m pytest tests/faults
 
-bench: setup interpreters ## the ratios of docs/benchmarks.md, measured side by side on this machine (about 20 minutes)
+bench: setup test-interpreters ## the ratios of docs/benchmarks.md, measured side by side on this machine (about 20 minutes)
 	@deploy/system_packages.sh wrk
 	@$(BIN)/python -m tests.benchmarks.bench
 
@@ -59,7 +61,8 @@ setup: .venv/.ready
 interpreters: setup
 	@$(BIN)/python -m workers.node.interpreters install $(INTERPRETERS)
 
-test-interpreters: interpreters
+test-interpreters: setup
+	@$(BIN)/python -m workers.node.interpreters install $(TEST_INTERPRETERS)
 	@$(if $(PYTHON36),$(BIN)/python -m workers.node.interpreters install cntk,\
 	echo "there is no Python 3.6 here: CNTK is not tested (tbd frameworks install cntk says how to get it)")
 
