@@ -7,19 +7,22 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
-from tests.benchmarks import command_line, posts, start_up, training
+from tests.benchmarks import command_line, gang_start_up, posts, start_up, training
 from tests.benchmarks.ratio import Ratio
-from tests.support.service import Service, running_service
+from tests.support.service import running_service
 
-# name -> (measure, pairs). The numbers of pairs are judgements: as many as fit into half an hour.
-MEASUREMENTS: dict[str, tuple[Callable[[Service, int], Ratio], int]] = {
-    "ls": (command_line.measure, 20),
-    "start-up": (start_up.measure, 12),
-    "posts": (posts.measure, 8),
-    "pytorch": (training.measure_pytorch, 8),
-    "tensorflow": (training.measure_tensorflow, 8),
+# name -> (what is measured on, measure, pairs). The numbers of pairs are judgements: as many as fit into half an hour.
+MEASUREMENTS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callable[[Any, int], Ratio], int]] = {
+    "ls": (running_service, command_line.measure, 20),
+    "start-up": (running_service, start_up.measure, 12),
+    "posts": (running_service, posts.measure, 8),
+    "pytorch": (running_service, training.measure_pytorch, 8),
+    "tensorflow": (running_service, training.measure_tensorflow, 8),
+    "gang": (gang_start_up.rig, gang_start_up.measure, 6),
 }
 
 
@@ -31,9 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     found: list[Ratio] = []
     for name in options.names or MEASUREMENTS:
-        measure, pairs = MEASUREMENTS[name]
+        rig, measure, pairs = MEASUREMENTS[name]
         print(f"{name} …", file=sys.stderr, flush=True)
-        with running_service() as service:  # a fresh one each: what one leaves in the database slows no other
+        with rig() as service:  # a fresh one each: what one leaves in the database slows no other
             found.append(measure(service, options.pairs or pairs))
         print(found[-1], flush=True)
     options.out.write_text(json.dumps([one.to_json() for one in found], indent=1))

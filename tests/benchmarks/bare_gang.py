@@ -1,0 +1,43 @@
+"""The first step of a distributed training as somebody without tbd would write it: run by torchrun on each host.
+
+``torchrun … -m tests.benchmarks.bare_gang JOB`` prints, on rank 0, the time (seconds since the epoch) at which the first
+step begins, and makes three steps.
+"""
+
+import json
+import os
+import sys
+import time
+
+import torch
+import torch.distributed
+
+from suites.models.resnet_50 import pytorch as suite
+
+
+def main(path):
+    with open(path) as file:
+        job = json.load(file)
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo")
+    rank = torch.distributed.get_rank()
+    model = suite.build(job, job["processes"][0], torch.device("cpu"))
+    model.network = torch.nn.parallel.DistributedDataParallel(model.network)
+    facts = model.optimizer
+    optimizer = torch.optim.SGD(
+        model.network.parameters(), facts["learning_rate"], facts["momentum"], weight_decay=facts["weight_decay"]
+    )
+    batches = model.batches(rank)
+    if rank == 0:
+        print(time.time(), flush=True)
+    for _ in range(3):
+        batch, _ = next(batches)
+        optimizer.zero_grad()
+        model.loss(batch).backward()
+        optimizer.step()
+    torch.distributed.destroy_process_group()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
