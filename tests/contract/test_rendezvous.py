@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.gangs import gang_job
+from tests.support.strategy_jobs import strategy_job
 from tests.trainer_process import ROOT
 
 # Joins as process JOB["process"] with little patience; prints the failure kind and the ranks.
@@ -55,14 +55,14 @@ def taken(request):
 
 @pytest.mark.framework("pytorch")
 def test_ddp_names_the_rank_that_does_not_come(python_of, tmp_path):
-    job = gang_job("resnet_50", "pytorch", "ddp", nodes=2, devices=1)
+    job = strategy_job("pytorch", "ddp", nodes=2, devices=1)
     assert join(job, "worker0", python_of("pytorch"), tmp_path) == ["timed_out", [1]]
     assert join(job, "worker1", python_of("pytorch"), tmp_path) == ["timed_out", [0]]
 
 
 @pytest.mark.framework("pytorch")
 def test_ddp_without_its_port_is_a_failed_set_up(python_of, tmp_path, taken):
-    job = gang_job("resnet_50", "pytorch", "ddp", nodes=2, devices=1)
+    job = strategy_job("pytorch", "ddp", nodes=2, devices=1)
     taken(job)
     assert join(job, "worker0", python_of("pytorch"), tmp_path) == ["setup_failed", [0]]
 
@@ -70,13 +70,13 @@ def test_ddp_without_its_port_is_a_failed_set_up(python_of, tmp_path, taken):
 @pytest.mark.framework("tensorflow")
 def test_tensorflow_ends_its_own_wait_for_other_workers(python_of, tmp_path):
     """The first worker waits inside the library, where only an alarm ends it; the others wait outside."""
-    job = gang_job("resnet_50", "tensorflow", "multi-worker-mirrored", nodes=2, devices=1)
+    job = strategy_job("tensorflow", "multi-worker-mirrored", nodes=2, devices=1)
     assert join(job, "worker0", python_of("tensorflow"), tmp_path) == -signal.SIGALRM
     assert join(job, "worker1", python_of("tensorflow"), tmp_path) == ["timed_out", [0]]
 
 
 @pytest.mark.framework("tensorflow")
 def test_tensorflow_without_its_port_is_a_failed_set_up(python_of, tmp_path, taken):
-    job = gang_job("resnet_50", "tensorflow", "multi-worker-mirrored", nodes=2, devices=1)
+    job = strategy_job("tensorflow", "multi-worker-mirrored", nodes=2, devices=1)
     taken(job)
     assert join(job, "worker0", python_of("tensorflow"), tmp_path) == ["setup_failed", None]

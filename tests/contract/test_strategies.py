@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from tests.gangs import gang_job, run_gang
-from tests.trainer_process import Trainer
+from tests.support.strategy_jobs import strategy_job
+from tests.trainer_process import Trainer, run
 from workers.trainer.protocol import EXIT_STATUS
 
 
@@ -32,15 +32,15 @@ def strategy(request):
 @pytest.fixture
 def python(strategy, python_of):
     """The interpreter that the strategy's facts name."""
-    return python_of(gang_job("resnet_50", *strategy)["interpreter"]["name"])
+    return python_of(strategy_job(*strategy)["interpreter"]["name"])
 
 
 @pytest.fixture(scope="module")
 def finished(strategy, python_of, tmp_path_factory):
     """The processes of one finished run of ResNet-50 on two devices, of two nodes where it is made for that."""
     nodes = 2 if strategy == ("tensorflow", "multi-worker-mirrored") else 1
-    job = gang_job("resnet_50", *strategy, nodes=nodes, devices=2 // nodes)
-    trainers = run_gang(job, tmp_path_factory.mktemp("gang"), python_of(job["interpreter"]["name"]))
+    job = strategy_job(*strategy, nodes=nodes, devices=2 // nodes)
+    trainers = run(job, tmp_path_factory.mktemp("gang"), python_of(job["interpreter"]["name"]))
     for trainer in trainers:
         assert trainer.popen.returncode == 0, trainer.output
     return trainers
@@ -79,9 +79,9 @@ def test_how_gradients_were_exchanged_is_recorded(finished):
 def losses_of_the_linear_fit(strategy, python, folder, devices):
     """The mean over the ranks, on devices of one node, of the loss after each of 6 steps."""
     folder.mkdir()
-    job = gang_job("resnet_50", *strategy, devices=devices)
+    job = strategy_job(*strategy, devices=devices)
     job["model"]["module"] = "tests.support.linear_model"
-    trainers = run_gang(job, folder, python)
+    trainers = run(job, folder, python)
     losses = [[loss["value"] for loss in trainer.data("loss")] for trainer in trainers]
     assert all(len(found) == 6 for found in losses), [trainer.output for trainer in trainers]
     return [sum(step) / len(step) for step in zip(*losses, strict=True)]
@@ -98,7 +98,7 @@ def test_two_ranks_train_as_one_with_the_double_batch_does(strategy, python, tmp
 @pytest.mark.parametrize("strategy", ACROSS_NODES)
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_rank_that_is_killed_ends_the_others_at_once_and_is_the_one_named(strategy, python, tmp_path, victim):
-    job = gang_job("resnet_50", *strategy, nodes=2, devices=1, max_steps=10**9, timeout_s=250.0)
+    job = strategy_job(*strategy, nodes=2, devices=1, max_steps=10**9, timeout_s=250.0)
     trainers = [Trainer(job, tmp_path, python, process["name"]) for process in job["processes"]]
     try:
         while not all(trainer.data("interval")[1:] for trainer in trainers):
@@ -118,7 +118,7 @@ def test_a_rank_that_is_killed_ends_the_others_at_once_and_is_the_one_named(stra
 
 @pytest.mark.parametrize("strategy", ACROSS_NODES)
 def test_a_rank_that_never_comes_is_timed_out_and_named(strategy, python, tmp_path):
-    job = gang_job("resnet_50", *strategy, nodes=2, devices=1, timeout_s=1.0)
+    job = strategy_job(*strategy, nodes=2, devices=1, timeout_s=1.0)
     trainer = Trainer(job, tmp_path, python, job["processes"][0]["name"])
     assert trainer.finish() == EXIT_STATUS["timed_out"], trainer.output
     assert trainer.data("error")[0]["ranks"] == [1]

@@ -14,7 +14,8 @@ from typing import Any
 from orchestrator.domain.placement import Device, NodeShare, Placement
 from orchestrator.services.catalog import load_catalog
 from orchestrator.services.job import processes_of
-from tests.trainer_process import free_port, make_job, model_facts
+from tests.trainer_process import make_job, model_facts
+from workers.node.port_choice import free_port
 from workers.trainer import protocol
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,9 +28,7 @@ def strategy_job(framework: str, strategy: str, nodes: int = 1, devices: int = 1
     job = make_job(
         "resnet_50", framework, strategy=strategy, topology=f"{nodes}x{devices}", **{"timeout_s": 120.0, **plan}
     )
-    places = [protocol.local_node(name) for name in placement.nodes]
-    for place in places:
-        place["ports"] = {"control": free_port(), "framework": free_port()}
+    places = _places(placement.nodes)
     return {
         **job,
         "attempt_id": "attempt-" + uuid.uuid4().hex[:12],
@@ -50,6 +49,18 @@ def strategy_job(framework: str, strategy: str, nodes: int = 1, devices: int = 1
         "sample_s": 0.5,
         "lock_dir": None,
     }
+
+
+def _places(names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The nodes of a job, all of them this host, each with ports of its own."""
+    taken: set[int] = set()
+    places = []
+    for name in names:
+        control = free_port(taken)
+        framework = free_port(taken | {control})
+        taken |= {control, framework}
+        places.append(protocol.local_node(name) | {"ports": {"control": control, "framework": framework}})
+    return places
 
 
 def _devices(node: int, count: int) -> tuple[Device, ...]:

@@ -52,7 +52,7 @@ def run(job, process, emit):
             emit("versions", **adapter.versions())
             adapter.serve(job, process)
     except Exception as error:
-        error, kind = explained(error, failure_of(error, adapter), channel)
+        error, kind = explained(error, failure_of(error, adapter), job, process, channel)
         if channel and lies_here(error, process):
             channel.fail(kind, str(error))
         emit_error(emit, kind, error)
@@ -64,13 +64,19 @@ def run(job, process, emit):
     return status
 
 
-def explained(error, kind, channel):
-    """Return ``error`` and its kind; where it only says that a peer has gone, what the control channel knows of it."""
+def explained(error, kind, job, process, channel):
+    """Return ``error`` and its kind; where it only says that a peer has gone, what the control channel knows of it.
+
+    Where that knows nothing, a rank stands still or the network between them is cut; of two processes it is the other.
+    """
     if kind != PEER_LOST:
         return error, kind
     found = channel.culprit() if channel else None
     if found is None:
-        return error, "crashed"
+        others = [rank for rank in jobs.leading_ranks(job) if rank != jobs.rank_of(process)]
+        found = TrainerError(
+            "timed_out", "another rank does not answer: %s" % error, others if len(others) == 1 else None
+        )
     found.__cause__ = error
     return found, found.kind
 
