@@ -8,8 +8,9 @@ A model for it is ``build(job, process)`` in ``suites/models/<model>/cntk.py``, 
 
 import ctypes
 import importlib
+import os
 import re
-import threading
+import sys
 import warnings
 
 # CNTK warns of every Linux but Ubuntu 16.04, and of a GPU that may be missing.
@@ -18,12 +19,12 @@ warnings.filterwarnings("ignore", module="cntk")
 import cntk  # noqa: E402
 
 from workers.trainer import job as jobs  # noqa: E402
+from workers.trainer import protocol  # noqa: E402
 from workers.trainer.failure import TrainerError  # noqa: E402
-from workers.trainer.frameworks import cntk_timing  # noqa: E402
+from workers.trainer.frameworks import cntk_timing, waiting  # noqa: E402
 
-# Judgements: how long all ranks may take to meet, and to part.
-RENDEZVOUS_S = 120.0
-PARTING_S = 10.0
+# Judgement: how long the ranks may take to part.
+PARTING_TIMEOUT_S = 30.0
 
 BLOCK_MOMENTUM = "mpi-block-momentum"
 
@@ -53,10 +54,8 @@ class Adapter(object):
         """
         if job["plan"]["strategy"] == "single":
             return job["world_size"]
-        timeout_s = min(RENDEZVOUS_S, float(job["plan"]["timeout_s"]))
-        self._communicator = _within(timeout_s, cntk.distributed.mpi_communicator)
-        if self._communicator is None:
-            raise TrainerError("timed_out", "the ranks have not met by MPI within %g s" % timeout_s)
+        limit_s = min(jobs.RENDEZVOUS_TIMEOUT_S, float(job["plan"]["timeout_s"]))
+        self._communicator = waiting.within(limit_s, "the ranks have not met by MPI", cntk.distributed.mpi_communicator)
         found = (cntk.distributed.Communicator.rank(), cntk.distributed.Communicator.num_workers())
         if found != (jobs.rank_of(process), job["world_size"]):
             planned = (jobs.rank_of(process), job["world_size"])
@@ -72,7 +71,12 @@ class Adapter(object):
         self._trainer = cntk.Trainer(None, (self._model.criterion, None), [learner])
         self._batches = watch(self._model.batches(jobs.rank_of(process)))
         parameters = sum(int(parameter.value.size) for parameter in self._model.parameters)
-        return {"parameters": parameters, "mathematics": mathematics, "device": self._device_name()}
+        return {
+            "parameters": parameters,
+            "mathematics": mathematics,
+            "device": self._device_name(),
+            "exchange": self._exchange(job),
+        }
 
     def _distributed(self, learner, job):
         if self._communicator is None:
@@ -82,7 +86,21 @@ class Adapter(object):
         # CNTK counts a block in samples of all ranks. The block's momentum is its default of 1 - 1 / ranks, by which
         # a sample counts as much as it does for a single rank.
         images = job["plan"]["per_device_batch_size"] * job["world_size"]
-        return cntk.distributed.block_momentum_distributed_learner(learner, images * job["strategy"]["step_multiple"])
+        return cntk.distributed.block_momentum_distributed_learner(
+            learner, images * jobs.strategy_of(job)["step_multiple"]
+        )
+
+    def _exchange(self, job):
+        if self._communicator is None:
+            return {}
+        block = jobs.strategy_of(job)["step_multiple"] if job["plan"]["strategy"] == BLOCK_MOMENTUM else None
+        return {
+            "library": "cntk.distributed",
+            "backend": "mpi",
+            "quantization_bits": 32,
+            "block_steps": block,
+            "interface": os.environ.get("OMPI_MCA_btl_tcp_if_include"),
+        }
 
     def step(self):
         batch, work = next(self._batches)
@@ -114,8 +132,18 @@ class Adapter(object):
 
     def close(self):
         self._batches = self._trainer = self._model = None
+        # After a failure there may be nobody left to part from: mpirun ends them all.
         if self._communicator is not None and self._done:
-            _within(PARTING_S, cntk.distributed.Communicator.finalize)
+            self._part()
+
+    def _part(self):
+        try:
+            finalize = cntk.distributed.Communicator.finalize
+            waiting.within(PARTING_TIMEOUT_S, "the other ranks did not part from this one", finalize)
+        except TrainerError as error:
+            sys.stderr.write("%s\n" % error)
+            sys.stderr.flush()
+            os._exit(protocol.EXIT_STATUS[error.kind])
 
     def failure_of(self, error):
         short = "bad_alloc" in str(error) or "out of memory" in str(error).lower()
@@ -175,24 +203,3 @@ def _openmpi_version():
     ctypes.CDLL("libmpi.so.12").MPI_Get_library_version(text, ctypes.byref(length))
     found = re.search(r"v(\d[\w.]*)", text.value.decode("ascii", "replace"))
     return found.group(1) if found else text.value.decode("ascii", "replace")[:80]
-
-
-def _within(timeout_s, call):
-    """Return what ``call`` returns, or None if it takes longer: MPI itself waits for ever. Its error is raised here."""
-    answers = []
-
-    def ask():
-        try:
-            answers.append((call(), None))
-        except Exception as error:
-            answers.append((None, error))
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(timeout_s)
-    if not answers:
-        return None
-    answer, error = answers[0]
-    if error is not None:
-        raise error
-    return answer

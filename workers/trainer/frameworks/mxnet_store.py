@@ -19,11 +19,11 @@ import gc
 import os
 import socket
 import sys
-import threading
 
 from workers.trainer import job as jobs
 from workers.trainer import protocol
 from workers.trainer.failure import TrainerError
+from workers.trainer.frameworks import waiting
 from workers.trainer.frameworks.mxnet_library import mx
 
 # Strategy -> MXNet's name of the store.
@@ -64,7 +64,9 @@ class Exchange(object):
         if name != "kvstore-device":
             os.environ.update(environment(job, process))
         limit_s = min(jobs.RENDEZVOUS_TIMEOUT_S, float(job["plan"]["timeout_s"]))
-        self._store = within(limit_s, "MXNet's workers, servers and scheduler did not all meet", create, STORES[name])
+        self._store = waiting.within(
+            limit_s, "MXNet's workers, servers and scheduler did not all meet", create, STORES[name]
+        )
         self._workers = self._store.num_workers
         return self._workers * self._ranks
 
@@ -99,7 +101,7 @@ class Exchange(object):
         held = [self._store]
         self._store = None
         try:
-            within(PARTING_TIMEOUT_S, "the other processes did not part from this one", let_go, held)
+            waiting.within(PARTING_TIMEOUT_S, "the other processes did not part from this one", let_go, held)
         except TrainerError as error:
             sys.stderr.write("%s\n" % error)
             sys.stderr.flush()
@@ -142,7 +144,7 @@ def serve(job, process):
     if process["role"] == "scheduler":
         _check_port(*jobs.rendezvous(job))
     server = mx.kvstore.kvstore_server.KVStoreServer(mx.kv.create("dist"))
-    within(float(job["plan"]["timeout_s"]), "the workers did not end", server.run)
+    waiting.within(float(job["plan"]["timeout_s"]), "the workers did not end", server.run)
 
 
 def _check_port(address, port):
@@ -153,29 +155,3 @@ def _check_port(address, port):
             probe.bind((address, port))
         except OSError as error:
             raise TrainerError("setup_failed", "the scheduler cannot listen on %s:%s: %s" % (address, port, error))
-
-
-def within(limit_s, complaint, function, *arguments):
-    """Return ``function(*arguments)``; it is called in a thread, since a wait in MXNet's code cannot be interrupted.
-
-    Raises:
-        TrainerError: ``timed_out`` with ``complaint``; the thread is left behind.
-        Exception: what ``function`` raises.
-    """
-    answer = {}
-
-    def call():
-        try:
-            answer["value"] = function(*arguments)
-        except Exception as error:
-            answer["error"] = error
-
-    thread = threading.Thread(target=call, name="tbd-mxnet")
-    thread.daemon = True
-    thread.start()
-    thread.join(limit_s)
-    if thread.is_alive():
-        raise TrainerError("timed_out", "%s within %g s" % (complaint, limit_s))
-    if "error" in answer:
-        raise answer["error"]
-    return answer["value"]

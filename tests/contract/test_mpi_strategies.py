@@ -1,0 +1,122 @@
+"""CNTK over several ranks, by agents and mpirun: gradients or blocks are averaged, and replicas end equal."""
+
+import shutil
+
+import numpy
+import pytest
+
+from tests.gangs import gang_job
+from tests.integration.node_attempts import failure_of, log_of, of_kind
+from tests.support import linear_model
+from tests.trainer_process import ROOT
+from workers.node import processes
+from workers.node.agent import Agent
+
+pytestmark = [
+    pytest.mark.framework("cntk"),
+    pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun: apt-get install openmpi-bin"),
+]
+
+STRATEGIES = ["mpi", "mpi-block-momentum"]
+
+
+@pytest.fixture(scope="module")
+def agents(python_of, tmp_path_factory):
+    """Two nodes of this machine."""
+    python_of("cntk")
+    folder = tmp_path_factory.mktemp("agents")
+    with pytest.MonkeyPatch.context() as patch:
+        # Models of the tests are found as an operator's own would be.
+        patch.setenv("TBD_SUITE_PATH", str(ROOT))
+        found = [Agent(folder / name, name, fence_s=120) for name in ("node-0", "node-1")]
+        yield found
+        for agent in found:
+            agent.close()
+
+
+def carried_out(agents, job):
+    """Return what all processes of ``job`` have said, by kind; all must have ended well, and none be left."""
+    taking_part = agents[: len(job["nodes"])]
+    for agent in taking_part:
+        assert agent.start(job)["state"] == "running"
+    entries = []
+    for agent in taking_part:
+        entries += log_of(agent, job, 120)
+        assert failure_of(entries) is None, of_kind(entries, "output")
+    assert not processes.with_token(job["token"])
+    return entries
+
+
+def of_rank(entries, kind, rank):
+    return [entry["data"] for entry in entries if entry["kind"] == kind and entry["rank"] == rank]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_two_ranks_train_a_network_and_end_with_bitwise_equal_weights(agents, strategy, nodes):
+    job = gang_job("resnet_50", "cntk", strategy, nodes=nodes, devices=2 // nodes, max_steps=8)
+    entries = carried_out(agents, job)
+    assert {joined["world_size"] for joined in of_kind(entries, "joined")} == {2}
+    assert [sum(item["work"]["images"] for item in of_rank(entries, "interval", rank)) for rank in (0, 1)] == [32, 32]
+    replicas = [entry for entry in entries if entry["kind"] == "replica"]
+    assert sorted(entry["rank"] for entry in replicas) == [0, 1]
+    assert len({entry["data"]["sha256"] for entry in replicas}) == 1
+    assert {built["exchange"]["backend"] for built in of_kind(entries, "built")} == {"mpi"}
+
+
+def linear_fit(agents, strategy, devices, **plan):
+    """Return the log of a linear fit without batch normalisation."""
+    job = gang_job("resnet_50", "cntk", strategy, devices=devices, **plan)
+    job["model"]["module"] = "tests.support.linear_model"
+    return carried_out(agents, job)
+
+
+def test_two_ranks_train_as_one_with_the_double_batch_does(agents):
+    one = [loss["value"] for loss in of_rank(linear_fit(agents, "mpi", 1), "loss", 0)]
+    two = linear_fit(agents, "mpi", 2)
+    assert one[-1] < one[0]
+    for rank in (0, 1):
+        assert [loss["value"] for loss in of_rank(two, "loss", rank)] == pytest.approx(one, rel=1e-5)
+
+
+def test_one_rank_updates_its_weights_as_pytorch_documents_it(agents):
+    """SGD with coupled weight decay and momentum (torch.optim.SGD), in double precision against CNTK's losses."""
+    inputs, targets = linear_model.samples({"world_size": 1}, 0)
+    weights, momentum, losses = linear_model.weights().astype(float), 0.0, []
+    for _ in range(6):
+        losses.append(float(numpy.mean((inputs @ weights - targets) ** 2)))
+        weights, momentum = stepped(weights, momentum, inputs, targets, linear_model.OPTIMIZER["learning_rate"])
+    told = [loss["value"] for loss in of_rank(linear_fit(agents, "single", 1), "loss", 0)]
+    assert told == pytest.approx(losses, rel=1e-5)
+
+
+def stepped(weights, momentum, inputs, targets, rate):
+    """Return (weights, momentum) after one update on a batch."""
+    facts = linear_model.OPTIMIZER
+    gradient = 2.0 * inputs.T @ (inputs @ weights - targets) / len(inputs) + facts["weight_decay"] * weights
+    momentum = facts["momentum"] * momentum + gradient
+    return weights - rate * momentum, momentum
+
+
+def test_block_momentum_averages_the_ways_of_the_ranks_as_its_authors_write(agents):
+    """Chen and Huo, "Scalable training of deep learning machines by incremental block training", 2016, with Nesterov's
+    form, a block momentum of 1 - 1 / ranks and the ranks' own momenta begun anew after each block."""
+    blocks, steps, ranks = 3, 8, 2
+    batches = [linear_model.samples({"world_size": ranks}, rank) for rank in range(ranks)]
+    rate, block_momentum = linear_model.OPTIMIZER["learning_rate"] / ranks, 1.0 - 1.0 / ranks
+    weights, smoothed, losses = linear_model.weights().astype(float), 0.0, []
+    for _ in range(blocks):
+        ways = []
+        for inputs, targets in batches:
+            own, momentum = weights, 0.0
+            for _ in range(steps):
+                last = float(numpy.mean((inputs @ own - targets) ** 2))
+                own, momentum = stepped(own, momentum, inputs, targets, rate)
+            ways.append((weights - own, last))
+        losses.append([last for _, last in ways])
+        smoothed = block_momentum * smoothed + (1.0 - block_momentum) * sum(way for way, _ in ways)
+        weights = weights - smoothed - block_momentum * smoothed
+    entries = linear_fit(agents, "mpi-block-momentum", ranks, max_steps=blocks * steps)
+    for rank in range(ranks):
+        told = [loss["value"] for loss in of_rank(entries, "loss", rank)]
+        assert told == pytest.approx([both[rank] for both in losses], rel=1e-4)
