@@ -19,11 +19,11 @@ FOLDER_VARIABLE = "TBD_MPI_FOLDER"
 
 REMOTE_SHELL = "tbd-mpi-agent"
 
-# The first node is the one that mpirun runs on. The others get addresses that exist nowhere (RFC 5737): mpirun takes
-# whatever resolves to an address of its own machine for that machine, and looks up names, which can take long.
+# The first node is the one that mpirun runs on. The others get addresses that no machine has (240.0.0.0/4 is reserved,
+# RFC 1112): mpirun takes whatever resolves to an address of its own machine for that machine, and looks up names, which
+# can take long.
 FIRST = "localhost"
-_NOWHERE = ("192.0.2", "198.51.100", "203.0.113")
-_EACH = 254
+_NOWHERE = "240.0."
 
 # Judgement, as in the trainer's control channel: how long the nodes of a gang may take to meet (datasets are prepared,
 # interpreters start).
@@ -31,17 +31,8 @@ JOIN_TIMEOUT_S = 300.0
 
 
 def label(index: int) -> str:
-    """Return what mpirun calls the node number ``index``.
-
-    Raises:
-        ValueError: there are more nodes than labels.
-    """
-    if index == 0:
-        return FIRST
-    block, number = divmod(index - 1, _EACH)
-    if block >= len(_NOWHERE):
-        raise ValueError(f"mpirun is given {_EACH * len(_NOWHERE)} other nodes at most")
-    return f"{_NOWHERE[block]}.{number + 1}"
+    """Return what mpirun calls the node number ``index``, below 65536."""
+    return f"{_NOWHERE}{index // 256}.{index % 256}" if index else FIRST
 
 
 def index_of(text: str) -> int:
@@ -50,8 +41,11 @@ def index_of(text: str) -> int:
     Raises:
         ValueError: it is no label of ours.
     """
-    block, _, number = text.rpartition(".")
-    return 0 if text == FIRST else _NOWHERE.index(block) * _EACH + int(number)
+    high, _, low = text[len(_NOWHERE) :].partition(".")
+    index = int(high) * 256 + int(low) if text.startswith(_NOWHERE) else 0
+    if label(index) != text:
+        raise ValueError(f"mpirun asks for the node {text!r}, which is none of the job's")
+    return index
 
 
 def command(job: Mapping[str, Any]) -> list[str]:
