@@ -50,7 +50,7 @@ class Cell:
         return None if found.ready else found.reason
 
     def spec(self, steps: int, fabric: str = "ethernet", **more: Any) -> dict[str, Any]:
-        """The experiment of this cell alone: one run."""
+        """The experiment of this cell alone: one run of ``steps`` steps, or of the least that makes four intervals."""
         fields: dict[str, Any] = {
             "name": "matrix",
             "model": MODEL,
@@ -61,7 +61,7 @@ class Cell:
             "fabric": fabric if self.topology.startswith("2") else None,
             "per_device_batch_size": BATCH,
             "nodes": {"names": list(PLACES[self.topology])},
-            "max_steps": steps,
+            "max_steps": max(steps, 4 * self.strategy.step_multiple),
             "repeats": 1,
             "max_repeats": 1,
             "timeout_s": RUN_S,
