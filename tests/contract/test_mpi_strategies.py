@@ -5,9 +5,10 @@ import shutil
 import numpy
 import pytest
 
-from tests.gangs import gang_job
+from tests.contract.test_strategies import LOSSES
 from tests.integration.node_attempts import failure_of, log_of, of_kind
 from tests.support import linear_model
+from tests.support.strategy_jobs import strategy_job
 from tests.trainer_process import ROOT
 from workers.node import processes
 from workers.node.agent import Agent
@@ -54,19 +55,21 @@ def of_rank(entries, kind, rank):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_two_ranks_train_a_network_and_end_with_bitwise_equal_weights(agents, strategy, nodes):
-    job = gang_job("resnet_50", "cntk", strategy, nodes=nodes, devices=2 // nodes, max_steps=8)
+    job = strategy_job("cntk", strategy, nodes, 2 // nodes, max_steps=8)
     entries = carried_out(agents, job)
     assert {joined["world_size"] for joined in of_kind(entries, "joined")} == {2}
     assert [sum(item["work"]["images"] for item in of_rank(entries, "interval", rank)) for rank in (0, 1)] == [32, 32]
     replicas = [entry for entry in entries if entry["kind"] == "replica"]
     assert sorted(entry["rank"] for entry in replicas) == [0, 1]
     assert len({entry["data"]["sha256"] for entry in replicas}) == 1
+    if strategy == "mpi":
+        assert [loss["value"] for loss in of_rank(entries, "loss", 0)][:4] == pytest.approx(LOSSES, rel=2e-3)
     assert {built["exchange"]["backend"] for built in of_kind(entries, "built")} == {"mpi"}
 
 
 def linear_fit(agents, strategy, devices, **plan):
     """Return the log of a linear fit without batch normalisation."""
-    job = gang_job("resnet_50", "cntk", strategy, devices=devices, **plan)
+    job = strategy_job("cntk", strategy, 1, devices, **plan)
     job["model"]["module"] = "tests.support.linear_model"
     return carried_out(agents, job)
 
