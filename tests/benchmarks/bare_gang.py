@@ -18,7 +18,7 @@ from suites.models.resnet_50 import pytorch as suite
 def main(path):
     with open(path) as file:
         job = json.load(file)
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     torch.distributed.init_process_group("gloo")
     rank = torch.distributed.get_rank()
     model = suite.build(job, job["processes"][0], torch.device("cpu"))

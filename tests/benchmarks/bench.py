@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import command_line, gang_start_up, posts, start_up, training
+from tests.benchmarks import command_line, gang_one_node, gang_start_up, posts, start_up, training
 from tests.benchmarks.ratio import Ratio
 from tests.support.service import running_service
 
@@ -22,6 +22,7 @@ MEASUREMENTS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callabl
     "posts": (running_service, posts.measure, 8),
     "pytorch": (running_service, training.measure_pytorch, 8),
     "tensorflow": (running_service, training.measure_tensorflow, 8),
+    "gang-one-node": (gang_one_node.rig, gang_one_node.measure, 6),
     "gang": (gang_start_up.rig, gang_start_up.measure, 6),
 }
 

@@ -9,7 +9,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from orchestrator.services.catalog import load_catalog
 from tests.benchmarks.ratio import Ratio, in_turn, ratio
 from tests.cluster import hosts
 from tests.cluster.bench import ROOT, Bench, Layout
-from tests.support.service import seconds
+from tests.support.service import Service, seconds
 from workers.node.interpreters import resolve
 
 HOSTS = ("one", "two")
@@ -54,17 +54,21 @@ def measure(bench: Bench, pairs: int) -> Ratio:
 
 
 def under_tbd_s(bench: Bench, seed: int) -> float:
-    spec: dict[str, Any] = {"name": "bench-gang", "topology": "2x1", "nodes": {"names": list(HOSTS)}, "seed": seed}
-    repeats = {"repeats": 1, "max_repeats": 1, "max_steps": 3}
-    run = bench.service.run_one(MODEL | spec | repeats, poll_s=0.5)
-    intervals = bench.service.all(f"/api/v1/runs/{run['id']}/intervals")
+    return first_step_s(bench.service, {"topology": "2x1", "nodes": {"names": list(HOSTS)}, "seed": seed})
+
+
+def first_step_s(service: Service, spec: Mapping[str, Any]) -> float:
+    """Seconds from the attempt's record to the start of rank 0's first step; ``spec`` says where."""
+    once = {"name": "bench-gang", "repeats": 1, "max_repeats": 1, "max_steps": 3}
+    run = service.run_one(MODEL | once | dict(spec), poll_s=0.5)
+    intervals = service.all(f"/api/v1/runs/{run['id']}/intervals")
     (first,) = [one for one in intervals if one["rank"] == 0 and one["first_step"] == 1]
     return seconds(first["at"]) - float(first["duration_s"]) - seconds(run["attempts"][-1]["created_at"])
 
 
 def by_hand_s(bench: Bench) -> float:
     job = bench.folder / "bare_gang.json"
-    job.write_text(json.dumps(_job()))
+    job.write_text(json.dumps(job_for_hand()))
     python = str(resolve("pytorch").python)
     leader = bench.hosts[HOSTS[0]].address()
     began = time.time()
@@ -81,7 +85,7 @@ def by_hand_s(bench: Bench) -> float:
     return float(outputs[0].split()[-1]) - began
 
 
-def _job() -> dict[str, Any]:
+def job_for_hand() -> dict[str, Any]:
     """As much of a job as the model's ``build`` reads."""
     plan = {"options": {}, "seed": 1, "data": "synthetic", "global_batch_size": 8, "precision": "fp32", **MODEL}
     process = {"name": "worker0", "role": "worker", "node": "one", "ranks": [0], "local_ranks": [0], "devices": []}

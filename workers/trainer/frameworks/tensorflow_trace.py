@@ -16,19 +16,24 @@ OPERATOR = re.compile(r"^[^:\s]*:[A-Za-z_]\w*$")
 
 
 def activity(folder, gpu):
-    """Return {active_s, elapsed_s, method} of the trace in ``folder``, between the ends of its ``tbd.activity``."""
+    """Return {active_s, elapsed_s, method} of the trace in ``folder``, between the ends of its ``tbd.activity``.
+
+    Of several GPUs of the process it is the mean.
+    """
     space = xplane_pb2.XSpace()
     with open(glob.glob(os.path.join(folder, "**", "*.xplane.pb"), recursive=True)[0], "rb") as file:
         space.ParseFromString(file.read())
     host = [event for plane in space.planes if plane.name.startswith("/host:CPU") for event in _events(plane)]
     start, end = next(span for _, name, span in host if name == "tbd.activity")
     if gpu:
-        devices = [event for plane in space.planes if plane.name.startswith("/device:GPU") for event in _events(plane)]
-        active = [span for line, _, span in devices if line.startswith("Stream")]
+        planes = [plane for plane in space.planes if plane.name.startswith("/device:GPU")]
+        active = [[span for line, _, span in _events(plane) if line.startswith("Stream")] for plane in planes]
     else:
-        active = [span for _, name, span in host if OPERATOR.match(name)]
+        # All CPU devices of a process are one pool of threads.
+        active = [[span for _, name, span in host if OPERATOR.match(name)]]
+    unions = [intervals.union(intervals.clip(spans, start, end)) for spans in active]
     return {
-        "active_s": intervals.union(intervals.clip(active, start, end)) * 1e-9,
+        "active_s": sum(unions) / len(unions) * 1e-9,
         "elapsed_s": (end - start) * 1e-9,
         "method": "kernel-union" if gpu else "operator-union",
     }
