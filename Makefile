@@ -7,11 +7,11 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 BIN := .venv/bin
 # What the demo and the benchmarks need; the tests need more.
 INTERPRETERS := datasets pytorch tensorflow
-TEST_INTERPRETERS := $(INTERPRETERS) mxnet
+TEST_INTERPRETERS := $(INTERPRETERS) mxnet horovod
 # CNTK exists for Python 3.6 and older only: it is built and tested where there is one.
 PYTHON36 = $(shell $(PYTHON) -m workers.node.pythons 3.6)
 
-.PHONY: help demo test lint unit bench faults coverage cluster matrix announce-downloads setup system-packages interpreters test-interpreters clean
+.PHONY: help demo test lint unit bench faults coverage test-horovod-pytorch cluster matrix announce-downloads setup system-packages interpreters test-interpreters clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -37,6 +37,11 @@ faults: setup interpreters ## only the tests of bad luck: killed servers, dying 
 bench: setup test-interpreters ## the ratios of docs/benchmarks.md, measured side by side on this machine (about 20 minutes)
 	@deploy/system_packages.sh wrk
 	@$(BIN)/python -m tests.benchmarks.bench
+
+test-horovod-pytorch: system-packages setup ## the tests of PyTorch's Horovod, which is built from source first (about five minutes)
+	@deploy/system_packages.sh python3-dev
+	@$(BIN)/python -m workers.node.interpreters install horovod-pytorch
+	@$(BIN)/python -m pytest tests/contract/test_strategies.py tests/integration/test_horovod.py -k "pytorch and horovod"
 
 cluster: system-packages setup test-interpreters ## the tests on several hosts in full: every framework and strategy, as root (about 15 minutes)
 	@$(BIN)/python -m pytest tests/cluster -m ""
@@ -66,10 +71,10 @@ test-interpreters: setup
 	@$(if $(PYTHON36),$(BIN)/python -m workers.node.interpreters install cntk,\
 	echo "there is no Python 3.6 here: CNTK is not tested (tbd frameworks install cntk says how to get it)")
 
-# PostgreSQL for the tests of the store, OpenMPI for CNTK, iproute2 for the tests on several hosts, which need root as
-# well; everything else comes from the Python registry.
+# PostgreSQL for the tests of the store, OpenMPI for CNTK, a compiler for Horovod, iproute2 for the tests on several
+# hosts, which need root as well; everything else comes from the Python registry.
 system-packages:
-	@deploy/system_packages.sh postgresql $(if $(filter 0,$(shell id -u)),iproute2) $(if $(PYTHON36),libopenmpi3 openmpi-bin)
+	@deploy/system_packages.sh postgresql g++ $(if $(filter 0,$(shell id -u)),iproute2) $(if $(PYTHON36),libopenmpi3 openmpi-bin)
 
 clean: ## remove .venv and caches of this folder (not the frameworks' environments in ~/.cache/tbd)
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

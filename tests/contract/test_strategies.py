@@ -14,7 +14,12 @@ def strategies(*names):
     return [pytest.param(name, marks=pytest.mark.framework(name[0]), id="-".join(name)) for name in names]
 
 
-ACROSS_NODES = strategies(("pytorch", "ddp"), ("tensorflow", "multi-worker-mirrored"))
+ACROSS_NODES = strategies(
+    ("pytorch", "ddp"),
+    ("pytorch", "horovod"),
+    ("tensorflow", "multi-worker-mirrored"),
+    ("tensorflow", "horovod"),
+)
 STRATEGIES = [*ACROSS_NODES, *strategies(("tensorflow", "mirrored"))]
 # Far above what is measured, far below the time-outs of the collectives: a rank that is gone is noticed at once.
 NOTICED_S = 20.0
@@ -43,7 +48,12 @@ def finished(strategy, python_of, tmp_path_factory):
     trainers = run(job, tmp_path_factory.mktemp("gang"), python_of(job["interpreter"]["name"]))
     for trainer in trainers:
         assert trainer.popen.returncode == 0, trainer.output
-    return trainers
+    return workers(job, trainers)
+
+
+def workers(job, trainers):
+    """Return those of ``trainers``, one for each process of ``job``, that train: the others only help them meet."""
+    return [trainer for trainer, process in zip(trainers, job["processes"], strict=True) if process["ranks"]]
 
 
 def all_of(trainers, kind):
@@ -81,7 +91,7 @@ def losses_of_the_linear_fit(strategy, python, folder, devices):
     folder.mkdir()
     job = strategy_job(*strategy, devices=devices)
     job["model"]["module"] = "tests.support.linear_model"
-    trainers = run(job, folder, python)
+    trainers = workers(job, run(job, folder, python))
     losses = [[loss["value"] for loss in trainer.data("loss")] for trainer in trainers]
     assert all(len(found) == 6 for found in losses), [trainer.output for trainer in trainers]
     return [sum(step) / len(step) for step in zip(*losses, strict=True)]
@@ -99,10 +109,11 @@ def test_two_ranks_train_as_one_with_the_double_batch_does(strategy, python, tmp
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_rank_that_is_killed_ends_the_others_at_once_and_is_the_one_named(strategy, python, tmp_path, victim):
     job = strategy_job(*strategy, nodes=2, devices=1, max_steps=10**9, timeout_s=250.0)
-    trainers = [Trainer(job, tmp_path, python, process["name"]) for process in job["processes"]]
+    started = [Trainer(job, tmp_path, python, process["name"]) for process in job["processes"]]
+    trainers = workers(job, started)
     try:
         while not all(trainer.data("interval")[1:] for trainer in trainers):
-            assert all(trainer.popen.poll() is None for trainer in trainers), [one.output for one in trainers]
+            assert all(trainer.popen.poll() is None for trainer in trainers), [one.output for one in started]
             time.sleep(0.05)
         trainers[victim].popen.kill()
         begun = time.monotonic()
@@ -111,7 +122,7 @@ def test_a_rank_that_is_killed_ends_the_others_at_once_and_is_the_one_named(stra
         assert time.monotonic() - begun < NOTICED_S
         assert other.data("error")[0]["ranks"] == [victim]
     finally:
-        for trainer in trainers:
+        for trainer in started:
             trainer.popen.kill()
             trainer.popen.wait()
 
@@ -119,6 +130,6 @@ def test_a_rank_that_is_killed_ends_the_others_at_once_and_is_the_one_named(stra
 @pytest.mark.parametrize("strategy", ACROSS_NODES)
 def test_a_rank_that_never_comes_is_timed_out_and_named(strategy, python, tmp_path):
     job = strategy_job(*strategy, nodes=2, devices=1, timeout_s=1.0)
-    trainer = Trainer(job, tmp_path, python, job["processes"][0]["name"])
+    trainer = Trainer(job, tmp_path, python, "worker0")
     assert trainer.finish() == EXIT_STATUS["timed_out"], trainer.output
     assert trainer.data("error")[0]["ranks"] == [1]

@@ -118,7 +118,7 @@ def _install_sources(wanted: Definition, python: str, pip: Sequence[str], progre
 def _check_machine(wanted: Definition, python: str) -> None:
     missing = system_parts.missing(wanted.system, python)
     advice = system_parts.how_to_get(wanted.system, missing, python) if missing else None
-    advice = advice or interpreter_sources.missing(wanted.sources, wheels_folder())
+    advice = advice or interpreter_sources.missing(wanted.sources, wheels_folder(), python)
     if advice is not None:
         raise InterpreterError(f"the interpreter {wanted.name} cannot be built: {advice}")
 

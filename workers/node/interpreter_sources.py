@@ -6,8 +6,9 @@ that the source is not compiled against, takes the wheel that is there.
 
 A source's keys: ``requirement`` (pinned), ``variant`` (only this one; without it all), ``against`` (the pinned packages
 that it is compiled against), ``build_requirements`` (pinned; found by the build only), ``programs`` and ``packages``
-(what the build needs of the machine, and Debian's names of what holds it), ``cxx_standard`` (at least this one,
-whatever the package asks for), ``minutes`` (about how long it takes) and ``environment``.
+(what the build needs of the machine, and Debian's names of what holds it), ``python_headers`` (whether it needs those
+of the Python too), ``cxx_standard`` (at least this one, whatever the package asks for), ``minutes`` (about how long it
+takes) and ``environment``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
@@ -42,6 +44,7 @@ class Source(NamedTuple):
     build_requirements: Sequence[str]
     programs: Sequence[str]
     packages: Sequence[str]
+    python_headers: bool
     cxx_standard: int | None
     minutes: float
     environment: Mapping[str, str]
@@ -79,6 +82,7 @@ def _source(table: Mapping[str, Any], pins: Sequence[str], host: Sequence[str]) 
         table["build_requirements"],
         table["programs"],
         table["packages"],
+        table.get("python_headers", False),
         table.get("cxx_standard"),
         table["minutes"],
         table.get("environment", {}),
@@ -95,16 +99,22 @@ def kept(source: Source, cache: Path) -> Path | None:
     return next(iter(sorted((cache / f"{source.name}-{source.key}").glob("*.whl"))), None)
 
 
-def missing(sources: Sequence[Source], cache: Path) -> str | None:
+def missing(sources: Sequence[Source], cache: Path, python: str) -> str | None:
     """Say what the machine lacks for building those of ``sources`` that are not in ``cache``, or return None."""
     needed = [source for source in sources if kept(source, cache) is None]
-    programs = [name for source in needed for name in source.programs if shutil.which(name) is None]
-    if not programs:
+    lacking = [name for source in needed for name in source.programs if shutil.which(name) is None]
+    if any(source.python_headers for source in needed) and not _has_headers(python):
+        lacking.append(f"Python.h of {python}")
+    if not lacking:
         return None
     packages = " ".join(sorted({name for source in needed for name in source.packages}))
-    return (
-        f"{', '.join(programs)} missing: `apt-get install {packages}` (Debian and Ubuntu) brings what the build needs"
-    )
+    return f"{', '.join(lacking)} missing: `apt-get install {packages}` (Debian and Ubuntu) brings what the build needs"
+
+
+def _has_headers(python: str) -> bool:
+    command = [python, "-Ic", "import sysconfig; print(sysconfig.get_path('include'))"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    return (Path(done.stdout.strip()) / "Python.h").is_file()
 
 
 def build(source: Source, python: str, cache: Path, run: Run) -> Path:

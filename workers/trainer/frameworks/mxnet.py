@@ -14,7 +14,7 @@ import tempfile
 
 from workers.trainer import job as jobs
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks import mxnet_store, mxnet_trace
+from workers.trainer.frameworks import mxnet_trace
 from workers.trainer.frameworks.mxnet_library import mx
 
 # What MXNet 1.9.1 says when it gets no memory: of the host (cpu_device_storage.h), of a GPU (pooled_storage_manager.h).
@@ -28,7 +28,7 @@ class Adapter(object):
 
     def __init__(self):
         self._contexts = []
-        self._exchange = mxnet_store.Exchange()
+        self._exchange = None
         self._model = None
         self._trainer = None
         self._divisor = None
@@ -45,10 +45,11 @@ class Adapter(object):
         return {"framework": "mxnet", "version": mx.__version__, "libraries": libraries}
 
     def join(self, job, process):
+        self._exchange = _exchanges(job).Exchange()
         return self._exchange.join(job, process)
 
     def serve(self, job, process):
-        mxnet_store.serve(job, process)
+        _exchanges(job).serve(job, process)
 
     def build(self, job, process, watch):
         if job["plan"]["precision"] != "fp32":
@@ -60,7 +61,12 @@ class Adapter(object):
         self._streams = [watch(self._model.batches(rank)) for rank in sorted(process["ranks"])]
         parameters = sum(parameter.data(self._contexts[0]).size for parameter in self._model.parameters)
         mathematics = {"precision": "fp32", "tf32": False, "threads": jobs.threads()}
-        return {"parameters": parameters, "mathematics": mathematics, "device": _device_name(self._contexts)}
+        return {
+            "parameters": parameters,
+            "mathematics": mathematics,
+            "device": _device_name(self._contexts),
+            "exchange": self._exchange.exchange(),
+        }
 
     def step(self):
         total = collections.OrderedDict()
@@ -126,7 +132,13 @@ class Adapter(object):
     def failure_of(self, error):
         if isinstance(error, mx.MXNetError) and any(words in str(error) for words in SHORTAGES):
             return "out_of_memory"
-        return None
+        return self._exchange.failure_of(error) if self._exchange else None
+
+
+def _exchanges(job):
+    """Return the module of the strategy's exchange; that of Horovod is not there in every interpreter."""
+    name = "mxnet_horovod" if job["plan"]["strategy"] == "horovod" else "mxnet_store"
+    return importlib.import_module("workers.trainer.frameworks." + name)
 
 
 def _contexts(process):

@@ -91,6 +91,13 @@ class Exchange(object):
         )
         return trainer, divisor
 
+    def exchange(self):
+        """Return what is recorded of the exchange: {library, backend}; nothing where there is none."""
+        return {"library": "mxnet.kvstore", "backend": self._store.type} if self._store else {}
+
+    def failure_of(self, error):
+        """Return the failure kind of the library's own exception, or None: it has none of its own."""
+
     def part(self):
         """Say good-bye to the servers, which end when all workers have. The trainer must have been let go.
 

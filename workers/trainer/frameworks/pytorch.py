@@ -18,6 +18,7 @@ from workers.trainer.frameworks import intervals
 STRATEGIES = {
     "single": "pytorch_single",
     "ddp": "pytorch_ddp",
+    "horovod": "pytorch_horovod",
 }
 
 
@@ -44,9 +45,11 @@ class Adapter(object):
 
     def join(self, job, process):
         self._device = _device(process)
-        module = STRATEGIES[job["plan"]["strategy"]]
-        self._strategy = importlib.import_module("workers.trainer.frameworks." + module).Strategy()
+        self._strategy = _strategy(job)
         return self._strategy.join(job, process, self._device)
+
+    def serve(self, job, process):
+        _strategy(job).serve(job, process)
 
     def build(self, job, process, watch):
         torch.manual_seed(job["plan"]["seed"])
@@ -111,6 +114,11 @@ class Adapter(object):
         if isinstance(error, torch.cuda.OutOfMemoryError) or "DefaultCPUAllocator: can't allocate memory" in str(error):
             return "out_of_memory"
         return self._strategy.failure_of(error) if self._strategy else None
+
+
+def _strategy(job):
+    module = STRATEGIES[job["plan"]["strategy"]]
+    return importlib.import_module("workers.trainer.frameworks." + module).Strategy()
 
 
 def _device(process):

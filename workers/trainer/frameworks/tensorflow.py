@@ -22,6 +22,7 @@ STRATEGIES = {
     "single": "tensorflow_single",
     "mirrored": "tensorflow_mirrored",
     "multi-worker-mirrored": "tensorflow_multi_worker",
+    "horovod": "tensorflow_horovod",
 }
 
 
@@ -51,9 +52,11 @@ class Adapter(object):
     def join(self, job, process):
         self._mathematics = _mathematics(job["plan"]["precision"])
         self._device = _device(process)
-        module = STRATEGIES[job["plan"]["strategy"]]
-        self._strategy = importlib.import_module("workers.trainer.frameworks." + module).Strategy()
+        self._strategy = _strategy(job)
         return self._strategy.join(job, process, self._device)
+
+    def serve(self, job, process):
+        _strategy(job).serve(job, process)
 
     def build(self, job, process, watch):
         tf.random.set_seed(job["plan"]["seed"])
@@ -146,6 +149,11 @@ class Adapter(object):
             return "cpu"
         details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
         return details.get("device_name", "unknown GPU")
+
+
+def _strategy(job):
+    module = STRATEGIES[job["plan"]["strategy"]]
+    return importlib.import_module("workers.trainer.frameworks." + module).Strategy()
 
 
 def _device(process):

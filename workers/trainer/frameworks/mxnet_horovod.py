@@ -1,0 +1,39 @@
+"""MXNet's strategy ``horovod``: a process per device, Horovod's trainer in place of Gluon's."""
+
+import collections
+
+import horovod.mxnet
+
+from workers.trainer.frameworks import horovod_gloo
+
+
+class Exchange(object):
+    """See ``mxnet_store.Exchange``."""
+
+    def join(self, job, process):
+        return horovod_gloo.join(horovod.mxnet, job, process)
+
+    def trainer(self, parameters, optimizer):
+        """Return Horovod's trainer, and the divisor that its ``step`` takes: it averages over the ranks itself."""
+        named = collections.OrderedDict(("%04d" % index, parameter) for index, parameter in enumerate(parameters))
+        horovod.mxnet.broadcast_parameters(named, root_rank=0)
+        facts = {
+            "learning_rate": optimizer["learning_rate"],
+            "momentum": optimizer["momentum"],
+            "wd": optimizer["weight_decay"],
+        }
+        return horovod.mxnet.DistributedTrainer(named, "sgd", facts), 1
+
+    def exchange(self):
+        return horovod_gloo.exchange(horovod.mxnet)
+
+    def failure_of(self, error):
+        return horovod_gloo.failure_of(error)
+
+    def part(self):
+        horovod.mxnet.shutdown()
+
+
+def serve(job, process):
+    """Be the scheduler: Horovod's rendezvous server."""
+    horovod_gloo.serve(job)

@@ -1,0 +1,36 @@
+"""PyTorch's strategy ``horovod``: a process per device, Horovod's own optimiser around the model's.
+
+Gradients are averaged over all ranks while the backward pass runs, fused as they come. Buffers are not sent after the
+beginning, as with ``ddp``.
+"""
+
+import horovod.torch
+
+from workers.trainer.frameworks import horovod_gloo, pytorch_single
+
+
+class Strategy(pytorch_single.Strategy):
+    """See ``pytorch_single.Strategy``."""
+
+    def serve(self, job, process):
+        """Be the scheduler: Horovod's rendezvous server."""
+        horovod_gloo.serve(job)
+
+    def join(self, job, process, device):
+        return horovod_gloo.join(horovod.torch, job, process)
+
+    def network(self, network):
+        horovod.torch.broadcast_parameters(network.state_dict(), root_rank=0)
+        return network
+
+    def optimizer(self, optimizer, network):
+        return horovod.torch.DistributedOptimizer(optimizer, network.named_parameters(), op=horovod.torch.Average)
+
+    def exchange(self):
+        return horovod_gloo.exchange(horovod.torch)
+
+    def failure_of(self, error):
+        return horovod_gloo.failure_of(error)
+
+    def close(self):
+        horovod.torch.shutdown()
