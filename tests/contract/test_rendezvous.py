@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -9,7 +10,7 @@ import subprocess
 import pytest
 
 from tests.support.strategy_jobs import strategy_job
-from tests.trainer_process import ROOT
+from tests.trainer_process import ROOT, environment_for
 
 # Joins as process JOB["process"] with little patience; prints the failure kind and the ranks.
 JOIN = """
@@ -80,3 +81,25 @@ def test_tensorflow_without_its_port_is_a_failed_set_up(python_of, tmp_path, tak
     job = strategy_job("tensorflow", "multi-worker-mirrored", nodes=2, devices=1)
     taken(job)
     assert join(job, "worker0", python_of("tensorflow"), tmp_path) == ["setup_failed", None]
+
+
+@pytest.mark.framework("cntk")
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun: apt-get install openmpi-bin")
+def test_cntk_does_not_wait_for_ever_for_a_rank_that_never_begins_with_mpi(python_of, tmp_path):
+    job = strategy_job("cntk", "mpi", devices=2)
+    (tmp_path / "job.json").write_text(json.dumps({**job, "process": "worker0"}))
+    python = python_of("cntk")
+    # mpirun itself would end the first rank when the second does: the shell tells how it went before.
+    shell = f'"$0" -c "$1" "{tmp_path}/job.json"; echo "ended with $?"'
+    first = ["-np", "1", "/bin/sh", "-c", shell, python, JOIN % "cntk"]
+    environment = {**os.environ, **environment_for(python), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["mpirun", "--oversubscribe", "--bind-to", "none", *first, ":", "-np", "1", "sleep", "10"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert f"ended with {128 + signal.SIGALRM}" in done.stdout

@@ -79,6 +79,15 @@ def test_the_cause_is_the_most_telling_failure_not_the_first_noticed():
     assert outcome.cause([Failure("timed_out", [0]), Failure("crashed", [2])]).kind == "crashed"
 
 
+def test_what_only_followed_from_another_end_is_never_the_cause():
+    """mpirun ends the other ranks, and then itself with a status of its own."""
+    ended = Failure("crashed", [0], None, 15, aftermath=True)
+    mpirun = Failure("crashed", [], 137, aftermath=True)
+    late = Failure("timed_out", [1])
+    assert outcome.cause([ended, mpirun, late]) == late
+    assert outcome.cause([mpirun]) == mpirun
+
+
 def test_of_two_crashes_the_first_one_noticed_is_the_cause():
     assert outcome.cause([Failure("crashed", [1]), Failure("crashed", [0])]).ranks == [1]
 

@@ -10,7 +10,6 @@ import ctypes
 import importlib
 import os
 import re
-import sys
 import warnings
 
 # CNTK warns of every Linux but Ubuntu 16.04, and of a GPU that may be missing.
@@ -19,7 +18,6 @@ warnings.filterwarnings("ignore", module="cntk")
 import cntk  # noqa: E402
 
 from workers.trainer import job as jobs  # noqa: E402
-from workers.trainer import protocol  # noqa: E402
 from workers.trainer.failure import TrainerError  # noqa: E402
 from workers.trainer.frameworks import cntk_timing, waiting  # noqa: E402
 
@@ -47,15 +45,16 @@ class Adapter(object):
         return {"framework": "cntk", "version": cntk.__version__, "libraries": libraries}
 
     def join(self, job, process):
-        """Meet the other ranks.
+        """Meet the other ranks; the process is ended by an alarm if some do not come.
 
         Raises:
-            TrainerError: ``timed_out``, some did not come; ``setup_failed``, mpirun has started others than planned.
+            TrainerError: ``setup_failed``, mpirun has started others than planned.
         """
         if job["plan"]["strategy"] == "single":
             return job["world_size"]
-        limit_s = min(jobs.RENDEZVOUS_TIMEOUT_S, float(job["plan"]["timeout_s"]))
-        self._communicator = waiting.within(limit_s, "the ranks have not met by MPI", cntk.distributed.mpi_communicator)
+        # MPI waits for the other ranks with Python's lock held.
+        with waiting.alarm(min(jobs.RENDEZVOUS_TIMEOUT_S, float(job["plan"]["timeout_s"]))):
+            self._communicator = cntk.distributed.mpi_communicator()
         found = (cntk.distributed.Communicator.rank(), cntk.distributed.Communicator.num_workers())
         if found != (jobs.rank_of(process), job["world_size"]):
             planned = (jobs.rank_of(process), job["world_size"])
@@ -134,16 +133,8 @@ class Adapter(object):
         self._batches = self._trainer = self._model = None
         # After a failure there may be nobody left to part from: mpirun ends them all.
         if self._communicator is not None and self._done:
-            self._part()
-
-    def _part(self):
-        try:
-            finalize = cntk.distributed.Communicator.finalize
-            waiting.within(PARTING_TIMEOUT_S, "the other ranks did not part from this one", finalize)
-        except TrainerError as error:
-            sys.stderr.write("%s\n" % error)
-            sys.stderr.flush()
-            os._exit(protocol.EXIT_STATUS[error.kind])
+            with waiting.alarm(PARTING_TIMEOUT_S):
+                cntk.distributed.Communicator.finalize()
 
     def failure_of(self, error):
         short = "bad_alloc" in str(error) or "out of memory" in str(error).lower()

@@ -5,14 +5,14 @@ import re
 import tempfile
 import time
 
-import cntk
-
 # "Convolution6    forward avg 0.000298s, backward avg 0.000364s (fwd# 2|bwd# 2)"
 LINE = re.compile(r"^(\S+)\s+forward avg ([\d.]+)s, backward avg ([\d.]+)s \(fwd# (\d+)\|bwd# (\d+)\)")
 
 
 def activity(trainer, step, synchronize, steps):
     """Return {active_s, elapsed_s, method} of so many steps: nodes are computed one after another, so times add up."""
+    import cntk
+
     # CNTK 2.7 cannot switch it off again: nothing is timed after this.
     cntk.debugging.set_node_timing(True)
     begun = time.monotonic()

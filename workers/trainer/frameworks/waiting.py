@@ -1,5 +1,7 @@
 """Calls into a framework that may wait for ever, as for ranks that are gone, and cannot be interrupted."""
 
+import contextlib
+import signal
 import threading
 
 from workers.trainer.failure import TrainerError
@@ -29,3 +31,17 @@ def within(limit_s, complaint, function, *arguments):
     if "error" in answer:
         raise answer["error"]
     return answer["value"]
+
+
+@contextlib.contextmanager
+def alarm(limit_s):
+    """End the process by SIGALRM if the block takes longer than ``limit_s``, even where it holds Python's lock.
+
+    The node agent reads that as ``timed_out``.
+    """
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
