@@ -70,7 +70,7 @@ class Adapter(object):
     def step(self):
         tensors, work = next(self._batches)
         batch = [tensor.to(self._device, non_blocking=True) for tensor in tensors]
-        self._optimizer.zero_grad(set_to_none=True)
+        self._optimizer.zero_grad()
         loss = self._model.loss(batch)
         loss.backward()
         self._optimizer.step()
