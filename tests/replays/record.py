@@ -25,6 +25,7 @@ from orchestrator.domain.run import Attempt, Run, RunState
 from orchestrator.services.catalog import load_catalog
 from orchestrator.services.clock import new_id, new_token
 from orchestrator.services.job import build_job
+from workers.node import interpreters
 from workers.node.inventory import Inventory
 from workers.node.nvml import Nvml
 
@@ -93,6 +94,34 @@ def without_interpreter() -> Job:
     return job
 
 
+# Keras 3 goes with TensorFlow 2.15 too, if it is installed after it (Keras, "Getting started": compatibility).
+KERAS_3 = ("keras==3.3.3", "rich==15.0.0", "markdown-it-py==4.3.0", "mdurl==0.1.2", "pygments==2.21.0", "namex==0.1.0")
+
+
+def keras_fit() -> Job:
+    """Two ranks of ``keras_fit.Adapter``: the interpreter ``horovod`` with a Keras 3 in front."""
+    python = interpreters.install("horovod").python
+    folder = Path(tempfile.mkdtemp(prefix="tbd-keras-3-"))
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder / "packages")]
+    subprocess.run([*command, *KERAS_3, "optree==0.20.0"], check=True)
+    script = folder / "python"
+    variant = Path(__file__).with_name("keras_fit.py")
+    paths = f'PYTHONPATH="{folder / "packages"}:$PYTHONPATH"'
+    script.write_text(f'#!/bin/sh\n{paths} exec {python} {variant} "$@"\n')
+    script.chmod(0o755)
+    job = a_job(
+        2,
+        model="resnet-50",
+        framework="tensorflow",
+        strategy="horovod",
+        interpreter="horovod",
+        global_batch_size=8,
+        max_steps=40,
+    )
+    job["interpreter"]["python"] = str(script)
+    return job
+
+
 JOBS: dict[str, Callable[[], Job]] = {
     "good_pytorch": lambda: resnet(max_steps=350, batch=2),
     "good_sleep": lambda: sleeping(max_steps=250),
@@ -104,6 +133,7 @@ JOBS: dict[str, Callable[[], Job]] = {
     "crashed": lambda: sleeping(fault="crash", fault_step=20),
     "garbage": lambda: sleeping(fault="garbage", fault_step=20),
     "without_interpreter": without_interpreter,
+    "keras_fit": keras_fit,
     "cancelled": sleeping,
     "agent_killed": sleeping,
     "agent_restarted": sleeping,

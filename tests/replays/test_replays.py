@@ -68,6 +68,18 @@ def test_a_killed_rank_is_named_with_its_signal_though_its_peer_spoke_first():
     assert (failure.ranks, failure.signal, failure.message) == ((1,), "SIGKILL", "killed by SIGKILL")
 
 
+def test_ranks_that_silently_never_exchanged_are_told_apart_by_their_weights():
+    """Nothing else would have told: all processes ended well, and the loss fell on each."""
+    entries = entries_of("keras_fit")
+    assert {entry["data"]["exit_code"] for entry in entries if entry["kind"] == "process_exited"} == {0}
+    for rank in (0, 1):
+        losses = [entry["data"]["value"] for entry in entries if entry["kind"] == "loss" and entry["rank"] == rank]
+        assert losses[-1] < losses[0] / 10
+    reason = analysed(entries).validity.reasons[0]
+    assert (reason.code, reason.replaceable) == ("replicas_differ", False)
+    assert "2 different sets of weights on 2 ranks, 0.11 apart where 0 is allowed" in reason.text
+
+
 @pytest.mark.parametrize(("name", "words"), [("crashed", "asked to crash"), ("nan_pytorch", "the loss is nan")])
 def test_a_failure_keeps_the_last_words_of_its_rank(name, words):
     failure = analysed(entries_of(name)).failure
