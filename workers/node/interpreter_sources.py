@@ -8,7 +8,8 @@ A source's keys: ``requirement`` (pinned), ``variant`` (only this one; without i
 that it is compiled against), ``build_requirements`` (pinned; found by the build only), ``programs`` and ``packages``
 (what the build needs of the machine, and Debian's names of what holds it), ``python_headers`` (whether it needs those
 of the Python too), ``cxx_standard`` (at least this one, whatever the package asks for), ``minutes`` (about how long it
-takes) and ``environment``.
+takes), ``environment`` and ``replace`` (tables {file, old, new}: corrections of the source, whose ``old`` must be there
+once).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import re
 import shutil
 import subprocess
+import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
@@ -48,6 +50,7 @@ class Source(NamedTuple):
     cxx_standard: int | None
     minutes: float
     environment: Mapping[str, str]
+    replace: Sequence[Mapping[str, str]]
     key: str
 
     @property
@@ -75,6 +78,8 @@ def of_facts(facts: Mapping[str, Any], variant: str, requirements: Path, host: S
 
 def _source(table: Mapping[str, Any], pins: Sequence[str], host: Sequence[str]) -> Source:
     inputs = {name: table.get(name) for name in ("requirement", "build_requirements", "cxx_standard", "environment")}
+    if "replace" in table:
+        inputs["replace"] = table["replace"]
     text = json.dumps([inputs, sorted(pins), list(host)], sort_keys=True)
     return Source(
         table["requirement"],
@@ -86,6 +91,7 @@ def _source(table: Mapping[str, Any], pins: Sequence[str], host: Sequence[str]) 
         table.get("cxx_standard"),
         table["minutes"],
         table.get("environment", {}),
+        table.get("replace", ()),
         hashlib.sha256(text.encode()).hexdigest()[:12],
     )
 
@@ -122,6 +128,7 @@ def build(source: Source, python: str, cache: Path, run: Run) -> Path:
 
     Raises:
         OSError: the disk cannot be written.
+        ValueError: what is to be replaced is not in the source.
         whatever ``run`` raises: the build fails.
     """
     pip = [python, "-m", "pip", "--no-input", "--disable-pip-version-check"]
@@ -132,13 +139,38 @@ def build(source: Source, python: str, cache: Path, run: Run) -> Path:
         if source.build_requirements:
             install = [*pip, "install", "--target", tools, "--no-warn-script-location", *source.build_requirements]
             run(f"installing what builds {source.name}", install, {})
-        wheel = [*pip, "wheel", "--use-pep517", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
-        wheel += ["--no-binary", source.name, "--wheel-dir", str(scratch / "wheels"), source.requirement]
-        run(f"building {source.requirement}", wheel, _build_environment(source, scratch, tools))
+        environment = _build_environment(source, scratch, tools)
+        options = ["--use-pep517", "--no-deps", "--no-build-isolation", "--no-cache-dir", "--no-binary", source.name]
+        what = source.requirement
+        if source.replace:
+            fetch = [*pip, "download", *options, "--dest", str(scratch / "archive"), source.requirement]
+            run(f"fetching {source.requirement}", fetch, environment)
+            what = str(corrected(next(iter((scratch / "archive").iterdir())), scratch / "source", source.replace))
+        wheel = [*pip, "wheel", *options, "--wheel-dir", str(scratch / "wheels"), what]
+        run(f"building {source.requirement}", wheel, environment)
         _keep(scratch / "wheels", cache / f"{source.name}-{source.key}")
     found = kept(source, cache)
     assert found is not None
     return found
+
+
+def corrected(archive: Path, folder: Path, replace: Sequence[Mapping[str, str]]) -> Path:
+    """Unpack a source archive into ``folder`` and correct it; return the folder of the package.
+
+    Raises:
+        ValueError: a file does not hold what is to be replaced exactly once.
+        OSError, tarfile.TarError: it cannot be unpacked.
+    """
+    with tarfile.open(str(archive)) as packed:
+        packed.extractall(str(folder))  # what pip has fetched by its pinned name, and would run as well
+    (package,) = folder.iterdir()
+    for change in replace:
+        path = package / change["file"]
+        text = path.read_text(encoding="utf-8")
+        if text.count(change["old"]) != 1:
+            raise ValueError(f"{change['file']} of {archive.name} does not hold once what is to be replaced")
+        path.write_text(text.replace(change["old"], change["new"]), encoding="utf-8")
+    return package
 
 
 def _build_environment(source: Source, scratch: Path, tools: str) -> dict[str, str]:
