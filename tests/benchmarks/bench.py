@@ -20,8 +20,9 @@ MEASUREMENTS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callabl
     "ls": (running_service, command_line.measure, 20),
     "start-up": (running_service, start_up.measure, 12),
     "posts": (running_service, posts.measure, 8),
-    "pytorch": (running_service, training.measure_pytorch, 8),
-    "tensorflow": (running_service, training.measure_tensorflow, 8),
+    "control": (running_service, training.measure_control, 32),
+    "pytorch": (running_service, training.measure_pytorch, 62),
+    "tensorflow": (running_service, training.measure_tensorflow, 62),
     "gang-one-node": (gang_one_node.rig, gang_one_node.measure, 6),
     "gang": (gang_start_up.rig, gang_start_up.measure, 6),
 }

@@ -1,28 +1,34 @@
 """Throughput of ResNet-50 under tbd with telemetry / a bare loop of the same model and framework.
 
-Both train in the same interpreter, on the same cores with the same number of threads. tbd's side counts by the clock on
-the wall, from the end of step ``SKIPPED`` to the last one's: what tbd does between intervals counts against it.
+Both train in the same interpreter, on the same cores with the same number of threads, in slices that alternate (see
+``slices``). Steps count by the clock on the wall: what tbd does between intervals counts against it.
 """
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from orchestrator.domain.plan import Plan
 from orchestrator.services.catalog import load_catalog
-from tests.benchmarks.bare_loop import SKIPPED
-from tests.benchmarks.ratio import Ratio, in_turn, ratio
-from tests.support.service import Service, seconds
+from tests.benchmarks.ratio import Ratio, ratio
+from tests.benchmarks.slices import Side, in_blocks, speeds, take_turns, with_needle
+from tests.support.service import Service, until
 from workers.node.interpreters import resolve
 
 ROOT = Path(__file__).resolve().parents[2]
-STEPS = 45
+# Steps before the first slice: compilation and the first allocations are over.
+WARM_UP_STEPS = 10
+START_S = 180.0
 
 
 def spec(framework: str) -> dict[str, Any]:
+    """A run that lasts: its steps, some of them frozen in their middle, are too uneven to be precise."""
     return {
         "name": "bench-training",
         "model": "resnet-50",
@@ -31,38 +37,60 @@ def spec(framework: str) -> dict[str, Any]:
         "per_device_batch_size": 2,
         "repeats": 1,
         "max_repeats": 1,
-        "max_steps": STEPS,
+        "max_steps": 1_000_000,
     }
 
 
-def steps_per_s_under_tbd(service: Service, framework: str) -> float:
-    run = service.run_one(spec(framework), poll_s=2.0)
-    intervals = service.all(f"/api/v1/runs/{run['id']}/intervals")
-    ends = {interval["first_step"] + interval["n"] - 1: seconds(interval["at"]) for interval in intervals}
-    last = max(ends)
-    return float((last - SKIPPED) / (ends[last] - ends[SKIPPED]))
+@contextmanager
+def under_tbd(service: Service, framework: str) -> Iterator[Side]:
+    """A run of the service, training; cancelled at the end. Its side is all that belongs to the service."""
+    experiment = service.submit(spec(framework))
+
+    def events() -> list[Path]:
+        return list(service.data_dir.glob("**/worker0.events.jsonl"))
+
+    def steps() -> list[float]:
+        lines = [json.loads(line) for path in events() for line in path.read_text().splitlines()]
+        return [line["t"] for line in lines if line["kind"] == "interval"]
+
+    try:
+        until(lambda: len(steps()) >= WARM_UP_STEPS, START_S, 1.0)
+        yield Side(lambda: with_needle(str(service.data_dir)), steps)
+    finally:
+        service.call("POST", f"/api/v1/experiments/{experiment}/cancel")
+        service.wait(experiment)
 
 
-def steps_per_s_bare(service: Service, framework: str) -> float:
-    """The bare loop, pinned to the same cores as the service's device and with as many threads."""
+@contextmanager
+def bare(service: Service, framework: str) -> Iterator[Side]:
+    """The bare loop, pinned to the cores of the service's device and with as many threads."""
     (device,) = service.call("GET", "/api/v1/nodes")["items"][0]["devices"]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "job.json"
+    interpreter = resolve(framework)
+    cores = ",".join(map(str, device["cores"]))
+    environment = {**os.environ, **interpreter.environment, "OMP_NUM_THREADS": str(len(device["cores"]))}
+    with tempfile.TemporaryDirectory(prefix="bare-") as folder:
+        path, told = Path(folder) / "job.json", Path(folder) / "steps"
         path.write_text(json.dumps(_job(framework, device)))
-        interpreter = resolve(framework)
-        cores = device["cores"]
-        command = [str(interpreter.python), "-m", "tests.benchmarks.bare_loop", framework, str(path), str(STEPS)]
-        environment = {**os.environ, **interpreter.environment, "OMP_NUM_THREADS": str(len(cores))}
-        result = subprocess.run(
-            ["taskset", "-c", ",".join(map(str, cores)), *command],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            check=True,
-        )
-    return (STEPS - SKIPPED) / float(result.stdout)
+        command = [str(interpreter.python), "-m", "tests.benchmarks.bare_loop", framework, str(path)]
+        with told.open("wb") as output:
+            process = subprocess.Popen(
+                ["taskset", "-c", cores, *command],
+                cwd=ROOT,
+                env=environment,
+                stdout=output,
+                stderr=subprocess.DEVNULL,
+            )
+
+        def steps() -> list[float]:
+            return [float(line) for line in told.read_text().splitlines()]
+
+        try:
+            until(lambda: len(steps()) >= WARM_UP_STEPS or process.poll() is not None, START_S, 1.0)
+            yield Side(lambda: [process.pid], steps)
+        finally:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
 
 
 def _job(framework: str, device: dict[str, Any]) -> dict[str, Any]:
@@ -96,8 +124,22 @@ def measure_tensorflow(service: Service, pairs: int) -> Ratio:
     return _measure(service, "tensorflow", pairs)
 
 
+def measure_control(service: Service, pairs: int) -> Ratio:
+    """The bare loop against itself: what the method finds where there is nothing to be found."""
+    with bare(service, "pytorch") as one:
+        one.freeze()
+        with bare(service, "pytorch") as other:
+            return _in_slices("bare loop / bare loop, ResNet-50 in pytorch", "1 inside", one, other, pairs)
+
+
 def _measure(service: Service, framework: str, pairs: int) -> Ratio:
-    a, b = in_turn(
-        pairs, lambda: steps_per_s_under_tbd(service, framework), lambda: steps_per_s_bare(service, framework)
-    )
-    return ratio(f"throughput under tbd / bare loop, ResNet-50 in {framework}", "lower bound >= 0.98", a, b)
+    with bare(service, framework) as without:
+        without.freeze()
+        with under_tbd(service, framework) as under:
+            name = f"throughput under tbd / bare loop, ResNet-50 in {framework}"
+            return _in_slices(name, "lower bound >= 0.98", under, without, pairs)
+
+
+def _in_slices(name: str, wanted: str, a: Side, b: Side, pairs: int) -> Ratio:
+    take_turns(a, b, pairs)
+    return ratio(name, wanted, in_blocks(speeds(a)), in_blocks(speeds(b)))
