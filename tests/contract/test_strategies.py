@@ -20,7 +20,10 @@ ACROSS_NODES = strategies(
     ("tensorflow", "multi-worker-mirrored"),
     ("tensorflow", "horovod"),
 )
-STRATEGIES = [*ACROSS_NODES, *strategies(("tensorflow", "mirrored"))]
+# Their ranks wait inside the library for one that is gone: see tests/integration/test_mxnet_strategies.py.
+WITH_SERVERS = strategies(("mxnet", "kvstore-dist-sync"), ("mxnet", "kvstore-dist-device-sync"))
+STRATEGIES = [*ACROSS_NODES, *WITH_SERVERS, *strategies(("tensorflow", "mirrored"), ("mxnet", "kvstore-device"))]
+TWO_NODES = [("tensorflow", "multi-worker-mirrored"), ("mxnet", "kvstore-dist-sync")]
 # Far above what is measured, far below the time-outs of the collectives: a rank that is gone is noticed at once.
 NOTICED_S = 20.0
 # The mean over two ranks of the loss after steps 1 to 4, as PyTorch's ``ddp`` printed them: the same model, batches and
@@ -42,8 +45,8 @@ def python(strategy, python_of):
 
 @pytest.fixture(scope="module")
 def finished(strategy, python_of, tmp_path_factory):
-    """The processes of one finished run of ResNet-50 on two devices, of two nodes where it is made for that."""
-    nodes = 2 if strategy == ("tensorflow", "multi-worker-mirrored") else 1
+    """The workers of one finished run of ResNet-50 on two devices, of two nodes where it is made for that."""
+    nodes = 2 if strategy in TWO_NODES else 1
     job = strategy_job(*strategy, nodes=nodes, devices=2 // nodes)
     trainers = run(job, tmp_path_factory.mktemp("gang"), python_of(job["interpreter"]["name"]))
     for trainer in trainers:

@@ -89,11 +89,15 @@ class Exchange(object):
             kvstore=self._store,
             update_on_kvstore=self._asynchronous if self._store else None,
         )
+        _share_weights(trainer)
         return trainer, divisor
 
     def exchange(self):
-        """Return what is recorded of the exchange: {library, backend}; nothing where there is none."""
-        return {"library": "mxnet.kvstore", "backend": self._store.type} if self._store else {}
+        """Return what is recorded of the exchange, {library, backend, weights_updated_by}, if there is any."""
+        if self._store is None:
+            return {}
+        updater = "servers" if self._asynchronous else "workers"
+        return {"library": "mxnet.kvstore", "backend": self._store.type, "weights_updated_by": updater}
 
     def failure_of(self, error):
         """Return the failure kind of the library's own exception, or None: it has none of its own."""
@@ -113,6 +117,17 @@ class Exchange(object):
             sys.stderr.write("%s\n" % error)
             sys.stderr.flush()
             os._exit(protocol.EXIT_STATUS[error.kind])
+
+
+def _share_weights(trainer):
+    """Let all workers have the first worker's weights, and wait until this one has them.
+
+    Gluon would do it in the first step, without waiting: then a first gradient may overtake the fetching of the initial
+    weights, and what comes back as weights are gradients (seen with MXNet 1.9.1 in every other run of one worker).
+    """
+    trainer._init_kvstore()
+    trainer._init_params()
+    mx.nd.waitall()
 
 
 def create(name):
