@@ -65,10 +65,34 @@ def tensorflow(job):
     return step
 
 
+def mxnet(job):
+    """Return a function that makes one step; the number of threads is OMP_NUM_THREADS."""
+    import mxnet as mx
+
+    from suites.models.resnet_50 import mxnet as suite
+
+    model = suite.build(job, [mx.cpu(0)])
+    facts = model.optimizer
+    options = {"learning_rate": facts["learning_rate"], "momentum": facts["momentum"], "wd": facts["weight_decay"]}
+    trainer = mx.gluon.Trainer(model.parameters, "sgd", options, kvstore=None)
+    batches = model.batches(0)
+
+    def step():
+        batch, _ = next(batches)
+        with mx.autograd.record():
+            loss = model.loss(batch)
+        loss.backward()
+        trainer.step(1)
+        mx.nd.waitall()
+        return loss.asscalar()
+
+    return step
+
+
 def main(framework, path):
     with open(path) as file:
         job = json.load(file)
-    step = {"pytorch": pytorch, "tensorflow": tensorflow}[framework](job)
+    step = {"pytorch": pytorch, "tensorflow": tensorflow, "mxnet": mxnet}[framework](job)
     while True:
         step()
         print(time.monotonic(), flush=True)

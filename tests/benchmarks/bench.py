@@ -23,6 +23,7 @@ MEASUREMENTS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callabl
     "control": (running_service, training.measure_control, 32),
     "pytorch": (running_service, training.measure_pytorch, 62),
     "tensorflow": (running_service, training.measure_tensorflow, 62),
+    "mxnet": (running_service, training.measure_mxnet, 62),
     "gang-one-node": (gang_one_node.rig, gang_one_node.measure, 6),
     "gang": (gang_start_up.rig, gang_start_up.measure, 6),
 }

@@ -124,6 +124,10 @@ def measure_tensorflow(service: Service, pairs: int) -> Ratio:
     return _measure(service, "tensorflow", pairs)
 
 
+def measure_mxnet(service: Service, pairs: int) -> Ratio:
+    return _measure(service, "mxnet", pairs)
+
+
 def measure_control(service: Service, pairs: int) -> Ratio:
     """The bare loop against itself: what the method finds where there is nothing to be found."""
     with bare(service, "pytorch") as one:

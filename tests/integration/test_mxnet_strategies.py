@@ -43,6 +43,7 @@ def trained(tmp_path_factory):
     def train(strategy: str, nodes: int, devices: int) -> OnThisHost:
         if (strategy, nodes, devices) not in attempts:
             job = strategy_job("mxnet", strategy, nodes, devices, max_steps=STEPS)
+            job["model"]["optimizer"]["weight_decay"] = 10.0  # large enough to be seen in a few steps
             attempts[strategy, nodes, devices] = carried_out(job, tmp_path_factory.mktemp(strategy))
         attempt = attempts[strategy, nodes, devices]
         assert attempt.popen.returncode == 0, attempt.said
@@ -70,6 +71,13 @@ def test_synchronous_replicas_are_bitwise_equal(trained, cell) -> None:
 def test_asynchronous_workers_say_how_far_they_are_apart(trained) -> None:
     one, other = trained("kvstore-dist-async", 2, 1).data("replica")
     assert 0 <= distance_ratio(one, other) < 0.1
+
+
+def test_a_server_updates_as_a_worker_does(trained) -> None:
+    """The optimiser is sent to the servers, with its momentum and weight decay; one worker is never out of step."""
+    losses = [trained(name, 1, 1).losses()["worker0"] for name in ("single", "kvstore-dist-async")]
+    assert len(losses[0]) == STEPS
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 
 @pytest.mark.parametrize("cell", CELLS[1:4])
