@@ -89,10 +89,39 @@ def mxnet(job):
     return step
 
 
+def cntk(job):
+    """Return a function that makes one step."""
+    import cntk as library
+
+    from suites.models.resnet_50 import cntk as suite
+
+    library.cntk_py.set_max_num_cputhreads(len(job["processes"][0]["devices"][0]["cores"]))
+    library.try_set_default_device(library.cpu())
+    model = suite.build(job, job["processes"][0])
+    facts = model.optimizer
+    learner = library.momentum_sgd(
+        model.parameters,
+        library.learning_parameter_schedule(facts["learning_rate"]),
+        library.momentum_schedule(facts["momentum"]),
+        unit_gain=False,
+        l2_regularization_weight=facts["weight_decay"],
+    )
+    trainer = library.Trainer(None, (model.criterion, None), [learner])
+    images, labels = model.arguments
+    batches = model.batches(0)
+
+    def step():
+        batch, _ = next(batches)
+        trainer.train_minibatch({images: batch[0], labels: batch[1]})
+        return trainer.previous_minibatch_loss_average
+
+    return step
+
+
 def main(framework, path):
     with open(path) as file:
         job = json.load(file)
-    step = {"pytorch": pytorch, "tensorflow": tensorflow, "mxnet": mxnet}[framework](job)
+    step = {"pytorch": pytorch, "tensorflow": tensorflow, "mxnet": mxnet, "cntk": cntk}[framework](job)
     while True:
         step()
         print(time.monotonic(), flush=True)

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import command_line, gang_one_node, gang_start_up, posts, start_up, training
+from tests.benchmarks import command_line, gang_mpirun, gang_one_node, gang_start_up, posts, start_up, training
 from tests.benchmarks.ratio import Ratio
 from tests.support.service import running_service
 
@@ -24,6 +24,8 @@ MEASUREMENTS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callabl
     "pytorch": (running_service, training.measure_pytorch, 62),
     "tensorflow": (running_service, training.measure_tensorflow, 62),
     "mxnet": (running_service, training.measure_mxnet, 62),
+    "cntk": (running_service, training.measure_cntk, 62),
+    "gang-mpirun": (gang_one_node.rig, gang_mpirun.measure, 6),
     "gang-one-node": (gang_one_node.rig, gang_one_node.measure, 6),
     "gang": (gang_start_up.rig, gang_start_up.measure, 6),
 }

@@ -128,6 +128,10 @@ def measure_mxnet(service: Service, pairs: int) -> Ratio:
     return _measure(service, "mxnet", pairs)
 
 
+def measure_cntk(service: Service, pairs: int) -> Ratio:
+    return _measure(service, "cntk", pairs)
+
+
 def measure_control(service: Service, pairs: int) -> Ratio:
     """The bare loop against itself: what the method finds where there is nothing to be found."""
     with bare(service, "pytorch") as one:

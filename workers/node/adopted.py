@@ -14,23 +14,8 @@ from typing import Any, Mapping
 from workers.node import mpi_rank, processes
 from workers.node.children import Child, EventsFile, Stream
 
-_READ_BYTES = 64 * 1024
-
 # Said of a process that was never started: its launcher has ended before.
 _NEVER_STARTED = 1
-
-
-class Tail(Stream):
-    """A file that grows as a process prints into it."""
-
-    def _read(self) -> bytes | None:
-        return os.read(self._pipe.fileno(), _READ_BYTES) or None
-
-    def pending(self) -> bool:
-        if not self.open:
-            return False
-        descriptor = self._pipe.fileno()
-        return os.fstat(descriptor).st_size > os.lseek(descriptor, 0, os.SEEK_CUR)
 
 
 class Adopted:
@@ -41,7 +26,7 @@ class Adopted:
         self.name: str = process["name"]
         self.id: processes.ProcessId | None = None
         self.events = EventsFile(events)
-        self.streams: list[Stream] = [Tail("stdout", own.stdout.open("rb")), Tail("stderr", own.stderr.open("rb"))]
+        self.streams = [Stream("stdout", _opened(own.stdout)), Stream("stderr", _opened(own.stderr))]
         self.reported = False
         self.told = False  # mpirun has ended it, because another one had ended
         self._starter = starter
@@ -80,3 +65,8 @@ class Adopted:
         for stream in self.streams:
             stream.close()
         self.events.close()
+
+
+def _opened(pipe: Path) -> Any:
+    """Open a named pipe to read from. For writing too: else it would be at its end before the process has opened it."""
+    return os.fdopen(os.open(str(pipe), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)

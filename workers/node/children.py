@@ -145,20 +145,16 @@ class Stream:
 
     def read(self) -> Output | None:
         """Return what has been written since, or None. Drains one buffer: a chatty child cannot keep us here."""
-        data = self._read() if self.open else None
-        if data is None:
+        if not self.open:
+            return None
+        try:
+            data = os.read(self._pipe.fileno(), _READ_BYTES)
+        except BlockingIOError:
             return None
         if not data:
             self.close()
         self.tail = (self.tail + data)[-STDERR_TAIL_BYTES:]
         return self._keep(data)
-
-    def _read(self) -> bytes | None:
-        """Return what is there now: None where nothing is, nothing at the end."""
-        try:
-            return os.read(self._pipe.fileno(), _READ_BYTES)
-        except BlockingIOError:
-            return None
 
     def pending(self) -> bool:
         """Whether something lies in the pipe that was not read yet."""

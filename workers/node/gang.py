@@ -149,8 +149,8 @@ class Gang:
         try:
             launch = self._prepare(process, path, host_cores)
             _write_private(own.launch, json.dumps(launch._asdict()))
-            for file in (own.stdout, own.stderr):
-                _write_private(file, "")
+            for pipe in (own.stdout, own.stderr):
+                os.mkfifo(str(pipe), 0o600)
         except OSError as error:
             raise SetupError(f"cannot prepare process {process['name']}: {error}") from error
 

@@ -1,7 +1,7 @@
 """One rank, started by mpirun on this node: ``python -m workers.node.mpi_rank NAME``.
 
 The agent of the node has written down what to start (``Launch``); this process starts it, waits for its end and writes
-that down, since it is mpirun and not the agent that learns of it. What the rank prints goes to files of its own.
+that down, since it is mpirun and not the agent that learns of it. What the rank prints reaches the agent by pipes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Launch(NamedTuple):
 
 
 class Files(NamedTuple):
-    """The files between the agent and a rank it has not started itself."""
+    """The files between the agent and a rank it has not started itself; the streams are named pipes."""
 
     launch: Path
     ended: Path
@@ -75,10 +75,12 @@ def _carry_out(launch: Launch, own: Files) -> Ended:
     cores = ",".join(map(str, launch.cores))
     command = [sys.executable, "-I", "-S", _LAUNCH, str(os.getpid()), cores, *launch.command]
     # In mpirun's process group for this rank, and not in a session of its own: what mpirun sends reaches both.
-    with own.stdout.open("ab") as stdout, own.stderr.open("ab") as stderr:
-        process = subprocess.Popen(
-            command, cwd=launch.cwd, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
-        )
+    stdout, stderr = _opened(own.stdout), _opened(own.stderr)
+    process = subprocess.Popen(
+        command, cwd=launch.cwd, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+    )
+    os.close(stdout)
+    os.close(stderr)
     waited = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     told = False
@@ -91,6 +93,13 @@ def _carry_out(launch: Launch, own: Files) -> Ended:
             told = True
             process.kill()
     return Ended(process.returncode, told)
+
+
+def _opened(pipe: Path) -> int:
+    """Open a named pipe to write into; one that nobody reads is an error and not waited for."""
+    descriptor = os.open(str(pipe), os.O_WRONLY | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def _write(path: Path, data: dict[str, Any]) -> None:

@@ -1,0 +1,43 @@
+"""The first step of a distributed training in CNTK as somebody without tbd would write it, run by mpirun.
+
+``mpirun … -m tests.benchmarks.bare_gang_cntk JOB`` prints, on rank 0, the time (seconds since the epoch) when its first
+step begins, and makes three steps. For Python 3.6.
+"""
+
+import json
+import sys
+import time
+
+import cntk
+
+from suites.models.resnet_50 import cntk as suite
+
+
+def main(path):
+    with open(path) as file:
+        job = json.load(file)
+    cntk.cntk_py.set_max_num_cputhreads(1)
+    cntk.try_set_default_device(cntk.cpu())
+    model = suite.build(job, job["processes"][0])
+    facts = model.optimizer
+    learner = cntk.momentum_sgd(
+        model.parameters,
+        cntk.learning_parameter_schedule(facts["learning_rate"]),
+        cntk.momentum_schedule(facts["momentum"]),
+        unit_gain=False,
+        l2_regularization_weight=facts["weight_decay"],
+    )
+    learner = cntk.distributed.data_parallel_distributed_learner(learner)
+    trainer = cntk.Trainer(None, (model.criterion, None), [learner])
+    rank = cntk.distributed.Communicator.rank()
+    batches = model.batches(rank)
+    if rank == 0:
+        print(time.time(), flush=True)
+    for _ in range(3):
+        (images, labels), _ = next(batches)
+        trainer.train_minibatch({model.arguments[0]: images, model.arguments[1]: labels})
+    cntk.distributed.Communicator.finalize()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
