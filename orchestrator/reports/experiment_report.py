@@ -80,17 +80,22 @@ def _results(rows: Sequence[Json]) -> str:
 
 
 def _fastest(rows: Sequence[Json]) -> Iterator[str]:
-    """Which cell is fastest, only where its interval is clear of all others of the same unit of work."""
-    rated = [row for row in rows if row["throughput"] and half_width(row["throughput"]) is not None]
+    """Which cell is fastest, only where its interval is clear of all others of the same unit of work.
+
+    A single run knows nothing of how runs differ, and an indicative rate nothing at all: such cells are not compared.
+    """
+    between_runs = [row for row in rows if row["throughput"] and row["n_valid"] > 1]
+    rated = [row for row in between_runs if half_width(row["throughput"]) is not None]
     if len(rated) < 2 or len({row["throughput"]["unit"] for row in rated}) > 1:
         return
     best = max(rated, key=lambda row: row["throughput"]["value"])
     others = [row for row in rated if row is not best]
     name = _cell_name(best, rows)
+    among = "" if len(rated) == len(rows) else f" of the {len(rated)} cells with an interval between runs"
     if all(row["throughput"]["ci_high"] < best["throughput"]["ci_low"] for row in others):
-        yield f"**{name}** has the highest rate; its interval is clear of all others."
+        yield f"**{name}** has the highest rate{among}; its interval is clear of all others."
     else:
-        yield f"**{name}** has the highest mean rate, but its interval overlaps another's: no claim is made."
+        yield f"**{name}** has the highest mean rate{among}, but its interval overlaps another's: no claim is made."
 
 
 def _cell_name(row: Json, rows: Sequence[Json]) -> str:

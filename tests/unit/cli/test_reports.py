@@ -107,6 +107,14 @@ def test_a_claim_is_made_only_where_intervals_are_clear_of_each_other(rig: Rig) 
     assert "no claim is made" in close
 
 
+def test_cells_without_an_interval_between_runs_are_not_compared(rig: Rig) -> None:
+    single = experiment_report(**results(rig, [rate(10.0)], [rate(20.0)]))
+    assert "highest" not in single
+    cells = ([rate(10.0), rate(10.01)], [rate(20.0), rate(20.01)], [rate(90.0), rate(9.0, builders.UNSTEADY)])
+    some = experiment_report(**results(rig, *cells))
+    assert "of the 2 cells with an interval between runs; its interval is clear" in some
+
+
 def test_a_report_answers_what_where_how_and_how_again(rig: Rig) -> None:
     cells = ([rate(9.0), rate(11.0)], [rate(18.0, builders.UNSTEADY)] * 2)
     report = experiment_report(**results(rig, *cells, labels={"team": "a"}))
