@@ -5,6 +5,7 @@ Prints one line a ratio, with its 95 % interval, and writes them with all readin
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -20,11 +21,11 @@ MEASUREMENTS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callabl
     "ls": (running_service, command_line.measure, 20),
     "start-up": (running_service, start_up.measure, 12),
     "posts": (running_service, posts.measure, 8),
-    "control": (running_service, training.measure_control, 32),
-    "pytorch": (running_service, training.measure_pytorch, 62),
-    "tensorflow": (running_service, training.measure_tensorflow, 62),
-    "mxnet": (running_service, training.measure_mxnet, 62),
-    "cntk": (running_service, training.measure_cntk, 62),
+    "control": (training.rig, training.measure_control, 32),
+    "pytorch": (training.rig, training.measure_pytorch, 62),
+    "tensorflow": (training.rig, training.measure_tensorflow, 62),
+    "mxnet": (training.rig, training.measure_mxnet, 62),
+    "cntk": (training.rig, training.measure_cntk, 62),
     "gang-mpirun": (gang_one_node.rig, gang_mpirun.measure, 6),
     "gang-one-node": (gang_one_node.rig, gang_one_node.measure, 6),
     "gang": (gang_start_up.rig, gang_start_up.measure, 6),
@@ -37,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pairs", type=int, help="instead of each measurement's own number")
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
     options = parser.parse_args(arguments)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # unwinds, as SIGINT does: no process is left behind frozen
+        signal.signal(number, lambda received, _: sys.exit(128 + received))
     found: list[Ratio] = []
     for name in options.names or MEASUREMENTS:
         rig, measure, pairs = MEASUREMENTS[name]

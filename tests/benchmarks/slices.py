@@ -16,10 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-# Judgements: a slice is long beside a step and short beside what the machine does; what follows a thaw is left out,
-# because caches are cold and timers are late on either side.
+# Judgement: a slice is long beside a step and short beside what the machine does. All of it counts, from the thaw on:
+# what tbd does at intervals falls due while it is frozen, and is done then.
 SLICE_S = 3.0
-THAW_S = 0.4
 # Pairs of slices whose mean counts as one observation: neighbours are not independent.
 BLOCK = 5
 
@@ -39,8 +38,10 @@ class Side:
     slices: list[tuple[float, float]] = field(default_factory=list)
 
     def freeze(self) -> float:
-        """Stop all of it; when."""
-        return self._send(signal.SIGSTOP)
+        """Stop all of it, also what was started meanwhile; when it was told to."""
+        at = self._send(signal.SIGSTOP)
+        self._send(signal.SIGSTOP)
+        return at
 
     def thaw(self) -> float:
         """Let all of it go on; when."""
@@ -89,7 +90,7 @@ def take_turns(a: Side, b: Side, pairs: int) -> None:
 
 
 def speeds(side: Side) -> list[float]:
-    """Steps per second in each slice, without its first ``THAW_S``.
+    """Steps per second in each slice.
 
     Steps are frozen in their middle: progress between the ends of two steps grows evenly with the time that the side
     was free, so a slice also counts its parts of the steps that reach beyond it.
@@ -102,7 +103,7 @@ def speeds(side: Side) -> list[float]:
     found = []
     begun_s = 0.0
     for free, frozen in side.slices:
-        first, last = begun_s + THAW_S, begun_s + frozen - free
+        first, last = begun_s, begun_s + frozen - free
         if not len(ends) or last > ends[-1] + SLICE_S:
             raise ValueError("a side stopped training before its last slice")
         done = np.interp([first, last], ends, numbers)

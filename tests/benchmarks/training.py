@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from orchestrator.domain.plan import Plan
 from orchestrator.services.catalog import load_catalog
 from tests.benchmarks.ratio import Ratio, ratio
 from tests.benchmarks.slices import Side, in_blocks, speeds, take_turns, with_needle
-from tests.support.service import Service, until
+from tests.support.service import Service, running_service, until
 from workers.node.interpreters import resolve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,8 +27,18 @@ WARM_UP_STEPS = 10
 START_S = 180.0
 
 
+class EndlessService(Service):
+    """Its runs go on until they are cancelled; it does not take frozen agents and processes for dead ones."""
+
+    module = "tests.benchmarks.endless_service"
+
+
+def rig() -> AbstractContextManager[Service]:
+    return running_service(EndlessService, TBD_FENCE_S="3600")
+
+
 def spec(framework: str) -> dict[str, Any]:
-    """A run that lasts: its steps, some of them frozen in their middle, are too uneven to be precise."""
+    """A run that lasts longer than the measurement."""
     return {
         "name": "bench-training",
         "model": "resnet-50",

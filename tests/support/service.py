@@ -22,6 +22,8 @@ TERMINAL = ("completed", "failed", "cancelled")
 class Service:
     """A ``tbd serve`` process on ``data_dir``. ``start`` and ``kill`` may be called again and again."""
 
+    module = "orchestrator.app"
+
     def __init__(self, data_dir: Path, **environment: str) -> None:
         self.data_dir = data_dir
         self.url = ""
@@ -30,7 +32,7 @@ class Service:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> "Service":
-        command = [sys.executable, "-m", "orchestrator.app", "serve", "--port", "0", "--json"]
+        command = [sys.executable, "-m", self.module, "serve", "--port", "0", "--json"]
         self._process = subprocess.Popen(command, env=self._environment, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -116,10 +118,10 @@ def until(condition: Callable[[], Any], timeout_s: float = 30, poll_s: float = 0
 
 
 @contextmanager
-def running_service(**environment: str) -> Iterator[Service]:
+def running_service(kind: type[Service] = Service, **environment: str) -> Iterator[Service]:
     """Serve from a temporary data directory until the block ends."""
     with tempfile.TemporaryDirectory(prefix="tbd-") as folder:
-        service = Service(Path(folder) / "data", **environment).start()
+        service = kind(Path(folder) / "data", **environment).start()
         try:
             yield service
         finally:
