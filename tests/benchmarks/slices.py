@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -63,15 +64,24 @@ class Side:
 
 
 def with_needle(needle: str) -> list[int]:
-    """The processes that have ``needle`` in their environment or their command line, but not this one."""
-    found = []
+    """The processes that have ``needle`` in their environment or command line, and all that descend from them.
+
+    Some of Ray's own write their title over their environment: those are only found as descendants.
+    """
+    found, children = set(), defaultdict(list)
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with suppress(OSError):
+            children[int((entry / "stat").read_text().rpartition(")")[2].split()[1])].append(int(entry.name))
             if needle.encode() in (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes():
-                found.append(int(entry.name))
-    return found
+                found.add(int(entry.name))
+    unseen = list(found)
+    while unseen:
+        new = set(children[unseen.pop()]) - found
+        found |= new
+        unseen += new
+    return sorted(found)
 
 
 def take_turns(a: Side, b: Side, pairs: int) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.slices import Side, free_time, in_blocks, speeds, take_turns
+from tests.benchmarks.slices import Side, free_time, in_blocks, speeds, take_turns, with_needle
+from tests.support.service import until
 
 
 def side(steps=(), slices=()):
@@ -61,3 +62,23 @@ def test_nobody_stays_frozen_when_the_turns_are_interrupted(monkeypatch):
         child.wait()
         assert child.stdin is not None
         child.stdin.close()
+
+
+def test_descendants_belong_to_a_side_though_their_environment_says_nothing():
+    child = "import os, subprocess, sys; os.environ.clear(); subprocess.run([sys.executable, '-c', 'input()'])"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", f"print(flush=True); {child}"],
+        env={**os.environ, "MARK": "needle-of-this-test"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    try:
+        parent.stdout.readline()
+        until(lambda: len(with_needle("needle-of-this-test")) == 2)
+        assert parent.pid in with_needle("needle-of-this-test")
+    finally:
+        parent.stdin.close()
+        parent.wait()
+        parent.stdout.close()
