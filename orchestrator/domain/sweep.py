@@ -48,7 +48,8 @@ def facts_of(catalog: Catalog, nodes: Sequence[Node]) -> Facts:
     """The facts as of now: GPUs where any node has one, else CPU devices."""
     device = "cuda" if any(node.devices_of("cuda") for node in nodes) else "cpu"
     counts = [len(node.devices_of(device)) for node in nodes]
-    fabrics = tuple(sorted({fabric for node in nodes for fabric in node.fabrics})) if nodes else None
+    described = [node for node in nodes if "fabrics" in node.inventory]  # others have not been reached yet
+    fabrics = tuple(sorted({fabric for node in described for fabric in node.fabrics})) if described else None
     return Facts(catalog, device, (sum(1 for count in counts if count), max(counts, default=0)), fabrics)
 
 
