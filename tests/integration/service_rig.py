@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -39,6 +40,12 @@ def service(folder: Path) -> Iterator[str]:
     assert status == 0
 
 
+def _as_from_a_terminal() -> None:
+    """Ctrl-C reaches a command that a person starts. One that is started in the background, as all tests may be,
+    inherits that it is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Tbd:
     """The command, talking to the service at ``url`` (or to none)."""
 
@@ -54,6 +61,7 @@ class Tbd:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=_as_from_a_terminal,
         )
 
     def __call__(self, *words: str, code: int = 0) -> "subprocess.CompletedProcess[str]":

@@ -28,7 +28,8 @@ def started(token, program=SLEEP, **options):
 
 def test_a_process_is_found_by_its_token_in_whatever_session_it_is(token):
     child = started(token, start_new_session=True)
-    assert {process.pid for process in processes.with_token(token)} == {child.pid}
+    # A program that has only just been executed may have no environment to read yet.
+    until(lambda: {process.pid for process in processes.with_token(token)} == {child.pid})
     assert processes.end_all(token, reap=child.poll) == set()
     assert child.wait() == -9
 
