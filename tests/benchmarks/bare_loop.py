@@ -53,9 +53,13 @@ def tensorflow(job):
         with tf.GradientTape() as tape:
             loss = model.loss(batch)
         for variable, momentum, gradient in zip(model.variables, momenta, tape.gradient(loss, model.variables)):
-            gradient += facts["weight_decay"] * variable
-            momentum.assign(facts["momentum"] * momentum + gradient)
-            variable.assign_sub(facts["learning_rate"] * momentum)
+            tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle,
+                accum=momentum.handle,
+                lr=facts["learning_rate"],
+                grad=gradient + facts["weight_decay"] * variable,
+                momentum=facts["momentum"],
+            )
         return loss
 
     def step():
