@@ -12,7 +12,8 @@ import pytest
 from tests.support.strategy_jobs import strategy_job
 from tests.trainer_process import ROOT, environment_for
 
-# Joins as process JOB["process"] with little patience; prints the failure kind and the ranks.
+# Joins as process JOB["process"], or serves if that is its role, with little patience; prints the failure kind and the
+# ranks.
 JOIN = """
 import json, sys
 from workers.trainer import job as jobs, protocol
@@ -20,9 +21,9 @@ from workers.trainer.failure import TrainerError
 jobs.RENDEZVOUS_TIMEOUT_S = 1.0
 from workers.trainer.frameworks.%s import Adapter
 job = protocol.read_job(sys.argv[1])
-adapter = Adapter()
+adapter, process = Adapter(), protocol.process_of(job)
 try:
-    adapter.join(job, protocol.process_of(job))
+    (adapter.serve if process["role"] == "scheduler" else adapter.join)(job, process)
 except TrainerError as error:
     print(json.dumps([error.kind, error.ranks]))
 except Exception as error:
@@ -103,3 +104,18 @@ def test_cntk_does_not_wait_for_ever_for_a_rank_that_never_begins_with_mpi(pytho
         check=False,
     )
     assert f"ended with {128 + signal.SIGALRM}" in done.stdout
+
+
+@pytest.mark.framework("tensorflow")
+def test_horovods_rendezvous_names_the_ranks_that_do_not_come_and_a_rank_misses_the_rendezvous(python_of, tmp_path):
+    """Horovod itself would try for a second and then abort its process."""
+    job = strategy_job("tensorflow", "horovod", nodes=2, devices=1)
+    assert join(job, "scheduler", python_of("horovod"), tmp_path) == ["timed_out", [0, 1]]
+    assert join(job, "worker0", python_of("horovod"), tmp_path) == ["timed_out", None]
+
+
+@pytest.mark.framework("tensorflow")
+def test_horovod_without_the_port_of_its_rendezvous_is_a_failed_set_up(python_of, tmp_path, taken):
+    job = strategy_job("tensorflow", "horovod", nodes=2, devices=1)
+    taken(job)
+    assert join(job, "scheduler", python_of("horovod"), tmp_path) == ["setup_failed", None]

@@ -19,6 +19,7 @@ ACROSS_NODES = strategies(
     ("pytorch", "horovod"),
     ("tensorflow", "multi-worker-mirrored"),
     ("tensorflow", "horovod"),
+    ("mxnet", "horovod"),
 )
 # Their ranks wait inside the library for one that is gone: see tests/integration/test_mxnet_strategies.py.
 WITH_SERVERS = strategies(("mxnet", "kvstore-dist-sync"), ("mxnet", "kvstore-dist-device-sync"))

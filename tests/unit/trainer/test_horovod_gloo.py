@@ -46,6 +46,6 @@ def test_a_worker_is_told_where_the_rendezvous_is_and_that_every_wait_ends():
     assert found["HOROVOD_GLOO_RENDEZVOUS_PORT"] == "2"
     assert found["HOROVOD_RANK"] == "1"
     assert found["HOROVOD_CONTROLLER"] == found["HOROVOD_CPU_OPERATIONS"] == "gloo"
-    assert found["HOROVOD_GLOO_TIMEOUT_SECONDS"] == "120"
+    assert found["HOROVOD_GLOO_TIMEOUT_SECONDS"] == "3600"
     assert 0 < int(found["HOROVOD_STALL_CHECK_TIME_SECONDS"]) < int(found["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"])
     assert set(map(type, found.values())) == {str}

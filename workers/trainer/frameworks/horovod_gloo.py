@@ -24,7 +24,6 @@ GONE = (
     "Connection closed by peer",
     "Connection reset by peer",
     "Broken pipe",
-    "Horovod has been shut down",
     "has been shut down",
     "Timed out waiting",
 )
@@ -36,17 +35,20 @@ def environment(job, process):
     """Return what Horovod reads from the environment of the worker ``process``, beside the fabric's interface."""
     rank, address_port = jobs.rank_of(process), jobs.rendezvous(job)
     slot = slots(job)[rank]
-    timeout_s = str(int(limit_s(job)))
+    # Whole seconds; at least two, so that the warning below can come before the end.
+    timeout_s = max(2, int(job["plan"]["timeout_s"]))
     return {
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": address_port[0],
         "HOROVOD_GLOO_RENDEZVOUS_PORT": str(address_port[1]),
-        "HOROVOD_GLOO_TIMEOUT_SECONDS": timeout_s,
+        # Gloo's waits of any kind. That for all ranks to meet is ended by the scheduler, and that for a node which is
+        # cut off by its agents.
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(timeout_s),
         # A rank that does not ask for the exchange that the others wait in: an error, and no endless wait. It counts
         # only where it is longer than the time after which it is warned of.
-        "HOROVOD_STALL_CHECK_TIME_SECONDS": str(max(1, int(timeout_s) // 2)),
-        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": timeout_s,
+        "HOROVOD_STALL_CHECK_TIME_SECONDS": str(min(60, timeout_s // 2)),
+        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(timeout_s),
         "HOROVOD_HOSTNAME": slot["hostname"],
         "HOROVOD_RANK": str(rank),
         "HOROVOD_SIZE": str(slot["size"]),
@@ -58,7 +60,7 @@ def environment(job, process):
 
 
 def limit_s(job):
-    """Return for how long a rank may wait for the others."""
+    """Return for how long a rank may wait for the others to come."""
     return min(jobs.RENDEZVOUS_TIMEOUT_S, float(job["plan"]["timeout_s"]))
 
 
