@@ -9,7 +9,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from orchestrator.analysis import memory, observed, replicas, steady, throughput, utilization, validity
+from orchestrator.analysis import memory, netbench, observed, replicas, steady, throughput, utilization, validity
 from orchestrator.analysis.events import LogError, NodeLog, read_log
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.failures import failure_of
@@ -60,6 +60,8 @@ def _failed(failure: Failure, told: Mapping[str, Any], summary: Mapping[str, Any
 
 
 def _judged(logs: Sequence[NodeLog], told: Mapping[str, Any]) -> Analysis:
+    if logs[0].job["model"].get("measures") == "exchange":
+        return netbench.judged(logs, told, CODE_VERSION)
     evidence = gather(logs)
     verdict = validity.judge(evidence)
     rate = indicative = None

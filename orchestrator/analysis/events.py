@@ -55,6 +55,7 @@ class NodeLog:
     intervals: list[Interval] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
     losses: list[tuple[int, int, float]] = field(default_factory=list)  # rank, step, value
+    exchanges_end_t: list[float] = field(default_factory=list)  # when each ``exchange`` was reported
     by_kind: dict[str, list[tuple[int | None, Mapping[str, Any]]]] = field(default_factory=dict)  # the rest
     closed: Mapping[str, Any] | None = None
 
@@ -111,6 +112,8 @@ def _take(log: NodeLog, event: Mapping[str, Any]) -> None:
     elif kind == "log_closed":
         log.closed = data
     else:
+        if kind == "exchange":
+            log.exchanges_end_t.append(protocol.number(event["t"]))
         log.by_kind.setdefault(kind, []).append((rank, data))
 
 

@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "frameworks": "list the frameworks' interpreters, or install some",
     "datasets": "list the datasets",
     "nodes": "list the nodes, or drain, quarantine, resume one",
+    "netbench": "measure latency, rate and all-reduce time between ranks",
     "doctor": "check this machine and say what to do about each finding",
     "ingest": "import the log of a job that ran without the service",
     "db": "look at or migrate the database",

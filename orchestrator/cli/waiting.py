@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.cli import output
 from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import DONE, INTERRUPTED, RUN_FAILED, CommandError
-from orchestrator.reports.numbers import plain, with_half_width
+from orchestrator.reports.numbers import duration, memory, plain, with_half_width
 
 ENDED = ("completed", "failed", "cancelled")
 BAR_CELLS = 24
@@ -154,8 +154,15 @@ def outcome(run: dict[str, Any]) -> str:
         rate = f"~{plain(run['indicative']['value'])} {run['indicative']['unit']} (indicative)"
         return f"{rate}: {_not_valid(run)}"
     if run["state"] == "completed":
-        return _not_valid(run)
+        return _measured(run["summary"] or {}) if (run["validity"] or {}).get("valid") else _not_valid(run)
     return f"{run['state']}: {run['reason']}" if run["reason"] else str(run["state"])
+
+
+def _measured(summary: dict[str, Any]) -> str:
+    """What a valid run without a throughput is for: a netbench has a latency and a rate instead."""
+    if "latency_s" not in summary:
+        return "valid"
+    return f"latency {duration(summary['latency_s'])}, {memory(summary['point_to_point_bytes_per_s'])}/s"
 
 
 def _not_valid(run: dict[str, Any]) -> str:

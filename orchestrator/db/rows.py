@@ -59,6 +59,19 @@ def _spec(text: str) -> ExperimentSpec:
     return ExperimentSpec.model_validate(json.loads(text))
 
 
+def plan_of(text: str) -> Plan:
+    return _plan(text)
+
+
+def placement_of(text: str) -> Placement:
+    return _placement(text)
+
+
+def names_of(text: str) -> list[Any]:
+    """The list that stands in ``text`` as JSON."""
+    return list(json.loads(text))
+
+
 @lru_cache(maxsize=1024)
 def _placement(text: str) -> Placement:
     return Placement.from_json(json.loads(text))

@@ -21,7 +21,7 @@ from sqlalchemy import (
 
 # The newest migration in ``migrations/versions``; a test holds them equal. Known here so that opening a database that
 # is up to date does not import alembic.
-REVISION = "0002"
+REVISION = "0003"
 
 # Names of constraints are fixed, so that migrations can speak of them on both databases.
 metadata = MetaData(
@@ -153,6 +153,38 @@ measurement = Table(
     Column("code_version", Key, nullable=False),
     PrimaryKeyConstraint("run_id", "position"),
     sqlite_with_rowid=False,
+)
+
+# What netbenches found: the rows of ``result.analysis`` with where they were measured, for questions across runs.
+# ``id`` makes pages list a run's rows in the order in which they were measured; ``nodes`` is a JSON list, sorted.
+exchange = Table(
+    "exchange",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("valid", Boolean, nullable=False),
+    Column("topology", Key, nullable=False),
+    Column("fabric", Key),
+    Column("device", Key, nullable=False),
+    Column("nodes", Key, nullable=False),
+    Column("library", Key, nullable=False),
+    Column("operation", Key, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("world_size", Integer, nullable=False),
+    Column("ranks", Key, nullable=False),
+    Column("busy_cores", Boolean, nullable=False),
+    Column("repetitions", Integer, nullable=False),
+    Column("duration_min_s", Double, nullable=False),
+    Column("duration_p50_s", Double, nullable=False),
+    Column("duration_mean_s", Double, nullable=False),
+    Column("duration_p90_s", Double, nullable=False),
+    Column("duration_max_s", Double, nullable=False),
+    Column("algorithm_bytes_per_s", Double, nullable=False),
+    Column("bus_bytes_per_s", Double, nullable=False),
+    Column("code_version", Key, nullable=False),
+    Index("ix_exchange_created", "created_at", "id"),
+    Index("ix_exchange_run", "run_id"),
 )
 
 # The event logs. ``body`` is the entry as it came, whatever keys it has.

@@ -6,7 +6,7 @@ Each method is one piece of work on one connection; the work itself is in ``expe
 
 from collections.abc import Mapping, Sequence
 
-from orchestrator.db import admin, changes, experiments, imported, keys, logs, nodes, results, runs
+from orchestrator.db import admin, changes, exchanges, experiments, imported, keys, logs, nodes, results, runs
 from orchestrator.db import engine as engines
 from orchestrator.db.databases import Database, PostgresqlDatabase, SqliteDatabase
 from orchestrator.domain import ports
@@ -155,6 +155,18 @@ class SqlStore:
             lambda connection: results.conclude(
                 connection, run_id, to, at=at, failure=failure, analysis=analysis, fingerprint=fingerprint
             )
+        )
+
+    def exchanges(
+        self,
+        *,
+        owner: str | None = None,
+        wanted: ports.ExchangeFilter | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> ports.Page[ports.StoredExchange]:
+        return self.database.read(
+            lambda connection: exchanges.page(connection, owner, wanted or ports.ExchangeFilter(), limit, cursor)
         )
 
     # logs

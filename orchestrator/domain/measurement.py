@@ -79,6 +79,39 @@ class Measurement:
 
 
 @dataclass(frozen=True)
+class Exchange:
+    """How long messages of one size took: point to point (one way, half of a round trip) or an all-reduce.
+
+    ``bytes`` is the size of the message, or of one rank's vector. Durations are the slowest rank's, over
+    ``repetitions`` within one run. ``algorithm_bytes_per_s`` is bytes over the median, ``bus_bytes_per_s`` what a
+    link carries for it: for an all-reduce of n ranks 2 (n - 1) / n times as much (nccl-tests, doc/PERFORMANCE.md).
+    """
+
+    operation: str
+    library: str
+    bytes: int
+    world_size: int
+    ranks: tuple[int, ...]
+    busy_cores: bool
+    repetitions: int
+    duration_min_s: float
+    duration_p50_s: float
+    duration_mean_s: float
+    duration_p90_s: float
+    duration_max_s: float
+    algorithm_bytes_per_s: float
+    bus_bytes_per_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"ranks": list(self.ranks)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Exchange":
+        fields: dict[str, Any] = {name: data[name] for name in cls.__dataclass_fields__}
+        return cls(**fields | {"ranks": tuple(data["ranks"])})
+
+
+@dataclass(frozen=True)
 class Reason:
     """Why a run is invalid. ``replaceable``: another run may do better (steadiness, load); else the run is broken."""
 
@@ -129,7 +162,8 @@ class Analysis:
     ``indicative`` is the rate of a run that is invalid only for replaceable reasons: a value without an interval,
     outside history and comparison. ``observed`` holds what the logs tell about where it ran: the inputs of the
     fingerprint (versions, mathematics, inventory, provenance). ``summary`` holds what a person wants beside
-    (steady-state class, why it stopped, steps).
+    (steady-state class, why it stopped, steps). ``exchanges`` is what a netbench found, in the order it was measured;
+    also of a run that is invalid only for replaceable reasons.
     """
 
     validity: Validity
@@ -139,6 +173,7 @@ class Analysis:
     observed: Mapping[str, Any] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
     code_version: str = ""
+    exchanges: tuple[Exchange, ...] = ()
 
     def measurement(self, metric: str) -> Measurement | None:
         """The measurement of ``metric``, if there is one."""
@@ -153,6 +188,7 @@ class Analysis:
             "observed": dict(self.observed),
             "summary": dict(self.summary),
             "code_version": self.code_version,
+            "exchanges": [exchange.to_json() for exchange in self.exchanges],
         }
 
     @classmethod
@@ -165,4 +201,5 @@ class Analysis:
             observed=data.get("observed") or {},
             summary=data.get("summary") or {},
             code_version=str(data.get("code_version") or ""),
+            exchanges=tuple(Exchange.from_json(item) for item in data.get("exchanges") or ()),
         )

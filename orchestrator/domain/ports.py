@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from orchestrator.domain.failure import Failure
-from orchestrator.domain.measurement import Analysis
+from orchestrator.domain.measurement import Analysis, Exchange
 from orchestrator.domain.placement import Node, NodeState, Placement
 from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState
 
@@ -69,6 +69,38 @@ class AttemptStatus:
     token_sha256: str
     ended: bool
     last_seq: int
+
+
+@dataclass(frozen=True)
+class StoredExchange:
+    """What a netbench found, with where: ``nodes`` are sorted names. ``valid``: the run was."""
+
+    experiment_id: str
+    run_id: str
+    created_at: float
+    valid: bool
+    topology: str
+    fabric: str | None
+    device: str
+    nodes: tuple[str, ...]
+    exchange: Exchange
+    code_version: str
+
+
+@dataclass(frozen=True)
+class ExchangeFilter:
+    """Which of them are wanted: those that agree in all that is given. ``nodes`` in any order, all of them."""
+
+    experiment_id: str | None = None
+    run_id: str | None = None
+    topology: str | None = None
+    fabric: str | None = None
+    library: str | None = None
+    operation: str | None = None
+    device: str | None = None
+    nodes: tuple[str, ...] | None = None
+    busy_cores: bool | None = None
+    valid: bool | None = None
 
 
 class Store(Protocol):
@@ -197,6 +229,20 @@ class Store(Protocol):
     ) -> bool:
         """COLLECTING to a terminal state, or back to QUEUED for another attempt: ends the latest attempt, stores the
         analysis and its measurements, moves the run, all in one transaction. False when the run was not COLLECTING."""
+
+    def exchanges(
+        self,
+        *,
+        owner: str | None = None,
+        wanted: ExchangeFilter | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[StoredExchange]:
+        """What netbenches found: those of the newest run first, of one run in the order in which they were measured.
+
+        Raises:
+            InvalidRequest: the cursor is not one of ours.
+        """
 
     # logs
     def append_entries(self, attempt_id: str, node: str, entries: Sequence[Entry]) -> int:

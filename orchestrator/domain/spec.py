@@ -61,11 +61,13 @@ T = TypeVar("T")
 Axis = Annotated[list[T], BeforeValidator(_as_list), PlainSerializer(_as_written), Field(min_length=1, max_length=1000)]
 
 
-class _Strict(BaseModel):
+class StrictModel(BaseModel):
+    """Unknown keys are refused, and so are numbers that are not finite."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class NodeChoice(_Strict):
+class NodeChoice(StrictModel):
     """Where an experiment may run."""
 
     gpu_model: str | None = None
@@ -82,7 +84,7 @@ Topology = Annotated[str, BeforeValidator(str), Field(max_length=20)]
 BatchSize = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 
 
-class ExperimentSpec(_Strict):
+class ExperimentSpec(StrictModel):
     """What a person submits. CONTRACT: "The experiment spec"."""
 
     name: Annotated[str, Field(max_length=100)]
@@ -163,7 +165,7 @@ def parse_spec(data: Any) -> ExperimentSpec:
     try:
         spec = ExperimentSpec.model_validate(dict(data))
     except ValidationError as error:
-        raise InvalidRequest([*_problems(data, error), *_batch_problems(data)]) from None
+        raise InvalidRequest([*problems_of(data, error), *_batch_problems(data)]) from None
     if problems := [*_batch_problems(data), *_contradictions(spec)]:
         raise InvalidRequest(problems)
     return spec
@@ -190,7 +192,8 @@ def _contradictions(spec: ExperimentSpec) -> list[Problem]:
     return found
 
 
-def _problems(data: Mapping[str, Any], error: ValidationError) -> list[Problem]:
+def problems_of(data: Mapping[str, Any], error: ValidationError) -> list[Problem]:
+    """What pydantic found wrong with ``data``, with JSON pointers into it."""
     problems: dict[str, str] = {}
     for item in error.errors(include_url=False, include_context=False):
         pointer = _pointer(data, item["loc"], missing=item["type"] == "missing")

@@ -17,6 +17,7 @@ from orchestrator.db import engine as engines
 from orchestrator.db.schema import REVISION, metadata
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import SettingsError
+from orchestrator.domain.ports import ExchangeFilter
 from orchestrator.domain.run import ExperimentState, RunState
 from tests.contract import store_scenes as scene
 from tests.contract.postgresql_server import PostgresqlServer
@@ -152,6 +153,11 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "entries": lambda store, exp, run, att: store.entries(att),
     "entries after": lambda store, exp, run, att: store.entries(att, node="n0", after=5),
     "entries of a kind": lambda store, exp, run, att: store.entries(att, kinds=["interval"]),
+    "exchanges": lambda store, exp, run, att: store.exchanges(),
+    "exchanges of a run": lambda store, exp, run, att: store.exchanges(wanted=ExchangeFilter(run_id=run)),
+    "exchanges of an experiment": lambda store, exp, run, att: store.exchanges(
+        owner="ada", wanted=ExchangeFilter(experiment_id=exp)
+    ),
     "changes": lambda store, exp, run, att: store.changes(exp, after=5),
 }
 
@@ -183,6 +189,6 @@ def test_no_query_walks_a_whole_table(sqlite_url: str, name: str) -> None:
         ]
     connection.close()
     assert steps
-    tables = ("experiment", "label", "run", "attempt", "result", "entry", "change")
+    tables = ("experiment", "label", "run", "attempt", "result", "entry", "change", "exchange")
     whole = [step for step, _ in steps if step in {f"SCAN {table}" for table in tables}]
     assert whole == []

@@ -14,6 +14,7 @@ import traceback
 
 from workers.trainer import control, host, protocol
 from workers.trainer import job as jobs
+from workers.trainer.exchange import Exchanges
 from workers.trainer.failure import PEER_LOST, TrainerError
 from workers.trainer.frameworks import fabric
 from workers.trainer.loop import Loop
@@ -47,7 +48,8 @@ def run(job, process, emit):
         adapter = load(job["plan"]["framework"])
         if process["role"] == "worker":
             channel = control.open_channel(job, process)
-            Loop(job, process, adapter, channel, emit).run()
+            runner = Exchanges if job["model"].get("measures") == "exchange" else Loop
+            runner(job, process, adapter, channel, emit).run()
         else:
             emit("versions", **adapter.versions())
             adapter.serve(job, process)

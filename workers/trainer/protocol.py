@@ -100,6 +100,19 @@ EVENTS = {
     "built": ("parameters", "mathematics", "device", "build_s"),
     "interval": ("phase", "first_step", "n", "duration_s", "work"),
     "loss": ("step", "value"),
+    # instead of intervals, where the model's facts say ``measures = "exchange"``: messages of one size. ``duration_s``
+    # lists the repetitions, each of ``ways`` messages one after the other (2: a round trip between two ranks)
+    "exchange": (
+        "operation",
+        "library",
+        "bytes",
+        "world_size",
+        "ranks",
+        "busy_cores",
+        "repetitions",
+        "ways",
+        "duration_s",
+    ),
     "activity": ("active_s", "elapsed_s", "steps", "method"),
     "memory": ("peak_bytes", "method"),
     "stopped": ("step", "reason"),

@@ -68,7 +68,7 @@ class Rig:
 
     def get(self, path: str, **parameters: Any) -> Any:
         """The JSON of a path below /api/v1 that must be there."""
-        answer = self.http.get(f"/api/v1{path}", params=parameters)
+        answer = self.http.get(f"/api/v1{path}", params=parameters or None)
         assert answer.status_code == 200, answer.text
         return answer.json()
 

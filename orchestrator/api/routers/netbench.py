@@ -1,0 +1,66 @@
+"""Netbenches: start one; look at what was found."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Response
+
+from orchestrator.api.identity import Owner
+from orchestrator.api.requests import REPLAYED, Ctx, Cursor, IdempotencyKey, JsonBody, Limit
+from orchestrator.api.views.common import PageView, answer
+from orchestrator.api.views.experiments import ExperimentView, experiment_view
+from orchestrator.api.views.netbench import ExchangeView, exchange_view
+from orchestrator.domain.ports import ExchangeFilter
+from orchestrator.services import netbench
+
+router = APIRouter(prefix="/netbench", tags=["netbench"])
+BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/NetbenchRequest"}}},
+    }
+}
+
+
+@router.post("", status_code=201, response_model=ExperimentView, openapi_extra=BODY)
+def post_netbench(context: Ctx, owner: Owner, body: JsonBody, key: IdempotencyKey = None) -> Response:
+    """Measure messages between the ranks of a topology. It is an experiment: follow and cancel it as one."""
+    experiment, created = netbench.start(context, body, owner=owner, idempotency_key=key)
+    headers = {"Location": f"/api/v1/experiments/{experiment.id}"}
+    if not created:
+        headers |= REPLAYED
+    return answer(experiment_view(experiment), 201, headers)
+
+
+@router.get("", response_model=PageView[ExchangeView])
+def get_netbench(
+    context: Ctx,
+    owner: Owner,
+    experiment: str | None = None,
+    run: str | None = None,
+    topology: str | None = None,
+    fabric: str | None = None,
+    library: str | None = None,
+    operation: Literal["point_to_point", "all_reduce"] | None = None,
+    device: str | None = None,
+    nodes: Annotated[str | None, Query(max_length=10_000, description="names of all its nodes, with commas")] = None,
+    busy_cores: bool | None = None,
+    valid: Annotated[bool | None, Query(description="only of runs that are valid, or are not")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """What netbenches found: the newest run first, each in the order of its measurements."""
+    wanted = ExchangeFilter(
+        experiment_id=experiment,
+        run_id=run,
+        topology=topology,
+        fabric=fabric,
+        library=library,
+        operation=operation,
+        device=device,
+        nodes=None if nodes is None else tuple(nodes.split(",")),
+        busy_cores=busy_cores,
+        valid=valid,
+    )
+    page = context.store.exchanges(owner=owner, wanted=wanted, limit=limit, cursor=cursor)
+    items = [exchange_view(stored) for stored in page.items]
+    return answer(PageView[ExchangeView](items=items, next_cursor=page.next_cursor))

@@ -1,0 +1,5 @@
+"""No network to train: messages between ranks, timed by ``workers.trainer.exchange``.
+
+``<framework>.py`` has ``open_exchange(job, process)``, called after the adapter has joined; what it returns is
+described in ``workers.trainer.exchange``.
+"""

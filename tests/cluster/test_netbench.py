@@ -1,0 +1,36 @@
+"""A netbench between two hosts sees the links as they are."""
+
+from typing import Any
+
+import pytest
+
+from tests.cluster.bench import Bench
+from workers.node import interpreters
+
+LARGEST_BYTES = 2**22
+
+
+def largest_messages(bench: Bench, fabric: str) -> list[dict[str, Any]]:
+    """What a netbench from host one to host two finds for its largest message, with idle cores."""
+    body = {"topology": "2x1", "library": "gloo", "fabric": fabric, "max_bytes": LARGEST_BYTES, "budget_s": 60}
+    started = bench.service.call("POST", "/api/v1/netbench", body | {"nodes": {"names": ["one", "two"]}})
+    runs = bench.service.wait(started["id"], 400, 0.5)
+    assert {run["state"] for run in runs} == {"completed"}, [run["failure"] for run in runs]
+    path = f"/api/v1/netbench?experiment={started['id']}&operation=point_to_point&busy_cores=false&limit=500"
+    rows = bench.service.call("GET", path)["items"]
+    assert {(row["fabric"], tuple(row["nodes"])) for row in rows} == {(fabric, ("one", "two"))}
+    found = [row for row in rows if row["bytes"] == LARGEST_BYTES]
+    assert found
+    return found
+
+
+@pytest.mark.timeout(900)
+def test_the_rate_between_two_hosts_is_that_of_their_link(bench: Bench) -> None:
+    if not interpreters.resolve("pytorch").ready:
+        pytest.skip(interpreters.resolve("pytorch").reason)
+    with bench.network.shaped(100e6):
+        shaped = largest_messages(bench, "ethernet")
+        beside = largest_messages(bench, "infiniband")
+    # TCP's share of an Ethernet frame is 0.95.
+    assert [8 * row["algorithm_bytes_per_s"] for row in shaped] == pytest.approx([95e6] * len(shaped), rel=0.1)
+    assert min(row["algorithm_bytes_per_s"] for row in beside) > 3 * max(row["algorithm_bytes_per_s"] for row in shaped)

@@ -1,0 +1,61 @@
+"""``tbd netbench`` through a real service: a table, rows in the database, exit codes."""
+
+import os
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from tests.integration.service_rig import Tbd, environment
+from tests.support.service import Service
+
+pytestmark = pytest.mark.framework("pytorch")
+QUICK = ("--topology", "1x2", "--library", "gloo", "--max-bytes", "1KiB", "--budget", "20")
+
+
+@pytest.fixture(scope="module")
+def tbd(tmp_path_factory: pytest.TempPathFactory, python_of: Callable[[str], str]) -> Iterator[Tbd]:
+    python_of("pytorch")
+    if psutil.cpu_count() < 2:
+        pytest.skip("needs two cores")
+    folder = tmp_path_factory.mktemp("netbench")
+    named = os.environ.get("TBD_INTERPRETERS_DIR")
+    more = {"TBD_CPU_DEVICES": "2"} | ({"TBD_INTERPRETERS_DIR": named} if named else {})
+    service = Service(folder / "data", **environment(folder, **more)).start()
+    try:
+        yield Tbd(folder, service.url)
+    finally:
+        assert service.stop() == 0
+
+
+def test_it_prints_what_was_measured_and_stores_it(tbd: Tbd) -> None:
+    rows = tbd.json("netbench", *QUICK)["items"]
+    assert {row["operation"] for row in rows} == {"point_to_point", "all_reduce"}
+    assert {row["busy_cores"] for row in rows} == {False, True}
+    assert sorted({row["bytes"] for row in rows}) == [4 << k for k in range(9)]
+    assert {(row["library"], row["topology"], row["device"], row["world_size"]) for row in rows} == {
+        ("gloo", "1x2", "cpu", 2)
+    }
+    printed = tbd("netbench", *QUICK)
+    table = printed.stdout
+    assert "repetition 1: latency" in printed.stderr
+    assert "point to point" in table
+    assert "all reduce" in table
+    assert "1 KiB" in table
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--topology", "1x1"), "topology: 1x1 has one rank"),
+        (("--topology", "two"), "topology"),
+        (("--library", "smoke"), "library"),
+        (("--max-bytes", "lots"), "is no size"),
+        (("--fabric", "pigeons"), "fabric"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_with_exit_code_2(tbd: Tbd, words: tuple[str, ...], told: str) -> None:
+    process = tbd.start("netbench", *words)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, "")
+    assert told in err

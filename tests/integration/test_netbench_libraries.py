@@ -1,0 +1,68 @@
+"""The library of each framework, over two ranks on one node and on two, carried out by agents: what it tells."""
+
+import shutil
+
+import pytest
+
+from orchestrator.analysis.analyse import analyse
+from tests.integration.node_attempts import failure_of, log_of, of_kind
+from tests.support.strategy_jobs import strategy_job
+from tests.trainer_process import model_facts
+from workers.node import processes
+from workers.node.agent import Agent
+from workers.trainer.exchange import sizes
+
+MAX_BYTES = 4096
+NEEDS_MPIRUN = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun: apt-get install openmpi-bin")
+LIBRARIES = [
+    pytest.param("pytorch", "ddp", "gloo", marks=pytest.mark.framework("pytorch")),
+    pytest.param("cntk", "mpi", "mpi", marks=[pytest.mark.framework("cntk"), NEEDS_MPIRUN]),
+]
+
+
+def netbench_job(framework, strategy, nodes, **options):
+    options = {"max_bytes": MAX_BYTES, "budget_s": 30.0, **options}
+    job = strategy_job(framework, strategy, nodes, 2 // nodes, options=options, size="full")
+    job["model"] = model_facts("netbench")
+    return job
+
+
+def logs_of(job, tmp_path):
+    """Node -> its entries, of agents that have carried out ``job``; nothing of it is left."""
+    agents = [Agent(tmp_path / node["name"], node["name"], fence_s=120) for node in job["nodes"]]
+    try:
+        for agent in agents:
+            assert agent.start(job)["state"] == "running"
+        found = {node["name"]: log_of(agent, job, 120) for node, agent in zip(job["nodes"], agents, strict=True)}
+    finally:
+        for agent in agents:
+            agent.close()
+    assert not processes.with_token(job["token"])
+    return found
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize(("framework", "strategy", "library"), LIBRARIES)
+def test_messages_of_all_sizes_are_timed_idle_and_with_busy_cores(
+    framework, strategy, library, nodes, python_of, tmp_path
+):
+    python_of(framework)
+    logs = logs_of(netbench_job(framework, strategy, nodes), tmp_path)
+    entries = [entry for log in logs.values() for entry in log]
+    assert failure_of(entries) is None, of_kind(entries, "output")
+    analysis = analyse(logs)
+    assert not [reason for reason in analysis.validity.reasons if not reason.replaceable], analysis.validity
+    cells = [(row.busy_cores, row.operation, row.bytes) for row in analysis.exchanges]
+    names = ("point_to_point", "all_reduce")
+    assert cells == [(busy, name, size) for busy in (False, True) for name in names for size in sizes(MAX_BYTES)]
+    assert {row.library for row in analysis.exchanges} == {library}
+    assert all(0 < row.duration_min_s <= row.duration_p50_s <= row.duration_max_s for row in analysis.exchanges)
+
+
+@pytest.mark.framework("pytorch")
+def test_one_rank_is_not_enough(python_of, tmp_path):
+    python_of("pytorch")
+    job = netbench_job("pytorch", "ddp", 1)
+    job.update(processes=job["processes"][:1], world_size=1)
+    (log,) = logs_of(job, tmp_path).values()
+    assert failure_of(log)["kind"] == "unsupported"

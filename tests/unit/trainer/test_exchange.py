@@ -1,0 +1,189 @@
+"""The loop of a netbench: sizes, pairs, checks, the time budget, all ranks alike. No network, no clock."""
+
+import contextlib
+
+import pytest
+
+from workers.trainer import exchange
+from workers.trainer.exchange import Pace, cells, head_of, pairs, rescale_every, sizes
+from workers.trainer.failure import TrainerError
+
+
+def a_job(nodes, devices, **options):
+    processes = [
+        {"name": f"worker{rank}", "node": f"n{rank // devices}", "ranks": [rank], "role": "worker", "devices": []}
+        for rank in range(nodes * devices)
+    ]
+    plan = {"options": dict({"max_bytes": 16, "budget_s": 10.0}, **options), "framework": "x", "strategy": "ddp"}
+    return {"processes": processes, "world_size": nodes * devices, "plan": plan, "model": {}}
+
+
+def test_sizes_are_powers_of_two_up_to_the_largest():
+    assert sizes(16) == [4, 8, 16]
+    assert sizes(31) == [4, 8, 16]
+    assert sizes(2**28)[-1] == 2**28
+    assert len(sizes(2**28)) == 27
+
+
+@pytest.mark.parametrize(
+    ("nodes", "devices", "wanted"), [(1, 2, [(0, 1)]), (2, 1, [(0, 1)]), (3, 2, [(0, 2), (0, 4)]), (1, 4, [(0, 1)])]
+)
+def test_messages_go_between_nodes_where_there_are_several(nodes, devices, wanted):
+    assert pairs(a_job(nodes, devices)) == wanted
+
+
+def test_everything_is_measured_idle_first_and_then_with_busy_cores():
+    found = cells(a_job(2, 1))
+    assert found[0] == (False, "point_to_point", (0, 1), 4)
+    assert [cell[0] for cell in found] == [False] * 6 + [True] * 6
+
+
+@pytest.mark.parametrize("growth", [2, 3, 8, 64, 4096])
+def test_a_sum_in_place_never_leaves_the_range_of_fp32(growth):
+    assert growth ** (rescale_every(growth) + 1) * growth < 3e38
+
+
+def test_a_pace_times_a_size_for_about_a_second():
+    pace = Pace(100.0, lambda: 0.0, [])
+    assert pace.repetitions((False, "all_reduce", (0, 1), 4), 0.1) == 10
+    assert pace.repetitions((False, "all_reduce", (0, 1), 4), 1e-6) == exchange.MOST
+    assert pace.repetitions((False, "all_reduce", (0, 1), 4), 30.0) == exchange.LEAST
+
+
+def test_a_small_budget_costs_repetitions_before_it_costs_sizes():
+    cells_of_a_load = [(False, "all_reduce", (0, 1), 4 << k) for k in range(10)]
+    pace = Pace(2.0, lambda: 0.0, cells_of_a_load)
+    assert pace.warm_up(cells_of_a_load[0]) > 0
+    assert pace.repetitions(cells_of_a_load[0], 0.01) == 10  # a tenth of the second for idle cores
+    for cell in cells_of_a_load[1:]:
+        pace.warm_up(cell)
+    assert pace.repetitions(cells_of_a_load[-1], 0.01) == 100
+
+
+def test_a_pace_leaves_out_what_takes_longer_than_what_is_left_and_all_larger_sizes():
+    now = [0.0]
+    small, middle, large = [(False, "all_reduce", (0, 1), size) for size in (4, 8, 16)]
+    pace = Pace(100.0, lambda: now[0], [small, middle, large])
+    assert pace.warm_up(small) > 0
+    pace.repetitions(small, 3.0)
+    assert pace.warm_up(middle) == 0
+    assert pace.warm_up(large) == 0
+
+
+def test_a_pace_keeps_half_of_the_time_for_busy_cores():
+    now = [60.0]
+    pace = Pace(100.0, lambda: now[0] - 60.0, [])
+    now[0] = 111.0
+    assert pace.warm_up((False, "all_reduce", (0, 1), 4)) == 0
+    assert pace.warm_up((True, "all_reduce", (0, 1), 4)) > 0
+
+
+def test_processes_of_a_node_keep_each_core_busy_once(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3, 4})
+    job = a_job(1, 2)
+    assert [exchange.cores_of(job, process) for process in job["processes"]] == [[0, 2, 4], [1, 3]]
+    job["processes"][0]["devices"] = [{"cores": [7, 6]}]
+    assert exchange.cores_of(job, job["processes"][0]) == [6, 7]
+
+
+@pytest.fixture
+def kept_busy(monkeypatch):
+    """Cores that were to be kept busy, one list for each time; none is."""
+    found = []
+    monkeypatch.setattr(exchange, "busy_cores", lambda cores: found.append(list(cores)) or contextlib.nullcontext())
+    return found
+
+
+class Alone:
+    """Stands for the library: sums and answers come from what the other rank is known to hold."""
+
+    library, device = "fake", "cpu"
+
+    def __init__(self, wrong=False):
+        self.scaled, self.wrong, self.size = [], wrong, 0
+
+    def fill(self, count, head):
+        self.size = count
+        self.values = list(head)
+
+    def all_reduce(self):
+        others = head_of(1, self.size)
+        self.values = [a + b for a, b in zip(self.values, others, strict=True)]
+
+    def head(self, count):
+        return [value + self.wrong for value in self.values[:count]]
+
+    def received(self, count):
+        return [value + self.wrong for value in head_of(1, count)]
+
+    def send(self, rank):
+        assert rank == 1
+
+    receive = send
+
+    def scale(self, factor):
+        self.scaled.append(factor)
+
+    def synchronize(self):
+        pass
+
+    def close(self):
+        pass
+
+
+class Channel:
+    """Of one rank; ``stop_at`` a turn."""
+
+    def __init__(self, stop_at=None):
+        self.turns, self.stop_at = [], stop_at
+
+    def turn(self, step, proposal):
+        assert step == len(self.turns)
+        self.turns.append(proposal)
+        if len(self.turns) == self.stop_at:
+            return {"stop": "cancelled"}
+        return {"stop": "max_steps"} if proposal is None else {"phase": proposal[0], "go": proposal[1]}
+
+
+def a_loop(library, channel, **options):
+    job = a_job(1, 2, **options)
+    told = []
+    clock = iter(range(10**9))
+    loop = exchange.Exchanges(
+        job,
+        job["processes"][0],
+        None,
+        channel,
+        lambda kind, **data: told.append((kind, data)),
+        lambda: next(clock) * 1e-3,
+    )
+    loop._exchange, loop._pace = library, Pace(1e6, lambda: 0.0, cells(job))
+    return loop, told
+
+
+def test_rank_0_reports_every_operation_size_and_load(kept_busy):
+    loop, told = a_loop(Alone(), Channel())
+    assert loop._measure() == "max_steps"
+    assert kept_busy[0] == []
+    assert kept_busy[1]
+    found = [(data["busy_cores"], data["operation"], data["bytes"]) for kind, data in told]
+    names = ("point_to_point", "all_reduce")
+    assert found == [(busy, name, size) for busy in (False, True) for name in names for size in (4, 8, 16)]
+    assert all(len(data["duration_s"]) == data["repetitions"] == exchange.MOST for _, data in told)
+    assert {(data["operation"], data["ways"]) for _, data in told} == {("point_to_point", 2), ("all_reduce", 1)}
+
+
+def test_a_run_that_is_to_stop_ends_between_two_sizes(kept_busy):
+    loop, told = a_loop(Alone(), Channel(stop_at=3))
+    assert loop._measure() == "cancelled"
+    assert len(told) == 1
+
+
+def test_a_wrong_sum_or_message_ends_the_run(kept_busy):
+    loop, _ = a_loop(Alone(wrong=True), Channel())
+    with pytest.raises(TrainerError, match="point_to_point of 1 numbers by fake gave wrong"):
+        loop._measure()
+    loop, _ = a_loop(Alone(wrong=True), Channel())
+    loop._exchange.fill(4, head_of(0, 4))
+    with pytest.raises(TrainerError, match="all_reduce"):
+        loop._repeat("all_reduce", (0, 1), 1, 4)
