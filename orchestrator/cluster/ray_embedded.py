@@ -162,6 +162,13 @@ class EmbeddedRay:
             "RAY_enable_metrics_collection": "0",
             "RAY_metrics_report_interval_ms": "600000",
             "REPORTER_UPDATE_INTERVAL_MS": "600000",
+            "RAY_task_events_report_interval_ms": "0",
+            "RAY_event_stats": "0",
+            # An idle worker wakes a hundred times a second: none is kept, because agents are started once and stay.
+            "RAY_prestart_worker_first_driver": "0",
+            "RAY_num_workers_soft_limit": "0",
+            # It ends Ray's workers, thus agents, where memory is short: what a training may well bring about.
+            "RAY_memory_monitor_refresh_ms": "0",
             "RAY_process_group_cleanup_enabled": "1",
             # Ray gives its workers a niceness of 15, and what an agent starts would inherit it: whatever else the host
             # does would then go before the training that is measured.

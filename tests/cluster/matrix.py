@@ -1,6 +1,6 @@
 """Every framework and strategy on every topology, on the hosts of the bench; the table of the README.
 
-    python -m tests.cluster.matrix [--out README.md] [--steps 60] [--only pytorch]
+    python -m tests.cluster.matrix [--out README.md] [--steps 240] [--only pytorch]
 
 With --out the table between the file's two marks is replaced. ResNet-50 in its smallest size, synthetic images; the
 baseline of a speed-up is the same strategy, in the same interpreter, on one device.
@@ -183,7 +183,7 @@ def put_into(path: Path, text: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, help="the file whose table is replaced")
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=240)
     parser.add_argument("--only", action="append", help="a framework; may be given several times")
     options = parser.parse_args()
     if hosts.refusal():
