@@ -6,6 +6,7 @@ tbd netbench --topology 2x1 --fabric ethernet --max-bytes 16MiB
 import argparse
 import os
 import re
+from itertools import groupby
 from typing import Any
 
 from orchestrator.cli import output
@@ -87,31 +88,33 @@ def _refuse_what_would_wait_for_ever(client: Client, topology: str) -> None:
 
 def _print(items: list[dict[str, Any]]) -> None:
     from orchestrator.reports import table
-    from orchestrator.reports.numbers import duration, memory
 
-    rows = []
-    for item in items:
-        ranks = "-".join(map(str, item["ranks"])) if len(item["ranks"]) == 2 else f"all {len(item['ranks'])}"
-        rows.append(
-            [
-                item["operation"].replace("_", " "),
-                ranks,
-                "busy" if item["busy_cores"] else "idle",
-                memory(item["bytes"]),
-                str(item["repetitions"]),
-                duration(item["duration_min_s"]),
-                duration(item["duration_p50_s"]),
-                duration(item["duration_p90_s"]),
-                memory(item["algorithm_bytes_per_s"]) + "/s",
-                memory(item["bus_bytes_per_s"]) + "/s",
-            ]
-        )
-    headers = ["operation", "ranks", "cores", "size", "times", "least", "median", "90 %", "rate", "bus rate"]
-    if not rows:
+    if not items:
         output.say("nothing was measured")
         return
-    print(table.text(headers, rows, output.width()))
-    first = items[0]
-    print(output.coloured(f"{first['library']}, {first['topology']}, {first['fabric'] or 'within one node'}", "dim"))
-    if not all(item["valid"] for item in items):
-        output.say("indicative: a run was disturbed (tbd show RUN says by what)")
+    headers = ["operation", "ranks", "cores", "size", "times", "least", "median", "90 %", "rate", "bus rate"]
+    for run_id, own in groupby(items, key=lambda item: item["run_id"]):
+        rows = list(own)
+        print(table.text(headers, [_row(item) for item in rows], output.width()))
+        first = rows[0]
+        words = [run_id, first["library"], first["topology"], first["fabric"] or "within one node"]
+        words += [] if first["valid"] else ["indicative: the run was disturbed (tbd show tells by what)"]
+        print(output.coloured(", ".join(words), "dim"))
+
+
+def _row(item: dict[str, Any]) -> list[str]:
+    from orchestrator.reports.numbers import duration, memory
+
+    ranks = "-".join(map(str, item["ranks"])) if len(item["ranks"]) == 2 else f"all {len(item['ranks'])}"
+    return [
+        item["operation"].replace("_", " "),
+        ranks,
+        "busy" if item["busy_cores"] else "idle",
+        memory(item["bytes"]),
+        str(item["repetitions"]),
+        duration(item["duration_min_s"]),
+        duration(item["duration_p50_s"]),
+        duration(item["duration_p90_s"]),
+        memory(item["algorithm_bytes_per_s"]) + "/s",
+        memory(item["bus_bytes_per_s"]) + "/s",
+    ]
