@@ -84,7 +84,8 @@ def test_a_killed_rank_ends_the_gang_on_both_nodes_and_is_the_one_named(agents, 
 @pytest.mark.parametrize("job_of", STRATEGIES[1:], indirect=True)
 def test_a_rank_that_stands_still_is_timed_out_and_named(agents, job_of):
     """Its sockets stay open: TensorFlow's heartbeat tells on the other node, and on its own one the time limit."""
-    job = job_of(max_steps=10**6, timeout_s=45.0)
+    # Time to start on a busy machine, and for the heartbeat to be missed before the limit is reached.
+    job = job_of(max_steps=10**6, timeout_s=75.0)
     start(agents, job)
     os.kill(pid_in_mid_run(agents[1], job, 3), signal.SIGSTOP)
     failures = [failure_of(entries) for entries in logs_of(agents, job)]

@@ -15,6 +15,7 @@ from orchestrator.cli.commands.rerun import spec_of
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.main import COMMANDS, main
 from orchestrator.cli.spec_file import SpecFile
+from orchestrator.cli.waiting import outcome
 from orchestrator.domain.spec import parse_spec
 from orchestrator.settings import VARIABLES
 from tests.unit import builders
@@ -209,3 +210,19 @@ def test_tbd_ls_as_json_imports_few_modules() -> None:
     count, ours = done.stdout.splitlines()
     assert int(count) < MOST_MODULES
     assert "orchestrator.reports" not in ours
+
+
+@pytest.mark.parametrize(
+    ("summary", "reasons", "told"),
+    [
+        ({"latency_s": 4e-5, "point_to_point_bytes_per_s": 2**31}, [], "latency 40.0 µs, 2.00 GiB/s"),
+        ({"latency_s": 4e-5, "point_to_point_bytes_per_s": 2**31}, ["foreign_load"], "not valid (foreign_load)"),
+        ({}, [], "valid"),
+    ],
+)
+def test_a_run_without_a_throughput_is_told_by_what_it_measured(
+    summary: dict[str, Any], reasons: list[str], told: str
+) -> None:
+    validity = {"valid": not reasons, "reasons": [{"code": code} for code in reasons]}
+    run = {"state": "completed", "throughput": None, "indicative": None, "summary": summary, "validity": validity}
+    assert outcome(run) == told
