@@ -1,7 +1,7 @@
 """The first step of a distributed training in CNTK as somebody without tbd would write it, run by mpirun.
 
 ``mpirun … -m tests.benchmarks.bare_gang_cntk JOB`` prints, on rank 0, the time (seconds since the epoch) when its first
-step begins, and makes three steps. For Python 3.6.
+step is done, and makes three steps. For Python 3.6.
 """
 
 import json
@@ -31,11 +31,11 @@ def main(path):
     trainer = cntk.Trainer(None, (model.criterion, None), [learner])
     rank = cntk.distributed.Communicator.rank()
     batches = model.batches(rank)
-    if rank == 0:
-        print(time.time(), flush=True)
-    for _ in range(3):
+    for step in range(3):
         (images, labels), _ = next(batches)
         trainer.train_minibatch({model.arguments[0]: images, model.arguments[1]: labels})
+        if rank == 0 and step == 0:
+            print(time.time(), flush=True)
     cntk.distributed.Communicator.finalize()
 
 

@@ -57,13 +57,14 @@ def under_tbd_s(bench: Bench, seed: int) -> float:
     return first_step_s(bench.service, {"topology": "2x1", "nodes": {"names": list(HOSTS)}, "seed": seed})
 
 
-def first_step_s(service: Service, spec: Mapping[str, Any]) -> float:
-    """Seconds from the attempt's record to the start of rank 0's first step; ``spec`` says where."""
+def first_step_s(service: Service, spec: Mapping[str, Any], *, done: bool = False) -> float:
+    """Seconds from the attempt's record to the start, or the end, of rank 0's first step; ``spec`` says where."""
     once = {"name": "bench-gang", "repeats": 1, "max_repeats": 1, "max_steps": 3}
     run = service.run_one(MODEL | once | dict(spec), poll_s=0.5)
     intervals = service.all(f"/api/v1/runs/{run['id']}/intervals")
     (first,) = [one for one in intervals if one["rank"] == 0 and one["first_step"] == 1]
-    return seconds(first["at"]) - float(first["duration_s"]) - seconds(run["attempts"][-1]["created_at"])
+    before_s = 0.0 if done else float(first["duration_s"])
+    return seconds(first["at"]) - before_s - seconds(run["attempts"][-1]["created_at"])
 
 
 def by_hand_s(bench: Bench) -> float:
