@@ -82,7 +82,9 @@ class Adapter(object):
         variables, facts = self._model.variables, self._model.optimizer
         with tf.GradientTape() as tape:
             loss = self._model.loss(batch)
-        gradients = self._strategy.mean(tape.gradient(loss, variables))
+        # An embedding's is sparse: dense everywhere, as other frameworks have it.
+        gradients = [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, variables)]
+        gradients = self._strategy.mean(gradients)
         for variable, momentum, gradient in zip(variables, self._momenta, gradients):
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle,
