@@ -41,6 +41,8 @@ def main(arguments=None):
     process = protocol.process_of(job)
     # For the one model that can be told to spoil its own log, as a broken framework might.
     job["events_path"] = options.events
+    # A framework may have to be told before it begins that its memory will be looked at.
+    job["phase"] = options.phase
     writer = protocol.EventWriter(options.events, jobs.rank_of(process))
     try:
         return run(job, process, writer.emit, options.phase)

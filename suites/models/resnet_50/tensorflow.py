@@ -45,26 +45,34 @@ class ResNet(tf.Module):
             self.statistics[convolution.norm] = (_statistic(mean), _statistic(variance))
 
     def __call__(self, images_NHWC):
-        x_NHWC = tf.nn.relu(self._convolve("conv1", "bn1", images_NHWC, 7, 2))
-        # Padded explicitly: "SAME" would pad even sides at the right and bottom only.
-        x_NHWC = tf.nn.max_pool2d(x_NHWC, 3, 2, padding=_padding(3))
+        x_NHWC = _relu("relu", self._convolve("conv1", "bn1", images_NHWC, 7, 2))
+        with tf.name_scope("maxpool"):
+            # Padded explicitly: "SAME" would pad even sides at the right and bottom only.
+            x_NHWC = tf.nn.max_pool2d(x_NHWC, 3, 2, padding=_padding(3))
         for name, inputs, width, stride in self._blocks:
             x_NHWC = self._block(name, x_NHWC, stride, stride == 2 or inputs != width * architecture.EXPANSION)
-        x_NF = tf.reduce_mean(x_NHWC, axis=(1, 2))
-        return tf.matmul(x_NF, self.weights["fc.weight"]) + self.weights["fc.bias"]
+        with tf.name_scope("avgpool"):
+            x_NF = tf.reduce_mean(x_NHWC, axis=(1, 2))
+        with tf.name_scope("fc"):
+            return tf.matmul(x_NF, self.weights["fc.weight"]) + self.weights["fc.bias"]
 
     def _block(self, name, x_NHWC, stride, projected):
         shortcut_NHWC = x_NHWC
         if projected:
             shortcut_NHWC = self._convolve(name + ".downsample.0", name + ".downsample.1", x_NHWC, 1, stride)
-        x_NHWC = tf.nn.relu(self._convolve(name + ".conv1", name + ".bn1", x_NHWC, 1, 1))
-        x_NHWC = tf.nn.relu(self._convolve(name + ".conv2", name + ".bn2", x_NHWC, 3, stride))
-        return tf.nn.relu(self._convolve(name + ".conv3", name + ".bn3", x_NHWC, 1, 1) + shortcut_NHWC)
+        x_NHWC = _relu(name + ".relu1", self._convolve(name + ".conv1", name + ".bn1", x_NHWC, 1, 1))
+        x_NHWC = _relu(name + ".relu2", self._convolve(name + ".conv2", name + ".bn2", x_NHWC, 3, stride))
+        x_NHWC = self._convolve(name + ".conv3", name + ".bn3", x_NHWC, 1, 1)
+        with tf.name_scope(name + ".add"):
+            x_NHWC = x_NHWC + shortcut_NHWC
+        return _relu(name + ".relu3", x_NHWC)
 
     def _convolve(self, name, norm, x_NHWC, kernel, stride):
         """A convolution without bias and the batch normalisation that follows it."""
-        x_NHWC = tf.nn.conv2d(x_NHWC, self.weights[name + ".weight"], stride, _padding(kernel))
-        return self._normalize(norm, x_NHWC)
+        with tf.name_scope(name):
+            x_NHWC = tf.nn.conv2d(x_NHWC, self.weights[name + ".weight"], stride, _padding(kernel))
+        with tf.name_scope(norm):
+            return self._normalize(norm, x_NHWC)
 
     def _normalize(self, norm, x_NHWC):
         scale, offset = self.weights[norm + ".weight"], self.weights[norm + ".bias"]
@@ -72,6 +80,11 @@ class ResNet(tf.Module):
         for statistic, value in zip(self.statistics[norm], (mean, variance)):
             statistic.assign_add(NORM_MOMENTUM * (value - statistic))
         return y_NHWC
+
+
+def _relu(name, x_NHWC):
+    with tf.name_scope(name):
+        return tf.nn.relu(x_NHWC)
 
 
 def _statistic(value):
@@ -103,7 +116,8 @@ class Model(object):
         """Return the mean cross entropy of a batch (images_NHWC, labels_N); updates the running statistics."""
         images_NHWC, labels_N = batch
         logits_NK = self.network(images_NHWC)
-        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels_N, logits=logits_NK))
+        with tf.name_scope("loss"):
+            return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels_N, logits=logits_NK))
 
 
 def build(job, process):

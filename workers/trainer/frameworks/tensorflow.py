@@ -6,15 +6,19 @@ A model for it is ``build(job, process)`` in ``suites/models/<model>/tensorflow.
 """
 
 import importlib
-import shutil
-import tempfile
-import time
 
 import tensorflow as tf
 
 from workers.trainer import job as jobs
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks import tensorflow_trace
+from workers.trainer.frameworks import (
+    tensorflow_graph,
+    tensorflow_kernels,
+    tensorflow_layers,
+    tensorflow_memory,
+    tensorflow_scopes,
+    tensorflow_trace,
+)
 from workers.trainer.work import total
 
 # strategy -> the module with its class ``Strategy`` (see ``tensorflow_single``). Each is imported only where it is
@@ -26,23 +30,24 @@ STRATEGIES = {
     "horovod": "tensorflow_horovod",
 }
 
-PROFILER_REST_S = 0.1  # between the last profiled call and the end of the profiler: judgement
-
 
 class Adapter(object):
     """See ``workers.trainer.frameworks``."""
 
-    abilities = ("activity",)
+    abilities = ("activity", "kernels", "layers", "memory")
 
     def __init__(self):
         self._device = None
         self._mathematics = None
         self._strategy = None
+        self._world_size = None
         self._model = None
         self._momenta = None
         self._update = None
         self._batches = None
+        self._batch = None
         self._loss = None
+        self._gradients = {}
 
     def versions(self):
         libraries = {"numpy": importlib.import_module("numpy").__version__}
@@ -55,8 +60,11 @@ class Adapter(object):
     def join(self, job, process):
         self._mathematics = _mathematics(job["plan"]["precision"])
         self._device = _device(process)
+        if job.get("phase") == "memory":
+            tensorflow_memory.prepare()
         self._strategy = _strategy(job)
-        return self._strategy.join(job, process, self._device)
+        self._world_size = self._strategy.join(job, process, self._device)
+        return self._world_size
 
     def serve(self, job, process):
         _strategy(job).serve(job, process)
@@ -79,13 +87,21 @@ class Adapter(object):
 
     def _train(self, batch):
         """One rank's update by SGD with momentum and coupled weight decay, as ``torch.optim.SGD`` does it."""
-        variables, facts = self._model.variables, self._model.optimizer
+        variables = self._model.variables
         with tf.GradientTape() as tape:
             loss = self._model.loss(batch)
-        # An embedding's is sparse: dense everywhere, as other frameworks have it.
-        gradients = [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, variables)]
-        gradients = self._strategy.mean(gradients)
-        for variable, momentum, gradient in zip(variables, self._momenta, gradients):
+        with tf.name_scope(tensorflow_scopes.BACKWARD):
+            gradients = [_dense(gradient) for gradient in tape.gradient(loss, variables)]
+            self._gradients.update(tensorflow_memory.gradients(gradients))
+        with tf.name_scope(tensorflow_scopes.EXCHANGE):
+            gradients = self._strategy.mean(gradients)
+        with tf.name_scope(tensorflow_scopes.UPDATE):
+            self._apply(gradients)
+        return loss
+
+    def _apply(self, gradients):
+        facts = self._model.optimizer
+        for variable, momentum, gradient in zip(self._model.variables, self._momenta, gradients):
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle,
                 accum=momentum.handle,
@@ -93,18 +109,21 @@ class Adapter(object):
                 grad=gradient + facts["weight_decay"] * variable,
                 momentum=facts["momentum"],
             )
-        return loss
 
     def step(self):
+        self._batch, work = self._fetch()
+        self._loss = self._update(self._batch)
+        return work
+
+    def _fetch(self):
         found = [next(batches) for batches in self._batches]
-        self._loss = self._update(self._strategy.batch([batch for batch, _ in found]))
-        return total([work for _, work in found])
+        return self._strategy.batch([batch for batch, _ in found]), total([work for _, work in found])
 
     def synchronize(self):
         """Fetch the last losses: updates are in the same graph call, and a device runs its calls in order."""
         if self._loss is not None:
             self._losses()
-        if self._device.startswith("/GPU"):
+        if self._on_gpu():
             tf.test.experimental.sync_devices()
 
     def loss(self):
@@ -116,23 +135,62 @@ class Adapter(object):
 
     def activity(self, steps):
         """Profile ``steps`` steps: union of kernel intervals on a GPU, of operator intervals on a CPU device."""
-        folder = tempfile.mkdtemp(prefix="tbd-trace-")
-        try:
-            options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)
-            with tf.profiler.experimental.Profile(folder, options=options):
-                with tf.profiler.experimental.Trace("tbd.activity"):
-                    for _ in range(steps):
-                        self.step()
-                    self.synchronize()
-                # Threads that still record while the profiler collects can corrupt the heap (seen once in TensorFlow
-                # 2.21, "munmap_chunk(): invalid pointer"): those of the other workers' last calls come to rest first.
-                time.sleep(PROFILER_REST_S)
-            return tensorflow_trace.activity(folder, self._device.startswith("/GPU"))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        return tensorflow_kernels.activity(self._record(steps), self._on_gpu())
+
+    def kernels(self, steps):
+        return tensorflow_kernels.table(self._record(steps), steps, self._on_gpu())
+
+    def layers(self, steps):
+        trace = self._record(steps)
+        batch, _ = self._fetch()
+        variables = [self._strategy.of_ranks(variable)[0] for variable in self._model.variables]
+        graph = tensorflow_graph.describe(self._graph(batch), variables)
+        return tensorflow_layers.profile(trace, steps, graph, self._world_size > 1, self._on_gpu())
+
+    def memory_profile(self, job, process, watch):
+        return tensorflow_memory.profile(
+            lambda: self.build(job, process, watch),
+            lambda: (self.step(), self.synchronize()),
+            self._owned,
+            self._gradients.values,
+            self._lookups,
+            self._on_gpu(),
+        )
+
+    def _owned(self):
+        """Return [(class, tensor)] of what has a role in memory: of all ranks of this process, on GPUs of its first."""
+        ranks = slice(1) if self._on_gpu() else slice(None)
+        found = []
+        for name, variables in (("weights", self._model.variables), ("optimizer_state", self._momenta)):
+            found.extend((name, one) for variable in variables for one in self._strategy.of_ranks(variable)[ranks])
+        batch = self._strategy.of_ranks(self._batch)[ranks] if self._batch is not None else []
+        found.extend(("input", tensor) for tensor in tf.nest.flatten(batch))
+        return found
+
+    def _lookups(self):
+        variables = [one for variable in self._model.variables for one in self._strategy.of_ranks(variable)]
+        return tensorflow_graph.lookups(self._graph(self._batch), variables)
+
+    def _graph(self, batch):
+        return self._update.get_concrete_function(batch).graph
+
+    def _record(self, steps):
+        position = self._strategy.position()
+        if position is not None:
+            self.step()
+            self.synchronize()
+        return tensorflow_trace.record(lambda: self._run(steps, position))
+
+    def _run(self, steps, position):
+        for _ in range(steps):
+            self._strategy.rewind(position)
+            with tensorflow_trace.mark(tensorflow_scopes.INPUT):
+                batch, _ = self._fetch()
+            self._loss = self._update(batch)
+        self.synchronize()
 
     def memory(self):
-        if not self._device.startswith("/GPU"):
+        if not self._on_gpu():
             return None
         names = [device.name.partition("device:")[2] for device in tf.config.list_logical_devices("GPU")]
         peaks = [tf.config.experimental.get_memory_info(name)["peak"] for name in names]
@@ -152,11 +210,22 @@ class Adapter(object):
             return "out_of_memory"
         return self._strategy.failure_of(error) if self._strategy else None
 
+    def _on_gpu(self):
+        return self._device.startswith("/GPU")
+
     def _device_name(self):
-        if not self._device.startswith("/GPU"):
+        if not self._on_gpu():
             return "cpu"
         details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
         return details.get("device_name", "unknown GPU")
+
+
+def _dense(gradient):
+    """Return a gradient as a tensor, as other frameworks have that of an embedding, made under its layer's name."""
+    if isinstance(gradient, tf.IndexedSlices):
+        with tf.name_scope(tensorflow_scopes.layer_of(gradient.values.op.name)):
+            return tf.convert_to_tensor(gradient)
+    return gradient
 
 
 def _strategy(job):

@@ -8,6 +8,7 @@ the process before (``outcome`` in the node agent reads SIGALRM as ``timed_out``
 outside is.
 """
 
+import copy
 import json
 import os
 import signal
@@ -56,6 +57,22 @@ class Strategy(tensorflow_mirrored.Strategy):
             "backend": "nccl" if gpus else "ring over gRPC",
         }
         return self._strategy.num_replicas_in_sync
+
+    def position(self):
+        """See ``tensorflow_single.Strategy``.
+
+        TensorFlow gives each exchange of each step a key of its own, and the ranks agree on it first: begun in one
+        thread, ended in one of gRPC's. The profiler (2.21) loses such events and now and then corrupts the heap by them
+        ("free(): invalid pointer" when it is stopped; traceme_recorder.cc seems to keep pointers to events that a
+        growing vector has copied by then). What has been agreed on before is found in the same thread.
+        """
+        return copy.deepcopy(self._keys()._instance_key_table)
+
+    def rewind(self, position):
+        self._keys()._instance_key_table = copy.deepcopy(position)
+
+    def _keys(self):
+        return self._strategy.extended._collective_keys
 
     def failure_of(self, error):
         if not isinstance(error, tf.errors.OpError):

@@ -51,6 +51,12 @@ class Strategy(object):
         """Return a list with the value of each rank of this process: of a result of ``run``, or of a variable."""
         return [value]
 
+    def position(self):
+        """Return what ``rewind`` takes before a step that the profiler records; None where it need not be called."""
+
+    def rewind(self, position):
+        """Let the next step use what the library has agreed on among the ranks since ``position``."""
+
     def exchange(self):
         """Return what is recorded of the exchange: library, backend, what is fused and what is not sent."""
         return {}

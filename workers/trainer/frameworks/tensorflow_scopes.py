@@ -1,0 +1,50 @@
+"""The names of operators in TensorFlow's graph: which part of the step and which layer of the model each belongs to.
+
+A model calls each layer under a name scope of its own, the adapter the exchange and the update; gradients of what a
+scope holds are put under ``gradient_tape/<scope>`` by TensorFlow. Optimisations of the graph keep these names.
+"""
+
+import re
+
+EXCHANGE = "tbd.exchange"
+BACKWARD = "tbd.backward"
+UPDATE = "tbd.update"
+# The mark in a trace for the time in which the process waits for its batches.
+INPUT = "input"
+# What the network does outside of its layers.
+NETWORK = "(network)"
+
+# What stands before the scopes: of replicas after the first one, of the adapter's own parts, of gradients.
+_PREFIX = re.compile(r"^(replica_\d+|gradient_tape|tbd\.backward(_\d+)?|StatefulPartitionedCall(_\d+)?)/")
+
+# What is sent to another device is recorded as "<operator>/_<number>".
+_SENT = re.compile(r"/_\d+$")
+
+_REPLICA = re.compile(r"(^|/)replica_[1-9]\d*/")
+
+
+def part_of(name):
+    """Return "forward", "backward", "exchange" or "update", by the name of an operator."""
+    for scope, part in ((UPDATE, "update"), (EXCHANGE, "exchange"), ("gradient_tape/", "backward")):
+        if scope in name:
+            return part
+    return "backward" if BACKWARD in name else "forward"
+
+
+def layer_of(name):
+    """Return the name of the layer of an operator of the forward or backward pass: its outermost scope."""
+    name = operator_of(name)
+    while _PREFIX.match(name):
+        name = _PREFIX.sub("", name, count=1)
+    layer, scoped, _ = name.partition("/")
+    return layer if scoped else NETWORK
+
+
+def operator_of(name):
+    """Return the name in the graph of an operator that was recorded under ``name``."""
+    return _SENT.sub("", name)
+
+
+def of_first_replica(name):
+    """Return whether an operator is the first rank's of its process."""
+    return not _REPLICA.search(name)
