@@ -20,7 +20,7 @@ demo: announce-downloads setup interpreters ## everything once: set up, serve, s
 	@$(BIN)/python deploy/demo.py
 
 test: announce-downloads system-packages setup test-interpreters lint ## set up everything that is needed and run all tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 unit: setup ## only the tests that need no framework and no server
 	@$(BIN)/python -m pytest tests/unit tests/architecture

@@ -1,12 +1,46 @@
-"""Interpreters of the frameworks for tests that really train: named by the environment, else those built here."""
+"""Interpreters of the frameworks for tests that really train: named by the environment, else those built here; and what
+two processes of pytest (``-n 2``) share and what not."""
 
 import os
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from tests.trainer_process import ROOT
 from workers.node import interpreters
+
+# What takes longest begins first, so that both processes end at about the same time. What lies in no folder of these
+# comes after them, and the several hosts last: their Rays live to the end of the session.
+FIRST = ("contract", "integration", "faults")
+LAST = "cluster"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each process of ``-n`` locks of its own: what it trains does not wait for the devices of the other's."""
+    if hasattr(config, "workerinput"):
+        os.environ["TBD_LOCK_DIR"] = tempfile.mkdtemp(prefix="tbd-test-locks-")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep together what shares fixtures: the tests of a module with a framework; and all on several hosts."""
+    items.sort(key=lambda item: _turn(_folder(item)))
+    for item in items:
+        framework = item.get_closest_marker("framework")
+        of_framework = f"-{framework.args[0]}" if framework else ""
+        name = LAST if _folder(item) == LAST else item.nodeid.partition("::")[0] + of_framework
+        item.add_marker(pytest.mark.xdist_group(name))
+
+
+def _folder(item: pytest.Item) -> str:
+    """Return the folder of ``tests`` that ``item`` lies in."""
+    return item.path.relative_to(Path(__file__).parent).parts[0]
+
+
+def _turn(folder: str) -> int:
+    return FIRST.index(folder) if folder in FIRST else len(FIRST) + (folder == LAST)
 
 
 @pytest.fixture(scope="session")

@@ -14,10 +14,8 @@ from tests.cluster.network import Network
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what lies in this folder where hosts cannot be made; and run it last: the bench lives to the session's end,
-    and three hosts with Ray beside all other tests would slow these down."""
+    """Skip what lies in this folder where hosts cannot be made."""
     here = Path(__file__).parent
-    items.sort(key=lambda item: here in item.path.parents)
     mine = [item for item in items if here in item.path.parents]
     reason = hosts.refusal() if mine else None
     for item in mine if reason else []:

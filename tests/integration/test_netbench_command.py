@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -10,11 +11,11 @@ from tests.integration.service_rig import Tbd, environment
 from tests.support.service import Service
 
 pytestmark = pytest.mark.framework("pytorch")
-QUICK = ("--topology", "1x2", "--library", "gloo", "--max-bytes", "1KiB", "--budget", "20")
+QUICK = ("--topology", "1x2", "--library", "gloo", "--max-bytes", "64B", "--budget", "8")
 
 
 @pytest.fixture(scope="module")
-def tbd(tmp_path_factory: pytest.TempPathFactory, python_of: Callable[[str], str]) -> Iterator[Tbd]:
+def service(tmp_path_factory: pytest.TempPathFactory, python_of: Callable[[str], str]) -> Iterator[Service]:
     python_of("pytorch")
     if psutil.cpu_count() < 2:
         pytest.skip("needs two cores")
@@ -23,23 +24,28 @@ def tbd(tmp_path_factory: pytest.TempPathFactory, python_of: Callable[[str], str
     more = {"TBD_CPU_DEVICES": "2"} | ({"TBD_INTERPRETERS_DIR": named} if named else {})
     service = Service(folder / "data", **environment(folder, **more)).start()
     try:
-        yield Tbd(folder, service.url)
+        yield service
     finally:
         assert service.stop() == 0
 
 
-def test_it_prints_what_was_measured_and_stores_it(tbd: Tbd) -> None:
-    rows = tbd.json("netbench", *QUICK)["items"]
-    assert {row["operation"] for row in rows} == {"point_to_point", "all_reduce"}
-    assert {row["busy_cores"] for row in rows} == {False, True}
-    assert sorted({row["bytes"] for row in rows}) == [4 << k for k in range(9)]
-    assert {(row["library"], row["topology"], row["device"], row["world_size"]) for row in rows} == {
-        ("gloo", "1x2", "cpu", 2)
-    }
+@pytest.fixture
+def tbd(service: Service, tmp_path: Path) -> Tbd:
+    return Tbd(tmp_path, service.url)
+
+
+def test_it_prints_what_was_measured_and_stores_it(tbd: Tbd, service: Service) -> None:
     table = tbd("netbench", *QUICK).stdout
     assert "point to point" in table
     assert "all reduce" in table
-    assert "1 KiB" in table
+    assert "64 B" in table
+    rows = service.call("GET", "/api/v1/netbench?limit=500")["items"]
+    assert {row["operation"] for row in rows} == {"point_to_point", "all_reduce"}
+    assert {row["busy_cores"] for row in rows} == {False, True}
+    assert sorted({row["bytes"] for row in rows}) == [4 << k for k in range(5)]
+    assert {(row["library"], row["topology"], row["device"], row["world_size"]) for row in rows} == {
+        ("gloo", "1x2", "cpu", 2)
+    }
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from workers.node import processes
 from workers.node.agent import Agent
 from workers.trainer.exchange import sizes
 
-MAX_BYTES = 4096
+MAX_BYTES = 64
 NEEDS_MPIRUN = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun: apt-get install openmpi-bin")
 LIBRARIES = [
     pytest.param("pytorch", "ddp", "gloo", marks=pytest.mark.framework("pytorch")),
@@ -21,7 +21,7 @@ LIBRARIES = [
 
 
 def netbench_job(framework, strategy, nodes, **options):
-    options = {"max_bytes": MAX_BYTES, "budget_s": 30.0, **options}
+    options = {"max_bytes": MAX_BYTES, "budget_s": 16.0, **options}
     job = strategy_job(framework, strategy, nodes, 2 // nodes, options=options, size="full")
     job["model"] = model_facts("netbench")
     return job
