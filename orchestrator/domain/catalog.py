@@ -104,13 +104,15 @@ class StrategyFacts:
 
 @dataclass(frozen=True)
 class FrameworkFacts:
-    """What an adapter declares: it is never probed for abilities."""
+    """What an adapter declares: it is never probed for abilities. ``lacks``: kind of device -> abilities that are not
+    there on it."""
 
     name: str
     devices: tuple[str, ...]
     precisions: tuple[str, ...]
     abilities: tuple[str, ...]
     strategies: Mapping[str, StrategyFacts]
+    lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def strategy_for(self, nodes: int, devices_per_node: int) -> StrategyFacts | None:
         """The first declared strategy that reaches the topology: what ``auto`` means."""

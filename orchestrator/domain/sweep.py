@@ -292,6 +292,10 @@ def _why_unprofiled(cell: Mapping[str, Any], facts: Facts, profile: Sequence[str
     if profile and model.facts.get("measures") == "exchange":
         return "profile", f"model {model.name} trains nothing: there is no profile of it"
     strategy = _strategy(cell, framework, *parse_topology(cell["topology"]))
+    device = _device(cell, facts)
+    lacking = [name for name in profile if name in framework.lacks.get(device, ())]
+    if lacking:
+        return "profile", f"{framework.name} makes no profile of {', '.join(lacking)} on {device} devices"
     offered = [ability for ability in framework.abilities if ability not in strategy.lacks]
     missing = [name for name in profile if name not in offered]
     if not missing:

@@ -93,6 +93,7 @@ def _framework(path: Path) -> FrameworkFacts:
             precisions=tuple(facts["precisions"]),
             abilities=tuple(facts.get("abilities", ())),
             strategies={name: _strategy(name, strategy) for name, strategy in facts["strategies"].items()},
+            lacks={kind: tuple(abilities) for kind, abilities in facts.get("lacks", {}).items()},
         )
     except (KeyError, TypeError) as error:
         raise SettingsError(f"{path}: {error}") from None

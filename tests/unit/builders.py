@@ -34,7 +34,9 @@ def catalog() -> Catalog:
         "ddp": StrategyFacts("ddp", "pytorch", 8, 8, lacks=("layers",)),
     }
     frameworks = {
-        "pytorch": FrameworkFacts("pytorch", ("cpu", "cuda"), ("fp32",), ("kernels", "layers"), single),
+        "pytorch": FrameworkFacts(
+            "pytorch", ("cpu", "cuda"), ("fp32",), ("kernels", "layers"), single, {"cuda": ("kernels",)}
+        ),
         "tensorflow": FrameworkFacts(
             "tensorflow", ("cpu",), ("fp32",), (), {"single": StrategyFacts("single", "tensorflow", 1, 1)}
         ),

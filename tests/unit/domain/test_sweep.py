@@ -117,6 +117,15 @@ def test_a_profile_that_an_adapter_cannot_make_with_a_strategy_is_refused_for_th
     assert [plan.profile for plan in expand(rest, make.facts(), [])] == [("kernels", "layers")] * rest.repeats
 
 
+def test_a_profile_that_an_adapter_cannot_make_on_a_kind_of_device_is_refused_there_only() -> None:
+    spec = make.spec(profile=["kernels", "layers"])
+    check(spec, make.facts())
+    ((pointer, message),) = refusals(spec, make.facts("cuda"))
+    assert pointer == "/profile"
+    assert "pytorch makes no profile of kernels on cuda devices" in message
+    check(make.spec(profile=["layers"]), make.facts("cuda"))
+
+
 def replaced(spec: ExperimentSpec, **changes: object) -> ExperimentSpec:
     return make.spec(**(spec.to_json() | changes))
 

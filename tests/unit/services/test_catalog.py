@@ -54,6 +54,9 @@ def test_a_framework_declares_only_abilities_that_exist(name: str) -> None:
     assert set(framework.abilities) <= {"activity", *PROFILES}
     for strategy in framework.strategies.values():
         assert set(strategy.lacks) < set(framework.abilities), strategy.name
+    assert set(framework.lacks) <= set(framework.devices)
+    for kind, abilities in framework.lacks.items():
+        assert set(abilities) <= set(framework.abilities), kind
 
 
 def test_the_abilities_that_are_declared_are_those_of_the_adapters() -> None:
