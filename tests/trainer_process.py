@@ -85,11 +85,12 @@ def free_port():
 class Trainer:
     """One process of a job, started by ``python``."""
 
-    def __init__(self, job, folder, python=sys.executable, process="worker-0"):
+    def __init__(self, job, folder, python=sys.executable, process="worker-0", phase="train"):
         self.events_path = folder / (process + ".jsonl")
         job_path = folder / (process + ".json")
         job_path.write_text(json.dumps({**job, "process": process}))
         command = [python, "-m", "workers.trainer", "--job", str(job_path), "--events", str(self.events_path)]
+        command += ["--phase", phase]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), protocol.TOKEN_VARIABLE: job["token"]}
         environment.update(environment_for(python), PYTHONDONTWRITEBYTECODE="1")
         # A file and no pipe: a grandchild that is left behind would keep a pipe open.
@@ -126,9 +127,9 @@ def environment_for(python):
     return next((found.environment for found in interpreters.all_resolved() if found.python == python), {})
 
 
-def run(job, folder, python=sys.executable):
+def run(job, folder, python=sys.executable, phase="train"):
     """Run all processes of ``job`` to their ends; return them."""
-    trainers = [Trainer(job, folder, python, process["name"]) for process in job["processes"]]
+    trainers = [Trainer(job, folder, python, process["name"], phase) for process in job["processes"]]
     for trainer in trainers:
         trainer.finish()
     return trainers

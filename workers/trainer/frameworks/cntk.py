@@ -18,8 +18,9 @@ warnings.filterwarnings("ignore", module="cntk")
 import cntk  # noqa: E402
 
 from workers.trainer import job as jobs  # noqa: E402
+from workers.trainer import profiling  # noqa: E402
 from workers.trainer.failure import TrainerError  # noqa: E402
-from workers.trainer.frameworks import cntk_timing, waiting  # noqa: E402
+from workers.trainer.frameworks import cntk_graph, cntk_memory, cntk_profiler, cntk_timing, cntk_trace, waiting  # noqa: E402
 
 # Judgement: how long the ranks may take to part.
 PARTING_TIMEOUT_S = 30.0
@@ -30,14 +31,16 @@ BLOCK_MOMENTUM = "mpi-block-momentum"
 class Adapter(object):
     """See ``workers.trainer.frameworks``."""
 
-    abilities = ("activity",)
+    abilities = ("activity", "kernels", "layers", "memory")
 
     def __init__(self):
         self._device = None
+        self._mathematics = None
         self._model = None
         self._trainer = None
         self._batches = None
         self._communicator = None
+        self._block_steps = None
         self._done = False
 
     def versions(self):
@@ -62,9 +65,7 @@ class Adapter(object):
         return found[1]
 
     def build(self, job, process, watch):
-        mathematics = _mathematics(job["plan"]["precision"])
-        self._device = _device(process)
-        cntk.try_set_default_device(self._device)
+        mathematics = self._prepare(job, process)
         self._model = importlib.import_module(job["model"]["module"] + ".cntk").build(job, process)
         learner = self._distributed(_learner(self._model, job), job)
         self._trainer = cntk.Trainer(None, (self._model.criterion, None), [learner])
@@ -74,37 +75,51 @@ class Adapter(object):
             "parameters": parameters,
             "mathematics": mathematics,
             "device": self._device_name(),
-            "exchange": self._exchange(job),
+            "exchange": self._exchange(),
         }
+
+    def _prepare(self, job, process):
+        """Choose threads and device, before CNTK computes anything; return what is in force."""
+        if self._device is None:
+            self._mathematics = _mathematics(job["plan"]["precision"])
+            self._device = _device(process)
+            _check_profiles(job, self._device)
+            cntk.try_set_default_device(self._device)
+            if job["plan"]["strategy"] == BLOCK_MOMENTUM:
+                self._block_steps = jobs.strategy_of(job)["step_multiple"]
+        return self._mathematics
 
     def _distributed(self, learner, job):
         if self._communicator is None:
             return learner
-        if job["plan"]["strategy"] != BLOCK_MOMENTUM:
+        if self._block_steps is None:
             return cntk.distributed.data_parallel_distributed_learner(learner)
         # CNTK counts a block in samples of all ranks. The block's momentum is its default of 1 - 1 / ranks, by which
         # a sample counts as much as it does for a single rank.
         images = job["plan"]["per_device_batch_size"] * job["world_size"]
-        return cntk.distributed.block_momentum_distributed_learner(
-            learner, images * jobs.strategy_of(job)["step_multiple"]
-        )
+        return cntk.distributed.block_momentum_distributed_learner(learner, images * self._block_steps)
 
-    def _exchange(self, job):
+    def _exchange(self):
         if self._communicator is None:
             return {}
-        block = jobs.strategy_of(job)["step_multiple"] if job["plan"]["strategy"] == BLOCK_MOMENTUM else None
         return {
             "library": "cntk.distributed",
             "backend": "mpi",
             "quantization_bits": 32,
-            "block_steps": block,
+            "block_steps": self._block_steps,
             "interface": os.environ.get("OMPI_MCA_btl_tcp_if_include"),
         }
 
     def step(self):
-        batch, work = next(self._batches)
-        self._trainer.train_minibatch(dict(zip(self._model.arguments, batch)))
+        batch, work = self._take()
+        self._train(batch)
         return work
+
+    def _take(self):
+        return next(self._batches)
+
+    def _train(self, batch):
+        self._trainer.train_minibatch(dict(zip(self._model.arguments, batch)))
 
     def synchronize(self):
         """Fetch the last loss and a weight: on a GPU, all that was asked for before is done then."""
@@ -119,6 +134,40 @@ class Adapter(object):
     def activity(self, steps):
         """The sum of the times of all nodes of the network, which CNTK computes one after another."""
         return cntk_timing.activity(self._trainer, self.step, self.synchronize, steps)
+
+    def kernels(self, steps):
+        recording = self._recorded(steps)
+        return cntk_trace.kernels(recording.spans, steps, recording.elapsed_s, recording.ahead_s)
+
+    def layers(self, steps):
+        recording = self._recorded(steps)
+        table = cntk_profiler.table(self._model.criterion)
+        found = cntk_trace.layers(
+            recording.spans, steps, recording.elapsed_s, recording.input_s, table, self._exchanged()
+        )
+        return dict(found, backward_t=recording.ahead_s + found["backward_t"])
+
+    def _exchanged(self):
+        """Return (name, bytes) of what the ranks exchange; None where there is one rank."""
+        if self._communicator is None or cntk.distributed.Communicator.num_workers() == 1:
+            return None
+        size = sum(4 * int(parameter.value.size) for parameter in self._model.parameters)
+        return ("changes of a block" if self._block_steps else "all gradients", size)
+
+    def _recorded(self, steps):
+        return cntk_profiler.Recording(lambda: self._take()[0], self._train, self.synchronize, steps)
+
+    def memory_profile(self, job, process, watch):
+        def build():
+            self.build(job, process, watch)
+            return self._model.parameters
+
+        self._prepare(job, process)
+        steps = profiling.whole_steps(job, cntk_memory.STEPS)
+        exchange = cntk_graph.Exchange(job["world_size"], self._block_steps)
+        found = cntk_memory.profile(build, self.step, steps, job["plan"]["per_device_batch_size"], exchange)
+        self._done = True
+        return found
 
     def memory(self):
         """None: CNTK does not say what it allocates."""
@@ -173,6 +222,16 @@ def _device(process):
     if not any(device.type() == cntk.device.DeviceKind.GPU for device in cntk.device.all_devices()):
         raise TrainerError("unsupported", "CNTK %s finds no GPU here" % cntk.__version__)
     return cntk.gpu(0)
+
+
+def _check_profiles(job, device):
+    """Refuse what would tell a GPU's times by the host's.
+
+    Raises:
+        TrainerError: ``unsupported``, CNTK's profiler knows nothing of kernels, and its plan nothing of cuDNN.
+    """
+    if job["plan"].get("profile") and device.type() != cntk.device.DeviceKind.CPU:
+        raise TrainerError("unsupported", "CNTK's profiles are those of the host: none is made on a GPU")
 
 
 def _mathematics(precision):

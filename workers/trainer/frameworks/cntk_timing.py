@@ -1,9 +1,9 @@
 """CNTK's own times of the nodes of a network, which it prints on standard error and gives in no other way."""
 
-import os
 import re
-import tempfile
 import time
+
+from workers.trainer.frameworks import printed
 
 # "Convolution6    forward avg 0.000298s, backward avg 0.000364s (fwd# 2|bwd# 2)"
 LINE = re.compile(r"^(\S+)\s+forward avg ([\d.]+)s, backward avg ([\d.]+)s \(fwd# (\d+)\|bwd# (\d+)\)")
@@ -20,7 +20,7 @@ def activity(trainer, step, synchronize, steps):
         step()
     synchronize()
     elapsed_s = time.monotonic() - begun
-    active_s = total(_printed(trainer.print_node_timing))
+    active_s = total(printed.on_standard_error(trainer.print_node_timing))
     return {"active_s": min(active_s, elapsed_s), "elapsed_s": elapsed_s, "method": "node-sum"}
 
 
@@ -28,17 +28,3 @@ def total(text):
     """Return the seconds of all nodes in what CNTK has printed."""
     found = [match.groups() for match in map(LINE.match, text.splitlines()) if match]
     return sum(float(fs) * int(fn) + float(bs) * int(bn) for _, fs, bs, fn, bn in found)
-
-
-def _printed(call):
-    """Return what ``call`` writes on standard error, past Python."""
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as file:
-        try:
-            os.dup2(file.fileno(), 2)
-            call()
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-        file.seek(0)
-        return file.read().decode("utf-8", "replace")

@@ -1,0 +1,97 @@
+"""Which memory a training in CNTK takes: CNTK's own plan of its matrices, beside the rise of the resident set.
+
+CNTK tells nothing of single allocations. It prints the shapes of its nodes and which of them share a matrix; weights,
+momenta, what an exchange needs and the arrays of MKL's convolutions, which have layouts of their own, follow from them.
+"""
+
+import cntk
+import numpy
+
+from workers.trainer import protocol
+from workers.trainer.frameworks import cntk_graph, printed
+
+# Judgement: the least. The first step makes what stays, the second is the first usual one, the third must be its like.
+STEPS = 3
+
+
+def profile(build, train, steps, batch, exchange):
+    """Build, train ``steps`` steps, and return the answer of ``memory_profile``.
+
+    Args:
+        build: makes everything; returns the trained parameters.
+        train: does a step.
+        batch: samples of a step.
+        exchange: a ``cntk_graph.Exchange``.
+    """
+    meter = _Meter()
+    parameters = build()
+    meter.begin()
+    text = printed.on_standard_error(lambda: _traced(train, steps))
+    meter.stop()
+    trained = [4 * int(parameter.value.size) for parameter in parameters]
+    found = cntk_graph.allocations(cntk_graph.read(text, batch), trained, steps, exchange)
+    # Read last: nothing above knows of it.
+    peak_bytes, peak_method = meter.peak()
+    return {
+        "method": "shapes in CNTK's graph, and its own plan of which share memory",
+        "steps": steps,
+        "classes": list(protocol.MEMORY_CLASSES),
+        "allocations": found,
+        "peak_bytes": peak_bytes,
+        "peak_method": peak_method,
+        "outside_bytes": None,
+    }
+
+
+def _traced(train, steps):
+    # The plan is printed when a network is first computed.
+    cntk.debugging.set_computation_network_trace_level(1)
+    train()
+    cntk.debugging.set_computation_network_trace_level(0)
+    for _ in range(steps - 1):
+        train()
+
+
+class _Meter(object):
+    """The peak resident set while training, over what was resident before the build."""
+
+    def __init__(self):
+        _warm()
+        self._before = _status("VmRSS")
+        self._rise = None
+        self._when = "while training"
+
+    def begin(self):
+        """Forget the peak of the build, in which the initial weights were there besides, as arrays that numpy owns."""
+        try:
+            # Documented in proc(5): 5 resets the peak resident set to what is resident now.
+            with open("/proc/self/clear_refs", "w") as file:
+                file.write("5")
+        except OSError:
+            self._when = "while building and training"
+
+    def stop(self):
+        """Read what would go on growing while the plan is looked through."""
+        self._rise = _status("VmHWM") - self._before
+
+    def peak(self):
+        return self._rise, "peak resident set %s (VmHWM) over that before the build" % self._when
+
+
+def _warm():
+    """Let libraries and threads come to life that are no part of a model."""
+    images_CHW = cntk.input_variable((8, 16, 16))
+    kernel = cntk.parameter((8, 8, 3, 3), init=cntk.glorot_uniform())
+    x_CHW = cntk.relu(cntk.convolution(kernel, images_CHW, (1, 1), auto_padding=[False, True, True]))
+    weight = cntk.parameter((8 * 16 * 16, 8), init=cntk.glorot_uniform())
+    loss = cntk.reduce_sum(cntk.times(cntk.reshape(x_CHW, (-1,)), weight))
+    rate = cntk.learning_parameter_schedule(0.0, minibatch_size=cntk.learners.IGNORE)
+    momentum = cntk.momentum_schedule(0.9, minibatch_size=cntk.learners.IGNORE)
+    learner = cntk.momentum_sgd([kernel, weight], rate, momentum, unit_gain=False)
+    trainer = cntk.Trainer(None, (loss, None), [learner])
+    trainer.train_minibatch({images_CHW: numpy.ones((8, 8, 16, 16), dtype=numpy.float32)})
+
+
+def _status(key):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(key + ":"))
