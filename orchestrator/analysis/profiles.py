@@ -109,6 +109,9 @@ def _costs(logs: Sequence[NodeLog]) -> list[Measurement]:
         for _, data in log.of("profiled"):
             name = str(data["profile"])
             longest[name] = max(longest.get(name, 0.0), protocol.number(data["elapsed_s"]))
+        for _, data in log.of("activity"):
+            if data.get("cost_s") is not None:  # logs from before it was measured have none
+                longest["activity"] = max(longest.get("activity", 0.0), protocol.number(data["cost_s"]))
     method = "timed by the loop around each phase, reading the profiler included; slowest rank"
     costs: list[tuple[str | None, float]] = [(None, sum(longest.values())), *sorted(longest.items())]
     return [

@@ -2,7 +2,7 @@
 
 The format is the JSON of Chrome's trace events ("Trace Event Format", Google, 2016): complete events (``X``), counters
 (``C``) and metadata (``M``); times are microseconds on the monotonic clock of the node that leads, from the opening of
-its log. Each rank is a process of the trace, and so is the telemetry of each node.
+its log, or from what began before it. Each rank is a process of the trace, and so is the telemetry of each node.
 
 Events of one thread must lie within each other or apart; where a profiler's do neither, the later one goes to a further
 thread of the same name.
@@ -106,7 +106,8 @@ class _Trace:
 
     def _counter(self, node: str, pid: int, t: float, name: str, values: Mapping[str, float]) -> None:
         at = self._axis.common(node, t)[0] - self._zero_s
-        self._counters.append({"ph": "C", "name": name, "pid": pid, "tid": 0, "ts": _us(at), "args": dict(values)})
+        shown = {of: _level(value) for of, value in values.items()}
+        self._counters.append({"ph": "C", "name": name, "pid": pid, "tid": 0, "ts": _us(at), "args": shown})
 
     def _built(self, node: str, t: float, rank: int, data: Mapping[str, Any]) -> None:
         self._span(node, rank, _STEPS, t - protocol.number(data["build_s"]), t, "build", "build")
@@ -123,12 +124,14 @@ class _Trace:
             self._counter(node, rank, t, "loss", {"loss": value})
 
     def _activity(self, node: str, t: float, rank: int, data: Mapping[str, Any]) -> None:
-        elapsed_s = protocol.number(data["elapsed_s"])
-        self._span(node, rank, _PHASES, t - elapsed_s, t, "activity", "profile", steps=data["steps"])
+        took_s = protocol.number(data["elapsed_s"] if data.get("cost_s") is None else data["cost_s"])
+        self._span(node, rank, _PHASES, t - took_s, t, "activity", "profile", steps=data["steps"])
 
     def _profiled(self, node: str, t: float, rank: int, data: Mapping[str, Any]) -> None:
-        start_s = t - protocol.number(data["elapsed_s"])
-        self._span(node, rank, _PHASES, start_s, t, str(data["profile"]), "profile", steps=data["steps"])
+        elapsed_s, begun_t = protocol.number(data["elapsed_s"]), data.get("begun_t")
+        start_s = t - elapsed_s if begun_t is None else protocol.number(begun_t)
+        name = str(data["profile"])
+        self._span(node, rank, _PHASES, start_s, start_s + elapsed_s, name, "profile", steps=data["steps"])
 
     def _spans(self, node: str, t: float, rank: int, data: Mapping[str, Any]) -> None:
         for name, lane, start, duration in data["items"]:
@@ -163,7 +166,7 @@ class _Trace:
                 self._counter(node, pid, t - window_s, name, values)
 
     def events(self) -> list[Event]:
-        """Metadata first, then everything in the order of time."""
+        """Metadata first, then everything in the order of time; no time is below 0, for Perfetto drops what is."""
         timed: list[Event] = list(self._counters)
         named: list[Event] = []
         for rank, tracks in sorted(self._tracks.items()):
@@ -175,6 +178,9 @@ class _Trace:
                 timed += (_complete(rank, tid, span) for span in lane)
         for index, node in enumerate(self._nodes):
             named += _process(_TELEMETRY_PID + index, f"telemetry of {node}", _TELEMETRY_PID + index)
+        earliest = min((event["ts"] for event in timed), default=0.0)
+        if earliest < 0:
+            timed = [event | {"ts": round(event["ts"] - earliest, 3)} for event in timed]
         return [*named, *sorted(timed, key=lambda event: (event["ts"], -event.get("dur", 0.0)))]
 
     def other(self) -> dict[str, Any]:
@@ -224,6 +230,11 @@ def _process(pid: int, name: str, index: int) -> list[Event]:
 
 def _meta(what: str, pid: int, tid: int, **arguments: Any) -> Event:
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": arguments}
+
+
+def _level(value: float) -> float:
+    """A level of a counter, to nine digits: more than 18 of them after the point overflow Perfetto's reader."""
+    return int(value) if value == int(value) else float(f"{value:.9g}")
 
 
 def _us(seconds: float) -> float:

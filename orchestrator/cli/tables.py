@@ -129,6 +129,9 @@ def print_methods(measurements: Sequence[Json]) -> None:
     """What was measured and how it was made."""
     rows = [[_name(one), quantity_text(one["metric"], one), one["reason"] or one["method"]] for one in measurements]
     print(table.text(["metric", "value", "method, or why there is none"], rows, output.width()))
+    versions = sorted({str(one["code_version"]) for one in measurements})
+    if versions:
+        print(output.coloured(f"Computed by {', '.join(versions)}; what today's code would say: tbd analyse", "dim"))
 
 
 def _name(measurement: Json) -> str:

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.analysis.analyse import CODE_VERSION
 from tests.integration.node_attempts import a_job
 from tests.integration.service_rig import ROOT, Tbd, service
+from tests.support import perfetto
 
 SPEC = """\
 name: brief
@@ -67,7 +69,9 @@ def test_a_finished_experiment_is_listed_shown_and_reported(tbd: Tbd, done: dict
     run = rows[0]["run_ids"][0]
     assert tbd.json("show", run)["id"] == run
     assert "fingerprint" in tbd("show", run).stdout
-    assert "loss_last" in tbd("show", run, "--measurements").stdout
+    told = tbd("show", run, "--measurements").stdout
+    assert "loss_last" in told
+    assert f"Computed by {CODE_VERSION}" in told
     assert tbd.json("logs", run)["next_cursor"] is None
     tbd("report", done["id"], "-o", "report.md")
     assert (folder / "report.md").read_text().startswith("# brief\n")
@@ -243,8 +247,9 @@ def test_a_profiled_run_is_shown_with_its_tables(tbd: Tbd, profiled: list[str]) 
 
 def test_the_timeline_of_a_run_is_written_to_a_file(tbd: Tbd, profiled: list[str], folder: Path) -> None:
     tbd("show", profiled[0], "--trace", "run.json")
-    events = json.loads((folder / "run.json").read_text())["traceEvents"]
-    assert {event["name"] for event in events if event["ph"] == "X"} >= {"step 2", "second.backward", "memory"}
+    found = perfetto.imported((folder / "run.json").read_text())
+    assert not found.errors, found.examples
+    assert {one.name for one in found.slices} >= {"step 2", "second.backward", "memory"}
 
 
 def test_the_kernels_of_two_runs_are_compared(tbd: Tbd, profiled: list[str]) -> None:

@@ -134,7 +134,9 @@ class Loop(object):
         profiled = 0
         if "activity" in self._adapter.abilities and reason != "cancelled":
             profiled = profiling.whole_steps(self._job, profiling.ACTIVITY_STEPS)
-            self._emit("activity", steps=profiled, **self._adapter.activity(profiled))
+            before = self._clock()
+            found = self._adapter.activity(profiled)
+            self._emit("activity", steps=profiled, cost_s=self._clock() - before, **found)
             self._loss = self._adapter.loss()
         memory = self._adapter.memory() or host.peak_resident()
         if reason != "cancelled":

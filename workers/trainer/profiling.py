@@ -51,7 +51,7 @@ def phases(job, adapter, emit, clock):
         found = getattr(adapter, name)(steps)
         elapsed_s = clock() - before
         report(name, found, emit)
-        emit("profiled", profile=name, steps=steps, elapsed_s=elapsed_s)
+        emit("profiled", profile=name, steps=steps, elapsed_s=elapsed_s, begun_t=before)
         taken += steps
     return taken
 
@@ -83,7 +83,7 @@ def allocations(job, process, adapter, channel, emit, watch, clock):
         last = number == len(chunks)
         totals = {key: found[key] for key in _TOTALS} if last else {}
         emit("allocations", method=found["method"], classes=found["classes"], items=items, last=last, **totals)
-    emit("profiled", profile="memory", steps=found["steps"], elapsed_s=elapsed_s)
+    emit("profiled", profile="memory", steps=found["steps"], elapsed_s=elapsed_s, begun_t=before)
 
 
 def _chunks(items):

@@ -119,6 +119,7 @@ EVENTS = {
     # instead of intervals, where the model's facts say ``measures = "calibration"``: products of one shape (m, n, k) in
     # one arithmetic; each of ``duration_s`` is a repetition of ``flops`` operations
     "calibration": ("arithmetic", "shape", "library", "flops", "products", "loaded_s", "duration_s"),
+    # two steps under a profiler, which each run ends with; with ``cost_s``: what that took by the loop's clock
     "activity": ("active_s", "elapsed_s", "steps", "method"),
     # after ``activity``, where the plan's ``profile`` asks for them; workers.trainer.frameworks describes them. Rows
     # of ``kernels`` are [name, calls, total_s] over all steps, of ``layers`` objects in the order of the forward pass;
@@ -129,7 +130,8 @@ EVENTS = {
     "spans": ("names", "lanes", "items"),
     "layers": ("steps", "elapsed_s", "method", "serialised", "breakdown", "rows", "exchanges"),
     "allocations": ("method", "classes", "items", "last"),
-    # what a profile cost: with it, a phase of the process or (``memory``) a process of its own has ended well
+    # what a profile cost: with it, a phase of the process or (``memory``) a process of its own has ended well; with
+    # ``begun_t``: when it began, on CLOCK_MONOTONIC, for its findings were reported before this event
     "profiled": ("profile", "steps", "elapsed_s"),
     # by the agent: the processes of a profile went wrong; what was measured before stands
     "profile_failed": ("profile", "failure"),

@@ -42,7 +42,9 @@ def execute(options: argparse.Namespace) -> int:
 def _write_trace(client: Client, run_id: str, path: str) -> None:
     found = client.get(path_of("runs", run_id, "trace"))
     try:
-        Path(path).write_text(json.dumps(found, separators=(",", ":")), encoding="utf-8")
+        # As UTF-8, not escaped: Perfetto refuses the pairs of escapes that stand for characters beyond 16 bits.
+        text = json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+        Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from None
     reason = found["otherData"].get("reason")

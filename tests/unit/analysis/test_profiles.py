@@ -287,6 +287,13 @@ def test_the_cost_of_each_profile_is_that_of_the_slowest_rank():
     assert found == {None: 11.0, "kernels": 3.0, "memory": 8.0}
 
 
+def test_the_activity_of_a_run_has_its_cost_where_the_log_tells_it():
+    told = {"active_s": 0.9, "elapsed_s": 1.0, "steps": 3, "method": "operator-union", "cost_s": 1.25}
+    analysis = analysed(("activity", 0, told), profile=())
+    found = {one.subject: one.value for one in analysis.measurements if one.metric == "profile_cost_s"}
+    assert found == {None: 1.25, "activity": 1.25}
+
+
 def test_the_slowdown_compares_profiled_steps_with_timed_ones():
     analysis = analysed(kernel_event(), layer_event(), timed=durations(deviation=0.001))
     found = {one.subject: one.value for one in analysis.measurements if one.metric == "profile_slowdown_ratio"}

@@ -60,6 +60,7 @@ class Script:
 
     def activity(self, steps):
         self.calls.append("activity")
+        self.clock.now += 2.5
         return {"active_s": 1.0, "elapsed_s": 2.0, "method": "script"}
 
     def kernels(self, steps):
@@ -200,6 +201,12 @@ def test_profiling_phases_come_after_the_timed_one_and_their_cost_is_reported():
     costs = [(data["profile"], data["steps"], data["elapsed_s"]) for data in of_kind(events, "profiled")]
     assert costs == [("kernels", 3, 3.0), ("layers", 3, 4.0)]
     assert of_kind(events, "finished")[0]["profiled_steps"] == 2 + 3 + 3
+
+
+def test_the_cost_of_the_activity_is_reported_too():
+    events, _ = run(max_steps=2)
+    (activity,) = of_kind(events, "activity")
+    assert activity["cost_s"] == 2.5
 
 
 def test_the_timeline_of_kernels_comes_in_events_that_are_whole_in_themselves():
