@@ -39,7 +39,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--strategy", action="append", help="default auto")
     group.add_argument("--interpreter", action="append", help="default auto")
     group.add_argument("--option", action="append", metavar="KEY=VALUE", help="an option of the model")
+    group.add_argument(
+        "--profile", action="append", metavar="LIST", help="memory,kernels,layers: all of them in each run, no axis"
+    )
     group.add_argument("--repeats", type=int)
+    group.add_argument(
+        "--precision-target",
+        type=float,
+        metavar="RATIO",
+        help="half-width of the 95 %% interval to repeat for (0.01: 1 %%)",
+    )
     group.add_argument("--max-repeats", type=int)
     group.add_argument("--max-steps", type=int)
     group.add_argument("--timeout", type=float, metavar="SECONDS", help="of one attempt")
@@ -81,10 +90,12 @@ def spec_from(options: argparse.Namespace) -> dict[str, Any]:
         spec["per_device_batch_size"] = [_scalar(text) for text in _values(options.batch) or _DEFAULT_BATCH]
     if options.option:
         spec["options"] = _pairs(options.option, "--option", _scalars)
+    if options.profile:
+        spec["profile"] = _values(options.profile)
     if options.label:
         spec["labels"] = _pairs(options.label, "--label", str)
     limits = {"repeats": options.repeats, "max_repeats": options.max_repeats, "max_steps": options.max_steps}
-    limits["timeout_s"] = options.timeout
+    limits |= {"timeout_s": options.timeout, "precision_target": options.precision_target}
     spec |= {name: value for name, value in limits.items() if value is not None}
     if options.repeats and options.max_repeats is None and options.repeats > 10:
         spec["max_repeats"] = options.repeats

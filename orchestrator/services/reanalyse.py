@@ -14,6 +14,15 @@ from orchestrator.services.context import Context
 
 # Two numbers that differ by less are the same, computed in another order.
 RELATIVE_TOLERANCE = 1e-9
+_OF_AN_EXCHANGE = (
+    "duration_min_s",
+    "duration_p50_s",
+    "duration_mean_s",
+    "duration_p90_s",
+    "duration_max_s",
+    "algorithm_bytes_per_s",
+    "bus_bytes_per_s",
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,7 @@ def reanalyse(context: Context, run: Run) -> Reanalysis:
         return Reanalysis(run, version, None, reason="its log was never stored")
     now = analyse_attempt(context, run.attempt.id)
     found = [*_verdicts(stored, now), *_numbers(_by_name(stored), _by_name(now))]
+    found += _numbers(_of_devices(stored), _of_devices(now))
     found += _profiles(context.store.profiles(run.id), now.profiles)
     return Reanalysis(run, version, now.code_version, tuple(found))
 
@@ -54,6 +64,7 @@ def _verdicts(stored: Analysis, now: Analysis) -> list[Difference]:
         ("failure", _failure(stored), _failure(now)),
         ("valid", stored.validity.valid, now.validity.valid),
         ("reasons", _codes(stored), _codes(now)),
+        ("notes", sorted(stored.validity.notes), sorted(now.validity.notes)),
         ("steady state", _steady(stored), _steady(now)),
     )
     return [Difference(what, before, after) for what, before, after in pairs if before != after]
@@ -88,6 +99,20 @@ def _by_name(analysis: Analysis) -> dict[str, float | None]:
         found[name] = one.value
         if one.ci_low is not None:
             found[f"{name} ci_low"], found[f"{name} ci_high"] = one.ci_low, one.ci_high
+    return found
+
+
+def _of_devices(analysis: Analysis) -> dict[str, float]:
+    """What a calibration found by device and arithmetic, and a netbench by message: numbers of their own tables."""
+    found: dict[str, float] = {}
+    for peak in analysis.calibrations:
+        of = f"{peak.arithmetic} of {peak.device_id} on {peak.node}"
+        found |= {f"{of}, operations per s": peak.flops_per_s, f"{of}, spread": peak.spread_ratio}
+        found |= {f"{of}, operations per s at {shape}": rate for shape, rate in peak.rates.items()}
+    for sent in analysis.exchanges:
+        busy = ", cores busy" if sent.busy_cores else ""
+        of = f"{sent.operation} of {sent.bytes} B by {sent.library} over ranks {list(sent.ranks)}{busy}"
+        found |= {f"{of}, {name}": getattr(sent, name) for name in _OF_AN_EXCHANGE}
     return found
 
 

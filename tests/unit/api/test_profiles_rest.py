@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,8 @@ from orchestrator.domain.measurement import Analysis, Validity
 from orchestrator.domain.profile import KernelTable, Profiles
 from tests.contract.test_store_profiles import WHOLE, kernels
 from tests.unit.analysis.logs import NODE, STEP_S
+from tests.unit.analysis.test_calibration import CUBE, a_calibration
+from tests.unit.analysis.test_netbench import a_netbench, reduced, reported
 from tests.unit.analysis.test_profiles import a_profiled_log, allocation_events, kernel_event, layer_event
 from tests.unit.api.api_rig import Rig
 
@@ -167,6 +170,42 @@ def test_a_kernel_whose_kind_was_told_otherwise_and_a_class_that_was_larger_are_
         "kernels of rank 0, share of kind other": (pytest.approx(0.75), None),
         "kernels of rank 0, share of kind matrix product": (None, pytest.approx(0.75)),
     }
+
+
+def found_anew(rig: Rig, run_id: str, log: Any, **stored: Any) -> dict[str, tuple[Any, Any]]:
+    """What a new analysis of ``log`` says otherwise, where ``stored`` was stored in the place of its own."""
+    attempt = rig.start(run_id)
+    rig.store.append_entries(attempt, NODE, log)
+    rig.finish(run_id, replace(analyse({NODE: log}), **stored))
+    rows = rig.get(f"/runs/{run_id}/reanalysis")["differences"]
+    return {row["what"]: (row["stored"], row["now"]) for row in rows}
+
+
+def test_a_calibration_that_would_find_another_peak_today_is_found(rig: Rig, run_id: str) -> None:
+    log = a_calibration([(0, "fp32", CUBE, [0.9, 1.0, 5.0])])[NODE]
+    (peak,) = analyse({NODE: log}).calibrations
+    of = "fp32 of cpu:0-1 on node-1, operations per s"
+    assert found_anew(rig, run_id, log, calibrations=(replace(peak, flops_per_s=1e6, rates={}),)) == {
+        of: (1e6, pytest.approx(2e6)),
+        f"{of} at 100x100x100": (None, pytest.approx(2e6)),
+    }
+    assert found_anew(rig, another(rig), log) == {}
+
+
+def test_an_exchange_that_would_be_judged_otherwise_today_is_found(rig: Rig, run_id: str) -> None:
+    log = a_netbench(reported(), *reduced())
+    first, *others = analyse({NODE: log}).exchanges
+    changed = replace(first, bus_bytes_per_s=1.0)
+    (difference,) = found_anew(rig, run_id, log, exchanges=(changed, *others)).items()
+    assert difference[0].endswith("bus_bytes_per_s")
+    assert difference[1] == (1.0, pytest.approx(first.bus_bytes_per_s))
+
+
+def test_a_note_that_today_s_analysis_would_make_is_found(rig: Rig, run_id: str) -> None:
+    log = a_profiled_log(kernel_event())
+    notes = analyse({NODE: log}).validity.notes
+    assert notes
+    assert found_anew(rig, run_id, log, validity=Validity()) == {"notes": ([], sorted(notes))}
 
 
 def test_a_run_that_has_no_log_or_no_result_cannot_be_analysed_anew(rig: Rig, run_id: str) -> None:

@@ -79,6 +79,13 @@ def test_options_make_the_spec_that_a_file_would() -> None:
     parse_spec(spec)
 
 
+def test_profiles_and_a_wanted_precision_can_be_asked_for_without_a_file() -> None:
+    words = ("--profile", "memory,kernels", "--profile", "layers", "--precision-target", "0.01")
+    spec = parse_spec(spec_from("resnet-50", *words))
+    assert spec.profile == ["memory", "kernels", "layers"]
+    assert spec.precision_target == 0.01
+
+
 def test_a_model_alone_is_a_spec() -> None:
     assert parse_spec(spec_from("resnet-50")).per_device_batch_size == [4]
 

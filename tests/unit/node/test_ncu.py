@@ -42,6 +42,20 @@ def test_operations_are_counted_by_pipe_a_multiply_add_as_two():
 
 
 @pytest.mark.parametrize("name", ["details", "raw"])
+def test_two_launches_of_one_name_are_two_kernels(name):
+    """The first kernel again, with the next number: neither is taken for the other, nor added to it."""
+    lines = text(name).splitlines()
+    first = [line for line in lines if line.startswith('"0"')]
+    before = ncu.parse(text(name))
+    again = [line.replace('"0"', f'"{len(before)}"', 1) for line in first]
+    profiled = next(line for line in lines if line.startswith("==PROF== Profiling"))
+    kernels = ncu.parse("\n".join([profiled, *lines, *again]))
+    assert len(kernels) == len(before) + 1
+    assert (kernels[0].name, kernels[0].metrics) == (kernels[-1].name, kernels[-1].metrics)
+    assert [name for name, _ in ncu.rows(kernels)].count(kernels[0].name) == 2
+
+
+@pytest.mark.parametrize("name", ["details", "raw"])
 def test_what_the_program_printed_between_is_passed_over(name):
     lines = text(name).splitlines()
     noisy = "\n".join([*lines[:-1], "loss 6.9, step 3", "", lines[-1]])
