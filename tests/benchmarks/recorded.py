@@ -1,7 +1,7 @@
 """What the analysis says of recorded series: those of ``tests/replays`` that have timed intervals.
 
 Their right class is known from what was done to the run or to its machine (``tests/replays/README.md``), not from the
-method.
+method; of the two steady trainings from their quarters, for which they were chosen.
 """
 
 import numpy as np
@@ -16,11 +16,14 @@ from tests.replays.replay import entries_of
 RIGHT = {
     "good_sleep": (SteadyClass.STEADY, "waits 20 ms a step"),
     "good_gang": (SteadyClass.STEADY, "two ranks of the same"),
+    "steady_pytorch": (SteadyClass.STEADY, "a real training, nothing beside it; quarters within 0.9 %"),
+    "steady_tensorflow": (SteadyClass.STEADY, "the same in another framework; quarters within 1.8 %"),
     "drifting": (SteadyClass.DRIFTING, "each step takes 1 % of the first longer"),
     "two_speeds": (SteadyClass.UNSTEADY, "a third of the steps takes three times as long"),
     "levels_pytorch": (SteadyClass.UNSTEADY, "others came and went on a shared machine"),
     "levels_tensorflow": (SteadyClass.UNSTEADY, "others came and went on a shared machine"),
     "foreign_load": (SteadyClass.UNSTEADY, "others' tests kept both cores busy, on and off"),
+    "disturbed_lstm": (SteadyClass.UNSTEADY, "others' work took 44 % of the cores' time, on and off"),
     "too_short": (SteadyClass.TOO_SHORT, "30 steps"),
     "keras_fit": (SteadyClass.TOO_SHORT, "40 steps"),
     "disturbed_tensorflow": (SteadyClass.TOO_SHORT, "the hypervisor took up to 40 % for long spells"),

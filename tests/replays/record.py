@@ -75,6 +75,12 @@ def resnet(**plan: Any) -> Job:
     return a_job(model="resnet-50", framework="pytorch", interpreter="pytorch", **sizes, **plan)
 
 
+def lstm(**plan: Any) -> Job:
+    """The LSTM classifier of the size ``small`` under PyTorch."""
+    sizes = {"per_device_batch_size": 8, "global_batch_size": 8}
+    return a_job(model="lstm-classifier", framework="pytorch", interpreter="pytorch", size="small", **sizes, **plan)
+
+
 def sleeping(ranks: int = 1, **options: Any) -> Job:
     """The model that waits, 20 ms a step unless ``options`` say otherwise."""
     limits = {name: options.pop(name) for name in ("max_steps", "timeout_s") if name in options}
@@ -124,6 +130,7 @@ def keras_fit() -> Job:
 
 JOBS: dict[str, Callable[[], Job]] = {
     "good_pytorch": lambda: resnet(max_steps=350, batch=2),
+    "disturbed_lstm": lambda: lstm(max_steps=400),
     "good_sleep": lambda: sleeping(max_steps=250),
     "good_gang": lambda: sleeping(ranks=2),
     "nan_pytorch": diverging,

@@ -1,6 +1,7 @@
 """Real logs, good and bad, are analysed to what they were analysed to when they were recorded: see README.md."""
 
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -59,6 +60,42 @@ def test_the_throughput_of_a_good_run_is_the_work_over_the_time_of_its_steady_pa
     rate = analysis.measurement("throughput")
     assert rate.value == pytest.approx(by_hand)
     assert rate.ci_low < rate.value < rate.ci_high
+
+
+@pytest.mark.parametrize(
+    ("name", "warmup", "half_width"), [("steady_pytorch", 21, 0.012), ("steady_tensorflow", 5, 0.0135)]
+)
+def test_a_real_training_that_nothing_disturbed_is_steady_with_its_interval(name, warmup, half_width):
+    entries = entries_of(name)
+    assert entries[0]["data"]["job"]["plan"]["model"] == "resnet-50"
+    analysis = analysed(entries)
+    assert analysis.validity.valid
+    steady, rate = analysis.summary["steady"], analysis.measurement("throughput")
+    assert (steady["state"], steady["warmup_steps"]) == ("steady", warmup)
+    assert (rate.ci_high - rate.ci_low) / 2 / rate.value == pytest.approx(half_width, rel=0.05)
+    # without the method: no quarter of what is left is 2 % off their mean
+    times = [entry["data"]["duration_s"] for entry in entries if entry["kind"] == "interval"][1:][
+        steady["first_interval"] :
+    ]
+    quarters = [fmean(times[len(times) * part // 4 : len(times) * (part + 1) // 4]) for part in range(4)]
+    assert max(abs(quarter / fmean(quarters) - 1) for quarter in quarters) < 0.02
+
+
+@pytest.mark.parametrize("name", ["steady_pytorch", "steady_tensorflow", "disturbed_lstm"])
+def test_whether_others_computed_beside_a_training_is_in_its_readings(name):
+    """By hand: what all cores did less what the attempt and its agent did."""
+    timed = [entry["t"] for entry in entries_of(name) if entry["kind"] == "interval"]
+    inside = [e for e in entries_of(name) if e["kind"] == "reading" and timed[0] < e["t"] < timed[-1]]
+    total = dict.fromkeys(("core_active_s", "attempt", "own", "window_s"), 0.0)
+    for reading in (entry["data"] for entry in inside):
+        total["window_s"] += 2 * reading["window_s"]
+        for metric, subject, value in reading["values"]:
+            key = metric if metric == "core_active_s" else subject if metric == "cpu_s" else None
+            if key in total:
+                total[key] += value
+    foreign = (total["core_active_s"] - total["attempt"] - total["own"]) / total["window_s"]
+    assert (foreign > 0.4) == (name == "disturbed_lstm")
+    assert foreign > 0.4 or foreign < 0.01
 
 
 def test_a_killed_rank_is_named_with_its_signal_though_its_peer_spoke_first():
