@@ -18,9 +18,11 @@ LAST = "cluster"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give each process of ``-n`` locks of its own: what it trains does not wait for the devices of the other's."""
+    """Keep the processes of ``-n`` apart: what one trains does not wait for the devices of the other's, and OpenMP's
+    threads do not spin on cores that the other needs."""
     if hasattr(config, "workerinput"):
         os.environ["TBD_LOCK_DIR"] = tempfile.mkdtemp(prefix="tbd-test-locks-")
+        os.environ.update(OMP_WAIT_POLICY="PASSIVE", KMP_BLOCKTIME="0")
 
 
 @pytest.hookimpl(trylast=True)
