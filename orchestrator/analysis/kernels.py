@@ -79,7 +79,7 @@ MXNET_KINDS: Kinds = (
     ("communication", r"kvstore|horovod|push|pull|all_?reduce"),
     ("normalisation", r"batchnorm|batch_norm|layernorm|layer_norm|instancenorm|groupnorm"),
     ("convolution", r"convolution|deconvolution"),
-    ("matrix product", r"fullyconnected|fully_connected|\bdot\b|batch_dot|linalg_gemm|\brnn\b|_backward_rnn|_rnn"),
+    ("matrix product", r"fullyconnected|fully_connected|\bdot\b|batch_dot|linalg_gemm|\brnn\b|_backward_rnn"),
     (
         "memory",
         r"copy|concat|slice|transpose|reshape|flatten|pad|zeros|ones|_full|setvalue|deletevariable|embedding|take|stack"

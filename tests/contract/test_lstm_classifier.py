@@ -18,7 +18,7 @@ from tests.trainer_process import ROOT, environment_for, make_job, model_facts, 
 SCRIPTS = Path(__file__).parent / "scripts"
 FACTS = model_facts("lstm_classifier")
 SIZE = {**FACTS["sizes"]["tiny"], "lstm_layers": 2}
-FRAMEWORKS = [pytest.param(name, marks=pytest.mark.framework(name)) for name in ("pytorch", "tensorflow")]
+FRAMEWORKS = [pytest.param(name, marks=pytest.mark.framework(name)) for name in ("pytorch", "tensorflow", "mxnet")]
 
 
 def script(python, name, *arguments):

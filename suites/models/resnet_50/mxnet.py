@@ -88,6 +88,8 @@ class ResNet(nn.HybridBlock):
         """Take {name: array} of ``architecture.shapes`` as the trainable parameters, on all ``contexts``."""
         self.initialize(ctx=contexts)
         for name, parameter in self.named().items():
+            # No more than one copy at a time.
+            mx.nd.waitall()
             if parameter.grad_req != "null":
                 parameter.set_data(mx.nd.array(weights[name]))
 

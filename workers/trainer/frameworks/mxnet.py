@@ -3,19 +3,18 @@
 A model for it is ``build(job, contexts)`` in ``suites/models/<model>/mxnet.py``, which returns an object with
 ``parameters`` (the trainable ones, a list in a fixed order, initialised on all ``contexts``), ``loss(batch)`` (an array
 of one number, on the device of the batch), ``batches(rank)`` (an endless iterator of (arrays, work)) and ``optimizer``
-{learning_rate, momentum, weight_decay}.
+{learning_rate, momentum, weight_decay}. Its layers can be told apart if it also has ``network``, the one hybridized
+block that computes the loss.
 """
 
-import collections
 import importlib
 import os
-import shutil
-import tempfile
 
 from workers.trainer import job as jobs
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks import mxnet_trace
+from workers.trainer.frameworks import mxnet_memory, mxnet_profiler
 from workers.trainer.frameworks.mxnet_library import mx
+from workers.trainer.frameworks.mxnet_step import Step
 
 # What MXNet 1.9.1 says when it gets no memory: of the host (cpu_device_storage.h), of a GPU (pooled_storage_manager.h).
 SHORTAGES = ("Failed to allocate CPU Memory", "cudaMalloc retry failed", "out of memory", "std::bad_alloc")
@@ -24,16 +23,12 @@ SHORTAGES = ("Failed to allocate CPU Memory", "cudaMalloc retry failed", "out of
 class Adapter(object):
     """See ``workers.trainer.frameworks``."""
 
-    abilities = ("activity",)
+    abilities = ("activity", "kernels", "layers", "memory")
 
     def __init__(self):
         self._contexts = []
         self._exchange = None
-        self._model = None
-        self._trainer = None
-        self._divisor = None
-        self._streams = []
-        self._losses = []
+        self._step = None
         self._complete = False
 
     def versions(self):
@@ -54,12 +49,10 @@ class Adapter(object):
     def build(self, job, process, watch):
         if job["plan"]["precision"] != "fp32":
             raise TrainerError("unsupported", "this adapter computes in fp32, not in %s" % job["plan"]["precision"])
-        self._contexts = _contexts(process)
-        mx.random.seed(job["plan"]["seed"])
-        self._model = importlib.import_module(job["model"]["module"] + ".mxnet").build(job, self._contexts)
-        self._trainer, self._divisor = self._exchange.trainer(self._model.parameters, self._model.optimizer)
-        self._streams = [watch(self._model.batches(rank)) for rank in sorted(process["ranks"])]
-        parameters = sum(parameter.data(self._contexts[0]).size for parameter in self._model.parameters)
+        self._make(job, process)
+        self._feed(process, watch)
+        model = self._step.model
+        parameters = sum(parameter.data(self._contexts[0]).size for parameter in model.parameters)
         mathematics = {"precision": "fp32", "tf32": False, "threads": jobs.threads()}
         return {
             "parameters": parameters,
@@ -68,46 +61,44 @@ class Adapter(object):
             "exchange": self._exchange.exchange(),
         }
 
+    def _make(self, job, process):
+        """Make all of a step but its input."""
+        self._contexts = _contexts(process)
+        mx.random.seed(job["plan"]["seed"])
+        model = importlib.import_module(job["model"]["module"] + ".mxnet").build(job, self._contexts)
+        trainer, divisor = self._exchange.trainer(model.parameters, model.optimizer)
+        self._step = Step(model, self._contexts, trainer, divisor)
+        return self._step
+
+    def _feed(self, process, watch):
+        self._step.streams = [watch(self._step.model.batches(rank)) for rank in sorted(process["ranks"])]
+
     def step(self):
-        total = collections.OrderedDict()
-        batches = [next(stream) for stream in self._streams]
-        losses = []
-        with mx.autograd.record():
-            for context, (arrays, work) in zip(self._contexts, batches):
-                losses.append(self._model.loss([array.as_in_context(context) for array in arrays]))
-                for unit, amount in work.items():
-                    total[unit] = total.get(unit, 0) + amount
-        mx.autograd.backward(losses)
-        self._trainer.step(self._divisor)
-        self._losses = losses
-        return total
+        return self._step.run()
 
     def synchronize(self):
         """Wait for everything that was begun, the exchange too."""
         mx.nd.waitall()
 
     def loss(self):
-        return sum(float(loss.asscalar()) for loss in self._losses) / len(self._losses)
+        return sum(float(loss.asscalar()) for loss in self._step.losses) / len(self._step.losses)
 
     def activity(self, steps):
         """Profile ``steps`` steps: union of operator intervals, on a GPU too, of which it knows no kernels."""
-        folder = tempfile.mkdtemp(prefix="tbd-trace-")
-        path = os.path.join(folder, "trace.json")
-        try:
-            mx.profiler.set_config(profile_symbolic=True, profile_imperative=True, filename=path)
-            mx.profiler.set_state("run")
-            task = mx.profiler.Domain("tbd").new_task("tbd.activity")
-            task.start()
-            for _ in range(steps):
-                self.step()
-            self.synchronize()
-            task.stop()
-            mx.profiler.set_state("stop")
-            mx.profiler.dump()
-            names = ["%s/%d" % (context.device_type, context.device_id) for context in self._contexts]
-            return mxnet_trace.activity(path, "tbd.activity", names)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        return mxnet_profiler.activity(self._step, steps)
+
+    def kernels(self, steps):
+        """The engine's operators, on a GPU too: of its kernels MXNet knows nothing."""
+        return mxnet_profiler.kernels(self._step, steps)
+
+    def layers(self, steps):
+        return mxnet_profiler.layers(self._step, steps, self._exchange)
+
+    def memory_profile(self, job, process, watch):
+        def feed():
+            self._feed(process, watch)
+
+        return mxnet_memory.profile(lambda: self._make(job, process), feed, _contexts(process))
 
     def memory(self):
         if not self._contexts or self._contexts[0].device_type != "gpu":
@@ -119,12 +110,11 @@ class Adapter(object):
     def weights(self, index):
         # They are asked for when all ranks have trained to the end, and then only.
         self._complete = True
-        for parameter in self._model.parameters:
+        for parameter in self._step.model.parameters:
             yield parameter.data(self._contexts[index]).asnumpy()
 
     def close(self):
-        self._streams = []
-        self._model = self._trainer = None
+        self._step = None
         # After a failure there may be nobody left to part from.
         if self._complete:
             self._exchange.part()

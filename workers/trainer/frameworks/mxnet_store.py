@@ -15,6 +15,7 @@ while it trains, the node agent ends all processes of an attempt when one of the
 Sources: MXNet 1.9.1, src/kvstore/kvstore_dist.h; ps-lite, docs/env.md.
 """
 
+import contextlib
 import gc
 import os
 import socket
@@ -100,6 +101,31 @@ class Exchange(object):
             return {}
         updater = "servers" if self._asynchronous else "workers"
         return {"library": "mxnet.kvstore", "backend": self._store.type, "weights_updated_by": updater}
+
+    @property
+    def several(self):
+        """Whether there is anything to exchange."""
+        return self._store is not None
+
+    @property
+    def servers_update(self):
+        """Whether the exchange brings new weights, and no gradients that this process updates its own by."""
+        return self._asynchronous
+
+    @contextlib.contextmanager
+    def each(self, around):
+        """While this lasts, exchange each gradient within the context ``around(its name, its bytes)``."""
+        store, plain = self._store, self._store.pushpull
+
+        def pushpull(key, value, *others, **options):
+            with around("key %s" % key, 4 * value[0].size):
+                plain(key, value, *others, **options)
+
+        store.pushpull = pushpull
+        try:
+            yield
+        finally:
+            del store.pushpull
 
     def failure_of(self, error):
         """Return the failure kind of the library's own exception, or None: it has none of its own."""

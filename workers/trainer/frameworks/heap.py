@@ -1,0 +1,21 @@
+"""The C library's heap, from which a framework and its libraries take what they allocate: glibc's own count."""
+
+import ctypes
+
+# struct mallinfo2 of glibc 2.33 and newer: mallinfo(3).
+_FIELDS = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+
+
+class _Count(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in _FIELDS]
+
+
+def in_use_bytes():
+    """Return what is taken and not given back, touched or not; None where the C library does not tell."""
+    try:
+        count = ctypes.CDLL(None).mallinfo2
+    except AttributeError:
+        return None
+    count.restype = _Count
+    found = count()
+    return found.uordblks + found.hblkhd
