@@ -28,8 +28,6 @@ def tbd(tmp_path_factory: pytest.TempPathFactory, python_of: Callable[[str], str
 
 def test_a_device_is_calibrated_and_a_training_is_told_what_it_can_do(tbd: Tbd) -> None:
     row = tbd.json("calibrate", *QUICK)["items"][0]  # the newest, should others have been disturbed
-    if not row["valid"]:
-        pytest.skip("the machine was disturbed")
     assert (row["arithmetic"], row["device_kind"], row["devices"]) == ("fp32", "cpu", 1)
     assert set(row["rates"]) == {"256x256x256", "512x512x512"}
     assert row["flops_per_s"] == max(row["rates"].values())
@@ -37,6 +35,8 @@ def test_a_device_is_calibrated_and_a_training_is_told_what_it_can_do(tbd: Tbd) 
     listed = tbd("calibrate", "--list").stdout
     assert "fp32" in listed
     assert f"{row['flops_per_s'] / 1e9:,.1f}" in listed
+    if not row["valid"]:
+        pytest.skip("the machine was disturbed: no training is held against such a calibration")
 
     train = ("run", "resnet-50", "-f", "pytorch", "--size", "tiny", "--batch", "4", "--max-steps", "60")
     results = tbd.json(*train, "--repeats", "1", "--max-repeats", "1")["items"]

@@ -8,7 +8,7 @@ import cntk
 import numpy
 
 from workers.trainer import protocol
-from workers.trainer.frameworks import cntk_graph, printed
+from workers.trainer.frameworks import cntk_graph, printed, resident
 
 # Judgement: the least. The first step makes what stays, the second is the first usual one, the third must be its like.
 STEPS = 3
@@ -57,22 +57,18 @@ class _Meter(object):
 
     def __init__(self):
         _warm()
-        self._before = _status("VmRSS")
+        self._before = resident.now_bytes()
         self._rise = None
         self._when = "while training"
 
     def begin(self):
         """Forget the peak of the build, in which the initial weights were there besides, as arrays that numpy owns."""
-        try:
-            # Documented in proc(5): 5 resets the peak resident set to what is resident now.
-            with open("/proc/self/clear_refs", "w") as file:
-                file.write("5")
-        except OSError:
+        if not resident.forget_peak():
             self._when = "while building and training"
 
     def stop(self):
         """Read what would go on growing while the plan is looked through."""
-        self._rise = _status("VmHWM") - self._before
+        self._rise = resident.peak_bytes() - self._before
 
     def peak(self):
         return self._rise, "peak resident set %s (VmHWM) over that before the build" % self._when
@@ -90,8 +86,3 @@ def _warm():
     learner = cntk.momentum_sgd([kernel, weight], rate, momentum, unit_gain=False)
     trainer = cntk.Trainer(None, (loss, None), [learner])
     trainer.train_minibatch({images_CHW: numpy.ones((8, 8, 16, 16), dtype=numpy.float32)})
-
-
-def _status(key):
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(key + ":"))

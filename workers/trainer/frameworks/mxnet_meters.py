@@ -2,7 +2,7 @@
 
 import gc
 
-from workers.trainer.frameworks import heap
+from workers.trainer.frameworks import heap, resident
 from workers.trainer.frameworks.mxnet_library import mx
 
 
@@ -47,21 +47,16 @@ class _ResidentMeter(object):
     method = "peak resident set while training (VmHWM) over that before the build"
 
     def __init__(self):
-        self._before = _status("VmRSS")
+        self._before = resident.now_bytes()
         self._most = None
 
     def begin(self):
         """Forget the peak of the build, in which the initial weights were there besides, as arrays that numpy owns."""
-        try:
-            # Documented in proc(5): 5 resets the peak resident set to what is resident now.
-            with open("/proc/self/clear_refs", "w") as file:
-                file.write("5")
-        except OSError:
-            pass
+        resident.forget_peak()
 
     def look(self):
         """Read what would go on growing while the record is looked through."""
-        self._most = _status("VmHWM")
+        self._most = resident.peak_bytes()
 
     def peak_bytes(self):
         return self._most - self._before
@@ -107,8 +102,3 @@ def _warm():
     del network, trainer, loss
     gc.collect()
     mx.nd.waitall()
-
-
-def _status(key):
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(key + ":"))

@@ -10,7 +10,7 @@ import re
 import torch
 
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks import pytorch_events, pytorch_ownership
+from workers.trainer.frameworks import pytorch_events, pytorch_ownership, resident
 from workers.trainer.frameworks.pytorch_ownership import Change, Note, Part
 from workers.trainer.frameworks.pytorch_trace import MARK, PART
 from workers.trainer.protocol import MEMORY_CLASSES
@@ -155,25 +155,18 @@ class _HostMeter(object):
     """The peak on CPU devices: the allocator's own count; beside it the peak resident set of the process."""
 
     def __init__(self):
-        try:
-            # Documented in proc(5): 5 resets the peak resident set to what is resident now.
-            with open("/proc/self/clear_refs", "w") as file:
-                file.write("5")
-        except OSError:
-            pass
-        self._before = _status("VmRSS")
-        self._rise = None
+        self._resident = resident.Rise()
 
     def stop(self):
         """Read what would go on growing while the record is looked through."""
-        self._rise = _status("VmHWM") - self._before
+        self._resident.stop()
 
     def peak(self, counter):
         return counter, "count of PyTorch's CPU allocator at its highest (total_allocated)"
 
     def outside(self, peak_bytes):
         """Return what the process took beside the allocator: code, threads, libraries' own memory, the profiler's."""
-        return max(0, self._rise - peak_bytes)
+        return self._resident.beyond(peak_bytes)
 
 
 class _CudaMeter(object):
@@ -193,8 +186,3 @@ class _CudaMeter(object):
         """Return what is in use on the device beside the peak: context, libraries, the allocator's own reserve."""
         free, total = torch.cuda.mem_get_info(self._device)
         return total - free - peak_bytes
-
-
-def _status(key):
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(key + ":"))

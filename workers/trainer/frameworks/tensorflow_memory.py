@@ -12,7 +12,7 @@ import os
 import tensorflow as tf
 
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks import tensorflow_ownership, tensorflow_trace
+from workers.trainer.frameworks import resident, tensorflow_ownership, tensorflow_trace
 from workers.trainer.protocol import MEMORY_CLASSES
 
 STEPS = 3
@@ -41,7 +41,7 @@ def profile(build, step, owned, gradients, copies, gpu):
     Raises:
         TrainerError: ``unsupported``, this version of TensorFlow does not tell what its allocators do.
     """
-    meter = _Meter()
+    meter = resident.Rise()
     found = []
 
     def note():
@@ -74,7 +74,7 @@ def profile(build, step, owned, gradients, copies, gpu):
         "allocations": allocations,
         "peak_bytes": peak_bytes,
         "peak_method": "tf.config.experimental.get_memory_info, the peak that the BFC allocator of %s counted" % device,
-        "outside_bytes": None if gpu else meter.outside(peak_bytes),
+        "outside_bytes": None if gpu else meter.beyond(peak_bytes),
     }
 
 
@@ -137,30 +137,3 @@ def _data(tensor):
     pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     found = ctypes.cast(pointer_of(capsule, b"dltensor"), ctypes.POINTER(_Tensor)).contents
     return found.data + found.byte_offset
-
-
-class _Meter(object):
-    """The peak resident set of the process, as it rises from now on."""
-
-    def __init__(self):
-        try:
-            # Documented in proc(5): 5 resets the peak resident set to what is resident now.
-            with open("/proc/self/clear_refs", "w") as file:
-                file.write("5")
-        except OSError:
-            pass
-        self._before = _status("VmRSS")
-        self._rise = None
-
-    def stop(self):
-        """Read what would go on growing while the trace is looked through."""
-        self._rise = _status("VmHWM") - self._before
-
-    def outside(self, peak_bytes):
-        """Return what the process took beside the allocator: code, graphs, threads, what the profiler keeps."""
-        return max(0, self._rise - peak_bytes)
-
-
-def _status(key):
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(key + ":"))

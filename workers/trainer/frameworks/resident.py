@@ -1,0 +1,42 @@
+"""The resident set of this process, as the kernel counts it: now, and at its highest. Source: proc(5)."""
+
+
+def now_bytes():
+    return _status("VmRSS")
+
+
+def peak_bytes():
+    return _status("VmHWM")
+
+
+def forget_peak():
+    """Let the peak begin anew at what is resident now; return whether the kernel did so."""
+    try:
+        # Documented in proc(5): 5 resets the peak resident set to what is resident now.
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    except OSError:
+        return False
+    return True
+
+
+class Rise(object):
+    """How far the peak resident set rises from now on."""
+
+    def __init__(self):
+        forget_peak()
+        self._before = now_bytes()
+        self._rise = None
+
+    def stop(self):
+        """Read what would go on growing while a record is looked through."""
+        self._rise = peak_bytes() - self._before
+
+    def beyond(self, counted_bytes):
+        """Return what of the rise an allocator has not counted: code, threads, libraries' own memory, a profiler's."""
+        return max(0, self._rise - counted_bytes)
+
+
+def _status(key):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(key + ":"))
