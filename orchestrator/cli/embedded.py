@@ -6,11 +6,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from orchestrator.cli import output
-from orchestrator.cli.client import Client
-from orchestrator.cli.exits import UNREACHABLE, CommandError
+from orchestrator.cli.client import Client, path_of
+from orchestrator.cli.exits import INTERRUPTED, UNREACHABLE, CommandError
 from orchestrator.cli.locate import find_server
+from orchestrator.cli.waiting import wait_for_experiment
 
 STOP_S = 60.0  # what an orderly stop may take before the server is killed
 
@@ -38,6 +40,33 @@ def some_server() -> Iterator[tuple[Client, bool]]:
         yield Client(_announced_url(server)), True
     finally:
         _stop(server)
+
+
+def wait_for_its_end(client: Client, experiment: dict[str, Any], is_embedded: bool) -> dict[str, Any]:
+    """Follow the new ``experiment`` until it has ended; it. Ctrl-C cancels it where its server is embedded.
+
+    Raises:
+        CommandError: the server is gone, or (130) Ctrl-C.
+    """
+    output.say(f"{experiment['id']}: {sum(experiment['run_counts'].values())} runs")
+    try:
+        return wait_for_experiment(client, experiment["id"])
+    except CommandError as error:
+        if error.code == INTERRUPTED and is_embedded:
+            raise _cancelled(client, experiment["id"]) from None
+        raise
+
+
+def _cancelled(client: Client, experiment_id: str) -> CommandError:
+    """The embedded server ends with this command, so nothing is left running behind a person's back."""
+    path = path_of("experiments", experiment_id)
+    client.post(f"{path}/cancel")
+    output.say("interrupted: cancelling the experiment …")
+    for _ in client.events(f"{path}/events"):
+        pass
+    return CommandError(
+        f"interrupted; {experiment_id} was cancelled. What had ended is kept in TBD_DATA_DIR", INTERRUPTED
+    )
 
 
 def _announced_url(server: "subprocess.Popen[str]") -> str:

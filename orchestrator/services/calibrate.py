@@ -1,20 +1,16 @@
 """Start a calibration: a calibration is an experiment like any other, of the model ``calibration``."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.ports import StoredCalibration
 from orchestrator.domain.run import Experiment
-from orchestrator.domain.spec import NodeChoice, StrictModel, Topology, problems_of
+from orchestrator.domain.spec import Topology
+from orchestrator.services import microbenchmark
 from orchestrator.services.context import Context
-from orchestrator.services.submit import submit
 
 MODEL = "calibration"
-# What a disturbed run may be tried again: a judgement.
-REPLACEMENTS = 2
 # Beside the measurements: start of the processes, and the last repetition of a slow device.
 START_S = 900.0
 # Judgements. Beyond these two calibrations of one device differ by more than they usually do: clocks, power, cooling or
@@ -22,7 +18,7 @@ START_S = 900.0
 CHANGED_RATIO = {"cuda": 0.03, "cpu": 0.10}
 
 
-class CalibrationRequest(StrictModel):
+class CalibrationRequest(microbenchmark.MicrobenchmarkRequest):
     """Which devices are to be calibrated, and how long. ``topology``: with 1x8 eight devices are under load at once."""
 
     topology: Topology = "1x1"
@@ -31,9 +27,6 @@ class CalibrationRequest(StrictModel):
     shapes: Annotated[str, Field(max_length=1000)] = "auto"
     load_s: Annotated[float, Field(ge=0, le=3600)] = 30.0
     measure_s: Annotated[float, Field(ge=0.01, le=600)] = 2.0
-    repeats: Annotated[int, Field(strict=True, ge=1, le=1000)] = 1
-    nodes: NodeChoice = NodeChoice()
-    labels: dict[str, str] = Field(default_factory=dict, max_length=50)
 
 
 def start(context: Context, body: Any, *, owner: str, idempotency_key: str | None = None) -> tuple[Experiment, bool]:
@@ -43,42 +36,22 @@ def start(context: Context, body: Any, *, owner: str, idempotency_key: str | Non
         InvalidRequest: with a JSON pointer to each thing that is wrong. Nothing was stored.
         IdempotencyMismatch: the key was used before with another body.
     """
-    asked = _parse(body)
-    try:
-        return submit(context, _spec(asked), owner=owner, idempotency_key=idempotency_key)
-    except InvalidRequest as error:
-        raise InvalidRequest([_in_our_words(problem) for problem in error.problems]) from None
-
-
-def _parse(body: Any) -> CalibrationRequest:
-    if not isinstance(body, Mapping):
-        raise InvalidRequest([Problem("", "a calibration is an object of fields, such as {topology: 1x1}")])
-    try:
-        return CalibrationRequest.model_validate(dict(body))
-    except ValidationError as error:
-        raise InvalidRequest(problems_of(body, error)) from None
+    described = "a calibration is an object of fields, such as {topology: 1x1}"
+    asked = microbenchmark.parse(CalibrationRequest, body, described)
+    return microbenchmark.carry_out(context, _spec(asked), owner, idempotency_key)
 
 
 def _spec(asked: CalibrationRequest) -> dict[str, Any]:
     timed = ("arithmetics", "shapes", "load_s", "measure_s")
-    return {
+    return asked.spec() | {
         "name": f"calibration-{asked.topology}",
         "model": MODEL,
         "options": {name: getattr(asked, name) for name in timed},
         "framework": "pytorch",
         "topology": asked.topology,
         "device": asked.device,
-        "per_device_batch_size": 1,
-        "nodes": asked.nodes.model_dump(),
-        "repeats": asked.repeats,
-        "max_repeats": min(asked.repeats + REPLACEMENTS, 1000),
         "timeout_s": asked.load_s + 40 * asked.measure_s + START_S,
-        "labels": asked.labels,
     }
-
-
-def _in_our_words(problem: Problem) -> Problem:
-    return Problem(problem.pointer.replace("/options/", "/", 1), problem.message.partition(". To leave this cell")[0])
 
 
 def change_ratio(stored: StoredCalibration) -> float | None:

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from orchestrator.domain.catalog import parse_topology
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.run import Experiment
-from orchestrator.domain.spec import NodeChoice, StrictModel, Topology, problems_of
+from orchestrator.domain.spec import Topology
+from orchestrator.services import microbenchmark
 from orchestrator.services.context import Context
-from orchestrator.services.submit import submit
 
 MODEL = "netbench"
 
@@ -29,13 +29,11 @@ LIBRARIES: Mapping[str, Library] = {
     "nccl": Library("pytorch", "ddp", "cuda"),
     "mpi": Library("cntk", "mpi", "cpu"),
 }
-# What a disturbed run may be tried again: a judgement.
-REPLACEMENTS = 2
 # Beside the measurements: start of the processes and rendezvous.
 START_S = 600.0
 
 
-class NetbenchRequest(StrictModel):
+class NetbenchRequest(microbenchmark.MicrobenchmarkRequest):
     """What is to be measured, where. ``auto`` is the library that PyTorch trains with on that device."""
 
     topology: Topology = "1x2"
@@ -44,9 +42,6 @@ class NetbenchRequest(StrictModel):
     device: Literal["auto", "cuda", "cpu"] = "auto"
     max_bytes: Annotated[int, Field(strict=True, ge=4, le=2**30)] = 2**28
     budget_s: Annotated[float, Field(ge=1, le=86400)] = 300.0
-    repeats: Annotated[int, Field(strict=True, ge=1, le=1000)] = 1
-    nodes: NodeChoice = NodeChoice()
-    labels: dict[str, str] = Field(default_factory=dict, max_length=50)
 
 
 def start(context: Context, body: Any, *, owner: str, idempotency_key: str | None = None) -> tuple[Experiment, bool]:
@@ -56,22 +51,10 @@ def start(context: Context, body: Any, *, owner: str, idempotency_key: str | Non
         InvalidRequest: with a JSON pointer to each thing that is wrong. Nothing was stored.
         IdempotencyMismatch: the key was used before with another body.
     """
-    asked = _parse(body)
+    described = "a netbench is an object of fields, such as {topology: 2x1}"
+    asked = microbenchmark.parse(NetbenchRequest, body, described)
     _check(asked)
-    try:
-        return submit(context, _spec(asked), owner=owner, idempotency_key=idempotency_key)
-    except InvalidRequest as error:
-        raise InvalidRequest([_in_our_words(problem) for problem in error.problems]) from None
-
-
-def _parse(body: Any) -> NetbenchRequest:
-    if not isinstance(body, Mapping):
-        raise InvalidRequest([Problem("", "a netbench is an object of fields, such as {topology: 2x1}")])
-    try:
-        asked = NetbenchRequest.model_validate(dict(body))
-    except ValidationError as error:
-        raise InvalidRequest(problems_of(body, error)) from None
-    return asked
+    return microbenchmark.carry_out(context, _spec(asked), owner, idempotency_key)
 
 
 def _check(asked: NetbenchRequest) -> None:
@@ -89,7 +72,7 @@ def _check(asked: NetbenchRequest) -> None:
 def _spec(asked: NetbenchRequest) -> dict[str, Any]:
     """The same for the same request, whatever the cluster consists of: an idempotency key is good for it."""
     library = LIBRARIES[asked.library]
-    return {
+    return asked.spec() | {
         "name": f"netbench-{asked.library}-{asked.topology}",
         "model": MODEL,
         "options": {"max_bytes": asked.max_bytes, "budget_s": asked.budget_s},
@@ -98,15 +81,5 @@ def _spec(asked: NetbenchRequest) -> dict[str, Any]:
         "topology": asked.topology,
         "fabric": asked.fabric,
         "device": library.device if asked.device == "auto" else asked.device,
-        "per_device_batch_size": 1,
-        "nodes": asked.nodes.model_dump(),
-        "repeats": asked.repeats,
-        "max_repeats": min(asked.repeats + REPLACEMENTS, 1000),
         "timeout_s": asked.budget_s + START_S,
-        "labels": asked.labels,
     }
-
-
-def _in_our_words(problem: Problem) -> Problem:
-    """What the spec calls an option is a field here, and there is no grid of which a cell could be left out."""
-    return Problem(problem.pointer.replace("/options/", "/", 1), problem.message.partition(". To leave this cell")[0])

@@ -9,10 +9,9 @@ import os
 from typing import Any
 
 from orchestrator.cli import output
-from orchestrator.cli.client import path_of
-from orchestrator.cli.embedded import some_server
-from orchestrator.cli.exits import DONE, INTERRUPTED, CommandError
-from orchestrator.cli.waiting import code_of, wait_for_experiment
+from orchestrator.cli.embedded import some_server, wait_for_its_end
+from orchestrator.cli.exits import DONE
+from orchestrator.cli.waiting import code_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,14 +32,7 @@ def execute(options: argparse.Namespace) -> int:
             found, code = client.pages("/calibrations"), DONE
         else:
             experiment = client.post("/calibrations", _body(options), key=os.urandom(16).hex())
-            output.say(f"{experiment['id']}: {sum(experiment['run_counts'].values())} runs")
-            try:
-                ended = wait_for_experiment(client, experiment["id"])
-            except CommandError as error:
-                if error.code == INTERRUPTED and is_embedded:
-                    client.post(path_of("experiments", experiment["id"], "cancel"))
-                    raise CommandError(f"interrupted; {experiment['id']} is cancelled", INTERRUPTED) from None
-                raise
+            ended = wait_for_its_end(client, experiment, is_embedded)
             found, code = client.pages("/calibrations", experiment=experiment["id"]), code_of(ended)
         if options.json:
             output.print_json(found)

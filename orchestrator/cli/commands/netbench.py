@@ -11,9 +11,9 @@ from typing import Any
 
 from orchestrator.cli import output
 from orchestrator.cli.client import Client, path_of
-from orchestrator.cli.embedded import some_server
-from orchestrator.cli.exits import INTERRUPTED, CommandError
-from orchestrator.cli.waiting import code_of, wait_for_experiment
+from orchestrator.cli.embedded import some_server, wait_for_its_end
+from orchestrator.cli.exits import CommandError
+from orchestrator.cli.waiting import code_of
 
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -41,14 +41,7 @@ def execute(options: argparse.Namespace) -> int:
         if is_embedded:
             _refuse_what_would_wait_for_ever(client, options.topology)
         experiment = client.post("/netbench", _body(options), key=os.urandom(16).hex())
-        output.say(f"{experiment['id']}: {sum(experiment['run_counts'].values())} runs")
-        try:
-            ended = wait_for_experiment(client, experiment["id"])
-        except CommandError as error:
-            if error.code == INTERRUPTED and is_embedded:
-                client.post(path_of("experiments", experiment["id"], "cancel"))
-                raise CommandError(f"interrupted; {experiment['id']} is cancelled", INTERRUPTED) from None
-            raise
+        ended = wait_for_its_end(client, experiment, is_embedded)
         found = client.pages("/netbench", experiment=experiment["id"])
         if options.json:
             output.print_json(found)

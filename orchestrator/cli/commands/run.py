@@ -10,9 +10,9 @@ from typing import Any
 
 from orchestrator.cli import output, spec_options
 from orchestrator.cli.client import Client, ServerProblem, path_of
-from orchestrator.cli.embedded import some_server
-from orchestrator.cli.exits import INTERRUPTED, CommandError
-from orchestrator.cli.waiting import code_of, wait_for_experiment
+from orchestrator.cli.embedded import some_server, wait_for_its_end
+from orchestrator.cli.exits import CommandError
+from orchestrator.cli.waiting import code_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,13 +27,7 @@ def execute(options: argparse.Namespace) -> int:
         if is_embedded:
             _refuse_what_would_wait_for_ever(client, source)
         experiment = _post(client, source)
-        output.say(f"{experiment['id']}: {sum(experiment['run_counts'].values())} runs")
-        try:
-            ended = wait_for_experiment(client, experiment["id"])
-        except CommandError as error:
-            if error.code == INTERRUPTED and is_embedded:
-                raise _cancelled(client, experiment["id"]) from None
-            raise
+        ended = wait_for_its_end(client, experiment, is_embedded)
         _print(client, experiment["id"], options)
         return code_of(ended)
 
@@ -56,19 +50,6 @@ def _post(client: Client, source: spec_options.Source, **parameters: Any) -> dic
         return dict(client.post("/experiments", source.spec, key=os.urandom(16).hex(), **parameters))
     except ServerProblem as problem:
         raise source.explain(problem) from None
-
-
-def _cancelled(client: Client, experiment_id: str) -> CommandError:
-    """The embedded server ends with this command, so nothing is left running behind a person's back."""
-    path = path_of("experiments", experiment_id)
-    client.post(f"{path}/cancel")
-    output.say("interrupted: cancelling the experiment …")
-    for _ in client.events(f"{path}/events"):
-        pass
-    return CommandError(
-        f"interrupted; {experiment_id} was cancelled. What had ended is kept: tbd run keeps its data in TBD_DATA_DIR",
-        INTERRUPTED,
-    )
 
 
 def _print(client: Client, experiment_id: str, options: argparse.Namespace) -> None:

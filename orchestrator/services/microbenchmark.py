@@ -1,0 +1,70 @@
+"""What a netbench and a calibration have in common: a request of its own, which an ordinary experiment carries out."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, ValidationError
+
+from orchestrator.domain.errors import InvalidRequest, Problem
+from orchestrator.domain.run import Experiment
+from orchestrator.domain.spec import NodeChoice, StrictModel, problems_of
+from orchestrator.services.context import Context
+from orchestrator.services.submit import submit
+
+# What a disturbed run may be tried again: a judgement.
+REPLACEMENTS = 2
+
+
+class MicrobenchmarkRequest(StrictModel):
+    """Where to run, and how often in fresh processes."""
+
+    repeats: Annotated[int, Field(strict=True, ge=1, le=1000)] = 1
+    nodes: NodeChoice = NodeChoice()
+    labels: dict[str, str] = Field(default_factory=dict, max_length=50)
+
+    def spec(self) -> dict[str, Any]:
+        """The part of the experiment's spec that these fields say."""
+        return {
+            "per_device_batch_size": 1,
+            "nodes": self.nodes.model_dump(),
+            "repeats": self.repeats,
+            "max_repeats": min(self.repeats + REPLACEMENTS, 1000),
+            "labels": self.labels,
+        }
+
+
+_Asked = TypeVar("_Asked", bound=MicrobenchmarkRequest)
+
+
+def parse(kind: type[_Asked], body: Any, described: str) -> _Asked:
+    """Return ``body`` as a ``kind``; ``described`` says what it should be.
+
+    Raises:
+        InvalidRequest: with a JSON pointer to each thing that is wrong.
+    """
+    if not isinstance(body, Mapping):
+        raise InvalidRequest([Problem("", described)])
+    try:
+        return kind.model_validate(dict(body))
+    except ValidationError as error:
+        raise InvalidRequest(problems_of(body, error)) from None
+
+
+def carry_out(
+    context: Context, spec: Mapping[str, Any], owner: str, idempotency_key: str | None
+) -> tuple[Experiment, bool]:
+    """Store the experiment; (it, whether it is new).
+
+    Raises:
+        InvalidRequest: in the words of the request: what the spec calls an option is a field there, and there is no
+            grid of which a cell could be left out. Nothing was stored.
+        IdempotencyMismatch: the key was used before with another body.
+    """
+    try:
+        return submit(context, spec, owner=owner, idempotency_key=idempotency_key)
+    except InvalidRequest as error:
+        raise InvalidRequest([_of_the_request(problem) for problem in error.problems]) from None
+
+
+def _of_the_request(problem: Problem) -> Problem:
+    return Problem(problem.pointer.replace("/options/", "/", 1), problem.message.partition(". To leave this cell")[0])
