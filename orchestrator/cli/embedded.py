@@ -48,11 +48,13 @@ def wait_for_its_end(client: Client, experiment: dict[str, Any], is_embedded: bo
     Raises:
         CommandError: the server is gone, or (130) Ctrl-C.
     """
-    output.say(f"{experiment['id']}: {sum(experiment['run_counts'].values())} runs")
     try:
+        output.say(f"{experiment['id']}: {sum(experiment['run_counts'].values())} runs")
         return wait_for_experiment(client, experiment["id"])
-    except CommandError as error:
-        if error.code == INTERRUPTED and is_embedded:
+    except (KeyboardInterrupt, CommandError) as error:
+        # A KeyboardInterrupt comes before the waiting has begun.
+        interrupted = isinstance(error, KeyboardInterrupt) or error.code == INTERRUPTED
+        if interrupted and is_embedded:
             raise _cancelled(client, experiment["id"]) from None
         raise
 

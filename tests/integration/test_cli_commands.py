@@ -206,6 +206,22 @@ def test_run_needs_no_server_and_leaves_none_behind(tmp_path: Path) -> None:
     assert "there is no server" in alone("ls", code=4).stderr
 
 
+def test_ctrl_c_without_a_server_cancels_and_waits_until_that_is_done(folder: Path, tmp_path: Path) -> None:
+    alone = Tbd(tmp_path, None)
+    running = alone.start("run", str(folder / "endless.yaml"))
+    assert running.stderr is not None
+    try:
+        experiment = next(line for line in running.stderr if line.startswith("exp_")).partition(":")[0]
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    assert running.returncode == 130, told
+    assert f"{experiment} was cancelled" in told
+    with service(tmp_path) as url:
+        assert Tbd(tmp_path, url).json("show", experiment)["state"] == "cancelled"
+
+
 def test_run_without_a_server_refuses_what_this_machine_could_never_place(tmp_path: Path) -> None:
     told = Tbd(tmp_path, None)("run", "sleep", "-f", "sleep", "--topology", "1x1,1x64", code=2)
     assert "cannot run 1x64" in told.stderr
