@@ -87,15 +87,12 @@ def _without_command(words: list[str]) -> int:
         "4 unreachable or timed out, 5 not allowed, 130 interrupted",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="store_true", help="print the version")
+    parser.add_argument("--version", action="store_true", help="print version and commit")
     known, rest = parser.parse_known_args(words)
     if known.version:
-        from importlib.metadata import PackageNotFoundError, version
+        from workers.node.code_version import code_version, described
 
-        try:
-            print(version("tbd-orchestrator"))
-        except PackageNotFoundError:
-            print("not installed: run from a source tree")
+        print(f"tbd {described(code_version())}")
         return DONE
     if rest:
         parser.error(f"there is no command {rest[0]!r}")

@@ -68,7 +68,7 @@ def _subject(observed: Mapping[str, Any]) -> dict[str, Any]:
         "mathematics": observed.get("mathematics") or {},
         "interpreter": interpreter.get("name"),
         "interpreter_definition": interpreter.get("definition"),
-        "code_commits": sorted({str(item.get("commit")) for item in provenance}),
+        "code_commits": sorted({item.get("commit") or "unknown" for item in provenance}),
         "code_dirty": any(item.get("dirty") for item in provenance),
     }
 

@@ -59,7 +59,7 @@ def test_the_log_opens_with_the_completed_job_but_not_its_token(agent):
     assert opened["job"]["control"]["port"] > 0
     assert job["token"] not in json.dumps(opened)
     assert opened["inventory"]["node"] == opened["node"] == NODE
-    assert set(opened["provenance"]["tbd"]) == {"version", "commit", "dirty"}
+    assert set(opened["provenance"]["tbd"]) == {"version", "commit", "dirty", "reason"}
 
 
 def test_telemetry_stands_beside_the_intervals(agent):

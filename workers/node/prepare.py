@@ -19,13 +19,11 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping
 
 from workers.node import children, interpreters, port_choice, processes
+from workers.node.code_version import ROOT
 from workers.trainer import protocol
 
 # A judgement: long enough for any dataset that is cut from files at hand, short enough to be noticed.
 PREPARE_LIMIT_S = 3600.0
-
-# The folder that holds the packages ``workers`` and ``suites``.
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class SetupError(Exception):

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import platform
-import subprocess
 import sys
 import threading
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from workers.node.prepare import ROOT
+from workers.node.code_version import code_version
 
-_DISTRIBUTION = "tbd-orchestrator"
-_GIT_PATIENCE_S = 5.0
 _KEPT_S = 30.0
 
 
@@ -43,27 +39,6 @@ class Provenance:
             "address_space_randomization": _text(Path("/proc/sys/kernel/randomize_va_space")),
             "load_average": _text(Path("/proc/loadavg")),
         }
-
-
-def code_version(root: Path = ROOT) -> dict[str, Any]:
-    """Return {version, commit, dirty} of the tbd code: commit and dirty are null outside a git checkout."""
-    try:
-        version: str | None = metadata.version(_DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        version = None
-    commit = _git(root, "rev-parse", "HEAD") if (root / ".git").exists() else None
-    changes = _git(root, "status", "--porcelain", "--untracked-files=no") if commit else None
-    return {"version": version, "commit": commit, "dirty": None if changes is None else bool(changes)}
-
-
-def _git(root: Path, *arguments: str) -> str | None:
-    # Whoever owns the checkout: the agent may run as root on a user's files, which git would refuse to look at.
-    command = ["git", "-c", "safe.directory=*", "-C", str(root), "--no-optional-locks", *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_PATIENCE_S, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
 
 
 def cgroup_limits() -> dict[str, float | None]:
