@@ -5,8 +5,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import suites
+from orchestrator.cli import output
 from orchestrator.cli.client import ServerProblem
 from orchestrator.cli.exits import USAGE, CommandError
+
+# The specs that come with tbd, in a checkout as from a wheel.
+READY = Path(suites.__path__[0])
 
 
 class SpecFile:
@@ -19,7 +24,10 @@ class SpecFile:
     def __init__(self, name: str) -> None:
         self.name = "stdin" if name == "-" else name
         try:
-            text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+            text = sys.stdin.read() if name == "-" else _existing(name).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            ready = ", ".join(f"suites/{path.name}" for path in sorted(READY.glob("*.yaml")))
+            raise CommandError(f"{name}: there is no such file (with tbd come {ready})", USAGE) from None
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise CommandError(f"{name}: {reason}", USAGE) from None
@@ -73,6 +81,15 @@ class SpecFile:
         while pointer and pointer not in self.lines:
             pointer = pointer.rpartition("/")[0]
         return f":{self.lines[pointer]}" if pointer in self.lines else ""
+
+
+def _existing(name: str) -> Path:
+    """``name`` where it exists; else, for ``suites/quick.yaml``, the spec of that name that comes with tbd."""
+    own = READY / Path(name).name
+    if Path(name).exists() or name != f"suites/{own.name}" or not own.is_file():
+        return Path(name)
+    output.say(f"there is no {name} in this folder: taking {own}, which comes with tbd")
+    return own
 
 
 def _named(item: dict[str, Any]) -> str:

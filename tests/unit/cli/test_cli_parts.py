@@ -43,6 +43,24 @@ def spec_from(*words: str) -> dict[str, Any]:
     return spec_options.spec_from(parser.parse_args(words))
 
 
+def test_a_spec_that_comes_with_tbd_is_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert SpecFile("suites/quick.yaml").spec["model"] == "resnet-50"
+    assert "comes with tbd" in capsys.readouterr().err
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites" / "quick.yaml").write_text("model: sleep\n")
+    assert SpecFile("suites/quick.yaml").spec == {"model": "sleep"}  # one's own goes first
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["quick.yaml", "elsewhere/quick.yaml", "suites/slow.yaml"])
+def test_a_file_that_is_not_there_is_refused_with_the_names_of_those_that_come_with_tbd(name: str) -> None:
+    with pytest.raises(CommandError, match=r"there is no such file .*suites/quick\.yaml"):
+        SpecFile(name)
+
+
 def test_an_option_that_only_python_takes_for_a_number_is_a_text() -> None:
     spec = spec_from("sleep", "--option", "fault=nan,inf,none", "--option", "rate=1e-3", "--option", "count=1_000")
     assert spec["options"] == {"fault": ["nan", "inf", "none"], "rate": 1e-3, "count": "1_000"}
