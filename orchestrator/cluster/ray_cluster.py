@@ -216,8 +216,9 @@ class RayCluster(AgentCluster):
             "max_concurrency": CONCURRENT_CALLS,
             "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False),
         }
-        if self._embedded is None:
-            options["runtime_env"] = {"env_vars": {"PYTHONPATH": package_path()}}
+        path = package_path()
+        if self._embedded is None and path:
+            options["runtime_env"] = {"env_vars": {"PYTHONPATH": path}}
         try:
             actor = make.options(**options).remote(str(self._directory / "nodes" / name), name, self._fence_s)
             self._ray.get(actor.process.remote(), timeout=MAKE_TIMEOUT_S)

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import signal
+import sysconfig
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
@@ -15,13 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from workers.node import processes
+from workers.node.code_version import ROOT
 from workers.node.processes import ProcessId
 
 # Linux: sockaddr_un.sun_path holds 108 bytes with the closing NUL.
 LONGEST_SOCKET_PATH = 107
-
-# The folder that holds the packages ``orchestrator``, ``workers`` and ``suites``.
-CODE_ROOT = Path(__file__).resolve().parents[2]
 
 
 def write_record(path: Path, record: Mapping[str, Any]) -> None:
@@ -63,8 +62,13 @@ def short_folder(folder: Path, longest: int) -> Path:
 
 
 def package_path(inherited: str | None = None) -> str:
-    """A PYTHONPATH under which ``orchestrator`` and ``workers`` of this very installation are found first."""
-    return os.pathsep.join([str(CODE_ROOT), *([inherited] if inherited else [])])
+    """A PYTHONPATH under which ``orchestrator`` and ``workers`` of this very installation are found first.
+
+    Installed from a wheel they are found without it; their ``site-packages`` in front would hide the standard library
+    behind everything else that is installed there.
+    """
+    installed = ROOT in {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
+    return os.pathsep.join([*([] if installed else [str(ROOT)]), *([inherited] if inherited else [])])
 
 
 def tail(path: Path, lines: int = 12) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from orchestrator.cluster.local import LocalCluster
 from orchestrator.cluster.ray_cluster import RayCluster
-from orchestrator.cluster.records import CODE_ROOT
+from orchestrator.cluster.records import ROOT
 from orchestrator.domain.placement import Node, NodeShare, NodeState, Placement
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.ports import Cluster, LogSlice
@@ -150,7 +150,7 @@ def server_process(kind: str, directory: Path, job: Mapping[str, Any]) -> "subpr
     """A process of its own that holds the cluster and has started ``job``."""
     process = subprocess.Popen(
         [sys.executable, "-c", _SERVER, kind, str(directory), json.dumps(job)],
-        env={**os.environ, "PYTHONPATH": str(CODE_ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -1,6 +1,6 @@
 """The definitions of interpreters, as they apply to this host.
 
-Owns ``deploy/interpreters/NAME`` (``interpreter.toml``, requirements, ``proof.py``), the choice of the variant, the
+Owns ``workers/interpreters/NAME`` (``interpreter.toml``, requirements, ``proof.py``), the choice of the variant, the
 hash that names an environment, and where environments lie (``TBD_INTERPRETERS_DIR``, ``~/.cache/tbd/interpreters``).
 
 In the values of ``[environment]``, to which a variant's own are added, ``{folder}`` stands for the environment's
@@ -22,7 +22,7 @@ from workers.node import interpreter_sources, system_parts
 from workers.node.interpreter_sources import Source
 from workers.node.system_parts import SystemParts
 
-DEFINITIONS = Path(__file__).resolve().parents[2] / "deploy" / "interpreters"
+DEFINITIONS = Path(__file__).resolve().parents[1] / "interpreters"
 
 
 class InterpreterError(Exception):
