@@ -10,14 +10,16 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
-from orchestrator.cli.exits import NOT_ALLOWED, UNREACHABLE, USAGE, CommandError
+from orchestrator.cli.exits import FAILED, NOT_ALLOWED, UNREACHABLE, USAGE, CommandError
 
 API = "/api/v1"
 TIMEOUT_S = 30.0  # of one request; the server answers within a few seconds or says why not
 STREAM_TIMEOUT_S = 60.0  # the server sends a comment every 15 s
 RECONNECT_S = 60.0  # how long a stream that broke is tried again
 
-_CODES = {401: NOT_ALLOWED, 403: NOT_ALLOWED, 503: UNREACHABLE, 504: UNREACHABLE, 507: UNREACHABLE}
+# 4 is worth trying again later: what stands behind the server, or a proxy, does not answer. Any other 5xx has reached
+# a server that failed.
+_CODES = {401: NOT_ALLOWED, 403: NOT_ALLOWED} | dict.fromkeys((429, 502, 503, 504, 507), UNREACHABLE)
 
 
 class ServerProblem(CommandError):  # noqa: N818 - the problem is the document
@@ -26,7 +28,7 @@ class ServerProblem(CommandError):  # noqa: N818 - the problem is the document
     def __init__(self, status: int, document: dict[str, Any]) -> None:
         self.status = status
         self.document = document
-        code = _CODES.get(status, UNREACHABLE if status >= 500 else USAGE)
+        code = _CODES.get(status, FAILED if status >= 500 else USAGE)
         super().__init__(_describe(document) or f"the server answered {status}", code)
 
 
@@ -183,12 +185,12 @@ def parse_events(lines: Any) -> Iterator[Event]:
 
 def path_of(*parts: str) -> str:
     """A path made of ``parts``, each escaped."""
-    return "/" + "/".join(quote(part, safe="") for part in parts)
+    return "/" + "/".join(quote(part, safe="", errors="replace") for part in parts)
 
 
 def _with_parameters(path: str, parameters: dict[str, Any]) -> str:
     given = {name: value for name, value in parameters.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+    return f"{path}?{urlencode(given, errors='replace')}" if given else path
 
 
 def _parse(text: bytes) -> Any:

@@ -2,6 +2,7 @@
 
 DONE = 0
 RUN_FAILED = 1
+FAILED = 1  # what was asked for was not done, through no fault of the request: the server failed, or a disk is full
 USAGE = 2
 REGRESSION = 3
 UNREACHABLE = 4

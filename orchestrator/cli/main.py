@@ -5,99 +5,131 @@ Commands that only talk REST use the standard library alone: ``tbd ls`` must not
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.cli.exits import DONE, INTERRUPTED, CommandError
+from orchestrator.cli import streams
+from orchestrator.cli.exits import DONE, FAILED, INTERRUPTED, CommandError
+from orchestrator.cli.parser import Parser
 
-# command -> what it does. The module of that name in ``commands`` has ``configure(parser)`` and ``execute(options)``.
-COMMANDS: dict[str, str] = {
-    "run": "run an experiment here and now, without a server, and print its table",
-    "serve": "run the service",
-    "submit": "submit an experiment to a server",
-    "plan": "show what an experiment would run, without running it",
-    "ls": "list experiments",
-    "show": "show an experiment or a run",
-    "watch": "follow an experiment or a run until it ends",
-    "cancel": "cancel an experiment or a run",
-    "rerun": "run a run's plan again",
-    "logs": "print what a run's framework printed",
-    "results": "print the table of results",
-    "compare": "compare two experiments or runs",
-    "report": "write a report of an experiment (Markdown)",
-    "models": "list the models",
-    "frameworks": "list the frameworks' interpreters, or install some",
-    "datasets": "list the datasets",
-    "nodes": "list the nodes, or drain, quarantine, resume one",
-    "netbench": "measure latency, rate and all-reduce time between ranks",
-    "calibrate": "find what devices can do at best, or show how that changed",
-    "observations": "check the TBD paper's observations on the results there are",
-    "doctor": "check this machine and say what to do about each finding",
-    "ingest": "import the log of a job that ran without the service",
-    "analyse": "analyse stored logs anew and show what that would change",
-    "db": "look at or migrate the database",
+# What a person wants to do -> command -> what it does. The module of that name in ``commands`` has
+# ``configure(parser)`` and ``execute(options)``.
+GROUPS: dict[str, dict[str, str]] = {
+    "measure": {
+        "run": "run an experiment and print its table",
+        "plan": "show what an experiment would run, without running it",
+        "submit": "submit an experiment to a server",
+        "watch": "follow an experiment or a run until it ends",
+        "cancel": "cancel an experiment or a run",
+        "rerun": "run a run's plan again",
+        "calibrate": "find what devices can do at best, or show how that changed",
+        "netbench": "measure latency, rate and all-reduce time between ranks",
+    },
+    "look": {
+        "ls": "list experiments",
+        "show": "show an experiment or a run",
+        "results": "print the table of results",
+        "logs": "print what a run's framework printed",
+        "models": "list the models",
+        "datasets": "list the datasets",
+        "frameworks": "list the frameworks' interpreters, or install some",
+    },
+    "analyse": {
+        "compare": "compare two experiments or runs",
+        "report": "write a report of an experiment (Markdown)",
+        "observations": "check the TBD paper's observations on the results there are",
+        "analyse": "analyse stored logs anew and show what that would change",
+    },
+    "operate": {
+        "serve": "run the service",
+        "nodes": "list the nodes, or drain, quarantine, resume one",
+        "doctor": "check this machine and say what to do about each finding",
+        "ingest": "import the log of a job that ran without the service",
+        "db": "look at or migrate the database",
+    },
 }
+COMMANDS: dict[str, str] = {name: text for group in GROUPS.values() for name, text in group.items()}
+
+_NOTES = (
+    "The server is TBD_SERVER, else the one that owns TBD_DATA_DIR.",
+    "exit codes: 0 done, 1 a run failed, or the server did, 2 usage or an invalid spec, 3 a regression was found, "
+    "4 unreachable or timed out, 5 not allowed, 130 interrupted",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words or words[0] not in COMMANDS:
-        return _without_command(words)
+    name = " ".join(["tbd", *words[:1]])
+    streams.prepare()
     try:
-        return _run(words[0], words[1:])
+        return _flushed(words)
     except CommandError as error:
-        print(f"tbd {words[0]}: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return error.code
     except KeyboardInterrupt:
-        print(f"\ntbd {words[0]}: interrupted", file=sys.stderr)
+        print(f"\n{name}: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader (head, less) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.abandon_stdout()
         return DONE
+    except OSError as error:  # stdout is a file on a full disk, more often than not
+        streams.abandon_stdout()
+        print(f"{name}: {error}", file=sys.stderr)
+        return FAILED
+
+
+def _flushed(words: list[str]) -> int:
+    """Run it, and write what it printed: after that nobody could tell that it did not arrive."""
+    try:
+        return _run(words[0], words[1:]) if words and words[0] in COMMANDS else _without_command(words)
+    finally:
+        sys.stdout.flush()
 
 
 def _run(name: str, words: list[str]) -> int:
     command: Any = importlib.import_module(f"orchestrator.cli.commands.{name}")
     if hasattr(command, "hand_over"):  # serve: its own parser knows its options
         return int(command.hand_over(words))
-    parser = argparse.ArgumentParser(
-        prog=f"tbd {name}",
-        description=command.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser(prog=f"tbd {name}", description=command.__doc__)
     command.configure(parser)
-    code = int(command.execute(parser.parse_args(words)))
-    sys.stdout.flush()
-    return code
+    return int(command.execute(parser.parse_args(words)))
 
 
 def _without_command(words: list[str]) -> int:
     """Help, the version, or what is wrong. argparse makes the text, so that it looks like the commands' own."""
-    lines = "\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items())
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="tbd",
         description="Measures how fast deep neural networks train, and says why a figure can be trusted.",
         usage="tbd COMMAND [options]",
-        epilog=f"commands:\n{lines}\n\nThe server is TBD_SERVER, else the one that owns TBD_DATA_DIR.\n"
-        "exit codes: 0 done, 1 a run failed, 2 usage or an invalid spec, 3 a regression was found, "
-        "4 unreachable or timed out, 5 not allowed, 130 interrupted",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_listed(),
     )
     parser.add_argument("--version", action="store_true", help="print version and commit")
-    known, rest = parser.parse_known_args(words)
+    parser.add_argument("command", nargs="*", help=argparse.SUPPRESS)
+    known = parser.parse_args(words)
     if known.version:
         from workers.node.code_version import code_version, described
 
         print(f"tbd {described(code_version())}")
         return DONE
-    if rest:
-        parser.error(f"there is no command {rest[0]!r}")
+    if known.command:
+        from orchestrator.domain.spelling import did_you_mean  # difflib is for mistakes only
+
+        wrong = known.command[0]
+        parser.error(f"there is no command {wrong!r}{did_you_mean(wrong, COMMANDS)}")
     parser.print_help()
     return DONE
+
+
+def _listed() -> str:
+    """The commands in their groups, each with what it does, in one column for all; then the notes."""
+    longest = max(map(len, COMMANDS))
+    groups = [
+        "\n".join([f"{title}:", *(f"  {name:<{longest}}  {text}" for name, text in commands.items())])
+        for title, commands in GROUPS.items()
+    ]
+    return "\n\n".join([*groups, *_NOTES])
 
 
 if __name__ == "__main__":

@@ -12,8 +12,13 @@ STATE_COLOURS = {"completed": "green", "failed": "red", "cancelled": "yellow", "
 
 
 def print_json(data: Any) -> None:
-    """Data for scripts, with REST's schema."""
-    print(json.dumps(data, indent=2, ensure_ascii=False))
+    """Data for scripts, with REST's schema. Where stdout's encoding lacks a sign all are escaped: JSON can say any."""
+    text = json.dumps(data, indent=2, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(data, indent=2)
+    print(text)
 
 
 def say(text: str) -> None:
