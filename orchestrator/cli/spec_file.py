@@ -37,7 +37,7 @@ class SpecFile:
     def _parse_json(self, text: str) -> Any:
         try:
             return json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CommandError(f"{self.name}: {error}", USAGE) from None
 
     def _parse_yaml(self, text: str) -> Any:
@@ -49,8 +49,8 @@ class SpecFile:
                 raise CommandError(f"{self.name}: the file is empty", USAGE)
             self._note_lines(node, "")
             return yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise CommandError(f"{self.name}: {error}", USAGE) from None
+        except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date that no calendar has
+            raise CommandError(f"{self.name}{_yaml_problem(error)}", USAGE) from None
 
     def _note_lines(self, node: Any, pointer: str) -> None:
         """JSON pointer -> line, for each key and item. YAML lets a key stand twice and takes the last: that is a
@@ -78,9 +78,11 @@ class SpecFile:
         return CommandError("\n  ".join(["the spec is refused", *texts]), problem.code)
 
     def _line(self, pointer: str) -> str:
+        """``:7``, the line of the nearest part that the file has. What is missing at the top has no line: the first
+        one, where the file begins, would send a person to something else."""
         while pointer and pointer not in self.lines:
             pointer = pointer.rpartition("/")[0]
-        return f":{self.lines[pointer]}" if pointer in self.lines else ""
+        return f":{self.lines[pointer]}" if pointer and pointer in self.lines else ""
 
 
 def _existing(name: str) -> Path:
@@ -90,6 +92,16 @@ def _existing(name: str) -> Path:
         return Path(name)
     output.say(f"there is no {name} in this folder: taking {own}, which comes with tbd")
     return own
+
+
+def _yaml_problem(error: Exception) -> str:
+    """``:7:3: what is wrong``, as the spec's own problems are told."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return f": {str(error).splitlines()[0]}"
+    context = getattr(error, "context", None)
+    where = f" ({context})" if context else ""
+    return f":{mark.line + 1}:{mark.column + 1}: {getattr(error, 'problem', error)}{where}"
 
 
 def _named(item: dict[str, Any]) -> str:

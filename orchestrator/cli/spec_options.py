@@ -97,8 +97,6 @@ def spec_from(options: argparse.Namespace) -> dict[str, Any]:
     limits = {"repeats": options.repeats, "max_repeats": options.max_repeats, "max_steps": options.max_steps}
     limits |= {"timeout_s": options.timeout, "precision_target": options.precision_target}
     spec |= {name: value for name, value in limits.items() if value is not None}
-    if options.repeats and options.max_repeats is None and options.repeats > 10:
-        spec["max_repeats"] = options.repeats
     return spec
 
 

@@ -155,7 +155,8 @@ def outcome(run: dict[str, Any]) -> str:
         return f"{rate}: {_not_valid(run)}"
     if run["state"] == "completed":
         return _measured(run["summary"] or {}) if (run["validity"] or {}).get("valid") else _not_valid(run)
-    return f"{run['state']}: {run['reason']}" if run["reason"] else str(run["state"])
+    reason = (run["reason"] or "").removeprefix(f"{run['state']}: ")  # a failure may be called as the state is
+    return f"{run['state']}: {reason}" if reason else str(run["state"])
 
 
 def _measured(summary: dict[str, Any]) -> str:

@@ -16,10 +16,13 @@ from pydantic import (
     PlainSerializer,
     ValidationError,
     field_validator,
+    model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from orchestrator.domain.catalog import parse_topology
 from orchestrator.domain.errors import InvalidRequest, Problem
+from orchestrator.domain.spelling import did_you_mean
 
 FRAMEWORKS = ("pytorch", "tensorflow", "mxnet", "cntk", "sleep")
 Framework = Literal["pytorch", "tensorflow", "mxnet", "cntk", "sleep"]
@@ -44,6 +47,8 @@ Size = Literal["full", "small", "tiny"]
 Scalar = str | int | float | bool
 POWERS_OF_TWO = "powers-of-two"
 LARGEST_THAT_FITS = "max"
+MOST_REPEATS = 1000
+DEFAULT_REPEATS = 3
 
 _NAME = re.compile(r"^[a-z0-9-]{1,100}$")
 
@@ -106,9 +111,11 @@ class ExperimentSpec(StrictModel):
     placement: Literal["any", "same-devices"] = "any"
     mode: Literal["throughput", "convergence"] = "throughput"
     target: float | None = None
-    repeats: Annotated[int, Field(strict=True, ge=1, le=1000)] = 3
+    repeats: Annotated[int, Field(strict=True, ge=1, le=MOST_REPEATS)] = DEFAULT_REPEATS
     precision_target: Annotated[float, Field(gt=0, lt=1)] | None = None
-    max_repeats: Annotated[int, Field(strict=True, ge=1, le=1000)] = 10
+    max_repeats: Annotated[int, Field(strict=True, ge=1, le=MOST_REPEATS)] = Field(
+        default=10, description="default: 10, or half as many again as repeats where that is more"
+    )
     max_steps: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] = 1000
     profile: list[Literal["memory", "kernels", "layers"]] = Field(default_factory=list)
     # A float by its default too: a plan is hashed from its JSON, where 3600 is not 3600.0.
@@ -118,6 +125,20 @@ class ExperimentSpec(StrictModel):
     priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = 0
     labels: dict[str, str] = Field(default_factory=dict, max_length=50)
     exclude: list[dict[str, Scalar | None]] = Field(default_factory=list, max_length=1000)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _let_repeats_agree(cls, data: Any) -> Any:
+        """Of ``repeats`` and ``max_repeats`` the one that is not given follows the other: a default contradicts nobody.
+        Where many runs are wanted, more of them are disturbed, and there must be room to replace them."""
+        if not isinstance(data, Mapping):
+            return data
+        repeats, most = data.get("repeats"), data.get("max_repeats")
+        if "max_repeats" not in data and type(repeats) is int:
+            return {**data, "max_repeats": min(max(10, repeats + repeats // 2), MOST_REPEATS)}
+        if "repeats" not in data and type(most) is int and 1 <= most < DEFAULT_REPEATS:
+            return {**data, "repeats": most}
+        return data
 
     @field_validator("name")
     @classmethod
@@ -165,7 +186,7 @@ def parse_spec(data: Any) -> ExperimentSpec:
     try:
         spec = ExperimentSpec.model_validate(dict(data))
     except ValidationError as error:
-        raise InvalidRequest([*problems_of(data, error), *_batch_problems(data)]) from None
+        raise InvalidRequest([*problems_of(ExperimentSpec, data, error), *_batch_problems(data)]) from None
     if problems := [*_batch_problems(data), *_contradictions(spec)]:
         raise InvalidRequest(problems)
     return spec
@@ -192,16 +213,35 @@ def _contradictions(spec: ExperimentSpec) -> list[Problem]:
     return found
 
 
-def problems_of(data: Mapping[str, Any], error: ValidationError) -> list[Problem]:
-    """What pydantic found wrong with ``data``, with JSON pointers into it."""
+def problems_of(kind: type[BaseModel], data: Mapping[str, Any], error: ValidationError) -> list[Problem]:
+    """What pydantic found wrong with ``data``, which should be a ``kind``, with JSON pointers into it."""
     problems: dict[str, str] = {}
-    for item in error.errors(include_url=False, include_context=False):
+    for item in error.errors(include_url=False):
         pointer = _pointer(data, item["loc"], missing=item["type"] == "missing")
-        message = item["msg"].removeprefix("Value error, ")
-        if item["type"] == "extra_forbidden":
-            message = f"unknown key {item['loc'][-1]!r}"
+        message = _message(kind, item)
         problems[pointer] = f"{problems[pointer]}, or: {message}" if pointer in problems else message
     return [Problem(pointer, message) for pointer, message in problems.items()]
+
+
+def _message(kind: type[BaseModel], item: ErrorDetails) -> str:
+    """What is wrong in words, with the word that was probably meant."""
+    message, wrong = item["msg"].removeprefix("Value error, "), item["input"]
+    if item["type"] == "extra_forbidden":
+        name = str(item["loc"][-1])
+        return f"unknown key {name!r}" + did_you_mean(name, _fields_at(kind, item["loc"][:-1]))
+    if item["type"] == "literal_error" and isinstance(wrong, str):
+        return message + did_you_mean(wrong, re.findall(r"'([^']*)'", item["ctx"]["expected"]))
+    return message
+
+
+def _fields_at(kind: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """The names of the fields of the part of a ``kind`` at ``location``."""
+    for part in location:
+        field = kind.model_fields.get(str(part))
+        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            return []
+        kind = field.annotation
+    return list(kind.model_fields)
 
 
 def _pointer(data: Any, location: tuple[int | str, ...], missing: bool) -> str:

@@ -16,6 +16,7 @@ from orchestrator.domain.plan import Plan
 from orchestrator.domain.precision import FIRST_STAGE, first_stage, stein
 from orchestrator.domain.run import TERMINAL, Run, RunState
 from orchestrator.domain.spec import AXES, LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec, parse_spec
+from orchestrator.domain.spelling import did_you_mean
 
 MAX_RUNS = 20_000  # a judgement: a larger grid is a typing mistake more often than a wish
 
@@ -80,13 +81,30 @@ def check(spec: ExperimentSpec, facts: Facts) -> None:
     if len(cells) * repeats_of(spec) > MAX_RUNS:
         count = f"{len(cells)} cells x {repeats_of(spec)} repeats"
         raise InvalidRequest([Problem("", f"{count} are more than {MAX_RUNS} runs: split the experiment")])
-    refusals = [
-        _refusal(cell, why)
+    refused = [
+        (cell, why)
         for cell in cells
         if (why := _why_impossible(cell, facts) or _why_unprofiled(cell, facts, spec.profile))
     ]
-    if refusals:
+    if refused:
+        are_all = len(refused) == len(cells)
+        refusals = [_refusal(cell, why, are_all) for cell, why in refused]
         raise InvalidRequest(list(dict.fromkeys(refusals))[:20])  # cells that differ otherwise are refused in one line
+
+
+def check_for_any_machine(spec: ExperimentSpec, catalog: Catalog) -> None:
+    """Refuse what no machine could carry out, whatever devices it has: for those who do not know the cluster yet.
+
+    Raises:
+        InvalidRequest: as ``check``.
+    """
+    problems: list[Problem] = []
+    for device in ("cpu", "cuda"):
+        try:
+            return check(spec, Facts(catalog, device, (1, 1)))
+        except InvalidRequest as error:
+            problems = problems or error.problems
+    raise InvalidRequest(problems)
 
 
 def expand(spec: ExperimentSpec, facts: Facts, runs: Sequence[Run]) -> list[Plan]:
@@ -211,8 +229,11 @@ def _matches(cell: Mapping[str, Any], partial: Mapping[str, Any]) -> bool:
     return all((cell[key] if key in cell else options.get(key)) == value for key, value in partial.items())
 
 
-def _refusal(cell: Mapping[str, Any], why: tuple[str, str]) -> Problem:
+def _refusal(cell: Mapping[str, Any], why: tuple[str, str], are_all: bool) -> Problem:
+    """``are_all``: every cell is refused, so that to leave them out would leave nothing."""
     axis, reason = why
+    if are_all:
+        return Problem(f"/{axis}", reason)
     named = {"model": cell["model"], "framework": cell["framework"]}
     if axis == "profile":  # no axis: what differs between its cells is what they run in
         named["strategy"] = cell["strategy"]
@@ -374,7 +395,14 @@ def _unknown_names(spec: ExperimentSpec, catalog: Catalog) -> Iterator[Problem]:
         offered = sorted(names)
         for value in getattr(spec, axis):
             if value not in offered:
-                yield Problem(f"/{axis}", f"there is no {axis} {value!r}; there are {', '.join(offered)}")
+                yield Problem(f"/{axis}", f"there is no {axis} {value!r}{_offer(value, offered)}")
+
+
+def _offer(wrong: str, offered: Sequence[str], verb: str = "there are") -> str:
+    """How a sentence ends that says that ``wrong`` is not there: what was probably meant, and all there is."""
+    hint = did_you_mean(wrong, offered)
+    begin = f"{hint} {verb.capitalize()}" if hint else f"; {verb}"
+    return f"{begin} {', '.join(offered) or 'none'}"
 
 
 def _wrong_options(spec: ExperimentSpec, catalog: Catalog) -> Iterator[Problem]:
@@ -382,8 +410,8 @@ def _wrong_options(spec: ExperimentSpec, catalog: Catalog) -> Iterator[Problem]:
         for name, values in spec.options.items():
             option = model.options.get(name)
             if option is None:
-                declared = ", ".join(sorted(model.options)) or "none"
-                yield Problem(f"/options/{name}", f"model {model.name} has no option {name}; it has {declared}")
+                declared = _offer(name, sorted(model.options), "it has")
+                yield Problem(f"/options/{name}", f"model {model.name} has no option {name}{declared}")
                 continue
             wrong = (option.problem(value) for value in values)
             yield from (Problem(f"/options/{name}", text) for text in wrong if text)
@@ -393,4 +421,4 @@ def _wrong_excludes(spec: ExperimentSpec) -> Iterator[Problem]:
     for index, partial in enumerate(spec.exclude):
         for key in partial:
             if key not in AXES and key not in spec.options:
-                yield Problem(f"/exclude/{index}/{key}", f"{key} is no axis of this sweep")
+                yield Problem(f"/exclude/{index}/{key}", f"{key} is no axis of this sweep{did_you_mean(key, AXES)}")

@@ -47,7 +47,7 @@ def parse(kind: type[_Asked], body: Any, described: str) -> _Asked:
     try:
         return kind.model_validate(dict(body))
     except ValidationError as error:
-        raise InvalidRequest(problems_of(body, error)) from None
+        raise InvalidRequest(problems_of(kind, body, error)) from None
 
 
 def carry_out(

@@ -8,20 +8,26 @@ from typing import Any
 
 from orchestrator.cli import output
 from orchestrator.cli.client import path_of
-from orchestrator.cli.exits import DONE, REGRESSION
+from orchestrator.cli.exits import DONE, FAILED, REGRESSION, CommandError
 from orchestrator.cli.locate import connect
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("baseline", metavar="A")
     parser.add_argument("candidate", metavar="B")
-    parser.add_argument("--fail-on-regression", action="store_true", help="exit 3 where B is slower in any cell")
+    parser.add_argument(
+        "--fail-on-regression",
+        action="store_true",
+        help="exit 3 where B is slower in any cell, 1 where nothing could be compared",
+    )
     parser.add_argument("--kernels", action="store_true", help="of two runs: only their kernel tables, all rows")
     parser.add_argument("--json", action="store_true", help="print REST's answer")
 
 
 def execute(options: argparse.Namespace) -> int:
     if options.kernels:
+        if options.fail_on_regression:
+            raise CommandError("--fail-on-regression judges cells: leave out --kernels")
         return _compare_kernels(options)
     comparison = connect().get("/compare", baseline=options.baseline, candidate=options.candidate)
     if options.json:
@@ -41,8 +47,28 @@ def execute(options: argparse.Namespace) -> int:
             if changes["items"]:
                 print()
                 print_kernel_changes(changes, MOST_ROWS)
-    slower = any(item["verdict"] == "slower" for item in comparison["items"])
-    return REGRESSION if slower and options.fail_on_regression else DONE
+    return _gate(comparison) if options.fail_on_regression else DONE
+
+
+def _gate(comparison: dict[str, Any]) -> int:
+    """The exit code of a gate. One that could compare nothing is not green: it would be so when everything broke."""
+    items = comparison["items"]
+    if any(item["verdict"] == "slower" for item in items):
+        return REGRESSION
+    judged = sum(1 for item in items if _has_interval(item["difference"]))
+    unmatched = len(comparison["unmatched"])
+    if not judged:
+        why = "no cell has two or more valid runs on each side" if items else "the two have no cell in common"
+        raise CommandError(f"nothing could be compared: {why}. A gate that saw nothing does not pass", FAILED)
+    if judged < len(items) + unmatched:
+        without = len(items) - judged
+        output.say(f"{judged} cells were compared; {without} have too few valid runs, {unmatched} are on one side only")
+    return DONE
+
+
+def _has_interval(difference: dict[str, Any] | None) -> bool:
+    """Without an interval, as a single run has none, no difference can be told from chance."""
+    return difference is not None and difference["ci_low"] is not None
 
 
 def _kernel_changes(options: argparse.Namespace) -> dict[str, Any]:

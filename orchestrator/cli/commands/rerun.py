@@ -61,6 +61,5 @@ def spec_of(run: dict[str, Any], nodes: list[str] | None, repeats: int) -> dict[
         "name": "rerun-" + run["id"].replace("_", "-"),
         "nodes": {"gpu_model": plan["gpu_model"], "names": nodes or plan["node_names"] or None},
         "repeats": repeats,
-        "max_repeats": max(repeats, 10),
         "labels": {"rerun-of": run["id"]},
     }

@@ -109,7 +109,9 @@ def test_a_model_alone_is_a_spec() -> None:
 
 
 def test_more_than_ten_repeats_raise_the_limit_with_them() -> None:
-    assert parse_spec(spec_from("resnet-50", "--repeats", "20")).max_repeats == 20
+    spec = spec_from("resnet-50", "--repeats", "20")
+    assert "max_repeats" not in spec  # the spec itself says what follows
+    assert parse_spec(spec).max_repeats == 30
 
 
 def test_a_pair_without_a_value_is_a_usage_error() -> None:
@@ -133,7 +135,7 @@ def test_an_error_names_the_line_of_the_key(tmp_path: Path) -> None:
     text = str(SpecFile(str(path)).explain(problem))
     assert f"{path}:6: framework/1: no caffe" in text
     assert f"{path}:7: options/depth: is 50 or 101" in text
-    assert f"{path}:1: per_device_batch_size" in text
+    assert f"{path}: per_device_batch_size: is missing" in text
 
 
 def test_a_key_that_stands_twice_is_refused_with_both_lines(tmp_path: Path) -> None:
@@ -143,13 +145,22 @@ def test_a_key_that_stands_twice_is_refused_with_both_lines(tmp_path: Path) -> N
         SpecFile(str(path))
 
 
-@pytest.mark.parametrize("content", ["", "a: [", "\t- x"])
-def test_a_file_that_is_no_yaml_is_a_usage_error(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("", ": the file is empty"),
+        ("a: 1\nb: [", ":2:5: expected the node content, but found '<stream end>' (while parsing a flow node)"),
+        ("\t- x", ":1:1: found character '\\t' that cannot start any token (while scanning for the next token)"),
+        ("a: 2024-13-45", ": month must be in 1..12"),
+    ],
+)
+def test_a_file_that_is_no_yaml_is_a_usage_error_with_the_place_in_it(tmp_path: Path, content: str, told: str) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(content)
     with pytest.raises(CommandError) as caught:
         SpecFile(str(path))
     assert caught.value.code == 2
+    assert str(caught.value) == f"{path}{told}"
 
 
 def test_a_rerun_has_the_plan_of_the_run_and_nothing_else() -> None:
@@ -251,3 +262,10 @@ def test_a_run_without_a_throughput_is_told_by_what_it_measured(
     validity = {"valid": not reasons, "reasons": [{"code": code} for code in reasons]}
     run = {"state": "completed", "throughput": None, "indicative": None, "summary": summary, "validity": validity}
     assert outcome(run) == told
+
+
+def test_the_word_of_a_state_is_not_told_twice() -> None:
+    run = {"state": "cancelled", "reason": "cancelled: stopped on request", "throughput": None, "indicative": None}
+    assert outcome(run) == "cancelled: stopped on request"
+    assert outcome(run | {"state": "failed", "reason": "crashed: exit 1"}) == "failed: crashed: exit 1"
+    assert outcome(run | {"reason": None}) == "cancelled"

@@ -78,3 +78,39 @@ def test_no_value_of_any_field_does_worse_than_being_refused(field: str, value: 
     except InvalidRequest:
         return
     assert parse_spec(spec.to_json()) == spec
+
+
+@pytest.mark.parametrize(
+    ("given", "repeats", "most"),
+    [
+        ({}, 3, 10),
+        ({"repeats": 6}, 6, 10),
+        ({"repeats": 20}, 20, 30),
+        ({"repeats": 1000}, 1000, 1000),
+        ({"max_repeats": 2}, 2, 2),
+        ({"max_repeats": 40}, 3, 40),
+        ({"repeats": 20, "max_repeats": 20}, 20, 20),
+    ],
+)
+def test_the_default_of_repeats_and_of_its_limit_contradicts_neither(
+    given: dict[str, int], repeats: int, most: int
+) -> None:
+    spec = parse_spec(GOOD | given)
+    assert (spec.repeats, spec.max_repeats) == (repeats, most)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"framework": "torch"}, "or 'sleep': did you mean pytorch?"),
+        ({"size": ["full", "smal"]}, "did you mean small?"),
+        ({"per_device_batch_sizes": 4}, "unknown key 'per_device_batch_sizes': did you mean per_device_batch_size?"),
+        ({"nodes": {"name": ["a"]}}, "unknown key 'name': did you mean names?"),
+        ({"x" * 5000: 4}, "'"),
+        ({"zzz": 4}, "unknown key 'zzz'"),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_the_one_that_was_meant(change: dict[str, object], told: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_spec(GOOD | change)
+    assert caught.value.problems[0].message.endswith(told)

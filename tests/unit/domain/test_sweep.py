@@ -9,7 +9,7 @@ from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import Run, RunState
 from orchestrator.domain.spec import ExperimentSpec
-from orchestrator.domain.sweep import Facts, check, expand, facts_of, is_over, spec_of
+from orchestrator.domain.sweep import Facts, check, check_for_any_machine, expand, facts_of, is_over, spec_of
 from tests.unit import builders as make
 
 
@@ -157,6 +157,35 @@ def replaced(spec: ExperimentSpec, **changes: object) -> ExperimentSpec:
 )
 def test_what_cannot_be_carried_out_is_refused_with_a_pointer(change: dict[str, object], pointer: str) -> None:
     assert [found for found, _ in refusals(make.spec(**change))] == [pointer]
+
+
+def test_an_exclude_is_advised_only_where_cells_are_left() -> None:
+    ((_, alone),) = refusals(make.spec(framework="sleep"))
+    assert alone == "model net is not there for sleep, only for pytorch, tensorflow"
+    ((_, beside),) = refusals(make.spec(framework=["pytorch", "sleep"]))
+    assert beside == f"{alone}. To leave this cell out: exclude: [{{model: net, framework: sleep}}]"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"model": "ent"}, "there is no model 'ent': did you mean net? There are net"),
+        ({"model": "zzz"}, "there is no model 'zzz'; there are net"),
+        ({"data": "sinthetic"}, "there is no data 'sinthetic': did you mean synthetic? There are synthetic"),
+        ({"options": {"dept": 50}}, "model net has no option dept: did you mean depth? It has depth, rate"),
+        ({"exclude": [{"frameworks": "pytorch"}]}, "frameworks is no axis of this sweep: did you mean framework?"),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(change: dict[str, object], told: str) -> None:
+    assert [text for _, text in refusals(make.spec(**change))] == [told]
+
+
+def test_without_a_cluster_only_what_no_machine_can_do_is_refused() -> None:
+    catalog = make.catalog()
+    check_for_any_machine(make.spec(framework="tensorflow"), catalog)  # on CPU devices only
+    check_for_any_machine(make.spec(topology="4x8", strategy="ddp"), catalog)
+    with pytest.raises(InvalidRequest, match="is not there for sleep"):
+        check_for_any_machine(make.spec(framework="sleep"), catalog)
 
 
 @pytest.mark.parametrize(

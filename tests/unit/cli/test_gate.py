@@ -1,0 +1,54 @@
+"""``tbd compare --fail-on-regression``: a gate passes only where it has seen that nothing is slower."""
+
+from typing import Any
+
+import pytest
+
+from orchestrator.cli.commands.compare import _gate
+from orchestrator.cli.exits import CommandError
+from orchestrator.cli.main import main
+from tests.unit.api.api_rig import Rig
+
+FAST = (100.0, 100.1, 100.2)
+SLOW = (50.0, 50.1, 50.2)
+
+
+def compared(rig: Rig, before: tuple[float, ...], after: tuple[float, ...], **changes: Any) -> Any:
+    """REST's comparison of two experiments whose runs had these rates; ``changes`` are those of the second."""
+    ids = []
+    for rates, changed in ((before, {}), (after, changes)):
+        experiment = rig.submit(repeats=max(len(rates), 1), **changed)
+        if rates:
+            rig.complete_all(experiment["id"], rates)
+        ids.append(experiment["id"])
+    return rig.get("/compare", baseline=ids[0], candidate=ids[1])
+
+
+def test_as_fast_passes_and_slower_is_exit_code_3(rig: Rig) -> None:
+    assert _gate(compared(rig, FAST, FAST)) == 0
+    assert _gate(compared(rig, FAST, SLOW)) == 3
+
+
+def test_without_a_cell_in_common_a_gate_does_not_pass(rig: Rig) -> None:
+    with pytest.raises(CommandError, match="nothing could be compared: the two have no cell in common") as caught:
+        _gate(compared(rig, FAST, FAST, per_device_batch_size=8))
+    assert caught.value.code == 1
+
+
+@pytest.mark.parametrize("after", [(), (50.0,)])
+def test_without_runs_enough_for_an_interval_a_gate_does_not_pass(rig: Rig, after: tuple[float, ...]) -> None:
+    with pytest.raises(CommandError, match="no cell has two or more valid runs on each side") as caught:
+        _gate(compared(rig, FAST, after))
+    assert caught.value.code == 1
+
+
+def test_what_a_gate_left_out_is_told(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    comparison = compared(rig, FAST, FAST)
+    lonely = comparison | {"unmatched": [{"side": "baseline"}]}
+    assert _gate(lonely) == 0
+    assert "1 cells were compared; 0 have too few valid runs, 1 are on one side only" in capsys.readouterr().err
+
+
+def test_a_gate_over_kernels_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "run_a", "run_b", "--kernels", "--fail-on-regression"]) == 2
+    assert "leave out --kernels" in capsys.readouterr().err
