@@ -31,8 +31,11 @@ def is_terminal() -> bool:
     return sys.stderr.isatty()
 
 
-def width() -> int:
-    """Columns of the screen."""
+def width() -> int | None:
+    """Columns of the screen; None where there is none: in a pipe a row stays one line, for grep and the like. COLUMNS
+    says otherwise."""
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        return None
     return shutil.get_terminal_size((100, 24)).columns
 
 
@@ -45,8 +48,8 @@ def coloured(text: str, colour: str) -> str:
 
 def print_dim(text: str) -> None:
     """A line of small print, wrapped on a terminal only: a pipe may want to search it."""
-    lines = textwrap.wrap(text, width(), subsequent_indent="    ") if sys.stdout.isatty() else [text]
-    for line in lines:
+    columns = width()
+    for line in textwrap.wrap(text, columns, subsequent_indent="    ") if columns else [text]:
         print(coloured(line, "dim"))
 
 

@@ -158,6 +158,8 @@ def _say_more(answer: Json, most: int | None, how: str) -> None:
 def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table whose first column is a name, cut where the screen is too narrow for it."""
     others = zip(headers[1:], *(row[1:] for row in rows), strict=True)
-    room = output.width() - sum(2 + max(len(cell) for cell in column) for column in others)
-    longest = min(_LONGEST_NAME, max(_SHORTEST_NAME, room))
-    print(table.text(headers, [[_short(row[0], longest), *row[1:]] for row in rows], output.width()))
+    width, longest = output.width(), _LONGEST_NAME
+    if width is not None:
+        room = width - sum(2 + max(len(cell) for cell in column) for column in others)
+        longest = min(longest, max(_SHORTEST_NAME, room))
+    print(table.text(headers, [[_short(row[0], longest), *row[1:]] for row in rows], width))

@@ -3,28 +3,86 @@
 import re
 import unicodedata
 from collections.abc import Sequence
+from itertools import zip_longest
 
 _NUMBER = re.compile(r"^[~≈]?[+-]?\d")
 LONGEST_NUMBER = 36  # such as "98.37 samples/s to 98.76 samples/s"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_COLOURED = re.compile(r"(\x1b\[[0-9;]*m)([^\x1b]*)(\x1b\[[0-9;]*m)\Z")
+GAP = "  "
+INDENT = 2  # of the bands of a folded row that are below its first
+SHORTEST_TEXT = 20  # judgements: narrower columns of text are read with effort, and a row is better folded;
+LONGEST_WORD = 32  # an id is never broken, the name of a C++ kernel may be
 
 
 def text(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
-    """An aligned table. Columns of numbers go to the right. Where the whole is wider than ``width`` columns, the last
-    column is wrapped below itself."""
-    widths = [max(_width(cell) for cell in column) for column in zip(headers, *rows, strict=True)]
-    right = [_is_numeric([row[i] for row in rows]) for i in range(len(headers))]
-    room = None
-    if width is not None and sum(widths) + 2 * (len(widths) - 1) > width:
-        room = max(20, width - sum(widths[:-1]) - 2 * (len(widths) - 1))
-        widths[-1] = min(widths[-1], room)
-    lines = [_line(headers, widths, right), _line(["─" * width for width in widths], widths, right)]
-    for row in rows:
-        first, *rest = _wrap(row[-1], room) if room else [row[-1]]
-        lines.append(_line([*row[:-1], first], widths, right))
-        indent = " " * (sum(widths[:-1]) + 2 * (len(widths) - 1))
-        lines += [indent + part for part in rest]
-    return "\n".join(lines)
+    """An aligned table. Columns of numbers go to the right. Where it is wider than ``width`` columns of the screen its
+    texts are wrapped within their columns, the widest first; where that is not enough each row is folded: it goes on
+    below itself, indented, with its headings likewise. Numbers and short words are never broken."""
+    table = [[" ".join(cell.split("\n")) for cell in row] for row in (headers, *rows)]
+    right = [_is_numeric(column[1:]) for column in zip(*table, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
+    if width is None or _total(widths) <= width:
+        bands = [range(len(widths))]
+    else:
+        widths, bands = _fitted(widths, _least(table, right), width)
+    heading, *body = [_row(row, widths, right, bands) for row in table]
+    rule = GAP.join("─" * one for one in widths) if len(bands) == 1 else "─" * max(map(_width, heading))
+    return "\n".join([*heading, rule, *(line for lines in body for line in lines)])
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def _least(table: Sequence[Sequence[str]], right: Sequence[bool]) -> list[int]:
+    """How narrow each column may become. A column of numbers keeps its cells whole; its heading may be wrapped."""
+    found = []
+    for (heading, *cells), is_number in zip(zip(*table, strict=True), right, strict=True):
+        parts = [*heading.split(), *(cells if is_number else [word for cell in cells for word in cell.split()])]
+        longest = max(map(_width, parts), default=0)
+        widest = max(map(_width, (heading, *cells)))
+        found.append(min(widest, longest if is_number else max(SHORTEST_TEXT, min(longest, LONGEST_WORD))))
+    return found
+
+
+def _fitted(widths: Sequence[int], least: Sequence[int], width: int) -> tuple[list[int], list[range]]:
+    """(widths, bands of columns): in one band where the columns can be made narrow enough for that, else in several,
+    as many columns in each as there is room for."""
+    if _total(least) <= width:
+        return _narrowed(widths, least, width), [range(len(widths))]
+    bands: list[range] = []
+    first = 0
+    kept = [min(one, width - INDENT) for one in widths]
+    for last in range(1, len(kept) + 1):
+        if last == len(kept) or _total(kept[first : last + 1]) > width - (INDENT if bands else 0):
+            bands.append(range(first, last))
+            first = last
+    return kept, bands
+
+
+def _narrowed(widths: Sequence[int], least: Sequence[int], width: int) -> list[int]:
+    """The widest column gives way first, until all fit."""
+    found = list(widths)
+    for _ in range(_total(widths) - width):
+        widest = max((i for i in range(len(found)) if found[i] > least[i]), key=found.__getitem__)
+        found[widest] -= 1
+    return found
+
+
+def _row(row: Sequence[str], widths: Sequence[int], right: Sequence[bool], bands: Sequence[range]) -> list[str]:
+    """The lines of one row. A band in which it has nothing takes none."""
+    lines = []
+    for number, band in enumerate(bands):
+        wrapped = [_wrap(row[i], widths[i]) for i in band]
+        parts = [_line(cells, [widths[i] for i in band], [right[i] for i in band]) for cells in _side_by_side(wrapped)]
+        if number == 0 or any(parts):
+            lines += [" " * (INDENT if number else 0) + part for part in parts]
+    return lines
+
+
+def _side_by_side(columns: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    return list(zip_longest(*columns, fillvalue=""))
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -39,7 +97,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
     for cell, width, flag in zip(cells, widths, right, strict=True):
         space = " " * max(0, width - _width(cell))
         padded.append(space + cell if flag else cell + space)
-    return "  ".join(padded).rstrip()
+    return GAP.join(padded).rstrip()
 
 
 def _width(cell: str) -> int:
@@ -47,22 +105,35 @@ def _width(cell: str) -> int:
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:
-    """Whether a column holds numbers, with or without a unit; dashes stand for no number. A sentence may begin with
-    a number, and 1x1 is a topology."""
+    """Whether a column holds numbers, with or without a unit; dashes stand for no number. A sentence or a list may
+    begin with a number, 1x1 is a topology, and 2026-01-31 is a date."""
     given = [cell for cell in cells if cell not in ("", "–")]  # noqa: RUF001
     return bool(given) and all(
-        _NUMBER.match(cell) and len(cell) <= LONGEST_NUMBER and "x" not in cell.split()[0] for cell in given
+        _NUMBER.match(cell)
+        and len(cell) <= LONGEST_NUMBER
+        and ", " not in cell
+        and not any(sign in cell.split()[0][1:] for sign in "x-:")
+        for cell in given
     )
 
 
 def _wrap(cell: str, width: int) -> list[str]:
+    """The lines of a cell. A word that is longer than a line is broken; a cell that is coloured is so in each line."""
+    if _width(cell) <= width:
+        return [cell]
+    coloured = _COLOURED.match(cell)
+    if coloured:
+        return [f"{coloured[1]}{line}{coloured[3]}" for line in _wrap(coloured[2], width)]
     lines, line = [], ""
     for word in cell.split(" "):
-        if line and len(line) + 1 + len(word) > width:
+        if line and _width(line) + 1 + _width(word) > width:
             lines.append(line)
             line = word
         else:
             line = f"{line} {word}" if line else word
+        while _width(line) > width:
+            lines.append(line[:width])
+            line = line[width:]
     return [*lines, line]
 
 

@@ -33,7 +33,7 @@ def _print(page: dict[str, Any]) -> None:
         for item in page["items"]
     ]
     if rows:
-        print(table.text(["experiment", "name", "state", "runs", "submitted (UTC)"], rows))
+        print(table.text(["experiment", "name", "state", "runs", "submitted (UTC)"], rows, output.width()))
     else:
         output.say("no experiments yet. Submit one: tbd submit SPEC.yaml, or run one here: tbd run resnet-50")
     if page["next_cursor"]:

@@ -30,7 +30,11 @@ def execute(options: argparse.Namespace) -> int:
         ]
         for model in page["items"]
     ]
-    print(table.text(["model", "domain", "frameworks", "sizes", "parameters", "GFLOP/sample", "data"], rows))
+    print(
+        table.text(
+            ["model", "domain", "frameworks", "sizes", "parameters", "GFLOP/sample", "data"], rows, output.width()
+        )
+    )
     return 0
 
 

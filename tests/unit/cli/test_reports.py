@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from orchestrator.cli import output
 from orchestrator.reports import table
 from orchestrator.reports.comparison import comparison_table
 from orchestrator.reports.experiment_report import experiment_report
@@ -56,6 +57,56 @@ def test_columns_of_numbers_stand_to_the_right_and_a_long_last_one_is_wrapped() 
     assert lines[2].startswith("a      1  x x")
     assert max(map(len, lines)) <= 40
     assert lines[-1] == "bcd   22  short"
+
+
+HEADINGS = ["model", "batch", "samples/s (95 % CI)", "peak memory", "note"]
+ROWS = [
+    ["resnet-50", "4", "12.34 ± 0.05", "1.21 GiB", "single run, 2 left out [1]"],
+    ["resnet-50", "16", "~12.34 (indicative)", "987 MiB", ""],
+]
+
+
+def test_a_row_is_folded_where_the_screen_is_narrow_and_its_numbers_stay_whole() -> None:
+    assert table.text(HEADINGS, ROWS, width=40).splitlines() == [
+        "model      batch  samples/s (95 % CI)",
+        "  peak memory",
+        "  note",
+        "─" * 37,
+        "resnet-50      4         12.34 ± 0.05",
+        "     1.21 GiB",
+        "  single run, 2 left out [1]",
+        "resnet-50     16  ~12.34 (indicative)",
+        "      987 MiB",
+    ]
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 200])
+def test_no_line_of_a_table_is_wider_than_the_screen_and_nothing_is_lost(width: int) -> None:
+    rows = [*ROWS, ["a-model-with-a-name-that-is-longer-than-twenty", "8", NOTHING, NOTHING, "x " * 40]]
+    lines = table.text(HEADINGS, rows, width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert "".join(lines).count("x") == 40
+    assert width == 20 or any("12.34 ± 0.05" in line for line in lines)
+
+
+def test_a_coloured_cell_is_coloured_in_each_of_its_lines_and_takes_the_room_of_its_text() -> None:
+    red = "\x1b[31mnot valid at all\x1b[0m"
+    assert table.text(["state"], [[red]], width=16).splitlines()[2] == red
+    lines = table.text(["state"], [[red]], width=12).splitlines()[2:]
+    assert lines == ["\x1b[31mnot valid\x1b[0m", "\x1b[31mat all\x1b[0m"]
+
+
+def test_lists_and_dates_are_texts_though_they_begin_with_a_number() -> None:
+    rows = [["3 completed, 1 failed", "2026-01-31 10:00"], ["1 failed", NOTHING]]
+    assert table.text(["runs", "when"], rows).splitlines()[3] == f"1 failed               {NOTHING}"
+
+
+def test_a_table_in_a_pipe_has_one_line_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert output.width() is None
+    assert len(table.text(HEADINGS, ROWS, output.width()).splitlines()) == 4
+    monkeypatch.setenv("COLUMNS", "40")
+    assert output.width() == 40
 
 
 def results(rig: Rig, *cells: Any, **changes: Any) -> dict[str, Any]:
