@@ -14,6 +14,7 @@ from orchestrator.api.routers import (
     experiments,
     health,
     ingest,
+    lookup,
     netbench,
     nodes,
     observations,
@@ -49,7 +50,7 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
     strict = [Depends(only_known_parameters)]
     api = APIRouter(prefix="/api/v1", dependencies=strict, responses=problems.RESPONSES)
     parts = (streams, experiments, runs, profiles, results, observations, catalog, nodes, netbench, calibrations)
-    for part in (*parts, ingest):
+    for part in (*parts, ingest, lookup):
         api.include_router(part.router)
     app.include_router(api)
     app.include_router(health.router, responses=problems.RESPONSES)

@@ -15,6 +15,7 @@ from orchestrator.db import (
     imported,
     keys,
     logs,
+    lookup,
     nodes,
     profiles,
     results,
@@ -77,6 +78,9 @@ class SqlStore:
                 connection, owner=owner, state=state, name=name, label_is=label, limit=limit, cursor=cursor
             )
         )
+
+    def find(self, text: str, *, owner: str, limit: int = 50) -> Sequence[ports.Found]:
+        return self.database.read(lambda connection: lookup.find(connection, text, owner, limit))
 
     def active_experiments(self) -> Sequence[Experiment]:
         return self.database.read(experiments.active)

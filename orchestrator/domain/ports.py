@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from orchestrator.domain.calibration import Calibration, DeviceKey
 from orchestrator.domain.failure import Failure
@@ -136,6 +136,18 @@ class CalibrationFilter:
     valid: bool | None = None
 
 
+@dataclass(frozen=True)
+class Found:
+    """An experiment or a run that a short text may stand for: enough of it to choose by. ``name``: the experiment's."""
+
+    kind: Literal["experiment", "run"]
+    id: str
+    experiment_id: str
+    name: str
+    state: str
+    created_at: float
+
+
 class Store(Protocol):
     """The database: the truth. All methods are safe to call from several threads.
 
@@ -182,6 +194,10 @@ class Store(Protocol):
         Raises:
             InvalidRequest: the cursor is not one of ours.
         """
+
+    def find(self, text: str, *, owner: str, limit: int = 50) -> Sequence[Found]:
+        """What ``text`` may stand for, at most ``limit``: first the experiments of that name, then the experiments and
+        runs whose id begins with it (``exp_`` and ``run_`` may be left out); of each the newest first."""
 
     def active_experiments(self) -> Sequence[Experiment]:
         """All whose state is ACTIVE."""

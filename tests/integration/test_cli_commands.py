@@ -54,7 +54,9 @@ def done(tbd: Tbd) -> dict[str, Any]:
 
 def test_submit_and_wait_tells_progress_on_stderr_and_the_table_on_stdout(tbd: Tbd) -> None:
     finished = tbd("submit", "brief.yaml", "--wait")
-    assert finished.stdout.splitlines()[1].startswith("model")
+    first, _, headings = finished.stdout.splitlines()[:3]
+    assert tbd.json("show", first)["name"] == "brief"
+    assert headings.startswith("model")
     assert finished.stderr.count("repetition 1:") == 2
     assert "\x1b" not in finished.stdout + finished.stderr
 
@@ -82,6 +84,17 @@ def test_the_catalog_is_listed(tbd: Tbd) -> None:
     assert "resnet-50" in tbd("models").stdout
     assert {item["name"] for item in tbd.json("frameworks")["items"]} >= {"sleep", "pytorch"}
     assert "photographs" in tbd("datasets").stdout
+
+
+def test_an_experiment_is_called_by_its_name_by_latest_and_by_the_beginning_of_its_id(tbd: Tbd) -> None:
+    identifier = tbd("submit", "brief.yaml", "--wait").stdout.split()[0]
+    for text in ("brief", "latest", identifier[:-1], identifier[4:]):
+        assert tbd.json("show", text)["id"] == identifier
+    assert f"latest: {identifier} (brief)" in tbd("results", "latest").stderr
+    assert tbd("logs", "latest").stderr.count("run_") == 1
+    assert "is how several ids begin" in tbd("show", "run_", code=2).stderr
+    for words in (("watch", "latest"), ("report", "brief"), ("compare", "latest", "brief"), ("analyse", "brief")):
+        tbd(*words)
 
 
 def test_a_failed_run_is_exit_code_1_and_says_why(tbd: Tbd) -> None:

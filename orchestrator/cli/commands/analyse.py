@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from orchestrator.cli import output
+from orchestrator.cli import naming, output
 from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.locate import connect
 from orchestrator.reports.numbers import NOTHING, plain
@@ -41,7 +41,8 @@ def execute(options: argparse.Namespace) -> int:
 def _runs(client: Client, ids: list[str]) -> Iterator[str]:
     if not ids:
         yield from (run["id"] for run in client.pages("/runs")["items"])
-    for one in ids:
+    for text in ids:
+        one = naming.thing(client, text)
         if one.startswith("run_"):
             yield one
         else:

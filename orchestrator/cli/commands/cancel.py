@@ -2,7 +2,7 @@
 
 import argparse
 
-from orchestrator.cli import output
+from orchestrator.cli import naming, output
 from orchestrator.cli.client import path_of
 from orchestrator.cli.locate import connect
 
@@ -13,11 +13,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    kind = "runs" if options.id.startswith("run_") else "experiments"
-    answer = connect().post(path_of(kind, options.id, "cancel"))
+    client = connect()
+    identifier = naming.thing(client, options.id)
+    kind = "runs" if identifier.startswith("run_") else "experiments"
+    answer = client.post(path_of(kind, identifier, "cancel"))
     if options.json:
         output.print_json(answer)
     else:
         over = answer["ended_at"] is not None
-        output.say(f"{options.id} has ended: {answer['state']}" if over else f"{options.id} is being cancelled")
+        output.say(f"{identifier} has ended: {answer['state']}" if over else f"{identifier} is being cancelled")
     return 0

@@ -6,8 +6,8 @@ Of two runs that were profiled, the kernels that appeared, vanished or changed a
 import argparse
 from typing import Any
 
-from orchestrator.cli import output
-from orchestrator.cli.client import path_of
+from orchestrator.cli import naming, output
+from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import DONE, FAILED, REGRESSION, CommandError
 from orchestrator.cli.locate import connect
 
@@ -25,11 +25,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    if options.kernels and options.fail_on_regression:
+        raise CommandError("--fail-on-regression judges cells: leave out --kernels")
+    client = connect()
+    choose = naming.run if options.kernels else naming.thing
+    options.baseline, options.candidate = (choose(client, text) for text in (options.baseline, options.candidate))
     if options.kernels:
-        if options.fail_on_regression:
-            raise CommandError("--fail-on-regression judges cells: leave out --kernels")
-        return _compare_kernels(options)
-    comparison = connect().get("/compare", baseline=options.baseline, candidate=options.candidate)
+        return _compare_kernels(client, options)
+    comparison = client.get("/compare", baseline=options.baseline, candidate=options.candidate)
     if options.json:
         output.print_json(comparison)
     else:
@@ -43,7 +46,7 @@ def execute(options: argparse.Namespace) -> int:
         for note in found.notes:
             print(note)
         if all(one.startswith("run_") for one in (options.baseline, options.candidate)):
-            changes = _kernel_changes(options)
+            changes = _kernel_changes(client, options)
             if changes["items"]:
                 print()
                 print_kernel_changes(changes, MOST_ROWS)
@@ -71,15 +74,15 @@ def _has_interval(difference: dict[str, Any] | None) -> bool:
     return difference is not None and difference["ci_low"] is not None
 
 
-def _kernel_changes(options: argparse.Namespace) -> dict[str, Any]:
-    found: dict[str, Any] = connect().get(
+def _kernel_changes(client: Client, options: argparse.Namespace) -> dict[str, Any]:
+    found: dict[str, Any] = client.get(
         path_of("runs", options.candidate, "kernels", "changes"), baseline=options.baseline
     )
     return found
 
 
-def _compare_kernels(options: argparse.Namespace) -> int:
-    changes = _kernel_changes(options)
+def _compare_kernels(client: Client, options: argparse.Namespace) -> int:
+    changes = _kernel_changes(client, options)
     if options.json:
         output.print_json(changes)
     else:

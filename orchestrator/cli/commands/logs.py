@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from orchestrator.cli import output
+from orchestrator.cli import naming, output
 from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.locate import connect
 
@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     client = connect()
-    path = path_of("runs", options.run)
+    path = path_of("runs", naming.run(client, options.run))
     wanted = {"rank": options.rank, "stream": options.stream}
     if options.follow and not options.json:
         _print(_live(client, f"{path}/events", **wanted))

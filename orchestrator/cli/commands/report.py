@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cli import output
+from orchestrator.cli import naming, output
 from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.locate import connect
@@ -18,12 +18,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     client = connect()
+    experiment = naming.experiment(client, options.experiment)
     if options.json:
-        output.print_json(_material(client, options.experiment))
+        output.print_json(_material(client, experiment))
     elif options.output:
-        write_report(client, options.experiment, options.output)
+        write_report(client, experiment, options.output)
     else:
-        print(_report(client, options.experiment))
+        print(_report(client, experiment))
     return 0
 
 

@@ -4,8 +4,9 @@ import argparse
 import os
 from typing import Any
 
-from orchestrator.cli import output
+from orchestrator.cli import naming
 from orchestrator.cli.client import path_of
+from orchestrator.cli.commands.submit import tell
 from orchestrator.cli.locate import connect
 
 # Fields of a plan that a spec has under the same name.
@@ -41,17 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     client = connect()
-    spec = spec_of(client.get(path_of("runs", options.run)), options.node, options.repeats)
+    spec = spec_of(client.get(path_of("runs", naming.run(client, options.run))), options.node, options.repeats)
     experiment = client.post("/experiments", spec, key=os.urandom(16).hex())
-    if options.wait:
-        from orchestrator.cli.waiting import wait_and_print
-
-        return wait_and_print(client, experiment["id"], options.json)
-    if options.json:
-        output.print_json(experiment)
-    else:
-        print(experiment["id"])
-    return 0
+    return tell(client, experiment, options.wait, options.json)
 
 
 def spec_of(run: dict[str, Any], nodes: list[str] | None, repeats: int) -> dict[str, Any]:

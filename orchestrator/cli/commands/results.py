@@ -2,7 +2,7 @@
 
 import argparse
 
-from orchestrator.cli import output
+from orchestrator.cli import naming, output
 from orchestrator.cli.client import path_of
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.locate import connect
@@ -24,7 +24,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.experiment:
         if any(filters.values()):
             raise CommandError("filters are for results across experiments: leave out the experiment")
-        page = client.pages(path_of("experiments", options.experiment, "results"))
+        page = client.pages(path_of("experiments", naming.experiment(client, options.experiment), "results"))
     else:
         page = client.pages("/results", options.limit, **filters)
     if options.json:

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from orchestrator.cli import output
+from orchestrator.cli import naming, output
 from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.locate import connect
@@ -24,6 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     client = connect()
+    options.id = naming.thing(client, options.id)
     asked = [name for name in PROFILES if getattr(options, name)]
     if options.id.startswith("run_"):
         if options.trace:

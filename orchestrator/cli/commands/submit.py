@@ -22,15 +22,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     client = connect()
     experiment = post_spec(client, SpecFile(options.spec), options.key)
-    if options.wait:
+    return tell(client, experiment, options.wait, options.json)
+
+
+def tell(client: Client, experiment: dict[str, Any], wait: bool, as_json: bool) -> int:
+    """Print the id of a new experiment, before anything else; wait for its end where that is wanted."""
+    if not as_json:
+        print(experiment["id"], flush=True)
+    how = "Ctrl-C detaches; come back with" if wait else "Follow them"
+    output.say(f"{sum(experiment['run_counts'].values())} runs. {how}: tbd watch {experiment['id']}")
+    if wait:
         from orchestrator.cli.waiting import wait_and_print
 
-        return wait_and_print(client, experiment["id"], options.json)
-    if options.json:
+        return wait_and_print(client, experiment["id"], as_json)
+    if as_json:
         output.print_json(experiment)
-    else:
-        print(experiment["id"])
-        output.say(f"{sum(experiment['run_counts'].values())} runs. Follow them: tbd watch {experiment['id']}")
     return 0
 
 

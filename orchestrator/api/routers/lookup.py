@@ -1,0 +1,44 @@
+"""What a short text stands for: people seldom write whole ids."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from orchestrator.api.identity import Owner
+from orchestrator.api.requests import Ctx, Limit
+from orchestrator.api.views.common import PageView, Time, View, answer, rfc3339
+
+router = APIRouter(tags=["experiments"])
+
+
+class FoundView(View):
+    """An experiment or a run; ``name`` is the experiment's."""
+
+    kind: str
+    id: str
+    experiment_id: str
+    name: str
+    state: str
+    created_at: Time
+
+
+Text = Annotated[str, Query(max_length=100, pattern="^[A-Za-z0-9_-]+$", description="a name, or how an id begins")]
+
+
+@router.get("/lookup", response_model=PageView[FoundView])
+def get_lookup(context: Ctx, owner: Owner, text: Text, limit: Limit = 50) -> Response:
+    """What the text may stand for: first the experiments of that name, then the experiments and runs whose id begins
+    with it (exp_ and run_ may be left out), of each the newest first. There is no second page: write more of the id."""
+    found = context.store.find(text, owner=owner, limit=limit)
+    items = [
+        FoundView(
+            kind=one.kind,
+            id=one.id,
+            experiment_id=one.experiment_id,
+            name=one.name,
+            state=one.state,
+            created_at=rfc3339(one.created_at),
+        )
+        for one in found
+    ]
+    return answer(PageView[FoundView](items=items, next_cursor=None))
