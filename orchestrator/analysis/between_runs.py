@@ -1,7 +1,9 @@
 """Error bars over runs: fresh processes are the independent repetitions, iterations of one process are not.
 
 interval        Student's t of the runs' rates, nodes apart (``nested``). No bootstrap: with three runs it covers 67 %
-                (DESIGN.md section 4). Stein's two stages where runs were repeated for a wanted precision
+                (DESIGN.md section 4). Stein's two stages where the variance of runs decided how many there are. A cell
+                of few runs may be lent its deviation by history (``history``). A single run has none: what it knows
+                of itself is the interval within that run, which says nothing of how runs differ
 comparison      Welch's t on the logarithms, so that what is compared is a ratio. Welch, not pooled: two frameworks
                 need not be equally noisy, and the price at three runs a side is small
 detectable      noncentral t with the pooled deviation: what would be found with 80 % probability at 5 % two-sided
@@ -13,9 +15,10 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from scipy import optimize, stats
+from scipy import special
 
 from orchestrator.analysis import nested
+from orchestrator.analysis.history import FEW, Lent, Movement
 from orchestrator.domain import precision
 from orchestrator.domain.measurement import Measurement
 
@@ -35,6 +38,8 @@ class Comparison:
         detectable_ratio: smallest difference (0.03: 3 %) that these numbers of runs find with 80 % probability.
         verdict: ``faster``, ``slower``, ``no_difference_found`` or ``too_few_runs``.
         text: the verdict in words.
+        movement_ratio: how far this series moves between sessions, as it went into the interval; None where it did
+            not: one session, or it is not known (the text says so).
     """
 
     ratio: float
@@ -47,6 +52,7 @@ class Comparison:
     text: str
     confidence: float = CONFIDENCE
     method: str = METHOD
+    movement_ratio: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return dict(self.__dict__)
@@ -57,17 +63,20 @@ def over_runs(
     scope: str = THESE_DEVICES,
     places: Sequence[str] | None = None,
     first_stage: int | None = None,
+    lent: Lent | None = None,
 ) -> Measurement:
     """Return the measurement of a cell from those of its runs (one metric, one unit).
 
-    Runs without a value are left out. One run keeps its own interval and is labelled: that interval knows nothing of
-    how runs differ. With two or more the interval comes from the variance between runs; where they ran on several
-    nodes from that within nodes, each node counting the same.
+    Runs without a value are left out. The mean is over runs, unweighted: long runs are no better witnesses of how
+    processes differ. A single run gives a value without an interval. With two or more the interval comes from the
+    variance between runs; where they ran on several nodes from that within nodes, each node counting the same.
 
     Args:
         places: the node (or nodes) of each run; None where that does not matter or is not known.
-        first_stage: of runs that were repeated for a wanted precision, how many of them (with a value, at the
-            beginning) told how many there had to be. The interval is then Stein's.
+        first_stage: of runs whose variance decided how many there had to be, how many of them (with a value, at the
+            beginning) told. The interval is then Stein's.
+        lent: a deviation from history on the node (``history.lend``), for a cell of fewer than ``history.FEW`` runs on
+            one node.
 
     Raises:
         ValueError: no runs, or their metrics or units differ.
@@ -76,10 +85,11 @@ def over_runs(
         raise ValueError("over_runs wants measurements of one metric in one unit")
     where = list(places) if places is not None else ["" for _ in runs]
     known = [(run, float(run.value), place) for run, place in zip(runs, where, strict=True) if run.value is not None]
-    if len(known) < 2:
+    values, of_known = [value for _, value, _ in known], [place for _, _, place in known]
+    found = _lent(values, of_known, lent) or _staged(values, first_stage)
+    if found is None and len(known) < 2:
         return _alone(known[0][0] if known else runs[0], scope)
-    values = [value for _, value, _ in known]
-    found = _staged(values, first_stage) or _nested(values, [place for _, _, place in known])
+    found = found or _nested(values, of_known)
     return Measurement(
         metric=runs[0].metric,
         value=found.mean.value,
@@ -100,6 +110,16 @@ class _Estimate:
     mean: nested.Mean
     scope: str
     method: str
+
+
+def _lent(values: Sequence[float], places: Sequence[str], lent: Lent | None) -> _Estimate | None:
+    """The interval of a few runs on one node from history's deviation; None where that is not to be used."""
+    if lent is None or not 0 < len(values) < FEW or len(set(places)) > 1:
+        return None
+    mean = fmean(values)
+    found = nested.Mean(mean, lent.half_width(mean, len(values)), max(1, int(lent.degrees)))
+    runs = "1 run" if len(values) == 1 else f"{len(values)} runs"
+    return _Estimate(found, f"{runs}, {lent.text}", "mean over runs, Student's t with a deviation from history")
 
 
 def _staged(values: Sequence[float], first: int | None) -> _Estimate | None:
@@ -160,9 +180,11 @@ def over_the_fleet(runs: Sequence[Measurement], places: Sequence[str]) -> Measur
 
 
 def _alone(run: Measurement, scope: str) -> Measurement:
+    """A single run says how fast that run was: its own interval, within the run, is not handed on."""
     fields = run.to_json()
-    fields["scope"] = f"{scope}; a single run, variance within the run only" if run.value is not None else run.scope
-    return Measurement.from_json(fields)
+    if run.value is not None:
+        fields |= {"scope": f"{scope}; a single run: no interval", "n": 1.0}
+    return Measurement.from_json(fields | {"ci_low": None, "ci_high": None, "confidence": None})
 
 
 def compare(
@@ -170,6 +192,8 @@ def compare(
     candidate: Sequence[float],
     places: tuple[Sequence[str] | None, Sequence[str] | None] = (None, None),
     first_stages: tuple[int | None, int | None] = (None, None),
+    apart: bool = False,
+    movement: Movement | None = None,
 ) -> Comparison:
     """Compare the rates of two cells' runs. Where both ran on the same several nodes, node by node.
 
@@ -177,6 +201,8 @@ def compare(
         places: the nodes of each side's runs.
         first_stages: of a side that was repeated for a wanted precision, how many runs at its beginning told how many
             there had to be. They alone say how noisy it is (``over_runs``); then nodes are not told apart.
+        apart: whether the sides come from two sessions; a session is then one draw of where the series stands.
+        movement: how far it moves between sessions (``history.movement_of``); None where that is not known.
 
     Raises:
         ValueError: a side is empty or a rate is not positive.
@@ -198,13 +224,32 @@ def compare(
     if any(_freedom(groups) < 1 for groups in noise):
         text = f"{_percent(ratio)}, but a side has a single run{' on each node' if blocked else ''}: cannot tell"
         return Comparison(ratio, None, None, None, n_a, n_b, "too_few_runs", text)
-    half = _welch((a, b), noise, staged)
+    moved = movement if apart else None
+    half = _welch((a, b), noise, staged, moved)
     low, high = math.exp(difference - half), math.exp(difference + half)
-    both = [*noise[0], *noise[1]]
-    smallest = math.expm1(detectable(pooled_deviation(both), n_a, n_b, degrees=_freedom(both)))
+    smallest = math.expm1(_smallest((a, b), noise, moved))
     verdict, text = _verdict(ratio, low, high, smallest)
+    if apart and movement is None:
+        text += "; how far this series moves between sessions is not known, and not in the interval"
     method = f"{METHOD}{', node by node' if blocked else ''}{', noise of the first stage' if staged else ''}"
-    return Comparison(ratio, low, high, smallest, n_a, n_b, verdict, text, method=method)
+    method += ", with the series' movement between sessions" if moved else ""
+    ratio_moved = moved.deviation_ratio if moved else None
+    return Comparison(ratio, low, high, smallest, n_a, n_b, verdict, text, method=method, movement_ratio=ratio_moved)
+
+
+def _smallest(
+    sides: tuple[nested.Groups, nested.Groups], noise: Sequence[nested.Groups], moved: Movement | None
+) -> float:
+    """What would be found, as a difference of logarithms: noise pooled, the movement of two sessions added."""
+    both = [*noise[0], *noise[1]]
+    n_a, n_b = (sum(len(group) for group in side) for side in sides)
+    deviation, degrees = pooled_deviation(both), float(_freedom(both))
+    if moved is None or moved.deviation_ratio == 0.0:
+        return detectable(deviation, n_a, n_b, degrees=degrees)
+    runs, sessions = deviation**2 * (1 / n_a + 1 / n_b), 2 * moved.deviation_ratio**2
+    total = runs + sessions
+    degrees = total**2 / (runs**2 / degrees + sessions**2 / moved.degrees)
+    return detectable(math.sqrt(total / (1 / n_a + 1 / n_b)), n_a, n_b, degrees=degrees)
 
 
 def _logarithms(rates: Sequence[float], places: Sequence[str] | None) -> dict[str, list[float]]:
@@ -214,7 +259,12 @@ def _logarithms(rates: Sequence[float], places: Sequence[str] | None) -> dict[st
     return found
 
 
-def _welch(sides: tuple[nested.Groups, nested.Groups], noise: Sequence[nested.Groups], staged: bool) -> float:
+def _welch(
+    sides: tuple[nested.Groups, nested.Groups],
+    noise: Sequence[nested.Groups],
+    staged: bool,
+    moved: Movement | None = None,
+) -> float:
     """Half-width of the interval of the difference of two means over the same nodes (one, where there is but one).
 
     ``noise`` has those runs of each side that tell how noisy it is. Where their noise decided how many runs there are
@@ -222,6 +272,8 @@ def _welch(sides: tuple[nested.Groups, nested.Groups], noise: Sequence[nested.Gr
     Mathematical Statistics 21:601). Welch-Satterthwaite is too narrow then; the fewer degrees of the two are not.
     """
     parts, freedom = [], []
+    if moved is not None:
+        parts, freedom = [2 * moved.deviation_ratio**2], [moved.degrees]  # each side is one session
     for groups, telling in zip(sides, noise, strict=True):
         parts.append(pooled_deviation(telling) ** 2 * sum(1 / len(group) for group in groups) / len(groups) ** 2)
         freedom.append(_freedom(telling))
@@ -256,7 +308,7 @@ def pooled_deviation(groups: Sequence[Sequence[float]]) -> float:
 
 
 def detectable(
-    deviation: float, n_baseline: int, n_candidate: int, power: float = POWER, degrees: int | None = None
+    deviation: float, n_baseline: int, n_candidate: int, power: float = POWER, degrees: float | None = None
 ) -> float:
     """Return the smallest true difference, in ``deviation``'s unit, that a two-sided 5 % test finds with ``power``.
 
@@ -268,10 +320,5 @@ def detectable(
     if deviation == 0:
         return 0.0
     scale = deviation * math.sqrt(1 / n_baseline + 1 / n_candidate)
-    critical = float(stats.t.ppf(0.5 + CONFIDENCE / 2, degrees))
-
-    def shortfall(noncentrality: float) -> float:
-        upper, lower = stats.nct.sf(critical, degrees, noncentrality), stats.nct.cdf(-critical, degrees, noncentrality)
-        return float(upper + (lower if math.isfinite(lower) else 0.0)) - power
-
-    return scale * float(optimize.brentq(shortfall, 0.01, 20.0 * max(1.0, critical)))
+    critical = special.stdtrit(degrees, 0.5 + CONFIDENCE / 2)
+    return scale * float(special.nctdtrinc(degrees, 1 - power, critical))

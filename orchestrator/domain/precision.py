@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 CONFIDENCE = 0.95
-FIRST_STAGE = 5  # runs or more: fewer know too little of the noise (t(2) is 4.3, t(4) is 2.8)
+FIRST_STAGE = 6  # runs or more: fewer know too little of the noise (t(2) is 4.3, t(5) is 2.6)
 
 
 @dataclass(frozen=True)

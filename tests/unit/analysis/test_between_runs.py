@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.between_runs import compare, detectable, over_runs, pooled_deviation
+from orchestrator.analysis.history import Lent, Movement, Session, movement_of
 from orchestrator.domain.measurement import Measurement
 
 
@@ -24,10 +25,28 @@ def test_the_interval_comes_from_the_variance_between_runs_by_students_t():
     assert "these devices" in cell.scope
 
 
-def test_a_single_run_keeps_its_own_interval_and_is_labelled():
+def test_a_single_run_has_a_value_and_no_interval():
     cell = over_runs([_run(10.0), _run(None)])
-    assert (cell.ci_low, cell.ci_high) == (9.9, 10.1)
-    assert "a single run" in cell.scope
+    assert cell.value == 10.0
+    assert (cell.ci_low, cell.ci_high, cell.confidence) == (None, None, None)
+    assert "a single run: no interval" in cell.scope
+
+
+def test_history_lends_a_cell_of_few_runs_its_deviation_and_says_from_how_many():
+    lent = Lent(0.02, 8.0, 5, "deviation between runs of 2.0% lent by 5 earlier sessions")
+    single, pair = over_runs([_run(10.0)], lent=lent), over_runs([_run(9.9), _run(10.1)], lent=lent)
+    assert single.ci_high - 10.0 == pytest.approx(2.306 * 0.02 * 10.0, rel=1e-3)
+    assert pair.ci_high - 10.0 == pytest.approx(2.306 * 0.02 * 10.0 / math.sqrt(2), rel=1e-3)
+    assert "lent by 5 earlier sessions" in single.scope
+    assert "history" in pair.method
+
+
+def test_a_cell_of_four_runs_or_of_several_nodes_is_lent_nothing():
+    lent = Lent(0.02, 8.0, 5, "lent")
+    four = [_run(value) for value in (9.0, 10.0, 11.0, 10.0)]
+    assert over_runs(four, lent=lent) == over_runs(four)
+    apart = over_runs([_run(9.9), _run(10.1)], places=["a", "b"], lent=lent)
+    assert "lent" not in apart.scope
 
 
 def test_runs_of_different_metrics_are_not_mixed():
@@ -83,3 +102,29 @@ def test_rates_must_be_positive():
 
 def test_the_pooled_deviation_weighs_groups_by_their_freedom():
     assert pooled_deviation([[1.0, 3.0], [5.0], [2.0, 2.0, 2.0]]) == pytest.approx(math.sqrt(2 / 3))
+
+
+def test_two_sessions_are_compared_with_how_far_the_series_moves_between_them():
+    a, b = [100.0, 101.0, 99.0, 100.5], [96.0, 97.0, 95.0, 96.5]
+    blind = compare(a, b, apart=True)
+    assert blind.verdict == "slower"
+    assert blind.movement_ratio is None
+    assert "not known" in blind.text
+    known = compare(a, b, apart=True, movement=Movement(0.02, 6, 7))
+    assert known.verdict == "no_difference_found"
+    assert known.movement_ratio == 0.02
+    assert known.detectable_ratio > blind.detectable_ratio
+    assert "between sessions" in known.method
+    together = compare(a, b, movement=Movement(0.02, 6, 7))
+    assert (together.ci_low, together.text) == (compare(a, b).ci_low, compare(a, b).text)
+
+
+def test_equal_sessions_of_a_series_that_moves_are_called_different_in_one_case_of_twenty():
+    rng = np.random.default_rng(3)
+    called = []
+    for _ in range(400):
+        levels = 100 * np.exp(0.03 * rng.standard_normal(7))
+        sessions = [Session(tuple(rng.normal(level, 1.0, 4)), 0.0, 60) for level in levels]
+        found = compare(sessions[-2].rates, sessions[-1].rates, apart=True, movement=movement_of(sessions[:-2]))
+        called.append(found.verdict != "no_difference_found")
+    assert np.mean(called) <= 0.07

@@ -1,0 +1,275 @@
+"""The cells of one experiment against each other, by blocks: one repetition of each cell after another.
+
+What a block has in common (the machine was slow just then) is no difference between cells. Everything is on
+logarithms, so that a difference is a ratio.
+
+two or three cells   paired: Student's t of the differences within blocks that both cells have
+four or more         Welch's t (Welch 1947, Biometrika 34:28) on what is left when the blocks' effects are taken out by
+                     least squares. Each cell has a variance of its own, never a pooled one: one noisy cell among quiet
+                     ones would make 20 % false differences. Residuals of a two-way table are smaller than the noise
+                     they come from; Grubbs 1948 (Journal of the American Statistical Association 43:243) has the
+                     estimator that makes up for that, here with its residuals' mean square as the least value.
+                     Degrees of freedom: Satterthwaite 1946
+many pairs           Holm 1979 (Scandinavian Journal of Statistics 6:65) over the family that was declared: all pairs,
+                     or all cells against one baseline
+
+The interval of a pair is at the level at which Holm's procedure decided on it, so that it excludes 1 exactly where the
+verdict is "faster" or "slower". It holds the ratio of its own pair in 95 % of cases or more; all of them together may
+hold theirs less often, while all *verdicts* together are wrong in 5 % or fewer.
+"""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+FAMILY_ERROR = 0.05
+POWER = 0.80
+PAIRED_CELLS = 3  # up to so many cells are paired
+MOST_RUNS = 1000  # more would be no answer
+PAIRED = "paired by block, Student's t on logarithms, Holm"
+ADJUSTED = "Welch's t on block-adjusted logarithms, Holm"
+
+Floats = NDArray[np.float64]
+Cell = Hashable
+Block = Hashable
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Cell B against cell A.
+
+    Attributes:
+        a, b: the cells' keys; ``a`` is the baseline.
+        ratio: B / A; above 1, B is faster. None where no block or no path of blocks joins them.
+        ci_low, ci_high: bounds at the level ``confidence``, at which Holm decided.
+        p: of this pair alone; ``p_holm`` is adjusted for the family.
+        verdict: ``faster``, ``slower``, ``cannot_tell`` or ``too_few_runs``.
+        detectable_ratio: smallest difference (0.06: 6 %) that these runs find with 80 % probability, at 5 % for the
+            whole family.
+        more_runs: how many more runs of each cell would find half of that; None above ``MOST_RUNS``.
+        blocks: those that speak of this pair.
+        family: number of pairs that were declared.
+        text: the verdict in words, with the cells' keys as they were given.
+    """
+
+    a: Any
+    b: Any
+    ratio: float | None
+    ci_low: float | None
+    ci_high: float | None
+    confidence: float | None
+    p: float | None
+    p_holm: float | None
+    verdict: str
+    detectable_ratio: float | None
+    more_runs: int | None
+    blocks: int
+    family: int
+    text: str
+    method: str
+
+
+@dataclass(frozen=True)
+class _Contrast:
+    """Mean difference of logarithms, its standard error, the degrees of freedom of that, and its blocks."""
+
+    difference: float
+    error: float
+    degrees: float
+    blocks: int
+
+    @property
+    def p(self) -> float:
+        if self.error == 0.0:
+            return 1.0 if self.difference == 0.0 else 0.0
+        return float(2.0 * special.stdtr(self.degrees, -abs(self.difference) / self.error))
+
+
+def compare_cells(rates: Mapping[Any, Mapping[Any, float]], baseline: Any = None) -> list[Pair]:
+    """Compare cells pair by pair, or each with ``baseline``.
+
+    Args:
+        rates: cell -> block -> rate of the run of that cell in that block; blocks may be missing.
+        baseline: one of the cells; the family is then the smaller one of the others against it.
+
+    Returns:
+        The pairs, in the order of ``rates`` (with a baseline: of the others).
+
+    Raises:
+        ValueError: fewer than two cells, a rate that is not positive, or an unknown baseline.
+    """
+    cells = list(rates)
+    if len(cells) < 2 or any(not rate > 0 for row in rates.values() for rate in row.values()):
+        raise ValueError("compare_cells wants two cells or more, and positive rates")
+    if baseline is not None and baseline not in rates:
+        raise ValueError(f"the baseline {baseline} is none of the cells: {', '.join(map(str, cells))}")
+    logs = {cell: {block: math.log(rate) for block, rate in row.items()} for cell, row in rates.items()}
+    pairs = _family(cells, baseline)
+    usable = {cell: row for cell, row in logs.items() if len(row) > 1}
+    paired = len(usable) <= PAIRED_CELLS
+    contrasts = [_paired(logs[a], logs[b]) for a, b in pairs] if paired else _adjusted(usable, pairs)
+    holm, levels = _holm([None if one is None else one.p for one in contrasts])
+    return [
+        _pair(a, b, contrast, p, level, len(pairs), PAIRED if paired else ADJUSTED)
+        for (a, b), contrast, p, level in zip(pairs, contrasts, holm, levels, strict=True)
+    ]
+
+
+def _family(cells: Sequence[Cell], baseline: Cell | None) -> list[tuple[Cell, Cell]]:
+    if baseline is None:
+        return list(combinations(cells, 2))
+    return [(baseline, cell) for cell in cells if cell != baseline]
+
+
+def _paired(a: Mapping[Block, float], b: Mapping[Block, float]) -> _Contrast | None:
+    differences = np.array([b[block] - a[block] for block in a if block in b])
+    n = len(differences)
+    if n < 2:
+        return None
+    return _Contrast(float(differences.mean()), float(differences.std(ddof=1)) / math.sqrt(n), n - 1, n)
+
+
+def _adjusted(
+    usable: Mapping[Cell, Mapping[Block, float]], pairs: Sequence[tuple[Cell, Cell]]
+) -> list[_Contrast | None]:
+    """Least squares of cell + block; None for a pair that the design cannot tell apart or that is not usable."""
+    index = {cell: number for number, cell in enumerate(usable)}
+    y, cell_of, design = _two_way(usable)
+    solve = np.linalg.pinv(design)
+    maker = np.eye(len(y)) - design @ solve
+    counts = np.bincount(cell_of)
+    variances = _variances(np.bincount(cell_of, (maker @ y) ** 2).astype(float), counts, maker, cell_of)
+    found: list[_Contrast | None] = []
+    for a, b in pairs:
+        wish = np.zeros(design.shape[1])
+        if a in index and b in index:
+            wish[index[b]], wish[index[a]] = 1.0, -1.0
+        weights = wish @ solve
+        if not wish.any() or not np.allclose(weights @ design, wish, atol=1e-8):
+            found.append(None)
+            continue
+        parts = np.bincount(cell_of, weights**2) * variances
+        blocks = min(len(usable[a]), len(usable[b]))
+        found.append(_Contrast(float(weights @ y), math.sqrt(parts.sum()), _satterthwaite(parts, counts - 1), blocks))
+    return found
+
+
+def _satterthwaite(parts: Floats, degrees: NDArray[np.int_]) -> float:
+    """Return the degrees of freedom of a sum of variances, each with its own."""
+    total = float(parts.sum())
+    return total**2 / float((parts**2 / degrees).sum()) if total > 0 else float(degrees.min())
+
+
+def _two_way(rows: Mapping[Cell, Mapping[Block, float]]) -> tuple[Floats, NDArray[np.int_], Floats]:
+    """(logarithms, cell of each, design matrix of indicators: cells first, then blocks)."""
+    blocks = {block: number for number, block in enumerate(dict.fromkeys(b for row in rows.values() for b in row))}
+    entries = [(c, blocks[block], value) for c, row in enumerate(rows.values()) for block, value in row.items()]
+    design = np.zeros((len(entries), len(rows) + len(blocks)))
+    for line, (cell, block, _) in enumerate(entries):
+        design[line, cell] = design[line, len(rows) + block] = 1.0
+    return np.array([value for _, _, value in entries]), np.array([cell for cell, _, _ in entries]), design
+
+
+def _variances(squares: Floats, counts: NDArray[np.int_], maker: Floats, cell_of: NDArray[np.int_]) -> Floats:
+    """Return each cell's variance: Grubbs' unbiased one, or the mean square of its residuals where that is more.
+
+    The expected sums of squares are (M o M) sigma^2 with M the matrix that makes residuals, summed over cells.
+    Solved for sigma^2 that is Rao's MINQUE (1970, Journal of the American Statistical Association 65:161), which for a
+    complete table is Grubbs' estimator, k / (k - 2) x (S_i^2 - mean S^2 / (k - 1)) for k cells.
+    """
+    indicator = np.eye(len(counts))[cell_of]
+    expected = indicator.T @ maker**2 @ indicator
+    unbiased = np.linalg.lstsq(expected, squares, rcond=None)[0]
+    return np.maximum(unbiased, squares / (counts - 1))
+
+
+def _holm(ps: Sequence[float | None]) -> tuple[list[float | None], list[float]]:
+    """(adjusted p, level at which each was decided) of a family; those without a p stay in it, as the last ones."""
+    order = sorted((p, number) for number, p in enumerate(ps) if p is not None)
+    adjusted: list[float | None] = [None] * len(ps)
+    levels = [FAMILY_ERROR / len(ps)] * len(ps)
+    greatest, stopped = 0.0, None
+    for rank, (p, number) in enumerate(order):
+        remaining = len(ps) - rank
+        greatest = max(greatest, min(1.0, p * remaining))
+        adjusted[number] = greatest
+        if stopped is None and greatest > FAMILY_ERROR:
+            stopped = remaining
+        levels[number] = FAMILY_ERROR / (stopped or remaining)
+    return adjusted, levels
+
+
+def _pair(
+    a: Cell, b: Cell, found: _Contrast | None, p_holm: float | None, level: float, family: int, method: str
+) -> Pair:
+    if found is None or p_holm is None:
+        text = f"{b} against {a}: too few runs that can be compared"
+        return Pair(a, b, None, None, None, None, None, None, "too_few_runs", None, None, 0, family, text, method)
+    half = float(special.stdtrit(found.degrees, 1 - level / 2)) * found.error
+    ratio, low, high = (math.exp(found.difference + shift) for shift in (0.0, -half, half))
+    smallest = detectable(found.error, found.degrees, FAMILY_ERROR / family)
+    more = _more_runs(found, FAMILY_ERROR / family, smallest / 2)
+    verdict = "cannot_tell" if p_holm > FAMILY_ERROR else "faster" if ratio > 1 else "slower"
+    text = f"{b} {ratio:.3g} x {a} ({low:.3g} to {high:.3g})"
+    if verdict == "cannot_tell":
+        would = "" if more is None else f"; {more} more runs would tell {_percent(smallest / 2)}"
+        text = f"cannot tell below {_percent(smallest)}{would}"
+    return Pair(
+        a,
+        b,
+        ratio,
+        low,
+        high,
+        1 - level,
+        found.p,
+        p_holm,
+        verdict,
+        math.expm1(smallest),
+        more,
+        found.blocks,
+        family,
+        text,
+        method,
+    )
+
+
+def detectable(error: float, degrees: float, level: float, power: float = POWER) -> float:
+    """Return the smallest true difference of logarithms that a two-sided t test at ``level`` finds with ``power``.
+
+    Args:
+        error: standard error of the difference, with ``degrees`` of freedom.
+    """
+    if error == 0.0:
+        return 0.0
+    critical = special.stdtrit(degrees, 1 - level / 2)
+    return error * float(special.nctdtrinc(degrees, 1 - power, critical))
+
+
+def _more_runs(found: _Contrast, level: float, wanted: float) -> int | None:
+    """How many more runs of each cell find ``wanted``: the error shrinks with their root, the freedom grows."""
+    if found.error == 0.0:
+        return None
+
+    def enough(blocks: int) -> bool:
+        scale = math.sqrt(found.blocks / blocks)
+        degrees = found.degrees * (blocks - 1) / (found.blocks - 1)
+        return detectable(found.error * scale, degrees, level) <= wanted
+
+    low, high = found.blocks, found.blocks + MOST_RUNS
+    if not enough(high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high - found.blocks
+
+
+def _percent(difference: float) -> str:
+    """Of a difference of logarithms, as a person reads it: two digits."""
+    return f"{100 * math.expm1(difference):.2g} %"
