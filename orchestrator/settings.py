@@ -1,6 +1,7 @@
 """The settings: ``TBD_*`` variables of the environment, read once. The one place that knows their names."""
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import TypeVar
 from orchestrator.domain.errors import SettingsError
 
 Number = TypeVar("Number", int, float)
+# A name or an IPv4 address, or an IPv6 address with or without its brackets.
+_HOST_NAME = re.compile(r"[a-z0-9._-]+|\[?[0-9a-f:.]*:[0-9a-f:.]*:[0-9a-f:.]*\]?")
 
 # variable -> (field, default, what it is)
 VARIABLES: dict[str, tuple[str, str, str]] = {
@@ -24,6 +27,11 @@ VARIABLES: dict[str, tuple[str, str, str]] = {
     ),
     "TBD_HOST": ("host", "127.0.0.1", "address to listen on"),
     "TBD_PORT": ("port", "8585", "port to listen on; 0: a free one"),
+    "TBD_ALLOWED_HOSTS": (
+        "allowed_hosts",
+        "",
+        "names by which clients may address the server, beside those of loopback, with commas; a proxy passes them on",
+    ),
     "TBD_CLUSTER": ("cluster", "ray", "ray, or local: agents as child processes of this host, without Ray"),
     "TBD_RAY_ADDRESS": ("ray_address", "", "address of a Ray cluster; empty: an embedded one"),
     "TBD_FENCE_S": ("fence_s", "60", "seconds of silence after which an agent ends its processes by itself"),
@@ -61,6 +69,7 @@ class Settings:
     database_url: str
     host: str
     port: int
+    allowed_hosts: tuple[str, ...]
     cluster: str
     ray_address: str
     fence_s: float
@@ -84,6 +93,7 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         database_url=texts["database_url"] or f"sqlite:///{data_dir / 'tbd.sqlite3'}",
         host=texts["host"],
         port=_number("TBD_PORT", texts["port"], int, 0, 65535),
+        allowed_hosts=_host_names("TBD_ALLOWED_HOSTS", texts["allowed_hosts"]),
         cluster=_one_of("TBD_CLUSTER", texts["cluster"], ("ray", "local")),
         ray_address=texts["ray_address"],
         fence_s=_number("TBD_FENCE_S", texts["fence_s"], float, 1, 86400),
@@ -105,6 +115,14 @@ def _number(name: str, text: str, kind: Callable[[str], Number], low: float, hig
     if not low <= value <= high:
         raise SettingsError(f"{name}={text} is outside {low} to {high}")
     return value
+
+
+def _host_names(name: str, text: str) -> tuple[str, ...]:
+    names = tuple(part.strip().lower() for part in text.split(",") if part.strip())
+    for one in names:
+        if not _HOST_NAME.fullmatch(one):
+            raise SettingsError(f"{name}: {one!r} is no name of a host: write it without http:// and without a port")
+    return tuple(one.strip("[]").removesuffix(".") for one in names)
 
 
 def _one_of(name: str, text: str, offered: tuple[str, ...]) -> str:

@@ -10,12 +10,16 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
+from starlette.routing import Match
 
 from orchestrator.domain import errors
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 2  # a judgement: long enough for a database to be restarted a few times, short enough to be patient
+
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +44,20 @@ TABLE: dict[type[errors.TbdError], tuple[int, str]] = {
 
 class MalformedBody(Exception):  # noqa: N818 - reads as what happened
     """The body is no JSON; the text says where it breaks."""
+
+
+class UnsupportedMediaType(Exception):  # noqa: N818 - reads as what happened
+    """The body is of a type that the path does not take.
+
+    Args:
+        sent: the header Content-Type, if there is one.
+        offered: the types that the path takes.
+    """
+
+    def __init__(self, sent: str | None, offered: Sequence[str]) -> None:
+        self.offered = offered
+        said = f"Content-Type says {sent[:100]!r}" if sent else "there is no header Content-Type"
+        super().__init__(f"{said}: send the body with the header 'Content-Type: {offered[0]}' (curl: -H)")
 
 
 class ProblemItem(BaseModel):
@@ -101,6 +119,8 @@ def install(app: FastAPI) -> None:
     handlers: list[tuple[type[Exception], Any]] = [
         (errors.TbdError, _on_domain_error),
         (MalformedBody, _on_malformed),
+        (UnsupportedMediaType, _on_unsupported),
+        (ClientDisconnect, _on_gone),
         (RequestValidationError, _on_wrong_parameters),
         (HTTPException, _on_http_exception),
         (Exception, _on_surprise),
@@ -125,6 +145,16 @@ def _on_malformed(request: Request, error: MalformedBody) -> JSONResponse:
     return problem(request.url.path, 400, "malformed-body", str(error))
 
 
+def _on_unsupported(request: Request, error: UnsupportedMediaType) -> JSONResponse:
+    headers = {"Accept": ", ".join(error.offered)}  # RFC 9110, section 15.5.16
+    return problem(request.url.path, 415, "unsupported-media-type", str(error), headers=headers)
+
+
+def _on_gone(request: Request, error: ClientDisconnect) -> JSONResponse:
+    """Nobody reads this; but a client that goes away before it has sent its body is no error of the server."""
+    return problem(request.url.path, 400, "client-gone", "the client went away before it had sent the body")
+
+
 def _on_wrong_parameters(request: Request, error: RequestValidationError) -> JSONResponse:
     items = [
         ProblemItem(
@@ -138,11 +168,24 @@ def _on_wrong_parameters(request: Request, error: RequestValidationError) -> JSO
 
 def _on_http_exception(request: Request, error: HTTPException) -> JSONResponse:
     slug = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
-    headers = dict(error.headers) if error.headers else None
+    headers = dict(error.headers) if error.headers else {}
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(_methods_of(request))
     detail = error.detail if isinstance(error.detail, str) else json.dumps(error.detail)
     if error.status_code == 404 and detail == "Not Found":
         detail = f"there is nothing at {request.url.path}; /docs lists the paths"
     return problem(request.url.path, error.status_code, slug, detail, headers=headers)
+
+
+def _methods_of(request: Request) -> list[str]:
+    """The methods of the path. Each of its routes knows its own only."""
+    scope = {"type": "http", "path": request.scope["path"], "headers": []}
+
+    def is_there(method: str) -> bool:
+        return any(route.matches(scope | {"method": method})[0] is Match.FULL for route in request.app.routes)
+
+    found = [method for method in _METHODS if is_there(method)]
+    return [*found, "HEAD"] if "GET" in found else found
 
 
 def _on_surprise(request: Request, error: Exception) -> JSONResponse:

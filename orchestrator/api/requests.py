@@ -8,12 +8,13 @@ from fastapi import Depends, Header, Query, Request, params
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
 
-from orchestrator.api.problems import MalformedBody
+from orchestrator.api.problems import MalformedBody, UnsupportedMediaType
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.services.context import Context
 from orchestrator.services.once import idempotency, once
 
 MAX_PAGE = 1000
+JSON = "application/json"
 # The header of an answer that repeats an earlier one, under the same idempotency key.
 REPLAYED = {"Idempotent-Replayed": "true"}
 
@@ -55,6 +56,22 @@ async def only_known_parameters(request: Request) -> None:
         offered = ", ".join(sorted(known)) or "none"
         message = f"no such parameter; this path has: {offered}"
         raise RequestValidationError([{"loc": ("query", name), "msg": message, "type": "extra"} for name in unknown])
+
+
+async def only_offered_media_types(request: Request) -> None:
+    """Refuse a body of a type that the path does not take. Most of all those types that a browser lets any page of the
+    web send without asking first, and a body without a type, which it lets it send as well.
+
+    Raises:
+        UnsupportedMediaType: it names the header and what it may say.
+    """
+    if request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
+        return
+    extra = request.scope["route"].openapi_extra or {}
+    offered = tuple(extra.get("requestBody", {}).get("content", {})) or (JSON,)
+    sent = request.headers.get("content-type")
+    if sent is None or sent.partition(";")[0].strip().lower() not in offered:
+        raise UnsupportedMediaType(sent, offered)
 
 
 def parse_label(label: str | None) -> tuple[str, str] | None:

@@ -7,7 +7,8 @@ from fastapi import APIRouter, Depends, FastAPI
 from orchestrator.api import openapi, problems
 from orchestrator.api.body_limit import BodyLimit, Limit
 from orchestrator.api.gone_client import GoneClient
-from orchestrator.api.requests import only_known_parameters
+from orchestrator.api.head import Head
+from orchestrator.api.requests import only_known_parameters, only_offered_media_types
 from orchestrator.api.routers import (
     calibrations,
     catalog,
@@ -23,6 +24,7 @@ from orchestrator.api.routers import (
     runs,
     streams,
 )
+from orchestrator.api.visitors import Visitors
 from orchestrator.services.context import Context
 from orchestrator.settings import Settings
 
@@ -34,7 +36,7 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
 
     Args:
         context: the adapters; they stay the caller's to close.
-        settings: of them the API reads ``max_body_bytes`` and ``max_log_bytes``.
+        settings: of them the API reads ``max_body_bytes``, ``max_log_bytes`` and ``allowed_hosts``.
         stopping: tells the live streams that the server is about to stop, so that they end.
     """
     app = FastAPI(
@@ -46,8 +48,10 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
     usual = Limit(settings.max_body_bytes, "TBD_MAX_BODY_BYTES")
     logs = Limit(settings.max_log_bytes, "TBD_MAX_LOG_BYTES")
     app.add_middleware(BodyLimit, usual=usual, special={"/api/v1/ingest": logs})
+    app.add_middleware(Head)
+    app.add_middleware(Visitors, allowed_hosts=settings.allowed_hosts)  # the last one added is the first one asked
     problems.install(app)
-    strict = [Depends(only_known_parameters)]
+    strict = [Depends(only_known_parameters), Depends(only_offered_media_types)]
     api = APIRouter(prefix="/api/v1", dependencies=strict, responses=problems.RESPONSES)
     parts = (streams, experiments, runs, profiles, results, observations, catalog, nodes, netbench, calibrations)
     for part in (*parts, ingest, lookup):

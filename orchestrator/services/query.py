@@ -8,6 +8,8 @@ from orchestrator.domain.ports import Entry, Page
 from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Experiment, Run, RunState
 from orchestrator.services.context import Context
 
+MOST_DIGITS = 18  # of the numbers that every database holds, those of 64 bits
+
 
 def experiment(context: Context, experiment_id: str, owner: str) -> Experiment:
     """The experiment.
@@ -56,6 +58,11 @@ def attempt_of(found: Run, number: int | None) -> Attempt | None:
     raise NotFound(f"attempt of run {found.id}", str(number))
 
 
+def is_ordinal(text: str) -> bool:
+    """Whether it is a whole number, 0 or more, as a database can hold it."""
+    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
+
+
 @dataclass(frozen=True)
 class Position:
     """A place in the logs of an attempt: all of the nodes before ``node`` in order of name, and its entries to ``seq``.
@@ -79,7 +86,7 @@ class Position:
         """
         attempt_id, _, rest = text.partition(":")
         node, _, seq = rest.rpartition(":")
-        if not attempt_id or not node or not seq.isdigit():
+        if not attempt_id or not node or not is_ordinal(seq):
             raise ValueError(f"{text!r} is no place in a log: they look like attempt:node:seq")
         return cls(attempt_id, node, int(seq))
 

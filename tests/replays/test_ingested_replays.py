@@ -21,7 +21,8 @@ def http(tmp_path_factory):
     folder = tmp_path_factory.mktemp("replays")
     store = SqlStore(f"sqlite:///{folder / 'tbd.sqlite3'}")
     context = Context(store, StandingCluster(), load_catalog(), SystemClock(), lambda: None)
-    with TestClient(create_app(context, read_settings({"TBD_DATA_DIR": str(folder)}))) as client:
+    app = create_app(context, read_settings({"TBD_DATA_DIR": str(folder)}))
+    with TestClient(app, "http://localhost", headers={"Content-Type": "application/jsonl"}) as client:
         yield client
     store.close()
 

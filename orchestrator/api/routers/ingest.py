@@ -17,7 +17,10 @@ router = APIRouter(tags=["runs"])
 LOG_BODY = {
     "requestBody": {
         "required": True,
-        "content": {"application/jsonl": {"schema": {"type": "string", "description": "one entry of the log a line"}}},
+        "content": {
+            media_type: {"schema": {"type": "string", "description": "one entry of the log a line"}}
+            for media_type in ("application/jsonl", "application/x-ndjson")
+        },
     }
 }
 

@@ -53,9 +53,17 @@ def _experiment(
     context: Ctx, owner: Owner, experiment_id: str, last_event_id: LastEventId = None
 ) -> tuple[Experiment, int]:
     after = last_event_id or "0"
-    if not after.isdigit():
+    if not query.is_ordinal(after):
         raise _wrong_id(f"{after!r} is no id of this stream: they are numbers")
-    return query.experiment(context, experiment_id, owner), int(after)
+    found = query.experiment(context, experiment_id, owner)
+    if int(after) and not _is_a_change(context, found, int(after)):
+        raise _wrong_id(f"{after} is no id that this stream has sent: leave the header out to begin at the start")
+    return found, int(after)
+
+
+def _is_a_change(context: Context, experiment: Experiment, number: int) -> bool:
+    following = context.store.changes(experiment.id, after=number - 1, limit=1)
+    return bool(following) and following[0].number == number
 
 
 def _run(
@@ -65,7 +73,18 @@ def _run(
         start = query.Position.parse(last_event_id) if last_event_id else None
     except ValueError as error:
         raise _wrong_id(str(error)) from None
-    return query.run(context, run_id, owner), start
+    found = query.run(context, run_id, owner)
+    if start and not _is_stored(context, found, start):
+        raise _wrong_id(f"{start} is no id that this stream has sent: leave the header out to begin at the start")
+    return found, start
+
+
+def _is_stored(context: Context, run: Run, place: query.Position) -> bool:
+    """Whether the log of the run goes as far as ``place``: a stream that goes on behind its end would leave out all
+    that comes before."""
+    if place.attempt_id not in [attempt.id for attempt in run.attempts]:
+        return False
+    return place.seq <= context.store.last_seqs(place.attempt_id).get(place.node, -1)
 
 
 @router.get("/experiments/{experiment_id}/events", response_class=EventSourceResponse)

@@ -19,6 +19,8 @@ from tests.unit import builders
 
 MAX_BODY_BYTES = 20_000
 MAX_LOG_BYTES = 50_000
+AS_JSON = {"Content-Type": "application/json"}
+AS_LOG = {"Content-Type": "application/jsonl"}
 SPEC: dict[str, Any] = {"name": "first", "model": "net", "framework": "pytorch", "per_device_batch_size": 4}
 
 
@@ -51,7 +53,7 @@ class Rig:
         limits = {"TBD_MAX_BODY_BYTES": str(MAX_BODY_BYTES), "TBD_MAX_LOG_BYTES": str(MAX_LOG_BYTES)}
         settings = read_settings({"TBD_DATA_DIR": str(folder), **limits})
         self.app = create_app(self.context, settings)
-        self.http = TestClient(self.app, raise_server_exceptions=False)
+        self.http = TestClient(self.app, "http://localhost", raise_server_exceptions=False)
 
     def _wake(self) -> None:
         self.wakes += 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.api.api_rig import SPEC, Rig
+from tests.unit.api.api_rig import AS_LOG, SPEC, Rig
 
 KEY = {"Idempotency-Key": "k1"}
 
@@ -40,9 +40,9 @@ def test_another_order_under_the_same_key_is_refused(rig: Rig, order: str) -> No
 
 
 def test_another_log_under_the_same_key_is_refused_before_it_is_read(rig: Rig) -> None:
-    first = rig.http.post("/api/v1/ingest", content=b'{"kind": "log_opened"}\n', headers=KEY)
+    first = rig.http.post("/api/v1/ingest", content=b'{"kind": "log_opened"}\n', headers=KEY | AS_LOG)
     assert first.status_code == 422  # it is no log of ours, and the key stays free
     experiment = rig.submit()["id"]
     assert rig.http.post(f"/api/v1/experiments/{experiment}/cancel", headers=KEY).status_code == 202
-    other = rig.http.post("/api/v1/ingest", content=b'{"kind": "log_closed"}\n', headers=KEY)
+    other = rig.http.post("/api/v1/ingest", content=b'{"kind": "log_closed"}\n', headers=KEY | AS_LOG)
     assert other.json()["type"] == "urn:tbd:problem:idempotency-key-reused"

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.api.problems import TABLE, status_of
 from orchestrator.domain import errors
 from orchestrator.domain.errors import IdempotencyMismatch, StoreFull, StoreUnavailable, TbdError
-from tests.unit.api.api_rig import MAX_BODY_BYTES, MAX_LOG_BYTES, SPEC, Rig
+from tests.unit.api.api_rig import AS_JSON, AS_LOG, MAX_BODY_BYTES, MAX_LOG_BYTES, SPEC, Rig
 
 PROBLEM = "application/problem+json"
 
@@ -59,7 +59,8 @@ def test_a_subclass_declared_elsewhere_answers_as_its_parent() -> None:
     ],
 )
 def test_what_is_wrong_is_answered_as_a_problem(rig: Rig, method: str, path: str, content: Any, status: int) -> None:
-    answer = rig.http.request(method, path, content=content)
+    headers = AS_LOG if path.endswith("/ingest") else AS_JSON
+    answer = rig.http.request(method, path, content=content, headers=headers)
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == PROBLEM
     document = answer.json()
@@ -69,20 +70,21 @@ def test_what_is_wrong_is_answered_as_a_problem(rig: Rig, method: str, path: str
 
 
 def test_a_log_may_be_larger_than_any_other_body_and_has_a_limit_of_its_own(rig: Rig) -> None:
-    assert rig.http.post("/api/v1/ingest", content=b" " * MAX_LOG_BYTES).status_code == 400
-    answer = rig.http.post("/api/v1/ingest", content=b" " * (MAX_LOG_BYTES + 1))
+    assert rig.http.post("/api/v1/ingest", content=b" " * MAX_LOG_BYTES, headers=AS_LOG).status_code == 400
+    answer = rig.http.post("/api/v1/ingest", content=b" " * (MAX_LOG_BYTES + 1), headers=AS_LOG)
     assert answer.status_code == 413
     assert "TBD_MAX_LOG_BYTES" in answer.json()["detail"]
 
 
 def test_a_chunked_body_over_the_limit_is_refused_without_its_length_being_announced(rig: Rig) -> None:
-    answer = rig.http.post("/api/v1/experiments", content=iter([b" " * 1000] * (MAX_BODY_BYTES // 1000 + 1)))
+    chunks = [b" " * 1000] * (MAX_BODY_BYTES // 1000 + 1)
+    answer = rig.http.post("/api/v1/experiments", content=iter(chunks), headers=AS_JSON)
     assert "content-length" not in answer.request.headers
     assert (answer.status_code, answer.headers["content-type"]) == (413, PROBLEM)
 
 
 def test_a_body_of_exactly_the_limit_is_read(rig: Rig) -> None:
-    answer = rig.http.post("/api/v1/experiments", content=b" " * (MAX_BODY_BYTES - 2) + b"{}")
+    answer = rig.http.post("/api/v1/experiments", content=b" " * (MAX_BODY_BYTES - 2) + b"{}", headers=AS_JSON)
     assert answer.status_code == 422
 
 

@@ -182,11 +182,29 @@ def test_the_stream_of_an_experiment_numbers_its_changes(rig: Rig, run_id: str) 
     assert [int(identifier) for identifier, _, _ in resumed if identifier] == numbers[2:]
 
 
-@pytest.mark.parametrize("identifier", ["x", "1:2", "a:b:c", "::1"])
+@pytest.mark.parametrize("identifier", ["x", "1:2", "a:b:c", "::1", "-1", "\u00b2", "9" * 23, "9" * 5000])
 def test_an_id_that_is_none_of_the_streams_is_refused(rig: Rig, run_id: str, identifier: str) -> None:
-    headers = {"Last-Event-ID": identifier}
+    headers = {"Last-Event-ID": identifier.encode("latin-1")}
     experiment_id = rig.get(f"/runs/{run_id}")["experiment_id"]
     for path in (f"/runs/{run_id}/events", f"/experiments/{experiment_id}/events"):
         answer = rig.http.get(f"/api/v1{path}", headers=headers)
         assert answer.status_code == 422
         assert (answer.json()["errors"][0]["pointer"], answer.json()["errors"][0]["in"]) == ("/Last-Event-ID", "header")
+
+
+def test_an_id_that_a_stream_has_not_sent_is_refused_and_does_not_skip_what_is_stored(rig: Rig, run_id: str) -> None:
+    attempt = rig.start(run_id)
+    rig.store.append_entries(attempt, "n0", [OPENED, interval(2, 0)])
+    rig.finish(run_id, rate(10.0))
+    experiment_id = rig.get(f"/runs/{run_id}")["experiment_id"]
+    rig.store.end_experiment(experiment_id, ExperimentState.COMPLETED, 11.0)
+    path = f"/api/v1/experiments/{experiment_id}/events"
+    last = [identifier for identifier, _, _ in events(rig.http.get(path).text) if identifier][-1]
+    assert rig.http.get(path, headers={"Last-Event-ID": last}).status_code == 200
+    assert rig.http.get(path, headers={"Last-Event-ID": str(int(last) + 1)}).status_code == 422
+    path = f"/api/v1/runs/{run_id}/events"
+    assert rig.http.get(path, headers={"Last-Event-ID": f"{attempt}:n0:2"}).status_code == 200
+    for unsent in (f"{attempt}:n0:3", f"{attempt}:n1:1", "att_other:n0:1", f"{attempt}:n0:{'9' * 23}"):
+        answer = rig.http.get(path, headers={"Last-Event-ID": unsent})
+        assert answer.status_code == 422, unsent
+        assert answer.json()["errors"][0]["in"] == "header"
