@@ -7,6 +7,7 @@ from orchestrator.cli import output
 from orchestrator.reports import table
 from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, seconds_of, short_time
 from orchestrator.reports.results_table import axis_text, results_table
+from orchestrator.reports.settings import inherited_settings, machine_settings
 
 Json = Mapping[str, Any]
 
@@ -194,3 +195,7 @@ def _print_fingerprint(fingerprint: Json) -> None:
             f"{memory(node.get('memory_bytes'))}, kernel {node.get('kernel')}, "
             f"governor {node.get('governor') or 'not known'}"
         )
+        if settings := machine_settings(node):
+            print(f"    {settings}")
+    if inherited := inherited_settings(subject):
+        print(f"  inherited: {inherited}")

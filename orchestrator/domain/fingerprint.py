@@ -6,7 +6,7 @@ borders; *condition* never keys anything.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orchestrator.domain.plan import Plan
@@ -28,6 +28,23 @@ WORKLOAD_FIELDS = (
     "seed",
     "mode",
 )
+
+# Settings of a machine that move speed, as a node's provenance has them (``workers.node.speed_settings``). Older logs
+# lack some of them: what a log does not tell is left out.
+MACHINE_SETTINGS = (
+    "transparent_hugepages",
+    "transparent_hugepages_defrag",
+    "reserved_huge_pages",
+    "address_space_randomization",
+    "smt",
+    "frequency_boost",
+    "energy_preference",
+    "numa_balancing",
+    "preloaded",
+    "cgroup",
+)
+# What a training inherits from the agent that starts it: allocator, loader, libraries. A choice, hence the subject's.
+INHERITED = "inherited"
 
 
 def fingerprint(plan: Plan, observed: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,7 +78,7 @@ def _subject(observed: Mapping[str, Any]) -> dict[str, Any]:
     versions = observed.get("versions") or {}
     interpreter = observed.get("interpreter") or {}
     provenance = [node.get("provenance") or {} for node in (observed.get("nodes") or {}).values()]
-    return {
+    return _inherited(observed) | {
         "framework": versions.get("framework"),
         "framework_version": versions.get("version"),
         "libraries": versions.get("libraries") or {},
@@ -73,18 +90,45 @@ def _subject(observed: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _inherited(observed: Mapping[str, Any]) -> dict[str, Any]:
+    """What the processes inherited: one set of facts, or one for each node where the nodes do not agree."""
+    told = {name: (node.get("provenance") or {}).get("process") for name, node in (observed.get("nodes") or {}).items()}
+    known = {name: facts for name, facts in told.items() if facts is not None}
+    if not known:
+        return {}
+    first, *others = known.values()
+    return {INHERITED: first if all(facts == first for facts in others) else known}
+
+
 def _rig(observed: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "nodes": {name: _rig_of(node.get("inventory") or {}) for name, node in (observed.get("nodes") or {}).items()},
+        "nodes": {name: _rig_of(node) for name, node in (observed.get("nodes") or {}).items()},
         "device_ids": [device["id"] for device in observed.get("devices") or []],
     }
 
 
-def _rig_of(inventory: Mapping[str, Any]) -> dict[str, Any]:
+def _rig_of(node: Mapping[str, Any]) -> dict[str, Any]:
+    inventory, provenance = node.get("inventory") or {}, node.get("provenance") or {}
     keys = ("hostname", "cpu_model", "cores", "physical_cores", "memory_bytes", "kernel", "driver", "governor")
-    return {key: inventory.get(key) for key in keys} | {
-        "power_limits_w": [device.get("power_limit_w") for device in inventory.get("devices") or []]
-    }
+    settings = {key: provenance[key] for key in MACHINE_SETTINGS if provenance.get(key) is not None}
+    power = [device.get("power_limit_w") for device in inventory.get("devices") or []]
+    return {key: inventory.get(key) for key in keys} | {"power_limits_w": power} | settings
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield (field, its value in ``one``, in ``other``) for everything in which two of a part are not the same.
+
+    A dot leads into what is nested. A setting that only one of them recorded tells no difference.
+    """
+    for key in sorted({*one, *other}):
+        mine, theirs = one.get(key), other.get(key)
+        unrecorded = key in (*MACHINE_SETTINGS, INHERITED) and (key not in one or key not in other)
+        if mine == theirs or unrecorded:
+            continue
+        if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+            yield from ((f"{key}.{field}", a, b) for field, a, b in differences(mine, theirs))
+        else:
+            yield key, mine, theirs
 
 
 def _digest(part: Any) -> str:

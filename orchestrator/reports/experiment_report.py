@@ -17,6 +17,7 @@ from orchestrator.reports.numbers import (
     value_of,
 )
 from orchestrator.reports.results_table import AXES, axis_text, cell_text, differing_options, results_table
+from orchestrator.reports.settings import inherited_settings, machine_settings
 
 Json = Mapping[str, Any]
 
@@ -181,6 +182,8 @@ def _machine(name: str, node: Json) -> str:
     ]
     if node.get("driver"):
         told.append(f"NVIDIA driver {node['driver']}")
+    if settings := machine_settings(node):
+        told.append(settings)
     return f"* Node `{name}`: {', '.join(told)}"
 
 
@@ -189,10 +192,11 @@ def _subject(subject: Json) -> str:
     commits = ", ".join(commit[:12] for commit in subject.get("code_commits") or []) or "unknown"
     dirty = " with uncommitted changes" if subject.get("code_dirty") else ""
     mathematics = axis_text(subject.get("mathematics") or {})
+    inherited = inherited_settings(subject)
     return (
         f"* {subject.get('framework')} {subject.get('framework_version')} in interpreter `{subject.get('interpreter')}`"
         f"{_definition(subject)}; {libraries or 'no libraries'};"
-        f" mathematics: {mathematics}; tbd at commit {commits}{dirty}"
+        f" mathematics: {mathematics};{f' inherited: {inherited};' if inherited else ''} tbd at commit {commits}{dirty}"
     )
 
 

@@ -1,11 +1,11 @@
 """Compare two experiments or runs, cell by cell, where the workload is the same."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from orchestrator.analysis import between_runs
-from orchestrator.domain.fingerprint import WORKLOAD_FIELDS
+from orchestrator.domain.fingerprint import WORKLOAD_FIELDS, differences
 from orchestrator.domain.measurement import Measurement
 from orchestrator.domain.plan import Plan
 from orchestrator.services import query
@@ -128,11 +128,9 @@ def _difference(found: between_runs.Comparison) -> Measurement:
     )
 
 
-def _changes(part: str, one: ResultRow, other: ResultRow) -> Iterator[Change]:
+def _changes(part: str, one: ResultRow, other: ResultRow) -> list[Change]:
     mine, theirs = ((row.fingerprint or {}).get(part) or {} for row in (one, other))
-    for field in sorted({*mine, *theirs}):
-        if mine.get(field) != theirs.get(field):
-            yield Change(part, field, mine.get(field), theirs.get(field))
+    return [Change(part, field, before, after) for field, before, after in differences(mine, theirs)]
 
 
 def _rows(context: Context, identifier: str, owner: str) -> list[ResultRow]:

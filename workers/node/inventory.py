@@ -40,7 +40,10 @@ class Inventory:
     def read(self) -> dict[str, Any]:
         """Return all facts as a JSON object."""
         ready = {found.name: found.definition for found in interpreters.all_resolved() if found.ready}
-        return {**self._facts, "interpreters": ready, "disk_free_bytes": shutil.disk_usage(str(self._directory)).free}
+        free = shutil.disk_usage(str(self._directory)).free
+        governor = self._governor(self._facts["cores"])  # whoever has the right may change it while the agent lives
+        changing = {"governor": governor, "interpreters": ready, "disk_free_bytes": free}
+        return {**self._facts, **changing, "unavailable": dict(self._unavailable)}
 
     def _read(self, node: str | None, nvml: Nvml) -> dict[str, Any]:
         cores = usable_cores()
@@ -62,11 +65,9 @@ class Inventory:
             "memory_bytes": memory_bytes,
             "kernel": platform.release(),
             "os": _os_name(),
-            "governor": self._governor(cores),
             "devices": [*cpu_devices(cores, count, model or platform.machine(), memory_bytes), *gpus],
             "driver_version": nvml.driver_version,
             **fabrics.of_this_node(),
-            "unavailable": self._unavailable,
         }
 
     def _governor(self, cores: Sequence[int]) -> str | None:
@@ -74,6 +75,7 @@ class Inventory:
         if not values:
             self._unavailable["governor"] = "the kernel shows no frequency governor (usual in a virtual machine)"
             return None
+        self._unavailable.pop("governor", None)
         return values.pop() if len(values) == 1 else "mixed"
 
 

@@ -12,7 +12,10 @@ def test_provenance_is_json_with_a_pair_of_clocks():
     assert set(found["cgroup"]) == {"cpu_cores", "memory_bytes"}
 
 
-def test_the_word_in_brackets_is_the_one_chosen(tmp_path):
-    (tmp_path / "enabled").write_text("always [madvise] never\n")
-    assert provenance._chosen(tmp_path / "enabled") == "madvise"
-    assert provenance._chosen(tmp_path / "missing") is None
+def test_provenance_tells_what_a_training_inherits_and_not_what_is_kept_from_it(monkeypatch):
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
+    monkeypatch.setenv("LD_PRELOAD", "")
+    monkeypatch.setenv("TBD_TOKEN", "secret")
+    found = provenance.Provenance().read()["process"]
+    assert found["environment"]["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+    assert not {"LD_PRELOAD", "TBD_TOKEN"} & set(found["environment"])
