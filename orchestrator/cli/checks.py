@@ -5,10 +5,11 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.cli import machine_checks
 from orchestrator.cli.client import Client
+from orchestrator.cli.findings import Finding
 from orchestrator.cli.locate import data_dir, find_server
 from orchestrator.data_directory import server_of
 from orchestrator.domain.errors import TbdError
@@ -17,16 +18,6 @@ from orchestrator.reports.numbers import memory
 # Judgements: below this much room the first interpreter may not fit; below this much memory ResNet-50 may not.
 ROOM_BYTES = 5 * 2**30
 MEMORY_BYTES = 4 * 2**30
-
-
-@dataclass(frozen=True)
-class Finding:
-    """``level``: ok; note (works, but mind it); broken. ``advice`` says what to do."""
-
-    check: str
-    level: str
-    found: str
-    advice: str = ""
 
 
 def all_checks() -> Iterator[Finding]:
@@ -84,19 +75,6 @@ def _clock() -> Iterator[Finding]:
     slow = source in ("hpet", "acpi_pm", "jiffies")
     advice = "Reading it costs microseconds, which short steps feel: boot with clocksource=tsc" if slow else ""
     yield Finding("clock source", "note" if slow else "ok", source, advice)
-
-
-def _governor() -> Iterator[Finding]:
-    path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-    if not path.is_file():
-        yield Finding("CPU governor", "ok", "not visible here (a virtual machine or a container)")
-        return
-    governor = path.read_text().strip()
-    steady = governor == "performance"
-    advice = (
-        "" if steady else "Clocks move with the load, which widens intervals: cpupower frequency-set -g performance"
-    )
-    yield Finding("CPU governor", "ok" if steady else "note", governor, advice)
 
 
 def _room() -> Iterator[Finding]:
@@ -187,7 +165,7 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     _memory,
     _room,
     _clock,
-    _governor,
+    machine_checks.machine,
     _gpus,
     _interpreters,
     _ray,

@@ -25,7 +25,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "rerun": "run a run's plan again",
         "calibrate": "find what devices can do at best, or show how that changed",
         "netbench": "measure latency, rate and all-reduce time between ranks",
-        "noise": "measure how noisy this machine is, and how many runs 1, 2 and 5 % take",
+        "noise": "measure how noisy this machine is, in two minutes",
     },
     "look": {
         "ls": "list experiments",

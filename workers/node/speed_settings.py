@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any, Mapping
 
 # Variables that allocators, loaders, and frameworks with their libraries read: by name, or how the name begins. Those
-# that only say where something lies are left out: another home folder is no other subject.
+# that only say where something lies are left out: another home folder is no other subject. (Terraform's begin with TF_
+# too, and some of them are secrets.)
 VARIABLES = (
     *("GLIBC_TUNABLES", "MALLOC_", "TCMALLOC_", "MIMALLOC_", "_RJEM_MALLOC_", "LD_LIBRARY_PATH", "LD_BIND_NOW"),
     *("ONEDNN_", "DNNL_", "NVIDIA_TF32_OVERRIDE", "CUBLAS_", "CUDNN_", "NCCL_", "GLOO_", "UCX_", "OMPI_MCA_"),
     *("CUDA_DEVICE_", "CUDA_FORCE_", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_MPS_ACTIVE_"),
-    *("TF_", "XLA_", "TORCH_ALLOW_", "TORCH_CUDNN_", "TORCH_NCCL_", "TORCHINDUCTOR_", "PYTORCH_", "MXNET_", "HOROVOD_"),
+    *("TF_CUDNN_", "TF_DETERMINISTIC_", "TF_DISABLE_", "TF_ENABLE_", "TF_FORCE_", "TF_GPU_", "TF_NUM_", "TF_XLA_"),
+    *("XLA_", "TORCH_ALLOW_", "TORCH_CUDNN_", "TORCH_NCCL_", "TORCHINDUCTOR_", "PYTORCH_", "MXNET_", "HOROVOD_"),
 )
 
 # Linux: include/uapi/linux/personality.h

@@ -99,7 +99,14 @@ def test_control_groups_of_the_first_version_are_read_too(root):
 
 
 def test_of_the_environment_only_what_moves_speed_is_told(root):
-    given = {"GLIBC_TUNABLES": "a=1", "MALLOC_ARENA_MAX": "2", "HOME": "/root", "XLA_FLAGS": "-f", "AWS_SECRET": "s"}
+    given = {
+        "GLIBC_TUNABLES": "a=1",
+        "MALLOC_ARENA_MAX": "2",
+        "HOME": "/root",
+        "XLA_FLAGS": "-f",
+        "AWS_SECRET": "s",
+        "TF_VAR_password": "s",
+    }
     found = of_process(given, root({"proc/self/personality": "00000000"}))["environment"]
     assert found == {"GLIBC_TUNABLES": "a=1", "MALLOC_ARENA_MAX": "2", "XLA_FLAGS": "-f"}
 
