@@ -10,7 +10,7 @@ from orchestrator.reports.numbers import NOTHING, duration, percent
 Json = Mapping[str, Any]
 
 
-def text(found: Json, width: int) -> str:
+def text(found: Json, width: int | None) -> str:
     """The lines of a measurement (``orchestrator.cli.commands.noise`` makes it), and what follows from it."""
     facts = [
         ["between processes", _between(found)],
