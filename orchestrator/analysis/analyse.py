@@ -5,7 +5,6 @@ before anything that is concluded here.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -33,7 +32,7 @@ from orchestrator.domain.measurement import Analysis, Measurement, Reason, Valid
 from workers.trainer import protocol
 
 # Stored with every measurement; raised when the same log would give other numbers.
-CODE_VERSION = "analysis-2"
+CODE_VERSION = "analysis-3"
 # What Python raises at values of a kind or a size that no log of ours has.
 _IMPOSSIBLE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError)
 THIS_RUN = "this run only; interval from the variance within it"
@@ -81,22 +80,12 @@ def _judged(logs: Sequence[NodeLog], told: Mapping[str, Any]) -> Analysis:
         return calibration.judged(logs, told, CODE_VERSION)
     evidence = gather(logs)
     verdict = validity.judge(evidence)
-    rate = indicative = None
-    if evidence.world is not None and len(evidence.world) and evidence.steady is not None:
-        model = evidence.job["model"]
-        unit, definition = model["work_unit"], model.get("work_unit_definition")
-        part = evidence.world.since(evidence.steady.first)
-        if verdict.valid:
-            rate = throughput.rate_measurement(part, unit, definition, THIS_RUN, _waited_for(evidence))
-        elif verdict.replaceable:
-            indicative = throughput.indicative_measurement(part, unit, definition)
     found = profiles.profiles_of(logs, *ladder.counted_kernels(evidence))
     costs = profiles.measurements(logs, found, _step_time_s(evidence))
-    measurements = [rate, *_times(evidence, verdict.valid), *_beside(evidence, verdict.valid), *costs]
+    measurements = [*_speed(evidence, verdict), *_beside(evidence, not verdict.broken), *costs]
     return Analysis(
         validity=verdict,
         measurements=tuple(item for item in measurements if item is not None),
-        indicative=indicative,
         observed=told,
         summary=_summary(evidence),
         code_version=CODE_VERSION,
@@ -114,8 +103,7 @@ def gather(logs: Sequence[NodeLog]) -> Evidence:
         return Evidence(logs, None, str(error), None, _spans(logs, 0))
     if not len(world) or not (world.works > 0).all():
         return Evidence(logs, world, None, None, _spans(logs, 0))
-    throttled = validity.throttled_ratio(_spans(logs, 0))
-    state = steady.judge(world.durations_s, world.works, world.steps, throttled)
+    state = steady.judge(world.durations_s, world.works, world.steps)
     spans = _spans(logs, world.first_steps[state.first])
     trends = conditions.trends(spans)
     return Evidence(logs, world, None, steady.beside(state, conditions.growing(trends)), spans, trends)
@@ -127,24 +115,33 @@ def _spans(logs: Sequence[NodeLog], first_step: int) -> list[NodeSpan]:
 
 
 def _step_time_s(evidence: Evidence) -> float | None:
-    """The mean time of a step in the steady part; to compare profiled steps with, so also where it is invalid."""
+    """The mean time of a step in the steady part; to compare profiled steps with, so also where the run is broken."""
     if evidence.world is None or evidence.steady is None or not len(evidence.world):
         return None
     part = evidence.world.since(evidence.steady.first)
     return float(part.durations_s.sum()) / sum(part.steps)
 
 
-def _times(evidence: Evidence, valid: bool) -> list[Measurement]:
-    """Times of steps: an invalid run has none, as it has no throughput."""
-    if not valid or evidence.world is None or evidence.steady is None:
+def _speed(evidence: Evidence, verdict: Validity) -> list[Measurement]:
+    """Throughput and times of steps: a broken run has none."""
+    if verdict.broken or evidence.world is None or evidence.steady is None:
         return []
-    state = evidence.steady
+    model = evidence.job["model"]
+    unit, definition = model["work_unit"], model.get("work_unit_definition")
+    part, target = evidence.world.since(evidence.steady.first), _waited_for(evidence)
+    return [
+        throughput.rate_measurement(part, unit, definition, THIS_RUN, target),
+        *throughput.step_time_measurements(part, THIS_RUN, target),
+        *_warm_up(evidence, evidence.steady),
+    ]
+
+
+def _warm_up(evidence: Evidence, state: steady.SteadyState) -> list[Measurement]:
     warm = [item for log in evidence.logs for item in log.intervals if item.phase == "warmup" and item.rank == 0]
     method = "MSER-5 and change points on time per work"
     steps = sum(item.n for item in warm) + state.warmup_steps
     seconds = sum(item.duration_s for item in warm) + state.warmup_s
     return [
-        *throughput.step_time_measurements(evidence.world.since(state.first), THIS_RUN, _waited_for(evidence)),
         Measurement(metric="warmup_steps", value=float(steps), unit="1", method=method, scope=THIS_RUN),
         Measurement(metric="warmup_s", value=seconds, unit="s", method=method, scope=THIS_RUN),
     ]
@@ -156,8 +153,8 @@ def _waited_for(evidence: Evidence) -> float | None:
     return None if stopped.get("reason") != "precise" or target is None else protocol.number(target)
 
 
-def _beside(evidence: Evidence, valid: bool) -> list[Measurement | None]:
-    """What is measured beside the speed; worth having of an invalid run too: it may tell why."""
+def _beside(evidence: Evidence, rated: bool) -> list[Measurement | None]:
+    """What is measured beside the speed; worth having of a broken run too: it may tell why."""
     scope = "steady part of this run"
     nodes = evidence.spans
     found: list[Measurement | None] = [
@@ -169,7 +166,7 @@ def _beside(evidence: Evidence, valid: bool) -> list[Measurement | None]:
         replicas.measurement(evidence),
         *_losses(evidence),
         *_build_and_start(evidence),
-        *ladder.measurements(evidence, scope, valid),
+        *ladder.measurements(evidence, scope, rated),
     ]
     if evidence.world is not None and evidence.steady is not None:
         part = evidence.world.since(evidence.steady.first)
@@ -254,8 +251,3 @@ def _summary(evidence: Evidence) -> dict[str, Any]:
 
 def _finite(value: float) -> float | None:
     return value if abs(value) < float("inf") else None
-
-
-def with_subject(measurement: Measurement, subject: str) -> Measurement:
-    """Return the same measurement of a part: ``rank:3``, ``device:…``."""
-    return replace(measurement, subject=subject)

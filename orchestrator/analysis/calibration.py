@@ -37,7 +37,7 @@ def judged(logs: Sequence[NodeLog], told: Mapping[str, Any], code_version: str) 
         reasons=tuple(finding for finding in findings if isinstance(finding, Reason)),
         notes=tuple(finding for finding in findings if isinstance(finding, str)),
     )
-    believed = rows if verdict.valid or verdict.replaceable else []
+    believed = [] if verdict.broken else rows
     return Analysis(
         validity=verdict,
         observed=told,

@@ -58,7 +58,7 @@ def model_flops_per_sample(job: Mapping[str, Any]) -> float | None:
 
 
 def measurements(evidence: Evidence, scope: str, believed: bool) -> list[Measurement]:
-    """All rungs but eq. 1 and 3 of the whole run. ``believed``: the run is valid; else its rates are not told."""
+    """All rungs but eq. 1 and 3 of the whole run. ``believed``: the run is not broken; else its rates are not told."""
     drivers = _drivers(evidence.job)
     spans = evidence.spans
     found = [*_pipes(spans, drivers, scope), *_profiled(evidence, drivers), *_shares_of_ranks(spans, drivers, scope)]

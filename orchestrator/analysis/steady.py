@@ -46,7 +46,6 @@ FIRST_STRICTNESS = 1.0
 DRIFT_CONFIDENCE = 0.99
 MAX_SPIKES = 0.10  # share of the intervals: more are not isolated, and are not clipped
 MAX_SPIKES_TIME = 0.05  # share of the time: a run whose many spikes cost more is not steady
-MAX_THROTTLED = 0.01  # share of the time
 MAX_POINTS = 600  # longer series are averaged down to this for the search of levels
 MAX_SLOPE_POINTS = 200  # and to this for the slope, which looks at all pairs
 MSER_BATCH = 5
@@ -57,7 +56,6 @@ class SteadyClass(StrEnum):
     STEADY = "steady"
     DRIFTING = "drifting"
     UNSTEADY = "unsteady"
-    THROTTLED = "throttled"
     TOO_SHORT = "too_short"
 
 
@@ -102,7 +100,6 @@ def judge(
     durations_s: Sequence[float] | Floats,
     works: Sequence[float] | Floats,
     steps: Sequence[int],
-    throttled_ratio: float = 0.0,
 ) -> SteadyState:
     """Classify the timed phase.
 
@@ -110,7 +107,6 @@ def judge(
         durations_s: of each world interval, in order.
         works: work of each, in one unit; positive.
         steps: steps of each.
-        throttled_ratio: share of the phase in which the device slowed itself down (heat, power brake).
     """
     duration, work = np.asarray(durations_s, dtype=float), np.asarray(works, dtype=float)
     per_work = duration / work
@@ -118,7 +114,7 @@ def judge(
     excess = float(((per_work - smooth) * work).sum() / duration.sum()) if len(duration) else 0.0
     verdict = _verdict(smooth) if spikes.sum() <= MAX_SPIKES * len(spikes) else _restless(per_work, spikes, excess)
     error = mean_error(residuals(duration[verdict.first :], work[verdict.first :]))
-    state, reason = _settle(verdict, error, throttled_ratio, len(duration))
+    state, reason = _settle(verdict, error, len(duration))
     return SteadyState(
         state=state,
         first=verdict.first,
@@ -148,9 +144,7 @@ def residuals(duration_s: Floats, work: Floats) -> Floats:
     return duration_s - duration_s.sum() / work.sum() * work
 
 
-def _settle(verdict: _Verdict, error: MeanError, throttled_ratio: float, n: int) -> tuple[SteadyClass, str]:
-    if throttled_ratio > MAX_THROTTLED:
-        return SteadyClass.THROTTLED, f"the device slowed itself down in {throttled_ratio:.0%} of the timed phase"
+def _settle(verdict: _Verdict, error: MeanError, n: int) -> tuple[SteadyClass, str]:
     if verdict.state is SteadyClass.STEADY and error.effective < MIN_EFFECTIVE:
         kept = n - verdict.first
         return SteadyClass.TOO_SHORT, (

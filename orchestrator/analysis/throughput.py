@@ -115,18 +115,6 @@ def rate_measurement(
     )
 
 
-def indicative_measurement(part: WorldIntervals, unit: str, definition: str | None) -> Measurement:
-    """Return the rate of a run that is not steady: without an interval."""
-    return Measurement(
-        metric="throughput",
-        value=float(part.works.sum() / part.durations_s.sum()),
-        unit=f"{unit}/s",
-        unit_definition=definition,
-        scope="indicative: this run only, no interval",
-        method="total work / total time of the timed phase",
-    )
-
-
 def step_time_measurements(steady: WorldIntervals, scope: str, target: float | None = None) -> list[Measurement]:
     """Return the mean time of a step with its interval, and percentiles over intervals of the time of a step."""
     steps = np.array(steady.steps, dtype=float)

@@ -1,8 +1,10 @@
-"""Whether a run's numbers may be believed: small rules, one table.
+"""How far a run's numbers may be believed: small rules, one table.
 
-A rule returns a ``Reason`` (the run is invalid), a note (a finding that does not make it so), or nothing. Reasons of
-steadiness and load are replaceable: another run may do better. The others mean that what ran was not what was asked
-for: such a run never has a rate.
+A rule returns a ``Reason`` (which grades the run), a note (a finding that does not), or nothing. A replaceable reason
+names a cause that was measured apart from the timed intervals: the run was disturbed, and another may do better. The
+others mean that what ran was not what was asked for: such a run is broken and never has a rate. How the times look
+by themselves (unsteady, drifting, short) grades nothing: leaving out the restless runs selects for luck
+(docs/statistics.md).
 """
 
 import math
@@ -19,6 +21,7 @@ from orchestrator.domain.measurement import Reason, Validity
 MAX_FOREIGN_RATIO = 0.10  # of the host's core time, used by neither the attempt nor tbd
 MAX_STOLEN_RATIO = 0.05  # of the host's core time, taken by the hypervisor
 MAX_SWAP_IN_BYTES_PER_S = 2**20  # read back from swap
+MAX_THROTTLED_RATIO = 0.01  # of the timed phase, in which a device protected itself
 LOSS_STEPS_LEAST = 200  # steps before a loss that should fall must have fallen
 LOSS_VALUES_LEAST = 30  # values before anything is said of its course
 LOSS_RISE_RATIO = 0.25  # of the first third's median: the first steps of a training may go up before they go down
@@ -160,11 +163,18 @@ def there_are_intervals(evidence: Evidence) -> Finding:
     return None
 
 
-def is_steady(evidence: Evidence) -> Finding:
+def steadiness_is_noted(evidence: Evidence) -> Finding:
     steady = evidence.steady
     if steady is None or steady.state is SteadyClass.STEADY:
         return None
-    return _disturbed(steady.state.value, steady.reason)
+    return f"{steady.state.value.replace('_', ' ')}: {steady.reason}"
+
+
+def no_throttling(evidence: Evidence) -> Finding:
+    share = throttled_ratio(evidence.spans)
+    if share <= MAX_THROTTLED_RATIO:
+        return None
+    return _disturbed("throttled", f"the device slowed itself down in {share:.0%} of the timed phase")
 
 
 def no_foreign_load(evidence: Evidence) -> Finding:
@@ -266,7 +276,8 @@ RULES: tuple[Callable[[Evidence], Finding], ...] = (
     loss_is_finite,
     loss_goes_as_promised,
     replicas_are_equal,
-    is_steady,
+    steadiness_is_noted,
+    no_throttling,
     no_foreign_load,
     no_time_stolen,
     no_swapping,

@@ -44,7 +44,7 @@ def print_experiment(experiment: Json, rows: Sequence[Json], runs: Sequence[Json
         cells = [
             [run["id"], _cell_of(run["plan"]), output.state(run["state"]), run["reason"] or ""] for run in remarkable
         ]
-        print(table.text(["run", "cell", "state", "why not valid, or why it waits"], cells, output.width()))
+        print(table.text(["run", "cell", "state", "why not sound, or why it waits"], cells, output.width()))
 
 
 def _cell_of(plan: Json) -> str:
@@ -56,7 +56,7 @@ def _is_ending(thing: Json) -> bool:
 
 
 def print_run(run: Json, measurements: Sequence[Json]) -> None:
-    """A run: its state and why, its attempts, whether it is valid, what was measured, where it ran."""
+    """A run: its state and why, its attempts, its grade, what was measured, where it ran."""
     plan = run["plan"]
     cell = f"{plan['model']} {plan['framework']} ({plan['strategy']}, {plan['interpreter']}) {plan['topology']}"
     more = f"batch {plan['per_device_batch_size']}, {plan['size']}, {plan['data']}, {plan['precision']}"
@@ -67,8 +67,8 @@ def print_run(run: Json, measurements: Sequence[Json]) -> None:
         ("state", output.state(run["state"]) + (" (to be cancelled)" if _is_ending(run) else "")),
         ("why", run["reason"] or ""),
         ("took", _took(run, "started_at").strip(" ()")),
-        ("validity", _validity(run["validity"])),
-        ("notes", "; ".join((run["validity"] or {}).get("notes") or [])),
+        ("grade", _grade(run["validity"])),
+        ("findings", "; ".join((run["validity"] or {}).get("notes") or [])),
     ]
     _print_pairs([pair for pair in pairs if pair[1] not in ("", NOTHING)])
     for attempt in run["attempts"]:
@@ -90,13 +90,13 @@ def _took(thing: Json, start: str) -> str:
     return f" ({duration(seconds_of(thing['ended_at']) - seconds_of(thing[start]))})"
 
 
-def _validity(validity: Json | None) -> str:
+def _grade(validity: Json | None) -> str:
     if validity is None:
         return ""
-    if validity["valid"]:
-        return output.coloured("valid", "green")
+    if validity["grade"] == "sound":
+        return output.coloured("sound", "green")
     reasons = "; ".join(reason["text"] for reason in validity["reasons"])
-    return output.coloured("not valid", "red") + f": {reasons}"
+    return output.coloured(validity["grade"], "red") + f": {reasons}"
 
 
 def _attempt(attempt: Json) -> str:

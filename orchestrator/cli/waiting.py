@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.cli import output
 from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import DONE, INTERRUPTED, RUN_FAILED, CommandError
-from orchestrator.reports.numbers import duration, memory, plain, with_half_width
+from orchestrator.reports.numbers import duration, memory, plain
 
 ENDED = ("completed", "failed", "cancelled")
 BAR_CELLS = 24
@@ -149,26 +149,27 @@ def _line_of(run: dict[str, Any]) -> str:
 def outcome(run: dict[str, Any]) -> str:
     """How a run ended, in a few words."""
     if run["throughput"]:
-        return f"{with_half_width(run['throughput'])} {run['throughput']['unit']}"
-    if run["indicative"]:
-        rate = f"~{plain(run['indicative']['value'])} {run['indicative']['unit']} (indicative)"
-        return f"{rate}: {_not_valid(run)}"
+        return f"{plain(run['throughput']['value'])} {run['throughput']['unit']}{_disturbed(run)}"
     if run["state"] == "completed":
-        return _measured(run["summary"] or {}) if (run["validity"] or {}).get("valid") else _not_valid(run)
+        return _measured(run["summary"] or {}) if (run["validity"] or {}).get("grade") == "sound" else _not_sound(run)
     reason = (run["reason"] or "").removeprefix(f"{run['state']}: ")  # a failure may be called as the state is
     return f"{run['state']}: {reason}" if reason else str(run["state"])
 
 
 def _measured(summary: dict[str, Any]) -> str:
-    """What a valid run without a throughput is for: a netbench has a latency and a rate, a calibration its peaks."""
+    """What a run without a throughput is for: a netbench has a latency and a rate, a calibration its peaks."""
     if summary.get("flops_per_s"):
         return ", ".join(f"{name} {rate / 1e9:,.1f} GFLOP/s" for name, rate in summary["flops_per_s"].items())
     if "latency_s" not in summary:
-        return "valid"
+        return "sound"
     return f"latency {duration(summary['latency_s'])}, {memory(summary['point_to_point_bytes_per_s'])}/s"
 
 
-def _not_valid(run: dict[str, Any]) -> str:
-    """The names of the reasons; the table, and tbd show, have their words."""
-    reasons = (run["validity"] or {}).get("reasons") or []
-    return f"not valid ({', '.join(reason['code'] for reason in reasons)})"
+def _disturbed(run: dict[str, Any]) -> str:
+    return f" ({_not_sound(run)})" if run["validity"]["reasons"] else ""
+
+
+def _not_sound(run: dict[str, Any]) -> str:
+    """The grade and the names of the reasons; the table, and tbd show, have their words."""
+    validity = run["validity"] or {"grade": "broken", "reasons": []}
+    return f"{validity['grade']}: {', '.join(reason['code'] for reason in validity['reasons'])}"

@@ -24,7 +24,7 @@ def replace(connection: Connection, run_id: str, analysis: Analysis | None) -> N
     shared = {
         "run_id": run_id,
         "created_at": created_at,
-        "valid": analysis.validity.valid,
+        "valid": analysis.validity.sound,
         "code_version": analysis.code_version,
     }
     found = []

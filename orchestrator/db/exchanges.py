@@ -23,7 +23,7 @@ def replace(connection: Connection, run_id: str, analysis: Analysis | None) -> N
     shared = {
         "run_id": run_id,
         "created_at": of.created_at,
-        "valid": analysis.validity.valid,
+        "valid": analysis.validity.sound,
         "topology": plan.topology,
         "fabric": plan.fabric,
         "device": plan.device,

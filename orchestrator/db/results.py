@@ -45,7 +45,7 @@ def replace_result(
         "run_id": run_id,
         "attempt_id": connection.execute(latest).scalar_one_or_none(),
         "analysis": rows.json_or_none(analysis.to_json() if analysis else None),
-        "valid": analysis.validity.valid if analysis else None,
+        "valid": analysis.validity.sound if analysis else None,
         "fingerprint": rows.json_or_none(dict(fingerprint) or None),
     }
     keys = {name: fingerprint.get(name) for name in ("workload_key", "subject_key", "rig_key")}

@@ -189,7 +189,7 @@ def analysis_of(text: str | None) -> Analysis | None:
     if text is None:
         return None
     data = json.loads(text)
-    for measurement in [*data["measurements"], data["indicative"] or {}]:
+    for measurement in [*data["measurements"], data.get("indicative") or {}]:
         for key in ("value", "ci_low", "ci_high"):
             if isinstance(measurement.get(key), str):
                 measurement[key] = number(measurement[key])

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from orchestrator.domain.calibration import Calibration
@@ -131,9 +132,18 @@ class Exchange:
         return cls(**fields | {"ranks": tuple(data["ranks"])})
 
 
+class Grade(StrEnum):
+    """How far a run that has ended may be believed. A run that trained rightly is an observation, however its own times
+    look: only what was measured apart from them, and declared before, can grade it."""
+
+    SOUND = "sound"
+    DISTURBED = "disturbed"  # another run may do better: foreign load, a shared or throttled device
+    BROKEN = "broken"  # what ran was not what was asked for: there is no rate
+
+
 @dataclass(frozen=True)
 class Reason:
-    """Why a run is invalid. ``replaceable``: another run may do better (steadiness, load); else the run is broken."""
+    """Why a run is not sound. ``replaceable``: it was disturbed, and another run may do better; else it is broken."""
 
     code: str
     text: str
@@ -147,43 +157,54 @@ class Reason:
         return cls(str(data["code"]), str(data["text"]), bool(data["replaceable"]))
 
 
+# Up to analysis-2 these were reasons. They say how the times of a run look, which grades nothing.
+_LOOKS = ("unsteady", "drifting", "too_short")
+
+
 @dataclass(frozen=True)
 class Validity:
-    """Whether a run's numbers may be believed. ``notes`` are findings that do not make it invalid."""
+    """How far a run's numbers may be believed, and why. ``notes`` are findings that do not change the grade."""
 
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
-    def valid(self) -> bool:
-        return not self.reasons
+    def grade(self) -> Grade:
+        if not self.reasons:
+            return Grade.SOUND
+        return Grade.DISTURBED if all(reason.replaceable for reason in self.reasons) else Grade.BROKEN
 
     @property
-    def replaceable(self) -> bool:
-        """Invalid, and only for reasons of steadiness or load."""
-        return bool(self.reasons) and all(reason.replaceable for reason in self.reasons)
+    def sound(self) -> bool:
+        return self.grade is Grade.SOUND
+
+    @property
+    def broken(self) -> bool:
+        return self.grade is Grade.BROKEN
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "valid": self.valid,
+            "grade": self.grade.value,
             "reasons": [reason.to_json() for reason in self.reasons],
             "notes": list(self.notes),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Validity":
-        return cls(tuple(Reason.from_json(reason) for reason in data["reasons"]), tuple(data.get("notes") or ()))
+        found = [Reason.from_json(reason) for reason in data["reasons"]]
+        looks = [f"{reason.code}: {reason.text}" for reason in found if reason.code in _LOOKS]
+        reasons = tuple(reason for reason in found if reason.code not in _LOOKS)
+        return cls(reasons, (*looks, *(data.get("notes") or ())))
 
 
 @dataclass(frozen=True)
 class Analysis:
     """All that the complete logs of an attempt say. A pure function of them made it (``orchestrator.analysis``).
 
-    ``indicative`` is the rate of a run that is invalid only for replaceable reasons: a value without an interval,
-    outside history and comparison. ``observed`` holds what the logs tell about where it ran: the inputs of the
+    ``observed`` holds what the logs tell about where it ran: the inputs of the
     fingerprint (versions, mathematics, inventory, provenance). ``summary`` holds what a person wants beside
-    (steady-state class, why it stopped, steps). ``exchanges`` is what a netbench found, in the order it was measured;
-    also of a run that is invalid only for replaceable reasons. ``calibrations`` is the same of a calibration.
+    (steady-state class, why it stopped, steps). ``exchanges`` is what a netbench found, in the order it was measured,
+    unless the run is broken; ``calibrations`` the same of a calibration.
     ``profiles`` is what the profiling phases found: long tables, which are no part of the JSON and stored apart
     (``Store.profiles``).
     """
@@ -191,7 +212,6 @@ class Analysis:
     validity: Validity
     failure: Failure | None = None
     measurements: tuple[Measurement, ...] = ()
-    indicative: Measurement | None = None
     observed: Mapping[str, Any] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
     code_version: str = ""
@@ -208,7 +228,6 @@ class Analysis:
             "validity": self.validity.to_json(),
             "failure": self.failure.to_json() if self.failure else None,
             "measurements": [measurement.to_json() for measurement in self.measurements],
-            "indicative": self.indicative.to_json() if self.indicative else None,
             "observed": dict(self.observed),
             "summary": dict(self.summary),
             "code_version": self.code_version,
@@ -221,11 +240,16 @@ class Analysis:
         return cls(
             validity=Validity.from_json(data["validity"]),
             failure=Failure.from_json(data["failure"]) if data.get("failure") else None,
-            measurements=tuple(Measurement.from_json(item) for item in data["measurements"]),
-            indicative=Measurement.from_json(data["indicative"]) if data.get("indicative") else None,
+            measurements=tuple(Measurement.from_json(item) for item in _measurements(data)),
             observed=data.get("observed") or {},
             summary=data.get("summary") or {},
             code_version=str(data.get("code_version") or ""),
             exchanges=tuple(Exchange.from_json(item) for item in data.get("exchanges") or ()),
             calibrations=tuple(Calibration.from_json(item) for item in data.get("calibrations") or ()),
         )
+
+
+def _measurements(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Up to analysis-2 the rate of a run that did not look steady stood apart, as ``indicative``."""
+    apart = data.get("indicative")
+    return [*([apart] if apart else []), *data["measurements"]]

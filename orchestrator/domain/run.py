@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from orchestrator.domain.failure import Failure
-from orchestrator.domain.measurement import Analysis
+from orchestrator.domain.measurement import Analysis, Grade
 from orchestrator.domain.placement import Placement
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.spec import ExperimentSpec
@@ -65,7 +65,7 @@ class ExperimentState(StrEnum):
 
 
 def experiment_outcome(cancelled: bool, run_states: Iterable[RunState]) -> ExperimentState:
-    """The end of an experiment whose runs have all ended. An invalid run is not a failed one."""
+    """The end of an experiment whose runs have all ended. A broken run is not a failed one."""
     states = set(run_states)
     if cancelled:
         return ExperimentState.CANCELLED
@@ -119,8 +119,18 @@ class Run:
         return self.attempts[-1] if self.attempts else None
 
     @property
-    def valid(self) -> bool:
-        return self.state is RunState.COMPLETED and self.analysis is not None and self.analysis.validity.valid
+    def grade(self) -> Grade | None:
+        """None until its logs are judged, and for a run that did not complete."""
+        return self.analysis.validity.grade if self.state is RunState.COMPLETED and self.analysis else None
+
+    @property
+    def sound(self) -> bool:
+        return self.grade is Grade.SOUND
+
+    @property
+    def usable(self) -> bool:
+        """Whether it trained rightly: an observation of its cell, disturbed or not."""
+        return self.grade in (Grade.SOUND, Grade.DISTURBED)
 
 
 @dataclass(frozen=True)

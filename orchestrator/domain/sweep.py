@@ -5,6 +5,7 @@ else needs another run go through it; the experiment is over when it returns non
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,9 @@ from orchestrator.domain.catalog import Catalog, FrameworkFacts, ModelFacts, Str
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.placement import Node
 from orchestrator.domain.plan import Plan
-from orchestrator.domain.precision import FIRST_STAGE, first_stage, stein
-from orchestrator.domain.run import TERMINAL, Run, RunState
+from orchestrator.domain.precision import FIRST_STAGE
+from orchestrator.domain.repetitions import Cell, missing, repeats_of
+from orchestrator.domain.run import Run
 from orchestrator.domain.spec import AXES, LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec, parse_spec
 from orchestrator.domain.spelling import did_you_mean
 
@@ -61,7 +63,6 @@ _NOT_BUILT: tuple[tuple[str, Any, str], ...] = (
     ("mode", "throughput", "training to a target"),
     ("target", None, "training to a target"),
     ("deadline_s", None, "a deadline for the whole run"),
-    ("device_time_budget_s", None, "a budget of device time"),
 )
 
 
@@ -110,23 +111,30 @@ def check_for_any_machine(spec: ExperimentSpec, catalog: Catalog) -> None:
 def expand(spec: ExperimentSpec, facts: Facts, runs: Sequence[Run]) -> list[Plan]:
     """Return the plans that are still missing, in the order in which they should run.
 
-    Each cell is repeated ``repeats`` times; with a ``precision_target`` as often as Stein's rule wants
-    (``orchestrator.domain.precision``), up to ``max_repeats``. A completed run that is invalid only for reasons of
-    steadiness or load is replaced by another repetition, as long as the cell has fewer than ``max_repeats``.
-    Repetitions of different cells are interleaved, so that a slow hour of the machine meets all cells alike.
+    ``orchestrator.domain.repetitions`` says how often each cell is repeated, and in which order.
     """
     by_cell: dict[str, list[Run]] = {}
     for run in runs:
         by_cell.setdefault(run.plan.cell_key, []).append(run)
-    missing: list[Plan] = []
-    seen: set[str] = set()
-    for cell in _cells(spec, facts):
-        plan = _plan(cell, facts, spec)
-        if plan.cell_key in seen:  # two cells may resolve to one: equal plans run once
-            continue
-        seen.add(plan.cell_key)
-        missing += _missing_of(plan, by_cell.get(plan.cell_key, []), spec)
-    return sorted(missing, key=lambda plan: plan.repetition)
+    cells: dict[str, Cell] = {}
+    for choice in _cells(spec, facts):
+        plan = _plan(choice, facts, spec)
+        cells.setdefault(plan.cell_key, Cell(plan, by_cell.get(plan.cell_key, [])))  # two may resolve to one
+    return missing(list(cells.values()), spec)
+
+
+def place_in_sweep(spec: ExperimentSpec, plan: Plan) -> tuple[Any, ...]:
+    """Where the cell of ``plan`` stands in the grid: sorts as the sweep nests its axes. What ``auto`` and the like
+    stood for comes by size."""
+    axes = [_place_of(getattr(spec, axis) or [], getattr(plan, axis)) for axis in AXES]
+    options = dict(plan.options)
+    return (*axes, *(_place_of(spec.options[name], options.get(name)) for name in sorted(spec.options)))
+
+
+def _place_of(values: Sequence[Any], value: Any) -> tuple[int, Any]:
+    if value in values:
+        return values.index(value), 0
+    return len(values), parse_topology(value) if isinstance(value, str) and re.fullmatch(r"\d+x\d+", value) else 0
 
 
 def spec_of(plan: Plan, name: str) -> ExperimentSpec:
@@ -137,61 +145,6 @@ def spec_of(plan: Plan, name: str) -> ExperimentSpec:
     nodes = {"gpu_model": plan.gpu_model, "names": list(plan.node_names) or None}
     rest = {"name": name, "options": data["options"], "fabric": plan.fabric or "ethernet", "nodes": nodes, "repeats": 1}
     return parse_spec(shared | limits | rest)
-
-
-def repeats_of(spec: ExperimentSpec) -> int:
-    """The runs of a cell that are carried out in any case."""
-    return spec.repeats if spec.precision_target is None else first_stage(spec.repeats)
-
-
-def first_stage_rates(spec: ExperimentSpec, runs: Sequence[Run]) -> tuple[list[float], int]:
-    """(rates of the valid runs of a cell in the order of their repetitions, how many of them are the first stage).
-
-    The first stage are the first ``repeats_of`` repetitions that nothing replaces; those of them that failed or are
-    broken have no rate.
-    """
-    lasting = sorted((run for run in runs if not _to_be_replaced(run)), key=lambda run: run.plan.repetition)
-    first, later = lasting[: repeats_of(spec)], lasting[repeats_of(spec) :]
-    stage = [rate for run in first if (rate := _rate(run)) is not None]
-    return stage + [rate for run in later if (rate := _rate(run)) is not None], len(stage)
-
-
-def _rate(run: Run) -> float | None:
-    found = run.analysis.measurement("throughput") if run.valid and run.analysis else None
-    return found.value if found is not None else None
-
-
-def _missing_of(plan: Plan, runs: Sequence[Run], spec: ExperimentSpec) -> Iterator[Plan]:
-    lasting = sum(1 for run in runs if not _to_be_replaced(run))
-    count = min(max(0, _wanted(runs, lasting, spec) - lasting), max(0, spec.max_repeats - len(runs)))
-    last = max((run.plan.repetition for run in runs), default=0)
-    return (plan.repeated(last + offset) for offset in range(1, count + 1))
-
-
-def _wanted(runs: Sequence[Run], lasting: int, spec: ExperimentSpec) -> int:
-    """How many runs of a cell there must be that nothing replaces.
-
-    With a precision target: those of the first stage, and once all runs have ended as many valid ones as Stein's rule
-    wants. A first stage with fewer than two valid runs tells nothing: then that is all.
-    """
-    repeats = repeats_of(spec)
-    if spec.precision_target is None or lasting < repeats or any(run.state not in TERMINAL for run in runs):
-        return repeats
-    rates, first = first_stage_rates(spec, runs)
-    if first < 2:
-        return repeats
-    return lasting + max(0, stein(rates, first, spec.precision_target).wanted - len(rates))
-
-
-def _to_be_replaced(run: Run) -> bool:
-    if run.state is not RunState.COMPLETED or run.analysis is None:
-        return False
-    return run.analysis.validity.replaceable
-
-
-def is_over(spec: ExperimentSpec, facts: Facts, runs: Sequence[Run]) -> bool:
-    """Whether the experiment has nothing left to run."""
-    return all(run.state in TERMINAL for run in runs) and not expand(spec, facts, runs)
 
 
 def _cells(spec: ExperimentSpec, facts: Facts) -> Iterator[dict[str, Any]]:

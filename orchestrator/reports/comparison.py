@@ -54,7 +54,7 @@ def verdict(item: Json) -> str:
     """What can be said of one cell, in words."""
     if item["difference"] is None:
         missing = [name for name, side in (("A", "baseline"), ("B", "candidate")) if item[side] is None]
-        return f"cannot tell: no valid run in {' and '.join(missing)}"
+        return f"cannot tell: no run with a rate in {' and '.join(missing)}"
     if item["verdict"] != "cannot_tell":
         return f"B is {item['verdict']}"
     least = item["smallest_detectable_ratio"]

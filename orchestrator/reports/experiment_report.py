@@ -22,10 +22,13 @@ from orchestrator.reports.settings import inherited_settings, machine_settings
 Json = Mapping[str, Any]
 
 _HOW = """\
-* Each number is the mean over *runs*: fresh processes, interleaved in time. Its 95 % interval comes from the variance
-  between runs by Student's t. Steps of one process are not independent repetitions; a single run is labelled so.
-* Steady state is detected in each run, not assumed: warm-up is left out, and a run that is not steady, was disturbed
-  or trained wrongly has a reason instead of a number. Rates marked ~ are indicative only.
+* Each number is the mean over *runs*: fresh processes, in blocks of one repetition of every cell. Its 95 % interval
+  comes from the variance between runs by Student's t. Steps of one process are not independent repetitions, so a single
+  run has no interval.
+* A run that trained rightly counts, however its own times look. Only a cause that was measured apart from them (foreign
+  load, stolen time, swapping, a shared or throttled device) marks it as disturbed; it is then replaced, or, where fewer
+  than four runs are sound, all planned runs count and the cell says so. A run that trained wrongly has a reason instead
+  of a number.
 * Step times are percentiles over the timed intervals of a run, averaged over runs. CPU is the active time of the
   logical cores of the attempt's set divided by (cores x elapsed). Peak memory is that of the run's processes or device,
   by the method named below."""
@@ -83,10 +86,11 @@ def _results(rows: Sequence[Json]) -> str:
 def _fastest(rows: Sequence[Json]) -> Iterator[str]:
     """Which cell is fastest, only where its interval is clear of all others of the same unit of work.
 
-    A single run knows nothing of how runs differ, and an indicative rate nothing at all: such cells are not compared.
+    A single run knows nothing of how runs differ, and grades are never mixed: such cells are not compared.
     """
-    between_runs = [row for row in rows if row["throughput"] and row["n_valid"] > 1]
-    rated = [row for row in between_runs if half_width(row["throughput"]) is not None]
+    rated = [row for row in rows if half_width(row["throughput"]) is not None]
+    if len({row["grade"] for row in rated}) > 1:
+        return
     if len(rated) < 2 or len({row["throughput"]["unit"] for row in rated}) > 1:
         return
     best = max(rated, key=lambda row: row["throughput"]["value"])
@@ -107,18 +111,20 @@ def _cell_name(row: Json, rows: Sequence[Json]) -> str:
 
 def _remarks(rows: Sequence[Json], runs: Sequence[Json]) -> Iterator[str]:
     lines = []
-    for row in rows:
-        name = _cell_name(row, rows)
-        for run in row["left_out"]:
-            texts = "; ".join(reason["text"] for reason in run["reasons"])
-            lines.append(f"* {name}, repetition {run['repetition']} (`{run['run_id']}`): {texts}.")
+    cell_of = {run_id: row for row in rows for run_id in row["run_ids"]}
+    for run in reversed(runs):
+        row, validity = cell_of.get(run["id"]), run["validity"]
+        if row and validity and validity["reasons"]:
+            texts = "; ".join(reason["text"] for reason in validity["reasons"])
+            name = f"{_cell_name(row, rows)}, repetition {run['plan']['repetition']} (`{run['id']}`)"
+            lines.append(f"* {name}, {validity['grade']}: {texts}.")
     for run in reversed(runs):
         failure = run["failure"]
         if failure and failure["stderr_tail"].strip():
             tail = "\n".join(f"    {line}" for line in failure["stderr_tail"].rstrip().splitlines()[-8:])
             lines.append(f"* Run `{run['id']}` ended as {failure['kind']}. The end of its stderr:\n\n{tail}\n")
     if lines:
-        yield "## What went wrong, or was left out\n\n" + "\n".join(lines)
+        yield "## What went wrong, or was disturbed\n\n" + "\n".join(lines)
 
 
 def _methods(rows: Sequence[Json], models: Sequence[Json]) -> str:

@@ -10,7 +10,6 @@ from orchestrator.reports.numbers import (
     half_width,
     memory,
     percent,
-    plain,
     value_of,
     with_half_width,
 )
@@ -55,12 +54,12 @@ def results_table(rows: Sequence[Row]) -> Table:
     """The table of ``rows``."""
     columns = [axis for axis in AXES if axis in _ALWAYS or len({repr(row["axes"][axis]) for row in rows}) > 1]
     differing = differing_options([row["axes"]["options"] for row in rows])
-    rates = [rate for row in rows if (rate := row["throughput"] or row["indicative"])]
+    rates = [row["throughput"] for row in rows if row["throughput"]]
     units = sorted({rate["unit"] for rate in rates})
     unit = units[0] if len(units) == 1 else None
     measured: list[tuple[str, Callable[[Row], str]]] = [
         (f"{unit or 'throughput'} (95 % CI)", lambda row: _rate(row, unit)),
-        ("valid/runs", _runs),
+        ("runs", _runs),
         ("step p50", lambda row: duration(value_of(row["step_time_p50_s"]))),
         ("CPU", lambda row: percent(value_of(row["cpu_utilization_ratio"]))),
         ("GPU busy", lambda row: percent(value_of(row["compute_utilization_ratio"]))),
@@ -106,27 +105,27 @@ def axis_text(value: Any) -> str:
 
 def _rate(row: Row, unit: str | None) -> str:
     throughput = row["throughput"]
-    if throughput:
-        return with_half_width(throughput) + ("" if unit else f" {throughput['unit']}")
-    if row["indicative"]:
-        return f"~{plain(row['indicative']['value'])} (indicative)"
-    return NOTHING
+    if not throughput:
+        return NOTHING
+    return with_half_width(throughput) + ("" if unit else f" {throughput['unit']}")
 
 
 def _runs(row: Row) -> str:
-    return f"{row['n_valid']}/{row['n_runs']}"
+    """How many runs the numbers rest on; of how many, where that is not all that have ended."""
+    ended = row["n_runs"] - row["n_pending"]
+    return f"{row['n_used']}" if row["n_used"] == ended else f"{row['n_used']} of {ended}"
 
 
 def _note(row: Row, footnotes: list[str]) -> str:
     """A few words, and a number where ``footnotes`` gets the rest."""
     words = [f"{row['n_pending']} to run"] if row["n_pending"] else []
-    if row["n_valid"] == 1:
+    if row["n_used"] == 1:
         words.append("single run")
     words += _precision(row, footnotes)
     validity = row["validity"]
-    if not validity["valid"] and row["left_out"]:
-        words.append("not valid" + _mark(footnotes, "; ".join(reason["text"] for reason in validity["reasons"])))
-    elif row["left_out"]:
+    if row["grade"] != "sound" and validity["reasons"] and row["n_runs"] > row["n_pending"]:
+        words.append(row["grade"] + _mark(footnotes, "; ".join(reason["text"] for reason in validity["reasons"])))
+    if row["left_out"] and row["grade"] != "broken":
         words.append(f"{len(row['left_out'])} left out" + _mark(footnotes, left_out_text(row)))
     if validity["notes"]:
         words.append("note" + _mark(footnotes, "; ".join(validity["notes"])))
@@ -139,9 +138,9 @@ def _precision(row: Row, footnotes: list[str]) -> list[str]:
     if not wanted or wanted["met"] or row["n_pending"]:
         return []
     if wanted["half_width_ratio"] is None:
-        return ["precision unknown" + _mark(footnotes, "fewer than two runs of the first stage are valid")]
+        return ["precision unknown" + _mark(footnotes, "fewer than two runs of the first stage have a rate")]
     reached, target = percent(wanted["half_width_ratio"], 2), percent(wanted["target"], 2)
-    text = f"± {reached} after {row['n_valid']} valid runs; ± {target} takes {wanted['n_wanted']}: see max_repeats"
+    text = f"± {reached} after {row['n_used']} runs; ± {target} takes {wanted['n_wanted']}: see max_repeats"
     return ["precision not reached" + _mark(footnotes, text)]
 
 
@@ -152,7 +151,7 @@ def _mark(footnotes: list[str], text: str) -> str:
 
 
 def left_out_text(row: Row) -> str:
-    """Which runs of a valid cell were left out: each reason with its count and the last text."""
+    """Why runs of a cell that has numbers were left out: each reason with its count and the last text."""
     counts: dict[str, int] = {}
     texts: dict[str, str] = {}
     for run in row["left_out"]:
@@ -160,7 +159,7 @@ def left_out_text(row: Row) -> str:
             counts[reason["code"]] = counts.get(reason["code"], 0) + 1
             texts[reason["code"]] = reason["text"]
     parts = [f"{code} ({count} of {row['n_runs']} runs, such as: {texts[code]})" for code, count in counts.items()]
-    return "left out: " + "; ".join(parts)
+    return "left out: " + ("; ".join(parts) or "sound replacements, where all planned runs count")
 
 
 def _common(rows: Sequence[Row], columns: Sequence[str], differing: set[str]) -> str:
@@ -175,12 +174,10 @@ def _common(rows: Sequence[Row], columns: Sequence[str], differing: set[str]) ->
 
 def _notes(rows: Sequence[Row]) -> list[str]:
     notes = []
-    if any(row["indicative"] for row in rows):
-        notes.append("~ indicative: no run of the cell was valid; never compare it.")
-    if any(row["n_valid"] == 1 for row in rows):
-        notes.append("single run: its interval knows nothing of how runs differ.")
     if any(row["throughput"] and half_width(row["throughput"]) is None for row in rows):
-        notes.append("Without ±: too few observations for an interval.")
+        notes.append("Without ±: a single run knows nothing of how runs differ (tbd show has its variance within).")
+    if any(row["grade"] == "disturbed" for row in rows):
+        notes.append("disturbed: too few runs were sound; all planned ones count: the rate beside what else ran.")
     differing = sorted({part for row in rows for part in row["fingerprint_differs_in"]})
     if differing:
         notes.append(f"Runs of one cell differ in {' and '.join(differing)}: see tbd show RUN.")

@@ -107,9 +107,8 @@ def _compared(one: ResultRow, other: ResultRow) -> ComparedCell:
 
 
 def _rates(row: ResultRow) -> tuple[list[float], list[str]]:
-    """(the rates of its valid runs in the order of their repetitions, the nodes of each)."""
-    ordered = sorted(row.valid_runs, key=lambda run: run.plan.repetition)
-    found = [(run.analysis.measurement(METRIC), place_of(run)) for run in ordered if run.analysis]
+    """(the rates of the runs it rests on in the order of their repetitions, the nodes of each)."""
+    found = [(run.analysis.measurement(METRIC), place_of(run)) for run in row.basis.runs if run.analysis]
     known = [(one.value, place) for one, place in found if one is not None and one.value is not None]
     return [value for value, _ in known], [place for _, place in known]
 

@@ -1,9 +1,10 @@
-"""Collect the valid results of single devices, and judge the TBD paper's observations by them."""
+"""Collect the sound results of single devices, and judge the TBD paper's observations by them."""
 
 import json
 from collections.abc import Sequence
 
 from orchestrator.analysis.observations import Cell, Observation, observe
+from orchestrator.domain.measurement import Grade
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.profile import Profiles
 from orchestrator.services import results
@@ -33,7 +34,7 @@ def observations(context: Context, owner: str) -> list[Observation]:
 
 
 def cells(context: Context, owner: str) -> list[Cell]:
-    """The valid results of single devices, newest first."""
+    """The sound results of single devices, newest first."""
     found: list[Cell] = []
     cursor: str | None = None
     while True:
@@ -47,11 +48,11 @@ def cells(context: Context, owner: str) -> list[Cell]:
 def _cell(context: Context, row: ResultRow) -> Cell | None:
     plan = row.plan
     rate = row.measurements.get("throughput")
-    if plan.world_size != 1 or not row.validity.valid or rate is None or not rate.value:
+    if plan.world_size != 1 or row.basis.grade is not Grade.SOUND or rate is None or not rate.value:
         return None
     facts = context.catalog.models.get(plan.model)
     name, memory_bytes = _device(row)
-    found = context.store.profiles(row.valid_runs[-1].id) if plan.profile else Profiles()
+    found = context.store.profiles(row.basis.runs[-1].id) if plan.profile else Profiles()
     return Cell(
         series=_text(plan, _NOT_OF_THE_SERIES) + name,
         workload=_text(plan, (*_NOT_OF_THE_SERIES, *_OF_THE_PROGRAM)) + name,
@@ -76,8 +77,8 @@ def _text(plan: Plan, without: Sequence[str]) -> str:
 
 
 def _device(row: ResultRow) -> tuple[str, float | None]:
-    """Name and memory of the device that its first valid run held."""
-    for run in row.valid_runs:
+    """Name and memory of the device that its first run held."""
+    for run in row.basis.runs:
         if run.attempt is not None:
             for share in run.attempt.placement.shares:
                 for device in share.devices:

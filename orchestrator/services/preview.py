@@ -11,9 +11,10 @@ from scipy import stats
 from orchestrator.analysis.between_runs import CONFIDENCE
 from orchestrator.domain.placement import NotNow, place
 from orchestrator.domain.plan import Plan
+from orchestrator.domain.repetitions import rate_of, repeats_of
 from orchestrator.domain.run import Run, RunState
 from orchestrator.domain.spec import ExperimentSpec
-from orchestrator.domain.sweep import Facts, repeats_of
+from orchestrator.domain.sweep import Facts
 from orchestrator.services import submit
 from orchestrator.services.context import Context
 from orchestrator.services.nodes import ordered_nodes
@@ -78,9 +79,8 @@ def _mean_duration_s(runs: list[Run]) -> float | None:
 
 def _half_width_ratio(runs: list[Run], repeats: int) -> float | None:
     """Half of the interval that ``repeats`` runs will have, relative to the rate, if they vary as these did. None for
-    a single repetition, or where fewer than two valid runs tell how much they vary."""
-    found = [run.analysis.measurement("throughput") for run in runs if run.valid and run.analysis]
-    rates = [one.value for one in found if one is not None and one.value]
+    a single repetition, or where fewer than two runs tell how much they vary."""
+    rates = [rate for run in runs if (rate := rate_of(run))]
     if repeats < 2 or len(rates) < 2:
         return None
     return float(stats.t.ppf(0.5 + CONFIDENCE / 2, repeats - 1)) * stdev(rates) / fmean(rates) / math.sqrt(repeats)

@@ -62,7 +62,7 @@ def reanalyse(context: Context, run: Run) -> Reanalysis:
 def _verdicts(stored: Analysis, now: Analysis) -> list[Difference]:
     pairs = (
         ("failure", _failure(stored), _failure(now)),
-        ("valid", stored.validity.valid, now.validity.valid),
+        ("grade", stored.validity.grade.value, now.validity.grade.value),
         ("reasons", _codes(stored), _codes(now)),
         ("notes", sorted(stored.validity.notes), sorted(now.validity.notes)),
         ("steady state", _steady(stored), _steady(now)),
@@ -94,8 +94,8 @@ def _numbers(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Differ
 def _by_name(analysis: Analysis) -> dict[str, float | None]:
     """Values and the ends of their intervals, by metric and subject."""
     found: dict[str, float | None] = {}
-    for one in (*analysis.measurements, *([analysis.indicative] if analysis.indicative else [])):
-        name = _name(one) if one is not analysis.indicative else "indicative"
+    for one in analysis.measurements:
+        name = _name(one)
         found[name] = one.value
         if one.ci_low is not None:
             found[f"{name} ci_low"], found[f"{name} ci_high"] = one.ci_low, one.ci_high

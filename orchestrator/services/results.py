@@ -1,17 +1,19 @@
-"""Results: one row per cell of an experiment, with estimates over its valid runs."""
+"""Results: one row per cell of an experiment, with estimates over the runs that its numbers rest on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.analysis import between_runs
 from orchestrator.analysis.nested import Components
 from orchestrator.domain import sweep
-from orchestrator.domain.measurement import METRICS, Measurement, Reason, Validity
+from orchestrator.domain.basis import Basis, basis_of
+from orchestrator.domain.measurement import METRICS, Grade, Measurement, Reason, Validity
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.ports import Page
 from orchestrator.domain.precision import stein
+from orchestrator.domain.repetitions import first_stage_rates, planned_of, variance_chooses
 from orchestrator.domain.run import TERMINAL, Experiment, Run
 from orchestrator.domain.spec import ExperimentSpec
 from orchestrator.services import query
@@ -34,35 +36,33 @@ class Precision:
 class ResultRow:
     """One cell. ``measurements`` has what was measured, ``reasons`` why each other metric was not.
 
-    ``differing`` names the parts of the fingerprint (subject, rig) in which its valid runs differ. ``variation`` is how
-    much the throughput varies within runs, between runs of a node and between nodes; ``fleet`` the throughput of nodes
-    like these (five or more); ``precision`` what became of a wanted precision, where one was asked for, and
-    ``first_stage`` how many valid runs at the beginning told how many there must be.
+    ``basis`` are the runs that its numbers rest on, and ``validity`` how far those may be believed. ``differing`` names
+    the parts of the fingerprint (subject, rig) in which they differ. ``variation`` is how much the throughput varies
+    within runs, between runs of a node and between nodes; ``fleet`` the throughput of nodes like these (five or more);
+    ``precision`` what became of a wanted precision, where one was asked for, and ``first_stage`` how many runs at the
+    beginning told how many there must be, where variance chose that.
     """
 
     experiment_id: str
     experiment_name: str
     plan: Plan
     runs: Sequence[Run]
+    basis: Basis
     validity: Validity
     fingerprint: Mapping[str, Any] | None
     differing: tuple[str, ...]
     measurements: Mapping[str, Measurement]
     reasons: Mapping[str, str]
-    indicative: Measurement | None
     variation: Components | None = None
     fleet: Measurement | None = None
     precision: Precision | None = None
     first_stage: int | None = None
 
     @property
-    def valid_runs(self) -> list[Run]:
-        return [run for run in self.runs if run.valid]
-
-    @property
     def left_out(self) -> list[Run]:
-        """Runs that have ended and are not valid."""
-        return [run for run in self.runs if run.state in TERMINAL and not run.valid]
+        """Runs that have ended and that the numbers do not rest on."""
+        used = {run.id for run in self.basis.runs}
+        return [run for run in self.runs if run.state in TERMINAL and run.id not in used]
 
     @property
     def n_ended(self) -> int:
@@ -124,38 +124,39 @@ def _matches(row: ResultRow, model: str | None, framework: str | None, gpu_model
 
 
 def rows_of(experiment: Experiment, runs: Sequence[Run]) -> list[ResultRow]:
-    """One row per cell, in the order in which the cells were first stored."""
+    """One row per cell, in the order of the sweep (runs are stored in that of their blocks, which is drawn)."""
     cells: dict[str, list[Run]] = {}
     for run in runs:
         cells.setdefault(run.plan.cell_key, []).append(run)
-    return [_row(experiment, cell) for cell in cells.values()]
+    ordered = sorted(cells.values(), key=lambda cell: sweep.place_in_sweep(experiment.spec, cell[0].plan))
+    return [_row(experiment, cell) for cell in ordered]
 
 
 def _row(experiment: Experiment, runs: list[Run]) -> ResultRow:
-    valid = [run for run in runs if run.valid]
-    first_stage = _first_stage(experiment.spec, runs)
-    measurements, reasons = _estimates(valid, _why_nothing(runs), first_stage)
-    newest = next((run for run in reversed(valid or runs) if run.fingerprint), None)
+    basis = basis_of(runs, planned_of(experiment.spec))
+    first_stage = _first_stage(experiment.spec, basis)
+    measurements, reasons = _estimates(basis, _why_nothing(runs), first_stage)
+    newest = next((run for run in reversed(basis.runs or runs) if run.fingerprint), None)
     return ResultRow(
         experiment_id=experiment.id,
         experiment_name=experiment.spec.name,
         plan=runs[0].plan,
         runs=runs,
-        validity=_validity(runs),
+        basis=basis,
+        validity=_validity(runs, basis),
         fingerprint=newest.fingerprint if newest else None,
-        differing=_differing(valid),
+        differing=_differing(basis.runs),
         measurements=measurements,
         reasons=reasons,
-        indicative=None if valid else _indicative(runs),
         precision=_precision(experiment.spec, runs),
         first_stage=first_stage,
-        **_spread(valid),
+        **_spread(basis.runs),
     )
 
 
-def _spread(valid: Sequence[Run]) -> dict[str, Any]:
+def _spread(runs: Sequence[Run]) -> dict[str, Any]:
     """How the throughput varies, and what it is for a fleet."""
-    found = [(one, place_of(run)) for run in valid if run.analysis and (one := run.analysis.measurement("throughput"))]
+    found = [(one, place_of(run)) for run in runs if run.analysis and (one := run.analysis.measurement("throughput"))]
     if not found:
         return {}
     rates, places = [one for one, _ in found], [place for _, place in found]
@@ -168,29 +169,26 @@ def _spread(valid: Sequence[Run]) -> dict[str, Any]:
 def _precision(spec: ExperimentSpec, runs: Sequence[Run]) -> Precision | None:
     if spec.precision_target is None:
         return None
-    rates, first = sweep.first_stage_rates(spec, runs)
+    rates, first = first_stage_rates(spec, runs)
     if first < 2:
         return Precision(spec.precision_target, None, False, None)
     found = stein(rates, first, spec.precision_target)
     return Precision(spec.precision_target, found.half_width_ratio, found.met, found.wanted)
 
 
-def _validity(runs: Sequence[Run]) -> Validity:
-    """A cell is valid when any of its runs is. Else it has each reason of its runs once, however many have it."""
-    if any(run.valid for run in runs):
-        notes = dict.fromkeys(
-            note for run in runs if run.valid and run.analysis for note in run.analysis.validity.notes
-        )
-        return Validity(notes=tuple(notes))
-    reasons = {reason.code: reason for run in runs for reason in why_not_valid(run)}
-    if not reasons:
-        return Validity((Reason("not_run", "no run has ended yet", True),))
-    return Validity(tuple(reasons.values()))
+def _validity(runs: Sequence[Run], basis: Basis) -> Validity:
+    """Each reason and note once, however many runs have it: those of the runs that the numbers rest on, else of all."""
+    if basis.grade is Grade.BROKEN:
+        reasons = {reason.code: reason for run in runs for reason in why_not_sound(run)}
+        return Validity(tuple(reasons.values()) or (Reason("not_run", "no run has ended yet", False),))
+    judged = [run.analysis.validity for run in basis.runs if run.analysis]
+    reasons = {reason.code: reason for one in judged for reason in one.reasons}
+    return Validity(tuple(reasons.values()), tuple(dict.fromkeys(note for one in judged for note in one.notes)))
 
 
-def why_not_valid(run: Run) -> tuple[Reason, ...]:
-    """Why a run that has ended gives no number; nothing for one that is valid or has not ended."""
-    if run.state not in TERMINAL or run.valid:
+def why_not_sound(run: Run) -> tuple[Reason, ...]:
+    """Why a run that has ended is not sound; nothing for one that is or has not ended."""
+    if run.state not in TERMINAL or run.sound:
         return ()
     if run.failure:
         return (Reason(run.failure.kind.value, run.failure.message, False),)
@@ -200,19 +198,20 @@ def why_not_valid(run: Run) -> tuple[Reason, ...]:
 
 
 def _why_nothing(runs: Sequence[Run]) -> str:
-    if any(run.valid for run in runs):
+    if any(run.usable for run in runs):
         return "was not measured"
-    return "; ".join(reason.text for reason in _validity(runs).reasons) or "no run is valid"
+    reasons = {reason.code: reason.text for run in runs for reason in why_not_sound(run)}
+    return "; ".join(reasons.values()) or "no run has ended yet"
 
 
-def _differing(valid: Sequence[Run]) -> tuple[str, ...]:
-    prints = [run.fingerprint for run in valid if run.fingerprint]
+def _differing(runs: Sequence[Run]) -> tuple[str, ...]:
+    prints = [run.fingerprint for run in runs if run.fingerprint]
     return tuple(part for part in ("subject", "rig") if len({one.get(f"{part}_key") for one in prints}) > 1)
 
 
-def _first_stage(spec: ExperimentSpec, runs: Sequence[Run]) -> int | None:
-    """How many valid runs at the beginning told how many there must be; None without a wanted precision."""
-    return None if spec.precision_target is None else sweep.first_stage_rates(spec, runs)[1]
+def _first_stage(spec: ExperimentSpec, basis: Basis) -> int | None:
+    """How many runs at the beginning told how many there must be; None where their count was fixed."""
+    return first_stage_rates(spec, basis.runs)[1] if variance_chooses(spec) else None
 
 
 def place_of(run: Run) -> str:
@@ -220,39 +219,32 @@ def place_of(run: Run) -> str:
     return "+".join(run.attempt.placement.nodes) if run.attempt else ""
 
 
-def _estimates(
-    valid: Sequence[Run], otherwise: str, first_stage: int | None
-) -> tuple[dict[str, Measurement], dict[str, str]]:
+def scope_of(basis: Basis) -> str:
+    """What the numbers speak of: which devices, when, beside what. A machine's speed of another hour is another one."""
+    began = [run.started_at for run in basis.runs if run.started_at is not None]
+    ended = [run.ended_at for run in basis.runs if run.ended_at is not None]
+    when = f", {_minute(min(began))} to {_minute(max(ended))} UTC" if began and ended else ""
+    return f"{between_runs.THESE_DEVICES}{when}, {basis.scope}" if basis.scope else between_runs.THESE_DEVICES + when
+
+
+def _minute(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}"
+
+
+def _estimates(basis: Basis, otherwise: str, first_stage: int | None) -> tuple[dict[str, Measurement], dict[str, str]]:
     """(metric -> estimate over the runs, metric -> why there is none)."""
     measurements: dict[str, Measurement] = {}
     reasons: dict[str, str] = {}
-    ordered = sorted(valid, key=lambda run: run.plan.repetition)
     for metric in METRICS:
-        found = [(one, place_of(run)) for run in ordered if run.analysis and (one := run.analysis.measurement(metric))]
+        found = [
+            (one, place_of(run)) for run in basis.runs if run.analysis and (one := run.analysis.measurement(metric))
+        ]
         known = [(one, place) for one, place in found if one.value is not None]
         if known:
             runs, places = [one for one, _ in known], [place for _, place in known]
-            complete = len(known) == len(valid)  # else the first stage is not the first of these
+            complete = len(known) == len(basis.runs)  # else the first stage is not the first of these
             stage = first_stage if complete else None
-            measurements[metric] = between_runs.over_runs(runs, places=places, first_stage=stage)
+            measurements[metric] = between_runs.over_runs(runs, scope_of(basis), places=places, first_stage=stage)
         else:
             reasons[metric] = next((one.reason for one, _ in found if one.reason), otherwise)
     return measurements, reasons
-
-
-def _indicative(runs: Sequence[Run]) -> Measurement | None:
-    """The mean rate of runs that are invalid only for replaceable reasons: no interval, outside all comparison."""
-    rates = [run.analysis.indicative for run in runs if run.analysis and run.analysis.indicative]
-    values = [rate.value for rate in rates if rate.value is not None]
-    if not values:
-        return None
-    first = rates[0]
-    return Measurement(
-        metric=first.metric,
-        value=fmean(values),
-        unit=first.unit,
-        unit_definition=first.unit_definition,
-        method=first.method,
-        n=len(values),
-        scope="indicative: mean over runs that were not valid",
-    )

@@ -71,7 +71,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run told. ``rate`` in images per second; only where ``valid`` may it be compared with anything."""
+    """What a run told. ``rate`` in images per second; only where ``sound`` may it be compared with anything."""
 
     cell: Cell
     run: Mapping[str, Any]
@@ -86,12 +86,12 @@ class Outcome:
         return [reason["code"] for reason in (self.run["validity"] or {}).get("reasons", [])]
 
     @property
-    def valid(self) -> bool:
+    def sound(self) -> bool:
         return self.completed and not self.reasons
 
     @property
     def rate(self) -> float | None:
-        found = self.run["throughput"] or self.run["indicative"]
+        found = self.run["throughput"]
         return float(found["value"]) if found else None
 
     @property
@@ -123,7 +123,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
     """The outcomes as Markdown."""
     base = {(str(one.cell.framework), one.cell.strategy.name): one for one in outcomes if one.cell.topology == "1x1"}
     lines = [
-        "| framework | strategy | interpreter | topology | images/s | speed-up | replicas | not valid because |",
+        "| framework | strategy | interpreter | topology | images/s | speed-up | replicas | disturbed by |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for one in outcomes:
@@ -145,13 +145,13 @@ def table(outcomes: Sequence[Outcome]) -> str:
 def _rate(one: Outcome) -> str:
     if one.rate is None:
         return one.run["state"]
-    return f"{one.rate:.3g}" if one.valid else f"~{one.rate:.3g}"
+    return f"{one.rate:.3g}" if one.sound else f"~{one.rate:.3g}"
 
 
 def _speed_up(one: Outcome, alone: Outcome | None) -> str:
     if one.cell.topology == "1x1" or alone is None or not one.rate or not alone.rate:
         return ""
-    return f"{'' if one.valid and alone.valid else '~'}{one.rate / alone.rate:.2f}"
+    return f"{'' if one.sound and alone.sound else '~'}{one.rate / alone.rate:.2f}"
 
 
 def _replicas(one: Outcome) -> str:
@@ -220,7 +220,7 @@ def _heading(steps: int) -> str:
     return (
         f"{date.today().isoformat()}: hosts in network namespaces of one machine with {cores} cores, "
         f"one core a rank; ResNet-50 `tiny`, batch {BATCH} per device, {steps} steps at most, one run a cell. `~`: "
-        "indicative, for the reason in the last column; never to be compared."
+        "disturbed, for the reason in the last column."
     )
 
 

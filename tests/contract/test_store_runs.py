@@ -28,9 +28,8 @@ def analysis(value: float = 12.5) -> Analysis:
     throughput = Measurement("throughput", value, "images/s", "mean", "96 x 96", 12.0, 13.0, 0.95, 60.0, "this run")
     per_core = Measurement("power_w", None, "W", "counter", reason="no sensor", subject="device:0")
     return Analysis(
-        Validity((make.UNSTEADY,), ("a note",)),
+        Validity((make.LOADED,), ("a note",)),
         measurements=(throughput, per_core),
-        indicative=throughput,
         observed={"versions": {"framework": "pytorch"}},
         summary={"steps": 60},
         code_version="1.0",
@@ -188,7 +187,7 @@ def test_concluding_stores_the_result_and_ends_run_and_attempt(store: SqlStore, 
     assert after.attempt is not None
     assert (after.attempt.ended_at, after.attempt.failure) == (3000.0, failure)
     last = store.changes(experiment.id)[-1]
-    assert (last.state, last.run_id, last.data["validity"]["valid"]) == (to, run.id, False)
+    assert (last.state, last.run_id, last.data["validity"]["grade"]) == (to, run.id, "disturbed")
     assert last.data.get("failure", {}).get("kind") == (failure.kind if failure else None)
 
 

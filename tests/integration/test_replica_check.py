@@ -34,4 +34,3 @@ def test_a_run_whose_ranks_did_not_exchange_is_invalid_and_says_so(strategy, pyt
     (reason,) = [reason for reason in analysis.validity.reasons if reason.code == "replicas_differ"]
     assert "2 different sets of weights on 2 ranks" in reason.text
     assert analysis.measurement("throughput") is None
-    assert analysis.indicative is None

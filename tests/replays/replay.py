@@ -42,12 +42,12 @@ def told(analysis: Analysis) -> dict[str, Any]:
         "exit_code": failure and failure.exit_code,
         "signal": failure and failure.signal,
         "before_first_step": failure and failure.before_first_step,
+        "grade": analysis.validity.grade.value,
         "reasons": [reason.code for reason in analysis.validity.reasons],
         "steady": analysis.summary.get("steady", {}).get("state"),
         "steps": analysis.summary.get("steps"),
         "stopped": stopped.get("reason"),
         "throughput": _rounded(analysis.measurement("throughput")),
-        "indicative": _rounded(analysis.indicative),
     }
     return {name: value for name, value in everything.items() if value is not None}
 

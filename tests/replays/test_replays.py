@@ -37,29 +37,29 @@ def test_the_kinds_of_a_good_and_a_bad_day_are_all_there():
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_only_a_valid_run_has_a_throughput_and_only_a_disturbed_one_an_indicative_rate(name):
+def test_every_run_that_trained_rightly_has_a_throughput_and_no_other(name):
     analysis = analysed(whole_lines(raw(name)), "vm")
-    assert (analysis.measurement("throughput") is not None) == analysis.validity.valid
-    assert (analysis.indicative is not None) == analysis.validity.replaceable
+    assert (analysis.measurement("throughput") is not None) == (not analysis.validity.broken)
     assert analysis.failure is None or not analysis.measurements
 
 
 @pytest.mark.parametrize("name", RATED)
-def test_the_throughput_of_a_good_run_is_the_work_over_the_time_of_its_steady_part(name):
+def test_the_throughput_of_a_run_is_the_work_over_the_time_of_its_steady_part(name):
     analysis = analysed(entries_of(name))
     first = analysis.summary["steady"]["first_interval"]
+    unit = entries_of(name)[0]["data"]["job"]["model"]["work_unit"]
     longest, work = {}, {}
     for entry in entries_of(name):
         data = entry["data"]
         if entry["kind"] == "interval" and data["phase"] == "timed":
             step = data["first_step"]
             longest[step] = max(longest.get(step, 0.0), data["duration_s"])
-            work[step] = work.get(step, 0) + sum(data["work"].values())
+            work[step] = work.get(step, 0) + data["work"].get(unit, sum(data["work"].values()))
     steps = sorted(longest)[first:]
     by_hand = sum(work[step] for step in steps) / sum(longest[step] for step in steps)
     rate = analysis.measurement("throughput")
     assert rate.value == pytest.approx(by_hand)
-    assert rate.ci_low < rate.value < rate.ci_high
+    assert rate.ci_low is None or rate.ci_low < rate.value < rate.ci_high
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_real_training_that_nothing_disturbed_is_steady_with_its_interval(name
     entries = entries_of(name)
     assert entries[0]["data"]["job"]["plan"]["model"] == "resnet-50"
     analysis = analysed(entries)
-    assert analysis.validity.valid
+    assert analysis.validity.sound
     steady, rate = analysis.summary["steady"], analysis.measurement("throughput")
     assert (steady["state"], steady["warmup_steps"]) == ("steady", warmup)
     assert (rate.ci_high - rate.ci_low) / 2 / rate.value == pytest.approx(half_width, rel=0.05)

@@ -1,5 +1,6 @@
 """Small builders of domain objects for tests: everything has a default, a test names what it is about."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.domain.catalog import Catalog, FrameworkFacts, ModelFacts, OptionFacts, StrategyFacts
@@ -7,9 +8,9 @@ from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Analysis, Reason, Validity
 from orchestrator.domain.placement import Device, Node, NodeShare, NodeState, Placement
 from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import Attempt, Run, RunState
+from orchestrator.domain.run import TERMINAL, Attempt, Run, RunState
 from orchestrator.domain.spec import ExperimentSpec, parse_spec
-from orchestrator.domain.sweep import Facts
+from orchestrator.domain.sweep import Facts, expand
 
 
 def catalog() -> Catalog:
@@ -107,9 +108,14 @@ def run(run_id: str = "run_1", state: RunState = RunState.QUEUED, **changes: Any
     return Run(**(fields | changes))
 
 
+def is_over(spec: ExperimentSpec, facts: Facts, runs: Sequence[Run]) -> bool:
+    """Whether the experiment has nothing left to run."""
+    return all(run.state in TERMINAL for run in runs) and not expand(spec, facts, runs)
+
+
 def analysis(*reasons: Reason, failure: Failure | None = None) -> Analysis:
     return Analysis(validity=Validity(reasons), failure=failure)
 
 
-UNSTEADY = Reason("unsteady", "the step time keeps changing", replaceable=True)
+LOADED = Reason("foreign_load", "others had a third of the cores", replaceable=True)
 REPLICAS_DIFFER = Reason("replicas_differ", "the weights of the ranks differ", replaceable=False)

@@ -2,10 +2,10 @@
 
 from orchestrator.api.views.common import Json, Quantity, View
 from orchestrator.api.views.runs import ReasonView, ValidityView, validity_view
-from orchestrator.domain.measurement import METRICS
+from orchestrator.domain.measurement import METRICS, Grade
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import Run
-from orchestrator.services.results import ResultRow, why_not_valid
+from orchestrator.services.results import ResultRow, why_not_sound
 
 
 class NodesAxis(View):
@@ -40,7 +40,7 @@ class AxesView(View):
 
 
 class LeftOut(View):
-    """A run of the cell that has ended and gives no number."""
+    """A run of the cell that has ended and that its numbers do not rest on."""
 
     run_id: str
     repetition: int
@@ -59,7 +59,7 @@ class VariationView(View):
 
 
 class PrecisionView(View):
-    """What became of ``precision_target``: the half-width that there is, and how many valid runs it takes in all."""
+    """What became of ``precision_target``: the half-width that there is, and how many runs it takes in all."""
 
     target: float
     half_width_ratio: float | None
@@ -70,7 +70,8 @@ class PrecisionView(View):
 class ResultRowView(View):
     """One cell. A quantity that was not measured is null, and ``reasons`` has the reason under its name.
 
-    ``validity`` is that of the cell: it is valid when any of its runs is. ``left_out`` has those that are not.
+    ``n_used`` of its ``n_runs`` runs give the numbers: the sound ones where there are four or all planned ones are
+    sound, else all planned repetitions. ``grade`` says which, ``left_out`` has the others that have ended.
     """
 
     experiment_id: str
@@ -79,14 +80,14 @@ class ResultRowView(View):
     axes: AxesView
     run_ids: list[str]
     n_runs: int
-    n_valid: int
+    n_used: int
     n_pending: int
     fingerprint: Json | None
     fingerprint_differs_in: list[str]
+    grade: Grade
     validity: ValidityView
     left_out: list[LeftOut]
     throughput: Quantity | None
-    indicative: Quantity | None
     step_time_s: Quantity | None
     step_time_p50_s: Quantity | None
     step_time_p90_s: Quantity | None
@@ -146,13 +147,13 @@ def result_row_view(row: ResultRow) -> ResultRowView:
         axes=axes_view(row.plan),
         run_ids=[run.id for run in row.runs],
         n_runs=len(row.runs),
-        n_valid=len(row.valid_runs),
+        n_used=len(row.basis.runs),
         n_pending=len(row.runs) - row.n_ended,
         fingerprint=dict(row.fingerprint) if row.fingerprint else None,
         fingerprint_differs_in=list(row.differing),
+        grade=row.basis.grade,
         validity=validity_view(row.validity),
         left_out=[_left_out(run) for run in row.left_out],
-        indicative=Quantity.of(row.indicative) if row.indicative else None,
         variation=VariationView(**row.variation.__dict__) if row.variation else None,
         fleet=Quantity.of(row.fleet) if row.fleet else None,
         precision=PrecisionView(**row.precision.__dict__) if row.precision else None,
@@ -162,5 +163,5 @@ def result_row_view(row: ResultRow) -> ResultRowView:
 
 
 def _left_out(run: Run) -> LeftOut:
-    reasons = [ReasonView(**reason.to_json()) for reason in why_not_valid(run)]
+    reasons = [ReasonView(**reason.to_json()) for reason in why_not_sound(run)]
     return LeftOut(run_id=run.id, repetition=run.plan.repetition, reasons=reasons)

@@ -2,7 +2,7 @@
 
 from orchestrator.api.views.common import Json, Quantity, Time, View, maybe_rfc3339, rfc3339
 from orchestrator.domain.failure import Failure
-from orchestrator.domain.measurement import Analysis, Measurement, Validity
+from orchestrator.domain.measurement import Analysis, Grade, Measurement, Validity
 from orchestrator.domain.placement import Device
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import Attempt, Run
@@ -80,7 +80,7 @@ class AttemptView(View):
 
 
 class ReasonView(View):
-    """Why a run is invalid. ``replaceable``: another run may do better."""
+    """Why a run is not sound. ``replaceable``: it was disturbed, another run may do better; else it is broken."""
 
     code: str
     text: str
@@ -88,9 +88,10 @@ class ReasonView(View):
 
 
 class ValidityView(View):
-    """Whether the numbers may be believed. An invalid run has no throughput."""
+    """How far the numbers may be believed: sound, disturbed (something else ran, and was measured apart) or broken
+    (what ran was not what was asked for: there is no throughput). ``notes`` are findings that do not grade."""
 
-    valid: bool
+    grade: Grade
     reasons: list[ReasonView]
     notes: list[str]
 
@@ -113,7 +114,6 @@ class RunView(View):
     attempts: list[AttemptView]
     validity: ValidityView | None
     throughput: Quantity | None
-    indicative: Quantity | None
     summary: Json | None
     fingerprint: Json | None
     code_version: str | None
@@ -167,8 +167,7 @@ def run_view(run: Run) -> RunView:
         placement=_shares(attempt) if attempt else None,
         attempts=[_attempt_view(one) for one in run.attempts],
         validity=validity_view(analysis.validity) if analysis else None,
-        throughput=Quantity.of(throughput) if throughput and run.valid and throughput.value is not None else None,
-        indicative=Quantity.of(analysis.indicative) if analysis and analysis.indicative else None,
+        throughput=Quantity.of(throughput) if throughput and run.usable and throughput.value is not None else None,
         summary=dict(analysis.summary) if analysis else None,
         fingerprint=dict(run.fingerprint) if run.fingerprint else None,
         code_version=analysis.code_version if analysis else None,
@@ -182,7 +181,7 @@ def measurement_view(measurement: Measurement, analysis: Analysis) -> Measuremen
 def _reason(run: Run) -> str | None:
     if run.failure:
         return f"{run.failure.kind.value}: {run.failure.message}"
-    if run.analysis and not run.analysis.validity.valid:
+    if run.analysis and not run.analysis.validity.sound:
         return "; ".join(reason.text for reason in run.analysis.validity.reasons)
     return run.waiting
 

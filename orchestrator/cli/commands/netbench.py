@@ -91,7 +91,7 @@ def _print(items: list[dict[str, Any]]) -> None:
         print(table.text(headers, [_row(item) for item in rows], output.width()))
         first = rows[0]
         words = [run_id, first["library"], first["topology"], first["fabric"] or "within one node"]
-        words += [] if first["valid"] else ["indicative: the run was disturbed (tbd show tells by what)"]
+        words += [] if first["valid"] else ["disturbed (tbd show tells by what)"]
         print(output.coloured(", ".join(words), "dim"))
 
 

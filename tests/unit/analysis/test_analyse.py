@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.analysis.analyse import CODE_VERSION, analyse
 from orchestrator.domain.failure import FailureKind
-from orchestrator.domain.measurement import METRICS, Analysis
+from orchestrator.domain.measurement import METRICS, Analysis, Grade
 from tests.unit.analysis import logs
 from tests.unit.analysis.logs import NODE, a_job, a_log, closed, durations, quiet
 
@@ -21,14 +21,13 @@ def test_a_good_run_has_a_throughput_with_an_interval_around_the_truth():
     analysis = analyse({NODE: a_log(readings=quiet())})
     rate = analysis.measurement("throughput")
     assert analysis.failure is None
-    assert analysis.validity.valid, analysis.validity.reasons
+    assert analysis.validity.sound, analysis.validity.reasons
     assert rate.unit == "images/s"
     assert rate.unit_definition == "of 96 pixels"
     assert rate.ci_low < logs.BATCH / logs.STEP_S < rate.ci_high
     assert rate.value == pytest.approx(logs.BATCH / logs.STEP_S, rel=0.01)
     assert rate.n >= 50
     assert "this run only" in rate.scope
-    assert analysis.indicative is None
     assert analysis.summary["steady"]["state"] == "steady"
     assert analysis.code_version == CODE_VERSION
 
@@ -77,27 +76,37 @@ def test_the_world_interval_is_the_longest_over_the_ranks_and_its_work_their_sum
 @pytest.mark.parametrize(
     ("entries", "code"),
     [
-        (lambda: a_log(timed=durations() * np.linspace(1, 1.2, 120)), "drifting"),
-        (lambda: a_log(timed=np.concatenate([durations(90), 1.2 * durations(60)])), "unsteady"),
-        (lambda: a_log(timed=durations(30)), "too_short"),
         (lambda: a_log(readings=quiet(values={("cpu_s", "attempt"): 0.4})), "foreign_load"),
         (lambda: a_log(readings=quiet(values={("stolen_s", "host"): 0.1})), "stolen_time"),
         (lambda: a_log(readings=quiet(values={("swap_in_bytes", "host"): 5e6})), "swapping"),
     ],
 )
-def test_a_disturbed_run_has_an_indicative_rate_without_interval_and_may_be_replaced(entries, code):
+def test_a_disturbed_run_has_a_rate_and_is_graded(entries, code):
     analysis = analyse({NODE: entries()})
-    assert code in _codes(analysis)
+    assert _codes(analysis) == [code]
     assert analysis.failure is None
-    assert analysis.validity.replaceable
-    assert analysis.measurement("throughput") is None
-    assert analysis.indicative.value > 0
-    assert analysis.indicative.ci_low is None
+    assert analysis.validity.grade is Grade.DISTURBED
+    assert analysis.measurement("throughput").value > 0
+
+
+@pytest.mark.parametrize(
+    ("entries", "word"),
+    [
+        (lambda: a_log(timed=durations() * np.linspace(1, 1.2, 120)), "drifting"),
+        (lambda: a_log(timed=np.concatenate([durations(90), 1.2 * durations(60)])), "unsteady"),
+        (lambda: a_log(timed=durations(30)), "too short"),
+    ],
+)
+def test_how_the_times_look_is_a_finding_and_grades_nothing(entries, word):
+    analysis = analyse({NODE: entries()})
+    assert analysis.validity.grade is Grade.SOUND
+    assert any(note.startswith(f"{word}: ") for note in analysis.validity.notes)
+    assert analysis.measurement("throughput").value > 0
 
 
 def test_load_on_cores_that_the_node_may_not_use_is_no_load_on_the_node():
     beside = quiet(values={("core_active_s", "core:2"): 0.4, ("core_active_s", "core:3"): 0.4})
-    assert analyse({NODE: a_log(readings=beside)}).validity.valid
+    assert analyse({NODE: a_log(readings=beside)}).validity.sound
 
 
 @pytest.mark.parametrize(
@@ -117,9 +126,8 @@ def test_load_on_cores_that_the_node_may_not_use_is_no_load_on_the_node():
 def test_a_broken_run_has_no_rate_at_all(entries, code):
     analysis = analyse({NODE: entries()})
     assert code in _codes(analysis)
-    assert not analysis.validity.replaceable
+    assert analysis.validity.grade is Grade.BROKEN
     assert analysis.measurement("throughput") is None
-    assert analysis.indicative is None
 
 
 def _without(entries, kind, at=0):
@@ -130,13 +138,13 @@ def _without(entries, kind, at=0):
 
 def test_a_loss_that_has_not_fallen_in_a_short_run_is_noted_not_failed():
     analysis = analyse({NODE: a_log(losses=[5.0] * 121)})
-    assert analysis.validity.valid
+    assert analysis.validity.sound
     assert any("not enough steps to judge" in note for note in analysis.validity.notes)
 
 
 def test_asynchronous_replicas_may_differ():
     job = a_job(ranks=2, strategy={"name": "kvstore-dist-async", "synchronous": False})
-    assert analyse({NODE: a_log(ranks=2, job=job, weights=["a", "b"])}).validity.valid
+    assert analyse({NODE: a_log(ranks=2, job=job, weights=["a", "b"])}).validity.sound
 
 
 GPU = {"id": "GPU-1", "kind": "cuda", "name": "a gpu", "cores": [], "memory_bytes": 2**34}
@@ -165,7 +173,7 @@ def test_on_a_gpu_busy_time_power_and_energy_come_from_its_readings():
 def test_a_device_that_slows_itself_down_is_throttled_and_its_power_cap_is_only_noted():
     assert _codes(analyse({NODE: _gpu_log(throttle_reasons=0x40)})) == ["throttled"]
     capped = analyse({NODE: _gpu_log(throttle_reasons=0x4)})
-    assert capped.validity.valid
+    assert capped.validity.sound
     assert any("power cap" in note for note in capped.validity.notes)
 
 
@@ -179,7 +187,7 @@ def test_the_agents_word_on_a_failure_counts():
     assert analysis.failure.kind is FailureKind.CRASHED
     assert analysis.failure.signal == "SIGKILL"
     assert analysis.failure.ranks == (0,)
-    assert not analysis.validity.valid
+    assert not analysis.validity.sound
     assert analysis.measurements == ()
 
 

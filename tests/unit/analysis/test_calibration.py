@@ -46,7 +46,7 @@ CUBE, LARGE = [100, 100, 100], [200, 200, 200]
 
 def test_the_best_shape_s_median_repetition_is_the_peak():
     found = analyse(a_calibration([(0, "fp32", CUBE, [0.9, 1.0, 5.0]), (0, "fp32", LARGE, [4.0, 4.0, 4.1])]))
-    assert found.validity.valid, found.validity
+    assert found.validity.sound, found.validity
     (row,) = found.calibrations
     assert row.flops_per_s == pytest.approx(2 * 200**3 / 4.0)
     assert (row.shape, row.arithmetic, row.repetitions) == ((200, 200, 200), "fp32", 3)

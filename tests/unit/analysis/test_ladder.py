@@ -121,7 +121,7 @@ def test_a_process_that_drives_two_devices_is_held_against_both_peaks():
 
 def test_an_invalid_run_has_no_rates():
     found = analysed(job(ranks=2, calibrated=1e11), ranks=2, weights=["one", "another"])
-    assert not found.validity.valid
+    assert not found.validity.sound
     assert not [m for m in found.measurements if m.metric.startswith("mfu")]
 
 
@@ -267,7 +267,7 @@ def test_kernels_that_were_not_counted_say_why():
     assert "one rank only" in reasons_of(with_events(profiled_job(ranks=2), table, ranks=2))["f"][1]
     broken = {"tool": "ncu", "steps": 1, "kernels": [["f", {FADD: "x", FMUL: 0, FFMA: 0}]]}
     found = with_events(profiled_job(), table, ("counters", None, broken))
-    assert found.validity.valid
+    assert found.validity.sound
     assert reasons_of(found)["f"][0] is None
 
 

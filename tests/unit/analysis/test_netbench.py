@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.analysis.analyse import analyse
 from orchestrator.domain.failure import FailureKind
-from orchestrator.domain.measurement import Analysis
+from orchestrator.domain.measurement import Analysis, Grade
 from tests.unit.analysis.logs import NODE, a_job, closed, quiet
 
 MODEL = {"name": "netbench", "measures": "exchange", "work_unit": "bytes", "loss": "any"}
@@ -85,7 +85,7 @@ def test_the_summary_has_the_latency_of_the_smallest_and_the_rate_of_the_largest
         *reduced(2**20, ([0.05], [0.04])),
         reported(size=2**20, durations=[9.0], busy=True),
     )
-    assert analysis.validity.valid, analysis.validity
+    assert analysis.validity.sound, analysis.validity
     assert analysis.summary["latency_s"] == pytest.approx(1e-4)
     assert analysis.summary["point_to_point_bytes_per_s"] == pytest.approx(2**20 / 0.01)
     assert analysis.summary["all_reduce_bus_bytes_per_s"] == pytest.approx(2**20 / 0.05)
@@ -114,14 +114,14 @@ def test_a_log_without_messages_is_no_result() -> None:
 
 def test_a_rank_that_did_not_finish_leaves_no_result() -> None:
     analysis = analysed(reported(), *reduced(), finished=(0,))
-    assert not analysis.validity.valid
+    assert not analysis.validity.sound
     assert analysis.exchanges == ()
 
 
 def test_a_disturbed_run_keeps_its_rows_and_is_not_valid() -> None:
     analysis = analysed(reported(), *reduced(), foreign_s=0.4)
     assert [reason.code for reason in analysis.validity.reasons] == ["foreign_load"]
-    assert analysis.validity.replaceable
+    assert analysis.validity.grade is Grade.DISTURBED
     assert len(analysis.exchanges) == 2
 
 

@@ -134,7 +134,7 @@ def test_the_residual_is_a_measurement_of_the_worst_rank():
 )
 def test_a_list_of_allocations_that_cannot_be_gives_a_reason_and_leaves_the_run_valid(events, reason):
     analysis = analysed(*events)
-    assert analysis.validity.valid
+    assert analysis.validity.sound
     assert not analysis.profiles.memory
     assert reason in analysis.profiles.reasons["memory"]
 
@@ -143,7 +143,7 @@ def test_a_profile_that_the_agent_gave_up_says_why():
     failure = {"kind": "out_of_memory", "message": "asked for too much", "ranks": [0]}
     analysis = analysed(("profile_failed", None, {"profile": "memory", "failure": failure}))
     assert analysis.profiles.reasons["memory"] == f"{NODE}: out_of_memory: asked for too much"
-    assert analysis.validity.valid
+    assert analysis.validity.sound
 
 
 def test_a_run_that_asked_for_no_profile_has_none_and_needs_no_reason():
@@ -280,7 +280,7 @@ def test_the_breakdown_is_the_mean_over_ranks_and_says_what_it_cannot_tell():
 )
 def test_times_that_cannot_be_give_a_reason(event, reason):
     analysis = analysed(event)
-    assert analysis.validity.valid
+    assert analysis.validity.sound
     assert reason in analysis.profiles.reasons["layers"]
 
 

@@ -95,13 +95,6 @@ def test_many_small_spikes_are_taken_as_they_are():
     assert _judge(durations, np.ones(200)).state is SteadyClass.STEADY
 
 
-def test_a_throttled_device_overrides_the_rest():
-    durations = 1 + 0.01 * np.random.default_rng(4).standard_normal(150)
-    steady = judge(durations, np.ones(150), [1] * 150, throttled_ratio=0.2)
-    assert steady.state is SteadyClass.THROTTLED
-    assert "20%" in steady.reason
-
-
 @pytest.mark.parametrize("value", [1.0, 0.1, 1e-6])
 def test_equal_durations_are_steady(value):
     steady = _judge(np.full(100, value), np.ones(100))

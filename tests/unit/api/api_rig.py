@@ -96,7 +96,7 @@ class Rig:
 
 
 def rate(value: float, *reasons: Reason) -> Analysis:
-    """An analysis with this throughput (an indicative one where there are reasons), and a power nobody could read."""
+    """An analysis with this throughput, graded by ``reasons``, and a power nobody could read."""
     throughput = Measurement(
         "throughput",
         value,
@@ -110,9 +110,7 @@ def rate(value: float, *reasons: Reason) -> Analysis:
         "one run",
     )
     power = Measurement("power_w", None, "W", "none", reason="a CPU device has no power reading")
-    if reasons:
-        return Analysis(Validity(tuple(reasons)), indicative=throughput, code_version="1")
-    return Analysis(Validity(), measurements=(throughput, power), code_version="1")
+    return Analysis(Validity(tuple(reasons)), measurements=(throughput, power), code_version="1")
 
 
 def fingerprint_of(**subject: Any) -> dict[str, Any]:

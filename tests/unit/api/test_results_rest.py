@@ -37,9 +37,8 @@ def test_the_estimate_of_a_cell_is_the_mean_over_its_runs_with_students_t(rig: R
     assert set(throughput) == SHAPE
     assert throughput["value"] == pytest.approx(100.0)
     assert throughput["ci_high"] - 100.0 == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
-    assert (throughput["n"], throughput["confidence"], row["n_valid"]) == (3, 0.95, 3)
-    assert row["validity"]["valid"] is True
-    assert row["indicative"] is None
+    assert (throughput["n"], throughput["confidence"], row["n_used"]) == (3, 0.95, 3)
+    assert row["grade"] == row["validity"]["grade"] == "sound"
 
 
 def test_what_was_not_measured_is_null_with_the_reason_beside(rig: Rig) -> None:
@@ -69,28 +68,31 @@ def test_a_single_run_keeps_its_own_interval_and_says_so(rig: Rig) -> None:
     assert "single run" in row["throughput"]["scope"]
 
 
-def test_runs_that_were_replaced_are_left_out_and_named(rig: Rig) -> None:
-    experiment = rig.submit()
-    first, second, third = rig.store.runs_of(experiment["id"])
-    for run, analysis in ((first, rate(50.0, builders.UNSTEADY)), (second, rate(99.0)), (third, rate(101.0))):
+def test_disturbed_runs_are_left_out_and_named_where_four_are_sound(rig: Rig) -> None:
+    experiment = rig.submit(repeats=5)
+    runs = rig.store.runs_of(experiment["id"])
+    rates = (rate(50.0, builders.LOADED), rate(99.0), rate(101.0), rate(99.0), rate(101.0))
+    for run, analysis in zip(runs, rates, strict=True):
         rig.start(run.id)
         rig.finish(run.id, analysis, fingerprint=fingerprint_of())
     (row,) = rig.get("/results")["items"]
     assert row["throughput"]["value"] == pytest.approx(100.0)
-    assert (row["n_valid"], row["n_runs"]) == (2, 3)
-    assert [(one["run_id"], one["reasons"][0]["code"]) for one in row["left_out"]] == [(first.id, "unsteady")]
+    assert "at a foreign load of 10 % or less" in row["throughput"]["scope"]
+    assert (row["n_used"], row["n_runs"], row["grade"]) == (4, 5, "sound")
+    assert [(one["run_id"], one["reasons"][0]["code"]) for one in row["left_out"]] == [(runs[0].id, "foreign_load")]
 
 
-def test_a_cell_without_a_valid_run_has_an_indicative_rate_and_no_throughput(rig: Rig) -> None:
+def test_a_cell_without_enough_sound_runs_rests_on_all_that_were_planned_and_says_so(rig: Rig) -> None:
     experiment = rig.submit(repeats=2)
     for run, value in zip(rig.store.runs_of(experiment["id"]), (50.0, 60.0), strict=True):
         rig.start(run.id)
-        rig.finish(run.id, rate(value, builders.UNSTEADY))
+        rig.finish(run.id, rate(value, builders.LOADED))
     (row,) = rig.get("/results")["items"]
-    assert row["throughput"] is None
-    assert row["indicative"]["value"] == 55.0
-    assert row["indicative"]["ci_low"] is None
-    assert row["reasons"]["throughput"] == builders.UNSTEADY.text
+    assert row["throughput"]["value"] == 55.0
+    assert row["throughput"]["ci_low"] < 50.0
+    assert "with what else ran" in row["throughput"]["scope"]
+    assert (row["grade"], row["n_used"]) == ("disturbed", 2)
+    assert row["validity"]["reasons"][0]["text"] == builders.LOADED.text
 
 
 def test_a_broken_run_leaves_no_rate_at_all(rig: Rig) -> None:
@@ -99,7 +101,8 @@ def test_a_broken_run_leaves_no_rate_at_all(rig: Rig) -> None:
     rig.start(run.id)
     rig.finish(run.id, builders.analysis(builders.REPLICAS_DIFFER))
     (row,) = rig.get("/results")["items"]
-    assert row["throughput"] is row["indicative"] is None
+    assert row["throughput"] is None
+    assert row["grade"] == "broken"
     assert row["validity"]["reasons"][0]["code"] == "replicas_differ"
 
 
@@ -173,23 +176,21 @@ def test_a_side_without_a_valid_run_is_told_as_such(rig: Rig) -> None:
 
 def test_runs_for_a_wanted_precision_are_added_until_it_is_reached_and_the_row_says_so(rig: Rig) -> None:
     experiment = rig.submit(precision_target=0.01, max_repeats=30)
-    rig.complete_all(experiment["id"], [99.0, 99.5, 100.0, 100.5, 101.0])
+    rig.complete_all(experiment["id"], [99.0, 99.5, 100.0, 100.0, 100.5, 101.0])
     (row,) = rig.get("/results")["items"]
     assert row["precision"]["met"] is True
-    assert row["precision"]["half_width_ratio"] == pytest.approx(
-        2.7764 * math.sqrt(0.625) / math.sqrt(5) / 100, rel=1e-4
-    )
+    assert row["precision"]["half_width_ratio"] == pytest.approx(2.5706 * math.sqrt(0.5) / math.sqrt(6) / 100, rel=1e-4)
 
     assert review(rig.context, experiment["id"]) is True
-    assert len(rig.store.runs_of(experiment["id"])) == 5
+    assert len(rig.store.runs_of(experiment["id"])) == 6
 
 
 def test_a_noisy_cell_gets_the_runs_that_steins_rule_wants(rig: Rig) -> None:
-    experiment = rig.submit(precision_target=0.01, max_repeats=8)
-    rig.complete_all(experiment["id"], [98.0, 99.0, 100.0, 101.0, 102.0])
+    experiment = rig.submit(precision_target=0.01, max_repeats=9)
+    rig.complete_all(experiment["id"], [98.0, 99.0, 100.0, 100.0, 101.0, 102.0])
     assert review(rig.context, experiment["id"]) is True
-    added = list(rig.store.runs_of(experiment["id"]))[5:]
-    assert [run.plan.repetition for run in added] == [6, 7, 8]
+    added = list(rig.store.runs_of(experiment["id"]))[6:]
+    assert [run.plan.repetition for run in added] == [7, 8, 9]
     for run in added:
         rig.start(run.id)
         rig.finish(run.id, rate(100.0), fingerprint=fingerprint_of())
@@ -197,8 +198,8 @@ def test_a_noisy_cell_gets_the_runs_that_steins_rule_wants(rig: Rig) -> None:
     assert rig.get(f"/experiments/{experiment['id']}")["state"] == "completed"
     (row,) = rig.get("/results")["items"]
     assert "Stein" in row["throughput"]["method"]
-    assert row["throughput"]["ci_high"] - 100.0 == pytest.approx(2.7764 * math.sqrt(2.5) / math.sqrt(8), rel=1e-4)
-    assert (row["precision"]["met"], row["precision"]["n_wanted"]) == (False, 20)
+    assert row["throughput"]["ci_high"] - 100.0 == pytest.approx(2.5706 * math.sqrt(2.0) / math.sqrt(9), rel=1e-4)
+    assert (row["precision"]["met"], row["precision"]["n_wanted"]) == (False, 14)
     assert "precision not reached" in results_table([row]).rows[0][-1]
 
 
@@ -219,7 +220,7 @@ def test_a_row_says_how_much_runs_and_nodes_vary(rig: Rig) -> None:
 def test_cells_repeated_for_a_precision_are_compared_by_the_noise_of_their_first_stage(rig: Rig) -> None:
     sides = [rig.submit(precision_target=0.01, max_repeats=30) for _ in range(2)]
     for side, level in zip(sides, (100.0, 90.0), strict=True):
-        rig.complete_all(side["id"], [level - 1.0, level - 0.5, level, level + 0.5, level + 1.0])
+        rig.complete_all(side["id"], [level - 1.0, level - 0.5, level, level, level + 0.5, level + 1.0])
     (item,) = rig.get("/compare", baseline=sides[0]["id"], candidate=sides[1]["id"])["items"]
     assert item["verdict"] == "slower"
     assert "first stage" in item["difference"]["method"]

@@ -113,14 +113,13 @@ def test_a_run_tells_its_state_and_why(rig: Rig, run_id: str) -> None:
     assert run["throughput"] is None
 
 
-def test_an_invalid_run_has_no_throughput_but_may_have_an_indicative_rate(rig: Rig, run_id: str) -> None:
+def test_a_disturbed_run_has_its_throughput_and_its_grade_and_a_broken_one_none(rig: Rig, run_id: str) -> None:
     rig.start(run_id)
-    rig.finish(run_id, rate(10.0, builders.UNSTEADY))
+    rig.finish(run_id, rate(10.0, builders.LOADED))
     run = rig.get(f"/runs/{run_id}")
-    assert run["throughput"] is None
-    assert run["indicative"]["value"] == 10.0
-    assert run["validity"]["valid"] is False
-    assert run["reason"] == builders.UNSTEADY.text
+    assert run["throughput"]["value"] == 10.0
+    assert run["validity"]["grade"] == "disturbed"
+    assert run["reason"] == builders.LOADED.text
 
 
 def test_profiles_that_were_not_made_are_null_or_empty_with_a_reason(rig: Rig, run_id: str) -> None:

@@ -252,15 +252,15 @@ def test_tbd_ls_as_json_imports_few_modules() -> None:
     ("summary", "reasons", "told"),
     [
         ({"latency_s": 4e-5, "point_to_point_bytes_per_s": 2**31}, [], "latency 40.0 µs, 2.00 GiB/s"),
-        ({"latency_s": 4e-5, "point_to_point_bytes_per_s": 2**31}, ["foreign_load"], "not valid (foreign_load)"),
-        ({}, [], "valid"),
+        ({"latency_s": 4e-5, "point_to_point_bytes_per_s": 2**31}, ["foreign_load"], "disturbed: foreign_load"),
+        ({}, [], "sound"),
     ],
 )
 def test_a_run_without_a_throughput_is_told_by_what_it_measured(
     summary: dict[str, Any], reasons: list[str], told: str
 ) -> None:
-    validity = {"valid": not reasons, "reasons": [{"code": code} for code in reasons]}
-    run = {"state": "completed", "throughput": None, "indicative": None, "summary": summary, "validity": validity}
+    validity = {"grade": "disturbed" if reasons else "sound", "reasons": [{"code": code} for code in reasons]}
+    run = {"state": "completed", "throughput": None, "summary": summary, "validity": validity}
     assert outcome(run) == told
 
 

@@ -10,10 +10,12 @@ from scipy import stats
 from orchestrator.domain.errors import InvalidRequest
 from orchestrator.domain.measurement import Measurement
 from orchestrator.domain.precision import first_stage, scale_of, stein, student_quantile
+from orchestrator.domain.repetitions import first_stage_rates
 from orchestrator.domain.run import Run, RunState
 from orchestrator.domain.spec import ExperimentSpec
-from orchestrator.domain.sweep import check, expand, first_stage_rates, is_over
+from orchestrator.domain.sweep import check, expand
 from tests.unit import builders as make
+from tests.unit.builders import is_over
 
 
 def asks(**changes: object) -> ExperimentSpec:
@@ -27,7 +29,7 @@ def carried_out(spec: ExperimentSpec, rates: Sequence[float | None]) -> list[Run
 
 
 def _run(plan, rate):  # type: ignore[no-untyped-def]
-    analysis = make.analysis() if rate is not None else make.analysis(make.UNSTEADY)
+    analysis = make.analysis() if rate is not None else make.analysis(make.LOADED)
     if rate is not None:
         analysis = replace(analysis, measurements=(Measurement("throughput", rate, "images/s", "m"),))
     return make.run(f"run_{plan.key}", RunState.COMPLETED, plan=plan, analysis=analysis)

@@ -9,8 +9,9 @@ from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import Run, RunState
 from orchestrator.domain.spec import ExperimentSpec
-from orchestrator.domain.sweep import Facts, check, check_for_any_machine, expand, facts_of, is_over, spec_of
+from orchestrator.domain.sweep import Facts, check, check_for_any_machine, expand, facts_of, place_in_sweep, spec_of
 from tests.unit import builders as make
+from tests.unit.builders import is_over
 
 
 def refusals(spec: ExperimentSpec, facts: Facts | None = None) -> list[tuple[str, str]]:
@@ -31,11 +32,6 @@ def test_the_grid_is_the_product_of_all_axes_and_options_times_repeats() -> None
     assert len({plan.cell_key for plan in plans}) == 8
 
 
-def test_repetitions_of_cells_are_interleaved() -> None:
-    plans = expand(make.spec(per_device_batch_size=[4, 8], repeats=2), make.facts(), [])
-    assert [(plan.repetition, plan.per_device_batch_size) for plan in plans] == [(1, 4), (1, 8), (2, 4), (2, 8)]
-
-
 def test_excluded_cells_are_left_out() -> None:
     spec = make.spec(per_device_batch_size=[4, 8], seed=[1, 2], exclude=[{"per_device_batch_size": 8, "seed": 2}])
     assert len(expand(spec, make.facts(), [])) == 3 * 3
@@ -51,13 +47,17 @@ def test_auto_is_resolved_in_the_plan() -> None:
 
 def test_a_global_batch_is_divided_over_the_devices() -> None:
     spec = make.spec(repeats=1, topology=["1x1", "1x2"], per_device_batch_size=None, global_batch_size=8)
-    assert [plan.per_device_batch_size for plan in expand(spec, make.facts(), [])] == [8, 4]
+    assert {plan.topology: plan.per_device_batch_size for plan in expand(spec, make.facts(), [])} == {
+        "1x1": 8,
+        "1x2": 4,
+    }
 
 
 def test_powers_of_two_go_up_to_the_whole_pool() -> None:
     spec = make.spec(repeats=1, topology="powers-of-two")
     plans = expand(spec, make.facts(pool=(4, 6)), [])
-    assert [plan.topology for plan in plans] == ["1x1", "1x2", "1x4", "2x6", "4x6"]
+    in_order = sorted(plans, key=lambda plan: place_in_sweep(spec, plan))
+    assert [plan.topology for plan in in_order] == ["1x1", "1x2", "1x4", "2x6", "4x6"]
 
 
 def test_nothing_is_missing_when_all_repeats_completed_or_failed() -> None:
@@ -75,22 +75,6 @@ def test_a_run_in_progress_counts_and_keeps_the_experiment_open() -> None:
     running = make.run("run_1", RunState.RUNNING, plan=plan)
     assert expand(spec, make.facts(), [running]) == []
     assert not is_over(spec, make.facts(), [running])
-
-
-def test_an_unsteady_run_is_replaced_up_to_max_repeats() -> None:
-    spec = make.spec(repeats=1, max_repeats=3)
-    runs: list[Run] = []
-    for repetition in (1, 2, 3):
-        (plan,) = expand(spec, make.facts(), runs)
-        assert plan.repetition == repetition
-        runs.append(completed(plan, make.UNSTEADY))
-    assert expand(spec, make.facts(), runs) == []
-
-
-def test_a_broken_run_is_not_replaced() -> None:
-    spec = make.spec(repeats=1)
-    (plan,) = expand(spec, make.facts(), [])
-    assert expand(spec, make.facts(), [completed(plan, make.UNSTEADY, make.REPLICAS_DIFFER)]) == []
 
 
 def test_cells_that_no_framework_can_do_are_refused_with_the_line_to_leave_them_out() -> None:
@@ -195,7 +179,6 @@ def test_without_a_cluster_only_what_no_machine_can_do_is_refused() -> None:
         ("mode", "convergence"),
         ("target", 0.7),
         ("deadline_s", 60),
-        ("device_time_budget_s", 60),
         ("per_device_batch_size", "max"),
     ],
 )

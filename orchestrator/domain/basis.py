@@ -1,0 +1,64 @@
+"""Which runs of a cell its numbers rest on, by one rule for tables, comparisons and repetitions alike.
+
+Sound runs where there are enough of them, the replacements of disturbed ones among them. Else the *planned*
+repetitions, all of them, without the replacements: a replacement is made because a run was disturbed, so counting it
+where the disturbed one counts as well would weigh the calm hours twice. The cells of a comparison share one rule:
+mixed grades find differences that are not there (up to 37 % of experiments, docs/statistics.md).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from orchestrator.domain.measurement import Grade
+from orchestrator.domain.run import Run
+
+LEAST_SOUND = 4  # fewer sound runs than these speak for a cell only where they are all that was planned
+SCOPES = {
+    Grade.SOUND: "at a foreign load of 10 % or less",
+    Grade.DISTURBED: "with what else ran",
+}
+
+
+@dataclass(frozen=True)
+class Basis:
+    """``runs`` in the order of their repetitions; ``grade`` is what they may be believed to be, BROKEN without any."""
+
+    runs: tuple[Run, ...]
+    grade: Grade
+
+    @property
+    def scope(self) -> str:
+        return SCOPES.get(self.grade, "")
+
+
+def basis_of(runs: Sequence[Run], planned: int | None) -> Basis:
+    """The basis of one cell by itself. ``planned``: repetitions that were planned; None where variance chose them, so
+    that all were."""
+    return shared([runs], planned)[0]
+
+
+def shared(cells: Iterable[Sequence[Run]], planned: int | None) -> list[Basis]:
+    """The bases of cells that are compared: the sound runs of each where every cell has enough of them, else the
+    planned repetitions of all."""
+    usable = [_in_order(run for run in runs if run.usable) for runs in cells]
+    if all(_enough(runs, planned) for runs in usable):
+        return [_graded([run for run in runs if run.sound], Grade.SOUND) for runs in usable]
+    return [_graded(_of_plan(runs, planned), Grade.DISTURBED) for runs in usable]
+
+
+def _in_order(runs: Iterable[Run]) -> list[Run]:
+    return sorted(runs, key=lambda run: run.plan.repetition)
+
+
+def _of_plan(usable: Sequence[Run], planned: int | None) -> list[Run]:
+    return [run for run in usable if planned is None or run.plan.repetition <= planned]
+
+
+def _enough(usable: Sequence[Run], planned: int | None) -> bool:
+    """A cell whose planned repetitions are all sound has enough, however few they are; so has one without any run."""
+    sound = sum(1 for run in usable if run.sound)
+    return sound >= LEAST_SOUND or all(run.sound for run in _of_plan(usable, planned))
+
+
+def _graded(runs: Sequence[Run], grade: Grade) -> Basis:
+    return Basis(tuple(runs), grade if runs else Grade.BROKEN)
