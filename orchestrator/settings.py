@@ -44,7 +44,11 @@ VARIABLES: dict[str, tuple[str, str, str]] = {
 
 # Read by the node agent on its own host (``workers.node``), listed here for ``tbd serve --help``.
 NODE_VARIABLES: dict[str, tuple[str, str]] = {
-    "TBD_CPU_DEVICES": ("1", "number of CPU devices of a node; its cores are divided evenly"),
+    "TBD_CPU_DEVICES": ("1", "number of CPU devices of a node; its cores, but those kept for tbd, are divided evenly"),
+    "TBD_HOUSEKEEPING_CORES": (
+        "1 of four or more",
+        "number of cores kept for tbd itself, so that CPU devices and GPU processes leave them alone; 0: none",
+    ),
     "TBD_FABRICS": ("", "interfaces of a node by fabric, where it does not show: ethernet=eth0,infiniband=ib0"),
     "TBD_INTERPRETERS_DIR": ("~/.cache/tbd/interpreters", "folder of the frameworks' environments"),
     "TBD_LOCK_DIR": (

@@ -29,9 +29,10 @@ class NodeSpan:
         return [f"device:{device['id']}" for device in self.devices() if device["kind"] == "cuda"]
 
     def cores(self) -> list[int]:
-        """The cores of the attempt's CPU devices here; with GPUs, all cores: its processes may use them."""
+        """The cores of the attempt's CPU devices here; with GPUs, all that its processes may use: not tbd's own."""
         cores = {int(core) for device in self.devices() for core in device.get("cores") or ()}
-        return sorted(cores) or self.all_cores()
+        kept = self.log.opened["inventory"].get("housekeeping_cores") or ()
+        return sorted(cores) or [core for core in self.all_cores() if core not in kept]
 
     def usable_cores(self) -> list[int]:
         """The cores that the node's agent, and all that it starts, may use: a container may have a part of the machine

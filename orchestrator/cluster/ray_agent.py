@@ -19,9 +19,13 @@ class AgentActor:
 
     def __init__(self, directory: str, node: str, fence_s: float) -> None:
         self._agent = Agent(directory, node, fence_s)
+        self._here = threading.local()
 
     def answer(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Call a method of the agent: ``{"result"}``, or ``{"error"}`` with its type and message."""
+        if not hasattr(self._here, "stepped_back"):  # Ray has threads of its own for this
+            self._agent.step_back()
+            self._here.stepped_back = True
         try:
             if method not in METHODS:
                 raise ValueError(f"unknown method {method!r}")

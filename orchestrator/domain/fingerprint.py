@@ -112,7 +112,9 @@ def _rig_of(node: Mapping[str, Any]) -> dict[str, Any]:
     keys = ("hostname", "cpu_model", "cores", "physical_cores", "memory_bytes", "kernel", "driver", "governor")
     settings = {key: provenance[key] for key in MACHINE_SETTINGS if provenance.get(key) is not None}
     power = [device.get("power_limit_w") for device in inventory.get("devices") or []]
-    return {key: inventory.get(key) for key in keys} | {"power_limits_w": power} | settings
+    # Where no core is kept the key is left out: such a rig is the one it was before there was a choice.
+    kept = {key: inventory[key] for key in ("housekeeping_cores",) if inventory.get(key)}
+    return {key: inventory.get(key) for key in keys} | {"power_limits_w": power} | settings | kept
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:

@@ -15,7 +15,7 @@ import uuid
 from pathlib import Path
 from typing import Any, Dict, Mapping, NamedTuple
 
-from workers.node import interpreters, port_choice, processes
+from workers.node import background, interpreters, port_choice, processes
 from workers.node.attempts import Attempts, token_sha256
 from workers.node.children import Spawner
 from workers.node.event_log import EventLog
@@ -79,7 +79,9 @@ class Agent:
         self._attempts = Attempts(Path(directory))
         self._nvml = nvml or Nvml()
         self._inventory = Inventory(node, self._attempts.directory, self._nvml)
-        self.node: str = self._inventory.read()["node"]
+        facts = self._inventory.read()
+        self.node: str = facts["node"]
+        self._housekeeping = facts["housekeeping_cores"]
         self._boot_id = boot_id()
         self._lock = threading.RLock()
         self._changed = threading.Condition()
@@ -94,6 +96,10 @@ class Agent:
         self._sweep()
         self._guard = threading.Thread(target=self._keep_fence, name="tbd-fence", daemon=True)
         self._guard.start()
+
+    def step_back(self) -> None:
+        """Take the calling thread out of the way of what is measured; those that answer calls do it."""
+        background.step_back(self._housekeeping, "tbd-agent")
 
     def _sweep(self) -> None:
         """End what a former agent left, and close the logs it could not close."""
@@ -304,6 +310,7 @@ class Agent:
         return any(not attempt.log.closed for attempt in list(self._known.values()))
 
     def _keep_fence(self) -> None:
+        background.step_back(self._housekeeping, "tbd-fence")
         while not self._closing.wait(min(_FENCE_CHECK_S, self._fence_s / 4)):
             if self.out_of_contact_s > self._fence_s and self.running:
                 self._stop_all(f"fence: the agent was out of contact for more than {self._fence_s:g} s")

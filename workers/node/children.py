@@ -7,6 +7,8 @@ events file, stdout and stderr while it lives. What the text means is the superv
 from __future__ import annotations
 
 import codecs
+import contextlib
+import fcntl
 import os
 import queue
 import select
@@ -27,6 +29,8 @@ OUTPUT_MARKER = "\n[tbd: this stream is longer than 1 MiB; the rest was not kept
 STDERR_TAIL_BYTES = 4096
 
 _READ_BYTES = 64 * 1024
+_F_SETPIPE_SZ = 1031  # linux/fcntl.h; Python 3.10 has it by name
+_PIPE_BYTES = 1024 * 1024  # what an ordinary user may ask for (/proc/sys/fs/pipe-max-size)
 _LINE_LIMIT_BYTES = 16 * 1024 * 1024
 _LAUNCH = str(Path(__file__).with_name("launch.py"))
 
@@ -40,7 +44,8 @@ class Spawner:
     """Starts children from one thread that lives as long as the agent.
 
     The signal that takes a child along when the agent dies (PR_SET_PDEATHSIG) fires when the *thread* that forked it
-    ends; an attempt's thread ends before the agent does.
+    ends; an attempt's thread ends before the agent does. Children inherit its priority and its cores: it has to begin
+    before whoever makes it steps back (``background``).
     """
 
     def __init__(self) -> None:
@@ -137,6 +142,8 @@ class Stream:
         self.name = name
         self._pipe = pipe
         os.set_blocking(pipe.fileno(), False)
+        with contextlib.suppress(OSError):  # room for what is written between two looks, else its writer has to wait
+            fcntl.fcntl(pipe.fileno(), _F_SETPIPE_SZ, _PIPE_BYTES)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._offset = 0
         self._full = False

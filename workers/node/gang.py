@@ -107,7 +107,7 @@ class Gang:
         self._garbage_lines = 0
 
     def start(self, path: Path, host_cores: Sequence[int]) -> None:
-        """Start every process; ``path`` is their PYTHONPATH.
+        """Start every process; ``path`` is their PYTHONPATH, ``host_cores`` for those without devices of cores.
 
         Raises:
             SetupError: one could not be started. Those before it run and have to be ended.
@@ -186,7 +186,8 @@ class Gang:
             command += ["--phase", self._phase]
         if process["ranks"]:
             command = [*self._prefix, *command]
-        return mpi_rank.Launch(command, children.cores_of(process), str(scratch), added)
+        cores = children.cores_of(process) or list(host_cores)
+        return mpi_rank.Launch(command, cores, str(scratch), added)
 
     def _events(self, process: Mapping[str, Any]) -> Path:
         return self._folder / (process["name"] + ".events.jsonl")

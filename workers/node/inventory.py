@@ -1,7 +1,8 @@
 """What this node is: its processor, memory, devices, interfaces, and what cannot be had and why.
 
 Owns the offering of devices: a GPU by its UUID; a CPU device as a set of logical cores (``TBD_CPU_DEVICES`` of them,
-default 1, the cores that this process may use divided evenly). A fact that cannot be read is null, with the reason
+default 1, the cores that this process may use divided evenly). Where there are cores enough, one is kept for tbd itself
+and nothing of an attempt runs on it (``TBD_HOUSEKEEPING_CORES``). A fact that cannot be read is null, with the reason
 under its name in ``unavailable``.
 """
 
@@ -20,6 +21,9 @@ from workers.node.nvml import Nvml
 
 _CPU = Path("/sys/devices/system/cpu")
 
+# Of fewer cores none is kept for tbd: it would take more from the training than tbd does. A judgement.
+LEAST_CORES = 4
+
 
 class Inventory:
     """The facts of this node. What does not change is read once.
@@ -29,7 +33,8 @@ class Inventory:
         directory: where attempts are kept; the free space is that of its disk.
 
     Raises:
-        ValueError: ``TBD_CPU_DEVICES`` is no count, or more than there are cores; ``TBD_FABRICS`` is wrong.
+        ValueError: ``TBD_CPU_DEVICES`` or ``TBD_HOUSEKEEPING_CORES`` is no count, or more than there are cores;
+            ``TBD_FABRICS`` is wrong.
     """
 
     def __init__(self, node: str | None, directory: Path, nvml: Nvml) -> None:
@@ -54,18 +59,20 @@ class Inventory:
         gpus = [{"id": gpu.id, "kind": "cuda", "name": gpu.name, "cores": [], **_gpu_facts(gpu)} for gpu in nvml.gpus()]
         if nvml.reason:
             self._unavailable["gpus"] = nvml.reason
-        count = _device_count(len(cores))
+        count = _count("TBD_CPU_DEVICES", 1, len(cores))
+        kept = housekeeping_cores(cores, count)
         return {
             "node": node or socket.gethostname(),
             "hostname": socket.gethostname(),
             "boot_id": boot_id(),
             "cpu_model": model,
             "cores": cores,
+            "housekeeping_cores": kept,
             "physical_cores": len({_place(core)[:2] for core in cores}),
             "memory_bytes": memory_bytes,
             "kernel": platform.release(),
             "os": _os_name(),
-            "devices": [*cpu_devices(cores, count, model or platform.machine(), memory_bytes), *gpus],
+            "devices": [*cpu_devices(_without(cores, kept), count, model or platform.machine(), memory_bytes), *gpus],
             "driver_version": nvml.driver_version,
             **fabrics.of_this_node(),
         }
@@ -109,11 +116,37 @@ def _place(core: int) -> tuple[int, int, int]:
     return int(package), int(_text(topology / "core_id") or core), core
 
 
-def _device_count(cores: int) -> int:
-    text = os.environ.get("TBD_CPU_DEVICES") or "1"
-    if not text.isdigit() or not 0 <= int(text) <= cores:
-        raise ValueError(f"TBD_CPU_DEVICES={text}: it is a count from 0 to the number of cores, {cores}")
+def _count(name: str, default: int, most: int) -> int:
+    text = os.environ.get(name) or str(default)
+    if not text.isdigit() or not 0 <= int(text) <= most:
+        raise ValueError(f"{name}={text}: it is a count from 0 to {most}, as this node has its cores")
     return int(text)
+
+
+def housekeeping_cores(cores: Sequence[int], devices: int) -> list[int]:
+    """Return the logical cores that are tbd's own: the last ones.
+
+    By default one of four or more, and all hyper-threads of the last physical core where there are four of those, for
+    they share what computes. None of fewer, nor where more than a quarter of each device's cores would go.
+
+    Args:
+        devices: among how many devices the other cores are divided.
+
+    Raises:
+        ValueError: ``TBD_HOUSEKEEPING_CORES`` is no count, or leaves the devices too few cores.
+    """
+    ordered = sorted(cores, key=_place)
+    physical = [_place(core)[:2] for core in ordered]
+    usual = physical.count(physical[-1]) if len(set(physical)) >= LEAST_CORES else 1
+    size, left = (count // max(1, devices) for count in (len(ordered), len(ordered) - usual))
+    if len(ordered) < LEAST_CORES or left < 0.75 * size:
+        usual = 0
+    count = _count("TBD_HOUSEKEEPING_CORES", usual, max(0, len(ordered) - max(1, devices)))
+    return sorted(ordered[len(ordered) - count :])
+
+
+def _without(cores: Sequence[int], kept: Sequence[int]) -> list[int]:
+    return [core for core in cores if core not in kept]
 
 
 def cpu_devices(cores: Sequence[int], count: int, name: str, memory_bytes: int) -> list[dict[str, Any]]:

@@ -91,6 +91,7 @@ def serve(directory: Path, path: Path, node: str | None, fence_s: float | None, 
             server = _Server(str(path), agent)
         finally:
             os.umask(mask)
+        agent.step_back()  # and with this thread those that it starts
         end = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: end.set())

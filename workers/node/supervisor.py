@@ -10,25 +10,27 @@ profile, and not what was measured before.
 
 from __future__ import annotations
 
-import threading
 import time
 import traceback
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
-from workers.node import counting, ncu, outcome, prepare, processes, stop_channel
+from workers.node import background, counting, ncu, outcome, prepare, processes, stop_channel
 from workers.node.children import Spawner
 from workers.node.event_log import EventLog, LogError
 from workers.node.gang import Exit, Gang, Member
 from workers.node.outcome import Failure
 from workers.node.sampler import Sampler
 from workers.node.stopping import StoppingRule
+from workers.node.waking import Waking
 from workers.trainer import protocol
 
 # How often the processes are listened to: often while they start, where seconds count for a person; seldom while the
-# loop is timed, where a wake-up takes time from what is measured.
+# loop is timed, where a wake-up takes time from what is measured. Then it is a tenth of the time that the phase has
+# lasted, within these limits: so a decision to stop comes at most a tenth too late. That a process has ended, or that
+# somebody wants it to, is noticed at once.
 _EAGER_S = 0.01
-_CALM_S = 0.1
+_CALM_S = (0.1, 1.0)
 
 # Judgements. How long the other ranks may still report after one has gone; how long processes have to obey SIGTERM;
 # how long a server or scheduler may outlive the last worker.
@@ -84,23 +86,33 @@ class Supervisor:
         self._gang = Gang(self._job, self._mine, folder, log, around.spawner, around.node)
         self._ended_gangs: list[Gang] = []
         self._sampler: Sampler | None = None
-        self._wake = threading.Event()
+        self._waking = Waking()
         self._stop: Stop | None = None
         self._failures: list[Failure] = []
         self._rule = StoppingRule(job["stopping"])
         self._decision: dict[str, Any] | None = None
         self._tell_at: float | None = None
-        self._timing = False
+        self._timing_since: float | None = None
         self._oom_kills = 0
 
     def stop(self, reason: str, detail: str = "") -> None:
         """Ask for the attempt to end; returns at once. The first reason given is the one that counts."""
         if self._stop is None:
             self._stop = Stop(reason, detail)
-            self._wake.set()
+            self._waking.wake()
 
     def run(self) -> Failure | None:
-        """Carry the attempt out and close its log; return the failure, None when it ended well."""
+        """Carry the attempt out and close its log; return the failure, None when it ended well.
+
+        The calling thread steps back for good; the children, which come from the spawner's, do not.
+        """
+        background.step_back(self._around.inventory()["housekeeping_cores"], "tbd-attempt")
+        try:
+            return self._run()
+        finally:
+            self._waking.close()
+
+    def _run(self) -> Failure | None:
         try:
             self._carry_out()
         except prepare.SetupStoppedError:
@@ -122,7 +134,7 @@ class Supervisor:
         path = prepare.module_folder(self._around.folder)
         prepare.dataset_files(self._job, path, self._around.spawner, lambda: self._stop is not None)
         self._oom_kills = processes.oom_kills()
-        self._gang.start(path, self._around.inventory()["cores"])
+        self._gang.start(path, self._cores())
         self._sample()
         deadline = time.monotonic() + self._job["plan"]["timeout_s"]
         self._watch(deadline)
@@ -159,9 +171,9 @@ class Supervisor:
         self._ended_gangs.append(self._gang)
         around = self._around
         self._gang = Gang(self._job, self._mine, folder, self._log, around.spawner, around.node, phase, prefix)
-        self._timing, self._tell_at = False, None
+        self._timing_since, self._tell_at = None, None
         try:
-            self._gang.start(path, around.inventory()["cores"])
+            self._gang.start(path, self._cores())
             self._adopt(self._gang.children)
             self._watch(deadline)
         except prepare.SetupError as error:
@@ -217,7 +229,7 @@ class Supervisor:
         """Listen until every process has ended or a reason to end them has come, such as ``deadline``."""
         workers_gone_at: float | None = None
         while self._gang.living():
-            self._wake.wait(_CALM_S if self._timing else _EAGER_S)
+            self._sleep(_EAGER_S if self._timing_since is None else _pace_s(time.monotonic() - self._timing_since))
             self._listen()
             self._note(self._gang.exits())
             now = time.monotonic()
@@ -232,6 +244,9 @@ class Supervisor:
                 if now > workers_gone_at + IDLE_ROLES_GRACE_S:
                     return
             self._decide(now)
+
+    def _sleep(self, longest_s: float) -> None:
+        self._waking.sleep(longest_s, [child.id for child in self._gang.living() if child.id is not None])
 
     def _listen(self) -> None:
         for heard in self._gang.hear():
@@ -251,7 +266,7 @@ class Supervisor:
     def _take(self, event: Mapping[str, Any], ranks: Sequence[int]) -> None:
         if event["kind"] != "interval" or event["data"]["phase"] != "timed" or 0 not in ranks:
             return
-        self._timing = True
+        self._timing_since = self._timing_since or time.monotonic()
         data = event["data"]
         try:
             self._rule.add(protocol.number(data["duration_s"]), self._work(data["work"]), data["n"])
@@ -265,7 +280,7 @@ class Supervisor:
         return float(protocol.number(work))
 
     def _decide(self, now: float) -> None:
-        if self._decision is None and self._leads and self._timing:
+        if self._decision is None and self._leads and self._timing_since is not None:
             self._decision = self._rule.decision()
             if self._decision is not None:
                 self._log.append("stopping_decided", **self._decision)
@@ -294,7 +309,7 @@ class Supervisor:
         """One process has gone wrong: let the others say what they know, then go on to end them."""
         deadline = time.monotonic() + GANG_GRACE_S
         while self._gang.living() and time.monotonic() < deadline and self._stop is None:
-            self._wake.wait(_EAGER_S)
+            self._sleep(_EAGER_S)
             self._listen()
             self._note(self._gang.exits())
         self._kill()
@@ -341,6 +356,11 @@ class Supervisor:
             gang.clean()
         return failure
 
+    def _cores(self) -> list[int]:
+        """The logical cores for what has none of its own: all but those that are tbd's."""
+        inventory = self._around.inventory()
+        return [core for core in inventory["cores"] if core not in inventory["housekeeping_cores"]]
+
     def _ranks(self) -> list[int]:
         return [rank for process in self._mine for rank in process["ranks"]]
 
@@ -359,3 +379,9 @@ class Supervisor:
     @staticmethod
     def _invalid(ranks: Sequence[int], what: str) -> Failure:
         return Failure("invalid_log", ranks, message="its events do not follow the protocol: " + what)
+
+
+def _pace_s(timed_s: float) -> float:
+    """Seconds between two looks at processes that have been timed for ``timed_s`` seconds."""
+    least, most = _CALM_S
+    return min(most, max(least, timed_s / 10))
