@@ -26,6 +26,7 @@ from tests.integration.node_attempts import (
 )
 from workers.node import processes
 from workers.node.agent import Agent
+from workers.node.census import Census
 from workers.trainer import protocol
 
 pytestmark = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun: apt-get install openmpi-bin")
@@ -132,11 +133,16 @@ def test_a_rank_that_goes_ends_the_gang_on_both_nodes(agents):
     assert (failure_of(entries[NODE])["kind"], failure_of(entries[NODE])["ranks"]) == ("crashed", [1])
 
 
-def test_a_cancelled_gang_ends_on_both_nodes(agents):
+def test_a_cancelled_gang_ends_on_both_nodes_and_all_of_it_was_the_attempts(agents):
     job = mpi_job(BOTH, max_steps=10**6, options=NEVER_PRECISE)
+    others = processes.descendants([os.getpid()])
     for agent in agents.values():
         agent.start(job)
     steps_begin(agents[OTHER_NODE], job)
+    members = [Census(job["token"], node).take()[0] for node in BOTH]
+    # mpirun, its daemon, our launchers and what stands between them and the ranks: no load from outside.
+    assert processes.descendants([os.getpid()]) - others <= members[0] | members[1]
+    assert not members[0] & members[1]
     for agent in agents.values():
         agent.stop(job["attempt_id"], "cancelled")
     for agent in agents.values():

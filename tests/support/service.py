@@ -41,6 +41,12 @@ class Service:
         self.url = json.loads(line)["url"]
         return self
 
+    @property
+    def pid(self) -> int:
+        """The process id of the server."""
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         """End the server process, in an orderly way or by SIGKILL; its exit status."""
         assert self._process is not None

@@ -19,6 +19,10 @@ from workers.trainer import protocol
 _PROC = "/proc"
 
 
+# proc_pid_stat(5), counted from the state: ppid, utime, stime, cutime, cstime, num_threads, starttime, rss.
+_STAT_FIELDS = (1, 11, 12, 13, 14, 17, 19, 21)
+
+
 class ProcessId(NamedTuple):
     """A process for all time: ``start_ticks`` is field 22 of /proc/PID/stat, in clock ticks since boot."""
 
@@ -27,25 +31,33 @@ class ProcessId(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """What /proc/PID/stat says: state letter, parent, processor time and start in clock ticks, number of threads."""
+    """What /proc/PID/stat says: state letter, parent, processor time and start in clock ticks, number of threads,
+    processor time of children that it has waited for, resident memory in pages."""
 
     state: str
     parent: int
     cpu_ticks: int
     start_ticks: int
     threads: int
+    waited_ticks: int = 0
+    resident_pages: int = 0
 
 
 def stat(pid: int) -> Stat | None:
     """Return the facts of process ``pid``, or None when there is no such process."""
     try:
-        with open(f"{_PROC}/{pid}/stat", "rb") as file:
+        with open(f"{_PROC}/{pid}/stat", "rb", buffering=0) as file:
             text = file.read()
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text[text.rindex(b")") + 2 :].split()  # the name before may hold blanks and brackets
-    cpu_ticks = int(fields[11]) + int(fields[12])
-    return Stat(fields[0].decode(), int(fields[1]), cpu_ticks, int(fields[19]), int(fields[17]))
+    parent, user, system, waited_user, waited_system, threads, start, resident = (int(fields[i]) for i in _STAT_FIELDS)
+    return Stat(fields[0].decode(), parent, user + system, start, threads, waited_user + waited_system, resident)
+
+
+def now_ticks() -> int:
+    """Return the time since boot in clock ticks, to be held against ``start_ticks``."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def identify(pid: int) -> ProcessId | None:
@@ -77,25 +89,21 @@ def with_token(token: str, node: str | None = None) -> set[ProcessId]:
     """
     found = set()
     for pid in pids():
-        environment = _environment(pid) if pid != os.getpid() else []
-        if _told_token(token) not in environment or _of_another(node, environment):
-            continue
-        process = identify(pid)
+        process = identify(pid) if pid != os.getpid() and has_token(pid, token, node) else None
         if process:
             found.add(process)
     return found
 
 
-def has_token(pid: int, token: str) -> bool:
-    """Whether the environment of process ``pid`` holds ``token``; not, where it cannot be read."""
-    return _told_token(token) in _environment(pid)
+def has_token(pid: int, token: str, node: str | None = None) -> bool:
+    """Whether the environment of process ``pid`` holds ``token``, and names no node but ``node``; not, where it cannot
+    be read."""
+    told = environment(pid)
+    return f"{protocol.TOKEN_VARIABLE}={token}".encode() in told and not _of_another(node, told)
 
 
-def _told_token(token: str) -> bytes:
-    return f"{protocol.TOKEN_VARIABLE}={token}".encode()
-
-
-def _environment(pid: int) -> list[bytes]:
+def environment(pid: int) -> list[bytes]:
+    """Return the environment that process ``pid`` began with, ``NAME=value`` each; empty where it cannot be read."""
     try:
         with open(f"{_PROC}/{pid}/environ", "rb") as file:
             return file.read().split(b"\0")

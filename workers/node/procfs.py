@@ -10,8 +10,6 @@ import os
 import re
 from functools import lru_cache
 
-from workers.node import processes
-
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -19,11 +17,15 @@ _SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own sectors are (
 
 
 def _read(path: str) -> str:
+    return _read_bytes(path).decode("utf-8", "replace")
+
+
+def _read_bytes(path: str) -> bytes:
     try:
-        with open(path) as file:
+        with open(path, "rb", buffering=0) as file:
             return file.read()
     except OSError:
-        return ""
+        return b""
 
 
 def cores() -> tuple[dict[int, float], float | None]:
@@ -33,58 +35,59 @@ def cores() -> tuple[dict[int, float], float | None]:
     """
     active: dict[int, float] = {}
     stolen: float | None = None
-    for line in _read("/proc/stat").splitlines():
-        if not line.startswith("cpu"):
-            break
+    for line in _read_bytes("/proc/stat").partition(b"\nintr ")[0].splitlines():
         name, user, nice, system, _idle, _iowait, irq, softirq, *more = line.split()
-        if name == "cpu":
+        if name == b"cpu":
             stolen = int(more[0]) / TICKS_PER_S if more else None
         else:
             active[int(name[3:])] = (int(user) + int(nice) + int(system) + int(irq) + int(softirq)) / TICKS_PER_S
     return active, stolen
 
 
-def memory_available_bytes() -> int | None:
-    for line in _read("/proc/meminfo").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return None
+def memory() -> tuple[int | None, int | None]:
+    """Return (bytes that programs can still have, bytes of swap that there is)."""
+    text = _read_bytes("/proc/meminfo")
+    return _kibibytes(text, b"MemAvailable:"), _kibibytes(text, b"SwapTotal:")
+
+
+def _kibibytes(text: bytes, name: bytes) -> int | None:
+    _, found, after = text.partition(name)
+    return int(after.split(None, 1)[0]) * 1024 if found else None
 
 
 def swap_in_bytes() -> int | None:
-    for line in _read("/proc/vmstat").splitlines():
-        if line.startswith("pswpin "):
-            return int(line.split()[1]) * PAGE_BYTES
-    return None
+    """Return what was read back from swap since boot. Costs more than the rest: pointless where there is no swap."""
+    found = _read_bytes("/proc/vmstat").partition(b"\npswpin ")[2]
+    return int(found.split(None, 1)[0]) * PAGE_BYTES if found else None
 
 
 def interfaces() -> dict[str, tuple[int, int]]:
     """Return (bytes received, bytes sent) by network interface that has ever carried something."""
     found = {}
-    for line in _read("/proc/net/dev").splitlines()[2:]:
-        name, _, counters = line.partition(":")
+    for line in _read_bytes("/proc/net/dev").splitlines()[2:]:
+        name, _, counters = line.partition(b":")
         fields = counters.split()
         received, sent = int(fields[0]), int(fields[8])
         if received or sent:
-            found[name.strip()] = (received, sent)
+            found[name.strip().decode()] = (received, sent)
     return found
 
 
 @lru_cache(maxsize=1)
-def _disks() -> tuple[str, ...]:
+def _disks() -> tuple[bytes, ...]:
     """Return whole disks: not their partitions, nor what is only made of other disks or of memory."""
     try:
-        names = os.listdir("/sys/block")
+        names = os.listdir(b"/sys/block")
     except OSError:
         return ()
-    return tuple(name for name in names if not re.match(r"(loop|ram|zram|dm-|md|sr|fd)", name))
+    return tuple(name for name in names if not re.match(rb"(loop|ram|zram|dm-|md|sr|fd)", name))
 
 
 def disks() -> tuple[int, int] | None:
     """Return (bytes read, bytes written) by all disks, or None when the kernel does not say."""
     names = _disks()
     read = written = 0
-    text = _read("/proc/diskstats")
+    text = _read_bytes("/proc/diskstats")
     for line in text.splitlines():
         fields = line.split()
         if fields[2] in names:
@@ -103,32 +106,3 @@ def frequency_hz() -> float | None:
     if not values:
         values = [float(value) * 1e6 for value in re.findall(r"^cpu MHz\s*:\s*([\d.]+)", _read("/proc/cpuinfo"), re.M)]
     return sum(values) / len(values) if values else None
-
-
-def resident_bytes(pid: int) -> int:
-    """Return the resident set of a process; 0 when it is gone."""
-    fields = _read(f"/proc/{pid}/statm").split()
-    return int(fields[1]) * PAGE_BYTES if len(fields) > 1 else 0
-
-
-# tbd's and Ray's own processes by their command lines. They are reported, not counted as foreign load.
-_OWN = re.compile(
-    rb"workers\.node|orchestrator[./]|(^|/)tbd\0|raylet|gcs_server|^ray::|ray/_private|ray/dashboard|ray/autoscaler|"
-    rb"ray[/_]core/|default_worker\.py|runtime_env"
-)
-
-
-def own_processes() -> list[processes.ProcessId]:
-    """Return the processes of tbd and Ray on this host, this one included. Walks all of /proc: not for the hot loop."""
-    found = []
-    for pid in processes.pids():
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                line = file.read(4096)
-        except OSError:
-            continue
-        if pid == os.getpid() or _OWN.search(line):
-            process = processes.identify(pid)
-            if process:
-                found.append(process)
-    return found

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Callable, Hashable, List, Mapping, Sequence
+from typing import Any, Callable, Hashable, Iterable, List, Mapping, Sequence
 
-from workers.node import processes, procfs
+from workers.node import background, processes, procfs
+from workers.node.census import Census
+from workers.node.cpu_time import FamilyTime, OwnTime
 from workers.node.event_log import EventLog
-from workers.node.processes import ProcessId
+from workers.node.processes import ProcessId, Stat
 
 Value = List[Any]  # [metric, subject, value]
 
-# Walking all processes of a host takes milliseconds. Which processes belong to the attempt and to tbd is looked up
+# Looking at all processes of a host takes milliseconds. Which processes belong to the attempt and to tbd is looked up
 # this often; at distances that double up to it in the beginning, when frameworks start their helpers.
 WALK_PERIOD_S = 10.0
 
@@ -81,14 +83,16 @@ class Observer:
         nvml: Any,
         node: str | None = None,
     ) -> None:
-        self._token = token
-        self._node = node
+        self._census = Census(token, node)
         self._attempt = dict(attempt)
         self._gpus = [device["id"] for device in devices if device["kind"] == "cuda"]
         self._nvml = nvml
         self._counters = Counters()
-        self._members: list[ProcessId] = list(attempt.values())
-        self._own: list[ProcessId] = []
+        self._members: set[ProcessId] = set(attempt.values())
+        self._attempt_time = FamilyTime()
+        self._own: set[ProcessId] = set()
+        self._own_time = OwnTime()
+        self._counted_at_ticks: int | None = None
         self._adopted: list[tuple[str, ProcessId]] = []
 
     def adopt(self, name: str, process: ProcessId) -> None:
@@ -97,10 +101,11 @@ class Observer:
 
     def walk(self) -> list[Value]:
         """Look up which processes there are, and read what is too dear for each sample."""
-        self._members = sorted(set(self._attempt.values()) | processes.with_token(self._token, self._node))
-        members = set(self._members)
-        self._own = [process for process in procfs.own_processes() if process not in members]
+        found, own = self._census.take()
+        self._members = found | set(self._attempt.values())
+        self._own = own - self._members
         values: list[Value] = [["cpu_frequency_hz", "host", procfs.frequency_hz()]]
+        values.append(["memory_bytes", "own", _resident_bytes(_stats(self._own).values())])
         pids = {process.pid for process in self._members}
         for uuid in self._gpus:
             foreign = self._nvml.foreign_processes(uuid, pids)
@@ -118,8 +123,9 @@ class Observer:
             ["core_active_s", f"core:{core}", _rounded(since(("core", core), total))] for core, total in active.items()
         ]
         values.append(["stolen_s", "host", _rounded(since("stolen", stolen))])
-        values.append(["memory_available_bytes", "host", procfs.memory_available_bytes()])
-        values.append(["swap_in_bytes", "host", since("swap", procfs.swap_in_bytes())])
+        available, swap = procfs.memory()
+        values.append(["memory_available_bytes", "host", available])
+        values.append(["swap_in_bytes", "host", since("swap", procfs.swap_in_bytes() if swap != 0 else 0)])
         return values
 
     def _traffic(self) -> list[Value]:
@@ -134,29 +140,22 @@ class Observer:
         return values
 
     def _processes(self) -> list[Value]:
-        values: list[Value] = []
         while self._adopted:
             name, process = self._adopted.pop(0)
             self._attempt[name] = process
-            self._members = sorted({*self._members, process})
-        parts = {process: self._cpu_s(process, whole=True) for process in self._members}
-        own = [self._cpu_s(process, whole=False) for process in self._own]
+            self._members.add(process)
+        stats, own = _stats(self._members), _stats(self._own)
+        values: list[Value] = []
         for name, process in self._attempt.items():
-            values.append(["cpu_s", "process:" + name, _rounded(parts[process])])
-            values.append(["memory_bytes", "process:" + name, procfs.resident_bytes(process.pid)])
-        values.append(["cpu_s", "attempt", _rounded(sum(part or 0.0 for part in parts.values()))])
-        values.append(["memory_bytes", "attempt", sum(procfs.resident_bytes(item.pid) for item in self._members)])
-        values.append(["cpu_s", "own", _rounded(sum(part or 0.0 for part in own))])
-        values.append(["memory_bytes", "own", sum(procfs.resident_bytes(item.pid) for item in self._own)])
+            one = stats.get(process)
+            used_s = one.cpu_ticks / procfs.TICKS_PER_S if one else None
+            values.append(["cpu_s", "process:" + name, _rounded(self._counters.since(process, used_s, first=used_s))])
+            values.append(["memory_bytes", "process:" + name, _resident_bytes([one] if one else [])])
+        values.append(["cpu_s", "attempt", _rounded(self._attempt_time.since(stats))])
+        values.append(["memory_bytes", "attempt", _resident_bytes(stats.values())])
+        values.append(["cpu_s", "own", _rounded(self._own_time.since(own, self._counted_at_ticks))])
+        self._counted_at_ticks = processes.now_ticks()
         return values
-
-    def _cpu_s(self, process: ProcessId, whole: bool) -> float | None:
-        """Return what the process used since the last reading; of one seen first, all it ever used if ``whole``."""
-        facts = processes.stat(process.pid)
-        if facts is None or facts.start_ticks != process.start_ticks:
-            return None
-        total = facts.cpu_ticks / procfs.TICKS_PER_S
-        return self._counters.since(process, total, first=total if whole else None)
 
     def _devices(self) -> list[Value]:
         values: list[Value] = []
@@ -208,6 +207,7 @@ class Sampler:
             self._thread.join()
 
     def _run(self) -> None:
+        background.step_back(name="tbd-sampler")  # its core is that of the thread that started it
         try:
             self._sample_until_end()
         except Exception as error:  # reported by whoever owns the attempt
@@ -244,6 +244,16 @@ class Sampler:
             sampler_cpu_s=round(time.thread_time(), 6),
             **more,
         )
+
+
+def _stats(members: Iterable[ProcessId]) -> dict[ProcessId, Stat]:
+    """What the kernel says of those that still live."""
+    found = ((process, processes.stat(process.pid)) for process in members)
+    return {process: one for process, one in found if one is not None and one.start_ticks == process.start_ticks}
+
+
+def _resident_bytes(stats: Iterable[Stat]) -> int:
+    return sum(one.resident_pages for one in stats) * procfs.PAGE_BYTES
 
 
 def _rounded(value: float | None) -> float | None:
