@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import os
 import signal
 import socket
 import sys
@@ -18,13 +19,16 @@ from orchestrator.api.http_protocol import HttpProtocol
 from orchestrator.api.server import create_app
 from orchestrator.data_directory import DataDirectory
 from orchestrator.db.store import SqlStore
+from orchestrator.db.writer import THREAD as WRITER_THREAD
 from orchestrator.domain.errors import SettingsError, TbdError
 from orchestrator.domain.ports import Cluster
+from orchestrator.quiet_server import QuietServer
 from orchestrator.services.catalog import load_catalog
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
 from orchestrator.services.reconciler import Reconciler
 from orchestrator.settings import Settings, read_settings
+from workers.node import background
 
 log = logging.getLogger("tbd")
 
@@ -42,12 +46,25 @@ def running_service(settings: Settings, directory: Path) -> Iterator[Context]:
         stack.callback(store.close)
         cluster = make_cluster(settings, directory)
         stack.callback(cluster.shut_down)
+        step_back(cluster)
         awake = threading.Event()
         context = Context(store, cluster, catalog, SystemClock(), awake.set)
         reconciler = Reconciler(context, awake, settings.fence_s)
         stack.callback(reconciler.close)
         reconciler.start()
         yield context
+
+
+def step_back(cluster: Cluster) -> None:
+    """Take this process out of the way of what runs on this host: the calling thread, what it starts from now on and
+    the store's writer. Threads of the cluster do not step back: agents, which start trainings, are their children."""
+    here = [node for node in cluster.nodes() if node.inventory.get("hostname") == socket.gethostname()]
+    cores = sorted({core for node in here for core in node.inventory.get("housekeeping_cores") or ()})
+    background.step_back(cores)
+    for thread in threading.enumerate():
+        if thread.name == WRITER_THREAD and thread.native_id is not None:
+            background.step_back(cores, thread=thread.native_id)
+    background.session_steps_back(os.getpid())
 
 
 def make_cluster(settings: Settings, directory: Path) -> Cluster:
@@ -82,7 +99,7 @@ def serve(settings: Settings, as_json: bool) -> None:
             config = uvicorn.Config(
                 app, http=HttpProtocol, log_level="warning", access_log=False, timeout_graceful_shutdown=5
             )
-            server = uvicorn.Server(config)
+            server = QuietServer(config, ending=context.news.tell)
             server.run(sockets=[listener])
     finally:
         directory.close()

@@ -5,11 +5,13 @@ contact with it and notices when it does not answer; the translation between the
 for news of several nodes at once. A subclass says which nodes there are and how to reach an agent.
 """
 
+import contextlib
 import logging
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future
 from concurrent.futures import wait as wait_for_any
 from dataclasses import replace
@@ -22,10 +24,17 @@ from orchestrator.domain.ports import AttemptStatus, LogSlice
 # Judgements. A call that an agent does not answer for that long has failed; the answers themselves take milliseconds.
 CALL_TIMEOUT_S = 5.0
 INTERPRETERS_TIMEOUT_S = 10.0
-# How often the keeper speaks to its agent: well within the shortest sensible fence.
-BEAT_S = 1.0
-# How many beats between two readings of the inventory, which tells of new interpreters and of free space.
-BEATS_PER_INVENTORY = 5
+# How long the keeper leaves its agent alone: first where nothing is asked of it, then while it has a question to
+# answer. That is when attempts run and must not be disturbed, and the question ends with the agent: its death shows.
+BEAT_S = (1.0, 5.0)
+# The same between two readings of the inventory, which tells of new interpreters and of free space.
+INVENTORY_S = (5.0, 60.0)
+# An agent has to hear from the server several times within its fence.
+BEATS_PER_FENCE = 4
+# How long an agent keeps a question for news to itself while there are none.
+QUESTION_S = 10.0
+
+_LEAST_PAUSE_S = 0.05
 
 _log = logging.getLogger(__name__)
 
@@ -59,15 +68,19 @@ class Member:
     Args:
         name: the node's name.
         connect: finds the living agent of the node or makes one; raises ``AgentUnreachable``.
+        fence_s: seconds without contact after which the agent ends its attempts.
         address: under which other nodes reach this one.
     """
 
-    def __init__(self, name: str, connect: Callable[[], Handle], address: str = "127.0.0.1") -> None:
+    def __init__(self, name: str, connect: Callable[[], Handle], fence_s: float, address: str = "127.0.0.1") -> None:
         self.name = name
         self._connect = connect
+        self._longest_silence_s = fence_s / BEATS_PER_FENCE
         self._address = address
         self._lock = threading.Lock()
-        self._beats = 0
+        self._heard_at = -math.inf
+        self._read_at = -math.inf
+        self._question: tuple[frozenset[tuple[str, int]], Future[Any]] | None = None
         self._handle: Handle | None = None
         self._node = Node(name, (), NodeState.UNREACHABLE, address)
         self._why = "its agent has not been reached yet"
@@ -93,6 +106,40 @@ class Member:
         if handle is None:
             raise NodeUnreachable(self.name, self._why)
         return handle
+
+    @property
+    def asked(self) -> bool:
+        """Whether the agent has a question for news that it has not answered yet."""
+        question = self._question
+        return question is not None and not question[1].done()
+
+    def heard(self) -> None:
+        """Note that the agent has answered: the keeper need not speak to it for now."""
+        self._heard_at = time.monotonic()
+
+    def ask(self, after: Mapping[str, int]) -> "Future[Any]":
+        """Ask the agent for news beyond ``after``, or go on with the question that it has not answered yet.
+
+        Raises:
+            NodeUnreachable: there is no way to it at present.
+        """
+        wanted = frozenset(after.items())
+        with self._lock:
+            if self._question is not None and self._question[0] == wanted and not self._question[1].done():
+                return self._question[1]
+            handle = self.handle
+            patience_s = QUESTION_S + CALL_TIMEOUT_S
+            future = handle.later("wait", patience_s, after_by_attempt=dict(after), timeout_s=QUESTION_S)
+            self._question = wanted, future
+        future.add_done_callback(lambda done: self._answered(handle, done))
+        return future
+
+    def _answered(self, handle: Handle, done: "Future[Any]") -> None:
+        error = done.exception()
+        if isinstance(error, AgentUnreachable):
+            self.suspect(handle, str(error))
+        else:
+            self.heard()
 
     def settle(self, timeout_s: float) -> None:
         """Wait until the agent was reached, or could not be, for the first time."""
@@ -121,17 +168,29 @@ class Member:
                 _log.exception("node %s: keeping its agent failed", self.name)
                 self._lose("see the server's log")
             self._settled.set()
-            self._woken.wait(BEAT_S)
+            self._woken.wait(self._pause_s())
             self._woken.clear()
 
+    def _pause_s(self) -> float:
+        """Until the keeper has to speak next, unless the agent is heard from meanwhile."""
+        if self._handle is None:
+            return BEAT_S[0]
+        return max(_LEAST_PAUSE_S, self._heard_at + self._beat_s() - time.monotonic())
+
+    def _beat_s(self) -> float:
+        return min(BEAT_S[self.asked], max(BEAT_S[0], self._longest_silence_s))
+
     def _beat(self) -> None:
-        handle = self._handle
-        self._beats = self._beats + 1 if handle is not None else 0
-        if handle is not None and self._beats % BEATS_PER_INVENTORY:
-            handle.call("heartbeat", CALL_TIMEOUT_S)
+        handle, now = self._handle, time.monotonic()
+        if handle is not None and now < self._read_at + INVENTORY_S[self.asked]:
+            if now >= self._heard_at + self._beat_s():
+                handle.call("heartbeat", CALL_TIMEOUT_S)
+                self.heard()
             return
         handle = handle or self._connect()
         inventory = handle.call("inventory", CALL_TIMEOUT_S)
+        self._read_at = now
+        self.heard()
         devices = tuple(Device.from_json(device) for device in inventory["devices"])
         with self._lock:
             self._node = Node(self.name, devices, NodeState.AVAILABLE, self._address, inventory)
@@ -148,10 +207,6 @@ class Member:
 
 class AgentCluster(ABC):
     """The port ``Cluster`` over members. See ``orchestrator.domain.ports.Cluster`` for what each method promises."""
-
-    def __init__(self) -> None:
-        self._waits: dict[str, tuple[frozenset[str], Future[Any]]] = {}
-        self._waits_lock = threading.Lock()
 
     @abstractmethod
     def _members(self) -> Mapping[str, Member]:
@@ -202,30 +257,23 @@ class AgentCluster(ABC):
     def interpreters(self, node: str) -> Sequence[Mapping[str, Any]]:
         return list(self._call(node, "interpreters", INTERPRETERS_TIMEOUT_S))
 
-    def wait(self, positions: Mapping[str, Mapping[str, int]], timeout_s: float) -> None:
-        waits = [self._wait_of(node, after, timeout_s) for node, after in positions.items() if after]
-        pending = {future for future in waits if future is not None}
-        deadline = time.monotonic() + timeout_s
-        while pending and time.monotonic() < deadline:
-            done, pending = wait_for_any(pending, deadline - time.monotonic(), FIRST_COMPLETED)
-            if any(future.exception() is None for future in done):
-                return
+    def wait(self, positions: Mapping[str, Mapping[str, int]], timeout_s: float) -> bool:
+        pending = {future for node, after in positions.items() if after for future in self._question(node, after)}
+        if pending:
+            answered, _ = wait_for_any(pending, timeout_s, FIRST_COMPLETED)
+            return any(map(_is_news, answered))
         # Nobody to hear from: do not let the caller spin.
-        threading.Event().wait(max(0.0, deadline - time.monotonic()))
+        threading.Event().wait(timeout_s)
+        return False
 
-    def _wait_of(self, node: str, after: Mapping[str, int], timeout_s: float) -> "Future[Any] | None":
-        """Ask the agent of ``node`` for news, or go on with the question that it has not answered yet."""
-        with self._waits_lock:
-            asked, future = self._waits.get(node, (frozenset(), None))
-            if future is not None and not future.done() and asked == frozenset(after):
-                return future
-            try:
-                handle = self._member(node).handle
-            except (NotFound, NodeUnreachable):
-                return None
-            future = handle.later("wait", timeout_s + CALL_TIMEOUT_S, after_by_attempt=dict(after), timeout_s=timeout_s)
-            self._waits[node] = (frozenset(after), future)
-            return future
+    def _question(self, node: str, after: Mapping[str, int]) -> "Iterator[Future[Any]]":
+        """A question for news to the agent of ``node``; none where there is no way to it."""
+        with contextlib.suppress(NotFound, NodeUnreachable):
+            yield self._member(node).ask(after)
+
+    def _is_asking(self) -> bool:
+        """Whether an agent has a question to answer: attempts run, and nothing should stir that need not."""
+        return any(member.asked for member in self._members().values())
 
     def _member(self, node: str) -> Member:
         member = self._members().get(node)
@@ -237,10 +285,17 @@ class AgentCluster(ABC):
         member = self._member(node)
         handle = member.handle
         try:
-            return handle.call(method, timeout_s, **arguments)
+            answer = handle.call(method, timeout_s, **arguments)
         except AgentUnreachable as error:
             member.suspect(handle, str(error))
             raise NodeUnreachable(node, str(error)) from error
+        member.heard()
+        return answer
+
+
+def _is_news(answered: "Future[Any]") -> bool:
+    """Also that an agent has fallen silent."""
+    return answered.exception() is not None or bool(answered.result()["attempts"])
 
 
 def close_all(members: Iterable[Member]) -> None:

@@ -27,7 +27,7 @@ from orchestrator.cluster.records import (
 )
 from orchestrator.domain.errors import ClusterUnavailable, SettingsError
 from orchestrator.domain.placement import Placement
-from workers.node import processes
+from workers.node import background, processes
 from workers.node.processes import ProcessId
 from workers.node.server import AgentClient, AgentRefusedError, AgentUnreachableError
 
@@ -110,6 +110,7 @@ class AgentProcess:
             self._child = self._spawn(path)
             self._write_record(self._child, path)
             self._await(self._child, path)
+            background.session_steps_back(self._child.pid)  # processes of an attempt begin sessions of their own
         except BaseException as error:
             self._end_child()  # nobody could find it: the next try would start another one beside it
             if isinstance(error, OSError):  # the directory was taken away, or its disk is full
@@ -220,7 +221,7 @@ class LocalCluster(AgentCluster):
             name: AgentProcess(Path(directory) / "nodes" / name, name, fence_s, idle_exit_s, cores)
             for name, cores in zip(names, _shares(nodes), strict=True)
         }
-        self._known = {name: Member(name, agent.connect) for name, agent in self._agents.items()}
+        self._known = {name: Member(name, agent.connect, fence_s) for name, agent in self._agents.items()}
         try:
             for member in self._known.values():
                 member.settle(START_TIMEOUT_S)

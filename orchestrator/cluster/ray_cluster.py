@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -33,7 +34,9 @@ from orchestrator.domain.errors import ClusterUnavailable
 from orchestrator.domain.placement import Placement
 
 NAMESPACE = "tbd"
-SURVEY_S = 2.0
+# How often Ray is asked for its nodes; seldom while attempts run, unless one of the agents has fallen silent.
+SURVEY_S = (2.0, 10.0)
+_SURVEY_LOOK_S = 1.0
 # An actor is ready in half a second; on a busy host its imports take longer.
 MAKE_TIMEOUT_S = 30.0
 LEAVE_TIMEOUT_S = 20.0
@@ -46,6 +49,8 @@ _DRIVER_ENVIRONMENT = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "315360000",
     # By default a call without a connection starts another Ray, in this process.
     "RAY_ENABLE_AUTO_CONNECT": "0",
+    # What has become of which call: nobody here asks Ray for it.
+    "RAY_task_events_report_interval_ms": "0",
 }
 
 _log = logging.getLogger(__name__)
@@ -65,7 +70,17 @@ class RayHandle:
             raise AgentUnreachable(_first_line(error)) from error
 
     def later(self, method: str, patience_s: float, /, **arguments: Any) -> "Future[Any]":
-        return self._ask(method, arguments).future()
+        answer: Future[Any] = Future()
+        self._ask(method, arguments).future().add_done_callback(lambda raw: self._pass_on(raw, answer))
+        return answer
+
+    def _pass_on(self, raw: "Future[Any]", answer: "Future[Any]") -> None:
+        try:
+            answer.set_result(_result(raw.result()))
+        except self._ray.exceptions.RayError as error:
+            answer.set_exception(AgentUnreachable(_first_line(error)))
+        except Exception as error:  # belongs to whoever waits
+            answer.set_exception(error)
 
     def leave(self) -> None:
         """Have the agent end its attempts and itself."""
@@ -143,7 +158,11 @@ class RayCluster(AgentCluster):
         return ray
 
     def _keep_surveying(self) -> None:
-        while not self._closed.wait(SURVEY_S):
+        surveyed_at = time.monotonic()
+        while not self._closed.wait(_SURVEY_LOOK_S):
+            if time.monotonic() < surveyed_at + SURVEY_S[self._is_asking()]:
+                continue
+            surveyed_at = time.monotonic()
             try:
                 if self._embedded is not None and not self._embedded.alive():
                     self._begin_anew()
@@ -173,7 +192,7 @@ class RayCluster(AgentCluster):
         name = self._name_of_agent(node_id) or self._free_name(node["NodeManagerHostname"])
         self._names[node_id] = name
         address = "127.0.0.1" if self._embedded is not None else node["NodeManagerAddress"]
-        member = Member(name, lambda: self._agent(node_id, name), address)
+        member = Member(name, lambda: self._agent(node_id, name), self._fence_s, address)
         with self._lock:
             self._known[name] = member
 

@@ -30,7 +30,7 @@ from orchestrator.cluster.records import (
     write_record,
 )
 from orchestrator.domain.errors import ClusterUnavailable
-from workers.node import processes
+from workers.node import background, processes
 from workers.node.processes import ProcessId
 
 # Loopback, but not 127.0.0.1: Ray replaces that by the address of the default route, where all the network could reach
@@ -134,6 +134,7 @@ class EmbeddedRay:
         except BaseException:  # SIGTERM and Ctrl-C too: nobody else knows yet that there is something to stop
             self._end(record)
             raise
+        background.session_steps_back(session.pid)  # processes of an attempt begin sessions of their own
         record["core"] = [list(process) for process in in_session(session) if _program(process) in _CORE_PROGRAMS]
         write_record(self._record, record)
         return str(record["address"])

@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 from orchestrator.db.errors import is_full, translate
 from orchestrator.domain.errors import StoreUnavailable
 
+THREAD = "tbd-store-writer"
 MAX_BATCH = 256  # writes that share a commit
 MAX_WAITING = 4096  # writes that wait; beyond it callers are refused at once instead of piling up
 WAIT_TIMEOUT_S = 60.0  # how long a caller waits for its commit: more than a busy disk needs
@@ -74,7 +75,7 @@ class Writer:
         self._connection: Connection | None = None
         self.closed = False
         self._tickets: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._serve, name="tbd-store-writer", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name=THREAD, daemon=True)
         self._thread.start()
 
     def write(self, work: Work[Result]) -> Result:

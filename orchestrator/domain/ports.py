@@ -398,9 +398,9 @@ class Cluster(Protocol):
     def acknowledge(self, node: str, attempt_id: str, seq: int) -> None:
         """Tell the agent that all entries up to ``seq`` are stored; a log acknowledged to its end is deleted."""
 
-    def wait(self, positions: Mapping[str, Mapping[str, int]], timeout_s: float) -> None:
+    def wait(self, positions: Mapping[str, Mapping[str, int]], timeout_s: float) -> bool:
         """Return when any attempt has entries beyond ``positions`` (node -> attempt -> seq) or has ended, or after
-        ``timeout_s``. A hint that makes progress visible at once; it may return early."""
+        ``timeout_s``; whether there is such news. A hint that makes progress visible at once; it may return early."""
 
     def interpreters(self, node: str) -> Sequence[Mapping[str, Any]]:
         """The named environments of the node: name, framework, definition, ready, reason, versions."""

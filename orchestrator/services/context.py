@@ -1,18 +1,21 @@
 """What every use case receives: the adapters behind the ports. ``orchestrator.app`` makes one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.ports import Clock, Cluster, Store
+from orchestrator.services.news import News
 
 
 @dataclass(frozen=True)
 class Context:
-    """The adapters, and ``wake``: call it after storing something that the reconciler should look at now."""
+    """The adapters; ``wake``: call it after storing something that the reconciler should look at now; and ``news`` for
+    those who show what was stored."""
 
     store: Store
     cluster: Cluster
     catalog: Catalog
     clock: Clock
     wake: Callable[[], None]
+    news: News = field(default_factory=News)

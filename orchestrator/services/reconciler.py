@@ -2,20 +2,25 @@
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from orchestrator.domain.errors import ClusterUnavailable, StoreUnavailable
-from orchestrator.domain.run import HOLDS_DEVICES
+from orchestrator.domain.run import HOLDS_DEVICES, RunState
 from orchestrator.services.context import Context
-from orchestrator.services.reconcile import Observer, View, apply, decide
+from orchestrator.services.reconcile import Observer, View, Word, apply, decide
 
 log = logging.getLogger(__name__)
 
 IDLE_S = 2.0  # between passes when nothing happens: agents must hear from the server well within their fence
 TROUBLE_S = 1.0  # before another try when the database or the cluster is away
-# Least and greatest pause between looks at the logs of running attempts. News of a young run is brought at once; of an
-# old one seldom, because the service must keep out of the way of what it measures. A judgement.
-PACE_S = (0.05, 3.0)
+# The service must keep out of the way of what it measures. So beside attempts that run there is a pass, which brings
+# what their logs have gained, only every so often: a share of the youngest attempt's age, within these limits. That an
+# attempt has ended is heard at once, and so is what a person asks for. Where somebody follows the entries of a run they
+# are brought sooner. Judgements.
+PACE_SHARE, PACE_S = 1 / 4, (0.05, 10.0)
+FOLLOWED_SHARE, FOLLOWED_S = 1 / 20, (0.05, 3.0)
+LISTEN_S = 1.0  # longest time for which new attempts are not listened to
+RESPITE_S = 0.05  # after news, before listening on: they are being seen to
 ONLY_ITS_END = 2**62  # a number that no entry of a log ever has
 MAX_PASSES = 20  # passes in a row that find more to do, before giving others a turn
 
@@ -29,6 +34,7 @@ class Reconciler:
         self._observer = Observer(context, fence_s)
         self._closing = threading.Event()
         self._view: View | None = None
+        self._looked = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, name="reconciler", daemon=True),
             threading.Thread(target=self._listen, name="listener", daemon=True),
@@ -42,6 +48,7 @@ class Reconciler:
         """Stop after the pass in progress. What runs on the nodes goes on."""
         self._closing.set()
         self._awake.set()
+        self._looked.set()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(timeout=30)
@@ -51,6 +58,7 @@ class Reconciler:
         for _ in range(MAX_PASSES):
             view = self._observer.observe()
             self._view = view
+            self._looked.set()
             self._context.cluster.let_go(view.attempts.keys())
             if not apply(self._context, decide(view)):
                 return
@@ -71,33 +79,52 @@ class Reconciler:
                 log.exception("a pass of the reconciler failed")
                 self._closing.wait(TROUBLE_S)
             else:
-                self._awake.wait(IDLE_S)
+                self._context.news.tell()
+                self._awake.wait(self._pause_s())
 
     def _listen(self) -> None:
-        """Wake the reconciler when an attempt has ended, and from time to time for what logs have gained."""
+        """Wake the reconciler when an attempt has ended."""
         while not self._closing.is_set():
-            attempts, youngest_s = self._open_attempts()
-            if attempts:
-                try:
-                    self._context.cluster.wait(attempts, timeout_s=pace_s(youngest_s))
-                except ClusterUnavailable:
-                    self._closing.wait(TROUBLE_S)
-                self._awake.set()
-            self._closing.wait(PACE_S[0])
+            self._looked.clear()
+            attempts = _open_attempts(self._view)
+            if not attempts:
+                self._looked.wait()
+                continue
+            try:
+                if self._context.cluster.wait(attempts, LISTEN_S):
+                    self._awake.set()
+                    self._closing.wait(RESPITE_S)
+            except ClusterUnavailable:
+                self._closing.wait(TROUBLE_S)
 
-    def _open_attempts(self) -> tuple[Mapping[str, Mapping[str, int]], float]:
-        """node -> attempt -> ``ONLY_ITS_END``; and the age in seconds of the youngest."""
-        view = self._view
-        attempts: dict[str, dict[str, int]] = {}
-        ages = []
-        for run in view.runs if view else ():
-            if run.attempt and run.state in HOLDS_DEVICES:
-                ages.append(self._context.clock.now() - run.attempt.created_at)
-                for node in run.attempt.placement.nodes:
-                    attempts.setdefault(node, {})[run.attempt.id] = ONLY_ITS_END
-        return attempts, min(ages, default=0.0)
+    def _pause_s(self) -> float:
+        view, news = self._view, self._context.news
+        return IDLE_S if view is None else pause_s(view, self._context.clock.now(), news.is_followed)
 
 
-def pace_s(age_s: float) -> float:
-    """Seconds between looks at the logs of a run of this age: a twentieth of it, within ``PACE_S``."""
-    return min(PACE_S[1], max(PACE_S[0], age_s / 20))
+def pause_s(view: View, now: float, is_followed: Callable[[Iterable[str]], bool]) -> float:
+    """Seconds until the next pass, should nobody wake the reconciler before: longer where attempts run, every one of
+    them does, and nothing is amiss."""
+    held = [run for run in view.runs if run.attempt and run.state in HOLDS_DEVICES]
+    words = {word for seen in view.attempts.values() for word in seen.words.values()}
+    is_calm = all(run.state is RunState.RUNNING and not run.cancel_requested for run in held)
+    if not held or not is_calm or words != {Word.RUNNING}:
+        return IDLE_S
+    youngest_s = min(now - run.attempt.created_at for run in held if run.attempt)
+    return pace_s(youngest_s, is_followed(run.id for run in held))
+
+
+def _open_attempts(view: View | None) -> Mapping[str, Mapping[str, int]]:
+    """node -> attempt -> ``ONLY_ITS_END``."""
+    attempts: dict[str, dict[str, int]] = {}
+    for run in view.runs if view else ():
+        if run.attempt and run.state in HOLDS_DEVICES:
+            for node in run.attempt.placement.nodes:
+                attempts.setdefault(node, {})[run.attempt.id] = ONLY_ITS_END
+    return attempts
+
+
+def pace_s(age_s: float, is_followed: bool) -> float:
+    """Seconds between looks at the logs of a run of this age."""
+    share, (least, most) = (FOLLOWED_SHARE, FOLLOWED_S) if is_followed else (PACE_SHARE, PACE_S)
+    return min(most, max(least, age_s * share))

@@ -1,12 +1,13 @@
 """Live streams of server-sent events: the one place of asynchronous code. They end when what they follow has ended.
 
-A stream asks the database again and again, not the reconciler: whatever is shown is stored, and a stream that is
-resumed with ``Last-Event-ID``, also on another server, goes on where it was cut. FastAPI adds a comment every 15
-seconds of silence.
+A stream asks the database, not the reconciler: whatever is shown is stored, and a stream that is resumed with
+``Last-Event-ID``, also on another server, goes on where it was cut. It looks when this process has stored something,
+and from time to time, for what others may have. FastAPI adds a comment every 15 seconds of silence.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Request
@@ -23,12 +24,41 @@ from orchestrator.domain.ports import Change
 from orchestrator.domain.run import TERMINAL, Experiment, ExperimentState, Run
 from orchestrator.services import query
 from orchestrator.services.context import Context
+from orchestrator.services.news import News
 
-# Least and greatest pause between two looks at the database. It grows while nothing happens: a service that measures
-# on the same machine must keep out of the way. Judgements: a person hardly notices either.
-POLL_S = (0.2, 1.0)
-POLL_GROWTH = 1.3
+# Least and greatest pause between two looks at the database without a word that there is news. It grows while nothing
+# happens: a service that measures on the same machine must keep out of the way. Judgements.
+POLL_S = (0.2, 5.0)
+POLL_GROWTH = 2.0
 BATCH = 500
+
+
+class _Bell:
+    """Rings when there is news. Lasts as long as one stream."""
+
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+        self._pause_s = POLL_S[0]
+
+    @classmethod
+    @contextmanager
+    def of(cls, news: News) -> "Iterator[_Bell]":
+        bell, loop = cls(), asyncio.get_running_loop()
+
+        def ring() -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(bell._rung.set)
+
+        with news.listening(ring):
+            yield bell
+
+    async def wait(self, quiet: bool) -> None:
+        """Return when it has rung since the last time, or after a pause that grows while all is ``quiet``."""
+        self._pause_s = min(self._pause_s * POLL_GROWTH, POLL_S[1]) if quiet else POLL_S[0]
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._rung.wait(), self._pause_s)
+        self._rung.clear()
+
 
 router = APIRouter(tags=["streams"])
 LastEventId = Annotated[str | None, Header(alias="Last-Event-ID", description="id of the last event that arrived")]
@@ -97,24 +127,23 @@ async def stream_experiment(
     experiment, after = followed
     # The end of an experiment is a change like others, and its last one; a stream resumed behind it has the state.
     over = experiment.state is not ExperimentState.ACTIVE
-    pause_s = POLL_S[0]
     told = None
-    while True:
-        changes: Sequence[Change] = await _ask(context.store.changes, experiment.id, after=after, limit=BATCH)
-        for change in changes:
-            after = change.number
-            over = over or (change.run_id is None and change.state != ExperimentState.ACTIVE)
-            yield _change_event(change)
-        if len(changes) == BATCH:
-            continue
-        if over or request.app.state.stopping():
-            break
-        reason = told if changes else await _ask(query.why_nothing_runs, context, experiment.id)
-        if reason != told:
-            told = reason
-            yield ServerSentEvent(event="waiting", data={"experiment_id": experiment.id, "reason": reason})
-        pause_s = POLL_S[0] if changes else min(pause_s * POLL_GROWTH, POLL_S[1])
-        await asyncio.sleep(pause_s)
+    with _Bell.of(context.news) as bell:
+        while True:
+            changes: Sequence[Change] = await _ask(context.store.changes, experiment.id, after=after, limit=BATCH)
+            for change in changes:
+                after = change.number
+                over = over or (change.run_id is None and change.state != ExperimentState.ACTIVE)
+                yield _change_event(change)
+            if len(changes) == BATCH:
+                continue
+            if over or request.app.state.stopping():
+                break
+            reason = told if changes else await _ask(query.why_nothing_runs, context, experiment.id)
+            if reason != told:
+                told = reason
+                yield ServerSentEvent(event="waiting", data={"experiment_id": experiment.id, "reason": reason})
+            await bell.wait(quiet=not changes)
     if over:
         yield ServerSentEvent(event="end", data={"experiment_id": experiment.id})
 
@@ -131,20 +160,20 @@ async def stream_run(
     run, start = followed
     positions = _Positions(start)
     state = None
-    pause_s = POLL_S[0]
-    while True:
-        quiet = True
-        run = await _ask(context.store.run, run.id)
-        if run.state is not state:
-            state = run.state
-            yield ServerSentEvent(event="state", data={"run_id": run.id, "state": state.value})
-        async for event in positions.new_entries(context, run):
-            quiet = False
-            yield event
-        if run.state in TERMINAL or request.app.state.stopping():
-            break
-        pause_s = min(pause_s * POLL_GROWTH, POLL_S[1]) if quiet else POLL_S[0]
-        await asyncio.sleep(pause_s)
+    with context.news.following(run.id), _Bell.of(context.news) as bell:
+        context.wake()  # the logs are brought more often from now on
+        while True:
+            quiet = True
+            run = await _ask(context.store.run, run.id)
+            if run.state is not state:
+                state = run.state
+                yield ServerSentEvent(event="state", data={"run_id": run.id, "state": state.value})
+            async for event in positions.new_entries(context, run):
+                quiet = False
+                yield event
+            if run.state in TERMINAL or request.app.state.stopping():
+                break
+            await bell.wait(quiet)
     if run.state in TERMINAL:
         yield ServerSentEvent(event="end", data={"run_id": run.id, "state": run.state.value})
 

@@ -22,7 +22,7 @@ from orchestrator.services.reconcile import (
     Word,
     decide,
 )
-from orchestrator.services.reconciler import pace_s
+from orchestrator.services.reconciler import IDLE_S, PACE_S, pace_s, pause_s
 from tests.unit import builders as make
 
 NODES = ("n0", "n1")
@@ -199,4 +199,27 @@ def test_the_outcome_of_an_attempt(failure: FailureKind | None, attempts: int, c
 
 
 def test_old_runs_are_looked_at_less_often_than_young_ones() -> None:
-    assert [pace_s(age) for age in (0.0, 1.0, 10.0, 1000.0)] == [0.05, 0.05, 0.5, 3.0]
+    assert [pace_s(age, is_followed=False) for age in (0.0, 1.0, 10.0, 1000.0)] == [0.05, 0.25, 2.5, 10.0]
+    assert [pace_s(age, is_followed=True) for age in (0.0, 1.0, 10.0, 1000.0)] == [0.05, 0.05, 0.5, 3.0]
+
+
+LONG_AFTER_S = 1e12
+
+
+def pause(view: View, is_followed: bool = False) -> float:
+    return pause_s(view, LONG_AFTER_S, lambda _: is_followed)
+
+
+def test_beside_attempts_that_run_nothing_stirs_for_a_while_unless_somebody_follows_them() -> None:
+    view = seen(an_open_run(RunState.RUNNING), (Word.RUNNING,))
+    assert pause(view) == PACE_S[1]
+    assert pause(view, is_followed=True) < PACE_S[1]
+
+
+def test_what_is_not_as_it_should_be_is_looked_at_as_often_as_ever() -> None:
+    two = ("n0", "n1")
+    assert pause(View((), ())) == IDLE_S
+    assert pause(seen(an_open_run(RunState.PLACING), (Word.RUNNING,))) == IDLE_S
+    assert pause(seen(an_open_run(RunState.COLLECTING), (Word.ENDED,))) == IDLE_S
+    assert pause(seen(an_open_run(RunState.RUNNING, two), (Word.RUNNING, Word.SILENT))) == IDLE_S
+    assert pause(seen(an_open_run(RunState.RUNNING, cancel_requested=True), (Word.RUNNING,))) == IDLE_S

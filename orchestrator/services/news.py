@@ -1,0 +1,53 @@
+"""Word that something was stored, for those in this process who show it at once; and whether anybody looks at all.
+
+Nothing depends on it: who misses a word finds it in the database at the next look. It lets live streams rest in
+between, and the reconciler leave the logs of running attempts where they are while nobody follows them.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+
+class News:
+    """Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._hearers: list[Callable[[], None]] = []
+        self._followed: Counter[str] = Counter()
+
+    def tell(self) -> None:
+        """Call all that listen, from this thread."""
+        with self._lock:
+            hearers = list(self._hearers)
+        for hear in hearers:
+            hear()
+
+    @contextmanager
+    def listening(self, hear: Callable[[], None]) -> Iterator[None]:
+        """Have ``hear``, which has to return at once and must not fail, called at each word until the block ends."""
+        with self._lock:
+            self._hearers.append(hear)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._hearers.remove(hear)
+
+    @contextmanager
+    def following(self, run_id: str) -> Iterator[None]:
+        """Somebody wants to see the entries of the run's logs as they come, until the block ends."""
+        with self._lock:
+            self._followed[run_id] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._followed[run_id] -= 1
+
+    def is_followed(self, run_ids: Iterable[str]) -> bool:
+        """Whether somebody follows one of the runs."""
+        with self._lock:
+            return any(self._followed[run_id] > 0 for run_id in run_ids)
