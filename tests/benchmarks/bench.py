@@ -12,12 +12,24 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import command_line, gang_mpirun, gang_one_node, gang_start_up, posts, start_up, training
+from tests.benchmarks import (
+    command_line,
+    disturbance,
+    gang_mpirun,
+    gang_one_node,
+    gang_start_up,
+    posts,
+    start_up,
+    training,
+)
 from tests.benchmarks.ratio import Ratio
 from tests.support.service import running_service
 
-# name -> (what is measured on, measure, pairs). The numbers of pairs are judgements: as many as fit into half an hour.
-MEASUREMENTS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callable[[Any, int], Ratio], int]] = {
+# name -> (what is measured on, measure, pairs; of disturbance: trainers). The numbers of pairs are judgements: as many
+# as fit into half an hour.
+MEASUREMENTS: dict[
+    str, tuple[Callable[[], AbstractContextManager[Any]], Callable[[Any, int], Ratio | list[Ratio]], int]
+] = {
     "ls": (running_service, command_line.measure, 20),
     "start-up": (running_service, start_up.measure, 12),
     "posts": (running_service, posts.measure, 8),
@@ -26,6 +38,7 @@ MEASUREMENTS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callabl
     "tensorflow": (training.rig, training.measure_tensorflow, 62),
     "mxnet": (training.rig, training.measure_mxnet, 62),
     "cntk": (training.rig, training.measure_cntk, 62),
+    "disturbance": (training.rig, disturbance.measure_all, disturbance.TRAINERS),
     "gang-mpirun": (gang_one_node.rig, gang_mpirun.measure, 6),
     "gang-one-node": (gang_one_node.rig, gang_one_node.measure, 6),
     "gang": (gang_start_up.rig, gang_start_up.measure, 6),
@@ -45,8 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rig, measure, pairs = MEASUREMENTS[name]
         print(f"{name} …", file=sys.stderr, flush=True)
         with rig() as service:  # a fresh one each: what one leaves in the database slows no other
-            found.append(measure(service, options.pairs or pairs))
-        print(found[-1], flush=True)
+            measured = measure(service, options.pairs or pairs)
+        for one in measured if isinstance(measured, list) else [measured]:
+            found.append(one)
+            print(one, flush=True)
     options.out.write_text(json.dumps([one.to_json() for one in found], indent=1))
     return 0
 
