@@ -78,15 +78,15 @@ def make_cluster(settings: Settings, directory: Path) -> Cluster:
     return RayCluster(settings.ray_address or None, directory / "ray", settings.fence_s, settings.idle_exit_s)
 
 
-def serve(settings: Settings, as_json: bool) -> None:
-    """Run the service until SIGTERM or SIGINT.
+def serve(settings: Settings, as_json: bool, owner_fd: int | None = None) -> None:
+    """Run the service until SIGTERM or SIGINT. ``owner_fd``: the lock of the data directory, where it is held already.
 
     Raises:
         TbdError: it cannot start; the message names the cause and the way out.
     """
     _check_address(settings)
     _end_in_order()
-    directory = DataDirectory(settings.data_dir).open()
+    directory = DataDirectory(settings.data_dir).open(owner_fd)
     try:
         listener = listen(settings)
         with listener, running_service(settings, settings.data_dir) as context:
@@ -121,7 +121,7 @@ def _end_in_order() -> None:
 def _check_address(settings: Settings) -> None:
     if settings.host not in ("127.0.0.1", "::1", "localhost"):
         raise SettingsError(
-            f"TBD_HOST={settings.host} is beyond loopback, and there are no tokens yet: "
+            f"{settings.host} (TBD_HOST, --host) is beyond loopback, and there are no tokens yet: "
             "listen on 127.0.0.1 and put a proxy that authenticates in front"
         )
 
@@ -159,7 +159,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """``tbd serve``: 0 after an orderly stop, 2 when the settings cannot be used, 4 when something is out of reach."""
     parser = argparse.ArgumentParser(prog="tbd serve", description="Run the service. All settings are TBD_* variables.")
     parser.add_argument("command", nargs="?", choices=["serve"], default="serve", help=argparse.SUPPRESS)
+    parser.add_argument("--host", help="instead of TBD_HOST: a loopback address, until there are tokens")
     parser.add_argument("--port", type=int, help="instead of TBD_PORT; 0: a free one")
+    parser.add_argument("--owner-fd", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print {url} as the first line of stdout")
     parser.add_argument("--verbose", action="store_true", help="log what the service does")
     options = parser.parse_args(arguments)
@@ -167,9 +169,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         settings = read_settings()
-        if options.port is not None:
-            settings = replace(settings, port=options.port)
-        serve(settings, options.json)
+        given = {name: value for name in ("host", "port") if (value := getattr(options, name)) is not None}
+        serve(replace(settings, **given), options.json, options.owner_fd)
     except SettingsError as error:
         print(f"tbd serve: {error}", file=sys.stderr)
         return 2

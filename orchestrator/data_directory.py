@@ -19,8 +19,8 @@ class DataDirectory:
         self.path = path
         self._lock: IO[str] | None = None
 
-    def open(self) -> "DataDirectory":
-        """Take the lock.
+    def open(self, inherited: int | None = None) -> "DataDirectory":
+        """Take the lock. ``inherited`` is its file descriptor where the program that became this one holds it already.
 
         Raises:
             DataDirectoryInUse: another process has it; the message says where it listens.
@@ -28,7 +28,9 @@ class DataDirectory:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = open(self.path / _LOCK, "a+", encoding="utf-8")  # noqa: SIM115 - held until close
+            place: Path | int = self.path / _LOCK if inherited is None else inherited
+            lock = open(place, "a+", encoding="utf-8")  # noqa: SIM115 - held until close
+            os.set_inheritable(lock.fileno(), False)
         except OSError as error:
             raise SettingsError(
                 f"the data directory {self.path} cannot be used: {error}; give another TBD_DATA_DIR"
@@ -43,6 +45,12 @@ class DataDirectory:
         (self.path / _ADDRESS).unlink(missing_ok=True)
         return self
 
+    def hand_over(self) -> int:
+        """The file descriptor of the lock, for the program that this process becomes: nobody can come between."""
+        assert self._lock is not None, "open() comes before"
+        os.set_inheritable(self._lock.fileno(), True)
+        return self._lock.fileno()
+
     def announce(self, url: str) -> None:
         """Write where the owner listens, for other commands."""
         temporary = self.path / f"{_ADDRESS}.new"
@@ -56,16 +64,22 @@ class DataDirectory:
             self._lock = None
 
 
-def server_of(path: Path) -> dict[str, Any] | None:
-    """{url, pid} of the server that owns the data directory, or None. A server that was killed leaves its address
-    behind but not its lock: only a held lock counts."""
+def is_owned(path: Path) -> bool:
+    """Whether a process owns the data directory: from early in its start, before it can tell its address."""
     try:
         with open(path / _LOCK, encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return None
+            return False
     except BlockingIOError:
-        pass
+        return True
     except OSError:
+        return False
+
+
+def server_of(path: Path) -> dict[str, Any] | None:
+    """{url, pid} of the server that owns the data directory, or None. A server that was killed leaves its address
+    behind but not its lock: only a held lock counts."""
+    if not is_owned(path):
         return None
     try:
         return dict(json.loads((path / _ADDRESS).read_text(encoding="utf-8")))

@@ -1,13 +1,19 @@
 """Which server a command talks to."""
 
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from orchestrator.cli import output
 from orchestrator.cli.client import Client
 from orchestrator.cli.exits import UNREACHABLE, CommandError
 
 # The same default as in ``orchestrator.settings``, which the quick commands do not import; a test holds them equal.
 DEFAULT_DATA_DIR = "~/.local/share/tbd"
+START_S = 60.0  # a server that brings up Ray on a busy machine took 20: a judgement
+PAUSE_S = 0.1
 
 
 def data_dir() -> Path:
@@ -16,14 +22,39 @@ def data_dir() -> Path:
 
 
 def find_server() -> str | None:
-    """TBD_SERVER, else the URL of the server that owns the data directory, or None."""
+    """TBD_SERVER, else the URL of the server that owns the data directory, or None. One that is starting is waited for.
+
+    Raises:
+        CommandError: it takes too long.
+    """
     named = os.environ.get("TBD_SERVER")
     if named:
         return named
-    from orchestrator.data_directory import server_of
+    from orchestrator.data_directory import is_owned, server_of
 
-    found = server_of(data_dir())
+    path = data_dir()
+    found = server_of(path)
+    if found is None and is_owned(path):
+        output.say(f"a server is starting on {path}: waiting for it …")
+        found = _once_it_listens(path)
     return found["url"] if found else None
+
+
+def _once_it_listens(path: Path, pause: Callable[[float], None] = time.sleep) -> dict[str, Any] | None:
+    """{url, pid} of the server that is starting, once it has told its address; None where it has ended instead.
+
+    Raises:
+        CommandError: it takes too long.
+    """
+    from orchestrator.data_directory import is_owned, server_of
+
+    for _ in range(round(START_S / PAUSE_S)):
+        if found := server_of(path):
+            return found
+        if not is_owned(path):
+            return None
+        pause(PAUSE_S)
+    raise CommandError(f"who owns {path} has told no address for {START_S:.0f} s: look at that server", UNREACHABLE)
 
 
 def connect() -> Client:

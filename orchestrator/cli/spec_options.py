@@ -3,12 +3,15 @@
 import argparse
 import json
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from orchestrator.cli.client import ServerProblem
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.spec_file import SpecFile
+
+Json = Mapping[str, Any]
 
 # option -> field of the spec. Values may be repeated or separated by commas; each is an axis.
 _AXES = {
@@ -21,14 +24,14 @@ _AXES = {
     "data": "data",
     "size": "size",
 }
-_DEFAULT_FRAMEWORK = ["pytorch"]
+DEFAULT_FRAMEWORK = "pytorch"
 _DEFAULT_BATCH = ["4"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", metavar="SPEC.yaml|MODEL", help="a file (YAML or JSON; - is stdin), or a model")
     group = parser.add_argument_group("with a MODEL", "values may be repeated or separated by commas: each is an axis")
-    group.add_argument("-f", "--framework", action="append", help="default pytorch")
+    group.add_argument("-f", "--framework", action="append", help="default pytorch, or what the model is there for")
     group.add_argument("--batch", action="append", metavar="N", help="batch size per device (default 4)")
     group.add_argument("--global-batch", action="append", metavar="N", help="batch size over all devices instead")
     group.add_argument("--topology", action="append", metavar="MxD", help="machines x devices (default 1x1)")
@@ -60,8 +63,30 @@ class Source:
     """Where a spec came from: it explains the server's problems in its own terms."""
 
     def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
         self._file = SpecFile(options.spec) if _is_file(options.spec) else None
-        self.spec: Any = self._file.spec if self._file else spec_from(options)
+        if self._file is None:
+            spec_from(options)  # what is wrong in itself is told before anybody is asked
+
+    def spec(self, models: Callable[[], Json]) -> Any:
+        """The spec. ``models`` answers as REST does; it is asked only where the framework is left open."""
+        if self._file is not None:
+            return self._file.spec
+        default = DEFAULT_FRAMEWORK if self._options.framework else framework_for(self._options.spec, models())
+        return spec_from(self._options, default)
+
+    def check_here(self) -> None:
+        """Without a server: refuse what none would accept.
+
+        Raises:
+            CommandError: it says what is wrong.
+        """
+        from orchestrator.cli import here
+
+        try:
+            here.check_spec(self.spec(here.models))
+        except ServerProblem as problem:
+            raise self.explain(problem) from None
 
     def explain(self, problem: ServerProblem) -> CommandError:
         return self._file.explain(problem) if self._file else problem
@@ -71,13 +96,19 @@ def _is_file(text: str) -> bool:
     return text == "-" or text.endswith((".yaml", ".yml", ".json")) or "/" in text or Path(text).is_file()
 
 
-def spec_from(options: argparse.Namespace) -> dict[str, Any]:
+def framework_for(model: str, models: Json) -> str:
+    """The framework that trains ``model`` where none is named: the usual one, if the model is there for it."""
+    offered = next((one["frameworks"] for one in models["items"] if one["name"] == model), [DEFAULT_FRAMEWORK])
+    return DEFAULT_FRAMEWORK if DEFAULT_FRAMEWORK in offered else str(offered[0])
+
+
+def spec_from(options: argparse.Namespace, default_framework: str = DEFAULT_FRAMEWORK) -> dict[str, Any]:
     """The spec that the options describe.
 
     Raises:
         CommandError: a value has not the form it should have.
     """
-    frameworks = _values(options.framework) or _DEFAULT_FRAMEWORK
+    frameworks = _values(options.framework) or [default_framework]
     spec: dict[str, Any] = {"name": options.name or _name(options.spec, frameworks), "model": options.spec}
     for option, field in _AXES.items():
         values = _values(getattr(options, option))

@@ -1,16 +1,20 @@
 """Start a calibration: a calibration is an experiment like any other, of the model ``calibration``."""
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from orchestrator.domain.ports import StoredCalibration
 from orchestrator.domain.run import Experiment
 from orchestrator.domain.spec import Topology
+from orchestrator.domain.spelling import did_you_mean
 from orchestrator.services import microbenchmark
 from orchestrator.services.context import Context
 
 MODEL = "calibration"
+ARITHMETICS = ("fp32", "tf32", "bf16", "fp16")
+_SHAPE = re.compile(r"[1-9][0-9]*(x[1-9][0-9]*x[1-9][0-9]*)?")
 # Beside the measurements: start of the processes, and the last repetition of a slow device.
 START_S = 900.0
 # Judgements. Beyond these two calibrations of one device differ by more than they usually do: clocks, power, cooling or
@@ -28,6 +32,23 @@ class CalibrationRequest(microbenchmark.MicrobenchmarkRequest):
     load_s: Annotated[float, Field(ge=0, le=3600)] = 30.0
     measure_s: Annotated[float, Field(ge=0.01, le=600)] = 2.0
 
+    @field_validator("arithmetics")
+    @classmethod
+    def _check_arithmetics(cls, text: str) -> str:
+        unknown = [name for name in text.split(",") if name not in ARITHMETICS]
+        if text != "auto" and unknown:
+            hint = did_you_mean(unknown[0], ARITHMETICS)
+            raise ValueError(f"{unknown[0]!r} is none of {', '.join(ARITHMETICS)}{hint}; auto: all of them")
+        return text
+
+    @field_validator("shapes")
+    @classmethod
+    def _check_shapes(cls, text: str) -> str:
+        wrong = [part for part in text.split(",") if not _SHAPE.fullmatch(part)]
+        if text != "auto" and wrong:
+            raise ValueError(f"{wrong[0]!r} is no shape: write 1024,4096x1024x1024, or auto")
+        return text
+
 
 def start(context: Context, body: Any, *, owner: str, idempotency_key: str | None = None) -> tuple[Experiment, bool]:
     """Store the experiment that carries out the calibration ``body`` describes; (it, whether it is new).
@@ -36,12 +57,17 @@ def start(context: Context, body: Any, *, owner: str, idempotency_key: str | Non
         InvalidRequest: with a JSON pointer to each thing that is wrong. Nothing was stored.
         IdempotencyMismatch: the key was used before with another body.
     """
+    return microbenchmark.carry_out(context, spec_of(body), owner, idempotency_key)
+
+
+def spec_of(body: Any) -> dict[str, Any]:
+    """The spec of the experiment that carries out the calibration ``body`` describes.
+
+    Raises:
+        InvalidRequest: as ``start``.
+    """
     described = "a calibration is an object of fields, such as {topology: 1x1}"
     asked = microbenchmark.parse(CalibrationRequest, body, described)
-    return microbenchmark.carry_out(context, _spec(asked), owner, idempotency_key)
-
-
-def _spec(asked: CalibrationRequest) -> dict[str, Any]:
     timed = ("arithmetics", "shapes", "load_s", "measure_s")
     return asked.spec() | {
         "name": f"calibration-{asked.topology}",

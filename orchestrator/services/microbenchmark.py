@@ -1,13 +1,16 @@
 """What a netbench and a calibration have in common: a request of its own, which an ordinary experiment carries out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError
 
+from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.run import Experiment
-from orchestrator.domain.spec import NodeChoice, StrictModel, problems_of
+from orchestrator.domain.spec import NodeChoice, StrictModel, parse_spec, problems_of
+from orchestrator.domain.sweep import check_for_any_machine
 from orchestrator.services.context import Context
 from orchestrator.services.submit import submit
 
@@ -50,6 +53,16 @@ def parse(kind: type[_Asked], body: Any, described: str) -> _Asked:
         raise InvalidRequest(problems_of(kind, body, error)) from None
 
 
+def check(spec: Mapping[str, Any], catalog: Catalog) -> None:
+    """Refuse what no machine could carry out.
+
+    Raises:
+        InvalidRequest: in the words of the request, as ``carry_out``.
+    """
+    with _in_words_of_the_request():
+        check_for_any_machine(parse_spec(spec), catalog)
+
+
 def carry_out(
     context: Context, spec: Mapping[str, Any], owner: str, idempotency_key: str | None
 ) -> tuple[Experiment, bool]:
@@ -60,8 +73,14 @@ def carry_out(
             grid of which a cell could be left out. Nothing was stored.
         IdempotencyMismatch: the key was used before with another body.
     """
-    try:
+    with _in_words_of_the_request():
         return submit(context, spec, owner=owner, idempotency_key=idempotency_key)
+
+
+@contextmanager
+def _in_words_of_the_request() -> Iterator[None]:
+    try:
+        yield
     except InvalidRequest as error:
         raise InvalidRequest([_of_the_request(problem) for problem in error.problems]) from None
 

@@ -51,10 +51,19 @@ def start(context: Context, body: Any, *, owner: str, idempotency_key: str | Non
         InvalidRequest: with a JSON pointer to each thing that is wrong. Nothing was stored.
         IdempotencyMismatch: the key was used before with another body.
     """
+    return microbenchmark.carry_out(context, spec_of(body), owner, idempotency_key)
+
+
+def spec_of(body: Any) -> dict[str, Any]:
+    """The spec of the experiment that carries out the netbench ``body`` describes.
+
+    Raises:
+        InvalidRequest: as ``start``.
+    """
     described = "a netbench is an object of fields, such as {topology: 2x1}"
     asked = microbenchmark.parse(NetbenchRequest, body, described)
     _check(asked)
-    return microbenchmark.carry_out(context, _spec(asked), owner, idempotency_key)
+    return _spec(asked)
 
 
 def _check(asked: NetbenchRequest) -> None:

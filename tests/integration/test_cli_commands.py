@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from orchestrator.analysis.analyse import CODE_VERSION
+from orchestrator.data_directory import is_owned
 from tests.integration.node_attempts import a_job
 from tests.integration.service_rig import ROOT, Tbd, service
 from tests.support import perfetto
+from tests.support.service import until
 
 SPEC = """\
 name: brief
@@ -212,7 +214,7 @@ def test_serve_lists_every_variable(tbd: Tbd) -> None:
 
 def test_run_needs_no_server_and_leaves_none_behind(tmp_path: Path) -> None:
     alone = Tbd(tmp_path, None)
-    words = ("run", "sleep", "-f", "sleep", "--size", "tiny", "--batch", "1", "--repeats", "1", "--max-repeats", "1")
+    words = ("run", "sleep", "--size", "tiny", "--batch", "1", "--repeats", "1", "--max-repeats", "1")
     page = json.loads(alone(*words, "--max-steps", "30", "--report", "r.md", "--json").stdout)
     assert len(page["items"]) == 1
     assert (tmp_path / "r.md").is_file()
@@ -238,6 +240,26 @@ def test_ctrl_c_without_a_server_cancels_and_waits_until_that_is_done(folder: Pa
 def test_run_without_a_server_refuses_what_this_machine_could_never_place(tmp_path: Path) -> None:
     told = Tbd(tmp_path, None)("run", "sleep", "-f", "sleep", "--topology", "1x1,1x64", code=2)
     assert "cannot run 1x64" in told.stderr
+
+
+def test_models_and_datasets_without_a_server_are_those_that_it_would_answer(tbd: Tbd, tmp_path: Path) -> None:
+    alone = Tbd(tmp_path, None)
+    for command in ("models", "datasets"):
+        assert alone.json(command) == tbd.json(command)
+
+
+def test_a_command_waits_for_a_server_that_is_starting(tmp_path: Path) -> None:
+    alone = Tbd(tmp_path, None)
+    server = alone.start("serve", "--host", "127.0.0.1", "--port", "0")
+    try:
+        until(lambda: is_owned(tmp_path / "data"))
+        assert alone.json("ls")["items"] == []
+        assert "no server" not in alone("plan", "sleep", "--size", "tiny").stderr
+        assert "belongs to the server at http://127.0.0.1:" in alone("serve", code=4).stderr
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.communicate(timeout=60)
+    assert server.returncode == 0
 
 
 def test_frameworks_without_a_server_have_the_schema_of_rest(tbd: Tbd, tmp_path: Path) -> None:

@@ -33,6 +33,18 @@ def test_an_owner_that_was_killed_owns_nothing(tmp_path: Path) -> None:
     DataDirectory(tmp_path).open().close()
 
 
+def test_a_program_that_takes_the_place_of_another_keeps_what_that_one_owned(tmp_path: Path) -> None:
+    begin = (
+        "import os, sys; from pathlib import Path; from orchestrator.data_directory import DataDirectory, is_owned\n"
+        f"path = Path({str(tmp_path)!r}); directory = DataDirectory(path)\n"
+    )
+    after = begin + "print(is_owned(path)); directory.open(int(sys.argv[1])).close(); print(is_owned(path))"
+    before = begin + f"os.execv(sys.executable, [sys.executable, '-c', {after!r}, str(directory.open().hand_over())])"
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", before], capture_output=True, text=True, check=True, cwd=root)
+    assert done.stdout == "True\nFalse\n"
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsError, match="TBD_DATA_DIR"):

@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    with some_server() as (client, is_embedded):
+    with some_server(lambda: _check_here(options)) as (client, is_embedded):
         if options.list:
             found, code = client.pages("/calibrations"), DONE
         else:
@@ -39,6 +39,12 @@ def execute(options: argparse.Namespace) -> int:
         else:
             _print(found["items"])
         return code
+
+
+def _check_here(options: argparse.Namespace) -> None:
+    from orchestrator.cli import here
+
+    here.check_calibration(_body(options))
 
 
 def _body(options: argparse.Namespace) -> dict[str, Any]:

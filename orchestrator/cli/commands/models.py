@@ -1,9 +1,11 @@
 """List the models of the suite."""
 
 import argparse
+from typing import Any
 
 from orchestrator.cli import output
-from orchestrator.cli.locate import connect
+from orchestrator.cli.client import Client
+from orchestrator.cli.locate import find_server
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -11,7 +13,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    page = connect().get("/models")
+    page = _page()
     if options.json:
         output.print_json(page)
         return 0
@@ -36,6 +38,17 @@ def execute(options: argparse.Namespace) -> int:
         )
     )
     return 0
+
+
+def _page() -> Any:
+    """As the server has it; where there is none, what comes with tbd here."""
+    url = find_server()
+    if url is not None:
+        return Client(url).get("/models")
+    from orchestrator.cli import here
+
+    output.say("no server: these are the models of this installation")
+    return here.models()
 
 
 def _count(number: int | None) -> str:

@@ -37,7 +37,7 @@ def _bytes(text: str) -> int:
 
 
 def execute(options: argparse.Namespace) -> int:
-    with some_server() as (client, is_embedded):
+    with some_server(lambda: _check_here(options)) as (client, is_embedded):
         if is_embedded:
             _refuse_what_would_wait_for_ever(client, options.topology)
         experiment = client.post("/netbench", _body(options), key=os.urandom(16).hex())
@@ -51,6 +51,12 @@ def execute(options: argparse.Namespace) -> int:
                 for note in (run["validity"] or {}).get("notes") or []:
                     output.say(f"{run['id']}: {note}")
         return code_of(ended)
+
+
+def _check_here(options: argparse.Namespace) -> None:
+    from orchestrator.cli import here
+
+    here.check_netbench(_body(options))
 
 
 def _body(options: argparse.Namespace) -> dict[str, Any]:

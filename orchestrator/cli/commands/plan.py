@@ -19,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     source = spec_options.Source(options)
-    with some_server() as (client, _):
+    with some_server(source.check_here) as (client, _):
         preview = _preview(client, source)
     if options.json:
         output.print_json(preview)
@@ -30,7 +30,7 @@ def execute(options: argparse.Namespace) -> int:
 
 def _preview(client: Client, source: spec_options.Source) -> dict[str, Any]:
     try:
-        return dict(client.post("/experiments", source.spec, dry_run="true"))
+        return dict(client.post("/experiments", source.spec(lambda: client.get("/models")), dry_run="true"))
     except ServerProblem as problem:
         raise source.explain(problem) from None
 

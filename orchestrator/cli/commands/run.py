@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     source = spec_options.Source(options)
-    with some_server() as (client, is_embedded):
+    with some_server(source.check_here) as (client, is_embedded):
         if is_embedded:
             _refuse_what_would_wait_for_ever(client, source)
         experiment = _post(client, source)
@@ -47,7 +47,11 @@ def _refuse_what_would_wait_for_ever(client: Client, source: spec_options.Source
 
 def _post(client: Client, source: spec_options.Source, **parameters: Any) -> dict[str, Any]:
     try:
-        return dict(client.post("/experiments", source.spec, key=os.urandom(16).hex(), **parameters))
+        return dict(
+            client.post(
+                "/experiments", source.spec(lambda: client.get("/models")), key=os.urandom(16).hex(), **parameters
+            )
+        )
     except ServerProblem as problem:
         raise source.explain(problem) from None
 

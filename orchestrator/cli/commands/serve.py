@@ -4,6 +4,11 @@ import os
 import subprocess
 import sys
 
+from orchestrator.cli.exits import UNREACHABLE, CommandError
+from orchestrator.cli.locate import data_dir
+from orchestrator.data_directory import DataDirectory
+from orchestrator.domain.errors import DataDirectoryInUse, SettingsError
+
 APP = [sys.executable, "-m", "orchestrator.app", "serve"]
 
 
@@ -13,7 +18,18 @@ def hand_over(words: list[str]) -> int:
         code = subprocess.run([*APP, "--help"]).returncode
         _print_variables()
         return code
-    return os.execv(sys.executable, [*APP, *words])
+    # Owned before the second that the imports take: a command that comes meanwhile waits for this server.
+    directory = _owned()
+    return os.execv(sys.executable, [*APP, "--owner-fd", str(directory.hand_over()), *words])
+
+
+def _owned() -> DataDirectory:
+    try:
+        return DataDirectory(data_dir()).open()
+    except SettingsError as error:
+        raise CommandError(str(error)) from None
+    except DataDirectoryInUse as error:
+        raise CommandError(str(error), UNREACHABLE) from None
 
 
 def _print_variables() -> None:

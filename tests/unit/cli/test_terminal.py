@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import output
+from orchestrator.cli import locate, output
 from orchestrator.cli.client import ServerProblem
+from orchestrator.cli.exits import CommandError
 from orchestrator.cli.main import COMMANDS, GROUPS, main
+from orchestrator.cli.spec_options import framework_for
+from orchestrator.data_directory import DataDirectory
+
+HEAVY = {"ray", "numpy", "scipy", "torch", "tensorflow", "sqlalchemy"}
 
 TABLE = "12.34 ± 0.05 µs → 3 – 4 … ─── Zoë \ud800"  # noqa: RUF001 - the signs that tbd prints
 
@@ -121,3 +126,96 @@ def test_a_server_that_failed_is_told_apart_from_one_out_of_reach(status: int, c
 
 def test_no_command_stands_in_two_groups() -> None:
     assert len(COMMANDS) == sum(map(len, GROUPS.values()))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["run", "resnet50"], "model: there is no model 'resnet50': did you mean resnet-50? There are"),
+        (["run", "resnet-50", "-f", "torch"], "did you mean pytorch?"),
+        (["run", "resnet-50", "--option", "depth"], "write KEY=VALUE"),
+        (["plan", "resnet-50", "--size", "smal"], "did you mean small?"),
+        (["plan", "resnet-50", "--data", "photograph"], "did you mean photographs?"),
+        (["plan", "sleep", "-f", "pytorch"], "model sleep is not there for pytorch, only for sleep\n"),
+        (["plan", "nothing.yaml"], "there is no such file"),
+        (["netbench", "--topology", "foo"], "'foo' is no topology"),
+        (["netbench", "--library", "gloo", "--device", "cuda"], "gloo goes between cpu devices"),
+        (["calibrate", "--shapes", "8x8"], "'8x8' is no shape"),
+        (["calibrate", "--arithmetic", "fp23"], "'fp23' is none of fp32, tf32, bf16, fp16: did you mean fp32?"),
+    ],
+)
+def test_what_no_server_would_accept_is_told_before_one_is_started(
+    words: list[str], told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TBD_SERVER", raising=False)
+    monkeypatch.setenv("TBD_DATA_DIR", str(tmp_path / "data"))
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert told in err
+    assert "starting" not in err
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_catalogue_is_there_without_a_server(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TBD_SERVER", raising=False)
+    monkeypatch.setenv("TBD_DATA_DIR", str(tmp_path))
+    assert (main(["models"]), main(["datasets"])) == (0, 0)
+    told = capsys.readouterr()
+    assert "resnet-50" in told.out
+    assert "photographs" in told.out
+    assert "no server: these are the models of this installation" in told.err
+    code = f"from orchestrator.cli import here; here.models(); import sys; print(sorted({HEAVY!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("model", "framework"), [("sleep", "sleep"), ("both", "pytorch"), ("neither", "mxnet"), ("unheard-of", "pytorch")]
+)
+def test_where_no_framework_is_named_it_is_one_that_the_model_is_there_for(model: str, framework: str) -> None:
+    offered = {"sleep": ["sleep"], "both": ["tensorflow", "pytorch"], "neither": ["mxnet", "cntk"]}
+    models = {"items": [{"name": name, "frameworks": names} for name, names in offered.items()]}
+    assert framework_for(model, models) == framework
+
+
+def test_a_server_that_starts_is_waited_for(tmp_path: Path) -> None:
+    owner = DataDirectory(tmp_path).open()
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            owner.announce("http://127.0.0.1:1")
+
+    found = locate._once_it_listens(tmp_path, pause)
+    assert found is not None
+    assert (found["url"], len(pauses)) == ("http://127.0.0.1:1", 3)
+    owner.close()
+
+
+def test_a_server_that_ends_while_it_starts_is_none(tmp_path: Path) -> None:
+    owner = DataDirectory(tmp_path).open()
+    assert locate._once_it_listens(tmp_path, lambda _: owner.close()) is None
+
+
+def test_a_server_that_never_tells_its_address_is_given_up(tmp_path: Path) -> None:
+    owner = DataDirectory(tmp_path).open()
+    waited: list[float] = []
+    with pytest.raises(CommandError, match="has told no address for 60 s") as caught:
+        locate._once_it_listens(tmp_path, waited.append)
+    assert caught.value.code == 4
+    assert sum(waited) == pytest.approx(locate.START_S)
+    owner.close()
+
+
+def test_a_server_listens_on_loopback_only_until_there_are_tokens(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from orchestrator import app
+
+    monkeypatch.setenv("TBD_DATA_DIR", str(tmp_path / "data"))
+    assert app.main(["--host", "0.0.0.0"]) == 2
+    assert "0.0.0.0 (TBD_HOST, --host) is beyond loopback" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()

@@ -1,0 +1,69 @@
+"""What this installation knows without a server: its catalogue, and what no server would accept.
+
+Imported only where there is no server: the types of the domain take a second to import.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from orchestrator.api.views.catalog import dataset_view, model_view
+from orchestrator.cli.client import ServerProblem
+from orchestrator.cli.exits import CommandError
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.errors import InvalidRequest, SettingsError
+from orchestrator.domain.spec import parse_spec
+from orchestrator.domain.sweep import check_for_any_machine
+from orchestrator.services import calibrate, microbenchmark, netbench
+from orchestrator.services.catalog import load_catalog
+from orchestrator.settings import read_settings
+
+
+def catalog() -> Catalog:
+    """The facts that a server started here would have.
+
+    Raises:
+        CommandError: a setting or a facts file cannot be used.
+    """
+    try:
+        return load_catalog(read_settings().suite_path)
+    except SettingsError as error:
+        raise CommandError(str(error)) from None
+
+
+def models() -> dict[str, Any]:
+    """The models, as REST answers them."""
+    found = sorted(catalog().models.items())
+    return {"items": [model_view(one).model_dump(mode="json") for _, one in found], "next_cursor": None}
+
+
+def datasets() -> dict[str, Any]:
+    """The datasets, as REST answers them."""
+    found = sorted(catalog().datasets.items())
+    return {"items": [dataset_view(one).model_dump(mode="json") for _, one in found], "next_cursor": None}
+
+
+def check_spec(spec: Any) -> None:
+    """Refuse a spec that no server would accept, whatever machine it is on.
+
+    Raises:
+        ServerProblem: as a server would answer it.
+    """
+    _as_a_server_says(lambda: check_for_any_machine(parse_spec(spec), catalog()))
+
+
+def check_netbench(body: Mapping[str, Any]) -> None:
+    """As ``check_spec``, of a netbench."""
+    _as_a_server_says(lambda: microbenchmark.check(netbench.spec_of(body), catalog()))
+
+
+def check_calibration(body: Mapping[str, Any]) -> None:
+    """As ``check_spec``, of a calibration."""
+    _as_a_server_says(lambda: microbenchmark.check(calibrate.spec_of(body), catalog()))
+
+
+def _as_a_server_says(check: Callable[[], None]) -> None:
+    try:
+        check()
+    except InvalidRequest as error:
+        items = [{"pointer": one.pointer, "detail": one.message} for one in error.problems]
+        raise ServerProblem(422, {"detail": str(error), "errors": items}) from None
