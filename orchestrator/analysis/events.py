@@ -7,16 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.analysis import plausible
+from orchestrator.domain import border
 from workers.trainer import protocol
 
 
 class LogError(ValueError):
-    """A log that cannot be read; the message names the entry."""
+    """A log that cannot be read; the message names the entry, whose number (1 …) is ``entry`` where it is one."""
+
+    def __init__(self, message: str, entry: int | None = None) -> None:
+        super().__init__(message)
+        self.entry = entry
 
 
 @dataclass(frozen=True)
 class Interval:
-    """What one rank's loop reported: ``n`` steps from ``first_step`` on; ``end_t`` on the host's monotonic clock."""
+    """What one rank's loop reported: ``n`` steps from ``first_step`` on; ``end_t`` on the host's monotonic clock, and
+    ``wall`` on its real-time one. ``idle_s`` passed between the process's entry before and the beginning."""
 
     rank: int
     phase: str
@@ -26,6 +33,8 @@ class Interval:
     work: Mapping[str, float]
     end_t: float
     input_s: float | None = None
+    wall: float | None = None
+    idle_s: float | None = None
 
     @property
     def start_t(self) -> float:
@@ -69,42 +78,66 @@ class NodeLog:
         return self.by_kind.get(kind, [])
 
 
+_BROKEN = (protocol.ProtocolError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
+
+
 def read_log(node: str, entries: Sequence[Mapping[str, Any]]) -> NodeLog:
     """Return the log of ``node``; one that merely ends too early has ``closed`` None.
 
     Raises:
-        LogError: it does not begin with ``log_opened``, a number is missing, or an entry breaks the protocol.
+        LogError: it does not begin with ``log_opened``, a number is missing, or an entry breaks the protocol or says
+            what cannot be.
     """
     if not entries:
         raise LogError(f"the log of {node} is empty")
+    clocks = plausible.Clocks()
+    log: NodeLog | None = None
     for number, entry in enumerate(entries, start=1):
         if entry.get("seq") != number:
-            raise LogError(f"the log of {node} has {entry.get('seq')!r} where entry {number} should be")
-    try:
-        return _read(node, entries)
-    except (protocol.ProtocolError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise LogError(f"the log of {node} does not follow the protocol: {error}") from error
+            raise LogError(f"the log of {node} has {entry.get('seq')!r} where entry {number} should be", number)
+        try:
+            event = _checked(entry)
+            if log is None:
+                log = _opened(node, event)
+            else:
+                _take(log, event, clocks)
+        except _BROKEN as error:
+            raise LogError(
+                f"the log of {node} does not follow the protocol: entry {number}: {error}", number
+            ) from error
+    assert log is not None
+    return log
 
 
-def _read(node: str, entries: Sequence[Mapping[str, Any]]) -> NodeLog:
-    first = protocol.check_event(dict(entries[0]))
+def _checked(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    event: Mapping[str, Any] = protocol.check_event(dict(entry))
+    plausible.check_numbers(event)
+    if event["kind"] not in _NUMBERS_ONLY:
+        for problem in border.problems_in(event["data"], printed=border.PRINTED, control=True):
+            raise LogError(f"{problem.pointer}: {problem.message}")
+    return event
+
+
+# Kinds without text of their own, which are most entries of a log.
+_NUMBERS_ONLY = ("interval", "loss")
+
+
+def _opened(node: str, first: Mapping[str, Any]) -> NodeLog:
     if first["kind"] != "log_opened":
         raise LogError(f"begins with {first['kind']}, not with log_opened")
     if first["data"]["protocol"] != protocol.PROTOCOL_VERSION:
         raise LogError(f"speaks protocol {first['data']['protocol']!r}, this is {protocol.PROTOCOL_VERSION}")
     protocol.check_job({"token": None, **first["data"]["job"]})
-    log = NodeLog(node, protocol.number(first["t"]), first["data"])
-    for entry in entries[1:]:
-        if log.closed is not None:
-            raise LogError("goes on after log_closed")
-        _take(log, protocol.check_event(dict(entry)))
-    return log
+    return NodeLog(node, protocol.number(first["t"]), first["data"])
 
 
-def _take(log: NodeLog, event: Mapping[str, Any]) -> None:
+def _take(log: NodeLog, event: Mapping[str, Any], clocks: plausible.Clocks) -> None:
     kind, data, rank = event["kind"], event["data"], event.get("rank")
+    if log.closed is not None:
+        raise LogError("goes on after log_closed")
+    passed_s = clocks.since_last(event)
     if kind == "interval":
-        log.intervals.append(interval_of(event))
+        log.intervals.append(interval_of(event, str(log.job["model"]["work_unit"]), passed_s))
     elif kind == "reading":
         log.readings.append(reading_of(event))
         if data.get("nvml"):
@@ -119,34 +152,49 @@ def _take(log: NodeLog, event: Mapping[str, Any]) -> None:
         log.by_kind.setdefault(kind, []).append((rank, data))
 
 
-def interval_of(event: Mapping[str, Any]) -> Interval:
-    """Return the interval that an ``interval`` event reports; also for a log that still grows.
+def interval_of(event: Mapping[str, Any], unit: str, passed_s: float | None = None) -> Interval:
+    """Return the interval that an ``interval`` event, whose numbers were checked, reports.
+
+    Args:
+        unit: that of the model's work, which the event must count.
+        passed_s: seconds since the process's entry before.
 
     Raises:
         LogError: its numbers cannot be.
+        ImpossibleError: its duration is not that of the log's own clock.
         ProtocolError, KeyError, TypeError: it is not such an event.
     """
     data, rank = event["data"], event.get("rank")
-    work = data["work"] if isinstance(data["work"], Mapping) else {"work": data["work"]}
-    amounts = {str(unit): protocol.number(amount) for unit, amount in work.items()}
-    duration_s, n = protocol.number(data["duration_s"]), int(data["n"])
+    duration_s = protocol.number(data["duration_s"])
+    if not isinstance(data["n"], int) or not isinstance(data["first_step"], int):
+        raise LogError(f"an interval of {data['n']!r} steps from {data['first_step']!r} on")
     if data["phase"] not in protocol.PHASES:
         raise LogError(f"an interval of the unknown phase {data['phase']!r}")
-    if not (
-        0 < duration_s < float("inf") and n > 0 and amounts and all(0 <= a < float("inf") for a in amounts.values())
-    ):
-        raise LogError(f"an interval that cannot be: {n} steps in {duration_s} s with work {amounts}")
-    input_s = data.get("input_s")
+    input_s = None if data.get("input_s") is None else protocol.number(data["input_s"])
+    if input_s is not None and input_s > duration_s + plausible.STAMP_S:
+        raise LogError(f"an interval that waited {input_s} s of its {duration_s} s for input")
     return Interval(
         rank=0 if rank is None else int(rank),
         phase=data["phase"],
-        first_step=int(data["first_step"]),
-        n=n,
+        first_step=data["first_step"],
+        n=data["n"],
         duration_s=duration_s,
-        work=amounts,
+        work=_work(data["work"], unit),
         end_t=protocol.number(event["t"]),
-        input_s=None if input_s is None else protocol.number(input_s),
+        input_s=input_s,
+        wall=protocol.number(event["wall"]),
+        idle_s=plausible.idle_s(duration_s, passed_s),
     )
+
+
+def _work(work: Any, unit: str) -> Mapping[str, float]:
+    """Unit -> amount, the model's own unit among them."""
+    if not isinstance(work, Mapping) or unit not in work:
+        raise LogError(f"an interval counts no {unit}, the unit of the model's work, but {work!r}")
+    amounts = {str(name): protocol.number(amount) for name, amount in work.items()}
+    if not all(0 <= amount <= plausible.MOST for amount in amounts.values()):
+        raise LogError(f"an interval with work that cannot be: {amounts}")
+    return amounts
 
 
 def reading_of(event: Mapping[str, Any]) -> Reading:

@@ -65,22 +65,9 @@ def world_intervals(intervals: Sequence[Interval], unit: str, phase: str = "time
         if len(there) < len(row) or len({item.n for item in there}) > 1:
             raise ValueError(f"the ranks do not agree on the interval at step {start}")
         durations.append(max(item.duration_s for item in there))
-        works.append(sum(amount(item, unit) for item in there))
+        works.append(sum(item.work[unit] for item in there))
         steps.append(there[0].n)
     return WorldIntervals(np.array(durations, float), np.array(works, float), tuple(steps), tuple(starts))
-
-
-def amount(interval: Interval, unit: str) -> float:
-    """Return an interval's work in ``unit``; where it counts in one unit only, that one is meant.
-
-    Raises:
-        ValueError: it counts in several, and not in this one.
-    """
-    if unit in interval.work:
-        return interval.work[unit]
-    if len(interval.work) == 1:
-        return next(iter(interval.work.values()))
-    raise ValueError(f"step {interval.first_step} counts no {unit}, only {', '.join(interval.work)}")
 
 
 def widening(half_width_ratio: float, target: float | None) -> float:

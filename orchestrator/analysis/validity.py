@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from orchestrator.analysis import conditions, replicas, windows
+from orchestrator.analysis import conditions, plausible, replicas, windows
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.steady import SteadyClass
 from orchestrator.analysis.utilization import NodeSpan
@@ -86,6 +86,12 @@ def steps_are_contiguous(evidence: Evidence) -> Finding:
     if len(ends | stopped) > 1:
         return _broken("steps_missing", f"intervals end at steps {sorted(ends)}, the loop at {sorted(stopped)}")
     return None
+
+
+def clocks_agree(evidence: Evidence) -> Finding:
+    """A duration is a difference of the clock that stamps the entries: it cannot be another one's."""
+    found = plausible.disagreement([item for log in evidence.logs for item in log.intervals])
+    return _broken("clocks_disagree", found) if found else None
 
 
 def loss_is_finite(evidence: Evidence) -> Finding:
@@ -273,6 +279,7 @@ RULES: tuple[Callable[[Evidence], Finding], ...] = (
     world_is_whole,
     steps_are_contiguous,
     there_are_intervals,
+    clocks_agree,
     loss_is_finite,
     loss_goes_as_promised,
     replicas_are_equal,

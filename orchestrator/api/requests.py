@@ -1,6 +1,5 @@
 """What routers take from a request: the context, the JSON body, paging, the idempotency key; and nothing unknown."""
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
@@ -9,6 +8,7 @@ from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
 
 from orchestrator.api.problems import MalformedBody, UnsupportedMediaType
+from orchestrator.domain import border
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.services.context import Context
 from orchestrator.services.once import idempotency, once
@@ -28,17 +28,15 @@ async def _context(request: Request) -> Context:
     return context
 
 
-def _no_constant(name: str) -> Any:
-    raise MalformedBody(f"the body is no JSON: {name} is no JSON number")
-
-
 async def _json_body(request: Request) -> Any:
-    """The parsed body. Read here, once: routers hand it on to the one type that knows it."""
-    raw = await request.body()
+    """The parsed body, past the border. Read here, once: routers hand it on to the one type that knows it."""
     try:
-        return json.loads(raw, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        body, problems = border.parse_json(await request.body())
+    except border.Malformed as error:
         raise MalformedBody(f"the body is no JSON: {error}") from None
+    if problems:
+        raise InvalidRequest(problems)
+    return body
 
 
 async def only_known_parameters(request: Request) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.domain.peaks import DataSheet
 from workers.trainer.protocol import STRATEGY
 
-TOPOLOGY = re.compile(r"^([1-9][0-9]{0,3})x([1-9][0-9]{0,3})$")
+TOPOLOGY = re.compile(r"([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
 
 
 def parse_topology(text: str) -> tuple[int, int]:
@@ -18,7 +18,7 @@ def parse_topology(text: str) -> tuple[int, int]:
     Raises:
         ValueError: it is no topology.
     """
-    match = TOPOLOGY.match(text)
+    match = TOPOLOGY.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r} is no topology: write machines x devices per machine, such as 1x2")
     return int(match[1]), int(match[2])

@@ -50,7 +50,7 @@ LARGEST_THAT_FITS = "max"
 MOST_REPEATS = 1000
 DEFAULT_REPEATS = 3
 
-_NAME = re.compile(r"^[a-z0-9-]{1,100}$")
+_NAME = re.compile(r"[a-z0-9-]{1,100}")
 
 
 def _as_list(value: Any) -> Any:
@@ -143,7 +143,7 @@ class ExperimentSpec(StrictModel):
     @field_validator("name")
     @classmethod
     def _check_name(cls, name: str) -> str:
-        if not _NAME.match(name):
+        if not _NAME.fullmatch(name):
             raise ValueError("a name is made of a-z, 0-9 and -, such as resnet50-batch-sweep")
         return name
 

@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from orchestrator.analysis.analyse import analyse
+from orchestrator.analysis.events import LogError, read_log
 from orchestrator.domain.catalog import parse_topology
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.fingerprint import fingerprint
@@ -15,29 +16,53 @@ from orchestrator.domain.placement import Device, NodeShare, Placement
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.ports import Entry
 from orchestrator.domain.run import Attempt, Experiment, Run, experiment_outcome
+from orchestrator.domain.spec import ExperimentSpec
 from orchestrator.domain.sweep import facts_of, spec_of
 from orchestrator.services.conclude import outcome
 from orchestrator.services.context import Context
-from workers.trainer.protocol import ProtocolError, check_event, check_job, to_json
+from workers.trainer.protocol import to_json
 
+Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
 _PLAN = TypeAdapter(Plan)
+
+
+class _Process(BaseModel):
+    """What is read of a process of the job."""
+
+    node: Name
+    ranks: list[Annotated[int, Field(strict=True, ge=0)]]
+    devices: list[Device]
+
+
+class _Job(BaseModel):
+    """What is read of the job beside its plan."""
+
+    processes: list[_Process]
+
+
+class _Opened(BaseModel):
+    """What is read of ``log_opened``."""
+
+    node: Name
+    job: _Job
 
 
 def import_log(context: Context, entries: Sequence[Entry], owner: str) -> Run:
     """Store the run that ``entries`` tell of, and return it. The same log again is the same run.
 
     Raises:
-        InvalidRequest: it is no event log of a whole attempt on one node; the pointer names the entry.
+        InvalidRequest: it is no event log of an attempt on one node, or says what cannot be; the pointer names the
+            entry. Nothing was stored.
     """
     opened = _opening(entries)
-    job, node = opened["job"], str(opened["node"])
+    job, node = opened["job"], opened["node"]
     analysis = analyse({node: entries})
     digest = hashlib.sha256("\n".join(to_json(dict(entry)) for entry in entries).encode()).hexdigest()[:20]
     run = _run(digest, job, node, entries, analysis)
     experiment = Experiment(
         id=run.experiment_id,
         owner=owner,
-        spec=spec_of(run.plan, "imported"),
+        spec=_spec_of(run.plan),
         facts=facts_of(context.catalog, []).to_json(),
         state=experiment_outcome(False, [run.state]),
         created_at=run.created_at,
@@ -49,20 +74,20 @@ def import_log(context: Context, entries: Sequence[Entry], owner: str) -> Run:
 
 def _opening(entries: Sequence[Entry]) -> Mapping[str, Any]:
     """The data of ``log_opened``, after a check of every entry."""
-    for index, entry in enumerate(entries):
-        try:
-            check_event(entry)
-        except ProtocolError as error:
-            raise InvalidRequest([Problem(f"/{index}", str(error))]) from None
-    if not entries or entries[0]["kind"] != "log_opened":
+    if not entries or entries[0].get("kind") != "log_opened":
         raise InvalidRequest([Problem("/0", "an event log begins with log_opened")])
+    told = entries[0].get("data")
+    try:
+        read_log(str(told.get("node")) if isinstance(told, Mapping) else "the host", entries)
+    except LogError as error:
+        raise InvalidRequest([Problem(f"/{(error.entry or 1) - 1}", str(error))]) from None
     opened: Mapping[str, Any] = entries[0]["data"]
     try:
-        check_job({"token": None, **opened["job"]})
+        _Opened.model_validate(opened)
         _plan_of(opened["job"])
     except ValidationError as error:
         raise InvalidRequest([_problem_of(one) for one in error.errors()]) from None
-    except (ProtocolError, TypeError, KeyError, AttributeError, ValueError) as error:
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise InvalidRequest([Problem("/0/data/job", f"{type(error).__name__}: {error}")]) from None
     return opened
 
@@ -78,7 +103,17 @@ def _plan_of(job: Mapping[str, Any]) -> Plan:
 
 
 def _problem_of(error: Any) -> Problem:
-    return Problem("/0/data/job/plan" + "".join(f"/{part}" for part in error["loc"]), error["msg"])
+    at = error["loc"] if error["loc"][:1] in (("node",), ("job",)) else ("job", "plan", *error["loc"])
+    return Problem("/0/data" + "".join(f"/{part}" for part in at), error["msg"])
+
+
+def _spec_of(plan: Plan) -> ExperimentSpec:
+    """The spec whose only cell is that of ``plan``."""
+    try:
+        return spec_of(plan, "imported")
+    except InvalidRequest as error:
+        found = [Problem(f"/0/data/job/plan{one.pointer}", one.message) for one in error.problems]
+        raise InvalidRequest(found) from None
 
 
 def _run(digest: str, job: Mapping[str, Any], node: str, entries: Sequence[Entry], analysis: Analysis) -> Run:

@@ -70,6 +70,12 @@ def a_step_that_trained_nothing(entries):
     return entries
 
 
+def durations_of_another_clock(entries):
+    for entry in of(entries, "interval"):
+        entry["data"]["duration_s"] /= 1000
+    return entries
+
+
 def a_loss_that_is_not_a_number(entries):
     of(entries, "loss")[40]["data"]["value"] = "NaN"
     return entries
@@ -137,6 +143,7 @@ TRIPPED = {
     "steps_missing": ("good_sleep", an_interval_is_missing),
     "no_intervals": ("good_sleep", no_timed_interval),
     "no_work": ("good_sleep", a_step_that_trained_nothing),
+    "clocks_disagree": ("good_sleep", durations_of_another_clock),
     "loss_not_finite": ("good_sleep", a_loss_that_is_not_a_number),
     "loss_missing": ("good_sleep", no_loss),
     "loss_rises": ("good_sleep", lambda log: losses(log, lambda step: 1.0 + 0.02 * step)),

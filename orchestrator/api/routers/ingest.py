@@ -1,6 +1,5 @@
 """Import the log of a job that was carried out without the service."""
 
-import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -10,6 +9,8 @@ from orchestrator.api.problems import MalformedBody
 from orchestrator.api.requests import Ctx, IdempotencyKey, carried_out_once
 from orchestrator.api.views.common import answer
 from orchestrator.api.views.runs import RunView, run_view
+from orchestrator.domain import border
+from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.run import Run
 from orchestrator.services.ingest_log import import_log
 
@@ -29,13 +30,15 @@ async def _entries(request: Request) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = []
     for number, line in enumerate((await request.body()).splitlines(keepends=True), start=1):
         try:
-            entry = json.loads(line)
-        except ValueError as error:
+            entry, problems = border.parse_entry(line)
+        except border.Malformed as error:
             if entries and not line.endswith(b"\n"):
                 break  # the write of the last entry was cut short: what stands before it is a log that ends early
             raise MalformedBody(f"line {number} of the log is no JSON: {error}") from None
         if not isinstance(entry, dict):
             raise MalformedBody(f"line {number} of the log is no JSON object")
+        if problems:
+            raise InvalidRequest([Problem(f"/{number - 1}{one.pointer}", one.message) for one in problems])
         entries.append(entry)
     return entries
 

@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _bytes(text: str) -> int:
-    match = re.match(r"^([0-9]+)\s*([KMG]iB|B|)$", text)
+    match = re.fullmatch(r"([0-9]+)\s*([KMG]iB|B|)", text)
     if not match:
         raise argparse.ArgumentTypeError(f"{text!r} is no size: they look like 65536, 64KiB or 16MiB")
     return int(match[1]) * _UNITS[match[2]]
@@ -74,7 +74,7 @@ def _body(options: argparse.Namespace) -> dict[str, Any]:
 
 def _refuse_what_would_wait_for_ever(client: Client, topology: str) -> None:
     """An embedded server has this machine only. What is no topology is refused by the service."""
-    match = re.match(r"^([0-9]+)x([0-9]+)$", topology)
+    match = re.fullmatch(r"([0-9]+)x([0-9]+)", topology)
     nodes = client.get("/nodes")["items"]
     if not match or any(node["state"] != "available" for node in nodes):
         return
