@@ -17,6 +17,7 @@ from orchestrator.analysis import (
     observed,
     profiles,
     replicas,
+    settling,
     steady,
     throughput,
     utilization,
@@ -29,7 +30,7 @@ from orchestrator.analysis.utilization import NodeSpan
 from orchestrator.analysis.windows import span_of
 from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.measurement import Analysis, Measurement, Reason, Validity
-from workers.trainer import protocol
+from orchestrator.domain.series import Series
 
 # Stored with every measurement; raised when the same log would give other numbers.
 CODE_VERSION = "analysis-3"
@@ -90,7 +91,15 @@ def _judged(logs: Sequence[NodeLog], told: Mapping[str, Any]) -> Analysis:
         summary=_summary(evidence),
         code_version=CODE_VERSION,
         profiles=found,
+        series=None if verdict.broken else _series(evidence),
     )
+
+
+def _series(evidence: Evidence) -> Series | None:
+    world = evidence.world
+    if world is None or evidence.cut is None:
+        return None
+    return Series.of(world.durations_s.tolist(), world.works.tolist(), world.steps)
 
 
 def gather(logs: Sequence[NodeLog]) -> Evidence:
@@ -104,9 +113,16 @@ def gather(logs: Sequence[NodeLog]) -> Evidence:
     if not len(world) or not (world.works > 0).all():
         return Evidence(logs, world, None, None, _spans(logs, 0))
     state = steady.judge(world.durations_s, world.works, world.steps)
-    spans = _spans(logs, world.first_steps[state.first])
+    cut = settling.cut_of([world.durations_s / world.works], remembered_cut(logs[0].job, len(world)))
+    spans = _spans(logs, world.first_steps[cut.first])
     trends = conditions.trends(spans)
-    return Evidence(logs, world, None, steady.beside(state, conditions.growing(trends)), spans, trends)
+    return Evidence(logs, world, None, steady.beside(state, conditions.growing(trends)), spans, trends, cut)
+
+
+def remembered_cut(job: Mapping[str, Any], intervals: int) -> int | None:
+    """What history knew of the workload's warm-up when the job was made; half of this run at most."""
+    found = job["stopping"].get("remembered_cut")
+    return None if found is None else min(int(found), intervals // 2)
 
 
 def _spans(logs: Sequence[NodeLog], first_step: int) -> list[NodeSpan]:
@@ -116,46 +132,43 @@ def _spans(logs: Sequence[NodeLog], first_step: int) -> list[NodeSpan]:
 
 def _step_time_s(evidence: Evidence) -> float | None:
     """The mean time of a step in the steady part; to compare profiled steps with, so also where the run is broken."""
-    if evidence.world is None or evidence.steady is None or not len(evidence.world):
+    part = evidence.counted
+    if part is None:
         return None
-    part = evidence.world.since(evidence.steady.first)
     return float(part.durations_s.sum()) / sum(part.steps)
 
 
 def _speed(evidence: Evidence, verdict: Validity) -> list[Measurement]:
     """Throughput and times of steps: a broken run has none."""
-    if verdict.broken or evidence.world is None or evidence.steady is None:
+    part = evidence.counted
+    if verdict.broken or part is None:
         return []
     model = evidence.job["model"]
     unit, definition = model["work_unit"], model.get("work_unit_definition")
-    part, target = evidence.world.since(evidence.steady.first), _waited_for(evidence)
     return [
-        throughput.rate_measurement(part, unit, definition, THIS_RUN, target),
-        *throughput.step_time_measurements(part, THIS_RUN, target),
-        *_warm_up(evidence, evidence.steady),
+        throughput.rate_measurement(part, unit, definition, THIS_RUN),
+        *throughput.step_time_measurements(part, THIS_RUN),
+        *_warm_up(evidence),
     ]
 
 
-def _warm_up(evidence: Evidence, state: steady.SteadyState) -> list[Measurement]:
+def _warm_up(evidence: Evidence) -> list[Measurement]:
+    assert evidence.world is not None
+    assert evidence.cut is not None
     warm = [item for log in evidence.logs for item in log.intervals if item.phase == "warmup" and item.rank == 0]
-    method = "MSER-5 and change points on time per work"
-    steps = sum(item.n for item in warm) + state.warmup_steps
-    seconds = sum(item.duration_s for item in warm) + state.warmup_s
+    first = evidence.cut.first
+    method = "1.5 x MSER on time per work (White 1997), or the remembered cut where that is later"
+    steps = sum(item.n for item in warm) + sum(evidence.world.steps[:first])
+    seconds = sum(item.duration_s for item in warm) + float(evidence.world.durations_s[:first].sum())
     return [
         Measurement(metric="warmup_steps", value=float(steps), unit="1", method=method, scope=THIS_RUN),
         Measurement(metric="warmup_s", value=seconds, unit="s", method=method, scope=THIS_RUN),
     ]
 
 
-def _waited_for(evidence: Evidence) -> float | None:
-    """The half-width for which the timed phase was ended; None where something else ended it."""
-    stopped, target = _stopped(evidence.logs) or {}, evidence.job["stopping"].get("half_width_ratio")
-    return None if stopped.get("reason") != "precise" or target is None else protocol.number(target)
-
-
 def _beside(evidence: Evidence, rated: bool) -> list[Measurement | None]:
     """What is measured beside the speed; worth having of a broken run too: it may tell why."""
-    scope = "steady part of this run"
+    scope = "this run after its warm-up"
     nodes = evidence.spans
     found: list[Measurement | None] = [
         utilization.compute_utilization(nodes, scope),
@@ -168,18 +181,15 @@ def _beside(evidence: Evidence, rated: bool) -> list[Measurement | None]:
         *_build_and_start(evidence),
         *ladder.measurements(evidence, scope, rated),
     ]
-    if evidence.world is not None and evidence.steady is not None:
-        part = evidence.world.since(evidence.steady.first)
+    part = evidence.counted
+    if part is not None:
         work, seconds = float(part.works.sum()), float(part.durations_s.sum())
         found.append(utilization.energy_per_work(nodes, work, seconds, scope))
-        found.extend(_input_share(evidence, scope))
+        found.extend(_input_share(evidence, part.first_steps[0], scope))
     return found
 
 
-def _input_share(evidence: Evidence, scope: str) -> list[Measurement]:
-    assert evidence.world is not None
-    assert evidence.steady is not None
-    since = evidence.world.first_steps[evidence.steady.first]
+def _input_share(evidence: Evidence, since: int, scope: str) -> list[Measurement]:
     own = [
         item for log in evidence.logs for item in log.intervals if item.phase == "timed" and item.first_step >= since
     ]
@@ -230,23 +240,30 @@ def _stopped(logs: Sequence[NodeLog]) -> dict[str, Any] | None:
 
 def _summary(evidence: Evidence) -> dict[str, Any]:
     summary = _progress(evidence.logs)
-    if evidence.steady is not None:
-        state = evidence.steady
-        summary["steady"] = {
-            "state": state.state.value,
-            "reason": state.reason,
-            "first_interval": state.first,
-            "intervals": len(evidence.world) if evidence.world is not None else 0,
-            "warmup_steps": state.warmup_steps,
-            "warmup_s": state.warmup_s,
-            "effective_intervals": _finite(state.error.effective),
-            "autocorrelation_time": _finite(state.error.autocorrelation_time),
-            "change_ratio": _finite(state.change_ratio),
-            "outliers": state.outliers,
-            "outlier_time_ratio": state.outlier_time_ratio,
-            "beside": [trend.to_json() for trend in evidence.trends],
-        }
+    if evidence.steady is not None and evidence.cut is not None and evidence.world is not None:
+        summary["steady"] = _course(evidence.steady, evidence.cut, evidence)
     return summary
+
+
+def _course(state: steady.SteadyState, cut: settling.Cut, evidence: Evidence) -> dict[str, Any]:
+    """What the times of this run look like by themselves: findings, which grade nothing."""
+    assert evidence.world is not None
+    return {
+        "state": state.state.value,
+        "reason": state.reason,
+        "first_interval": cut.first,
+        "remembered_cut": remembered_cut(evidence.job, len(evidence.world)),
+        "settled": cut.reason or "yes, as far as one run can tell",
+        "intervals": len(evidence.world),
+        "warmup_steps": int(sum(evidence.world.steps[: cut.first])),
+        "warmup_s": float(evidence.world.durations_s[: cut.first].sum()),
+        "effective_intervals": _finite(state.error.effective),
+        "autocorrelation_time": _finite(state.error.autocorrelation_time),
+        "change_ratio": _finite(state.change_ratio),
+        "outliers": state.outliers,
+        "outlier_time_ratio": state.outlier_time_ratio,
+        "beside": [trend.to_json() for trend in evidence.trends],
+    }
 
 
 def _finite(value: float) -> float | None:

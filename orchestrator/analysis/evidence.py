@@ -6,6 +6,7 @@ from typing import Any
 
 from orchestrator.analysis.conditions import Trend
 from orchestrator.analysis.events import NodeLog
+from orchestrator.analysis.settling import Cut
 from orchestrator.analysis.steady import SteadyState
 from orchestrator.analysis.throughput import WorldIntervals
 from orchestrator.analysis.utilization import NodeSpan
@@ -18,8 +19,9 @@ class Evidence:
 
     Attributes:
         world: the timed intervals of all ranks together; None, with ``world_problem``, where the ranks disagree.
-        steady: the class of the timed phase; None without intervals.
-        spans: the steady part on each node that has a rank.
+        steady: what the course of the timed phase looks like; None without intervals.
+        cut: where the intervals that count begin, as far as this run alone can tell; None without intervals.
+        spans: the part that counts on each node that has a rank.
         trends: what changed there beside the time per work: clocks, temperatures, memory.
     """
 
@@ -29,10 +31,16 @@ class Evidence:
     steady: SteadyState | None
     spans: Sequence[NodeSpan]
     trends: Sequence[Trend] = ()
+    cut: Cut | None = None
 
     @property
     def job(self) -> Mapping[str, Any]:
         return self.logs[0].job
+
+    @property
+    def counted(self) -> WorldIntervals | None:
+        """The intervals that count: those after the cut. None where there are none."""
+        return self.world.since(self.cut.first) if self.world is not None and self.cut is not None else None
 
     @property
     def ranks(self) -> list[int]:

@@ -62,7 +62,7 @@ def measurements(evidence: Evidence, scope: str, believed: bool) -> list[Measure
     drivers = _drivers(evidence.job)
     spans = evidence.spans
     found = [*_pipes(spans, drivers, scope), *_profiled(evidence, drivers), *_shares_of_ranks(spans, drivers, scope)]
-    if not believed or evidence.world is None or evidence.steady is None or not drivers:
+    if not believed or evidence.counted is None or not drivers:
         return found
     executed = _counted(evidence, drivers) or list(_analytic(evidence, drivers))
     return [*found, *executed, *_model_rates(evidence, drivers, scope)]
@@ -269,9 +269,8 @@ def _why_not(drivers: Sequence[Driver], gpu: bool, activities: Sequence[Any]) ->
 
 def _model_rates(evidence: Evidence, drivers: Sequence[Driver], scope: str) -> Iterator[Measurement]:
     """The model's operations per second of the steady part, and that as a share of both peaks."""
-    assert evidence.world is not None
-    assert evidence.steady is not None
-    part = evidence.world.since(evidence.steady.first)
+    part = evidence.counted
+    assert part is not None
     steps, seconds = sum(part.steps), float(part.durations_s.sum())
     flops = [driver.step_flops for driver in drivers]
     known = [amount for amount in flops if amount is not None]
@@ -318,9 +317,8 @@ def _shares(
 
 def _own_seconds(evidence: Evidence, drivers: Sequence[Driver]) -> dict[str, float]:
     """How long each process itself took for the steady part."""
-    assert evidence.world is not None
-    assert evidence.steady is not None
-    since = evidence.world.first_steps[evidence.steady.first]
+    assert evidence.counted is not None
+    since = evidence.counted.first_steps[0]
     by_rank: dict[int, float] = {}
     for log in evidence.logs:
         for item in log.intervals:

@@ -1,4 +1,4 @@
-"""How fast a run was: work over time of its steady part, and how well that one run knows it.
+"""How fast a run was: work over time of the part that counts, and how well that one run knows it.
 
 The rate is total work over total time, not the mean of rates (which is biased upwards, and weighs short intervals as
 much as long ones). Its error is that of a ratio, by the delta method on the residuals (duration - R x work), whose
@@ -16,9 +16,10 @@ from orchestrator.analysis.steady import residuals
 from orchestrator.domain.measurement import Measurement
 
 CONFIDENCE = 0.95
-WIDENING = 1.1  # of the interval of a run that the rule of ``workers.node.stopping`` ended: judgement
 PERCENTILES = (50, 90, 95, 99)
-METHOD = "total work / total time of the steady part; interval from an autoregressive estimate of the ratio's error"
+METHOD = (
+    "total work / total time of the part that counts; interval from an autoregressive estimate of the ratio's error"
+)
 
 
 @dataclass(frozen=True)
@@ -70,23 +71,10 @@ def world_intervals(intervals: Sequence[Interval], unit: str, phase: str = "time
     return WorldIntervals(np.array(durations, float), np.array(works, float), tuple(steps), tuple(starts))
 
 
-def widening(half_width_ratio: float, target: float | None) -> float:
-    """Return by how much the interval of a run is widened that was ended because it was narrow enough.
-
-    One that is narrow by chance is accepted sooner, so those accepted are too narrow on average (docs/statistics.md has
-    the figures). Where it is below half the ``target``, or nothing was waited for (None), chance did not decide.
-    """
-    return WIDENING if target is not None and half_width_ratio > target / 2 else 1.0
-
-
-def rate_measurement(
-    steady: WorldIntervals, unit: str, definition: str | None, scope: str, target: float | None = None
-) -> Measurement:
-    """Return the throughput of a steady part, with the interval of this one run.
-
-    ``target`` is the half-width, relative to the rate, that ended the run; None where something else did.
-    """
-    seconds, error, n = _ratio(steady.durations_s, steady.works, target)
+def rate_measurement(part: WorldIntervals, unit: str, definition: str | None, scope: str) -> Measurement:
+    """Return the throughput of the intervals that count, with the interval of this one run: it knows how steps vary
+    within it, and nothing of how processes differ."""
+    seconds, error, n = _ratio(part.durations_s, part.works)
     slow, fast = 1.0 / (seconds + error), 1.0 / (seconds - error) if error < seconds else None
     return Measurement(
         metric="throughput",
@@ -102,10 +90,10 @@ def rate_measurement(
     )
 
 
-def step_time_measurements(steady: WorldIntervals, scope: str, target: float | None = None) -> list[Measurement]:
+def step_time_measurements(part: WorldIntervals, scope: str) -> list[Measurement]:
     """Return the mean time of a step with its interval, and percentiles over intervals of the time of a step."""
-    steps = np.array(steady.steps, dtype=float)
-    mean, error, n = _ratio(steady.durations_s, steps, target)
+    steps = np.array(part.steps, dtype=float)
+    mean, error, n = _ratio(part.durations_s, steps)
     found = [
         Measurement(
             metric="step_time_s",
@@ -116,27 +104,30 @@ def step_time_measurements(steady: WorldIntervals, scope: str, target: float | N
             confidence=CONFIDENCE,
             n=n,
             scope=scope,
-            method="total time / total steps of the steady part",
+            method="total time / total steps of the part that counts",
         )
     ]
-    per_step = steady.durations_s / steps
-    for percent in PERCENTILES:
+    for metric, value in percentiles(part).items():
         found.append(
             Measurement(
-                metric=f"step_time_p{percent}_s",
-                value=float(np.percentile(per_step, percent)),
+                metric=metric,
+                value=value,
                 unit="s",
-                n=float(len(per_step)),
+                n=float(len(part)),
                 scope=scope,
-                method="percentile over the intervals of the steady part, linear interpolation",
+                method="percentile over the intervals of the part that counts, linear interpolation",
             )
         )
     return found
 
 
-def _ratio(durations_s: Floats, amounts: Floats, target: float | None) -> tuple[float, float, float]:
+def percentiles(part: WorldIntervals) -> dict[str, float]:
+    """Return metric -> percentile over intervals of the time of a step."""
+    per_step = part.durations_s / np.array(part.steps, dtype=float)
+    return {f"step_time_p{percent}_s": float(np.percentile(per_step, percent)) for percent in PERCENTILES}
+
+
+def _ratio(durations_s: Floats, amounts: Floats) -> tuple[float, float, float]:
     """Return seconds per amount, the half-width of its interval, and the effective number of intervals."""
     error = mean_error(residuals(durations_s, amounts), CONFIDENCE)
-    ratio = float(durations_s.sum() / amounts.sum())
-    half_width = error.half_width / float(amounts.mean())
-    return ratio, half_width * widening(half_width / ratio, target), error.effective
+    return float(durations_s.sum() / amounts.sum()), error.half_width / float(amounts.mean()), error.effective

@@ -8,6 +8,7 @@ from typing import Any
 from orchestrator.domain.calibration import Calibration
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.profile import Profiles
+from orchestrator.domain.series import Series
 
 # metric -> (unit, what it is). Units are SI base units, or the model's own unit of work per second (None: it says so).
 METRICS: dict[str, tuple[str | None, str]] = {
@@ -206,7 +207,8 @@ class Analysis:
     (steady-state class, why it stopped, steps). ``exchanges`` is what a netbench found, in the order it was measured,
     unless the run is broken; ``calibrations`` the same of a calibration.
     ``profiles`` is what the profiling phases found: long tables, which are no part of the JSON and stored apart
-    (``Store.profiles``).
+    (``Store.profiles``). ``series`` are its timed intervals, in which the warm-up of its cell is sought; None
+    where there are none, where the run is broken, and up to analysis-2.
     """
 
     validity: Validity
@@ -218,6 +220,7 @@ class Analysis:
     exchanges: tuple[Exchange, ...] = ()
     profiles: Profiles = field(default_factory=Profiles, compare=False)
     calibrations: tuple[Calibration, ...] = ()
+    series: Series | None = None
 
     def measurement(self, metric: str) -> Measurement | None:
         """The measurement of ``metric``, if there is one."""
@@ -233,6 +236,7 @@ class Analysis:
             "code_version": self.code_version,
             "exchanges": [exchange.to_json() for exchange in self.exchanges],
             "calibrations": [calibration.to_json() for calibration in self.calibrations],
+            "series": self.series.to_json() if self.series else None,
         }
 
     @classmethod
@@ -246,6 +250,7 @@ class Analysis:
             code_version=str(data.get("code_version") or ""),
             exchanges=tuple(Exchange.from_json(item) for item in data.get("exchanges") or ()),
             calibrations=tuple(Calibration.from_json(item) for item in data.get("calibrations") or ()),
+            series=Series.from_json(data["series"]) if data.get("series") else None,
         )
 
 

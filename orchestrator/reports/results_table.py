@@ -125,6 +125,10 @@ def _note(row: Row, footnotes: list[str]) -> str:
     validity = row["validity"]
     if row["grade"] != "sound" and validity["reasons"] and row["n_runs"] > row["n_pending"]:
         words.append(row["grade"] + _mark(footnotes, "; ".join(reason["text"] for reason in validity["reasons"])))
+    if row["settled"] is False:
+        words.append("not settled" + _mark(footnotes, row["not_settled_because"]))
+    if row["n_scouts"]:
+        words.append(f"{row['n_scouts']} too short for its warm-up")
     if row["left_out"] and row["grade"] != "broken":
         words.append(f"{len(row['left_out'])} left out" + _mark(footnotes, left_out_text(row)))
     if validity["notes"]:

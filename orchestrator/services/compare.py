@@ -10,7 +10,7 @@ from orchestrator.domain.measurement import Measurement
 from orchestrator.domain.plan import Plan
 from orchestrator.services import query
 from orchestrator.services.context import Context
-from orchestrator.services.results import ResultRow, place_of, rows_of
+from orchestrator.services.results import ResultRow, measure, place_of, rows_of
 
 METRIC = "throughput"
 Verdict = Literal["slower", "faster", "cannot_tell"]
@@ -108,8 +108,7 @@ def _compared(one: ResultRow, other: ResultRow) -> ComparedCell:
 
 def _rates(row: ResultRow) -> tuple[list[float], list[str]]:
     """(the rates of the runs it rests on in the order of their repetitions, the nodes of each)."""
-    found = [(run.analysis.measurement(METRIC), place_of(run)) for run in row.basis.runs if run.analysis]
-    known = [(one.value, place) for one, place in found if one is not None and one.value is not None]
+    known = [(float(one.value or 0.0), place_of(run)) for run, one in measure(row.basis).rates()]
     return [value for value, _ in known], [place for _, place in known]
 
 

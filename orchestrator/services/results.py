@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.analysis import between_runs
+from orchestrator.analysis import between_runs, cells
 from orchestrator.analysis.nested import Components
+from orchestrator.analysis.settling import Cut
 from orchestrator.domain import sweep
 from orchestrator.domain.basis import Basis, basis_of
-from orchestrator.domain.measurement import METRICS, Grade, Measurement, Reason, Validity
+from orchestrator.domain.measurement import METRICS, Analysis, Grade, Measurement, Reason, Validity
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.ports import Page
 from orchestrator.domain.precision import stein
@@ -40,7 +41,8 @@ class ResultRow:
     the parts of the fingerprint (subject, rig) in which they differ. ``variation`` is how much the throughput varies
     within runs, between runs of a node and between nodes; ``fleet`` the throughput of nodes like these (five or more);
     ``precision`` what became of a wanted precision, where one was asked for, and ``first_stage`` how many runs at the
-    beginning told how many there must be, where variance chose that.
+    beginning told how many there must be, where variance chose that. ``cut`` is the warm-up of all its runs; of the
+    basis ``n_scouts`` were too short for it and give no number.
     """
 
     experiment_id: str
@@ -57,6 +59,13 @@ class ResultRow:
     fleet: Measurement | None = None
     precision: Precision | None = None
     first_stage: int | None = None
+    cut: Cut | None = None
+    n_scouts: int = 0
+
+    @property
+    def n_used(self) -> int:
+        """How many runs its numbers rest on."""
+        return len(self.basis.runs) - self.n_scouts
 
     @property
     def left_out(self) -> list[Run]:
@@ -125,17 +134,18 @@ def _matches(row: ResultRow, model: str | None, framework: str | None, gpu_model
 
 def rows_of(experiment: Experiment, runs: Sequence[Run]) -> list[ResultRow]:
     """One row per cell, in the order of the sweep (runs are stored in that of their blocks, which is drawn)."""
-    cells: dict[str, list[Run]] = {}
+    by_cell: dict[str, list[Run]] = {}
     for run in runs:
-        cells.setdefault(run.plan.cell_key, []).append(run)
-    ordered = sorted(cells.values(), key=lambda cell: sweep.place_in_sweep(experiment.spec, cell[0].plan))
+        by_cell.setdefault(run.plan.cell_key, []).append(run)
+    ordered = sorted(by_cell.values(), key=lambda cell: sweep.place_in_sweep(experiment.spec, cell[0].plan))
     return [_row(experiment, cell) for cell in ordered]
 
 
 def _row(experiment: Experiment, runs: list[Run]) -> ResultRow:
     basis = basis_of(runs, planned_of(experiment.spec))
+    measured = measure(basis)
     first_stage = _first_stage(experiment.spec, basis)
-    measurements, reasons = _estimates(basis, _why_nothing(runs), first_stage)
+    measurements, reasons = _estimates(measured, scope_of(basis), _why_nothing(runs), first_stage)
     newest = next((run for run in reversed(basis.runs or runs) if run.fingerprint), None)
     return ResultRow(
         experiment_id=experiment.id,
@@ -150,13 +160,38 @@ def _row(experiment: Experiment, runs: list[Run]) -> ResultRow:
         reasons=reasons,
         precision=_precision(experiment.spec, runs),
         first_stage=first_stage,
-        **_spread(basis.runs),
+        cut=measured.cut,
+        n_scouts=measured.n_scouts,
+        **_spread(measured),
     )
 
 
-def _spread(runs: Sequence[Run]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Measured:
+    """The runs that a cell rests on, each from the cell's cut on. ``n_scouts`` were too short for it and left out."""
+
+    runs: Sequence[tuple[Run, Analysis]]
+    cut: Cut | None
+    n_scouts: int
+
+    def rates(self, metric: str = "throughput") -> list[tuple[Run, Measurement]]:
+        """(run, its measurement of ``metric``) of those that have a value, in the order of their repetitions."""
+        found = [(run, analysis.measurement(metric)) for run, analysis in self.runs]
+        return [(run, one) for run, one in found if one is not None and one.value is not None]
+
+
+def measure(basis: Basis) -> Measured:
+    """Measure the runs of a cell from their common cut on."""
+    judged = [(run, run.analysis) for run in basis.runs if run.analysis]
+    found = cells.recut([analysis for _, analysis in judged])
+    pairs = zip((run for run, _ in judged), found.analyses, strict=True)
+    kept = [pair for index, pair in enumerate(pairs) if index not in found.scouts]
+    return Measured(kept, found.cut, len(found.scouts))
+
+
+def _spread(measured: Measured) -> dict[str, Any]:
     """How the throughput varies, and what it is for a fleet."""
-    found = [(one, place_of(run)) for run in runs if run.analysis and (one := run.analysis.measurement("throughput"))]
+    found = [(one, place_of(run)) for run, one in measured.rates()]
     if not found:
         return {}
     rates, places = [one for one, _ in found], [place for _, place in found]
@@ -231,20 +266,20 @@ def _minute(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}"
 
 
-def _estimates(basis: Basis, otherwise: str, first_stage: int | None) -> tuple[dict[str, Measurement], dict[str, str]]:
+def _estimates(
+    measured: Measured, scope: str, otherwise: str, first_stage: int | None
+) -> tuple[dict[str, Measurement], dict[str, str]]:
     """(metric -> estimate over the runs, metric -> why there is none)."""
     measurements: dict[str, Measurement] = {}
     reasons: dict[str, str] = {}
     for metric in METRICS:
-        found = [
-            (one, place_of(run)) for run in basis.runs if run.analysis and (one := run.analysis.measurement(metric))
-        ]
-        known = [(one, place) for one, place in found if one.value is not None]
+        known = measured.rates(metric)
         if known:
-            runs, places = [one for one, _ in known], [place for _, place in known]
-            complete = len(known) == len(basis.runs)  # else the first stage is not the first of these
-            stage = first_stage if complete else None
-            measurements[metric] = between_runs.over_runs(runs, scope_of(basis), places=places, first_stage=stage)
+            places = [place_of(run) for run, _ in known]
+            stage = first_stage if len(known) == len(measured.runs) else None  # else it is not the first of these
+            runs = [one for _, one in known]
+            measurements[metric] = between_runs.over_runs(runs, scope, places=places, first_stage=stage)
         else:
-            reasons[metric] = next((one.reason for one, _ in found if one.reason), otherwise)
+            found = [analysis.measurement(metric) for _, analysis in measured.runs]
+            reasons[metric] = next((one.reason for one in found if one and one.reason), otherwise)
     return measurements, reasons

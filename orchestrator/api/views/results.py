@@ -72,6 +72,8 @@ class ResultRowView(View):
 
     ``n_used`` of its ``n_runs`` runs give the numbers: the sound ones where there are four or all planned ones are
     sound, else all planned repetitions. ``grade`` says which, ``left_out`` has the others that have ended.
+    ``cut_intervals`` of the beginning of each run are its warm-up, the same in all; ``settled`` says whether the runs
+    were level after it (null where their series are not kept). ``n_scouts`` runs were too short for that cut.
     """
 
     experiment_id: str
@@ -85,6 +87,10 @@ class ResultRowView(View):
     fingerprint: Json | None
     fingerprint_differs_in: list[str]
     grade: Grade
+    settled: bool | None
+    not_settled_because: str | None
+    cut_intervals: int | None
+    n_scouts: int
     validity: ValidityView
     left_out: list[LeftOut]
     throughput: Quantity | None
@@ -147,7 +153,11 @@ def result_row_view(row: ResultRow) -> ResultRowView:
         axes=axes_view(row.plan),
         run_ids=[run.id for run in row.runs],
         n_runs=len(row.runs),
-        n_used=len(row.basis.runs),
+        n_used=row.n_used,
+        settled=None if row.cut is None else row.cut.settled,
+        not_settled_because=row.cut.reason if row.cut else None,
+        cut_intervals=row.cut.first if row.cut else None,
+        n_scouts=row.n_scouts,
         n_pending=len(row.runs) - row.n_ended,
         fingerprint=dict(row.fingerprint) if row.fingerprint else None,
         fingerprint_differs_in=list(row.differing),
