@@ -26,7 +26,7 @@ from orchestrator.quiet_server import QuietServer
 from orchestrator.services.catalog import load_catalog
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
-from orchestrator.services.reconciler import Reconciler
+from orchestrator.services.reconciler import Bell, Reconciler
 from orchestrator.settings import Settings, read_settings
 from workers.node import background
 
@@ -47,9 +47,9 @@ def running_service(settings: Settings, directory: Path) -> Iterator[Context]:
         cluster = make_cluster(settings, directory)
         stack.callback(cluster.shut_down)
         step_back(cluster)
-        awake = threading.Event()
-        context = Context(store, cluster, catalog, SystemClock(), awake.set)
-        reconciler = Reconciler(context, awake, settings.fence_s)
+        bell = Bell()
+        context = Context(store, cluster, catalog, SystemClock(), bell.ring)
+        reconciler = Reconciler(context, bell, settings.fence_s)
         stack.callback(reconciler.close)
         reconciler.start()
         yield context

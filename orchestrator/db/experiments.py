@@ -1,12 +1,12 @@
 """Experiments: their rows, their labels, the idempotency keys they came with."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, func, select, update
+from sqlalchemy import Connection, Select, select, update
 
-from orchestrator.db import changes, keys, paging, rows
+from orchestrator.db import cells, changes, counts, keys, paging, rows
 from orchestrator.db import runs as run_rows
 from orchestrator.db.schema import experiment, label, run
 from orchestrator.db.statements import Insert
@@ -35,7 +35,9 @@ class NewExperiment:
 
     experiment: Experiment
     row: tuple[Any, ...]
+    queued: Sequence[Run]
     runs: Sequence[tuple[Any, ...]]
+    cells: Sequence[cells.CellRow]
     changes: Sequence[changes.ChangeRow]
     idempotency: Idempotency | None
 
@@ -47,7 +49,9 @@ def prepare(new: Experiment, runs: Sequence[Run], key: Idempotency | None) -> Ne
     return NewExperiment(
         experiment=replace(new, run_counts={RunState.QUEUED: len(different)} if different else {}),
         row=rows.experiment_row(new),
+        queued=different,
         runs=[rows.run_row(one) for one in different],
+        cells=cells.prepare(new, new.spec, different),
         changes=[born, *(run_rows.birth(one) for one in different)],
         idempotency=key,
     )
@@ -60,6 +64,8 @@ def add(connection: Connection, new: NewExperiment) -> tuple[Experiment, bool]:
     INSERT.one(connection, new.row)
     insert_labels(connection, new.experiment)
     run_rows.INSERT.many(connection, new.runs)
+    cells.INSERT.many(connection, new.cells)
+    counts.add(connection, new.queued)
     changes.INSERT.many(connection, new.changes)  # nobody else writes to an experiment that is not visible yet
     return new.experiment, True
 
@@ -75,7 +81,7 @@ def one(connection: Connection, experiment_id: str) -> Experiment:
     found = connection.execute(select(experiment).where(experiment.c.id == experiment_id)).one_or_none()
     if found is None:
         raise NotFound("experiment", experiment_id)
-    return rows.experiment_of(found, _counts(connection, run.c.experiment_id == experiment_id).get(experiment_id, {}))
+    return rows.experiment_of(found, counts.of(connection, [experiment_id]).get(experiment_id, {}))
 
 
 def page(
@@ -95,8 +101,8 @@ def page(
     if label_is is not None:
         query = query.where(experiment.c.id.in_(labelled(label_is)))
     found, next_cursor = paging.page(connection, query, experiment, limit, cursor)
-    counts = _counts(connection, run.c.experiment_id.in_([row.id for row in found]))
-    return Page([rows.experiment_of(row, counts.get(row.id, {})) for row in found], next_cursor)
+    counted = counts.of(connection, [row.id for row in found])
+    return Page([rows.experiment_of(row, counted.get(row.id, {})) for row in found], next_cursor)
 
 
 def labelled(wanted: tuple[str, str]) -> Select[tuple[str]]:
@@ -107,20 +113,11 @@ def labelled(wanted: tuple[str, str]) -> Select[tuple[str]]:
     )
 
 
-def active(connection: Connection) -> list[Experiment]:
-    """All that are not over, without the counts of their runs: asked for over and over."""
-    query = select(experiment).where(experiment.c.state == ExperimentState.ACTIVE.value)
-    found = connection.execute(query.order_by(experiment.c.created_at, experiment.c.id))
-    return [rows.experiment_of(row, {}) for row in found]
-
-
-def _counts(connection: Connection, which: ColumnElement[bool]) -> dict[str, Mapping[RunState, int]]:
-    """Experiment -> state -> number of its runs."""
-    query = select(run.c.experiment_id, run.c.state, func.count()).where(which)
-    counts: dict[str, dict[RunState, int]] = {}
-    for experiment_id, state, count in connection.execute(query.group_by(run.c.experiment_id, run.c.state)):
-        counts.setdefault(experiment_id, {})[RunState(state)] = count
-    return dict(counts)
+def idle(connection: Connection) -> list[str]:
+    """The ids of those that are not over although none of their runs is left to carry out, oldest first."""
+    left = select(run.c.id).where(run.c.experiment_id == experiment.c.id, run_rows.UNFINISHED).exists()
+    query = select(experiment.c.id).where(experiment.c.state == ExperimentState.ACTIVE.value, ~left)
+    return list(connection.execute(query.order_by(experiment.c.created_at, experiment.c.id)).scalars())
 
 
 def cancel(connection: Connection, experiment_id: str, at: float) -> None:
@@ -169,6 +166,8 @@ def add_runs(connection: Connection, runs: Sequence[Run]) -> int:
     """Insert the runs whose experiment is open for them and has no run of that plan yet; how many."""
     welcome = open_for_runs(connection, {one.experiment_id for one in runs})
     added = run_rows.add_missing(connection, [one for one in runs if one.experiment_id in welcome])
+    cells.add_missing(connection, added)
+    counts.add(connection, added)
     changes.record(connection, [run_rows.birth(one) for one in added])
     return len(added)
 

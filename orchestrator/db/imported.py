@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from orchestrator.db import changes, experiments, logs, results, rows, runs
+from orchestrator.db import cells, changes, counts, experiments, logs, results, rows, runs
 from orchestrator.db.schema import attempt, run
 from orchestrator.domain.ports import Entry
 from orchestrator.domain.run import Experiment, Run
@@ -36,6 +36,8 @@ def store(connection: Connection, new: Imported) -> bool:
     experiments.INSERT.one(connection, rows.experiment_row(new.experiment))
     experiments.insert_labels(connection, new.experiment)
     connection.execute(run.insert(), _ended_row(one))
+    cells.INSERT.many(connection, cells.prepare(new.experiment, new.experiment.spec, [one]))
+    counts.add(connection, [one])
     connection.execute(attempt.insert(), [rows.attempt_row(each) for each in one.attempts])
     logs.INSERT.many(connection, new.entries)
     if one.analysis is not None or one.fingerprint is not None:

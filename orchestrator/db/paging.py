@@ -25,4 +25,9 @@ def page(
     rows = list(connection.execute(query))
     if len(rows) <= limit:
         return rows, None
-    return rows[:limit], cursors.encode((rows[limit - 1].created_at, rows[limit - 1].id))
+    return rows[:limit], after(rows[limit - 1])
+
+
+def after(row: AnyRow) -> str:
+    """The cursor of the page that follows ``row``."""
+    return cursors.encode((row.created_at, row.id))

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, select
 
-from orchestrator.db import calibrations, exchanges, profiles, rows, runs
+from orchestrator.db import calibrations, cells, exchanges, profiles, rows, runs
 from orchestrator.db.schema import attempt, measurement, result
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Analysis
@@ -50,6 +50,7 @@ def replace_result(
     }
     keys = {name: fingerprint.get(name) for name in ("workload_key", "subject_key", "rig_key")}
     connection.execute(result.insert(), row | keys)
+    cells.note_devices(connection, run_id, fingerprint)
     if analysis is not None and analysis.measurements:
         connection.execute(
             measurement.insert(),

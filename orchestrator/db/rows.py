@@ -63,6 +63,10 @@ def plan_of(text: str) -> Plan:
     return _plan(text)
 
 
+def spec_of(text: str) -> ExperimentSpec:
+    return _spec(text)
+
+
 def placement_of(text: str) -> Placement:
     return _placement(text)
 
@@ -121,11 +125,11 @@ def run_row(run: Run) -> tuple[Any, ...]:
         run.priority,
         run.created_at,
         run.cancel_requested,
-        run.waiting,
+        plan.needs.key,
     )
 
 
-def run_of(row: AnyRow, attempts: Iterable[Attempt], result: AnyRow | None = None) -> Run:
+def run_of(row: AnyRow, attempts: Iterable[Attempt], result: AnyRow | None = None, waiting: str | None = None) -> Run:
     run = Run(
         id=row.id,
         experiment_id=row.experiment_id,
@@ -137,7 +141,7 @@ def run_of(row: AnyRow, attempts: Iterable[Attempt], result: AnyRow | None = Non
         started_at=row.started_at,
         ended_at=row.ended_at,
         cancel_requested=row.cancel_requested,
-        waiting=row.waiting,
+        waiting=waiting,
         failure=failure_of(row.failure),
     )
     if result is None:
@@ -194,6 +198,15 @@ def analysis_of(text: str | None) -> Analysis | None:
             if isinstance(measurement.get(key), str):
                 measurement[key] = number(measurement[key])
     return Analysis.from_json(data)
+
+
+def verdict_of(text: str | None) -> Analysis | None:
+    """Of the analysis its validity and the throughput: all that decides whether a cell needs further runs."""
+    whole = analysis_of(text)
+    if whole is None:
+        return None
+    rate = whole.measurement("throughput")
+    return Analysis(whole.validity, measurements=(rate,) if rate else (), code_version=whole.code_version)
 
 
 def measurement_row(run_id: str, position: int, measurement: Measurement, code_version: str) -> dict[str, Any]:

@@ -1,17 +1,18 @@
 """Runs and attempts: their rows, and the moves of ``domain.run.MOVES`` as updates ``WHERE state = expected``."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Update, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Update, bindparam, func, select, text, update
 
-from orchestrator.db import changes, paging, rows
-from orchestrator.db.schema import attempt, experiment, result, run
+from orchestrator.db import changes, counts, paging, rows
+from orchestrator.db.schema import attempt, cell, experiment, measurement, result, run, waiting
 from orchestrator.db.statements import Insert
 from orchestrator.domain.errors import NotFound
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.ports import Page
+from orchestrator.domain.ports import EarlierRun, Page
 from orchestrator.domain.run import HOLDS_DEVICES, TERMINAL, Attempt, Run, RunState, transition
 
 COLUMNS = (
@@ -26,7 +27,7 @@ COLUMNS = (
     "priority",
     "created_at",
     "cancel_requested",
-    "waiting",
+    "needs",
 )
 INSERT = Insert(run, *COLUMNS)
 _INSERT_MISSING = Insert(run, *COLUMNS, or_nothing_on=("experiment_id", "plan_key"))
@@ -75,7 +76,9 @@ def page(
         if value is not None:
             query = query.where(column == str(value))
     if owner is not None:
-        query = query.join(experiment, experiment.c.id == run.c.experiment_id).where(experiment.c.owner == owner)
+        # Not a join: it would let SQLite begin with the experiments, and sort all runs for a page of the newest.
+        theirs = (experiment.c.id == run.c.experiment_id, experiment.c.owner == owner)
+        query = query.where(select(experiment.c.id).where(*theirs).exists())
     if experiments is not None:
         query = query.where(run.c.experiment_id.in_(experiments))
     found, next_cursor = paging.page(connection, query, run, limit, cursor)
@@ -88,20 +91,88 @@ def of_experiment(connection: Connection, experiment_id: str) -> list[Run]:
     return _complete(connection, connection.execute(query).all(), theirs)
 
 
-def unfinished(connection: Connection, most_queued: int | None, after_queued: int) -> list[Run]:
-    """In the order in which they should be placed, without their results; of the queued ones a few."""
-    order = (run.c.priority.desc(), run.c.created_at, run.c.id)
+def verdicts_of(connection: Connection, experiment_id: str) -> list[Run]:
+    """All of an experiment, oldest first, read part by part: a large one has more analyses than fit into memory."""
+    found = select(run, result.c.analysis).outerjoin(result, result.c.run_id == run.c.id)
+    found = found.where(run.c.experiment_id == experiment_id).order_by(run.c.created_at, run.c.id)
+    attempts = _attempts(connection, select(run.c.id).where(run.c.experiment_id == experiment_id))
+    parts = connection.execution_options(yield_per=500).execute(found)
+    return [
+        replace(rows.run_of(row, attempts.get(row.id, ())), analysis=rows.verdict_of(row.analysis)) for row in parts
+    ]
+
+
+def of_cells(connection: Connection, cell_ids: Sequence[str]) -> list[Run]:
+    """The runs of these cells, oldest first."""
+    of = (run.c.experiment_id == cell.c.experiment_id) & (run.c.cell_key == cell.c.cell_key)
+    theirs = select(run.c.id).select_from(cell.join(run, of)).where(cell.c.id.in_(cell_ids))
+    query = select(run).select_from(cell.join(run, of)).where(cell.c.id.in_(cell_ids))
+    found = connection.execute(query.order_by(run.c.created_at, run.c.id)).all()
+    return _complete(connection, found, theirs)
+
+
+def of_cell(connection: Connection, experiment_id: str, cell_key: str) -> list[Run]:
+    """The runs of one cell, oldest first; none where there is no such cell."""
+    theirs = (run.c.experiment_id == experiment_id, run.c.cell_key == cell_key)
+    query = select(run).where(*theirs).order_by(run.c.created_at, run.c.id)
+    return _complete(connection, connection.execute(query).all(), select(run.c.id).where(*theirs))
+
+
+def earlier(connection: Connection, cell_key: str, most: int) -> list[EarlierRun]:
+    """The newest completed runs of a cell, whichever experiment they are of."""
+    found = connection.execute(_EARLIER, {"cell": cell_key, "most": most}).all()
+    return [
+        EarlierRun(row.ended_at - row.started_at if row.ended_at and row.started_at else None, row.value)
+        for row in found
+    ]
+
+
+_RATE = (measurement.c.run_id == run.c.id) & (measurement.c.metric == "throughput") & measurement.c.subject.is_(None)
+_EARLIER = (
+    select(run.c.started_at, run.c.ended_at, measurement.c.value)
+    .select_from(run.outerjoin(measurement, _RATE))
+    .where(run.c.cell_key == bindparam("cell"), run.c.state == RunState.COMPLETED.value)
+    .order_by(run.c.created_at.desc(), run.c.id.desc())
+    .limit(bindparam("most"))
+)
+
+
+def open_runs(connection: Connection, most_cancelled: int) -> list[Run]:
+    """Those that hold devices, and of the queued ones that are to be cancelled the first few."""
     is_queued = run.c.state == RunState.QUEUED.value
-    queued = select(run).where(is_queued, ~run.c.cancel_requested).order_by(*order).limit(most_queued)
-    if after_queued:
-        queued = queued.offset(after_queued)
-    urgent = select(run).where(or_(OPEN, and_(is_queued, run.c.cancel_requested)))
-    found = [*connection.execute(urgent).all(), *connection.execute(queued).all()]
+    cancelled = select(run).where(is_queued, run.c.cancel_requested).order_by(*_TO_BE_CANCELLED).limit(most_cancelled)
+    return _unjudged(connection, [*connection.execute(select(run).where(OPEN)), *connection.execute(cancelled)])
+
+
+def heads(connection: Connection, most: int) -> list[Run]:
+    """Of the queued runs that ask for the same the first ``most`` in the order of placing."""
+    found: list[rows.AnyRow] = []
+    for needs in connection.execute(_KINDS).scalars().all():
+        alike = (run.c.state == RunState.QUEUED.value, ~run.c.cancel_requested, run.c.needs == needs)
+        found += connection.execute(select(run).where(*alike).order_by(*_ORDER).limit(most))
     found.sort(key=lambda row: (-row.priority, row.created_at, row.id))
-    # A queued run has attempts only when one was tried before: few have.
-    tried = select(attempt.c.run_id).join(run, run.c.id == attempt.c.run_id).where(UNFINISHED)
-    attempts = _attempts(connection, tried)
-    return [rows.run_of(row, attempts.get(row.id, ())) for row in found]
+    return _unjudged(connection, found)
+
+
+_ORDER = (run.c.priority.desc(), run.c.created_at, run.c.id)
+_TO_BE_CANCELLED = (run.c.needs, *_ORDER)
+# One look into the index for each kind of needs: a plain DISTINCT would walk the whole queue.
+_KINDS = text("""
+WITH RECURSIVE kinds (needs) AS (
+    SELECT (SELECT min(needs) FROM run WHERE state = 'queued' AND cancel_requested = false)
+    UNION ALL
+    SELECT (SELECT min(needs) FROM run WHERE state = 'queued' AND cancel_requested = false AND needs > kinds.needs)
+    FROM kinds WHERE kinds.needs IS NOT NULL
+)
+SELECT needs FROM kinds WHERE needs IS NOT NULL
+""")
+
+
+def _unjudged(connection: Connection, found: Sequence[rows.AnyRow]) -> list[Run]:
+    """Runs with attempts, without results."""
+    attempts = _attempts(connection, [row.id for row in found])
+    why = _why_waiting(connection, found)
+    return [rows.run_of(row, attempts.get(row.id, ()), waiting=why.get(row.id)) for row in found]
 
 
 def _complete(
@@ -112,7 +183,18 @@ def _complete(
     attempts = _attempts(connection, ids)
     query = select(result.c.run_id, result.c.analysis, result.c.fingerprint).where(result.c.run_id.in_(ids))
     results = {row.run_id: row for row in connection.execute(query)}
-    return [rows.run_of(row, attempts.get(row.id, ()), results.get(row.id)) for row in found]
+    why = _why_waiting(connection, found)
+    return [rows.run_of(row, attempts.get(row.id, ()), results.get(row.id), why.get(row.id)) for row in found]
+
+
+def _why_waiting(connection: Connection, found: Sequence[rows.AnyRow]) -> dict[str, str]:
+    """Queued run -> why it is not placed, where that was said."""
+    needs = {row.id: row.needs for row in found if row.state == RunState.QUEUED.value}
+    if not needs:
+        return {}
+    query = select(waiting.c.needs, waiting.c.reason).where(waiting.c.needs.in_(set(needs.values())))
+    reasons: dict[str, str] = dict(connection.execute(query).all())
+    return {run_id: reasons[asked] for run_id, asked in needs.items() if asked in reasons}
 
 
 def _attempts(connection: Connection, run_ids: Any) -> dict[str, list[Attempt]]:
@@ -146,9 +228,10 @@ def cancel(connection: Connection, run_id: str, at: float) -> None:
         _must_exist(connection, run_id)
 
 
-def set_waiting(connection: Connection, run_ids: Sequence[str], reason: str | None) -> None:
-    queued = update(run).where(run.c.id.in_(run_ids), run.c.state == RunState.QUEUED.value)
-    connection.execute(queued.values(waiting=reason))
+def set_waiting(connection: Connection, needs: str, reason: str) -> None:
+    known = connection.execute(update(waiting).where(waiting.c.needs == needs).values(reason=reason)).rowcount
+    if not known:
+        connection.execute(waiting.insert(), {"needs": needs, "reason": reason})
 
 
 def request_stop(connection: Connection, attempt_id: str, reason: str) -> None:
@@ -188,11 +271,13 @@ def take(
     experiment_id: str | None = connection.execute(statement).scalar_one_or_none()
     if experiment_id is None:
         _must_exist(connection, run_id)
+    else:
+        counts.move(connection, experiment_id, expected, to)
     return experiment_id
 
 
 def begin_attempt(connection: Connection, run_id: str, new: Attempt) -> bool:
-    experiment_id = take(connection, run_id, RunState.QUEUED, RunState.PLACING, {"waiting": None})
+    experiment_id = take(connection, run_id, RunState.QUEUED, RunState.PLACING, {})
     if experiment_id is None:
         return False
     connection.execute(attempt.insert(), rows.attempt_row(new))
@@ -228,7 +313,7 @@ def _dates(to: RunState, at: float, failure: Failure | None) -> dict[str, Any]:
     if to is RunState.RUNNING:
         return {"started_at": func.coalesce(run.c.started_at, at)}
     if to in TERMINAL:
-        return {"ended_at": at, "failure": rows.failure_text(failure), "waiting": None}
+        return {"ended_at": at, "failure": rows.failure_text(failure)}
     return {}
 
 
@@ -255,7 +340,7 @@ def exists(connection: Connection, run_id: str) -> bool:
 
 
 def _must_exist(connection: Connection, run_id: str) -> rows.AnyRow:
-    found = connection.execute(select(run.c.id, run.c.waiting).where(run.c.id == run_id)).one_or_none()
+    found = connection.execute(select(run.c.id).where(run.c.id == run_id)).one_or_none()
     if found is None:
         raise NotFound("run", run_id)
     return found

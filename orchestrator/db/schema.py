@@ -17,11 +17,12 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 # The newest migration in ``migrations/versions``; a test holds them equal. Known here so that opening a database that
 # is up to date does not import alembic.
-REVISION = "0005"
+REVISION = "0006"
 
 # Names of constraints are fixed, so that migrations can speak of them on both databases.
 metadata = MetaData(
@@ -94,14 +95,69 @@ run = Table(
     Column("started_at", Double),
     Column("ended_at", Double),
     Column("cancel_requested", Boolean, nullable=False),
-    Column("waiting", Text),
     Column("failure", Text),
+    # What its plan asks of nodes (``Plan.needs``): runs that ask for the same are placed alike.
+    Column("needs", Key, nullable=False, server_default=text("''")),
     UniqueConstraint("experiment_id", "plan_key"),
+    # What lists may also be filtered by stands at the end of an index: rows that do not match are passed over there.
     Index("ix_run_created", "created_at", "id"),
-    # ``state`` at the end makes the counts of runs by state a walk over the index alone.
     Index("ix_run_experiment", "experiment_id", "created_at", "id", "state"),
     Index("ix_run_state", "state", "created_at", "id"),
-    Index("ix_run_model", "model", "created_at", "id"),
+    Index("ix_run_model", "model", "created_at", "id", "state", "framework"),
+    Index("ix_run_framework", "framework", "created_at", "id", "state"),
+    Index("ix_run_cell", "experiment_id", "cell_key", "created_at", "id"),
+    Index("ix_run_same", "cell_key", "state", "created_at", "id"),
+    Index("ix_run_left", "experiment_id", "state"),
+)
+# The queue: what is to be cancelled, and by what is asked for the order of placing.
+Index(
+    "ix_run_queue",
+    run.c.state,
+    run.c.cancel_requested,
+    run.c.needs,
+    run.c.priority.desc(),
+    run.c.created_at,
+    run.c.id,
+)
+
+# The cells of experiments in the order of their sweeps: lists of results are pages of these. ``created_at`` is that of
+# the experiment; numbers count down in the ids, because lists are paged from the highest id to the lowest.
+# ``device_models``: the GPUs on which it ran, as ``rows.searchable`` writes them; NULL for other devices, or not yet.
+cell = Table(
+    "cell",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("experiment_id", Key, ForeignKey("experiment.id"), nullable=False),
+    Column("owner", Key, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("cell_key", Key, nullable=False),
+    Column("model", Key, nullable=False),
+    Column("framework", Key, nullable=False),
+    Column("device_models", Key),
+    UniqueConstraint("experiment_id", "cell_key"),
+    Index("ix_cell_experiment", "experiment_id", "created_at", "id"),
+    Index("ix_cell_owner", "owner", "created_at", "id", "device_models"),
+    Index("ix_cell_model", "owner", "model", "created_at", "id", "framework", "device_models"),
+    Index("ix_cell_framework", "owner", "framework", "created_at", "id", "device_models"),
+)
+
+# How many runs of an experiment are in each state.
+run_count = Table(
+    "run_count",
+    metadata,
+    Column("experiment_id", Key, ForeignKey("experiment.id"), nullable=False),
+    Column("state", Key, nullable=False),
+    Column("runs", Integer, nullable=False),
+    PrimaryKeyConstraint("experiment_id", "state"),
+    sqlite_with_rowid=False,
+)
+
+# Why queued runs that ask for the same (``run.needs``) are not placed.
+waiting = Table(
+    "waiting",
+    metadata,
+    Column("needs", Key, primary_key=True),
+    Column("reason", Text, nullable=False),
 )
 
 attempt = Table(

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from orchestrator.db import (
     admin,
     calibrations,
+    cell_pages,
     changes,
     exchanges,
     experiments,
@@ -82,8 +83,8 @@ class SqlStore:
     def find(self, text: str, *, owner: str, limit: int = 50) -> Sequence[ports.Found]:
         return self.database.read(lambda connection: lookup.find(connection, text, owner, limit))
 
-    def active_experiments(self) -> Sequence[Experiment]:
-        return self.database.read(experiments.active)
+    def idle_experiments(self) -> Sequence[str]:
+        return self.database.read(experiments.idle)
 
     def cancel_experiment(self, experiment_id: str, at: float) -> None:
         self.database.write(lambda connection: experiments.cancel(connection, experiment_id, at))
@@ -136,14 +137,38 @@ class SqlStore:
     def runs_of(self, experiment_id: str) -> Sequence[Run]:
         return self.database.read(lambda connection: experiments.runs_of(connection, experiment_id))
 
-    def unfinished_runs(self, most_queued: int | None = None, after_queued: int = 0) -> Sequence[Run]:
-        return self.database.read(lambda connection: runs.unfinished(connection, most_queued, after_queued))
+    def runs_of_cell(self, experiment_id: str, cell_key: str) -> Sequence[Run]:
+        return self.database.read(lambda connection: runs.of_cell(connection, experiment_id, cell_key))
+
+    def cells(
+        self,
+        *,
+        owner: str | None = None,
+        wanted: ports.CellFilter | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> ports.Page[ports.Cell]:
+        return self.database.read(
+            lambda connection: cell_pages.page(connection, owner, wanted or ports.CellFilter(), limit, cursor)
+        )
+
+    def open_runs(self, most_cancelled: int) -> Sequence[Run]:
+        return self.database.read(lambda connection: runs.open_runs(connection, most_cancelled))
+
+    def queue_heads(self, most: int) -> Sequence[Run]:
+        return self.database.read(lambda connection: runs.heads(connection, most))
+
+    def earlier_runs(self, cell_keys: Sequence[str], most: int) -> dict[str, list[ports.EarlierRun]]:
+        return self.database.read(lambda connection: {key: runs.earlier(connection, key, most) for key in cell_keys})
+
+    def verdicts_of(self, experiment_id: str) -> Sequence[Run]:
+        return self.database.read(lambda connection: runs.verdicts_of(connection, experiment_id))
 
     def cancel_run(self, run_id: str, at: float) -> None:
         self.database.write(lambda connection: runs.cancel(connection, run_id, at))
 
-    def set_waiting(self, run_ids: Sequence[str], reason: str | None) -> None:
-        self.database.write(lambda connection: runs.set_waiting(connection, run_ids, reason))
+    def set_waiting(self, needs: str, reason: str) -> None:
+        self.database.write(lambda connection: runs.set_waiting(connection, needs, reason))
 
     def begin_attempt(self, run_id: str, attempt: Attempt) -> bool:
         return self.database.write(lambda connection: runs.begin_attempt(connection, run_id, attempt))

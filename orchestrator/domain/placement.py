@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from orchestrator.domain.plan import Plan
+from orchestrator.domain.plan import Needs
 
 
 class NodeState(StrEnum):
@@ -106,56 +106,58 @@ class NotNow:
     reason: str
 
 
-def place(plan: Plan, nodes: Sequence[Node], held: Mapping[str, Collection[str]]) -> Placement | NotNow:
-    """Choose the devices for ``plan``: all of them at once, or none.
+def place(needs: Needs, nodes: Sequence[Node], held: Mapping[str, Collection[str]]) -> Placement | NotNow:
+    """Choose the devices for ``needs``: all of them at once, or none.
 
     Args:
-        plan: what is to be run.
+        needs: what the plan that is to be run asks of them.
         nodes: all nodes known, in any order.
         held: node -> ids of the devices on it that other attempts hold.
 
     A node that is running anything gets nothing more: co-runners spoil a measurement. Nodes are taken in the order of
     their names, devices in the order of the inventory, so that repeated runs of a cell meet the same devices.
     """
-    fitting = [node for node in nodes if _fits(plan, node)]
-    if len(fitting) < plan.nodes:
-        return NotNow(_why_none_fits(plan, nodes))
+    fitting = [node for node in nodes if _fits(needs, node)]
+    if len(fitting) < needs.nodes:
+        return NotNow(_why_none_fits(needs, nodes))
     ready = [node for node in fitting if node.state is NodeState.AVAILABLE]
-    if len(ready) < plan.nodes:
+    if len(ready) < needs.nodes:
         states = ", ".join(f"{node.name} is {node.state}" for node in fitting if node.state is not NodeState.AVAILABLE)
         return NotNow(f"waits for nodes: {states}")
     free = sorted((node for node in ready if not held.get(node.name)), key=lambda node: node.name)
-    if len(free) < plan.nodes:
-        return NotNow(f"waits for {plan.nodes - len(free)} of {len(ready)} nodes to become free")
-    chosen = free[: plan.nodes]
-    return Placement(tuple(NodeShare(node.name, _usable(plan, node)[: plan.devices_per_node]) for node in chosen))
+    if len(free) < needs.nodes:
+        return NotNow(f"waits for {needs.nodes - len(free)} of {len(ready)} nodes to become free")
+    chosen = free[: needs.nodes]
+    return Placement(tuple(NodeShare(node.name, _usable(needs, node)[: needs.devices_per_node]) for node in chosen))
 
 
-def _fits(plan: Plan, node: Node) -> bool:
-    if plan.nodes > 1 and plan.fabric not in node.fabrics:
+def _fits(needs: Needs, node: Node) -> bool:
+    if needs.nodes > 1 and needs.fabric not in node.fabrics:
         return False
-    return len(_usable(plan, node)) >= plan.devices_per_node and (not plan.node_names or node.name in plan.node_names)
+    if needs.node_names and node.name not in needs.node_names:
+        return False
+    return len(_usable(needs, node)) >= needs.devices_per_node
 
 
-def _usable(plan: Plan, node: Node) -> tuple[Device, ...]:
-    devices = node.devices_of(plan.device)
-    if plan.gpu_model is None:
+def _usable(needs: Needs, node: Node) -> tuple[Device, ...]:
+    devices = node.devices_of(needs.device)
+    if needs.gpu_model is None:
         return devices
-    return tuple(device for device in devices if plan.gpu_model.lower() in device.name.lower())
+    return tuple(device for device in devices if needs.gpu_model.lower() in device.name.lower())
 
 
-def _why_none_fits(plan: Plan, nodes: Sequence[Node]) -> str:
-    wanted = f"{plan.nodes} node(s) with {plan.devices_per_node} {plan.device} device(s)"
-    if plan.gpu_model:
-        wanted += f" of model {plan.gpu_model}"
-    if plan.node_names:
-        wanted += f" among {', '.join(plan.node_names)}"
-    if plan.nodes > 1:
-        wanted += f" connected by {plan.fabric}"
-    have = ", ".join(_offer(plan, node) for node in nodes) or "no nodes"
+def _why_none_fits(needs: Needs, nodes: Sequence[Node]) -> str:
+    wanted = f"{needs.nodes} node(s) with {needs.devices_per_node} {needs.device} device(s)"
+    if needs.gpu_model:
+        wanted += f" of model {needs.gpu_model}"
+    if needs.node_names:
+        wanted += f" among {', '.join(needs.node_names)}"
+    if needs.nodes > 1:
+        wanted += f" connected by {needs.fabric}"
+    have = ", ".join(_offer(needs, node) for node in nodes) or "no nodes"
     return f"needs {wanted}; the cluster has {have}"
 
 
-def _offer(plan: Plan, node: Node) -> str:
-    count = f"{node.name}: {len(node.devices_of(plan.device))}"
-    return count if plan.nodes == 1 else f"{count} ({', '.join(node.fabrics) or 'no fabric'})"
+def _offer(needs: Needs, node: Node) -> str:
+    count = f"{node.name}: {len(node.devices_of(needs.device))}"
+    return count if needs.nodes == 1 else f"{count} ({', '.join(node.fabrics) or 'no fabric'})"

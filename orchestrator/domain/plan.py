@@ -14,6 +14,23 @@ _NOT_OF_THE_CELL = ("repetition",)
 
 
 @dataclass(frozen=True)
+class Needs:
+    """What a plan asks of nodes: all that its placement depends on."""
+
+    nodes: int
+    devices_per_node: int
+    device: str
+    gpu_model: str | None
+    node_names: tuple[str, ...]
+    fabric: str | None
+
+    @cached_property
+    def key(self) -> str:
+        """Equal for equal needs, on every machine and in every version of Python."""
+        return _digest({name: getattr(self, name) for name in self.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
 class Plan:
     """What one run carries out. Equal plans of an experiment run once.
 
@@ -55,6 +72,13 @@ class Plan:
     @property
     def world_size(self) -> int:
         return self.nodes * self.devices_per_node
+
+    @cached_property
+    def needs(self) -> Needs:
+        """What it asks of nodes; the fabric only where several take part."""
+        nodes, devices = parse_topology(self.topology)
+        fabric = self.fabric if nodes > 1 else None
+        return Needs(nodes, devices, self.device, self.gpu_model, self.node_names, fabric)
 
     @cached_property
     def key(self) -> str:

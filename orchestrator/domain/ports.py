@@ -148,6 +148,35 @@ class Found:
     created_at: float
 
 
+@dataclass(frozen=True)
+class Cell:
+    """A cell of an experiment (without its ``run_counts``) with its runs, oldest first, as ``Store.runs`` has them."""
+
+    experiment: Experiment
+    runs: Sequence[Run]
+
+
+@dataclass(frozen=True)
+class EarlierRun:
+    """What a completed run tells of those to come: how long it took, and how fast it trained where it may be
+    believed."""
+
+    duration_s: float | None
+    throughput: float | None
+
+
+@dataclass(frozen=True)
+class CellFilter:
+    """Which of them are wanted: those that agree in all that is given. ``gpu_model`` is a part of the name of the GPUs
+    that it ran on, in any case; ``label`` one of its experiment."""
+
+    experiment_id: str | None = None
+    model: str | None = None
+    framework: str | None = None
+    gpu_model: str | None = None
+    label: tuple[str, str] | None = None
+
+
 class Store(Protocol):
     """The database: the truth. All methods are safe to call from several threads.
 
@@ -199,8 +228,23 @@ class Store(Protocol):
         """What ``text`` may stand for, at most ``limit``: first the experiments of that name, then the experiments and
         runs whose id begins with it (``exp_`` and ``run_`` may be left out); of each the newest first."""
 
-    def active_experiments(self) -> Sequence[Experiment]:
-        """All whose state is ACTIVE."""
+    def idle_experiments(self) -> Sequence[str]:
+        """The ids of those whose state is ACTIVE although all their runs have ended, oldest first."""
+
+    def cells(
+        self,
+        *,
+        owner: str | None = None,
+        wanted: CellFilter | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[Cell]:
+        """Cells, those of the newest experiment first, of one experiment in the order of its sweep. A page is shorter
+        than ``limit`` where its cells have many runs.
+
+        Raises:
+            InvalidRequest: the cursor is not one of ours.
+        """
 
     def cancel_experiment(self, experiment_id: str, at: float) -> None:
         """Record that it, and all its runs that have not ended, are to be cancelled. Idempotent."""
@@ -239,16 +283,29 @@ class Store(Protocol):
     def runs_of(self, experiment_id: str) -> Sequence[Run]:
         """All runs of an experiment, oldest first, with attempts and analysis."""
 
-    def unfinished_runs(self, most_queued: int | None = None, after_queued: int = 0) -> Sequence[Run]:
-        """All runs that are not in a terminal state, in the order they should be placed: by priority (highest first),
-        then age; with their attempts, without analysis. Of the queued ones that nobody wants cancelled at most
-        ``most_queued``, those behind the first ``after_queued``."""
+    def runs_of_cell(self, experiment_id: str, cell_key: str) -> Sequence[Run]:
+        """All runs of a cell, oldest first, with attempts and analysis; none where there is no such cell."""
+
+    def earlier_runs(self, cell_keys: Sequence[str], most: int) -> Mapping[str, Sequence[EarlierRun]]:
+        """Cell -> its ``most`` newest completed runs, of whichever experiment; for every one of ``cell_keys``."""
+
+    def verdicts_of(self, experiment_id: str) -> Sequence[Run]:
+        """All runs of an experiment, oldest first, without fingerprints; of their analysis validity and throughput."""
+
+    def open_runs(self, most_cancelled: int) -> Sequence[Run]:
+        """All runs that hold devices, and of those that are queued and to be cancelled at most ``most_cancelled``; with
+        their attempts, without analysis."""
+
+    def queue_heads(self, most: int) -> Sequence[Run]:
+        """Of the queued runs that nobody wants cancelled, the first ``most`` of each kind: runs are of one kind that
+        ask for the same (``Plan.needs``). All in the order in which they should be placed: by priority (highest first),
+        then age; with their attempts, without analysis."""
 
     def cancel_run(self, run_id: str, at: float) -> None:
         """Record that it is to be cancelled. Idempotent; no effect on a run that has ended."""
 
-    def set_waiting(self, run_ids: Sequence[str], reason: str | None) -> None:
-        """Say why queued runs are not placed, all for one reason. No effect on runs that are not queued."""
+    def set_waiting(self, needs: str, reason: str) -> None:
+        """Say why queued runs that ask for ``needs`` (``Plan.needs.key``) are not placed."""
 
     def begin_attempt(self, run_id: str, attempt: Attempt) -> bool:
         """QUEUED to PLACING together with the new attempt's row; False when the run is not QUEUED any more."""

@@ -10,7 +10,7 @@ from orchestrator.domain.measurement import Measurement
 from orchestrator.domain.plan import Plan
 from orchestrator.services import query
 from orchestrator.services.context import Context
-from orchestrator.services.results import ResultRow, measure, place_of, rows_of
+from orchestrator.services.results import ResultRow, all_of_experiment, measure, place_of, row_of
 
 METRIC = "throughput"
 Verdict = Literal["slower", "faster", "cannot_tell"]
@@ -134,8 +134,8 @@ def _changes(part: str, one: ResultRow, other: ResultRow) -> list[Change]:
 def _rows(context: Context, identifier: str, owner: str) -> list[ResultRow]:
     if identifier.startswith("run_"):
         run = query.run(context, identifier, owner)
-        return rows_of(context.store.experiment(run.experiment_id), [run])
-    return rows_of(query.experiment(context, identifier, owner), context.store.runs_of(identifier))
+        return [row_of(context.store.experiment(run.experiment_id), [run])]
+    return all_of_experiment(context, identifier, owner)
 
 
 def _match(left: Sequence[ResultRow], right: Sequence[ResultRow]) -> list[tuple[ResultRow, ResultRow]]:

@@ -33,7 +33,7 @@ def conclude(context: Context, run: Run, lost: Failure | None = None) -> bool:
     )
     if done:
         log.info("run %s: %s%s", run.id, to, f" ({failure.kind}: {failure.message})" if failure else "")
-        review(context, run.experiment_id)
+        review(context, run.experiment_id, run.plan.cell_key)
     return done
 
 

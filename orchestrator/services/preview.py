@@ -1,8 +1,9 @@
 """What an experiment would run, where, and for how long, without storing anything."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import fmean, stdev
 from typing import Any
 
@@ -11,15 +12,15 @@ from scipy import stats
 from orchestrator.analysis.between_runs import CONFIDENCE
 from orchestrator.domain.placement import NotNow, place
 from orchestrator.domain.plan import Plan
-from orchestrator.domain.repetitions import rate_of, repeats_of
-from orchestrator.domain.run import Run, RunState
+from orchestrator.domain.ports import EarlierRun
+from orchestrator.domain.repetitions import repeats_of
 from orchestrator.domain.spec import ExperimentSpec
 from orchestrator.domain.sweep import Facts
 from orchestrator.services import submit
 from orchestrator.services.context import Context
 from orchestrator.services.nodes import ordered_nodes
 
-LOOK_BACK = 200  # completed runs of a model and framework that are searched for the same cell: a judgement
+LOOK_BACK = 20  # completed runs of a cell, the newest ones, that it is judged by: a judgement
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,10 @@ def preview(context: Context, body: Any) -> Preview:
     """
     spec, facts, plans = submit.plan(context, body)
     nodes = ordered_nodes(context)
-    placed = [(plan, place(plan, nodes, {})) for plan in plans]
-    earlier = {plan.cell_key: list(_earlier_runs(context, plan)) for plan in {p.cell_key: p for p in plans}.values()}
-    durations = [_mean_duration_s(earlier[plan.cell_key]) for plan in plans]
+    places = {needs: place(needs, nodes, {}) for needs in dict.fromkeys(plan.needs for plan in plans)}
+    earlier = context.store.earlier_runs(list(dict.fromkeys(plan.cell_key for plan in plans)), LOOK_BACK)
+    mean_s = {cell: _mean_duration_s(runs) for cell, runs in earlier.items()}
+    durations = [mean_s[plan.cell_key] for plan in plans]
     half_widths = [_half_width_ratio(runs, repeats_of(spec)) for runs in earlier.values()]
     known = [value for value in durations if value is not None]
     widths = [value for value in half_widths if value is not None]
@@ -58,7 +60,8 @@ def preview(context: Context, body: Any) -> Preview:
         facts=facts,
         runs=[
             (plan, None, where.reason) if isinstance(where, NotNow) else (plan, list(where.nodes), None)
-            for plan, where in placed
+            for plan in plans
+            for where in [places[plan.needs]]
         ],
         device_time_limit_s=math.fsum(plan.timeout_s * plan.world_size for plan in plans),
         expected_duration_s=math.fsum(known) if len(known) == len(plans) else None,
@@ -67,20 +70,20 @@ def preview(context: Context, body: Any) -> Preview:
     )
 
 
-def _earlier_runs(context: Context, plan: Plan) -> Iterator[Run]:
-    page = context.store.runs(model=plan.model, framework=plan.framework, state=RunState.COMPLETED, limit=LOOK_BACK)
-    return (run for run in page.items if run.plan.cell_key == plan.cell_key)
-
-
-def _mean_duration_s(runs: list[Run]) -> float | None:
-    durations = [run.ended_at - run.started_at for run in runs if run.ended_at and run.started_at]
+def _mean_duration_s(runs: Sequence[EarlierRun]) -> float | None:
+    durations = [run.duration_s for run in runs if run.duration_s is not None]
     return fmean(durations) if durations else None
 
 
-def _half_width_ratio(runs: list[Run], repeats: int) -> float | None:
+def _half_width_ratio(runs: Sequence[EarlierRun], repeats: int) -> float | None:
     """Half of the interval that ``repeats`` runs will have, relative to the rate, if they vary as these did. None for
     a single repetition, or where fewer than two runs tell how much they vary."""
-    rates = [rate for run in runs if (rate := rate_of(run))]
+    rates = [run.throughput for run in runs if run.throughput]
     if repeats < 2 or len(rates) < 2:
         return None
-    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, repeats - 1)) * stdev(rates) / fmean(rates) / math.sqrt(repeats)
+    return _quantile(repeats) * stdev(rates) / fmean(rates) / math.sqrt(repeats)
+
+
+@cache
+def _quantile(repeats: int) -> float:
+    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, repeats - 1))

@@ -15,6 +15,7 @@ from orchestrator.domain.errors import DevicesTaken, JobRefused, NodeUnreachable
 from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.peaks import ARITHMETIC
 from orchestrator.domain.placement import Node, NodeState, NotNow, Placement, place
+from orchestrator.domain.plan import Needs
 from orchestrator.domain.ports import AttemptStatus
 from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Run, RunState
 from orchestrator.services.clock import new_id, new_token
@@ -57,7 +58,8 @@ class AttemptView:
 
 @dataclass(frozen=True)
 class View:
-    """What ``observe`` saw. ``runs`` are those that have not ended, in the order in which they should be placed."""
+    """What ``observe`` saw. ``runs``: those that hold devices or are to be cancelled, then of the queue the first ones
+    of each kind in the order in which they should be placed."""
 
     runs: Sequence[Run]
     nodes: Sequence[Node]
@@ -73,9 +75,9 @@ class Launch:
 
 @dataclass(frozen=True)
 class Wait:
-    """These queued runs cannot be placed now, and a person should see why."""
+    """The queued runs that ask for ``needs`` cannot be placed now, and a person should see why."""
 
-    runs: tuple[Run, ...]
+    needs: Needs
     reason: str
 
 
@@ -131,35 +133,37 @@ def decide(view: View) -> list[Action]:
         if run.state in HOLDS_DEVICES and run.attempt:
             _hold(held, run.attempt.placement)
     actions: list[Action] = []
-    waiting: dict[str, list[Run]] = {}
     for run in view.runs:
         if run.state is not RunState.QUEUED:
             assert run.attempt is not None
             actions += _decide_open(run, run.attempt, view.attempts[run.attempt.id])
-            continue
-        answer = _decide_queued(run, view.nodes, held)
-        if isinstance(answer, NotNow):
-            if answer.reason != run.waiting:
-                waiting.setdefault(answer.reason, []).append(run)
-        else:
-            actions.append(answer)
-    actions += [Wait(tuple(runs), reason) for reason, runs in waiting.items()]
+        elif run.cancel_requested:
+            actions.append(Move(run, RunState.CANCELLED))
+    actions += _decide_queue(view, held)
     return actions + [Review(experiment_id) for experiment_id in view.idle_experiments]
+
+
+def _decide_queue(view: View, held: dict[str, set[str]]) -> Iterator[Action]:
+    """Launch what can be placed, in order. Runs that ask for the same fare alike: once one of them has to wait all that
+    come after it have to."""
+    refused: set[Needs] = set()
+    for run in view.runs:
+        needs = run.plan.needs
+        if run.state is not RunState.QUEUED or run.cancel_requested or needs in refused:
+            continue
+        answer = place(needs, view.nodes, held)
+        if not isinstance(answer, NotNow):
+            _hold(held, answer)
+            yield Launch(run, answer)
+            continue
+        refused.add(needs)
+        if answer.reason != run.waiting:
+            yield Wait(needs, answer.reason)
 
 
 def _hold(held: dict[str, set[str]], placement: Placement) -> None:
     for share in placement.shares:
         held.setdefault(share.node, set()).update(device.id for device in share.devices)
-
-
-def _decide_queued(run: Run, nodes: Sequence[Node], held: dict[str, set[str]]) -> Move | Launch | NotNow:
-    if run.cancel_requested:
-        return Move(run, RunState.CANCELLED)
-    answer = place(run.plan, nodes, held)
-    if isinstance(answer, NotNow):
-        return answer
-    _hold(held, answer)
-    return Launch(run, answer)
 
 
 def _decide_open(run: Run, attempt: Attempt, seen: AttemptView) -> Iterator[Action]:
@@ -210,29 +214,48 @@ def _why_stop(run: Run, attempt: Attempt, seen: AttemptView) -> FailureKind | No
     return None
 
 
+@dataclass(frozen=True)
+class Stored:
+    """What the store had to say at ``at`` (monotonic seconds), for a cluster of ``devices`` devices."""
+
+    runs: Sequence[Run]
+    idle_experiments: Sequence[str]
+    devices: int
+    at: float
+
+
 class Observer:
     """Looks at the store and the cluster. Keeps between passes only what may be forgotten: since when a node has been
-    silent (forgotten at a restart, which waits longer, never shorter) and which logs are known to be complete."""
+    silent (forgotten at a restart, which waits longer, never shorter), which logs are known to be complete, and what
+    the store said of runs, until somebody calls ``forget``."""
 
     # Seconds beyond the fence, for an agent that was slow to notice and for clocks that differ. A judgement.
     FENCE_MARGIN_S = 15.0
 
-    # Queued runs that a pass considers, in the order of placement: a pass stays quick however long the queue grows.
-    # A judgement; what stands behind them waits until the queue has moved up.
-    MOST_QUEUED = 500
+    # Queued runs that a pass cancels at most; the next pass goes on. A judgement.
+    MOST_CANCELLED = 500
+
+    # Seconds after which the store is asked again although nobody said that anything changed. A judgement: it is for
+    # what somebody else did to the database.
+    ASK_AGAIN_S = 30.0
 
     def __init__(self, context: Context, fence_s: float) -> None:
         self._context = context
         self._dead_after_s = fence_s + self.FENCE_MARGIN_S
         self._silent_since: dict[str, float] = {}
         self._seen: dict[str, AttemptView] = {}
+        self._stored: Stored | None = None
+
+    def forget(self) -> None:
+        """What the store said of runs may be true no longer."""
+        self._stored = None
 
     def observe(self) -> View:
         """Raises ``StoreUnavailable`` or ``ClusterUnavailable``; silent nodes are part of the view."""
-        store = self._context.store
-        orders = store.node_orders()
+        orders = self._context.store.node_orders()
         nodes = [_ordered(node, orders) for node in self._context.cluster.nodes()]
-        runs = self._runs(nodes)
+        stored = self._stored = self._ask(sum(len(node.devices) for node in nodes))
+        runs = stored.runs
         reports = {node: self._status(node) for node in sorted({*_nodes_of(runs), *(node.name for node in nodes)})}
         attempts = {
             run.attempt.id: self._see(run.attempt, reports)
@@ -240,20 +263,17 @@ class Observer:
             if run.attempt and run.state in HOLDS_DEVICES
         }
         self._seen = attempts
-        busy = {run.experiment_id for run in runs}
-        idle = [experiment.id for experiment in store.active_experiments() if experiment.id not in busy]
-        return View(runs, nodes, attempts, idle)
+        return View(runs, nodes, attempts, stored.idle_experiments)
 
-    def _runs(self, nodes: Sequence[Node]) -> Sequence[Run]:
-        """What has not ended: of the queue its head, and where nothing of that fits any node also the first part behind
-        it that does. Otherwise a large experiment that waits for another kind of node would hold up everybody."""
-        store, most = self._context.store, self.MOST_QUEUED
-        head = part = store.unfinished_runs(most)
-        behind = most
-        while _fills(part, most) and not _any_fits(part, nodes):
-            part = store.unfinished_runs(most, behind)
-            behind += most
-        return head if part is head else list({run.id: run for run in (*head, *part)}.values())
+    def _ask(self, devices: int) -> Stored:
+        """Of the queue no more than could be placed if all devices were free: a run holds one at least."""
+        before, store, now = self._stored, self._context.store, self._context.clock.monotonic()
+        if before is not None and before.devices == devices and now - before.at < self.ASK_AGAIN_S:
+            return before
+        # The idle ones first: what is added after this look belongs to no experiment that it has seen.
+        idle = store.idle_experiments()
+        runs = [*store.open_runs(self.MOST_CANCELLED), *store.queue_heads(max(devices, 1))]
+        return Stored(list({run.id: run for run in runs}.values()), idle, devices, now)
 
     def _status(self, node: str) -> Mapping[str, AttemptStatus] | Word:
         """The agent's report by attempt, or the word on a node that gives none."""
@@ -276,21 +296,6 @@ class Observer:
         closed = self._context.store.entries(attempt.id, kinds=["log_closed"])
         stored = frozenset(str(entry["node"]) for entry in closed)
         return AttemptView(words, stored, any(entry["data"].get("failure") for entry in closed))
-
-
-def _queued(runs: Sequence[Run]) -> list[Run]:
-    return [run for run in runs if run.state is RunState.QUEUED and not run.cancel_requested]
-
-
-def _fills(runs: Sequence[Run], most_queued: int) -> bool:
-    return len(_queued(runs)) >= most_queued
-
-
-def _any_fits(runs: Sequence[Run], nodes: Sequence[Node]) -> bool:
-    """Whether a queued run could be placed if nothing else ran; also where no node takes anything at all."""
-    if not any(node.state is NodeState.AVAILABLE for node in nodes):
-        return True
-    return any(not isinstance(place(run.plan, nodes, {}), NotNow) for run in _queued(runs))
 
 
 def _word(attempt: Attempt, report: Mapping[str, AttemptStatus] | Word) -> Word:
@@ -341,8 +346,8 @@ def _apply(context: Context, action: Action) -> bool:
     match action:
         case Launch(run, placement):
             return _launch(context, run, placement)
-        case Wait(runs, reason):
-            store.set_waiting([run.id for run in runs], reason)
+        case Wait(needs, reason):
+            store.set_waiting(needs.key, reason)
             return False
         case Tell(run, nodes):
             return _tell(context, run, run.attempt, nodes)
@@ -371,7 +376,7 @@ def _launch(context: Context, run: Run, placement: Placement) -> bool:
     try:
         context.cluster.hold(attempt.id, placement)
     except DevicesTaken as error:
-        context.store.set_waiting([run.id], str(error))
+        context.store.set_waiting(run.plan.needs.key, str(error))
         return False
     if not context.store.begin_attempt(run.id, attempt):
         return False  # what is held for it is given back in the next pass

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from orchestrator.domain.errors import ClusterUnavailable, StoreUnavailable
 from orchestrator.domain.run import HOLDS_DEVICES, RunState
 from orchestrator.services.context import Context
-from orchestrator.services.reconcile import Observer, View, Word, apply, decide
+from orchestrator.services.reconcile import Fetch, Observer, View, Word, apply, decide
 
 log = logging.getLogger(__name__)
 
@@ -25,12 +25,38 @@ ONLY_ITS_END = 2**62  # a number that no entry of a log ever has
 MAX_PASSES = 20  # passes in a row that find more to do, before giving others a turn
 
 
-class Reconciler:
-    """Runs until ``close``. Setting the event ``awake`` makes it look now."""
+class Bell:
+    """Wakes the reconciler: ``ring`` when something was stored, ``stir`` when only the logs may have gained."""
 
-    def __init__(self, context: Context, awake: threading.Event, fence_s: float) -> None:
+    def __init__(self) -> None:
+        self._rung = threading.Event()
+        self._awake = threading.Event()
+
+    def ring(self) -> None:
+        self._rung.set()
+        self._awake.set()
+
+    def stir(self) -> None:
+        self._awake.set()
+
+    def wait(self, timeout_s: float) -> None:
+        """Return at the next ``ring`` or ``stir`` (or at once after one that nobody has heard), or after the time."""
+        self._awake.wait(timeout_s)
+        self._awake.clear()
+
+    def was_rung(self) -> bool:
+        """Whether ``ring`` was called since this was asked last."""
+        rung = self._rung.is_set()
+        self._rung.clear()
+        return rung
+
+
+class Reconciler:
+    """Runs until ``close``; a ``bell`` that is rung makes it look now."""
+
+    def __init__(self, context: Context, bell: Bell, fence_s: float) -> None:
         self._context = context
-        self._awake = awake
+        self._bell = bell
         self._observer = Observer(context, fence_s)
         self._closing = threading.Event()
         self._view: View | None = None
@@ -47,7 +73,7 @@ class Reconciler:
     def close(self) -> None:
         """Stop after the pass in progress. What runs on the nodes goes on."""
         self._closing.set()
-        self._awake.set()
+        self._bell.stir()
         self._looked.set()
         for thread in self._threads:
             if thread.is_alive():
@@ -55,18 +81,29 @@ class Reconciler:
 
     def reconcile(self) -> None:
         """Passes until there is nothing left to do now."""
+        if self._bell.was_rung():
+            self._observer.forget()
         for _ in range(MAX_PASSES):
-            view = self._observer.observe()
-            self._view = view
-            self._looked.set()
-            self._context.cluster.let_go(view.attempts.keys())
-            if not apply(self._context, decide(view)):
+            if not self._pass():
                 return
+        self._bell.ring()  # there is more to do
+
+    def _pass(self) -> bool:
+        """Look, decide, apply; whether there may be more to do at once."""
+        view = self._observer.observe()
+        self._view = view
+        self._looked.set()
+        self._context.cluster.let_go(view.attempts.keys())
+        actions = decide(view)
+        try:
+            return apply(self._context, actions)
+        finally:
+            if not all(isinstance(action, Fetch) for action in actions):
+                self._observer.forget()  # it was changed, also by an action that failed
 
     def _run(self) -> None:
         clock = self._context.clock
         while not self._closing.is_set():
-            self._awake.clear()
             began = clock.monotonic()
             try:
                 self.reconcile()
@@ -80,7 +117,7 @@ class Reconciler:
                 self._closing.wait(TROUBLE_S)
             else:
                 self._context.news.tell()
-                self._awake.wait(self._pause_s())
+                self._bell.wait(self._pause_s())
 
     def _listen(self) -> None:
         """Wake the reconciler when an attempt has ended."""
@@ -92,7 +129,7 @@ class Reconciler:
                 continue
             try:
                 if self._context.cluster.wait(attempts, LISTEN_S):
-                    self._awake.set()
+                    self._bell.stir()
                     self._closing.wait(RESPITE_S)
             except ClusterUnavailable:
                 self._closing.wait(TROUBLE_S)

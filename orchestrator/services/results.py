@@ -8,11 +8,10 @@ from typing import Any
 from orchestrator.analysis import between_runs, cells
 from orchestrator.analysis.nested import Components
 from orchestrator.analysis.settling import Cut
-from orchestrator.domain import sweep
 from orchestrator.domain.basis import Basis, basis_of
 from orchestrator.domain.measurement import METRICS, Analysis, Grade, Measurement, Reason, Validity
 from orchestrator.domain.plan import Plan
-from orchestrator.domain.ports import Page
+from orchestrator.domain.ports import CellFilter, Page
 from orchestrator.domain.precision import stein
 from orchestrator.domain.repetitions import first_stage_rates, planned_of, variance_chooses
 from orchestrator.domain.run import TERMINAL, Experiment, Run
@@ -20,7 +19,7 @@ from orchestrator.domain.spec import ExperimentSpec
 from orchestrator.services import query
 from orchestrator.services.context import Context
 
-SCAN = 200  # experiments looked at for one page of results across experiments: a judgement that bounds the answer
+PART = 200  # rows had at once where all are wanted
 
 
 @dataclass(frozen=True)
@@ -78,13 +77,33 @@ class ResultRow:
         return sum(1 for run in self.runs if run.state in TERMINAL)
 
 
-def of_experiment(context: Context, experiment_id: str, owner: str) -> list[ResultRow]:
-    """The rows of one experiment in the order of its sweep, also while it runs.
+def of_experiment(
+    context: Context, experiment_id: str, owner: str, *, limit: int, cursor: str | None
+) -> Page[ResultRow]:
+    """Rows of one experiment in the order of its sweep, also while it runs.
+
+    Raises:
+        NotFound: there is none, or it is another owner's.
+        InvalidRequest: the cursor is not one of ours.
+    """
+    query.experiment(context, experiment_id, owner)
+    return _page(context, owner, CellFilter(experiment_id=experiment_id), limit, cursor)
+
+
+def all_of_experiment(context: Context, experiment_id: str, owner: str) -> list[ResultRow]:
+    """All rows of one experiment in the order of its sweep.
 
     Raises:
         NotFound: there is none, or it is another owner's.
     """
-    return rows_of(query.experiment(context, experiment_id, owner), context.store.runs_of(experiment_id))
+    found: list[ResultRow] = []
+    cursor: str | None = None
+    while True:
+        page = of_experiment(context, experiment_id, owner, limit=PART, cursor=cursor)
+        found += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
 
 
 def across_experiments(
@@ -98,50 +117,23 @@ def across_experiments(
     limit: int,
     cursor: str | None,
 ) -> Page[ResultRow]:
-    """Rows of all experiments, newest experiment first. An experiment is never split between pages, so a page may be
-    a little longer than ``limit``; it may also be short before the end, when few of many experiments match.
+    """Rows of all experiments, those of the newest experiment first, of one in the order of its sweep.
 
     Raises:
         InvalidRequest: the cursor is not one of ours.
     """
-    found: list[ResultRow] = []
-    for _ in range(SCAN):
-        page = context.store.experiments(owner=owner, label=label, limit=1, cursor=cursor)
-        for experiment in page.items:
-            rows = _rows_if_any(context, experiment, model, framework)
-            found += [row for row in rows if _matches(row, model, framework, gpu_model)]
-        cursor = page.next_cursor
-        if cursor is None or len(found) >= limit:
-            break
-    return Page(found, cursor)
+    wanted = CellFilter(model=model, framework=framework, gpu_model=gpu_model, label=label)
+    return _page(context, owner, wanted, limit, cursor)
 
 
-def _rows_if_any(context: Context, experiment: Experiment, model: str | None, framework: str | None) -> list[ResultRow]:
-    spec = experiment.spec
-    if (model and model not in spec.model) or (framework and framework not in spec.framework):
-        return []
-    return rows_of(experiment, context.store.runs_of(experiment.id))
+def _page(context: Context, owner: str, wanted: CellFilter, limit: int, cursor: str | None) -> Page[ResultRow]:
+    """Computed from what is stored of the runs of these cells, and of no others."""
+    page = context.store.cells(owner=owner, wanted=wanted, limit=limit, cursor=cursor)
+    return Page([row_of(cell.experiment, cell.runs) for cell in page.items], page.next_cursor)
 
 
-def _matches(row: ResultRow, model: str | None, framework: str | None, gpu_model: str | None) -> bool:
-    if (model and row.plan.model != model) or (framework and row.plan.framework != framework):
-        return False
-    if gpu_model is None:
-        return True
-    models = ((row.fingerprint or {}).get("workload") or {}).get("device_models") or []
-    return row.plan.device == "cuda" and any(gpu_model.lower() in name.lower() for name in models)
-
-
-def rows_of(experiment: Experiment, runs: Sequence[Run]) -> list[ResultRow]:
-    """One row per cell, in the order of the sweep (runs are stored in that of their blocks, which is drawn)."""
-    by_cell: dict[str, list[Run]] = {}
-    for run in runs:
-        by_cell.setdefault(run.plan.cell_key, []).append(run)
-    ordered = sorted(by_cell.values(), key=lambda cell: sweep.place_in_sweep(experiment.spec, cell[0].plan))
-    return [_row(experiment, cell) for cell in ordered]
-
-
-def _row(experiment: Experiment, runs: list[Run]) -> ResultRow:
+def row_of(experiment: Experiment, runs: Sequence[Run]) -> ResultRow:
+    """The row of a cell: a function of its runs (one or more, oldest first) and of the spec."""
     basis = basis_of(runs, planned_of(experiment.spec))
     measured = measure(basis)
     first_stage = _first_stage(experiment.spec, basis)

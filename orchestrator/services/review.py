@@ -1,25 +1,39 @@
 """After a run has ended: does its experiment need further runs, or is it over?"""
 
-from orchestrator.domain.run import TERMINAL, ExperimentState, experiment_outcome
+from orchestrator.domain.plan import Plan
+from orchestrator.domain.repetitions import Cell, missing
+from orchestrator.domain.run import TERMINAL, Experiment, ExperimentState, experiment_outcome
 from orchestrator.domain.sweep import Facts, expand
 from orchestrator.services.context import Context
 from orchestrator.services.submit import new_runs
 
 
-def review(context: Context, experiment_id: str) -> bool:
-    """Add the runs that are still missing, or end the experiment; whether anything changed."""
-    store = context.store
-    experiment = store.experiment(experiment_id)
+def review(context: Context, experiment_id: str, cell_key: str | None = None) -> bool:
+    """Add the runs that are still missing, or end the experiment; whether anything changed.
+
+    ``cell_key``: the cell of the run that has ended. As long as other runs are left only that cell is looked at:
+    whether another needs more was asked when its own runs ended, and all are looked at before the experiment ends.
+    """
+    experiment = context.store.experiment(experiment_id)
     if experiment.state is not ExperimentState.ACTIVE:
         return False
-    runs = store.runs_of(experiment_id)
-    now = context.clock.now()
+    if all(state in TERMINAL for state in experiment.run_counts):
+        return _review_whole(context, experiment)
+    if cell_key is None or experiment.cancel_requested or experiment.spec.device_time_budget_s is not None:
+        return False  # a budget is divided among all cells, block by block: when none of their runs is left
+    runs = context.store.runs_of_cell(experiment_id, cell_key)
+    return _add(context, experiment, missing([Cell(runs[0].plan, runs)] if runs else [], experiment.spec))
+
+
+def _review_whole(context: Context, experiment: Experiment) -> bool:
+    store = context.store
     if not experiment.cancel_requested:
         facts = Facts.from_json(context.catalog, experiment.facts)
-        plans = expand(experiment.spec, facts, runs)
-        if plans:
-            return store.add_runs(new_runs(experiment, plans, now)) > 0
-    if all(run.state in TERMINAL for run in runs):
-        outcome = experiment_outcome(experiment.cancel_requested, (run.state for run in runs))
-        return store.end_experiment(experiment_id, outcome, now)
-    return False
+        if plans := expand(experiment.spec, facts, store.verdicts_of(experiment.id)):
+            return _add(context, experiment, plans)
+    outcome = experiment_outcome(experiment.cancel_requested, experiment.run_counts)
+    return store.end_experiment(experiment.id, outcome, context.clock.now())
+
+
+def _add(context: Context, experiment: Experiment, plans: list[Plan]) -> bool:
+    return context.store.add_runs(new_runs(experiment, plans, context.clock.now())) > 0

@@ -94,7 +94,7 @@ def test_sixteen_threads_with_one_idempotency_key_store_one_experiment(store: Sq
 
     assert len({identifier for identifier, _ in answers}) == 1
     assert sum(created for _, created in answers) == 1
-    assert len(store.unfinished_runs()) == 2
+    assert len(store.queue_heads(9)) == 2
 
 
 def test_equal_plans_of_an_experiment_are_stored_once(store: SqlStore) -> None:
@@ -183,16 +183,23 @@ def test_a_cancelled_or_ended_experiment_gets_no_further_runs(store: SqlStore) -
     assert store.add_runs([]) == 0
 
 
+def test_an_experiment_is_idle_when_its_runs_have_ended_and_it_has_not(store: SqlStore) -> None:
+    experiment, (first, second) = scene.submitted(store, runs=2)
+    scene.brought_to(store, first, RunState.COMPLETED)
+    assert store.idle_experiments() == []
+    scene.brought_to(store, second, RunState.FAILED)
+    assert store.idle_experiments() == [experiment.id]
+    store.end_experiment(experiment.id, ExperimentState.FAILED, 3000.0)
+    assert store.idle_experiments() == []
+
+
 def test_an_experiment_ends_once(store: SqlStore) -> None:
     experiment, _ = scene.submitted(store)
-    assert [one.id for one in store.active_experiments()] == [experiment.id]
-
     assert store.end_experiment(experiment.id, ExperimentState.FAILED, 3000.0)
     assert not store.end_experiment(experiment.id, ExperimentState.COMPLETED, 4000.0)
 
     after = store.experiment(experiment.id)
     assert (after.state, after.ended_at) == (ExperimentState.FAILED, 3000.0)
-    assert store.active_experiments() == []
     store.cancel_experiment(experiment.id, 5000.0)  # too late: no effect
     assert not store.experiment(experiment.id).cancel_requested
     with pytest.raises(ValueError, match="active"):

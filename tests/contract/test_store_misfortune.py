@@ -221,7 +221,7 @@ def test_a_file_that_is_moved_away_is_missed_and_used_again_when_it_is_back(sqli
     kept, _ = scene.submitted(sqlite_store)
     path.rename(path.with_suffix(".away"))
 
-    for work in (sqlite_store.ping, sqlite_store.unfinished_runs, lambda: scene.submitted(sqlite_store)):
+    for work in (sqlite_store.ping, sqlite_store.idle_experiments, lambda: scene.submitted(sqlite_store)):
         with pytest.raises(StoreUnavailable):
             work()
     assert not path.exists()  # no empty database took its place
@@ -265,7 +265,7 @@ def test_a_closed_store_refuses(url: str) -> None:
     store = SqlStore(url)
     store.close()
     store.close()
-    for work in (store.ping, store.unfinished_runs):
+    for work in (store.ping, store.idle_experiments):
         with pytest.raises(StoreUnavailable, match="closed"):
             work()
 
@@ -276,7 +276,7 @@ def test_postgresql_may_stop_and_start_again(postgresql: PostgresqlServer, postg
         kept, _ = scene.submitted(store)
         postgresql.stop()
         try:
-            for work in (store.ping, store.unfinished_runs, lambda: scene.submitted(store)):
+            for work in (store.ping, store.idle_experiments, lambda: scene.submitted(store)):
                 with pytest.raises(StoreUnavailable):
                     work()
         finally:

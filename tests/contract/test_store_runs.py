@@ -76,32 +76,61 @@ def test_pages_of_runs_have_attempts_and_analysis(store: SqlStore) -> None:
     assert [one.id for one in page.items[0].attempts] == [attempt.id]
 
 
-def test_unfinished_runs_come_by_priority_and_then_age(store: SqlStore) -> None:
+def test_the_queue_comes_by_priority_and_then_age(store: SqlStore) -> None:
     _late, (late_run,) = scene.submitted(store, at=2000.0, priority=5)
     _, (early_run, ended) = scene.submitted(store, runs=2, at=1000.0, priority=5)
     _, (urgent_run,) = scene.submitted(store, at=3000.0, priority=10)
     scene.brought_to(store, ended, RunState.FAILED)
-    attempt = scene.brought_to(store, late_run, RunState.PLACING)
 
-    unfinished = store.unfinished_runs()
-
-    assert [run.id for run in unfinished] == [urgent_run.id, early_run.id, late_run.id]
-    assert unfinished[2].attempts == (attempt,)
+    assert [run.id for run in store.queue_heads(9)] == [urgent_run.id, early_run.id, late_run.id]
+    assert [run.id for run in store.queue_heads(2)] == [urgent_run.id, early_run.id]
 
 
-def test_of_the_queue_a_part_can_be_had_and_all_else_that_has_not_ended_with_it(store: SqlStore) -> None:
+def test_of_the_queue_the_first_runs_of_each_kind_are_had(store: SqlStore) -> None:
+    near, far = scene.experiment(at=1000.0), scene.experiment(at=2000.0)
+    near_runs, far_runs = scene.runs_for(near, 3), scene.runs_for(far, 3, node_names=("elsewhere",))
+    store.add_experiment(near, near_runs)
+    store.add_experiment(far, far_runs)
+
+    assert [run.id for run in store.queue_heads(2)] == [run.id for run in (*near_runs[:2], *far_runs[:2])]
+    scene.brought_to(store, near_runs[0], RunState.RUNNING)
+    store.cancel_run(far_runs[0].id, 3000.0)
+    assert [run.id for run in store.queue_heads(1)] == [near_runs[1].id, far_runs[1].id]
+
+
+def test_open_runs_are_those_that_hold_devices_and_some_that_are_to_be_cancelled(store: SqlStore) -> None:
     _, runs = scene.submitted(store, runs=5, at=1000.0)
-    scene.brought_to(store, runs[0], RunState.PLACING)
-    store.cancel_run(runs[1].id, 1001.0)
-    ids = [run.id for run in runs]
-    assert [run.id for run in store.unfinished_runs(2)] == ids[:4]
-    assert [run.id for run in store.unfinished_runs(2, 2)] == [*ids[:2], ids[4]]
-    assert [run.id for run in store.unfinished_runs(2, 4)] == ids[:2]
+    attempt = scene.brought_to(store, runs[0], RunState.PLACING)
+    scene.brought_to(store, runs[1], RunState.FAILED)
+    store.cancel_run(runs[2].id, 1001.0)
+    store.cancel_run(runs[3].id, 1001.0)
+
+    assert [run.id for run in store.open_runs(9)] == [runs[0].id, runs[2].id, runs[3].id]
+    assert [run.id for run in store.open_runs(1)] == [runs[0].id, runs[2].id]
+    assert store.open_runs(1)[0].attempts == (attempt,)
+
+
+def test_queued_runs_that_ask_for_the_same_wait_for_one_reason(store: SqlStore) -> None:
+    _, runs = scene.submitted(store, runs=3)
+    needs = runs[0].plan.needs.key
+    store.set_waiting(needs, "waits for n0")
+    store.set_waiting(needs, "waits for n1")
+    scene.brought_to(store, runs[2], RunState.RUNNING)
+    _, (other,) = scene.submitted(store, at=3000.0)
+    new = scene.experiment(at=4000.0)
+    store.add_experiment(new, [elsewhere := scene.runs_for(new, node_names=("elsewhere",))[0]])
+
+    told = {run.id: run.waiting for run in store.runs().items}
+    assert told == {runs[0].id: "waits for n1", runs[1].id: "waits for n1", other.id: "waits for n1"} | {
+        runs[2].id: None,
+        elsewhere.id: None,
+    }
+    assert [run.waiting for run in store.queue_heads(1)] == ["waits for n1", None]
 
 
 def test_beginning_an_attempt_moves_the_run_and_stores_the_attempt_together(store: SqlStore) -> None:
     _, (run,) = scene.submitted(store)
-    store.set_waiting([run.id], "waits for n1")
+    store.set_waiting(run.plan.needs.key, "waits for n1")
     assert store.run(run.id).waiting == "waits for n1"
     attempt = scene.attempt_of(run, nodes=("n0", "n1"), created_at=2000.0)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -18,10 +19,12 @@ from orchestrator.db.schema import REVISION, metadata
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.errors import SettingsError
-from orchestrator.domain.ports import CalibrationFilter, ExchangeFilter
+from orchestrator.domain.ports import CalibrationFilter, CellFilter, ExchangeFilter
 from orchestrator.domain.run import ExperimentState, RunState
+from tests.benchmarks import filled
 from tests.contract import store_scenes as scene
 from tests.contract.postgresql_server import PostgresqlServer
+from tests.unit import builders as make
 
 pytest_plugins = ["tests.contract.store_servers"]
 
@@ -140,15 +143,26 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "experiments by name": lambda store, exp, run, att: store.experiments(name="test"),
     "experiments by state": lambda store, exp, run, att: store.experiments(state=ExperimentState.ACTIVE),
     "experiments by label": lambda store, exp, run, att: store.experiments(label=("a", "b")),
-    "active experiments": lambda store, exp, run, att: store.active_experiments(),
+    "idle experiments": lambda store, exp, run, att: store.idle_experiments(),
     "run": lambda store, exp, run, att: store.run(run),
     "runs": lambda store, exp, run, att: store.runs(),
     "runs of an experiment": lambda store, exp, run, att: store.runs(experiment_id=exp),
     "runs by state": lambda store, exp, run, att: store.runs(state=RunState.FAILED),
     "runs by model": lambda store, exp, run, att: store.runs(model="net"),
     "runs by label": lambda store, exp, run, att: store.runs(label=("a", "b")),
+    "runs by framework": lambda store, exp, run, att: store.runs(framework="pytorch"),
+    "runs of a cell": lambda store, exp, run, att: store.runs_of_cell(exp, "cell"),
+    "verdicts": lambda store, exp, run, att: store.verdicts_of(exp),
+    "earlier runs": lambda store, exp, run, att: store.earlier_runs(["cell"], 5),
+    "cells": lambda store, exp, run, att: store.cells(owner="ada"),
+    "cells of an experiment": lambda store, exp, run, att: store.cells(wanted=CellFilter(experiment_id=exp)),
+    "cells by label": lambda store, exp, run, att: store.cells(owner="ada", wanted=CellFilter(label=("a", "b"))),
+    "cells by names": lambda store, exp, run, att: store.cells(
+        owner="ada", wanted=CellFilter(model="net", framework="pytorch", gpu_model="H100")
+    ),
     "all runs of an experiment": lambda store, exp, run, att: store.runs_of(exp),
-    "unfinished runs": lambda store, exp, run, att: store.unfinished_runs(),
+    "open runs": lambda store, exp, run, att: store.open_runs(5),
+    "queue": lambda store, exp, run, att: store.queue_heads(5),
     "cancel": lambda store, exp, run, att: store.cancel_experiment(exp, 1.0),
     "last seqs": lambda store, exp, run, att: store.last_seqs(att),
     "entries": lambda store, exp, run, att: store.entries(att),
@@ -194,7 +208,51 @@ def test_no_query_walks_a_whole_table(sqlite_url: str, name: str) -> None:
         ]
     connection.close()
     assert steps
-    tables = ("experiment", "label", "run", "attempt", "result", "entry", "change", "exchange", "calibration")
+    tables = (
+        "experiment",
+        "label",
+        "run",
+        "attempt",
+        "result",
+        "entry",
+        "change",
+        "exchange",
+        "calibration",
+        "cell",
+        "waiting",
+    )
     tables += ("profile", "profile_missing", "memory_class", "kernel", "layer", "gradient_exchange")
     whole = [step for step, _ in steps if step in {f"SCAN {table}" for table in tables}]
     assert whole == []
+
+
+def test_what_cells_needs_and_counts_say_is_made_of_the_runs_of_an_older_schema(url: str) -> None:
+    """Down to 0005, which has none of them, and up again: they say what the store itself wrote."""
+    store = SqlStore(url)
+    filled.fill(store, ended=3, queued=3, large_runs=40)
+    _, (run,) = scene.submitted(store)
+    scene.brought_to(store, run, RunState.COLLECTING)
+    on_a_gpu = {"workload": {"device": "cuda", "device_models": ["NVIDIA H100"]}}
+    store.conclude(run.id, RunState.COMPLETED, at=3000.0, analysis=make.analysis(), fingerprint=on_a_gpu)
+    store.close()
+    columns = "experiment_id, owner, created_at, cell_key, model, framework, device_models"  # older cells come by age
+    queries = (f"SELECT {columns} FROM cell ORDER BY 1, 4", "SELECT id, needs FROM run ORDER BY id")
+    queries += (
+        "SELECT * FROM run_count WHERE runs > 0 ORDER BY experiment_id, state",
+        "SELECT id FROM cell ORDER BY id",
+    )
+
+    def told() -> list[list[tuple[Any, ...]]]:
+        for connection in connected(url):
+            return [[tuple(row) for row in connection.execute(text(query))] for query in queries]
+        raise AssertionError
+
+    before = told()
+    for connection in connected(url):
+        configuration = admin._configuration()
+        configuration.attributes["connection"] = connection
+        command.downgrade(configuration, "0005")
+        connection.commit()
+    assert admin.upgrade(url) == ("0005", REVISION)
+    assert told() == before
+    assert any("nvidia h100" in map(str, row) for row in before[0])

@@ -6,9 +6,10 @@ from fastapi import APIRouter, Query, Response
 
 from orchestrator.api.identity import Owner
 from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, Label, Limit, WholeLimit, parse_label
-from orchestrator.api.views.common import PageView, answer, page_of
+from orchestrator.api.views.common import PageView, answer
 from orchestrator.api.views.comparison import ComparisonView, comparison_view
 from orchestrator.api.views.results import ResultRowView, result_row_view
+from orchestrator.domain.ports import Page
 from orchestrator.services import results
 from orchestrator.services.compare import compare
 
@@ -20,8 +21,8 @@ def get_results_of_experiment(
     context: Ctx, owner: Owner, experiment_id: str, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None
 ) -> Response:
     """The results of an experiment, one row per cell, also while it runs."""
-    items = [result_row_view(row) for row in results.of_experiment(context, experiment_id, owner)]
-    return answer(page_of(items, lambda row: row.cell_key, limit, cursor))
+    page = results.of_experiment(context, experiment_id, owner, limit=limit, cursor=cursor)
+    return answer(_view(page))
 
 
 @router.get("/results", response_model=PageView[ResultRowView])
@@ -35,7 +36,8 @@ def get_results(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Results across experiments, newest experiment first. An experiment is never split between pages."""
+    """Results across experiments, newest experiment first, cells in the order of its sweep. A page may be shorter than
+    its limit where cells have many runs."""
     page = results.across_experiments(
         context,
         owner,
@@ -46,8 +48,11 @@ def get_results(
         limit=limit,
         cursor=cursor,
     )
-    items = [result_row_view(row) for row in page.items]
-    return answer(PageView[ResultRowView](items=items, next_cursor=page.next_cursor))
+    return answer(_view(page))
+
+
+def _view(page: Page[results.ResultRow]) -> PageView[ResultRowView]:
+    return PageView(items=[result_row_view(row) for row in page.items], next_cursor=page.next_cursor)
 
 
 @router.get("/compare", response_model=ComparisonView)

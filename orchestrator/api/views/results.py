@@ -7,6 +7,9 @@ from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import Run
 from orchestrator.services.results import ResultRow, why_not_sound
 
+# Runs that gave no number which a row lists with their reasons; a judgement. The others are in /experiments/{id}/runs.
+MOST_LEFT_OUT = 50
+
 
 class NodesAxis(View):
     """Where the experiment might run."""
@@ -71,7 +74,8 @@ class ResultRowView(View):
     """One cell. A quantity that was not measured is null, and ``reasons`` has the reason under its name.
 
     ``n_used`` of its ``n_runs`` runs give the numbers: the sound ones where there are four or all planned ones are
-    sound, else all planned repetitions. ``grade`` says which, ``left_out`` has the others that have ended.
+    sound, else all planned repetitions. ``grade`` says which, ``left_out`` has the others that have
+    ended, the first 50 of them.
     ``cut_intervals`` of the beginning of each run are its warm-up, the same in all; ``settled`` says whether the runs
     were level after it (null where their series are not kept). ``n_scouts`` runs were too short for that cut.
     """
@@ -163,7 +167,7 @@ def result_row_view(row: ResultRow) -> ResultRowView:
         fingerprint_differs_in=list(row.differing),
         grade=row.basis.grade,
         validity=validity_view(row.validity),
-        left_out=[_left_out(run) for run in row.left_out],
+        left_out=[_left_out(run) for run in row.left_out[:MOST_LEFT_OUT]],
         variation=VariationView(**row.variation.__dict__) if row.variation else None,
         fleet=Quantity.of(row.fleet) if row.fleet else None,
         precision=PrecisionView(**row.precision.__dict__) if row.precision else None,

@@ -1,6 +1,7 @@
 """Result rows and comparisons."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -95,6 +96,10 @@ def test_a_cell_without_enough_sound_runs_rests_on_all_that_were_planned_and_say
     assert row["validity"]["reasons"][0]["text"] == builders.LOADED.text
 
 
+def _named(page: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(row["experiment_name"], row["axes"]["framework"]) for row in page["items"]]
+
+
 def test_a_broken_run_leaves_no_rate_at_all(rig: Rig) -> None:
     experiment = rig.submit(repeats=1)
     (run,) = rig.store.runs_of(experiment["id"])
@@ -106,13 +111,15 @@ def test_a_broken_run_leaves_no_rate_at_all(rig: Rig) -> None:
     assert row["validity"]["reasons"][0]["code"] == "replicas_differ"
 
 
-def test_results_across_experiments_are_filtered_and_paged_by_whole_experiments(rig: Rig) -> None:
+def test_results_across_experiments_are_filtered_and_paged_by_rows(rig: Rig) -> None:
     for number in range(3):
         rig.submit(name=f"e{number}", framework=["pytorch", "tensorflow"], labels={"n": str(number)})
-    page = rig.get("/results", limit=1)
-    assert [row["experiment_name"] for row in page["items"]] == ["e2", "e2"]
-    following = rig.get("/results", limit=1, cursor=page["next_cursor"])
-    assert following["items"][0]["experiment_name"] == "e1"
+    page = rig.get("/results", limit=3)
+    assert _named(page) == [("e2", "pytorch"), ("e2", "tensorflow"), ("e1", "pytorch")]
+    rig.submit(name="later")
+    following = rig.get("/results", limit=9, cursor=page["next_cursor"])
+    assert _named(following) == [("e1", "tensorflow"), ("e0", "pytorch"), ("e0", "tensorflow")]
+    assert following["next_cursor"] is None
     rows = rig.get("/results", framework="tensorflow")["items"]
     assert [row["axes"]["framework"] for row in rows] == ["tensorflow"] * 3
     assert {row["experiment_name"] for row in rig.get("/results", label="n=1")["items"]} == {"e1"}

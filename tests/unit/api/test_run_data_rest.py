@@ -101,7 +101,7 @@ def test_measurements_have_units_intervals_methods_and_reasons(rig: Rig, run_id:
 
 
 def test_a_run_tells_its_state_and_why(rig: Rig, run_id: str) -> None:
-    rig.store.set_waiting([run_id], "waits for 1 of 2 nodes")
+    rig.store.set_waiting(rig.store.run(run_id).plan.needs.key, "waits for 1 of 2 nodes")
     assert rig.get(f"/runs/{run_id}")["reason"] == "waits for 1 of 2 nodes"
     rig.start(run_id)
     failure = Failure(FailureKind.CRASHED, "rank 0 exited with 1", (0,), exit_code=1, stderr_tail="boom")

@@ -8,7 +8,7 @@ from tests.unit import builders as make
 
 
 def test_a_plan_gets_its_devices_on_one_node() -> None:
-    answer = place(make.plan(topology="1x2"), [make.node("b", 2), make.node("a", 2)], {})
+    answer = place(make.plan(topology="1x2").needs, [make.node("b", 2), make.node("a", 2)], {})
     assert isinstance(answer, Placement)
     assert answer.nodes == ("a",)
     assert [device.id for device in answer.shares[0].devices] == ["cpu:0", "cpu:1"]
@@ -16,27 +16,27 @@ def test_a_plan_gets_its_devices_on_one_node() -> None:
 
 
 def test_a_node_that_runs_anything_gets_nothing_more() -> None:
-    answer = place(make.plan(), [make.node("a", 4)], {"a": {"cpu:3"}})
+    answer = place(make.plan().needs, [make.node("a", 4)], {"a": {"cpu:3"}})
     assert answer == NotNow("waits for 1 of 1 nodes to become free")
 
 
 def test_a_topology_that_no_node_has_says_what_the_cluster_has() -> None:
-    answer = place(make.plan(topology="1x8", gpu_model="H100"), [make.node("a", 4, "cuda")], {})
+    answer = place(make.plan(topology="1x8", gpu_model="H100").needs, [make.node("a", 4, "cuda")], {})
     assert answer == NotNow("needs 1 node(s) with 8 cpu device(s) of model H100; the cluster has a: 0")
 
 
 def test_a_drained_or_silent_node_is_waited_for_by_name() -> None:
     nodes = [make.node("a", state=NodeState.DRAINING), make.node("b", state=NodeState.UNREACHABLE)]
-    assert place(make.plan(), nodes, {}) == NotNow("waits for nodes: a is draining, b is unreachable")
+    assert place(make.plan().needs, nodes, {}) == NotNow("waits for nodes: a is draining, b is unreachable")
 
 
 def test_named_nodes_and_gpu_models_are_kept_to() -> None:
     nodes = [make.node("a", 1, "cuda"), make.node("b", 1, "cuda")]
-    by_name = place(make.plan(device="cuda", node_names=("b",)), nodes, {})
+    by_name = place(make.plan(device="cuda", node_names=("b",)).needs, nodes, {})
     assert isinstance(by_name, Placement)
     assert by_name.nodes == ("b",)
-    assert isinstance(place(make.plan(device="cuda", gpu_model="H100"), nodes, {}), NotNow)
-    assert isinstance(place(make.plan(device="cuda", gpu_model="A CUDA"), nodes, {}), Placement)
+    assert isinstance(place(make.plan(device="cuda", gpu_model="H100").needs, nodes, {}), NotNow)
+    assert isinstance(place(make.plan(device="cuda", gpu_model="A CUDA").needs, nodes, {}), Placement)
 
 
 @given(
@@ -47,7 +47,7 @@ def test_no_device_is_ever_given_twice(sizes: list[int], wanted: list[tuple[int,
     nodes = [make.node(f"n{index}", size) for index, size in enumerate(sizes)]
     held: dict[str, set[str]] = {}
     for machines, devices in wanted:
-        answer = place(make.plan(topology=f"{machines}x{devices}"), nodes, held)
+        answer = place(make.plan(topology=f"{machines}x{devices}").needs, nodes, held)
         if isinstance(answer, NotNow):
             continue
         assert len(answer.shares) == machines

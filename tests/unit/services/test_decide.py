@@ -69,11 +69,11 @@ def test_the_second_run_of_a_node_waits_and_says_why() -> None:
     assert decide(View([make.run("run_1"), told], [make.node()])) == actions[:1]
 
 
-def test_runs_that_wait_for_one_reason_are_told_together() -> None:
+def test_runs_that_ask_for_the_same_are_told_together() -> None:
     runs = [make.run(f"run_{index}", plan=make.plan(topology="1x8")) for index in range(3)]
     (action,) = decide(View(runs, [make.node()]))
     assert isinstance(action, Wait)
-    assert action.runs == tuple(runs)
+    assert action.needs == runs[0].plan.needs
 
 
 def test_a_run_that_is_collecting_still_holds_its_devices() -> None:

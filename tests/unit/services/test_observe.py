@@ -1,42 +1,95 @@
-"""What a pass looks at: a queue that is long, or that waits for nodes that are not there."""
+"""What a pass looks at: as much of a queue as can be placed, and the store only when something may have changed."""
 
+from collections import Counter
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from orchestrator.domain.placement import Node
-from orchestrator.domain.run import Run
-from orchestrator.services.reconcile import Launch, Observer, decide
+from orchestrator.domain.placement import Node, place
+from orchestrator.domain.ports import LogSlice
+from orchestrator.domain.run import Run, RunState
+from orchestrator.services import reconcile
+from orchestrator.services.reconcile import Launch, Observer, Wait, decide
+from orchestrator.services.reconciler import Bell, Reconciler
 from tests.unit import builders as make
-
-MOST = 3
 
 
 class Queue:
-    """A store in which runs are queued, and nothing else is."""
+    """A store in which runs are queued, and one may be running; it counts what it is asked."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[Run], running: Sequence[Run] = ()) -> None:
         self.runs = runs
-        self.asked = 0
+        self.running = running
+        self.asked: Counter[str] = Counter()
+        self.read = 0
 
-    def unfinished_runs(self, most_queued: int, after_queued: int = 0) -> Sequence[Run]:
-        self.asked += 1
-        return self.runs[after_queued : after_queued + most_queued]
+    def queue_heads(self, most: int) -> Sequence[Run]:
+        self.asked["queue_heads"] += 1
+        taken: Counter[str] = Counter()
+        heads = []
+        for run in self.runs:
+            taken[run.plan.needs.key] += 1
+            if taken[run.plan.needs.key] <= most:
+                heads.append(run)
+        self.read += len(heads)
+        return heads
+
+    def open_runs(self, most_cancelled: int) -> Sequence[Run]:
+        return self.running
+
+    def idle_experiments(self) -> list[str]:
+        return []
 
     def node_orders(self) -> dict[str, Any]:
         return {}
 
-    def active_experiments(self) -> list[Any]:
+    def entries(self, attempt_id: str, kinds: Sequence[str]) -> list[Any]:
         return []
 
+    def last_seqs(self, attempt_id: str) -> dict[str, int]:
+        return {"n0": 3}
 
-def observer(queue: Queue, nodes: Sequence[Node], monkeypatch: pytest.MonkeyPatch) -> Observer:
-    monkeypatch.setattr(Observer, "MOST_QUEUED", MOST)
-    cluster = SimpleNamespace(nodes=lambda: nodes, status=lambda node: [])
-    context: Any = SimpleNamespace(store=queue, cluster=cluster, clock=SimpleNamespace(monotonic=lambda: 0.0))
-    return Observer(context, fence_s=60.0)
+    def set_waiting(self, needs: str, reason: str) -> None:
+        self.asked["set_waiting"] += 1
+
+
+class Standing:
+    """A cluster on which attempts go on and on."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+
+    def nodes(self) -> Sequence[Node]:
+        return self._nodes
+
+    def status(self, node: str) -> list[Any]:
+        return [SimpleNamespace(attempt_id="att_running_1", ended=False)]
+
+    def fetch(self, node: str, attempt_id: str, after: int, limit: int) -> LogSlice:
+        return LogSlice([], after, ended=False)
+
+    def let_go(self, held: Any) -> None:
+        pass
+
+
+class Clock:
+    time = 0.0
+
+    def monotonic(self) -> float:
+        return self.time
+
+    def now(self) -> float:
+        return self.time
+
+
+def context_of(queue: Queue, nodes: Sequence[Node]) -> Any:
+    return SimpleNamespace(store=queue, cluster=Standing(nodes), clock=Clock())
+
+
+def observer(queue: Queue, nodes: Sequence[Node]) -> Observer:
+    return Observer(context_of(queue, nodes), fence_s=60.0)
 
 
 def elsewhere(number: int) -> list[Run]:
@@ -44,21 +97,64 @@ def elsewhere(number: int) -> list[Run]:
     return [make.run(f"far_{index}", plan=make.plan(node_names=("elsewhere",))) for index in range(number)]
 
 
-def test_runs_that_fit_no_node_hold_up_nobody_behind_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    queue = Queue([*elsewhere(2 * MOST + 1), make.run("near")])
-    view = observer(queue, [make.node()], monkeypatch).observe()
-    assert [action.run.id for action in decide(view) if isinstance(action, Launch)] == ["near"]
-    assert [run.id for run in view.runs][:MOST] == ["far_0", "far_1", "far_2"]
+def near(number: int) -> list[Run]:
+    return [make.run(f"near_{index}") for index in range(number)]
 
 
-def test_only_the_head_of_a_queue_that_fits_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    queue = Queue([*elsewhere(MOST - 1), *(make.run(f"near_{index}") for index in range(10 * MOST))])
-    view = observer(queue, [make.node()], monkeypatch).observe()
-    assert (queue.asked, len(view.runs)) == (1, MOST)
+def test_runs_that_fit_no_node_hold_up_nobody_behind_them() -> None:
+    view = observer(Queue([*elsewhere(7), *near(1)]), [make.node()]).observe()
+    assert [action.run.id for action in decide(view) if isinstance(action, Launch)] == ["near_0"]
 
 
-def test_a_queue_that_fits_nowhere_is_read_to_its_end_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    queue = Queue(elsewhere(2 * MOST))
-    view = observer(queue, [make.node()], monkeypatch).observe()
-    assert queue.asked == 3
-    assert not any(isinstance(action, Launch) for action in decide(view))
+def test_of_each_kind_no_more_is_looked_at_than_there_are_devices() -> None:
+    queue = Queue([*elsewhere(1000), *near(1000)])
+    view = observer(queue, [make.node("n0", 2), make.node("n1", 1)]).observe()
+    assert (queue.read, len(view.runs)) == (6, 6)
+
+
+def test_each_kind_is_placed_once_in_a_pass_however_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passes over the queue are counted where they are made."""
+    calls: list[Any] = []
+    monkeypatch.setattr(reconcile, "place", lambda needs, *rest: calls.append(needs) or place(needs, *rest))
+    view = observer(Queue([*near(1000), *elsewhere(1000)]), [make.node(str(number)) for number in range(5)]).observe()
+    actions = decide(view)
+    assert [type(action) for action in actions] == [Launch] * 5 + [Wait]
+    assert len(calls) == 6
+
+
+def test_the_store_is_asked_again_only_when_something_may_have_changed() -> None:
+    queue = Queue(near(3))
+    looking = observer(queue, [make.node()])
+    for _ in range(5):
+        looking.observe()
+    assert queue.asked["queue_heads"] == 1
+    looking.forget()
+    looking.observe()
+    assert queue.asked["queue_heads"] == 2
+    looking._context.clock.time += Observer.ASK_AGAIN_S
+    looking.observe()
+    assert queue.asked["queue_heads"] == 3
+
+
+def test_a_node_that_comes_is_reason_to_ask_again() -> None:
+    queue = Queue(near(3))
+    nodes = [make.node("n0")]
+    looking = observer(queue, nodes)
+    assert len(looking.observe().runs) == 1
+    nodes.append(make.node("n1"))
+    assert len(looking.observe().runs) == 2
+
+
+def test_while_a_run_goes_on_passes_ask_nothing_of_the_queue() -> None:
+    """The one that says why the others wait comes first, and changes what is stored; then there is nothing to say."""
+    running = make.run("running", RunState.RUNNING, attempts=(make.attempt("running"),))
+    queue = Queue([make.run("run_2", waiting="waits for 1 of 1 nodes to become free")], [running])
+    bell = Bell()
+    reconciler = Reconciler(context_of(queue, [make.node()]), bell, fence_s=60.0)
+    for _ in range(10):
+        bell.stir()
+        reconciler.reconcile()
+    assert queue.asked == {"queue_heads": 1}
+    bell.ring()
+    reconciler.reconcile()
+    assert queue.asked == {"queue_heads": 2}

@@ -1,0 +1,66 @@
+"""Pages of cells with their runs: what lists of results are made of."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, select
+
+from orchestrator.db import cells, experiments, paging, rows, runs
+from orchestrator.db.schema import cell, experiment, run
+from orchestrator.domain.ports import Cell, CellFilter, Page
+from orchestrator.domain.run import Run
+
+# Runs that a page may hold beyond those of its first cell: a judgement that bounds what a request reads.
+MOST_RUNS = 5_000
+
+_RUNS = cell.join(run, (run.c.experiment_id == cell.c.experiment_id) & (run.c.cell_key == cell.c.cell_key))
+
+
+def page(connection: Connection, owner: str | None, wanted: CellFilter, limit: int, cursor: str | None) -> Page[Cell]:
+    """See ``domain.ports.Store.cells``."""
+    query = _matching(select(cell), owner, wanted)
+    found, next_cursor = paging.page(connection, query, cell, limit, cursor)
+    if len(found) > 1:
+        few = _few_enough(connection, found)
+        if few < len(found):
+            found, next_cursor = found[:few], paging.after(found[few - 1])
+    return Page(_complete(connection, found), next_cursor)
+
+
+def _matching(query: Select[Any], owner: str | None, wanted: CellFilter) -> Select[Any]:
+    values = (
+        (cell.c.owner, owner),
+        (cell.c.experiment_id, wanted.experiment_id),
+        (cell.c.model, wanted.model),
+        (cell.c.framework, wanted.framework),
+    )
+    for column, value in values:
+        if value is not None:
+            query = query.where(column == value)
+    if wanted.gpu_model is not None:
+        query = query.where(cell.c.device_models.contains(cells.found_by(wanted.gpu_model), autoescape=True))
+    if wanted.label is not None:
+        query = query.where(cell.c.experiment_id.in_(experiments.labelled(wanted.label)))
+    return query
+
+
+def _few_enough(connection: Connection, found: Sequence[rows.AnyRow]) -> int:
+    """How many of ``found`` one page may hold: one, or as many as have ``MOST_RUNS`` runs together."""
+    counted = select(cell.c.id, func.count()).select_from(_RUNS).where(cell.c.id.in_([row.id for row in found]))
+    counts: dict[str, int] = dict(connection.execute(counted.group_by(cell.c.id)).all())
+    total = 0
+    for number, row in enumerate(found):
+        total += counts.get(row.id, 0)
+        if number and total > MOST_RUNS:
+            return number
+    return len(found)
+
+
+def _complete(connection: Connection, found: Sequence[rows.AnyRow]) -> list[Cell]:
+    """The cells with their experiments and runs: as many statements for one as for a thousand."""
+    theirs = select(experiment).where(experiment.c.id.in_({row.experiment_id for row in found}))
+    of = {row.id: rows.experiment_of(row, {}) for row in connection.execute(theirs)}
+    by_cell: dict[tuple[str, str], list[Run]] = {}
+    for one in runs.of_cells(connection, [row.id for row in found]):
+        by_cell.setdefault((one.experiment_id, one.plan.cell_key), []).append(one)
+    return [Cell(of[row.experiment_id], by_cell.get((row.experiment_id, row.cell_key), ())) for row in found]

@@ -1,0 +1,154 @@
+"""A database as a long-lived service has it: experiments whose runs ended as replayed logs did, and others in a queue.
+
+Rows are made by the store's own functions and inserted in bulk, so that thousands of experiments take seconds. What
+their runs came to is what the analysis says of real logs (``tests/replays``); only identifiers, times and plans differ.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+
+from sqlalchemy import Connection
+
+from orchestrator.db import experiments, rows
+from orchestrator.db.schema import attempt, measurement, result, run
+from orchestrator.db.store import SqlStore
+from orchestrator.domain.fingerprint import fingerprint
+from orchestrator.domain.measurement import Analysis
+from orchestrator.domain.placement import Device, NodeShare, Placement
+from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState, experiment_outcome
+from orchestrator.domain.spec import ExperimentSpec, parse_spec
+from orchestrator.domain.sweep import Facts, expand
+from orchestrator.services.catalog import load_catalog
+from orchestrator.services.clock import new_id
+from orchestrator.services.conclude import outcome
+from orchestrator.services.submit import new_runs
+from tests.replays import replay
+
+REPLAYS = ("steady_pytorch", "steady_tensorflow", "levels_pytorch", "steady_pytorch", "nan_pytorch")
+OWNER = "local"
+FIRST_AT = 1.7e9  # seconds since the epoch: when the oldest experiment was submitted
+APART_S = 600.0
+PLACE = Placement((NodeShare("n0", (Device("cpu:0", "cpu", "a cpu", (0,)),)),))
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An experiment with all that is to be inserted of it."""
+
+    experiment: Experiment
+    runs: list[Run]
+
+
+def small(number: int, *, ended: bool = True) -> Ended:
+    """An experiment of six runs in two cells."""
+    spec = parse_spec(
+        {
+            "name": f"stored-{number % 7}",
+            "model": ("resnet-50", "lstm-classifier")[number % 2],
+            "framework": ["pytorch", "tensorflow"][: 1 + number % 2],
+            "size": "small",
+            "per_device_batch_size": [2, 4][: 2 - number % 2],
+            "repeats": 3,
+            "labels": {"night": str(number // 10), "kind": "stored"},
+        }
+    )
+    return _experiment(spec, FIRST_AT + number * APART_S, ended_runs=6 if ended else 0)
+
+
+def large(runs: int, at: float) -> Ended:
+    """An experiment of ``runs`` runs in a fifth as many cells, two thirds of which have ended."""
+    spec = parse_spec(
+        {
+            "name": "large",
+            "model": "resnet-50",
+            "framework": "pytorch",
+            "size": "small",
+            "per_device_batch_size": [1, 2, 4, 8],
+            "seed": list(range(1, runs // 20 + 1)),
+            "repeats": 5,
+        }
+    )
+    return _experiment(spec, at, ended_runs=runs * 2 // 3)
+
+
+def _experiment(spec: ExperimentSpec, at: float, ended_runs: int) -> Ended:
+    facts = Facts(load_catalog_once(), "cpu", (1, 1), ())
+    new = Experiment(new_id("exp"), OWNER, spec, facts.to_json(), ExperimentState.ACTIVE, at)
+    queued = new_runs(new, expand(spec, facts, []), at)
+    runs = [_ended(one, number) if number < ended_runs else one for number, one in enumerate(queued)]
+    if ended_runs < len(runs):
+        return Ended(new, runs)
+    state = experiment_outcome(False, [one.state for one in runs])
+    return Ended(replace(new, state=state, ended_at=at + APART_S), runs)
+
+
+load_catalog_once = cache(load_catalog)
+
+
+@cache
+def _analysis(name: str) -> Analysis:
+    return replay.analysed(replay.entries_of(name))
+
+
+def _ended(queued: Run, number: int) -> Run:
+    analysis = _analysis(REPLAYS[number % len(REPLAYS)])
+    began = queued.created_at + 60.0 * (number + 1) % APART_S
+    tried = Attempt(new_id("att"), queued.id, 1, "token", PLACE, began, began, began + 30.0, analysis.failure)
+    return replace(
+        queued,
+        state=outcome(analysis.failure, attempts_made=9, cancel_requested=False),
+        attempts=(tried,),
+        started_at=began,
+        ended_at=began + 30.0,
+        failure=analysis.failure,
+        analysis=analysis,
+        fingerprint=fingerprint(queued.plan, analysis.observed),
+    )
+
+
+def fill(store: SqlStore, *, ended: int = 0, queued: int = 0, large_runs: int = 0) -> None:
+    """Insert ``ended`` and ``queued`` small experiments, and a large one after them where it has any runs."""
+    for first in range(0, ended + queued, 200):
+        _insert(store, [small(n, ended=n < ended) for n in range(first, min(first + 200, ended + queued))])
+    if large_runs:
+        _insert(store, [large(large_runs, FIRST_AT + (ended + queued) * APART_S)])
+
+
+def _insert(store: SqlStore, new: list[Ended]) -> None:
+    store.database.write(lambda connection: _insert_all(connection, new))
+
+
+def _insert_all(connection: Connection, new: list[Ended]) -> None:
+    for one in new:
+        prepared = experiments.prepare(one.experiment, one.runs, None)
+        experiments.add(connection, prepared)
+    ended = [each for one in new for each in one.runs if each.state is not RunState.QUEUED]
+    if not ended:
+        return
+    for each in ended:
+        dates = {"started_at": each.started_at, "ended_at": each.ended_at, "failure": rows.failure_text(each.failure)}
+        connection.execute(run.update().where(run.c.id == each.id).values(dates))
+    connection.execute(attempt.insert(), [rows.attempt_row(tried) for each in ended for tried in each.attempts])
+    connection.execute(result.insert(), [_result_row(each) for each in ended])
+    connection.execute(measurement.insert(), [row for each in ended for row in _measurement_rows(each)])
+
+
+def _result_row(each: Run) -> dict[str, object]:
+    assert each.analysis is not None
+    assert each.attempt is not None
+    print_ = each.fingerprint or {}
+    return {
+        "run_id": each.id,
+        "attempt_id": each.attempt.id,
+        "analysis": rows.json_or_none(each.analysis.to_json()),
+        "valid": each.analysis.validity.sound,
+        "fingerprint": rows.json_or_none(dict(print_)),
+        **{name: print_.get(name) for name in ("workload_key", "subject_key", "rig_key")},
+    }
+
+
+def _measurement_rows(each: Run) -> Iterator[dict[str, object]]:
+    assert each.analysis is not None
+    for position, one in enumerate(each.analysis.measurements):
+        yield rows.measurement_row(each.id, position, one, each.analysis.code_version)
