@@ -99,6 +99,15 @@ def test_an_experiment_is_called_by_its_name_by_latest_and_by_the_beginning_of_i
         tbd(*words)
 
 
+def test_results_are_printed_in_any_encoding(tbd: Tbd, done: dict[str, Any]) -> None:
+    in_ascii = Tbd(tbd.folder, tbd.environment["TBD_SERVER"])
+    in_ascii.environment["PYTHONIOENCODING"] = "ascii"
+    table = in_ascii("results", done["id"]).stdout
+    assert table.isascii()
+    assert "model  framework" in table
+    assert in_ascii.json("results", done["id"]) == tbd.json("results", done["id"])
+
+
 def test_a_failed_run_is_exit_code_1_and_says_why(tbd: Tbd) -> None:
     finished = tbd("submit", "fails.yaml", "--wait", code=1)
     assert "crashed" in finished.stderr

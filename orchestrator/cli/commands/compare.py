@@ -61,11 +61,15 @@ def _gate(comparison: dict[str, Any]) -> int:
     judged = sum(1 for item in items if _has_interval(item["difference"]))
     unmatched = len(comparison["unmatched"])
     if not judged:
-        why = "no cell has two or more valid runs on each side" if items else "the two have no cell in common"
+        why = (
+            "no cell has an interval: that takes two or more runs that count on each side"
+            if items
+            else "the two have no cell in common"
+        )
         raise CommandError(f"nothing could be compared: {why}. A gate that saw nothing does not pass", FAILED)
     if judged < len(items) + unmatched:
         without = len(items) - judged
-        output.say(f"{judged} cells were compared; {without} have too few valid runs, {unmatched} are on one side only")
+        output.say(f"{judged} cells were compared; {without} have no interval, {unmatched} are on one side only")
     return DONE
 
 
