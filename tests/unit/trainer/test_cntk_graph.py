@@ -17,6 +17,9 @@ Validating --> ReLU8 = RectifiedLinear (Convolution7) : [8 x 8 x 4 x __noSequenc
 [8 x 8 x 4 x __noSequenceAxis1]
 Validating --> Constant6 = LearnableParameter() :  -> []
 
+Convolution7: using GEMM convolution engine for geometry: Input: 8 x 8 x 2, Output: 8 x 8 x 4, Kernel: 3 x 3 x 2, \
+Map: 1 x 1 x 4, Stride: 1 x 1 x 1, Sharing: (1, 1, 1), AutoPad: (1, 1, 0), LowerPad: 0 x 0 x 0, UpperPad: 0 x 0 x 0.
+
 Memory Sharing: Out of 6 matrices, 3 are shared as 1, and 3 are not shared.
 
 Here are the ones that share memory:
@@ -34,6 +37,7 @@ Here are the ones that don't share memory:
 FILTERS, INPUT, OUTPUT = 4 * 72, 4 * 128, 4 * 256
 
 
+ARRAYS = {"Convolution7": (1000, 30)}
 ALONE = cntk_graph.Exchange(1, None)
 
 
@@ -41,7 +45,7 @@ def played(batch, steps=3, exchange=ALONE):
     network = cntk_graph.read(PRINTED, batch)
     return [
         (MEMORY_CLASSES[index], delta, step)
-        for index, delta, step in cntk_graph.allocations(network, [FILTERS], steps, exchange)
+        for index, delta, step in cntk_graph.allocations(network, [FILTERS], steps, exchange, ARRAYS)
     ]
 
 
@@ -56,10 +60,43 @@ def test_a_gradient_in_a_matrix_of_feature_maps_counts_as_a_gradient_in_its_time
     assert at_peak["other"] == 4 + batch * OUTPUT + (batch * OUTPUT - FILTERS)
 
 
-def test_a_convolution_of_the_input_has_arrays_of_its_own_for_two_passes():
-    at_peak, _ = classes_at_peak(played(2))
-    # Beside four tables with an integer for each value of one sample.
-    assert at_peak["workspace"] == 2 * (FILTERS + 2 * INPUT + 2 * OUTPUT) + 4 * OUTPUT
+def test_what_the_library_holds_for_a_convolution_is_there_from_its_passes_on():
+    items = [(delta, step) for name, delta, step in played(2) if name == "workspace"]
+    # Four tables with an integer for each value of one sample, what MKL has told, and a copy of the filters' gradient.
+    assert items == [(4 * OUTPUT, 1), (1000, 1), (30 + FILTERS, 1)]
+
+
+def test_what_a_convolution_goes_over_is_read_from_its_geometry():
+    network = cntk_graph.read(PRINTED, 2)
+    expected = cntk_graph.Geometry((8, 8, 2), (8, 8, 4), (3, 3, 2), (1, 1, 1), (True, True, False))
+    assert network.geometries == {"Convolution7": expected}
+    assert not cntk_graph.gives_gradient(network, "Convolution7")
+
+
+def test_a_convolution_that_is_not_described_is_an_error():
+    without = "\n".join(line for line in PRINTED.splitlines() if "engine" not in line)
+    with pytest.raises(ValueError, match="convolutions"):
+        cntk_graph.read(without, 2)
+
+
+SHARED = """\
+Validating --> Parameter3 = LearnableParameter() :  -> [3 x 3 x 2 x 2]
+Validating --> Input5 = InputValue() :  -> [8 x 8 x 2 x *]
+Validating --> ReLU6 = RectifiedLinear (Input5) : [8 x 8 x 2 x *] -> [8 x 8 x 2 x *]
+Validating --> Convolution7 = Convolution (Parameter3, ReLU6) : [3 x 3 x 2 x 2], [8 x 8 x 2 x *] -> [8 x 8 x 2 x *]
+Convolution7: using GEMM convolution engine for geometry: Input: 8 x 8 x 2, Output: 8 x 8 x 2, Kernel: 3 x 3 x 2, \
+Map: 1 x 1 x 2, Stride: 1 x 1 x 1, Sharing: (1, 1, 1), AutoPad: (1, 1, 0), LowerPad: 0 x 0 x 0, UpperPad: 0 x 0 x 0.
+%sMemory Sharing: Out of 6 matrices, 3 are shared as 1, and 3 are not shared.
+"""
+LATER = "Validating --> Plus8 = Plus (Convolution7, ReLU6) : [8 x 8 x 2 x *], [8 x 8 x 2 x *] -> [8 x 8 x 2 x *]\n"
+
+
+@pytest.mark.parametrize(("later", "copied"), [("", 4 * 36), (LATER, 3 * INPUT)])
+def test_a_gradient_that_a_convolution_adds_to_is_copied(later, copied):
+    network = cntk_graph.read(SHARED % later, 3)
+    items = cntk_graph.allocations(network, [], 2, ALONE, {})
+    workspace = sum(delta for index, delta, _ in items if MEMORY_CLASSES[index] == "workspace")
+    assert workspace == 4 * INPUT + copied
 
 
 def test_matrices_are_made_once_and_held():

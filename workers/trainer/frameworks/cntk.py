@@ -165,7 +165,8 @@ class Adapter(object):
         self._prepare(job, process)
         steps = profiling.whole_steps(job, cntk_memory.STEPS)
         exchange = cntk_graph.Exchange(job["world_size"], self._block_steps)
-        found = cntk_memory.profile(build, self.step, steps, job["plan"]["per_device_batch_size"], exchange)
+        batch = job["plan"]["per_device_batch_size"]
+        found = cntk_memory.profile(build, self.step, lambda: self._take()[0], steps, batch, exchange)
         self._done = True
         return found
 

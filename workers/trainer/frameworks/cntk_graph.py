@@ -7,8 +7,14 @@ nodes in groups, each group one matrix as large as its largest member. Lines are
     { Convolution97 : [16 x 16 x 16 x *]
       Parameter7 : [16] (gradient) }
 
-where the last, which is no number, is the axis of the samples. Source: CNTK 2.7, Source/ComputationNetworkLib/
-ComputationNetworkEvaluation.cpp (``PrintMemorySharingStructure``), MatrixPool.h.
+where the last, which is no number, is the axis of the samples. At the trace level 1 of its mathematics it prints before
+the plan what a convolution goes over:
+
+    Convolution61: using GEMM convolution engine for geometry: Input: 64 x 64 x 3, Output: 32 x 32 x 16, \
+Kernel: 7 x 7 x 3, Map: 1 x 1 x 16, Stride: 2 x 2 x 2, Sharing: (1, 1, 1), AutoPad: (1, 1, 0), LowerPad: 0 x 0 x 0, …
+
+Source: CNTK 2.7, Source/ComputationNetworkLib/ComputationNetworkEvaluation.cpp (``PrintMemorySharingStructure``),
+MatrixPool.h, Source/Math/ConvolutionEngine.cpp.
 """
 
 import collections
@@ -17,6 +23,10 @@ import re
 from workers.trainer.protocol import MEMORY_CLASSES
 
 _NODE = re.compile(r"^Validating --> (\S+) = (\w+) ?\((.*?)\) : .*-> \[(.*)\]")
+_GEOMETRY = re.compile(
+    r"^(\S+): using \w+ convolution engine for geometry: Input: (.*?), Output: (.*?), Kernel: (.*?), Map: .*?,"
+    r" Stride: (.*?), Sharing: .*?, AutoPad: \((.*?)\),"
+)
 _MEMBER = re.compile(r"^[{\s]*(\S+) : \[(.*)\]( \(gradient\))?[\s}]*$")
 
 PARAMETER, INPUT, CONVOLUTION, POOLING = "LearnableParameter", "InputValue", "Convolution", "Pooling"
@@ -35,9 +45,12 @@ Matrix = collections.namedtuple("Matrix", "values forward gradient")
 # ``block_steps``: of a block of the strategy ``mpi-block-momentum``, else None.
 Exchange = collections.namedtuple("Exchange", "ranks block_steps")
 
-# ``nodes``: {name: Node} in the order of the forward pass; ``matrices``: [Matrix] without parameters and inputs;
-# ``tables``: bytes of the tables of convolutions and poolings.
-Network = collections.namedtuple("Network", "nodes matrices tables")
+# What a convolution goes over: (width, height, channels) each, and whether CNTK fills up with zeros around them.
+Geometry = collections.namedtuple("Geometry", "input output kernel stride padded")
+
+# ``nodes``: {name: Node} in the order of the forward pass; ``geometries``: {name: Geometry} of the convolutions;
+# ``matrices``: [Matrix] without parameters and inputs; ``tables``: bytes of the tables of convolutions and poolings.
+Network = collections.namedtuple("Network", "nodes geometries matrices tables")
 
 
 def read(text, batch):
@@ -53,7 +66,25 @@ def read(text, batch):
     for name, operation, inputs, shape in (m.groups() for m in map(_NODE.match, planned.splitlines()) if m):
         nodes[name] = Node(operation, [one for one in inputs.split(", ") if one], _size(shape, batch))
         tables += _TABLES * _size(shape, 1) if operation in (CONVOLUTION, POOLING) else 0
-    return Network(nodes, [one for one in (_matrix(group, nodes, batch) for group in _groups(plan)) if one], tables)
+    matrices = [one for one in (_matrix(group, nodes, batch) for group in _groups(plan)) if one]
+    return Network(nodes, _geometries(planned, nodes), matrices, tables)
+
+
+def _geometries(text, nodes):
+    """Return {name: Geometry} of the convolutions.
+
+    Raises:
+        ValueError: not all of them are there.
+    """
+    found = collections.OrderedDict()
+    for name, *shapes in (m.groups() for m in map(_GEOMETRY.match, text.splitlines()) if m):
+        if nodes[name].operation == CONVOLUTION:
+            given, output, kernel, stride = (tuple(map(int, shape.split(" x "))) for shape in shapes[:4])
+            padded = tuple(one.strip() == "1" for one in shapes[4].split(","))
+            found[name] = Geometry(given, output, kernel, stride, padded)
+    if len(found) < sum(node.operation == CONVOLUTION for node in nodes.values()):
+        raise ValueError("CNTK has not printed what its convolutions go over")
+    return found
 
 
 def _groups(plan):
@@ -90,7 +121,12 @@ def _size(shape, batch):
     return size
 
 
-def allocations(network, trained, steps, exchange):
+def gives_gradient(network, name):
+    """Return whether the convolution ``name`` computes the gradient of what it goes over: not that of a batch."""
+    return all(network.nodes[one].operation != INPUT for one in network.nodes[name].inputs)
+
+
+def allocations(network, trained, steps, exchange, arrays):
     """Return [[class_index, delta_bytes, step], …] in order of time, as the training goes through the network.
 
     A value is there from the forward pass on, a parameter's gradient from the backward pass on, in its place or in a
@@ -99,6 +135,8 @@ def allocations(network, trained, steps, exchange):
     Args:
         trained: bytes of each trained parameter.
         exchange: an ``Exchange``.
+        arrays: {convolution: (bytes from its forward pass on, from its backward pass on)}, of the library that computes
+            it.
     """
     found = []
 
@@ -121,7 +159,11 @@ def allocations(network, trained, steps, exchange):
             add("workspace", network.tables, step)
             add("input", sum(node.size for node in network.nodes.values() if node.operation == INPUT), step)
         _forward(network, add, step)
+        if step == 1:
+            add("workspace", sum(forward for forward, _ in arrays.values()), step)
         _backward(network, add, step)
+        if step == 1:
+            add("workspace", sum(backward for _, backward in arrays.values()) + _added_up(network), step)
         if exchange.ranks > 1 and step % (exchange.block_steps or 1) == 0:
             # OpenMPI adds up what comes in in an array as large as what goes out; CNTK begins all exchanges at once.
             add("workspace", sum(trained), step)
@@ -142,9 +184,6 @@ def _forward(network, add, step):
             add("other", held - matrix.values, step)
         elif step == 1:
             add("feature_maps", matrix.values, step)
-    # MKL's own layouts of filters, input and output: kept once made.
-    for layer in _convolutions(network) if step == 1 else ():
-        add("workspace", sum(layer), step)
 
 
 def _backward(network, add, step):
@@ -159,25 +198,19 @@ def _backward(network, add, step):
         elif not matrix.forward and step == 1:
             add("weight_gradients", gradient, step)
             add("other", max(0, matrix.values - gradient), step)
-    if step == 1:
-        _convert_backward(network, add, step)
 
 
-def _convert_backward(network, add, step):
-    """Add MKL's layouts for the gradients of the filters, and for those of the inputs where there are such."""
-    given = {name for name, node in network.nodes.items() if node.operation == INPUT}
-    for layer, node in zip(_convolutions(network), _of(network, CONVOLUTION)):
-        add("workspace", sum(layer) * (1 if given & set(node.inputs) else 2), step)
+def _added_up(network):
+    """Return the bytes of the one matrix into which convolutions copy a gradient before they add to it.
 
-
-def _convolutions(network):
-    """Return [(bytes of the filters, of the input, of the output)] of all convolutions."""
-    found = []
-    for node in _of(network, CONVOLUTION):
-        filters, source = (network.nodes[name] for name in node.inputs[:2])
-        found.append((filters.size, source.size, node.size))
-    return found
-
-
-def _of(network, operation):
-    return [node for node in network.nodes.values() if node.operation == operation]
+    They add to all gradients of filters, and to that of a value where a later user of it has found one before: the
+    backward pass begins at the end. Source: ``BackwardDataMKL`` and ``BackwardKernelMKL`` in ConvolutionEngine.cpp.
+    """
+    last = {one: name for name, node in network.nodes.items() for one in node.inputs}
+    copied = []
+    for name in network.geometries:
+        filters, value = network.nodes[name].inputs[:2]
+        copied.append(filters)
+        if gives_gradient(network, name) and last[value] != name:
+            copied.append(value)
+    return max([network.nodes[one].size for one in copied], default=0)

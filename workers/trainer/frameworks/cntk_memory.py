@@ -1,25 +1,28 @@
 """Which memory a training in CNTK takes: CNTK's own plan of its matrices, beside the rise of the resident set.
 
 CNTK tells nothing of single allocations. It prints the shapes of its nodes and which of them share a matrix; weights,
-momenta, what an exchange needs and the arrays of MKL's convolutions, which have layouts of their own, follow from them.
+momenta and what an exchange needs follow from them. Of the arrays that MKL makes for convolutions MKL tells itself.
 """
 
 import cntk
 import numpy
 
 from workers.trainer import protocol
-from workers.trainer.frameworks import cntk_graph, printed, resident
+from workers.trainer.frameworks import cntk_graph, cntk_mkl, printed, resident
 
 # Judgement: the least. The first step makes what stays, the second is the first usual one, the third must be its like.
 STEPS = 3
+# Judgement: twice as many as there are of synthetic ones.
+_MOST_BATCHES = 8
 
 
-def profile(build, train, steps, batch, exchange):
+def profile(build, train, take, steps, batch, exchange):
     """Build, train ``steps`` steps, and return the answer of ``memory_profile``.
 
     Args:
         build: makes everything; returns the trained parameters.
         train: does a step.
+        take: returns the next batch, the values of the network's arguments.
         batch: samples of a step.
         exchange: a ``cntk_graph.Exchange``.
     """
@@ -29,7 +32,9 @@ def profile(build, train, steps, batch, exchange):
     text = printed.on_standard_error(lambda: _traced(train, steps))
     meter.stop()
     trained = [4 * int(parameter.value.size) for parameter in parameters]
-    found = cntk_graph.allocations(cntk_graph.read(text, batch), trained, steps, exchange)
+    network = cntk_graph.read(text, batch)
+    found = [[protocol.MEMORY_CLASSES.index("input"), _held(take), 0]]
+    found += cntk_graph.allocations(network, trained, steps, exchange, _arrays(network, batch))
     # Read last: nothing above knows of it.
     peak_bytes, peak_method = meter.peak()
     return {
@@ -46,10 +51,36 @@ def profile(build, train, steps, batch, exchange):
 def _traced(train, steps):
     # The plan is printed when a network is first computed.
     cntk.debugging.set_computation_network_trace_level(1)
+    cntk.cntk_py.set_math_lib_trace_level(1)
     train()
+    cntk.cntk_py.set_math_lib_trace_level(0)
     cntk.debugging.set_computation_network_trace_level(0)
     for _ in range(steps - 1):
         train()
+
+
+def _arrays(network, batch):
+    """Return {convolution: (bytes that MKL holds from its forward pass on, from its backward pass on)}."""
+    mkl = cntk_mkl.Mkl()
+    found = {}
+    for name, geometry in network.geometries.items():
+        backward = [cntk_mkl.FILTERS_GRADIENT]
+        if cntk_graph.gives_gradient(network, name):
+            backward.append(cntk_mkl.INPUT_GRADIENT)
+        forward = mkl.arrays(geometry, batch, cntk_mkl.FORWARD)
+        found[name] = forward, sum(mkl.arrays(geometry, batch, one) for one in backward)
+    return found
+
+
+def _held(take):
+    """Return the bytes of the batches that come round again: they are held from the build on."""
+    seen = {}
+    for _ in range(_MOST_BATCHES):
+        batch = take()
+        if id(batch) in seen:
+            return sum(4 * int(numpy.prod(value.shape)) for one in seen.values() for value in one)
+        seen[id(batch)] = batch
+    return 0
 
 
 class _Meter(object):
