@@ -17,7 +17,7 @@ TROUBLE_S = 1.0  # before another try when the database or the cluster is away
 # what their logs have gained, only every so often: a share of the youngest attempt's age, within these limits. That an
 # attempt has ended is heard at once, and so is what a person asks for. Where somebody follows the entries of a run they
 # are brought sooner. Judgements.
-PACE_SHARE, PACE_S = 1 / 4, (0.05, 10.0)
+PACE_SHARE, PACE_S = 1.0, (0.05, 10.0)
 FOLLOWED_SHARE, FOLLOWED_S = 1 / 20, (0.05, 3.0)
 LISTEN_S = 1.0  # longest time for which new attempts are not listened to
 RESPITE_S = 0.05  # after news, before listening on: they are being seen to

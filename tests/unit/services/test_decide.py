@@ -199,7 +199,7 @@ def test_the_outcome_of_an_attempt(failure: FailureKind | None, attempts: int, c
 
 
 def test_old_runs_are_looked_at_less_often_than_young_ones() -> None:
-    assert [pace_s(age, is_followed=False) for age in (0.0, 1.0, 10.0, 1000.0)] == [0.05, 0.25, 2.5, 10.0]
+    assert [pace_s(age, is_followed=False) for age in (0.0, 1.0, 10.0, 1000.0)] == [0.05, 1.0, 10.0, 10.0]
     assert [pace_s(age, is_followed=True) for age in (0.0, 1.0, 10.0, 1000.0)] == [0.05, 0.05, 0.5, 3.0]
 
 
