@@ -11,7 +11,7 @@ TEST_INTERPRETERS := $(INTERPRETERS) mxnet horovod
 # CNTK exists for Python 3.6 and older only: it is built and tested where there is one.
 PYTHON36 = $(shell $(PYTHON) -m workers.node.pythons 3.6)
 
-.PHONY: help demo test lint unit bench faults coverage test-horovod-pytorch cluster matrix gpu-check announce-downloads setup system-packages interpreters test-interpreters clean
+.PHONY: help demo test lint unit bench faults coverage test-horovod-pytorch cluster fuzz openapi matrix gpu-check announce-downloads setup system-packages interpreters test-interpreters clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -48,6 +48,12 @@ cluster: system-packages setup test-interpreters ## the tests on several hosts i
 
 matrix: system-packages setup test-interpreters ## every framework, strategy and topology on several hosts: the table of the README (about 20 minutes)
 	@$(BIN)/python -m tests.cluster.matrix --out README.md
+
+fuzz: setup ## hold REST to its OpenAPI description by many more cases than the test does (minutes; EXAMPLES=100 SEED=1)
+	@$(BIN)/python -m tests.support.openapi_fuzz $(if $(EXAMPLES),--examples $(EXAMPLES)) $(if $(SEED),--seed $(SEED))
+
+openapi: setup ## record what is new in OpenAPI; BREAKING=1 records also what is removed or narrowed
+	@$(BIN)/python -m tests.support.openapi_changes $(if $(BREAKING),--breaking)
 
 coverage: setup ## how often runs are classified right and the printed intervals hold the truth, by simulation (about 20 minutes of one core)
 	@$(BIN)/python -m tests.benchmarks.coverage

@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import JsonSchemaMode
 
 from orchestrator.api.problems import ProblemView
 from orchestrator.domain.spec import AXES, ExperimentSpec
@@ -30,7 +31,9 @@ def _describe(app: FastAPI) -> dict[str, Any]:
     )
     schemas = description.setdefault("components", {}).setdefault("schemas", {})
     for model in (ExperimentSpec, NetbenchRequest, CalibrationRequest, ProblemView):
-        schema = model.model_json_schema(ref_template=_REFS, mode="validation", by_alias=True)
+        # A problem is described as it is written: one of its fields has another name on the wire.
+        way: JsonSchemaMode = "serialization" if model is ProblemView else "validation"
+        schema = model.model_json_schema(ref_template=_REFS, mode=way, by_alias=True)
         schemas.update(schema.pop("$defs", {}))
         schemas[model.__name__] = schema
     spec = schemas["ExperimentSpec"]["properties"]

@@ -104,12 +104,18 @@ def carried_out_once(
     return answer, {} if new else REPLAYED
 
 
+def json_body_of(model: str, /, **example: Any) -> dict[str, Any]:
+    """What OpenAPI says of a JSON body that a type of the domain parses: its schema by name, and an example."""
+    content = {"schema": {"$ref": f"#/components/schemas/{model}"}, "example": example}
+    return {"requestBody": {"required": True, "content": {JSON: content}}}
+
+
 Ctx = Annotated[Context, Depends(_context)]
 JsonBody = Annotated[Any, Depends(_json_body)]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="most items of one page")]
 WholeLimit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="most items of one page; lists here are short")]
 Cursor = Annotated[str | None, Query(max_length=1000, description="next_cursor of the page before")]
-Label = Annotated[str | None, Query(max_length=500, description="key=value")]
+Label = Annotated[str | None, Query(max_length=500, description="key=value", json_schema_extra={"pattern": "="})]
 IdempotencyKey = Annotated[
     str | None,
     Header(

@@ -1,6 +1,7 @@
 """Reads the spec of an experiment from a YAML or JSON file, and says which line an error is about."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -44,11 +45,12 @@ class SpecFile:
         import yaml
 
         try:
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
+            loader = _loader()
+            node = yaml.compose(text, Loader=loader)
             if node is None:
                 raise CommandError(f"{self.name}: the file is empty", USAGE)
             self._note_lines(node, "")
-            return yaml.safe_load(text)
+            return yaml.load(text, Loader=loader)
         except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date that no calendar has
             raise CommandError(f"{self.name}{_yaml_problem(error)}", USAGE) from None
 
@@ -107,3 +109,15 @@ def _yaml_problem(error: Exception) -> str:
 def _named(item: dict[str, Any]) -> str:
     name = str(item["pointer"]).lstrip("/")
     return f"{name}: {item['detail']}" if name else str(item["detail"])
+
+
+def _loader() -> Any:
+    """YAML 1.1 takes 1e-2 for text; to a person, to YAML 1.2 and to JSON it is a number."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    number = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+")
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))
+    return Loader

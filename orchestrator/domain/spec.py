@@ -110,18 +110,18 @@ class ExperimentSpec(StrictModel):
     nodes: NodeChoice = NodeChoice()
     placement: Literal["any", "same-devices"] = "any"
     mode: Literal["throughput", "convergence"] = "throughput"
-    target: float | None = None
+    target: Annotated[float, Field(strict=True)] | None = None
     repeats: Annotated[int, Field(strict=True, ge=1, le=MOST_REPEATS)] = DEFAULT_REPEATS
-    precision_target: Annotated[float, Field(gt=0, lt=1)] | None = None
+    precision_target: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = None
     max_repeats: Annotated[int, Field(strict=True, ge=1, le=MOST_REPEATS)] = Field(
         default=10, description="default: 10, or half as many again as repeats where that is more"
     )
     max_steps: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] = 1000
     profile: list[Literal["memory", "kernels", "layers"]] = Field(default_factory=list)
     # A float by its default too: a plan is hashed from its JSON, where 3600 is not 3600.0.
-    timeout_s: Annotated[float, Field(gt=0, le=30 * 86400)] = 3600.0
-    deadline_s: Annotated[float, Field(gt=0)] | None = None
-    device_time_budget_s: Annotated[float, Field(gt=0)] | None = None
+    timeout_s: Annotated[float, Field(strict=True, gt=0, le=30 * 86400)] = 3600.0
+    deadline_s: Annotated[float, Field(strict=True, gt=0)] | None = None
+    device_time_budget_s: Annotated[float, Field(strict=True, gt=0)] | None = None
     priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = 0
     labels: dict[str, str] = Field(default_factory=dict, max_length=50)
     exclude: list[dict[str, Scalar | None]] = Field(default_factory=list, max_length=1000)

@@ -29,8 +29,8 @@ class CalibrationRequest(microbenchmark.MicrobenchmarkRequest):
     device: Literal["auto", "cuda", "cpu"] = "auto"
     arithmetics: Annotated[str, Field(max_length=100)] = "auto"
     shapes: Annotated[str, Field(max_length=1000)] = "auto"
-    load_s: Annotated[float, Field(ge=0, le=3600)] = 30.0
-    measure_s: Annotated[float, Field(ge=0.01, le=600)] = 2.0
+    load_s: Annotated[float, Field(strict=True, ge=0, le=3600)] = 30.0
+    measure_s: Annotated[float, Field(strict=True, ge=0.01, le=600)] = 2.0
 
     @field_validator("arithmetics")
     @classmethod

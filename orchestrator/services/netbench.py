@@ -41,7 +41,7 @@ class NetbenchRequest(microbenchmark.MicrobenchmarkRequest):
     library: Literal["auto", "gloo", "nccl", "mpi"] = "auto"
     device: Literal["auto", "cuda", "cpu"] = "auto"
     max_bytes: Annotated[int, Field(strict=True, ge=4, le=2**30)] = 2**28
-    budget_s: Annotated[float, Field(ge=1, le=86400)] = 300.0
+    budget_s: Annotated[float, Field(strict=True, ge=1, le=86400)] = 300.0
 
 
 def start(context: Context, body: Any, *, owner: str, idempotency_key: str | None = None) -> tuple[Experiment, bool]:

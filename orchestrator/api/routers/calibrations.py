@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 
 from orchestrator.api.identity import Owner
-from orchestrator.api.requests import REPLAYED, Ctx, Cursor, IdempotencyKey, JsonBody, Limit
+from orchestrator.api.requests import REPLAYED, Ctx, Cursor, IdempotencyKey, JsonBody, Limit, json_body_of
 from orchestrator.api.views.calibrations import CalibrationView, calibration_view
 from orchestrator.api.views.common import PageView, answer
 from orchestrator.api.views.experiments import ExperimentView, experiment_view
@@ -13,12 +13,7 @@ from orchestrator.domain.ports import CalibrationFilter
 from orchestrator.services import calibrate
 
 router = APIRouter(prefix="/calibrations", tags=["calibrations"])
-BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/CalibrationRequest"}}},
-    }
-}
+BODY = json_body_of("CalibrationRequest", topology="1x1")
 
 
 @router.post("", status_code=201, response_model=ExperimentView, openapi_extra=BODY)

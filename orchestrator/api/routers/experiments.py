@@ -14,6 +14,7 @@ from orchestrator.api.requests import (
     Label,
     Limit,
     carried_out_once,
+    json_body_of,
     parse_label,
 )
 from orchestrator.api.views.common import PageView, answer
@@ -25,12 +26,14 @@ from orchestrator.services.preview import preview
 from orchestrator.services.submit import submit
 
 router = APIRouter(prefix="/experiments", tags=["experiments"])
-SPEC_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ExperimentSpec"}}},
-    }
-}
+SPEC_BODY = json_body_of(
+    "ExperimentSpec",
+    name="resnet50-batch-sweep",
+    model="resnet-50",
+    framework=["pytorch", "tensorflow"],
+    per_device_batch_size=[4, 8],
+    size="small",
+)
 
 
 @router.post(

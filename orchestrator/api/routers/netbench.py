@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 
 from orchestrator.api.identity import Owner
-from orchestrator.api.requests import REPLAYED, Ctx, Cursor, IdempotencyKey, JsonBody, Limit
+from orchestrator.api.requests import REPLAYED, Ctx, Cursor, IdempotencyKey, JsonBody, Limit, json_body_of
 from orchestrator.api.views.common import PageView, answer
 from orchestrator.api.views.experiments import ExperimentView, experiment_view
 from orchestrator.api.views.netbench import ExchangeView, exchange_view
@@ -13,12 +13,7 @@ from orchestrator.domain.ports import ExchangeFilter
 from orchestrator.services import netbench
 
 router = APIRouter(prefix="/netbench", tags=["netbench"])
-BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/NetbenchRequest"}}},
-    }
-}
+BODY = json_body_of("NetbenchRequest", topology="2x1")
 
 
 @router.post("", status_code=201, response_model=ExperimentView, openapi_extra=BODY)

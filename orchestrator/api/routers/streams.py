@@ -61,7 +61,14 @@ class _Bell:
 
 
 router = APIRouter(tags=["streams"])
-LastEventId = Annotated[str | None, Header(alias="Last-Event-ID", description="id of the last event that arrived")]
+_ABOUT = "id of the last event that arrived"
+LastChange = Annotated[
+    str | None, Header(alias="Last-Event-ID", description=_ABOUT, json_schema_extra={"pattern": "^([0-9]{1,18})?$"})
+]
+LastEntry = Annotated[
+    str | None,
+    Header(alias="Last-Event-ID", description=_ABOUT, json_schema_extra={"pattern": "^([^:]+:.+:[0-9]{1,18})?$"}),
+]
 
 
 class ChangeView(View):
@@ -80,7 +87,7 @@ def _wrong_id(message: str) -> RequestValidationError:
 
 
 def _experiment(
-    context: Ctx, owner: Owner, experiment_id: str, last_event_id: LastEventId = None
+    context: Ctx, owner: Owner, experiment_id: str, last_event_id: LastChange = None
 ) -> tuple[Experiment, int]:
     after = last_event_id or "0"
     if not query.is_ordinal(after):
@@ -96,9 +103,7 @@ def _is_a_change(context: Context, experiment: Experiment, number: int) -> bool:
     return bool(following) and following[0].number == number
 
 
-def _run(
-    context: Ctx, owner: Owner, run_id: str, last_event_id: LastEventId = None
-) -> tuple[Run, query.Position | None]:
+def _run(context: Ctx, owner: Owner, run_id: str, last_event_id: LastEntry = None) -> tuple[Run, query.Position | None]:
     try:
         start = query.Position.parse(last_event_id) if last_event_id else None
     except ValueError as error:

@@ -1,0 +1,15 @@
+"""What the server answers is what OpenAPI says, whatever is asked: schemathesis, the same cases each time."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.openapi_fuzz import filled_server, fuzz
+
+
+@pytest.mark.timeout(900)
+def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
+    with filled_server(tmp_path) as url:
+        found = fuzz(url, tmp_path, ["--generation-deterministic", "--max-examples", "5", "--no-shrink"])
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "No issues found" in found.stdout, found.stdout

@@ -1,0 +1,47 @@
+"""What schemathesis is taught about this API: how a log is sent, and what a refusal has to say."""
+
+import os
+from itertools import count
+from typing import Any
+
+import schemathesis
+
+RUNS = os.environ.get("TBD_FUZZ_RUNS", "").split()
+LOG_TYPES = ("application/jsonl", "application/x-ndjson")
+
+
+@schemathesis.serializer(*LOG_TYPES)
+def as_log(ctx: Any, value: Any) -> bytes:
+    """A log is sent as it is."""
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+
+
+_calls = count()
+
+
+@schemathesis.hook
+def before_call(ctx: Any, case: Any, kwargs: dict[str, Any]) -> None:
+    """Of the calls that a random value would stop at the door, every second one is let in: it compares runs that are
+    there, and its idempotency key was never used."""
+    if next(_calls) % 2:
+        return
+    for name in ("baseline", "candidate"):
+        if RUNS and isinstance((case.query or {}).get(name), str):
+            case.query[name] = RUNS[len(case.query[name]) % len(RUNS)]
+    key = (case.headers or {}).get("Idempotency-Key")
+    if isinstance(key, str) and 0 < len(key) < 200:
+        case.headers["Idempotency-Key"] = f"{key}-{next(_calls)}"
+
+
+@schemathesis.check
+def a_refusal_is_a_problem_that_says_what_is_wrong(ctx: Any, response: Any, case: Any) -> None:
+    """Every error is problem+json; one of a request (422) points at each thing that is wrong, or names its kind."""
+    if response.status_code < 400 or case.method.upper() == "HEAD":
+        return
+    assert response.headers["content-type"] == ["application/problem+json"], response.headers["content-type"]
+    document = response.json()
+    assert document["status"] == response.status_code
+    assert document["detail"], "a problem without a text"
+    if response.status_code == 422:
+        reused = document["type"] == "urn:tbd:problem:idempotency-key-reused"
+        assert reused or document["errors"], "a refusal that points at nothing"
