@@ -269,3 +269,10 @@ def test_the_word_of_a_state_is_not_told_twice() -> None:
     assert outcome(run) == "cancelled: stopped on request"
     assert outcome(run | {"state": "failed", "reason": "crashed: exit 1"}) == "failed: crashed: exit 1"
     assert outcome(run | {"reason": None}) == "cancelled"
+
+
+def test_a_number_with_an_exponent_is_a_number_and_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text("precision_target: 1e-2\ntimeout_s: 1E4\nname: e1\nlabels: {k: '1e3'}\n")
+    spec = {"precision_target": 0.01, "timeout_s": 10000.0, "name": "e1", "labels": {"k": "1e3"}}
+    assert SpecFile(str(path)).spec == spec
