@@ -8,7 +8,7 @@ import pytest
 from tests.support.openapi_fuzz import filled_server, fuzz
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
     with filled_server(tmp_path) as url:
         found = fuzz(url, tmp_path, ["--generation-deterministic", "--max-examples", "3", "--no-shrink"])

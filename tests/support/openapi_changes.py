@@ -44,10 +44,23 @@ class Change(NamedTuple):
     breaks: bool
 
 
+WORDING = ("description", "summary", "title")
+
+
 def described() -> dict[str, Any]:
-    """The description that the application gives of itself."""
+    """The description that the application gives of itself, without its wording: sentences may change at any time."""
     context = cast(Context, None)  # it describes itself without looking at anything
-    return create_app(context, read_settings({})).openapi()
+    return dict(_without_wording(create_app(context, read_settings({})).openapi()))
+
+
+def _without_wording(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_without_wording(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    # A field may have such a name as well: then the value is its schema and no text.
+    kept = {name: value for name, value in part.items() if not (name in WORDING and isinstance(value, str))}
+    return {name: _without_wording(value) for name, value in kept.items()}
 
 
 def as_text(description: Json) -> str:
@@ -55,7 +68,7 @@ def as_text(description: Json) -> str:
 
 
 def changes(before: Json, after: Json) -> list[Change]:
-    """All differences but those of wording."""
+    """All differences that a client can notice."""
     return list(_Comparison(before, after).operations())
 
 
