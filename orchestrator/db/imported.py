@@ -1,48 +1,61 @@
-"""Runs that ended elsewhere and come with their logs: stored whole, in one transaction."""
+"""Runs that ended elsewhere and come with their logs: stored part by part, so that nobody waits long for the writer,
+and seen by nobody until the last part is there.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+Until then the experiment is owned by ``IMPORTING``, which no request ever is. An import that was cut off is taken up
+by the next one of the same log.
+"""
 
-from sqlalchemy import Connection
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from sqlalchemy import Connection, select, update
 
 from orchestrator.db import cells, changes, counts, experiments, logs, results, rows, runs
-from orchestrator.db.schema import attempt, run
+from orchestrator.db.schema import attempt, experiment, run
 from orchestrator.domain.ports import Entry
 from orchestrator.domain.run import Experiment, Run
 
-
-@dataclass(frozen=True)
-class Imported:
-    """An experiment, its only run and the rows of its logs."""
-
-    experiment: Experiment
-    run: Run
-    entries: Sequence[logs.EntryRow]
+IMPORTING = "(importing)"
+PART = 500  # entries that share a transaction; a judgement: some milliseconds
 
 
-def prepare(experiment: Experiment, one: Run, entries: Mapping[str, Sequence[Entry]]) -> Imported:
-    """Make the rows in the caller's thread. The run must have an attempt that the logs are of."""
-    assert one.attempt is not None, "an imported run has an attempt"
-    of = one.attempt.id
-    lines = [row for node, log in entries.items() for row in logs.prepare(of, node, log)]
-    return Imported(experiment, one, lines)
-
-
-def store(connection: Connection, new: Imported) -> bool:
-    """Insert everything; False when the run is there already."""
-    one = new.run
-    if runs.exists(connection, one.id):
-        return False
-    experiments.INSERT.one(connection, rows.experiment_row(new.experiment))
-    experiments.insert_labels(connection, new.experiment)
+def begin(connection: Connection, new: Experiment, one: Run) -> bool:
+    """Insert what the entries hang on; False when the whole run is there already."""
+    theirs = select(experiment.c.owner).where(experiment.c.id == new.id)
+    owner = connection.execute(theirs).scalar_one_or_none()
+    if owner is not None:
+        return bool(owner == IMPORTING)
+    experiments.INSERT.one(connection, rows.experiment_row(replace(new, owner=IMPORTING)))
     connection.execute(run.insert(), _ended_row(one))
-    cells.INSERT.many(connection, cells.prepare(new.experiment, new.experiment.spec, [one]))
-    counts.add(connection, [one])
     connection.execute(attempt.insert(), [rows.attempt_row(each) for each in one.attempts])
-    logs.INSERT.many(connection, new.entries)
+    return True
+
+
+def parts(one: Run, entries: Mapping[str, Iterable[Entry]]) -> Iterator[list[logs.EntryRow]]:
+    """The rows of its logs, ``PART`` at a time. The run must have an attempt that the logs are of."""
+    assert one.attempt is not None, "an imported run has an attempt"
+    for node, log in entries.items():
+        coming = iter(log)
+        while part := list(islice(coming, PART)):
+            yield logs.prepare(one.attempt.id, node, part)
+
+
+def add(connection: Connection, part: Sequence[logs.EntryRow]) -> None:
+    logs.INSERT.many(connection, part)
+
+
+def finish(connection: Connection, new: Experiment, one: Run) -> bool:
+    """Hand it to its owner with all that it came to; False when somebody else has done so."""
+    mine = update(experiment).where(experiment.c.id == new.id, experiment.c.owner == IMPORTING)
+    if connection.execute(mine.values(owner=new.owner)).rowcount == 0:
+        return False
+    experiments.insert_labels(connection, new)
+    cells.INSERT.many(connection, cells.prepare(new, new.spec, [one]))
+    counts.add(connection, [one])
     if one.analysis is not None or one.fingerprint is not None:
         results.replace_result(connection, one.id, one.analysis, one.fingerprint or {})
-    changes.INSERT.many(connection, _changes(new))
+    changes.INSERT.many(connection, _changes(new, one))
     return True
 
 
@@ -52,11 +65,10 @@ def _ended_row(one: Run) -> dict[str, object]:
     return begun | ended
 
 
-def _changes(new: Imported) -> list[changes.ChangeRow]:
-    experiment, one = new.experiment, new.run
+def _changes(new: Experiment, one: Run) -> list[changes.ChangeRow]:
     at = one.created_at if one.ended_at is None else one.ended_at
     told = changes.data_of(one.failure, one.analysis) | {"imported": True}
     return [
-        changes.row(at, experiment.id, one.id, one.state.value, told),
-        changes.row(at, experiment.id, None, experiment.state.value, {"imported": True}),
+        changes.row(at, new.id, one.id, one.state.value, told),
+        changes.row(at, new.id, None, new.state.value, {"imported": True}),
     ]

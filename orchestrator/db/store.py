@@ -4,7 +4,8 @@ Each method is one piece of work on one connection; the work itself is in ``expe
 ``logs``, ``imported``, ``changes`` and ``nodes``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from orchestrator.db import (
     admin,
@@ -99,9 +100,13 @@ class SqlStore:
             return 0
         return self.database.write(lambda connection: experiments.add_runs(connection, runs))
 
-    def import_run(self, experiment: Experiment, run: Run, logs: Mapping[str, Sequence[ports.Entry]]) -> bool:
-        new = imported.prepare(experiment, run, logs)
-        return self.database.write(lambda connection: imported.store(connection, new))
+    def import_run(self, experiment: Experiment, run: Run, logs: Mapping[str, Iterable[ports.Entry]]) -> bool:
+        write = self.database.write
+        if not write(lambda connection: imported.begin(connection, experiment, run)):
+            return False
+        for part in imported.parts(run, logs):
+            write(partial(imported.add, part=part))
+        return write(lambda connection: imported.finish(connection, experiment, run))
 
     # runs
 

@@ -1,6 +1,6 @@
 """The ports of the house: what the services need of the outside world. ``orchestrator.app`` hands in the adapters."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -255,9 +255,10 @@ class Store(Protocol):
     def add_runs(self, runs: Sequence[Run]) -> int:
         """Store further runs of active experiments; plans their experiment already has are passed over. The count."""
 
-    def import_run(self, experiment: Experiment, run: Run, logs: Mapping[str, Sequence[Entry]]) -> bool:
+    def import_run(self, experiment: Experiment, run: Run, logs: Mapping[str, Iterable[Entry]]) -> bool:
         """Store an experiment with its only run, which has ended elsewhere: its attempt, the log of each node, analysis
-        and fingerprint, in one transaction. False when a run of that id is there already; nothing is stored then."""
+        and fingerprint. Nobody sees any of it before it is there as a whole; the logs are read once, and written part
+        by part. False when a run of that id is there already; nothing is stored then."""
 
     # runs
     def run(self, run_id: str) -> Run: ...

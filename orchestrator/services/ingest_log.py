@@ -57,8 +57,7 @@ def import_log(context: Context, entries: Sequence[Entry], owner: str) -> Run:
     opened = _opening(entries)
     job, node = opened["job"], opened["node"]
     analysis = analyse({node: entries})
-    digest = hashlib.sha256("\n".join(to_json(dict(entry)) for entry in entries).encode()).hexdigest()[:20]
-    run = _run(digest, job, node, entries, analysis)
+    run = _run(_digest(entries), job, node, entries, analysis)
     experiment = Experiment(
         id=run.experiment_id,
         owner=owner,
@@ -70,6 +69,14 @@ def import_log(context: Context, entries: Sequence[Entry], owner: str) -> Run:
     )
     context.store.import_run(experiment, run, {node: entries})
     return context.store.run(run.id)
+
+
+def _digest(entries: Sequence[Entry]) -> str:
+    """The name of a log: equal for equal entries, however their lines were written."""
+    found = hashlib.sha256()
+    for number, entry in enumerate(entries):
+        found.update((("\n" if number else "") + to_json(dict(entry))).encode())
+    return found.hexdigest()[:20]
 
 
 def _opening(entries: Sequence[Entry]) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from tests.benchmarks import (
     gang_mpirun,
     gang_one_node,
     gang_start_up,
+    lists,
     posts,
     start_up,
     training,
@@ -32,6 +33,8 @@ MEASUREMENTS: dict[
 ] = {
     "ls": (running_service, command_line.measure, 20),
     "start-up": (running_service, start_up.measure, 12),
+    "lists": (lists.little_and_much, lists.measure, 4),
+    "idle": (lists.a_long_queue, lists.measure_idle, 6),
     "posts": (running_service, posts.measure, 8),
     "control": (training.rig, training.measure_control, 32),
     "pytorch": (training.rig, training.measure_pytorch, 62),

@@ -1,12 +1,15 @@
 """The contract of the store: runs, attempts, moves, results, changes, orders. On SQLite and on PostgreSQL."""
 
 import itertools
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import select
 
+from orchestrator.db import imported
 from orchestrator.db.schema import measurement, result
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import Conflict
@@ -356,3 +359,29 @@ def test_an_imported_run_is_stored_whole_and_once(store: SqlStore) -> None:
     assert store.entries(attempt.id) == [entry | {"node": "n0"} for entry in log]
     assert store.experiments(label=("from", "elsewhere")).items[0].run_counts == {RunState.FAILED: 1}
     assert [one.state for one in store.changes(experiment.id)] == ["failed", "failed"]
+
+
+def test_an_import_that_was_cut_off_is_seen_by_nobody_and_taken_up_by_the_next(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = replace(scene.experiment(labels={"from": "elsewhere"}), state=ExperimentState.COMPLETED, ended_at=9.0)
+    (run,) = scene.runs_for(experiment)
+    ended = replace(run, state=RunState.COMPLETED, attempts=(scene.attempt_of(run),), analysis=analysis())
+    log = [scene.entry(1, "log_opened"), *(scene.entry(seq) for seq in range(2, 8)), scene.entry(8, "log_closed")]
+
+    def torn() -> Iterator[dict[str, Any]]:
+        yield from log[:5]
+        raise ConnectionError
+
+    monkeypatch.setattr(imported, "PART", 3)
+    with pytest.raises(ConnectionError):
+        store.import_run(experiment, ended, {"n0": torn()})
+    assert store.experiments(owner="ada").items == store.runs(owner="ada").items == store.cells(owner="ada").items == []
+    assert store.experiment(experiment.id).owner == imported.IMPORTING
+    assert store.last_seqs(ended.attempts[0].id) == {"n0": 3}
+
+    assert store.import_run(experiment, ended, {"n0": log})
+    assert not store.import_run(experiment, ended, {"n0": log})
+    assert [one.id for one in store.runs(owner="ada").items] == [run.id]
+    assert len(store.entries(ended.attempts[0].id)) == 8
+    assert [cell.runs[0].id for cell in store.cells(owner="ada").items] == [run.id]
