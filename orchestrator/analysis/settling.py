@@ -7,6 +7,9 @@ them is noise. So the cut is sought on their mean series. Sources:
     replications  a t over runs of early against late says whether that was enough: the test for initialization bias of
                   Goldsman, Schruben & Swain 1994, Naval Research Logistics 41:579, with whole runs as its batches
 
+Rare spikes would draw MSER to where they happen to lie, and the mean with it: for the search alone, each run is clipped
+to what its own median and its deviation (Hampel's identifier, Davies & Gather 1993, JASA 88:782) call usual.
+
 MSER stops a little early, because the last of a transient costs less than the intervals it would take: hence
 ``MARGIN``.
 A run's own speed never decides whether it counts; its length may (``scouts``).
@@ -20,12 +23,13 @@ from statistics import median_high
 import numpy as np
 from scipy import special
 
-from orchestrator.analysis.series import Floats
+from orchestrator.analysis.series import NORMAL_MAD, Floats
 
-MARGIN = 1.5  # times MSER: judgement; docs/statistics.md has what it buys
+MARGIN = 1.75  # times MSER: judgement; docs/statistics.md has what it buys
 MOST = 0.5  # of the series is cut at most
 LATE = 1 / 3  # MSER that cuts this share or more did not see the end of the warm-up
 SIGNIFICANCE = 0.05
+REACH = 4.0  # deviations from a run's median beyond which a value is clipped for the search
 SCOUT = 3  # cuts: a shorter run is mostly warm-up
 
 
@@ -69,7 +73,7 @@ def cut_of(series: Sequence[Floats], remembered: int | None = None) -> Cut:
     said = [np.asarray(run, float) for run in series if 2 * len(run) >= longest]
     common = min(len(run) for run in said)
     runs = np.array([run[:common] for run in said])
-    raw = mser(runs.mean(axis=0))
+    raw = mser(without_spikes(runs).mean(axis=0))
     own = min(math.ceil(MARGIN * raw), int(MOST * common))
     first = max(own, remembered or 0)
     reason = _too_late(raw, common) or _still_moving(runs, min(first, int(MOST * common)))
@@ -86,6 +90,16 @@ def mser(series: Floats) -> int:
     level = series - series.mean()  # no digits are lost in the sums of squares
     total, squares = (np.cumsum(values[::-1])[::-1][: n // 2 + 1] for values in (level, level**2))
     return int(np.argmin((squares - total**2 / left) / left**2))
+
+
+def without_spikes(runs: Floats) -> Floats:
+    """Return runs (in rows) with what is further than ``REACH`` deviations from a run's median set to that border.
+
+    A warm-up above the border keeps its place and its end; only its height is lost, which the search does not need.
+    """
+    middle = np.median(runs, axis=-1, keepdims=True)
+    reach = REACH * NORMAL_MAD * np.median(np.abs(runs - middle), axis=-1, keepdims=True)
+    return np.clip(runs, middle - reach, middle + reach)
 
 
 def is_scout(length: int, cut: int) -> bool:

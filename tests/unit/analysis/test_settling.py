@@ -1,5 +1,7 @@
 """One cut for all runs of a cell."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -18,12 +20,21 @@ def test_mser_is_whites_statistic():
     assert mser(series) == int(np.argmin(statistic)) == 2
 
 
-def test_a_warm_up_is_cut_with_half_as_much_again():
+def test_a_warm_up_is_cut_with_three_quarters_more():
     cut = cut_of(_runs(np.random.default_rng(1), start=0.5))
     assert 16 <= cut.mser <= 33
-    assert cut.first == cut.own == -(-3 * cut.mser // 2)
+    assert cut.first == cut.own == min(50, math.ceil(1.75 * cut.mser))
     assert cut.settled
     assert cut.reason is None
+
+
+def test_spikes_do_not_draw_the_cut():
+    rng = np.random.default_rng(7)
+    runs = _runs(rng)
+    calm = cut_of(runs)
+    for run in runs:
+        run[rng.integers(10, 90)] += 2.0
+    assert abs(cut_of(runs).mser - calm.mser) <= 5
 
 
 def test_level_runs_keep_most_of_their_intervals():
