@@ -31,6 +31,9 @@ LOSS_RISE_RATIO = 0.25  # of the first third's median: the first steps of a trai
 THROTTLE_BITS = 0x8 | 0x20 | 0x40 | 0x80
 POWER_CAP_BIT = 0x4
 
+# What may end a run before its length -> the field of the spec that set it.
+LIMITS = {"max_steps": "max_steps", "max_duration": "max_measure_s (or half of timeout_s)"}
+
 Finding = Reason | str | None
 
 
@@ -176,6 +179,15 @@ def steadiness_is_noted(evidence: Evidence) -> Finding:
     return f"{steady.state.value.replace('_', ' ')}: {steady.reason}"
 
 
+def length_is_noted(evidence: Evidence) -> Finding:
+    """A limit that ended a run before the length that was planned for it."""
+    decided = [data for _, data in evidence.of("stopping_decided") if data.get("reason") in LIMITS]
+    planned = (decided[0].get("detail") or {}).get("planned_intervals") if decided else None
+    if planned is None or evidence.world is None:
+        return None
+    return f"{LIMITS[decided[0]['reason']]} ended it after {len(evidence.world)} intervals; {planned} were planned"
+
+
 def no_throttling(evidence: Evidence) -> Finding:
     share = throttled_ratio(evidence.spans)
     if share <= MAX_THROTTLED_RATIO:
@@ -284,6 +296,7 @@ RULES: tuple[Callable[[Evidence], Finding], ...] = (
     loss_goes_as_promised,
     replicas_are_equal,
     steadiness_is_noted,
+    length_is_noted,
     no_throttling,
     no_foreign_load,
     no_time_stolen,

@@ -52,6 +52,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="RATIO",
         help="half-width of the 95 %% interval to repeat for (0.01: 1 %%)",
     )
+    group.add_argument("--min-measure", metavar="S", type=float, help="seconds of timed steps of a run, at least")
+    group.add_argument("--max-measure", metavar="S", type=float, help="seconds of timed steps of a run, at most")
+    group.add_argument("--device-time-budget", metavar="S", type=float, help="device-seconds of the whole experiment")
     group.add_argument("--max-repeats", type=int)
     group.add_argument("--max-steps", type=int)
     group.add_argument("--timeout", type=float, metavar="SECONDS", help="of one attempt")
@@ -127,6 +130,8 @@ def spec_from(options: argparse.Namespace, default_framework: str = DEFAULT_FRAM
         spec["labels"] = _pairs(options.label, "--label", str)
     limits = {"repeats": options.repeats, "max_repeats": options.max_repeats, "max_steps": options.max_steps}
     limits |= {"timeout_s": options.timeout, "precision_target": options.precision_target}
+    limits |= {"min_measure_s": options.min_measure, "max_measure_s": options.max_measure}
+    limits |= {"device_time_budget_s": options.device_time_budget}
     spec |= {name: value for name, value in limits.items() if value is not None}
     return spec
 

@@ -118,6 +118,13 @@ def of_cell(connection: Connection, experiment_id: str, cell_key: str) -> list[R
     return _complete(connection, connection.execute(query).all(), select(run.c.id).where(*theirs))
 
 
+def completed_of_cell(connection: Connection, cell_key: str, most: int) -> list[Run]:
+    """The newest completed runs of a cell, whichever experiment they are of, newest first."""
+    alike = (run.c.cell_key == cell_key, run.c.state == RunState.COMPLETED.value)
+    query = select(run).where(*alike).order_by(run.c.created_at.desc(), run.c.id.desc()).limit(most)
+    return _complete(connection, connection.execute(query).all())
+
+
 def earlier(connection: Connection, cell_key: str, most: int) -> list[EarlierRun]:
     """The newest completed runs of a cell, whichever experiment they are of."""
     found = connection.execute(_EARLIER, {"cell": cell_key, "most": most}).all()

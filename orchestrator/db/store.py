@@ -163,6 +163,9 @@ class SqlStore:
     def queue_heads(self, most: int) -> Sequence[Run]:
         return self.database.read(lambda connection: runs.heads(connection, most))
 
+    def completed_of_cell(self, cell_key: str, most: int) -> Sequence[Run]:
+        return self.database.read(lambda connection: runs.completed_of_cell(connection, cell_key, most))
+
     def earlier_runs(self, cell_keys: Sequence[str], most: int) -> dict[str, list[ports.EarlierRun]]:
         return self.database.read(lambda connection: {key: runs.earlier(connection, key, most) for key in cell_keys})
 

@@ -57,7 +57,9 @@ class Plan:
     node_names: tuple[str, ...] = ()
     placement: str = "any"
     profile: tuple[str, ...] = ()
-    max_steps: int = 1000
+    max_steps: int | None = None
+    min_measure_s: float | None = None
+    max_measure_s: float | None = None
     timeout_s: float = 3600.0
     repetition: int = 1
 

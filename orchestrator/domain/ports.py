@@ -302,6 +302,9 @@ class Store(Protocol):
         ask for the same (``Plan.needs``). All in the order in which they should be placed: by priority (highest first),
         then age; with their attempts, without analysis."""
 
+    def completed_of_cell(self, cell_key: str, most: int) -> Sequence[Run]:
+        """The newest completed runs of a cell, of whichever experiment, newest first, with attempts and analysis."""
+
     def cancel_run(self, run_id: str, at: float) -> None:
         """Record that it is to be cancelled. Idempotent; no effect on a run that has ended."""
 

@@ -48,7 +48,7 @@ Scalar = str | int | float | bool
 POWERS_OF_TWO = "powers-of-two"
 LARGEST_THAT_FITS = "max"
 MOST_REPEATS = 1000
-DEFAULT_REPEATS = 3
+DEFAULT_REPEATS = 6  # fresh processes: fewer than four sound ones know too little of how processes differ
 
 _NAME = re.compile(r"[a-z0-9-]{1,100}")
 
@@ -116,7 +116,15 @@ class ExperimentSpec(StrictModel):
     max_repeats: Annotated[int, Field(strict=True, ge=1, le=MOST_REPEATS)] = Field(
         default=10, description="default: 10, or half as many again as repeats where that is more"
     )
-    max_steps: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] = 1000
+    min_measure_s: Annotated[float, Field(gt=0, le=30 * 86400)] | None = Field(
+        default=None, description="seconds of timed steps that a run has at least; null: what its interval needs"
+    )
+    max_measure_s: Annotated[float, Field(gt=0, le=30 * 86400)] | None = Field(
+        default=None, description="seconds of timed steps that a run has at most; null: half of timeout_s"
+    )
+    max_steps: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] | None = Field(
+        default=None, description="steps of a run at most; null: as many as its length takes"
+    )
     profile: list[Literal["memory", "kernels", "layers"]] = Field(default_factory=list)
     # A float by its default too: a plan is hashed from its JSON, where 3600 is not 3600.0.
     timeout_s: Annotated[float, Field(strict=True, gt=0, le=30 * 86400)] = 3600.0
@@ -206,6 +214,9 @@ def _contradictions(spec: ExperimentSpec) -> list[Problem]:
     if spec.max_repeats < spec.repeats:
         message = f"max_repeats ({spec.max_repeats}) is smaller than repeats ({spec.repeats})"
         found.append(Problem("/max_repeats", message))
+    if spec.min_measure_s and spec.max_measure_s and spec.max_measure_s < spec.min_measure_s:
+        message = f"max_measure_s ({spec.max_measure_s:g}) is smaller than min_measure_s ({spec.min_measure_s:g})"
+        found.append(Problem("/max_measure_s", message))
     for axis in AXES:
         values = getattr(spec, axis)
         if values is not None and len({repr(value) for value in values}) < len(values):

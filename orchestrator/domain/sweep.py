@@ -123,6 +123,10 @@ def expand(spec: ExperimentSpec, facts: Facts, runs: Sequence[Run]) -> list[Plan
     return missing(list(cells.values()), spec)
 
 
+# Fields that say how long a run is.
+_LENGTHS = ("max_steps", "min_measure_s", "max_measure_s", "timeout_s")
+
+
 def place_in_sweep(spec: ExperimentSpec, plan: Plan) -> tuple[Any, ...]:
     """Where the cell of ``plan`` stands in the grid: sorts as the sweep nests its axes. What ``auto`` and the like
     stood for comes by size."""
@@ -141,7 +145,7 @@ def spec_of(plan: Plan, name: str) -> ExperimentSpec:
     """The spec whose only cell is that of ``plan``, once: what a repetition by hand submits."""
     data = plan.to_json()
     shared = {axis: data[axis] for axis in AXES if axis not in ("fabric", "global_batch_size")}
-    limits = {field: data[field] for field in ("mode", "placement", "profile", "max_steps", "timeout_s")}
+    limits = {field: data[field] for field in ("mode", "placement", "profile", *_LENGTHS)}
     nodes = {"gpu_model": plan.gpu_model, "names": list(plan.node_names) or None}
     rest = {"name": name, "options": data["options"], "fabric": plan.fabric or "ethernet", "nodes": nodes, "repeats": 1}
     return parse_spec(shared | limits | rest)
@@ -307,6 +311,8 @@ def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
         placement=spec.placement,
         profile=tuple(sorted(spec.profile)),
         max_steps=spec.max_steps,
+        min_measure_s=spec.min_measure_s,
+        max_measure_s=spec.max_measure_s,
         timeout_s=spec.timeout_s,
     )
 

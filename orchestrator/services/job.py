@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from orchestrator.analysis.prospect import Prospect, prospect
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.catalog import Catalog, StrategyFacts
 from orchestrator.domain.errors import JobRefused
@@ -13,11 +14,10 @@ from orchestrator.domain.ports import StoredCalibration
 from orchestrator.domain.run import Attempt, Run
 from workers.trainer.protocol import PROTOCOL_VERSION, local_node
 
-# Judgements. A run stops when the interval of its own mean is within 1 % and at least 50 effective intervals are
-# steady; DESIGN calls fewer than 50 ``too_short``.
-HALF_WIDTH_RATIO = 0.01
-MIN_EFFECTIVE_INTERVALS = 50
-# DESIGN section 3: one step an interval on CPU devices; 0.2 s or more on GPUs, where a step can be shorter than the
+# Judgement: a run that has no limit of its own ends its timed phase in half the time that its attempt has, so that slow
+# steps end in a shorter run and not in a time-out.
+SHARE_OF_TIMEOUT = 0.5
+# One step an interval on CPU devices; 0.2 s or more on GPUs, where a step can be shorter than the
 # cost of a synchronisation.
 GPU_INTERVAL_S = 0.2
 # Between two readings. The power and the clocks of a GPU move fast; a host's counters miss nothing in between.
@@ -36,6 +36,7 @@ def build_job(
     nodes: Sequence[Node] = (),
     ports: Ports | None = None,
     calibrated: Calibrated | None = None,
+    expected: Prospect | None = None,
 ) -> dict[str, Any]:
     """The job of ``attempt``, the same for all its nodes.
 
@@ -43,6 +44,7 @@ def build_job(
         nodes: those of the cluster; where several take part, their fabrics say how they reach each other.
         ports: those reserved on each node; not needed where one node takes part, whose agent picks them.
         calibrated: the latest calibration of each device in the arithmetic of the plan's precision, where there is one.
+        expected: what the cell's runs that are over say about this one; None: as if there were none.
 
     Raises:
         JobRefused: a node of the placement is not there or lacks the plan's fabric, or the nodes define the
@@ -70,7 +72,7 @@ def build_job(
         "processes": processes_of(attempt.placement, strategy),
         "world_size": plan.world_size,
         "control": {"host": places[0]["address"], "port": places[0]["ports"]["control"]},
-        "stopping": _stopping(plan),
+        **_lasting(plan, expected or prospect((), (), plan.max_measure_s)),
         "interval_s": GPU_INTERVAL_S if plan.device == "cuda" else 0.0,
         "sample_s": SAMPLE_S[plan.device],
         "peaks": _peaks(plan, attempt.placement, catalog, calibrated or {}),
@@ -127,13 +129,14 @@ def _dataset(plan: Plan, catalog: Catalog) -> dict[str, Any] | None:
     return dict(catalog.datasets[plan.data].facts) | {"root": None}
 
 
-def _stopping(plan: Plan) -> Mapping[str, Any]:
-    return {
-        "max_steps": plan.max_steps,
-        "half_width_ratio": HALF_WIDTH_RATIO,
-        "min_effective_intervals": MIN_EFFECTIVE_INTERVALS,
-        "max_duration_s": None,
-    }
+def _lasting(plan: Plan, expected: Prospect) -> dict[str, Any]:
+    """The job's ``stopping`` and ``history``: the length, fixed now, and the limits that a person set."""
+    found = expected.to_job()
+    stopping = found["stopping"]
+    stopping["seconds"] = max(stopping["seconds"], plan.min_measure_s or 0.0)
+    stopping["max_steps"] = plan.max_steps
+    stopping["max_duration_s"] = plan.max_measure_s or max(SHARE_OF_TIMEOUT * plan.timeout_s, plan.min_measure_s or 0.0)
+    return found
 
 
 def _places(plan: Plan, placement: Placement, nodes: Sequence[Node], ports: Ports) -> list[dict[str, Any]]:

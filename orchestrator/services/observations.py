@@ -19,6 +19,8 @@ _NOT_OF_THE_SERIES: tuple[str, ...] = (
     "repetition",
     "seed",
     "max_steps",
+    "min_measure_s",
+    "max_measure_s",
     "timeout_s",
     "profile",
     "node_names",

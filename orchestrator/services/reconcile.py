@@ -21,6 +21,7 @@ from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Run, RunState
 from orchestrator.services.clock import new_id, new_token
 from orchestrator.services.conclude import conclude
 from orchestrator.services.context import Context
+from orchestrator.services.expectations import expected_of
 from orchestrator.services.ingest import fetch_log
 from orchestrator.services.job import build_job, device_keys
 from orchestrator.services.review import review
@@ -404,7 +405,8 @@ def _job(context: Context, run: Run, attempt: Attempt) -> Mapping[str, Any]:
     ports = {node: context.cluster.reserve(node, attempt.id) for node in taking_part} if len(taking_part) > 1 else None
     arithmetic = ARITHMETIC.get(run.plan.precision, run.plan.precision)
     calibrated = context.store.calibrated(device_keys(attempt.placement), arithmetic)
-    return build_job(run, attempt, context.catalog, context.cluster.nodes(), ports, calibrated)
+    expected = expected_of(context, run, attempt)
+    return build_job(run, attempt, context.catalog, context.cluster.nodes(), ports, calibrated, expected)
 
 
 def _give_up(context: Context, run: Run, attempt: Attempt, failure: Failure) -> None:

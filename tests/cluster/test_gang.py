@@ -27,6 +27,7 @@ def spec(
         "options": {"step_time_s": 0.02, "noise_ratio": 0.3},
         "nodes": {"names": list(names)},
         "max_steps": steps,
+        "min_measure_s": 3600,  # as many steps as are asked for
         "repeats": 1,
         "max_repeats": 1,
         "timeout_s": 120,

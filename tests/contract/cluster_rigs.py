@@ -62,7 +62,7 @@ def sleep_job(node: Node, max_steps: int = 20, step_time_s: float = 0.01) -> dic
     placement = Placement((NodeShare(node.name, (device,)),))
     attempt = Attempt(f"att_{unique}", f"run_{unique}", 1, f"token-{unique}", placement, time.time())
     job = build_job(Run(attempt.run_id, "exp_1", plan, RunState.PLACING, time.time()), attempt, load_catalog())
-    return json.loads(json.dumps(job)) | {"stopping": dict(job["stopping"]) | {"half_width_ratio": 1e-9}}
+    return json.loads(json.dumps(job)) | {"stopping": dict(job["stopping"]) | {"intervals": None}}
 
 
 def endless_job(node: Node) -> dict[str, Any]:

@@ -88,7 +88,9 @@ def test_the_device_is_free_again_after_every_fault(service: Service) -> None:
 
 
 def test_a_cancelled_run_ends_at_once_and_the_experiment_is_cancelled(service: Service, mark: str) -> None:
-    experiment = service.submit(sleep(max_steps=1_000_000, options={"noise_ratio": 0.9}, repeats=2, max_repeats=2))
+    experiment = service.submit(
+        sleep(min_measure_s=3600, max_steps=1_000_000, options={"noise_ratio": 0.9}, repeats=2, max_repeats=2)
+    )
     until(lambda: any(run["state"] == "running" for run in service.runs(experiment)))
     service.call("POST", f"/api/v1/experiments/{experiment}/cancel")
     service.call("POST", f"/api/v1/experiments/{experiment}/cancel")
@@ -133,7 +135,7 @@ def test_a_missing_interpreter_names_the_command_and_the_rest_goes_on(tmp_path: 
 def test_no_process_of_an_attempt_outlives_an_orderly_stop(tmp_path: Path) -> None:
     mark = f"mark-{os.getpid()}-{tmp_path.name}"
     service = Service(tmp_path / "data", TBD_CLUSTER="local", TEST_MARK=mark).start()
-    service.submit(sleep(max_steps=1_000_000, options={"noise_ratio": 0.9}))
+    service.submit(sleep(min_measure_s=3600, max_steps=1_000_000, options={"noise_ratio": 0.9}))
     until(lambda: processes.of_attempts(mark))
     service.stop()
     until(lambda: not processes.of_attempts(mark))

@@ -27,8 +27,8 @@ def test_while_postgresql_is_away_nothing_is_acknowledged_and_then_all_goes_on(
 ) -> None:
     service = Service(tmp_path / "data", TBD_CLUSTER="local", TBD_DATABASE_URL=postgresql_url).start()
     try:
-        # Noise beyond any precision: the run goes its whole length, 4 s, and spans the time without a database.
-        slow = sleep(max_steps=2000, options={"step_time_s": 0.002, "noise_ratio": 0.5})
+        # All its steps take 4 s, and span the time without a database.
+        slow = sleep(max_steps=2000, min_measure_s=60, options={"step_time_s": 0.002, "noise_ratio": 0.5})
         running = service.submit(slow)
         until(lambda: service.runs(running)[0]["state"] == "running")
         postgresql.stop()

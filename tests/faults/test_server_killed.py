@@ -16,8 +16,8 @@ def test_a_run_goes_on_while_the_server_is_away_and_is_finished_exactly_once(tmp
     mark = f"mark-{uuid.uuid4()}"
     service = Service(tmp_path / "data", TBD_CLUSTER=cluster, TEST_MARK=mark).start()
     try:
-        # Noise beyond any precision: the run goes its whole length, 4 s.
-        slow = sleep(max_steps=2000, options={"step_time_s": 0.002, "noise_ratio": 0.5}, repeats=2, max_repeats=2)
+        # All steps of a run take 4 s.
+        slow = sleep(max_steps=2000, min_measure_s=60, options={"step_time_s": 0.002}, repeats=2, max_repeats=2)
         experiment = service.submit(slow)
         running = until(lambda: [run for run in service.runs(experiment) if run["state"] == "running"])[0]["id"]
         until(lambda: service.call("GET", f"/api/v1/runs/{running}/intervals?limit=5")["items"])

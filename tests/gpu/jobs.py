@@ -10,7 +10,6 @@ from typing import Any, Dict, List, Optional
 from workers.trainer import protocol
 
 ROOT = Path(__file__).resolve().parents[2]
-NEVER_PRECISE = 1e-9
 
 
 def toml(path: Path) -> Dict[str, Any]:
@@ -100,8 +99,7 @@ def job(model: str, device: Dict[str, Any], name: str, **changes: Any) -> Dict[s
         "control": {"host": "127.0.0.1", "port": None},
         "stopping": {
             "max_steps": plan["max_steps"],
-            "half_width_ratio": NEVER_PRECISE if seconds else 0.01,
-            "min_effective_intervals": 50,
+            "intervals": None if seconds else 100,
             "max_duration_s": seconds,
         },
         "interval_s": 0.2 if device["kind"] == "cuda" else 0.0,

@@ -10,8 +10,8 @@ from workers.trainer import protocol
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE = "node-1"
-# Options of steps so uneven that the stopping rule does not end a run before its test does.
-NEVER_PRECISE = {"step_time_s": 0.01, "noise_ratio": 0.5}
+# Options of steps that last a while; a job of ``a_job`` has no length, so that only ``max_steps`` ends it.
+UNEVEN = {"step_time_s": 0.01, "noise_ratio": 0.5}
 
 
 def a_job(ranks=1, **changes):
@@ -72,9 +72,8 @@ def a_job(ranks=1, **changes):
         "world_size": ranks,
         "control": {"host": "127.0.0.1", "port": None},
         "stopping": {
+            "intervals": None,
             "max_steps": plan["max_steps"],
-            "half_width_ratio": 0.01,
-            "min_effective_intervals": 50,
             "max_duration_s": None,
         },
         "interval_s": 0.0,

@@ -20,8 +20,7 @@ SPEC = {
     "size": "tiny",
     "repeats": 1,
 }
-# Too uneven for the stopping rule to end it before a test does.
-ENDLESS = SPEC | {"max_steps": 1_000_000, "options": {"step_time_s": 0.05, "noise_ratio": 0.5}, "max_repeats": 1}
+ENDLESS = SPEC | {"min_measure_s": 3600, "options": {"step_time_s": 0.05, "noise_ratio": 0.5}, "max_repeats": 1}
 BRIEF = SPEC | {"max_steps": 30, "options": {"step_time_s": 0.01}, "max_repeats": 1}
 
 

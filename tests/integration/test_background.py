@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tests.integration.node_attempts import NEVER_PRECISE, a_job, log_of, of_kind, steps_begin
+from tests.integration.node_attempts import UNEVEN, a_job, log_of, of_kind, steps_begin
 from workers.node import background
 from workers.node.agent import Agent
 
@@ -27,7 +27,7 @@ def threads():
 
 def test_the_agents_threads_step_back_and_neither_the_one_that_starts_children_nor_a_child_does(agent):
     usual = niceness(0)
-    job = a_job(max_steps=10**6, options=NEVER_PRECISE)
+    job = a_job(max_steps=10**6, options=UNEVEN)
     agent.start(job)
     steps_begin(agent, job)
     own = threads()

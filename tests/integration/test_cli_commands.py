@@ -36,8 +36,8 @@ labels: {team: cli}
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("cli")
     (made / "brief.yaml").write_text(SPEC)
-    uneven = SPEC.replace("0.01", "0.01, noise_ratio: 0.5").replace("30", "1000000")  # the stopping rule goes on
-    (made / "endless.yaml").write_text(uneven.replace("[1, 2]", "1").replace("brief", "endless"))
+    endless = SPEC.replace("max_steps: 30", "min_measure_s: 3600")
+    (made / "endless.yaml").write_text(endless.replace("[1, 2]", "1").replace("brief", "endless"))
     (made / "fails.yaml").write_text(SPEC.replace("0.01", "0.01, fault: crash").replace("brief", "fails"))
     return made
 

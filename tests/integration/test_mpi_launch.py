@@ -12,9 +12,9 @@ import pytest
 
 from tests.integration.mpi_jobs import OTHER_NODE, mpi_job
 from tests.integration.node_attempts import (
-    NEVER_PRECISE,
     NODE,
     ROOT,
+    UNEVEN,
     carried_out,
     failure_of,
     kinds,
@@ -77,7 +77,7 @@ def test_ranks_that_mpirun_has_started_are_the_agents_own(agent):
 
 
 def test_each_rank_runs_on_the_cores_of_its_devices(agent):
-    job = mpi_job(max_steps=10**6, options=NEVER_PRECISE)
+    job = mpi_job(max_steps=10**6, options=UNEVEN)
     for process in job["processes"]:
         for device in process["devices"]:
             device["cores"] = [sorted(os.sched_getaffinity(0))[0]]
@@ -107,7 +107,7 @@ def test_a_rank_that_goes_takes_the_others_along_and_is_named(agent, fault, seen
 
 
 def test_an_mpirun_that_is_killed_takes_its_ranks_along(agent):
-    job = mpi_job(max_steps=10**6, options=NEVER_PRECISE)
+    job = mpi_job(max_steps=10**6, options=UNEVEN)
     agent.start(job)
     steps_begin(agent, job)
     os.kill(started(agent.fetch(job["attempt_id"])["entries"])["launcher0"], signal.SIGKILL)
@@ -134,7 +134,7 @@ def test_a_rank_that_goes_ends_the_gang_on_both_nodes(agents):
 
 
 def test_a_cancelled_gang_ends_on_both_nodes_and_all_of_it_was_the_attempts(agents):
-    job = mpi_job(BOTH, max_steps=10**6, options=NEVER_PRECISE)
+    job = mpi_job(BOTH, max_steps=10**6, options=UNEVEN)
     others = processes.descendants([os.getpid()])
     for agent in agents.values():
         agent.start(job)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.node_attempts import (
-    NEVER_PRECISE,
     NODE,
     ROOT,
+    UNEVEN,
     a_job,
     carried_out,
     failure_of,
@@ -149,7 +149,7 @@ def test_a_grandchild_in_a_session_of_its_own_does_not_outlive_the_attempt(agent
 
 
 def test_a_cancelled_attempt_says_so_and_leaves_no_process(agent):
-    job = a_job(options=NEVER_PRECISE, max_steps=100000)
+    job = a_job(options=UNEVEN, max_steps=100000)
     agent.start(job)
     steps_begin(agent, job)
     agent.stop(job["attempt_id"], "cancelled", "asked by a person")
@@ -168,20 +168,21 @@ def test_the_device_is_free_again_after_an_attempt_was_killed(agent):
     assert failure_of(carried_out(agent, again)) is None
 
 
-def test_a_steady_attempt_is_stopped_by_the_rule_and_all_ranks_stop_at_the_same_step(agent):
-    entries = carried_out(agent, a_job(ranks=2, options={"step_time_s": 0.01}, max_steps=5000))
+def test_an_attempt_is_stopped_at_its_length_and_all_ranks_stop_at_the_same_step(agent):
+    job = a_job(ranks=2, options={"step_time_s": 0.01}, max_steps=5000)
+    entries = carried_out(agent, {**job, "stopping": {**job["stopping"], "intervals": 60, "seconds": 0.0}})
     assert failure_of(entries) is None
     (decided,) = of_kind(entries, "stopping_decided")
-    assert decided["reason"] == "precise"
+    assert (decided["reason"], decided["steps"] >= 60) == ("length", True)
     stopped = of_kind(entries, "stopped")
-    assert {stop["reason"] for stop in stopped} == {"precise"}
+    assert {stop["reason"] for stop in stopped} == {"length"}
     assert len(stopped) == 2
     (step,) = {stop["step"] for stop in stopped}
     assert decided["steps"] <= step < 5000
 
 
 def test_starting_again_changes_nothing_and_another_token_is_refused(agent):
-    job = a_job(options=NEVER_PRECISE, max_steps=100000)
+    job = a_job(options=UNEVEN, max_steps=100000)
     assert [agent.start(job)["state"] for _ in range(3)] == ["running"] * 3
     assert agent.start({**job, "token": "another"})["state"] == "refused"
     agent.stop(job["attempt_id"], "cancelled")
@@ -246,7 +247,7 @@ def test_waiting_returns_when_something_happens_and_not_before(agent):
 def test_an_agent_out_of_contact_ends_its_processes_itself(tmp_path):
     agent = Agent(tmp_path / "agent", NODE, fence_s=0.5)
     try:
-        job = a_job(options=NEVER_PRECISE, max_steps=100000)
+        job = a_job(options=UNEVEN, max_steps=100000)
         agent.start(job)
         log = agent._known[job["attempt_id"]].log  # looking at it by a call would be contact
         until(lambda: log.closed)
@@ -277,7 +278,7 @@ def test_an_agent_in_contact_is_not_fenced(tmp_path):
 
 def test_a_closing_agent_ends_its_attempts_and_the_next_one_finds_their_logs(tmp_path):
     agent = Agent(tmp_path / "agent", NODE)
-    job = a_job(options=NEVER_PRECISE, max_steps=100000)
+    job = a_job(options=UNEVEN, max_steps=100000)
     agent.start(job)
     steps_begin(agent, job)
     agent.close()
@@ -368,7 +369,7 @@ def test_a_full_disk_ends_the_attempt_clearly(tmp_path):
     a_full_disk(folder)
     try:
         agent = Agent(folder, NODE)
-        job = a_job(options={**NEVER_PRECISE, "step_time_s": 0.001}, max_steps=1000000)
+        job = a_job(options={**UNEVEN, "step_time_s": 0.001}, max_steps=1000000)
         try:
             entries = carried_out(agent, job)
             assert failure_of(entries)["kind"] == "crashed"

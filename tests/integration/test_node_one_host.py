@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.integration.node_attempts import NEVER_PRECISE, a_job, failure_of, until, waiting_for
+from tests.integration.node_attempts import UNEVEN, a_job, failure_of, until, waiting_for
 from workers.node import processes
 from workers.trainer import protocol
 
@@ -61,7 +61,7 @@ def test_a_log_that_exists_is_never_written_over(tmp_path):
 
 
 def test_control_c_ends_the_attempt_in_order(tmp_path):
-    job = a_job(options=NEVER_PRECISE, max_steps=100000)
+    job = a_job(options=UNEVEN, max_steps=100000)
     running = subprocess.Popen(command(tmp_path, job), cwd=ROOT, stderr=subprocess.PIPE)
     out = tmp_path / "out.jsonl"
     until(lambda: out.exists() and '"interval"' in out.read_text())

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.node_attempts import (
-    NEVER_PRECISE,
     NODE,
+    UNEVEN,
     a_job,
     failure_of,
     kinds,
@@ -93,7 +93,7 @@ def test_an_agent_that_is_not_there_is_unreachable(tmp_path):
 
 
 def test_an_agent_killed_takes_its_children_along_and_the_next_one_closes_the_log(server):
-    job = a_job(options=NEVER_PRECISE, max_steps=100000)
+    job = a_job(options=UNEVEN, max_steps=100000)
     server.client.start(job)
     until(lambda: "interval" in kinds(server.client.fetch(job["attempt_id"])["entries"]))
     assert processes.with_token(job["token"])
@@ -108,7 +108,7 @@ def test_an_agent_killed_takes_its_children_along_and_the_next_one_closes_the_lo
 
 
 def test_what_a_killed_agent_left_in_other_sessions_is_ended_by_the_next_one(server):
-    job = a_job(options={**waiting_for(3, fault="leak_child"), **NEVER_PRECISE}, max_steps=100000)
+    job = a_job(options={**waiting_for(3, fault="leak_child"), **UNEVEN}, max_steps=100000)
     server.client.start(job)
     until(lambda: len(processes.with_token(job["token"])) == 2)
     server.end(signal.SIGKILL)
@@ -130,7 +130,7 @@ def test_an_acknowledged_position_survives_the_agent(server):
 
 
 def test_an_agent_asked_to_end_ends_its_attempts_in_order(server):
-    job = a_job(options=NEVER_PRECISE, max_steps=100000)
+    job = a_job(options=UNEVEN, max_steps=100000)
     server.client.start(job)
     until(lambda: "interval" in kinds(server.client.fetch(job["attempt_id"])["entries"]))
     server.end(signal.SIGTERM)

@@ -42,8 +42,7 @@ def strategy_job(framework: str, strategy: str, nodes: int = 1, devices: int = 1
         "control": {"host": "127.0.0.1", "port": places[0]["ports"]["control"]},
         "stopping": {
             "max_steps": job["plan"]["max_steps"],
-            "half_width_ratio": 1e-9,
-            "min_effective_intervals": 10**9,
+            "intervals": None,
             "max_duration_s": None,
         },
         "sample_s": 0.5,

@@ -51,7 +51,13 @@ def facts(device: str = "cpu", pool: tuple[int, int] = (1, 1)) -> Facts:
 
 
 def spec(**changes: Any) -> ExperimentSpec:
-    fields: dict[str, Any] = {"name": "test", "model": "net", "framework": "pytorch", "per_device_batch_size": 4}
+    fields: dict[str, Any] = {
+        "name": "test",
+        "model": "net",
+        "framework": "pytorch",
+        "per_device_batch_size": 4,
+        "repeats": 3,
+    }
     return parse_spec(fields | changes)
 
 

@@ -13,23 +13,24 @@ MARGIN = 1.1
 
 
 class Pace(object):
-    """Proposes (phase, n) for each interval."""
+    """Proposes (phase, n) for each interval. ``max_steps`` of None is no limit."""
 
     def __init__(self, interval_s, max_steps, multiple=1):
         self._interval_s = interval_s
         # Every interval is a multiple of so many steps, the last one too.
         self._multiple = multiple
-        self._max_steps = max(max_steps // multiple, 1) * multiple
+        self._max_steps = None if max_steps is None else max(max_steps // multiple, 1) * multiple
         self._steps = 0
         self._n = multiple
         self._warm = False
 
     def next(self):
         """Return ``("warmup" | "timed", n)``, or None when the plan's steps are done."""
+        phase = "timed" if self._warm else "warmup"
+        if self._max_steps is None:
+            return (phase, self._n)
         left = self._max_steps - self._steps
-        if left <= 0:
-            return None
-        return ("timed" if self._warm else "warmup", min(self._n, left))
+        return (phase, min(self._n, left)) if left > 0 else None
 
     def note(self, n, duration_s):
         """Take in how long the interval of ``n`` steps was."""

@@ -12,8 +12,8 @@ The job
     attempt_id     opaque; so is ``run_id``
     token          secret of the attempt; stands in the environment of its processes as ``TOKEN_VARIABLE``
     plan           the frozen plan: model, options, framework, strategy, interpreter, topology, fabric, device,
-                   precision, per_device_batch_size, global_batch_size, data, size, seed, mode, max_steps, profile,
-                   timeout_s, repetition
+                   precision, per_device_batch_size, global_batch_size, data, size, seed, mode, max_steps,
+                   min_measure_s, max_measure_s, profile, timeout_s, repetition
     model          the facts of ``model.toml`` as an object, with ``module`` (``suites.models.resnet_50``)
     dataset        null for synthetic data, else the facts of ``dataset.toml`` with ``module`` and ``root`` (a folder;
                    null until the node agent has prepared it)
@@ -27,7 +27,10 @@ The job
                    where processes of one node reach those of another. Ports are null where there is one node: its
                    agent picks free ones. A job without it is for one node
     control        {host, port}: the control channel, listened on by rank 0; port null: the agent picks a free one
-    stopping       {max_steps, half_width_ratio, min_effective_intervals, max_duration_s}: see workers.node.stopping
+    stopping       {intervals, seconds, max_steps, max_duration_s, remembered_cut, why}: the length of the timed phase,
+                   fixed before it begins, and its limits: see workers.node.stopping
+    history        [{rates [], within, intervals}]: earlier sessions of this cell on this node, as they were known when
+                   the attempt began, for the analysis of the log. A job need not have it
     interval_s     least duration of a timed interval: 0 on CPU devices (an interval is one step), 0.2 on GPUs
     sample_s       period of the telemetry sampler
     peaks          [{node, device, arithmetic, data_sheet, calibrated}] of the plan's precision, for the analysis of the

@@ -32,7 +32,9 @@ class PlanView(View):
     node_names: list[str]
     placement: str
     profile: list[str]
-    max_steps: int
+    max_steps: int | None
+    min_measure_s: float | None
+    max_measure_s: float | None
     timeout_s: float
     repetition: int
 

@@ -28,6 +28,8 @@ _SAME = (
     "mode",
     "profile",
     "max_steps",
+    "min_measure_s",
+    "max_measure_s",
     "timeout_s",
 )
 

@@ -21,7 +21,13 @@ MAX_BODY_BYTES = 20_000
 MAX_LOG_BYTES = 50_000
 AS_JSON = {"Content-Type": "application/json"}
 AS_LOG = {"Content-Type": "application/jsonl"}
-SPEC: dict[str, Any] = {"name": "first", "model": "net", "framework": "pytorch", "per_device_batch_size": 4}
+SPEC: dict[str, Any] = {
+    "name": "first",
+    "model": "net",
+    "framework": "pytorch",
+    "per_device_batch_size": 4,
+    "repeats": 3,
+}
 
 
 class StandingCluster:

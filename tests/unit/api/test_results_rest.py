@@ -55,7 +55,15 @@ def test_the_axes_of_a_row_are_the_fields_of_the_spec_but_for_its_limits(rig: Ri
     spec = rig.submit()["spec"]
     (row,) = rig.get("/results")["items"]
     without = {"name", "labels", "priority", "exclude", "repeats", "precision_target"}
-    without |= {"max_repeats", "max_steps", "timeout_s", "deadline_s", "device_time_budget_s"}
+    without |= {
+        "max_repeats",
+        "max_steps",
+        "timeout_s",
+        "deadline_s",
+        "device_time_budget_s",
+        "min_measure_s",
+        "max_measure_s",
+    }
     assert set(row["axes"]) == set(spec) - without
     assert row["axes"]["strategy"] == "single"  # what auto stood for
     assert row["n_pending"] == row["n_runs"] == 3

@@ -1,0 +1,31 @@
+"""What the stored runs of a cell say about its next one: how long it is to be, and what history lends it."""
+
+from collections.abc import Sequence
+
+from orchestrator.analysis.analyse import CODE_VERSION
+from orchestrator.analysis.prospect import Prospect, prospect
+from orchestrator.domain.measurement import Analysis
+from orchestrator.domain.run import Attempt, Run
+from orchestrator.services.context import Context
+
+LOOK_BACK = 240  # completed runs of the same cell, newest first: a judgement that bounds the work
+
+
+def expected_of(context: Context, run: Run, attempt: Attempt) -> Prospect:
+    """Look back on the runs of the same cell that ended on the nodes of ``attempt``."""
+    found = context.store.completed_of_cell(run.plan.cell_key, LOOK_BACK)
+    nodes = attempt.placement.nodes
+    known = [one for one in found if one.usable and one.attempt and one.attempt.placement.nodes == nodes]
+    own = [one for one in known if one.experiment_id == run.experiment_id]
+    own.sort(key=lambda one: one.plan.repetition)
+    earlier: dict[str, list[Run]] = {}
+    for one in known:
+        if one.experiment_id != run.experiment_id:
+            earlier.setdefault(one.experiment_id, []).append(one)
+    sessions = [_analyses(runs[::-1]) for runs in earlier.values()]
+    return prospect(_analyses(own), sessions, run.plan.max_measure_s)
+
+
+def _analyses(runs: Sequence[Run]) -> list[Analysis]:
+    """Those of this version of the analysis: another one's numbers are not to be mixed with its own."""
+    return [run.analysis for run in runs if run.analysis and run.analysis.code_version == CODE_VERSION]
