@@ -22,8 +22,8 @@ hold theirs less often, while all *verdicts* together are wrong in 5 % or fewer.
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import Any
+from itertools import combinations, islice
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ ADJUSTED = "Welch's t on block-adjusted logarithms, Holm"
 Floats = NDArray[np.float64]
 Cell = Hashable
 Block = Hashable
+Verdict = Literal["faster", "slower", "cannot_tell", "too_few_runs"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Pair:
         ratio: B / A; above 1, B is faster. None where no block or no path of blocks joins them.
         ci_low, ci_high: bounds at the level ``confidence``, at which Holm decided.
         p: of this pair alone; ``p_holm`` is adjusted for the family.
-        verdict: ``faster``, ``slower``, ``cannot_tell`` or ``too_few_runs``.
+        verdict: of B against A.
         detectable_ratio: smallest difference (0.06: 6 %) that these runs find with 80 % probability, at 5 % for the
             whole family.
         more_runs: how many more runs of each cell would find half of that; None above ``MOST_RUNS``.
@@ -68,7 +69,7 @@ class Pair:
     confidence: float | None
     p: float | None
     p_holm: float | None
-    verdict: str
+    verdict: Verdict
     detectable_ratio: float | None
     more_runs: int | None
     blocks: int
@@ -107,26 +108,59 @@ def compare_cells(rates: Mapping[Any, Mapping[Any, float]], baseline: Any = None
         ValueError: fewer than two cells, a rate that is not positive, or an unknown baseline.
     """
     cells = list(rates)
-    if len(cells) < 2 or any(not rate > 0 for row in rates.values() for rate in row.values()):
-        raise ValueError("compare_cells wants two cells or more, and positive rates")
+    if len(cells) < 2:
+        raise ValueError("compare_cells wants two cells or more")
     if baseline is not None and baseline not in rates:
         raise ValueError(f"the baseline {baseline} is none of the cells: {', '.join(map(str, cells))}")
-    logs = {cell: {block: math.log(rate) for block, rate in row.items()} for cell, row in rates.items()}
-    pairs = _family(cells, baseline)
-    usable = {cell: row for cell, row in logs.items() if len(row) > 1}
-    paired = len(usable) <= PAIRED_CELLS
-    contrasts = [_paired(logs[a], logs[b]) for a, b in pairs] if paired else _adjusted(usable, pairs)
-    holm, levels = _holm([None if one is None else one.p for one in contrasts])
-    return [
-        _pair(a, b, contrast, p, level, len(pairs), PAIRED if paired else ADJUSTED)
-        for (a, b), contrast, p, level in zip(pairs, contrasts, holm, levels, strict=True)
+    return compare_groups([rates], baseline)[0]
+
+
+def compare_groups(groups: Sequence[Mapping[Any, Mapping[Any, float]]], baseline: Any = None) -> list[list[Pair]]:
+    """Compare cells within each of several groups. All pairs of all groups are one family, each group has the method
+    that its number of cells asks for.
+
+    Args:
+        groups: cell -> block -> rate, as of ``compare_cells``. A cell without a rate stays in the family that was
+            declared: to leave it out would let what came out choose the family.
+        baseline: a cell of some of the groups; a group without it has no pairs.
+
+    Returns:
+        The pairs of each group.
+
+    Raises:
+        ValueError: a rate is not positive.
+    """
+    if any(not rate > 0 for group in groups for row in group.values() for rate in row.values()):
+        raise ValueError("compare_groups wants positive rates")
+    families = [_family(list(group), baseline) for group in groups]
+    found = [
+        (a, b, contrast, method)
+        for group, pairs in zip(groups, families, strict=True)
+        for (a, b), (contrast, method) in zip(pairs, _contrasts(group, pairs), strict=True)
     ]
+    holm, levels = _holm([None if contrast is None else contrast.p for _, _, contrast, _ in found])
+    judged = iter(
+        _pair(a, b, contrast, p, level, len(found), method)
+        for (a, b, contrast, method), p, level in zip(found, holm, levels, strict=True)
+    )
+    return [list(islice(judged, len(pairs))) for pairs in families]
+
+
+def _contrasts(
+    group: Mapping[Cell, Mapping[Block, float]], pairs: Sequence[tuple[Cell, Cell]]
+) -> list[tuple[_Contrast | None, str]]:
+    """The contrast of each pair, and the method that made it."""
+    logs = {cell: {block: math.log(rate) for block, rate in row.items()} for cell, row in group.items()}
+    usable = {cell: row for cell, row in logs.items() if len(row) > 1}
+    if len(usable) <= PAIRED_CELLS:
+        return [(_paired(logs[a], logs[b]), PAIRED) for a, b in pairs]
+    return [(contrast, ADJUSTED) for contrast in _adjusted(usable, pairs)]
 
 
 def _family(cells: Sequence[Cell], baseline: Cell | None) -> list[tuple[Cell, Cell]]:
     if baseline is None:
         return list(combinations(cells, 2))
-    return [(baseline, cell) for cell in cells if cell != baseline]
+    return [(baseline, cell) for cell in cells if cell != baseline] if baseline in cells else []
 
 
 def _paired(a: Mapping[Block, float], b: Mapping[Block, float]) -> _Contrast | None:
@@ -196,7 +230,7 @@ def _holm(ps: Sequence[float | None]) -> tuple[list[float | None], list[float]]:
     """(adjusted p, level at which each was decided) of a family; those without a p stay in it, as the last ones."""
     order = sorted((p, number) for number, p in enumerate(ps) if p is not None)
     adjusted: list[float | None] = [None] * len(ps)
-    levels = [FAMILY_ERROR / len(ps)] * len(ps)
+    levels = [FAMILY_ERROR / len(ps) for _ in ps]
     greatest, stopped = 0.0, None
     for rank, (p, number) in enumerate(order):
         remaining = len(ps) - rank
@@ -218,10 +252,11 @@ def _pair(
     ratio, low, high = (math.exp(found.difference + shift) for shift in (0.0, -half, half))
     smallest = detectable(found.error, found.degrees, FAMILY_ERROR / family)
     more = _more_runs(found, FAMILY_ERROR / family, smallest / 2)
-    verdict = "cannot_tell" if p_holm > FAMILY_ERROR else "faster" if ratio > 1 else "slower"
-    text = f"{b} {ratio:.3g} x {a} ({low:.3g} to {high:.3g})"
+    verdict: Verdict = "cannot_tell" if p_holm > FAMILY_ERROR else "faster" if ratio > 1 else "slower"
+    text = f"{b} {_digits(ratio, 3)} x {a} ({_digits(low, 3)} to {_digits(high, 3)})"
     if verdict == "cannot_tell":
-        would = "" if more is None else f"; {more} more runs would tell {_percent(smallest / 2)}"
+        runs = "1 more run" if more == 1 else f"{more} more runs"
+        would = "" if more is None else f"; {runs} would tell {_percent(smallest / 2)}"
         text = f"cannot tell below {_percent(smallest)}{would}"
     return Pair(
         a,
@@ -275,4 +310,9 @@ def _more_runs(found: _Contrast, level: float, wanted: float) -> int | None:
 
 def _percent(difference: float) -> str:
     """Of a difference of logarithms, as a person reads it: two digits."""
-    return f"{100 * math.expm1(difference):.2g} %"
+    return f"{_digits(100 * math.expm1(difference), 2)} %"
+
+
+def _digits(value: float, digits: int) -> str:
+    """Without an exponent, which ``g`` has where the number is larger."""
+    return f"{value:.0f}" if value >= 10**digits - 0.5 else f"{value:.{digits}g}"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.analysis.blocks import ADJUSTED, PAIRED, compare_cells, detectable
+from orchestrator.analysis.blocks import ADJUSTED, PAIRED, compare_cells, compare_groups, detectable
 
 
 def _rates(logs, names="abcdefghijkl"):
@@ -97,6 +97,36 @@ def test_holm_adjusts_over_the_declared_family_and_a_baseline_declares_a_smaller
     assert [pair.p_holm for pair in ordered] == pytest.approx([max(steps[: k + 1]) for k in range(3)])
     smaller = compare_cells(rates, baseline="b")
     assert [(pair.a, pair.b, pair.family) for pair in smaller] == [("b", "a", 2), ("b", "c", 2)]
+
+
+def test_all_pairs_of_all_groups_are_one_family_and_each_group_has_the_method_of_its_size():
+    rng = np.random.default_rng(12)
+    small, large = _rates(rng.normal(0, 0.03, (2, 6))), _rates(rng.normal(0, 0.03, (4, 6)))
+    found = compare_groups([small, large])
+    assert [{pair.method for pair in pairs} for pairs in found] == [{PAIRED}, {ADJUSTED}]
+    pairs = [pair for group in found for pair in group]
+    assert [pair.family for pair in pairs] == [7] * 7
+    alone = compare_cells(small) + compare_cells(large)
+    assert [pair.p for pair in pairs] == [pair.p for pair in alone]
+    least = min(range(7), key=lambda index: pairs[index].p)
+    assert pairs[least].p_holm == pytest.approx(min(1.0, 7 * pairs[least].p))
+    assert pairs[0].detectable_ratio > alone[0].detectable_ratio
+
+
+def test_a_group_without_the_baseline_adds_nothing_to_the_family_and_a_cell_without_runs_stays_in_it():
+    rng = np.random.default_rng(13)
+    with_it, without = _rates(rng.normal(0, 0.03, (3, 6))), _rates(rng.normal(0, 0.03, (2, 6)), "xy")
+    with_it["c"] = {}
+    found = compare_groups([with_it, without], baseline="a")
+    assert [len(pairs) for pairs in found] == [2, 0]
+    assert [(pair.verdict == "too_few_runs", pair.family) for pair in found[0]] == [(False, 2), (True, 2)]
+    assert compare_groups([without], baseline="a") == [[]]
+
+
+def test_wide_intervals_are_written_without_exponents():
+    (pair,) = compare_cells({"a": {0: 1.0, 1: 1.3}, "b": {0: 1.3, 1: 1.0}})
+    assert pair.verdict == "cannot_tell"
+    assert "e+" not in pair.text
 
 
 def test_the_interval_leaves_out_one_exactly_where_there_is_a_verdict():
