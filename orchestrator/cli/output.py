@@ -47,10 +47,15 @@ def coloured(text: str, colour: str) -> str:
 
 
 def print_dim(text: str) -> None:
-    """A line of small print, wrapped on a terminal only: a pipe may want to search it."""
-    columns = width()
-    for line in textwrap.wrap(text, columns, subsequent_indent="    ") if columns else [text]:
+    """A line of small print."""
+    for line in wrapped(text):
         print(coloured(line, "dim"))
+
+
+def wrapped(text: str) -> list[str]:
+    """The lines of a long one, on a terminal only: a pipe may want to search it."""
+    columns = width()
+    return textwrap.wrap(text, columns, subsequent_indent="    ") if columns else [text]
 
 
 def state(text: str) -> str:

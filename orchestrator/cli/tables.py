@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.cli import output
-from orchestrator.reports import table
+from orchestrator.cli.client import Client, path_of
+from orchestrator.reports import comparisons, table
 from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, seconds_of, short_time
-from orchestrator.reports.results_table import axis_text, results_table
+from orchestrator.reports.results_table import Table, axis_text, results_table
 from orchestrator.reports.settings import inherited_settings, machine_settings
 
 Json = Mapping[str, Any]
+MOST_LINES = 20  # of a comparison below a table: a judgement
 
 
 def print_results(rows: Sequence[Json]) -> None:
@@ -17,10 +19,37 @@ def print_results(rows: Sequence[Json]) -> None:
     if not rows:
         output.say("no results yet")
         return
-    found = results_table(rows)
+    print_table(results_table(rows))
+
+
+def print_results_of(client: Client, experiment_id: str) -> None:
+    """The table of an experiment, and where several frameworks took part their comparison below it."""
+    rows = client.pages(path_of("experiments", experiment_id, "results"))["items"]
+    print_results(rows)
+    if len({row["axes"]["framework"] for row in rows}) > 1:
+        found = client.get(path_of("experiments", experiment_id, "comparisons"))
+        if found["axis"] == "framework" and found["items"]:
+            print_comparisons(found)
+
+
+def print_comparisons(found: Json) -> None:
+    """A line a pair, which goes below a table of results; notes below."""
+    print()
+    told = comparisons.lines(found)
+    for line in told[:MOST_LINES]:
+        print("\n".join(output.wrapped(line)))
+    if len(told) > MOST_LINES:
+        output.print_dim(f"… and {len(told) - MOST_LINES} more pairs: tbd compare EXPERIMENT --by {found['axis']}")
+    for note in comparisons.notes(found):
+        output.print_dim(note)
+
+
+def print_table(found: Table) -> None:
+    """A table: what is the same for all rows above it, notes below."""
     if found.common:
         output.print_dim(found.common)
-    print(table.text(found.headers, found.rows, output.width()))
+    if found.rows:
+        print(table.text(found.headers, found.rows, output.width()))
     for note in found.notes:
         output.print_dim(note)
 

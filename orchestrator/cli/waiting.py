@@ -24,9 +24,9 @@ def wait_and_print(client: Client, experiment_id: str, as_json: bool = False) ->
     if as_json:
         output.print_json(experiment)
     else:
-        from orchestrator.cli.tables import print_results
+        from orchestrator.cli.tables import print_results_of
 
-        print_results(client.pages(path_of("experiments", experiment_id, "results"))["items"])
+        print_results_of(client, experiment_id)
     return code_of(experiment)
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.reports import table
+from orchestrator.reports.comparisons import comparisons_table
 from orchestrator.reports.numbers import (
     NOTHING,
     duration,
-    half_width,
     memory,
     percent,
     plain,
@@ -31,21 +31,26 @@ _HOW = """\
   of a number.
 * Step times are percentiles over the timed intervals of a run, averaged over runs. CPU is the active time of the
   logical cores of the attempt's set divided by (cores x elapsed). Peak memory is that of the run's processes or device,
-  by the method named below."""
+  by the method named below.
+* Cells are compared block by block: what a block has in common, such as a slow hour, is no difference between cells. A
+  table is one family: Holm's procedure keeps the chance of any false difference in it at 5 %."""
 
 
-def experiment_report(experiment: Json, rows: Sequence[Json], runs: Sequence[Json], models: Sequence[Json]) -> str:
+def experiment_report(
+    experiment: Json, rows: Sequence[Json], runs: Sequence[Json], models: Sequence[Json], comparisons: Sequence[Json]
+) -> str:
     """The report.
 
     Args:
         experiment, rows, runs, models: as REST answers them; runs newest first.
+        comparisons: REST's answer for each axis that has several values, framework first.
     """
     parts = [
         f"# {experiment['name']}",
         _question(experiment, rows),
         "## Results",
         _results(rows),
-        *_fastest(rows),
+        *_compared(comparisons),
         *_remarks(rows, runs),
         "## How it was measured",
         _HOW,
@@ -83,24 +88,17 @@ def _results(rows: Sequence[Json]) -> str:
     return same + table.markdown(found.headers, found.rows) + notes
 
 
-def _fastest(rows: Sequence[Json]) -> Iterator[str]:
-    """Which cell is fastest, only where its interval is clear of all others of the same unit of work.
-
-    A single run knows nothing of how runs differ, and grades are never mixed: such cells are not compared.
-    """
-    rated = [row for row in rows if half_width(row["throughput"]) is not None]
-    if len({row["grade"] for row in rated}) > 1:
-        return
-    if len(rated) < 2 or len({row["throughput"]["unit"] for row in rated}) > 1:
-        return
-    best = max(rated, key=lambda row: row["throughput"]["value"])
-    others = [row for row in rated if row is not best]
-    name = _cell_name(best, rows)
-    among = "" if len(rated) == len(rows) else f" of the {len(rated)} cells with an interval between runs"
-    if all(row["throughput"]["ci_high"] < best["throughput"]["ci_low"] for row in others):
-        yield f"**{name}** has the highest rate{among}; its interval is clear of all others."
-    else:
-        yield f"**{name}** has the highest mean rate{among}, but its interval overlaps another's: no claim is made."
+def _compared(comparisons: Sequence[Json]) -> Iterator[str]:
+    """The cells against each other, by each axis that has several values. Each axis is a family of its own."""
+    told = [found for found in comparisons if found["items"]]
+    if told:
+        yield "## Comparison"
+    for found in told:
+        compared = comparisons_table(found)
+        notes = "\n".join(f"* {note}" for note in compared.notes)
+        yield f"{compared.common.capitalize()}:\n\n{table.markdown(compared.headers, compared.rows)}\n\n{notes}"
+    if len(told) > 1:
+        yield "Each of these tables is a family by itself: the more one looks at, the more chance finds."
 
 
 def _cell_name(row: Json, rows: Sequence[Json]) -> str:

@@ -8,10 +8,12 @@ from orchestrator.api.identity import Owner
 from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, Label, Limit, WholeLimit, parse_label
 from orchestrator.api.views.common import PageView, answer
 from orchestrator.api.views.comparison import ComparisonView, comparison_view
+from orchestrator.api.views.comparisons import ComparisonsView, comparisons_view
 from orchestrator.api.views.results import ResultRowView, result_row_view
 from orchestrator.domain.ports import Page
 from orchestrator.services import results
 from orchestrator.services.compare import compare
+from orchestrator.services.comparisons import comparisons
 
 router = APIRouter(tags=["results"])
 
@@ -23,6 +25,19 @@ def get_results_of_experiment(
     """The results of an experiment, one row per cell, also while it runs."""
     page = results.of_experiment(context, experiment_id, owner, limit=limit, cursor=cursor)
     return answer(_view(page))
+
+
+@router.get("/experiments/{experiment_id}/comparisons", response_model=ComparisonsView)
+def get_comparisons_of_experiment(
+    context: Ctx,
+    owner: Owner,
+    experiment_id: str,
+    axis: Annotated[str | None, Query(max_length=200, description="of the spec, or options.NAME")] = None,
+    baseline: Annotated[str | None, Query(max_length=200, description="its value to compare with")] = None,
+) -> Response:
+    """The cells of an experiment that differ in one axis only, against each other. Without ``axis`` it is the framework
+    where there are several, else the first axis of several values."""
+    return answer(comparisons_view(comparisons(context, owner, experiment_id, axis, baseline)))
 
 
 @router.get("/results", response_model=PageView[ResultRowView])

@@ -1,4 +1,5 @@
-"""Compare two experiments or runs, cell by cell where the workload is the same: B against A.
+"""Compare two experiments or runs, cell by cell where the workload is the same: B against A. With one experiment: its
+cells with each other, by one axis, such as --by framework.
 
 Of two runs that were profiled, the kernels that appeared, vanished or changed are shown too.
 """
@@ -13,8 +14,15 @@ from orchestrator.cli.locate import connect
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("baseline", metavar="A")
-    parser.add_argument("candidate", metavar="B")
+    parser.add_argument("one", metavar="A")
+    parser.add_argument("other", metavar="B", nargs="?", help="without it: the cells of the experiment A")
+    parser.add_argument(
+        "--by",
+        metavar="AXIS",
+        help="compare the cells of A that differ in this axis only: a key of the spec, batch, or an option's name "
+        "(default: framework where there are several, else the first axis of several values)",
+    )
+    parser.add_argument("--baseline", metavar="VALUE", help="of that axis: compare the others with it only")
     parser.add_argument(
         "--fail-on-regression",
         action="store_true",
@@ -25,32 +33,66 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    if options.kernels and options.fail_on_regression:
-        raise CommandError("--fail-on-regression judges cells: leave out --kernels")
+    _refuse_contradictions(options)
     client = connect()
+    if options.other is None:
+        return _compare_cells(client, naming.experiment(client, options.one), options)
     choose = naming.run if options.kernels else naming.thing
-    options.baseline, options.candidate = (choose(client, text) for text in (options.baseline, options.candidate))
+    options.one, options.other = (choose(client, text) for text in (options.one, options.other))
     if options.kernels:
         return _compare_kernels(client, options)
-    comparison = client.get("/compare", baseline=options.baseline, candidate=options.candidate)
+    comparison = client.get("/compare", baseline=options.one, candidate=options.other)
     if options.json:
         output.print_json(comparison)
     else:
-        from orchestrator.cli.profile_tables import MOST_ROWS, print_kernel_changes
-        from orchestrator.reports import table
-        from orchestrator.reports.comparison import comparison_table
-
-        found = comparison_table(comparison)
-        if found.rows:
-            print(table.text(found.headers, found.rows, output.width()))
-        for note in found.notes:
-            print(note)
-        if all(one.startswith("run_") for one in (options.baseline, options.candidate)):
-            changes = _kernel_changes(client, options)
-            if changes["items"]:
-                print()
-                print_kernel_changes(changes, MOST_ROWS)
+        _print_comparison(client, comparison, options)
     return _gate(comparison) if options.fail_on_regression else DONE
+
+
+def _refuse_contradictions(options: argparse.Namespace) -> None:
+    if options.kernels and options.fail_on_regression:
+        raise CommandError("--fail-on-regression judges cells: leave out --kernels")
+    within = "--by" if options.by else "--baseline" if options.baseline else None
+    if options.other is not None and within:
+        raise CommandError(f"{within} compares the cells of one experiment with each other: leave out {options.other}")
+    between = "--kernels" if options.kernels else "--fail-on-regression" if options.fail_on_regression else None
+    if options.other is None and between:
+        raise CommandError(f"{between} takes two things to compare: A and B")
+
+
+def _compare_cells(client: Client, experiment_id: str, options: argparse.Namespace) -> int:
+    path = path_of("experiments", experiment_id, "comparisons")
+    found = client.get(path, axis=options.by, baseline=options.baseline)
+    if options.json:
+        output.print_json(found)
+        return DONE
+    if found["axis"] is None:
+        raise CommandError(f"{experiment_id} has nothing to compare: no axis has several values. Give a second one: B")
+    if not options.by and len(found["axes"]) > 1:
+        others = ", ".join(f"--by {axis}" for axis in found["axes"] if axis != found["axis"])
+        output.say(f"by {found['axis']}; there is also {others}")
+    from orchestrator.cli.tables import print_table
+    from orchestrator.reports.comparisons import comparisons_table
+
+    print_table(comparisons_table(found))
+    return DONE
+
+
+def _print_comparison(client: Client, comparison: dict[str, Any], options: argparse.Namespace) -> None:
+    from orchestrator.cli.profile_tables import MOST_ROWS, print_kernel_changes
+    from orchestrator.reports import table
+    from orchestrator.reports.comparison import comparison_table
+
+    found = comparison_table(comparison)
+    if found.rows:
+        print(table.text(found.headers, found.rows, output.width()))
+    for note in found.notes:
+        print(note)
+    if all(one.startswith("run_") for one in (options.one, options.other)):
+        changes = _kernel_changes(client, options)
+        if changes["items"]:
+            print()
+            print_kernel_changes(changes, MOST_ROWS)
 
 
 def _gate(comparison: dict[str, Any]) -> int:
@@ -79,9 +121,7 @@ def _has_interval(difference: dict[str, Any] | None) -> bool:
 
 
 def _kernel_changes(client: Client, options: argparse.Namespace) -> dict[str, Any]:
-    found: dict[str, Any] = client.get(
-        path_of("runs", options.candidate, "kernels", "changes"), baseline=options.baseline
-    )
+    found: dict[str, Any] = client.get(path_of("runs", options.other, "kernels", "changes"), baseline=options.one)
     return found
 
 

@@ -51,4 +51,11 @@ def _material(client: Client, experiment_id: str) -> dict[str, Any]:
         "rows": client.pages(f"{path}/results")["items"],
         "runs": client.pages(f"{path}/runs")["items"],
         "models": client.get("/models")["items"],
+        "comparisons": _comparisons(client, f"{path}/comparisons"),
     }
+
+
+def _comparisons(client: Client, path: str) -> list[Any]:
+    """The comparison by each axis that has several values, framework first."""
+    first = client.get(path)
+    return [first, *(client.get(path, axis=axis) for axis in first["axes"][1:])]

@@ -21,16 +21,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     client = connect()
     filters = {"model": options.model, "framework": options.framework, "gpu_model": options.gpu, "label": options.label}
+    if options.experiment and any(filters.values()):
+        raise CommandError("filters are for results across experiments: leave out the experiment")
+    from orchestrator.cli.tables import print_results, print_results_of
+
     if options.experiment:
-        if any(filters.values()):
-            raise CommandError("filters are for results across experiments: leave out the experiment")
-        page = client.pages(path_of("experiments", naming.experiment(client, options.experiment), "results"))
-    else:
-        page = client.pages("/results", options.limit, **filters)
+        experiment_id = naming.experiment(client, options.experiment)
+        if options.json:
+            output.print_json(client.pages(path_of("experiments", experiment_id, "results")))
+        else:
+            print_results_of(client, experiment_id)
+        return 0
+    page = client.pages("/results", options.limit, **filters)
     if options.json:
         output.print_json(page)
-        return 0
-    from orchestrator.cli.tables import print_results
-
-    print_results(page["items"])
+    else:
+        print_results(page["items"])
     return 0

@@ -57,13 +57,12 @@ def _post(client: Client, source: spec_options.Source, **parameters: Any) -> dic
 
 
 def _print(client: Client, experiment_id: str, options: argparse.Namespace) -> None:
-    results = client.pages(path_of("experiments", experiment_id, "results"))
     if options.json:
-        output.print_json(results)
+        output.print_json(client.pages(path_of("experiments", experiment_id, "results")))
     else:
-        from orchestrator.cli.tables import print_results
+        from orchestrator.cli.tables import print_results_of
 
-        print_results(results["items"])
+        print_results_of(client, experiment_id)
     if options.report:
         from orchestrator.cli.commands.report import write_report
 

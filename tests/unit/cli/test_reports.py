@@ -122,6 +122,7 @@ def results(rig: Rig, *cells: Any, **changes: Any) -> dict[str, Any]:
         "rows": rig.get(f"/experiments/{experiment['id']}/results")["items"],
         "runs": rig.get(f"/experiments/{experiment['id']}/runs")["items"],
         "models": rig.get("/models")["items"],
+        "comparisons": [rig.get(f"/experiments/{experiment['id']}/comparisons")],
     }
 
 
@@ -152,18 +153,25 @@ def test_a_cell_that_was_disturbed_has_its_number_a_mark_and_the_reason_below(ri
     assert "all planned ones count" in found.notes[1]
 
 
-def test_a_claim_is_made_only_where_intervals_are_clear_of_each_other(rig: Rig) -> None:
-    clear = experiment_report(**results(rig, [rate(10.0), rate(10.01)], [rate(20.0), rate(20.01)]))
-    assert "its interval is clear of all others" in clear
-    close = experiment_report(**results(rig, [rate(9.0), rate(11.0)], [rate(10.0), rate(12.5)]))
-    assert "no claim is made" in close
-
-
-def test_cells_without_an_interval_between_runs_are_not_compared(rig: Rig) -> None:
+def test_a_report_compares_the_cells_by_each_axis_that_has_several_values(rig: Rig) -> None:
+    clear = experiment_report(**results(rig, [rate(10.0), rate(10.1)], [rate(20.0), rate(20.2)]))
+    assert "## Comparison\n\nBy batch:" in clear
+    assert "| batch 8 2 x batch 4 (2 to 2) | < 0.001 | 2 |" in clear
+    close = experiment_report(**results(rig, [rate(9.0), rate(11.0)], [rate(12.5), rate(10.0)]))
+    assert re.search(r"batch 8 1.1\d x batch 4 \(.*\): cannot tell below \d+ %", close)
     single = experiment_report(**results(rig, [rate(10.0)], [rate(20.0)]))
-    assert "highest" not in single
-    cells = ([rate(10.0), rate(10.01)], [rate(20.0), rate(20.01)], [rate(90.0), rate(9.0, builders.LOADED)])
-    assert "highest" not in experiment_report(**results(rig, *cells)), "grades are never mixed"
+    assert "batch 8 against batch 4: too few runs that can be compared" in single
+
+
+def test_a_report_says_that_several_axes_are_several_families(rig: Rig) -> None:
+    material = results(rig, [rate(10.0), rate(10.1)], [rate(20.0), rate(20.2)])
+    assert "family by itself" not in experiment_report(**material)
+    twice = {**material, "comparisons": material["comparisons"] * 2}
+    assert "Each of these tables is a family by itself" in experiment_report(**twice)
+
+
+def test_an_experiment_of_one_cell_has_no_comparison_in_its_report(rig: Rig) -> None:
+    assert "## Comparison" not in experiment_report(**results(rig, [rate(10.0), rate(10.1)]))
 
 
 def test_a_report_answers_what_where_how_and_how_again(rig: Rig) -> None:
