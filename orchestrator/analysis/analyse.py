@@ -240,6 +240,8 @@ def _stopped(logs: Sequence[NodeLog]) -> dict[str, Any] | None:
 
 def _summary(evidence: Evidence) -> dict[str, Any]:
     summary = _progress(evidence.logs)
+    if evidence.job.get("history"):
+        summary["history"] = evidence.job["history"]
     if evidence.steady is not None and evidence.cut is not None and evidence.world is not None:
         summary["steady"] = _course(evidence.steady, evidence.cut, evidence)
     return summary

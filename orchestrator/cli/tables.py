@@ -151,7 +151,7 @@ def _print_measurements(measurements: Sequence[Json]) -> None:
     rows = [
         [_name(one), quantity_text(one["metric"], one), _interval(one), one["reason"] or ""] for one in measurements
     ]
-    print(table.text(["metric", "value", "95 % interval", "why there is none"], rows, output.width()))
+    print(table.text(["metric", "value", "95 % interval within the run", "why there is none"], rows, output.width()))
     print(output.coloured("How each was made: tbd show RUN --measurements", "dim"))
 
 

@@ -38,12 +38,17 @@ def basis_of(runs: Sequence[Run], planned: int | None) -> Basis:
 
 
 def shared(cells: Iterable[Sequence[Run]], planned: int | None) -> list[Basis]:
-    """The bases of cells that are compared: the sound runs of each where every cell has enough of them, else the
-    planned repetitions of all."""
-    usable = [_in_order(run for run in runs if run.usable) for runs in cells]
-    if all(_enough(runs, planned) for runs in usable):
-        return [_graded([run for run in runs if run.sound], Grade.SOUND) for runs in usable]
-    return [_graded(_of_plan(runs, planned), Grade.DISTURBED) for runs in usable]
+    """The bases of cells of one experiment that are compared: the sound runs of each where every cell has enough of
+    them, else the planned repetitions of all."""
+    return alike([(runs, planned) for runs in cells])
+
+
+def alike(cells: Iterable[tuple[Sequence[Run], int | None]]) -> list[Basis]:
+    """The same of cells of several experiments: (runs, planned repetitions) of each."""
+    usable = [(_in_order(run for run in runs if run.usable), planned) for runs, planned in cells]
+    if all(_enough(runs, planned) for runs, planned in usable):
+        return [_graded([run for run in runs if run.sound], Grade.SOUND) for runs, _ in usable]
+    return [_graded(_of_plan(runs, planned), Grade.DISTURBED) for runs, planned in usable]
 
 
 def _in_order(runs: Iterable[Run]) -> list[Run]:

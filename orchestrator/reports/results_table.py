@@ -129,6 +129,9 @@ def _note(row: Row, footnotes: list[str]) -> str:
         words.append("not settled" + _mark(footnotes, row["not_settled_because"]))
     if row["n_scouts"]:
         words.append(f"{row['n_scouts']} too short for its warm-up")
+    if row["between_sessions"]:
+        moved = row["between_sessions"]
+        words.append(f"moves {percent(moved['deviation_ratio'], 2)} between sessions")
     if row["left_out"] and row["grade"] != "broken":
         words.append(f"{len(row['left_out'])} left out" + _mark(footnotes, left_out_text(row)))
     if validity["notes"]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orchestrator.analysis import between_runs
+from orchestrator.domain.basis import Basis, alike
 from orchestrator.domain.fingerprint import WORKLOAD_FIELDS, differences
 from orchestrator.domain.measurement import Measurement
 from orchestrator.domain.plan import Plan
@@ -89,8 +90,12 @@ def _compared(one: ResultRow, other: ResultRow) -> ComparedCell:
         sides = (("baseline", one), ("candidate", other))
         text = "; ".join(f"the {side} has none: {row.reasons[METRIC]}" for side, row in sides if METRIC in row.reasons)
         return ComparedCell(one.plan, "cannot_tell", baseline, candidate, None, None, text, changes)
-    (mine, here), (theirs, there) = _rates(one), _rates(other)
-    found = between_runs.compare(mine, theirs, (here, there), (one.first_stage, other.first_stage))
+    # Grades are never mixed: where one side is not sound, both rest on what was planned.
+    bases = alike([(one.runs, one.planned), (other.runs, other.planned)])
+    (mine, here), (theirs, there) = (_rates(basis) for basis in bases)
+    apart = one.experiment_id != other.experiment_id
+    stages = (one.first_stage, other.first_stage)
+    found = between_runs.compare(mine, theirs, (here, there), stages, apart, other.movement)
     verdict: Verdict = (
         "faster" if found.verdict == "faster" else "slower" if found.verdict == "slower" else "cannot_tell"
     )
@@ -106,9 +111,9 @@ def _compared(one: ResultRow, other: ResultRow) -> ComparedCell:
     )
 
 
-def _rates(row: ResultRow) -> tuple[list[float], list[str]]:
-    """(the rates of the runs it rests on in the order of their repetitions, the nodes of each)."""
-    known = [(float(one.value or 0.0), place_of(run)) for run, one in measure(row.basis).rates()]
+def _rates(basis: Basis) -> tuple[list[float], list[str]]:
+    """(the rates of its runs in the order of their repetitions, the nodes of each)."""
+    known = [(float(one.value or 0.0), place_of(run)) for run, one in measure(basis).rates()]
     return [value for value, _ in known], [place for _, place in known]
 
 

@@ -1,11 +1,14 @@
 """Results: one row per cell of an experiment, with estimates over the runs that its numbers rest on."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from statistics import fmean
 from typing import Any
 
-from orchestrator.analysis import between_runs, cells
+from orchestrator.analysis import between_runs, cells, history, length, prospect
+from orchestrator.analysis.history import Lent, Movement, Session
 from orchestrator.analysis.nested import Components
 from orchestrator.analysis.settling import Cut
 from orchestrator.domain.basis import Basis, basis_of
@@ -41,7 +44,8 @@ class ResultRow:
     within runs, between runs of a node and between nodes; ``fleet`` the throughput of nodes like these (five or more);
     ``precision`` what became of a wanted precision, where one was asked for, and ``first_stage`` how many runs at the
     beginning told how many there must be, where variance chose that. ``cut`` is the warm-up of all its runs; of the
-    basis ``n_scouts`` were too short for it and give no number.
+    basis ``n_scouts`` were too short for it and give no number. ``planned`` are the repetitions that were planned (None
+    where variance chose them), ``movement`` how far the series moved between earlier sessions, where history knows.
     """
 
     experiment_id: str
@@ -60,6 +64,8 @@ class ResultRow:
     first_stage: int | None = None
     cut: Cut | None = None
     n_scouts: int = 0
+    planned: int | None = None
+    movement: Movement | None = None
 
     @property
     def n_used(self) -> int:
@@ -138,6 +144,7 @@ def row_of(experiment: Experiment, runs: Sequence[Run]) -> ResultRow:
     measured = measure(basis)
     first_stage = _first_stage(experiment.spec, basis)
     measurements, reasons = _estimates(measured, scope_of(basis), _why_nothing(runs), first_stage)
+    movement = history.movement_of(measured.sessions)
     newest = next((run for run in reversed(basis.runs or runs) if run.fingerprint), None)
     return ResultRow(
         experiment_id=experiment.id,
@@ -154,6 +161,8 @@ def row_of(experiment: Experiment, runs: Sequence[Run]) -> ResultRow:
         first_stage=first_stage,
         cut=measured.cut,
         n_scouts=measured.n_scouts,
+        planned=planned_of(experiment.spec),
+        movement=movement,
         **_spread(measured),
     )
 
@@ -165,6 +174,20 @@ class Measured:
     runs: Sequence[tuple[Run, Analysis]]
     cut: Cut | None
     n_scouts: int
+    sessions: Sequence[Session] = ()
+
+    def lent(self) -> Lent | None:
+        """What earlier sessions lend to a cell of few runs, rescaled to their length; None where they lend nothing."""
+        rests = [
+            cells.per_work(one.series)[self.cut.first :] for _, one in self.runs if one.series and self.cut is not None
+        ]
+        rests = [rest for rest in rests if len(rest)]
+        if not rests:
+            return None
+        within = fmean(length.within_variance(rest) for rest in rests)
+        return history.lend(
+            self.sessions, within if math.isfinite(within) else None, fmean(len(rest) for rest in rests)
+        )
 
     def rates(self, metric: str = "throughput") -> list[tuple[Run, Measurement]]:
         """(run, its measurement of ``metric``) of those that have a value, in the order of their repetitions."""
@@ -178,7 +201,13 @@ def measure(basis: Basis) -> Measured:
     found = cells.recut([analysis for _, analysis in judged])
     pairs = zip((run for run, _ in judged), found.analyses, strict=True)
     kept = [pair for index, pair in enumerate(pairs) if index not in found.scouts]
-    return Measured(kept, found.cut, len(found.scouts))
+    return Measured(kept, found.cut, len(found.scouts), _sessions(found.analyses))
+
+
+def _sessions(analyses: Sequence[Analysis]) -> list[Session]:
+    """Earlier sessions as they were known when the cell's first job was made: what came later changes no number."""
+    told = next((one.summary["history"] for one in analyses if one.summary.get("history")), ())
+    return prospect.sessions_of(told)
 
 
 def _spread(measured: Measured) -> dict[str, Any]:
@@ -270,7 +299,8 @@ def _estimates(
             places = [place_of(run) for run, _ in known]
             stage = first_stage if len(known) == len(measured.runs) else None  # else it is not the first of these
             runs = [one for _, one in known]
-            measurements[metric] = between_runs.over_runs(runs, scope, places=places, first_stage=stage)
+            lent = measured.lent() if metric == "throughput" and len(known) < history.FEW else None
+            measurements[metric] = between_runs.over_runs(runs, scope, places=places, first_stage=stage, lent=lent)
         else:
             found = [analysis.measurement(metric) for _, analysis in measured.runs]
             reasons[metric] = next((one.reason for one in found if one and one.reason), otherwise)

@@ -1,5 +1,6 @@
 """Result rows and comparisons, as they are answered."""
 
+from orchestrator.analysis.history import LEAST_SESSIONS
 from orchestrator.api.views.common import Json, Quantity, View
 from orchestrator.api.views.runs import ReasonView, ValidityView, validity_view
 from orchestrator.domain.measurement import METRICS, Grade
@@ -59,6 +60,14 @@ class VariationView(View):
     node_ratio: float | None
     nodes: int
     runs: int
+
+
+class MovementView(View):
+    """How far the mean of this series moved from session to session, beyond what its runs explain: the relative
+    standard deviation over ``sessions`` earlier experiments on the node."""
+
+    deviation_ratio: float
+    sessions: int
 
 
 class PrecisionView(View):
@@ -136,6 +145,7 @@ class ResultRowView(View):
     profile_slowdown_ratio: Quantity | None
     start_up_s: Quantity | None
     variation: VariationView | None
+    between_sessions: MovementView | None
     fleet: Quantity | None
     precision: PrecisionView | None
     reasons: dict[str, str]
@@ -169,11 +179,24 @@ def result_row_view(row: ResultRow) -> ResultRowView:
         validity=validity_view(row.validity),
         left_out=[_left_out(run) for run in row.left_out[:MOST_LEFT_OUT]],
         variation=VariationView(**row.variation.__dict__) if row.variation else None,
+        between_sessions=_movement(row),
         fleet=Quantity.of(row.fleet) if row.fleet else None,
         precision=PrecisionView(**row.precision.__dict__) if row.precision else None,
-        reasons=dict(row.reasons),
+        reasons=_reasons(row),
         **quantities,
     )
+
+
+def _reasons(row: ResultRow) -> dict[str, str]:
+    if row.movement is not None:
+        return dict(row.reasons)
+    text = f"fewer than {LEAST_SESSIONS} earlier sessions of this cell on the node"
+    return dict(row.reasons) | {"between_sessions": text}
+
+
+def _movement(row: ResultRow) -> MovementView | None:
+    found = row.movement
+    return MovementView(deviation_ratio=found.deviation_ratio, sessions=found.sessions) if found else None
 
 
 def _left_out(run: Run) -> LeftOut:
