@@ -55,8 +55,8 @@ fuzz: setup ## hold REST to its OpenAPI description by many more cases than the 
 openapi: setup ## record what is new in OpenAPI; BREAKING=1 records also what is removed or narrowed
 	@$(BIN)/python -m tests.support.openapi_changes $(if $(BREAKING),--breaking)
 
-coverage: setup ## how often runs are classified right and the printed intervals hold the truth, by simulation (about 20 minutes of one core)
-	@$(BIN)/python -m tests.benchmarks.coverage
+coverage: setup ## how often the printed intervals hold the truth and equal cells are called different, old rule and new, by simulation (about half an hour of one core)
+	@$(BIN)/python -m tests.benchmarks.figures
 
 gpu-check: ## the checks that need a GPU, by python3 with torch, numpy, psutil and pynvml; SLICE=products|training|kernels|telemetry|restarts (77: no GPU)
 	@python3 -m tests.gpu.check $(SLICE)

@@ -117,9 +117,9 @@ def _lent(values: Sequence[float], places: Sequence[str], lent: Lent | None) -> 
     if lent is None or not 0 < len(values) < FEW or len(set(places)) > 1:
         return None
     mean = fmean(values)
-    found = nested.Mean(mean, lent.half_width(mean, len(values)), max(1, int(lent.degrees)))
+    found = nested.Mean(mean, lent.half_width(mean, len(values)), lent.sessions)
     runs = "1 run" if len(values) == 1 else f"{len(values)} runs"
-    return _Estimate(found, f"{runs}, {lent.text}", "mean over runs, Student's t with a deviation from history")
+    return _Estimate(found, f"{runs}, {lent.text}", "mean over runs, deviation from history")
 
 
 def _staged(values: Sequence[float], first: int | None) -> _Estimate | None:

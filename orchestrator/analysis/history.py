@@ -2,10 +2,12 @@
 
 All functions are pure; the caller passes a stored snapshot, so that later history never changes a number.
 
-A session's noise is not another's: deviations of sessions on one machine scatter by a factor of 1.6 to 2.5. So what
-counts is not how many runs were behind them, but how well they agree: the degrees of freedom come from the scatter of
-the sessions' variances (Satterthwaite 1946, Biometrics Bulletin 2:110, applied to variances as they were found), never
-from the number of runs.
+A session's noise is not another's: deviations of sessions on one machine scatter by a factor of 1.6 to 2.5, so pooling
+their degrees of freedom covers 80 to 92 %. What is lent says instead "the next session is like one of those before, and
+nobody knows which": the mean of a run is taken for an equal mixture of Student's t's, one for each session with its own
+deviation and degrees of freedom (the predictive distribution of a scale mixture of normals: Andrews & Mallows 1974,
+Journal of the Royal Statistical Society B 36:99). Few sessions do not know how they scatter: the whole is widened by
+one standard error of the mean of the logarithms of their deviations (judgement).
 """
 
 import math
@@ -13,11 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev, variance
 
-from orchestrator.analysis import nested
+import numpy as np
+from scipy import optimize, special
 
 LEAST_SESSIONS = 3
-FEW = 4  # runs: a cell of so many knows its own deviation better
-LEAST_DEGREES = 1.0
+FEW = 3  # runs: a cell of so many knows its own deviation as well
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -40,20 +43,20 @@ class Lent:
     """A deviation between runs that comes from history.
 
     Attributes:
-        deviation_ratio: relative standard deviation of a run of this cell's length.
-        degrees: of freedom of that.
+        deviation_ratio: relative standard deviation of a run of this cell's length, root mean square over sessions.
+        half_width_ratio: of the 95 % interval of a single run, over its value.
         sessions: it comes from so many.
         text: said in words.
     """
 
     deviation_ratio: float
-    degrees: float
+    half_width_ratio: float
     sessions: int
     text: str
 
     def half_width(self, value: float, runs: int) -> float:
         """Of the 95 % interval of a mean of ``runs`` runs, in the unit of ``value``."""
-        return nested.quantile(self.degrees) * self.deviation_ratio * abs(value) / math.sqrt(runs)
+        return self.half_width_ratio * abs(value) / math.sqrt(runs)
 
 
 @dataclass(frozen=True)
@@ -83,18 +86,26 @@ def lend(snapshot: Sequence[Session], within: float | None = None, intervals: fl
     usable = [session for session in snapshot if len(session.rates) > 1]
     if len(usable) < LEAST_SESSIONS:
         return None
-    found = [_variance(session, within, intervals) for session in usable]
-    mean = fmean(found)
-    if mean <= 0.0:
+    deviations = [math.sqrt(_variance(session, within, intervals)) for session in usable]
+    if min(deviations) <= 0.0:
         return None
-    scatter = variance(found)
-    # The next session is one more draw, and the mean of those before is not exact: 1 + 1 / K.
-    degrees = 2.0 * mean**2 / (scatter * (1.0 + 1.0 / len(found))) if scatter > 0.0 else math.inf
-    known = float(sum(len(session.rates) - 1 for session in usable))
-    degrees = max(LEAST_DEGREES, min(degrees, known))
-    deviation = math.sqrt(mean)
-    text = f"deviation between runs of {deviation:.1%} lent by {len(usable)} earlier sessions"
-    return Lent(deviation, degrees, len(usable), text)
+    logs = [math.log(deviation) for deviation in deviations]
+    unknown = math.exp(stdev(logs) / math.sqrt(len(logs)))
+    half = unknown * _of_the_mixture(deviations, [len(session.rates) - 1 for session in usable])
+    typical = math.sqrt(fmean([deviation**2 for deviation in deviations]))
+    text = f"deviation between runs of {typical:.1%} lent by {len(usable)} earlier sessions"
+    return Lent(typical, half, len(usable), text)
+
+
+def _of_the_mixture(deviations: Sequence[float], degrees: Sequence[int]) -> float:
+    """Return the half-width that holds 95 % of an equal mixture of Student's t's with these scales."""
+    scales, freedom = np.array(deviations), np.array(degrees)
+
+    def outside(half: float) -> float:
+        return float(2.0 * special.stdtr(freedom, -half / scales).mean()) - (1.0 - CONFIDENCE)
+
+    widest = max(float(q) for q in scales * special.stdtrit(freedom, 0.5 + CONFIDENCE / 2))
+    return float(optimize.brentq(outside, 0.0, widest * (1.0 + 1e-9)))
 
 
 def movement_of(snapshot: Sequence[Session]) -> Movement | None:

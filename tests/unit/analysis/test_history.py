@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from orchestrator.analysis.history import Session, lend, movement_of
 
@@ -29,11 +30,17 @@ def test_the_deviation_is_that_of_the_sessions_and_it_says_from_how_many():
     assert "lent by 40 earlier sessions" in lent.text
 
 
-def test_sessions_that_disagree_lend_few_degrees_of_freedom():
+def test_sessions_that_agree_lend_students_interval_and_others_a_wider_one():
     agree = [Session((98.0, 100.0, 102.0), 0.0, 60)] * 4
-    assert lend(agree).degrees == 8  # as many as their runs have
-    differ = [Session((100 - d, 100.0, 100 + d), 0.0, 60) for d in (0.5, 1.0, 2.0, 4.0)]
-    assert 1.0 <= lend(differ).degrees <= 2.0
+    assert lend(agree).half_width_ratio == pytest.approx(stats.t.ppf(0.975, 2) * 0.02)
+    assert lend(agree).half_width(50.0, 4) == pytest.approx(stats.t.ppf(0.975, 2) * 0.02 * 50.0 / 2)
+    differ = [Session((100 - d, 100.0, 100 + d), 0.0, 60) for d in (0.5, 1.0, 2.0, 3.3)]
+    assert lend(differ).deviation_ratio == pytest.approx(0.02, rel=0.02)
+    assert lend(differ).half_width_ratio > 1.3 * lend(agree).half_width_ratio
+
+
+def test_sessions_that_never_varied_lend_nothing():
+    assert lend([Session((100.0, 100.0), 0.0, 60)] * 3) is None
 
 
 def test_the_part_within_runs_is_rescaled_to_the_length_of_the_cell():
