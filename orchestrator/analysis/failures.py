@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.analysis.events import NodeLog
+from orchestrator.domain.border import mended
 from orchestrator.domain.failure import Failure, FailureKind
 
 # When nodes disagree: the node whose failure explains the others. Nodes that were told to stop, or that saw their
@@ -55,7 +56,7 @@ def _told(log: NodeLog, told: Mapping[str, Any]) -> Failure:
     ranks = tuple(int(rank) for rank in told.get("ranks") or ())
     return Failure(
         kind=FailureKind(kind),
-        message=str(told.get("message") or ""),
+        message=mended(str(told.get("message") or "")),
         ranks=ranks,
         exit_code=told.get("exit_code"),
         signal=_signal_name(told.get("signal")),
@@ -75,7 +76,7 @@ def _signal_name(number: Any) -> str | None:
 
 def _stderr_tail(log: NodeLog, ranks: tuple[int, ...]) -> str:
     """Return the last words of the process that drove the first failed rank, else of any that said something."""
-    tails = {str(data["process"]): str(data["stderr_tail"] or "") for _, data in log.of("process_exited")}
+    tails = {str(data["process"]): mended(str(data["stderr_tail"] or "")) for _, data in log.of("process_exited")}
     for process in log.job["processes"]:
         if ranks and ranks[0] in process["ranks"] and tails.get(process["name"]):
             return tails[process["name"]]

@@ -85,6 +85,15 @@ def check_numbers(event: Mapping[str, Any]) -> None:
                 _hold(name, one, allowed)
 
 
+def is_plausible(event: Mapping[str, Any]) -> bool:
+    """Whether an entry follows the protocol and its numbers can be: an older version stored others too."""
+    try:
+        check_numbers(protocol.check_event(dict(event)))
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        return False
+    return True
+
+
 def _hold(name: str, value: Any, allowed: Range) -> None:
     if not allowed[0] <= protocol.number(value) <= allowed[1]:
         raise ImpossibleError(f"{name} is {value!r}, which is not within {allowed[0]:g} and {allowed[1]:g}")

@@ -30,6 +30,7 @@ TABLE: dict[type[errors.TbdError], tuple[int, str]] = {
     errors.InvalidRequest: (422, "invalid-request"),
     errors.NotFound: (404, "not-found"),
     errors.Conflict: (409, "conflict"),
+    errors.DamagedRow: (409, "damaged-row"),
     errors.IdempotencyMismatch: (422, "idempotency-key-reused"),
     errors.StoreUnavailable: (503, "database-unavailable"),
     errors.StoreFull: (507, "database-full"),

@@ -66,16 +66,18 @@ class Client:
         return self._ask("GET", _with_parameters(API + path, parameters))
 
     def pages(self, path: str, limit: int | None = None, **parameters: Any) -> Any:
-        """All items of a list, or the first ``limit``, as one page: {items, next_cursor}."""
+        """All items of a list, or the first ``limit``, as one page: {items, next_cursor, damaged}."""
         items: list[Any] = []
+        damaged: list[Any] = []
         cursor = None
         while True:
             size = 1000 if limit is None else min(1000, limit - len(items))
             page = self.get(path, limit=size, cursor=cursor, **parameters)
             items += page["items"]
+            damaged += page.get("damaged") or []
             cursor = page["next_cursor"]
             if cursor is None or (limit is not None and len(items) >= limit):
-                return {**page, "items": items, "next_cursor": cursor}
+                return {**page, "items": items, "next_cursor": cursor, "damaged": damaged}
 
     def post(
         self, path: str, body: Any = None, *, raw: bytes | None = None, key: str | None = None, **parameters: Any
@@ -90,6 +92,14 @@ class Client:
         if key:
             headers["Idempotency-Key"] = key
         return self._ask("POST", _with_parameters(API + path, parameters), content, headers, tries=3 if key else 1)
+
+    def delete(self, path: str) -> None:
+        """DELETE what is at ``path``.
+
+        Raises:
+            CommandError: as ``get``; also where it is not there (any more).
+        """
+        self._ask("DELETE", API + path, tries=1)
 
     def is_up(self) -> bool:
         """Whether the server answers."""
@@ -149,7 +159,7 @@ class Client:
                 connection.close()
         if response.status >= 400:
             raise _problem(response.status, text)
-        return _parse(text)
+        return _parse(text) if text else None
 
     def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection

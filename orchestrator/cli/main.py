@@ -46,8 +46,9 @@ GROUPS: dict[str, dict[str, str]] = {
         "serve": "run the service",
         "nodes": "list the nodes, or drain, quarantine, resume one",
         "doctor": "check this machine and say what to do about each finding",
+        "rm": "remove an experiment with all that hangs on it",
         "ingest": "import the log of a job that ran without the service",
-        "db": "look at or migrate the database",
+        "db": "look at, check or migrate the database",
     },
 }
 COMMANDS: dict[str, str] = {name: text for group in GROUPS.values() for name, text in group.items()}

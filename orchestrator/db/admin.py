@@ -13,7 +13,7 @@ from sqlalchemy import URL, Connection, inspect, text
 from orchestrator.db import engine as engines
 from orchestrator.db.errors import translated
 from orchestrator.db.schema import REVISION
-from orchestrator.domain.errors import SettingsError
+from orchestrator.domain.errors import Damaged, SettingsError
 
 if TYPE_CHECKING:  # alembic takes 0.2 s to import, and an up-to-date database does not need it
     from alembic.config import Config
@@ -54,6 +54,16 @@ def check(url: str) -> str:
         return f"the database has schema {REVISION}, as this version of tbd"
     _refuse_newer(found)
     return f"the database has schema {found}; `tbd db upgrade` brings it to {REVISION}"
+
+
+def damaged(url: str) -> list[Damaged]:
+    """The rows of a database of this version's schema that cannot be read. Raises as ``current`` does."""
+    if current(url) != REVISION:
+        return []
+    from orchestrator.db import check as rows_check
+
+    with _connection(engines.parse_url(url)) as connection:
+        return list(rows_check.damaged(connection))
 
 
 def upgrade(url: str) -> tuple[str | None, str]:

@@ -1,8 +1,8 @@
 """What calibrations found: one row per device and arithmetic of a run."""
 
-import json
 from collections.abc import Sequence
 
+from pydantic import TypeAdapter
 from sqlalchemy import Connection, Select, delete, insert, select
 
 from orchestrator.db import paging, rows
@@ -10,6 +10,8 @@ from orchestrator.db.schema import calibration, experiment, run
 from orchestrator.domain.calibration import Calibration, DeviceKey
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.ports import CalibrationFilter, Page, StoredCalibration
+
+_CALIBRATION = TypeAdapter(Calibration)
 
 # Positions count down in the ids, because lists are paged from the highest id to the lowest.
 _HIGHEST = 99_999
@@ -51,16 +53,17 @@ def page(
         if value is not None:
             query = query.where(calibration.c[name] == value)
     found, next_cursor = paging.page(connection, query, calibration, limit, cursor)
-    return Page([_stored(row) for row in found], next_cursor)
+    made, damaged = rows.sorted_out(found, stored)
+    return Page(made, next_cursor, damaged)
 
 
 def latest(connection: Connection, devices: Sequence[DeviceKey], arithmetic: str) -> dict[DeviceKey, StoredCalibration]:
     """See ``domain.ports.Store.calibrated``."""
-    found = {}
+    found: dict[DeviceKey, StoredCalibration] = {}
     for key in devices:
         row = connection.execute(_valid(key, arithmetic)).first()
-        if row is not None:
-            found[key] = _stored(row)
+        for one in rows.sorted_out([] if row is None else [row], stored)[0]:
+            found[key] = one
     return found
 
 
@@ -81,15 +84,22 @@ def _valid(key: DeviceKey, arithmetic: str) -> Select[tuple[object, ...]]:
     )
 
 
+def stored(row: rows.AnyRow) -> StoredCalibration:
+    """Raises ``DamagedRow``."""
+    return rows.read("calibration", row.id, row.experiment_id, lambda: _stored(row))
+
+
 def _stored(row: rows.AnyRow) -> StoredCalibration:
     fields = {name: getattr(row, name) for name in Calibration.__dataclass_fields__}
     m, n, k = rows.names_of(row.shape)
+    own = Calibration(**fields | {"shape": (m, n, k), "rates": rows.loaded(row.rates)})
+    _CALIBRATION.validate_python(vars(own))
     return StoredCalibration(
         experiment_id=row.experiment_id,
         run_id=row.run_id,
-        created_at=row.created_at,
+        created_at=rows.time_of(row.created_at),
         valid=row.valid,
-        calibration=Calibration(**fields | {"shape": (m, n, k), "rates": json.loads(row.rates)}),
+        calibration=own,
         previous_flops_per_s=row.previous_flops_per_s,
         code_version=row.code_version,
     )

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, Select, func, select
 
 from orchestrator.db import cells, experiments, paging, rows, runs
 from orchestrator.db.schema import cell, experiment, run
+from orchestrator.domain.errors import Damaged
 from orchestrator.domain.ports import Cell, CellFilter, Page
 from orchestrator.domain.run import Run
 
@@ -24,7 +25,8 @@ def page(connection: Connection, owner: str | None, wanted: CellFilter, limit: i
         few = _few_enough(connection, found)
         if few < len(found):
             found, next_cursor = found[:few], paging.after(found[few - 1])
-    return Page(_complete(connection, found), next_cursor)
+    made, damaged = _complete(connection, found)
+    return Page(made, next_cursor, damaged)
 
 
 def _matching(query: Select[Any], owner: str | None, wanted: CellFilter) -> Select[Any]:
@@ -56,11 +58,16 @@ def _few_enough(connection: Connection, found: Sequence[rows.AnyRow]) -> int:
     return len(found)
 
 
-def _complete(connection: Connection, found: Sequence[rows.AnyRow]) -> list[Cell]:
-    """The cells with their experiments and runs: as many statements for one as for a thousand."""
+def _complete(connection: Connection, found: Sequence[rows.AnyRow]) -> tuple[list[Cell], list[Damaged]]:
+    """(the cells with their experiments and runs, what of these cannot be read): as many statements for one as for a
+    thousand."""
     theirs = select(experiment).where(experiment.c.id.in_({row.experiment_id for row in found}))
-    of = {row.id: rows.experiment_of(row, {}) for row in connection.execute(theirs)}
+    whole, damaged = rows.sorted_out(connection.execute(theirs), lambda row: rows.experiment_of(row, {}))
+    of = {one.id: one for one in whole}
     by_cell: dict[tuple[str, str], list[Run]] = {}
-    for one in runs.of_cells(connection, [row.id for row in found]):
+    read, unread = runs.of_cells(connection, [row.id for row in found])
+    for one in read:
         by_cell.setdefault((one.experiment_id, one.plan.cell_key), []).append(one)
-    return [Cell(of[row.experiment_id], by_cell.get((row.experiment_id, row.cell_key), ())) for row in found]
+    keys = [(row.experiment_id, row.cell_key) for row in found]
+    cells = [Cell(of[key[0]], by_cell[key]) for key in keys if key[0] in of and key in by_cell]
+    return cells, damaged + unread

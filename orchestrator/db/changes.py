@@ -1,11 +1,11 @@
 """What happened: one numbered row for each move, request to cancel and new run, in the same transaction as it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, select, text
 
+from orchestrator.db import rows
 from orchestrator.db.rows import bounded, to_text
 from orchestrator.db.schema import change, experiment
 from orchestrator.db.statements import Insert
@@ -25,16 +25,16 @@ def row(at: float, experiment_id: str, run_id: str | None, state: str, data: Map
     return at, experiment_id, run_id, state, to_text(dict(data))
 
 
-def record(connection: Connection, rows: Sequence[ChangeRow]) -> None:
+def record(connection: Connection, new: Sequence[ChangeRow]) -> None:
     """Store changes, last thing in a transaction.
 
     Readers go on after the last number they saw, so the numbers of an experiment must become visible in their order.
     SQLite has one writer; on PostgreSQL the lock makes them wait for each other, from here to the commit.
     """
     if connection.dialect.name == "postgresql":
-        for experiment_id in sorted({row[1] for row in rows}):
+        for experiment_id in sorted({row[1] for row in new}):
             connection.execute(_IN_ORDER, {"experiment_id": experiment_id})
-    INSERT.many(connection, rows)
+    INSERT.many(connection, new)
 
 
 def data_of(failure: Failure | None = None, analysis: Analysis | None = None) -> dict[str, Any]:
@@ -52,20 +52,26 @@ def after(connection: Connection, experiment_id: str, run_id: str | None, number
     query = select(change).where(change.c.experiment_id == experiment_id, change.c.number > bounded(number))
     if run_id is not None:
         query = query.where(change.c.run_id == run_id)
-    rows = connection.execute(query.order_by(change.c.number).limit(bounded(max(limit, 0)))).all()
-    if not rows:
+    found = connection.execute(query.order_by(change.c.number).limit(bounded(max(limit, 0)))).all()
+    if not found:
         _must_exist(connection, experiment_id)
-    return [
-        Change(
-            number=row.number,
-            at=row.at,
-            experiment_id=row.experiment_id,
-            run_id=row.run_id,
-            state=row.state,
-            data=json.loads(row.data),
-        )
-        for row in rows
-    ]
+    return rows.sorted_out(found, change_of)[0]
+
+
+def change_of(row: rows.AnyRow) -> Change:
+    """Raises ``DamagedRow``."""
+    return rows.read("change", row.number, row.experiment_id, lambda: _change(row))
+
+
+def _change(row: rows.AnyRow) -> Change:
+    return Change(
+        number=row.number,
+        at=rows.time_of(row.at),
+        experiment_id=row.experiment_id,
+        run_id=row.run_id,
+        state=row.state,
+        data=dict(rows.loaded(row.data)),
+    )
 
 
 def _must_exist(connection: Connection, experiment_id: str) -> None:

@@ -36,5 +36,6 @@ def of(connection: Connection, experiment_ids: Collection[str]) -> dict[str, Map
     query = select(run_count).where(run_count.c.experiment_id.in_(experiment_ids), run_count.c.runs > 0)
     counts: dict[str, dict[RunState, int]] = {}
     for row in connection.execute(query.order_by(run_count.c.experiment_id, run_count.c.state)):
-        counts.setdefault(row.experiment_id, {})[RunState(row.state)] = row.runs
+        if row.state in [known.value for known in RunState]:
+            counts.setdefault(row.experiment_id, {})[RunState(row.state)] = row.runs
     return dict(counts)

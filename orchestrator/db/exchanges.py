@@ -1,11 +1,14 @@
 """What netbenches found: one row per operation, size, ranks and load of a run."""
 
+from pydantic import TypeAdapter
 from sqlalchemy import Connection, delete, insert, select
 
 from orchestrator.db import paging, rows
 from orchestrator.db.schema import attempt, exchange, experiment, run
 from orchestrator.domain.measurement import Analysis, Exchange
 from orchestrator.domain.ports import ExchangeFilter, Page, StoredExchange
+
+_EXCHANGE = TypeAdapter(Exchange)
 
 # Positions count down in the ids, because lists are paged from the highest id to the lowest.
 _HIGHEST = 99_999
@@ -55,20 +58,28 @@ def page(
         if value is not None:
             query = query.where(exchange.c[name] == value)
     found, next_cursor = paging.page(connection, query, exchange, limit, cursor)
-    return Page([_stored(row) for row in found], next_cursor)
+    made, damaged = rows.sorted_out(found, stored)
+    return Page(made, next_cursor, damaged)
+
+
+def stored(row: rows.AnyRow) -> StoredExchange:
+    """Raises ``DamagedRow``."""
+    return rows.read("exchange", row.id, row.experiment_id, lambda: _stored(row))
 
 
 def _stored(row: rows.AnyRow) -> StoredExchange:
     fields = {name: getattr(row, name) for name in Exchange.__dataclass_fields__}
+    own = Exchange(**fields | {"ranks": tuple(rows.names_of(row.ranks))})
+    _EXCHANGE.validate_python(vars(own))
     return StoredExchange(
         experiment_id=row.experiment_id,
         run_id=row.run_id,
-        created_at=row.created_at,
+        created_at=rows.time_of(row.created_at),
         valid=row.valid,
         topology=row.topology,
         fabric=row.fabric,
         device=row.device,
         nodes=tuple(rows.names_of(row.nodes)),
-        exchange=Exchange(**fields | {"ranks": tuple(rows.names_of(row.ranks))}),
+        exchange=own,
         code_version=row.code_version,
     )

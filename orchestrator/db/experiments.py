@@ -77,11 +77,21 @@ def insert_labels(connection: Connection, new: Experiment) -> None:
 
 
 def one(connection: Connection, experiment_id: str) -> Experiment:
-    """Raises NotFound."""
+    """Raises NotFound, DamagedRow."""
     found = connection.execute(select(experiment).where(experiment.c.id == experiment_id)).one_or_none()
     if found is None:
         raise NotFound("experiment", experiment_id)
     return rows.experiment_of(found, counts.of(connection, [experiment_id]).get(experiment_id, {}))
+
+
+def owner_of(connection: Connection, experiment_id: str) -> str:
+    """Raises NotFound."""
+    owner: str | None = connection.execute(
+        select(experiment.c.owner).where(experiment.c.id == experiment_id)
+    ).scalar_one_or_none()
+    if owner is None:
+        raise NotFound("experiment", experiment_id)
+    return owner
 
 
 def page(
@@ -102,7 +112,8 @@ def page(
         query = query.where(experiment.c.id.in_(labelled(label_is)))
     found, next_cursor = paging.page(connection, query, experiment, limit, cursor)
     counted = counts.of(connection, [row.id for row in found])
-    return Page([rows.experiment_of(row, counted.get(row.id, {})) for row in found], next_cursor)
+    made, damaged = rows.sorted_out(found, lambda row: rows.experiment_of(row, counted.get(row.id, {})))
+    return Page(made, next_cursor, damaged)
 
 
 def labelled(wanted: tuple[str, str]) -> Select[tuple[str]]:
@@ -132,7 +143,7 @@ def cancel(connection: Connection, experiment_id: str, at: float) -> None:
         .values(cancel_requested=True)
     )
     if connection.execute(statement).rowcount == 0:
-        one(connection, experiment_id)
+        owner_of(connection, experiment_id)
         return
     told = changes.row(at, experiment_id, None, ExperimentState.ACTIVE.value, {"cancel_requested": True})
     requests = run_rows.request_cancel(connection, run.c.experiment_id == experiment_id, at)
@@ -146,7 +157,7 @@ def end(connection: Connection, experiment_id: str, state: ExperimentState, at: 
         .values(state=state.value, ended_at=at)
     )
     if connection.execute(statement).rowcount == 0:
-        one(connection, experiment_id)
+        owner_of(connection, experiment_id)
         return False
     changes.record(connection, [changes.row(at, experiment_id, None, state.value, {})])
     return True
@@ -176,5 +187,5 @@ def runs_of(connection: Connection, experiment_id: str) -> list[Run]:
     """All its runs, oldest first. Raises NotFound."""
     found = run_rows.of_experiment(connection, experiment_id)
     if not found:
-        one(connection, experiment_id)
+        owner_of(connection, experiment_id)
     return found

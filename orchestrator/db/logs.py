@@ -6,12 +6,14 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select, text
 
+from orchestrator.db import rows
 from orchestrator.db.errors import is_foreign_key_violation
 from orchestrator.db.rows import bounded, to_text
 from orchestrator.db.schema import attempt, entry
 from orchestrator.db.statements import Insert
 from orchestrator.domain.errors import NotFound
 from orchestrator.domain.ports import Entry
+from workers.trainer.protocol import check_event
 
 EntryRow = tuple[str, str, int, str, str]
 INSERT = Insert(entry, "attempt_id", "node", "seq", "kind", "body", or_nothing_on=("attempt_id", "node", "seq"))
@@ -69,7 +71,7 @@ def entries(
     after: int,
     limit: int | None,
 ) -> list[dict[str, Any]]:
-    query = select(entry.c.node, entry.c.body).where(entry.c.attempt_id == attempt_id)
+    query = select(entry).where(entry.c.attempt_id == attempt_id)
     if node is not None:
         query = query.where(entry.c.node == node)
     if kinds is not None:
@@ -81,7 +83,26 @@ def entries(
     found = connection.execute(query.order_by(entry.c.node, entry.c.seq)).all()
     if not found:
         _must_exist(connection, attempt_id)
-    return [json.loads(body) | {"node": of} for of, body in found]
+    return [_entry(row) for row in found]
+
+
+def _entry(row: rows.AnyRow) -> dict[str, Any]:
+    """An entry as it came; of one that is no JSON object any more what its row says, so that others can be read."""
+    told = {"node": row.node, "seq": row.seq, "kind": row.kind}
+    try:
+        return dict(json.loads(row.body)) | told
+    except (ValueError, TypeError, RecursionError):
+        return told
+
+
+def checked(row: rows.AnyRow) -> None:
+    """Look whether the entry of a row (with its ``experiment_id``) can be read.
+
+    Raises:
+        DamagedRow: it cannot.
+    """
+    identifier = f"{row.attempt_id}:{row.node}:{row.seq}"
+    rows.read("entry", identifier, row.experiment_id, lambda: check_event(dict(json.loads(row.body))))
 
 
 def _must_exist(connection: Connection, attempt_id: str) -> None:

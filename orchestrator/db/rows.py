@@ -2,13 +2,17 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Row
 
+from orchestrator.domain.border import PRINTED, is_time, mended, problems_in, visible
+from orchestrator.domain.catalog import parse_topology
+from orchestrator.domain.errors import Damaged, DamagedRow
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Analysis, Measurement
 from orchestrator.domain.placement import Placement
@@ -18,6 +22,7 @@ from orchestrator.domain.spec import ExperimentSpec
 from workers.trainer.protocol import number, to_json
 
 AnyRow = Row[*tuple[Any, ...]]
+Made = TypeVar("Made")
 
 LARGEST = 2**62  # what both databases take as an integer
 
@@ -48,15 +53,83 @@ def json_or_none(value: Any) -> str | None:
     return None if value is None else to_text(value)
 
 
+# What Python, pydantic and our own checks raise at stored values that no version of tbd should have stored.
+_BROKEN = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
+_PLAN = TypeAdapter(Plan)
+_FAILURE = TypeAdapter(Failure)
+_PLACEMENT = TypeAdapter(Placement)
+_ANALYSIS = TypeAdapter(Analysis)
+_FINGERPRINT = TypeAdapter(dict[str, Any])
+
+
+def read(table: str, identifier: Any, experiment_id: Any, make: Callable[[], Made]) -> Made:
+    """Make something of a row of ``table``.
+
+    Raises:
+        DamagedRow: it cannot be made; ``identifier`` and ``experiment_id`` say which it is.
+    """
+    try:
+        return make()
+    except _BROKEN as error:
+        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error) or type(error).__name__
+        if isinstance(error, ValidationError):
+            reason = f"{'.'.join(map(str, error.errors()[0]['loc']))}: {reason}"
+        one = Damaged(table, visible(str(identifier)), visible(str(experiment_id)), visible(reason[:300]))
+        raise DamagedRow(one) from None
+
+
+def sorted_out(found: Iterable[AnyRow], make: Callable[[AnyRow], Made]) -> tuple[list[Made], list[Damaged]]:
+    """(what ``make`` makes of each row, the rows that are damaged): one bad row spoils nothing beside it."""
+    made, damaged = [], []
+    for row in found:
+        try:
+            made.append(make(row))
+        except DamagedRow as error:
+            damaged.append(error.damaged)
+    return made, damaged
+
+
+def loaded(text: str) -> Any:
+    """The JSON that stands in ``text``; with U+FFFD for what is no Unicode in what a program printed.
+
+    Raises:
+        ValueError: it is none, or holds what is no Unicode elsewhere.
+    """
+    value = json.loads(text)
+    if "\\ud" not in text:
+        return value
+    for problem in problems_in(value, printed=PRINTED, control=True):
+        raise ValueError(f"{problem.pointer}: {problem.message}")
+    return mended(value)
+
+
+def time_of(seconds: Any) -> float:
+    """``seconds`` since the epoch.
+
+    Raises:
+        ValueError: no calendar has that time.
+    """
+    if not is_time(seconds):
+        raise ValueError(f"{seconds!r} is no time from 1970 to 9999")
+    return float(seconds)
+
+
+def maybe_time(seconds: Any) -> float | None:
+    return None if seconds is None else time_of(seconds)
+
+
 # Many runs share a plan, experiments a spec, and both are read over and over: making them from JSON is what costs.
 @lru_cache(maxsize=8192)
 def _plan(text: str) -> Plan:
-    return Plan.from_json(json.loads(text))
+    plan = Plan.from_json(loaded(text))
+    parse_topology(_PLAN.validate_python(vars(plan)).topology)
+    return plan
 
 
 @lru_cache(maxsize=2048)
 def _spec(text: str) -> ExperimentSpec:
-    return ExperimentSpec.model_validate(json.loads(text))
+    return ExperimentSpec.model_validate(loaded(text))
 
 
 def plan_of(text: str) -> Plan:
@@ -73,12 +146,14 @@ def placement_of(text: str) -> Placement:
 
 def names_of(text: str) -> list[Any]:
     """The list that stands in ``text`` as JSON."""
-    return list(json.loads(text))
+    return list(loaded(text))
 
 
 @lru_cache(maxsize=1024)
 def _placement(text: str) -> Placement:
-    return Placement.from_json(json.loads(text))
+    placement = Placement.from_json(loaded(text))
+    _PLACEMENT.validate_python({"shares": [vars(share) for share in placement.shares]})
+    return placement
 
 
 def experiment_row(experiment: Experiment) -> tuple[Any, ...]:
@@ -97,14 +172,19 @@ def experiment_row(experiment: Experiment) -> tuple[Any, ...]:
 
 
 def experiment_of(row: AnyRow, run_counts: Mapping[RunState, int]) -> Experiment:
+    """Raises ``DamagedRow``."""
+    return read("experiment", row.id, row.id, lambda: _experiment(row, run_counts))
+
+
+def _experiment(row: AnyRow, run_counts: Mapping[RunState, int]) -> Experiment:
     return Experiment(
         id=row.id,
         owner=row.owner,
         spec=_spec(row.spec),
-        facts=json.loads(row.facts),
+        facts=_FINGERPRINT.validate_python(loaded(row.facts)),
         state=ExperimentState(row.state),
-        created_at=row.created_at,
-        ended_at=row.ended_at,
+        created_at=time_of(row.created_at),
+        ended_at=maybe_time(row.ended_at),
         cancel_requested=row.cancel_requested,
         run_counts=run_counts,
     )
@@ -129,24 +209,29 @@ def run_row(run: Run) -> tuple[Any, ...]:
     )
 
 
-def run_of(row: AnyRow, attempts: Iterable[Attempt], result: AnyRow | None = None, waiting: str | None = None) -> Run:
+def run_of(row: AnyRow, attempts: Iterable[AnyRow], result: AnyRow | None = None, waiting: str | None = None) -> Run:
+    """A run of its own row, those of its attempts and that of its result. Raises ``DamagedRow``."""
+    return read("run", row.id, row.experiment_id, lambda: _run(row, attempts, result, waiting))
+
+
+def _run(row: AnyRow, attempts: Iterable[AnyRow], result: AnyRow | None, waiting: str | None) -> Run:
     run = Run(
         id=row.id,
         experiment_id=row.experiment_id,
         plan=_plan(row.plan),
         state=RunState(row.state),
-        created_at=row.created_at,
+        created_at=time_of(row.created_at),
         priority=row.priority,
-        attempts=tuple(attempts),
-        started_at=row.started_at,
-        ended_at=row.ended_at,
+        attempts=tuple(attempt_of(one) for one in attempts),
+        started_at=maybe_time(row.started_at),
+        ended_at=maybe_time(row.ended_at),
         cancel_requested=row.cancel_requested,
         waiting=waiting,
         failure=failure_of(row.failure),
     )
     if result is None:
         return run
-    fingerprint = json.loads(result.fingerprint) if result.fingerprint else None
+    fingerprint = _FINGERPRINT.validate_python(loaded(result.fingerprint)) if result.fingerprint else None
     return replace(run, analysis=analysis_of(result.analysis), fingerprint=fingerprint)
 
 
@@ -172,9 +257,9 @@ def attempt_of(row: AnyRow) -> Attempt:
         number=row.number,
         token=row.token,
         placement=_placement(row.placement),
-        created_at=row.created_at,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
+        created_at=time_of(row.created_at),
+        started_at=maybe_time(row.started_at),
+        ended_at=maybe_time(row.ended_at),
         failure=failure_of(row.failure),
         stop_requested=row.stop_requested,
     )
@@ -185,19 +270,30 @@ def failure_text(failure: Failure | None) -> str | None:
 
 
 def failure_of(text: str | None) -> Failure | None:
-    return None if text is None else Failure.from_json(json.loads(text))
+    if text is None:
+        return None
+    failure = Failure.from_json(loaded(text))
+    _FAILURE.validate_python(vars(failure))
+    return failure
 
 
 def analysis_of(text: str | None) -> Analysis | None:
     """The analysis; numbers of its measurements that are not finite travelled as strings and are numbers again."""
     if text is None:
         return None
-    data = json.loads(text)
+    data = loaded(text)
     for measurement in [*data["measurements"], data.get("indicative") or {}]:
         for key in ("value", "ci_low", "ci_high"):
             if isinstance(measurement.get(key), str):
                 measurement[key] = number(measurement[key])
+    _ANALYSIS.validate_python(data)
     return Analysis.from_json(data)
+
+
+def judged_run_of(row: AnyRow, attempts: Iterable[AnyRow]) -> Run:
+    """A run with the verdict of the ``analysis`` in its row. Raises ``DamagedRow``."""
+    made = run_of(row, attempts)
+    return read("run", row.id, row.experiment_id, lambda: replace(made, analysis=verdict_of(row.analysis)))
 
 
 def verdict_of(text: str | None) -> Analysis | None:

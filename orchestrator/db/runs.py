@@ -1,7 +1,7 @@
 """Runs and attempts: their rows, and the moves of ``domain.run.MOVES`` as updates ``WHERE state = expected``."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Update, bindparam, func, select, text, update
@@ -9,11 +9,13 @@ from sqlalchemy import ColumnElement, Connection, Select, Update, bindparam, fun
 from orchestrator.db import changes, counts, paging, rows
 from orchestrator.db.schema import attempt, cell, experiment, measurement, result, run, waiting
 from orchestrator.db.statements import Insert
-from orchestrator.domain.errors import NotFound
+from orchestrator.domain.errors import Damaged, DamagedRow, NotFound
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.ports import EarlierRun, Page
 from orchestrator.domain.run import HOLDS_DEVICES, TERMINAL, Attempt, Run, RunState, transition
+
+log = logging.getLogger(__name__)
 
 COLUMNS = (
     "id",
@@ -50,11 +52,14 @@ def add_missing(connection: Connection, runs: Iterable[Run]) -> list[Run]:
 
 
 def one(connection: Connection, run_id: str) -> Run:
-    """Raises NotFound."""
+    """Raises NotFound, DamagedRow."""
     found = connection.execute(select(run).where(run.c.id == run_id)).all()
     if not found:
         raise NotFound("run", run_id)
-    return _complete(connection, found)[0]
+    made, damaged = complete(connection, found)
+    if damaged:
+        raise DamagedRow(damaged[0])
+    return made[0]
 
 
 def page(
@@ -82,13 +87,14 @@ def page(
     if experiments is not None:
         query = query.where(run.c.experiment_id.in_(experiments))
     found, next_cursor = paging.page(connection, query, run, limit, cursor)
-    return Page(_complete(connection, found), next_cursor)
+    made, damaged = complete(connection, found)
+    return Page(made, next_cursor, damaged)
 
 
 def of_experiment(connection: Connection, experiment_id: str) -> list[Run]:
     theirs = select(run.c.id).where(run.c.experiment_id == experiment_id)
     query = select(run).where(run.c.experiment_id == experiment_id).order_by(run.c.created_at, run.c.id)
-    return _complete(connection, connection.execute(query).all(), theirs)
+    return complete(connection, connection.execute(query).all(), theirs)[0]
 
 
 def verdicts_of(connection: Connection, experiment_id: str) -> list[Run]:
@@ -97,32 +103,30 @@ def verdicts_of(connection: Connection, experiment_id: str) -> list[Run]:
     found = found.where(run.c.experiment_id == experiment_id).order_by(run.c.created_at, run.c.id)
     attempts = _attempts(connection, select(run.c.id).where(run.c.experiment_id == experiment_id))
     parts = connection.execution_options(yield_per=500).execute(found)
-    return [
-        replace(rows.run_of(row, attempts.get(row.id, ())), analysis=rows.verdict_of(row.analysis)) for row in parts
-    ]
+    return _sound(parts, lambda row: rows.judged_run_of(row, attempts.get(row.id, ())))
 
 
-def of_cells(connection: Connection, cell_ids: Sequence[str]) -> list[Run]:
-    """The runs of these cells, oldest first."""
+def of_cells(connection: Connection, cell_ids: Sequence[str]) -> tuple[list[Run], list[Damaged]]:
+    """(the runs of these cells, oldest first; those that cannot be read)."""
     of = (run.c.experiment_id == cell.c.experiment_id) & (run.c.cell_key == cell.c.cell_key)
     theirs = select(run.c.id).select_from(cell.join(run, of)).where(cell.c.id.in_(cell_ids))
     query = select(run).select_from(cell.join(run, of)).where(cell.c.id.in_(cell_ids))
     found = connection.execute(query.order_by(run.c.created_at, run.c.id)).all()
-    return _complete(connection, found, theirs)
+    return complete(connection, found, theirs)
 
 
 def of_cell(connection: Connection, experiment_id: str, cell_key: str) -> list[Run]:
     """The runs of one cell, oldest first; none where there is no such cell."""
     theirs = (run.c.experiment_id == experiment_id, run.c.cell_key == cell_key)
     query = select(run).where(*theirs).order_by(run.c.created_at, run.c.id)
-    return _complete(connection, connection.execute(query).all(), select(run.c.id).where(*theirs))
+    return complete(connection, connection.execute(query).all(), select(run.c.id).where(*theirs))[0]
 
 
 def completed_of_cell(connection: Connection, cell_key: str, most: int) -> list[Run]:
     """The newest completed runs of a cell, whichever experiment they are of, newest first."""
     alike = (run.c.cell_key == cell_key, run.c.state == RunState.COMPLETED.value)
     query = select(run).where(*alike).order_by(run.c.created_at.desc(), run.c.id.desc()).limit(most)
-    return _complete(connection, connection.execute(query).all())
+    return complete(connection, connection.execute(query).all())[0]
 
 
 def earlier(connection: Connection, cell_key: str, most: int) -> list[EarlierRun]:
@@ -179,19 +183,30 @@ def _unjudged(connection: Connection, found: Sequence[rows.AnyRow]) -> list[Run]
     """Runs with attempts, without results."""
     attempts = _attempts(connection, [row.id for row in found])
     why = _why_waiting(connection, found)
-    return [rows.run_of(row, attempts.get(row.id, ()), waiting=why.get(row.id)) for row in found]
+    return _sound(found, lambda row: rows.run_of(row, attempts.get(row.id, ()), waiting=why.get(row.id)))
 
 
-def _complete(
+def _sound(found: Iterable[rows.AnyRow], make: Callable[[rows.AnyRow], Run]) -> list[Run]:
+    """Those that can be read; of the others the log says so."""
+    made, damaged = rows.sorted_out(found, make)
+    for one in damaged:
+        log.warning("%s", DamagedRow(one))
+    return made
+
+
+def complete(
     connection: Connection, found: Sequence[rows.AnyRow], which: Select[tuple[str]] | None = None
-) -> list[Run]:
-    """Runs with attempts and results. ``which``: the ids of ``found`` as a query, where they may be many."""
+) -> tuple[list[Run], list[Damaged]]:
+    """(runs with their attempts and results, those that cannot be read). ``which``: the ids of ``found`` as a query,
+    where they may be many."""
     ids: Any = which if which is not None else [row.id for row in found]
     attempts = _attempts(connection, ids)
     query = select(result.c.run_id, result.c.analysis, result.c.fingerprint).where(result.c.run_id.in_(ids))
     results = {row.run_id: row for row in connection.execute(query)}
     why = _why_waiting(connection, found)
-    return [rows.run_of(row, attempts.get(row.id, ()), results.get(row.id), why.get(row.id)) for row in found]
+    return rows.sorted_out(
+        found, lambda row: rows.run_of(row, attempts.get(row.id, ()), results.get(row.id), why.get(row.id))
+    )
 
 
 def _why_waiting(connection: Connection, found: Sequence[rows.AnyRow]) -> dict[str, str]:
@@ -204,11 +219,11 @@ def _why_waiting(connection: Connection, found: Sequence[rows.AnyRow]) -> dict[s
     return {run_id: reasons[asked] for run_id, asked in needs.items() if asked in reasons}
 
 
-def _attempts(connection: Connection, run_ids: Any) -> dict[str, list[Attempt]]:
+def _attempts(connection: Connection, run_ids: Any) -> dict[str, list[rows.AnyRow]]:
     query = select(attempt).where(attempt.c.run_id.in_(run_ids)).order_by(attempt.c.run_id, attempt.c.number)
-    attempts: dict[str, list[Attempt]] = {}
+    attempts: dict[str, list[rows.AnyRow]] = {}
     for row in connection.execute(query):
-        attempts.setdefault(row.run_id, []).append(rows.attempt_of(row))
+        attempts.setdefault(row.run_id, []).append(row)
     return attempts
 
 

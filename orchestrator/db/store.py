@@ -20,6 +20,7 @@ from orchestrator.db import (
     lookup,
     nodes,
     profiles,
+    removal,
     results,
     runs,
 )
@@ -64,6 +65,12 @@ class SqlStore:
 
     def experiment(self, experiment_id: str) -> Experiment:
         return self.database.read(lambda connection: experiments.one(connection, experiment_id))
+
+    def owner_of(self, experiment_id: str) -> str:
+        return self.database.read(lambda connection: experiments.owner_of(connection, experiment_id))
+
+    def remove_experiment(self, experiment_id: str) -> None:
+        self.database.write(lambda connection: removal.remove(connection, experiment_id))
 
     def experiments(
         self,

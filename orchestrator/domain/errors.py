@@ -37,6 +37,33 @@ class Conflict(TbdError):  # noqa: N818
     """The thing is in a state that does not allow what was asked for."""
 
 
+@dataclass(frozen=True)
+class Damaged:
+    """A stored row that cannot be read: an older version of tbd stored what this one would refuse, or somebody else
+    wrote into the database. ``experiment_id`` is what it hangs on, where that is known."""
+
+    table: str
+    id: str
+    experiment_id: str | None
+    reason: str
+
+    @property
+    def way_out(self) -> str:
+        """What a person can do about it."""
+        return f"tbd rm {self.experiment_id}" if self.experiment_id else "restore the database from a copy"
+
+
+class DamagedRow(Conflict):
+    """What was asked for is stored, but cannot be read."""
+
+    def __init__(self, damaged: Damaged) -> None:
+        self.damaged = damaged
+        super().__init__(
+            f"{damaged.table} {damaged.id} is damaged: {damaged.reason}. To remove it: {damaged.way_out}; "
+            "tbd db check finds all such rows"
+        )
+
+
 class IdempotencyMismatch(Conflict):
     """An idempotency key was used before with another body."""
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from orchestrator.domain.calibration import Calibration, DeviceKey
+from orchestrator.domain.errors import Damaged
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Analysis, Exchange
 from orchestrator.domain.placement import Node, NodeState, Placement
@@ -27,10 +28,12 @@ class Clock(Protocol):
 
 @dataclass(frozen=True)
 class Page(Generic[Item]):
-    """A part of a list; ``next_cursor`` is opaque and None at the end."""
+    """A part of a list; ``next_cursor`` is opaque and None at the end. ``damaged`` are the rows of this part that are
+    there and cannot be read."""
 
     items: Sequence[Item]
     next_cursor: str | None = None
+    damaged: Sequence[Damaged] = ()
 
 
 @dataclass(frozen=True)
@@ -206,7 +209,19 @@ class Store(Protocol):
     def use_key(self, key: Idempotency) -> None:
         """Note that the key was used for a request that stores no experiment."""
 
-    def experiment(self, experiment_id: str) -> Experiment: ...
+    def experiment(self, experiment_id: str) -> Experiment:
+        """Raises ``DamagedRow`` where it cannot be read."""
+
+    def owner_of(self, experiment_id: str) -> str:
+        """Whose experiment it is, also of one that cannot be read."""
+
+    def remove_experiment(self, experiment_id: str) -> None:
+        """Remove it with all that hangs on it: runs, attempts, logs, measurements, profiles, and the idempotency keys
+        that name it, so that the same request makes a new one. In one transaction.
+
+        Raises:
+            Conflict: one of its runs holds devices.
+        """
 
     def experiments(
         self,
@@ -261,7 +276,8 @@ class Store(Protocol):
         by part. False when a run of that id is there already; nothing is stored then."""
 
     # runs
-    def run(self, run_id: str) -> Run: ...
+    def run(self, run_id: str) -> Run:
+        """Raises ``DamagedRow`` where it cannot be read."""
 
     def runs(
         self,
@@ -282,7 +298,7 @@ class Store(Protocol):
         """
 
     def runs_of(self, experiment_id: str) -> Sequence[Run]:
-        """All runs of an experiment, oldest first, with attempts and analysis."""
+        """All runs of an experiment that can be read, oldest first, with attempts and analysis."""
 
     def runs_of_cell(self, experiment_id: str, cell_key: str) -> Sequence[Run]:
         """All runs of a cell, oldest first, with attempts and analysis; none where there is no such cell."""

@@ -11,7 +11,7 @@ def cancel_experiment(context: Context, experiment_id: str, owner: str) -> Exper
     Raises:
         NotFound: there is none, or it is another owner's.
     """
-    query.experiment(context, experiment_id, owner)
+    query.check_owner(context, experiment_id, owner)
     context.store.cancel_experiment(experiment_id, context.clock.now())
     context.wake()
     return context.store.experiment(experiment_id)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.analysis import trace
+from orchestrator.analysis.plausible import is_plausible
 from orchestrator.domain.ports import Entry
 from orchestrator.domain.profile import Profiles
 from orchestrator.domain.run import Attempt, Run
@@ -33,13 +34,14 @@ def run_trace(context: Context, attempt: Attempt | None) -> dict[str, Any]:
     logs = _logs(context, attempt, trace.KINDS)
     try:
         return trace.trace_of(logs)
-    except ValueError as error:
-        return {"traceEvents": [], "displayTimeUnit": "ms", "otherData": {"reason": str(error)}}
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
+        return {"traceEvents": [], "displayTimeUnit": "ms", "otherData": {"reason": str(error) or type(error).__name__}}
 
 
 def _logs(context: Context, attempt: Attempt | None, kinds: Sequence[str]) -> Mapping[str, list[Entry]]:
     logs: dict[str, list[Entry]] = {}
     if attempt is not None:
         for entry in context.store.entries(attempt.id, kinds=kinds):
-            logs.setdefault(entry["node"], []).append(entry)
+            if is_plausible(entry):
+                logs.setdefault(entry["node"], []).append(entry)
     return logs

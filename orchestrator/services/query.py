@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.domain.errors import InvalidRequest, NotFound, Problem
+from orchestrator.domain.errors import Damaged, InvalidRequest, NotFound, Problem
 from orchestrator.domain.ports import Entry, Page
 from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Experiment, Run, RunState
 from orchestrator.services.context import Context
@@ -23,6 +23,16 @@ def experiment(context: Context, experiment_id: str, owner: str) -> Experiment:
     return found
 
 
+def check_owner(context: Context, experiment_id: str, owner: str) -> None:
+    """Look whether the experiment is there, also one that cannot be read.
+
+    Raises:
+        NotFound: there is none, or it is another owner's.
+    """
+    if context.store.owner_of(experiment_id) != owner:
+        raise NotFound("experiment", experiment_id)
+
+
 def why_nothing_runs(context: Context, experiment_id: str) -> str | None:
     """Why the first queued run of the experiment waits; None while any of its runs is carried out."""
     counts = context.store.experiment(experiment_id).run_counts
@@ -39,7 +49,7 @@ def run(context: Context, run_id: str, owner: str) -> Run:
         NotFound: there is none, or it is another owner's.
     """
     found = context.store.run(run_id)
-    if context.store.experiment(found.experiment_id).owner != owner:
+    if context.store.owner_of(found.experiment_id) != owner:
         raise NotFound("run", run_id)
     return found
 
@@ -156,17 +166,29 @@ def output(
     """
     page = entries(context, attempt, ("output",), limit=limit, cursor=cursor)
     ranks = _ranks_by_process(context, attempt)
-    pieces = (_from_offset(_piece(entry, ranks), offset) for entry in page.items)
-    wanted = [piece for piece in pieces if piece and _is_asked_for(piece, rank, stream)]
-    return Page(wanted, page.next_cursor)
+    wanted: list[Output] = []
+    damaged: list[Damaged] = []
+    for entry in page.items:
+        try:
+            piece = _from_offset(_piece(entry, ranks), offset)
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
+            place = f"{attempt.id if attempt else ''}:{entry['node']}:{entry['seq']}"
+            damaged.append(Damaged("entry", place, None, f"{type(error).__name__}: {error}"))
+            continue
+        if piece and _is_asked_for(piece, rank, stream):
+            wanted.append(piece)
+    return Page(wanted, page.next_cursor, damaged)
 
 
 def _ranks_by_process(context: Context, attempt: Attempt | None) -> dict[str, tuple[int, ...]]:
     if attempt is None:
         return {}
     opened = context.store.entries(attempt.id, kinds=("log_opened",))
-    processes = (process for entry in opened for process in entry["data"]["job"].get("processes") or ())
-    return {process["name"]: tuple(process.get("ranks") or ()) for process in processes}
+    try:
+        processes = [process for entry in opened for process in entry["data"]["job"].get("processes") or ()]
+        return {str(process["name"]): tuple(process.get("ranks") or ()) for process in processes}
+    except (KeyError, TypeError, AttributeError):  # of an older version's log: nobody can tell who drove which rank
+        return {}
 
 
 def _piece(entry: Entry, ranks: dict[str, tuple[int, ...]]) -> Output:
@@ -174,7 +196,7 @@ def _piece(entry: Entry, ranks: dict[str, tuple[int, ...]]) -> Output:
     process = str(data["process"])
     # A process of a profile is called ``worker0:memory``: it drives the ranks of worker0.
     own = ranks.get(process.partition(":")[0], ())
-    return Output(entry["node"], process, own, data["stream"], int(data["offset"]), data["text"])
+    return Output(entry["node"], process, own, str(data["stream"]), int(data["offset"]), str(data["text"]))
 
 
 def _from_offset(piece: Output, offset: int) -> Output | None:

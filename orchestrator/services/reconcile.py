@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from orchestrator.domain.errors import DevicesTaken, JobRefused, NodeUnreachable, NotFound
+from orchestrator.domain.errors import DamagedRow, DevicesTaken, JobRefused, NodeUnreachable, NotFound
 from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.peaks import ARITHMETIC
 from orchestrator.domain.placement import Node, NodeState, NotNow, Placement, place
@@ -335,7 +335,7 @@ def apply(context: Context, actions: Sequence[Action]) -> bool:
             continue
         try:
             changed |= _apply(context, action)
-        except NodeUnreachable as error:
+        except (NodeUnreachable, NotFound, DamagedRow) as error:  # also: somebody removed it just now
             log.info("%s: %s", type(action).__name__, error)
             if run_id:
                 spoiled.add(run_id)

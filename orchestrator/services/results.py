@@ -135,7 +135,7 @@ def across_experiments(
 def _page(context: Context, owner: str, wanted: CellFilter, limit: int, cursor: str | None) -> Page[ResultRow]:
     """Computed from what is stored of the runs of these cells, and of no others."""
     page = context.store.cells(owner=owner, wanted=wanted, limit=limit, cursor=cursor)
-    return Page([row_of(cell.experiment, cell.runs) for cell in page.items], page.next_cursor)
+    return Page([row_of(cell.experiment, cell.runs) for cell in page.items], page.next_cursor, page.damaged)
 
 
 def row_of(experiment: Experiment, runs: Sequence[Run]) -> ResultRow:

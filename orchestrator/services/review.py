@@ -1,11 +1,16 @@
 """After a run has ended: does its experiment need further runs, or is it over?"""
 
+import logging
+
+from orchestrator.domain.errors import DamagedRow, NotFound
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.repetitions import Cell, missing
 from orchestrator.domain.run import TERMINAL, Experiment, ExperimentState, experiment_outcome
 from orchestrator.domain.sweep import Facts, expand
 from orchestrator.services.context import Context
 from orchestrator.services.submit import new_runs
+
+log = logging.getLogger(__name__)
 
 
 def review(context: Context, experiment_id: str, cell_key: str | None = None) -> bool:
@@ -14,7 +19,11 @@ def review(context: Context, experiment_id: str, cell_key: str | None = None) ->
     ``cell_key``: the cell of the run that has ended. As long as other runs are left only that cell is looked at:
     whether another needs more was asked when its own runs ended, and all are looked at before the experiment ends.
     """
-    experiment = context.store.experiment(experiment_id)
+    try:
+        experiment = context.store.experiment(experiment_id)
+    except (DamagedRow, NotFound) as error:  # nobody can tell what it still needs, or it was removed just now
+        log.warning("%s", error)
+        return False
     if experiment.state is not ExperimentState.ACTIVE:
         return False
     if all(state in TERMINAL for state in experiment.run_counts):

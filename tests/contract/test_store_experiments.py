@@ -132,7 +132,7 @@ def test_a_cursor_that_is_not_ours_is_refused(store: SqlStore, cursor: str) -> N
 
 
 def test_experiments_are_found_by_owner_state_name_and_label(store: SqlStore) -> None:
-    wanted, _ = scene.submitted(store, name="wanted", labels={"team": "vision", "ünïcode \x00": "\ud800"})
+    wanted, _ = scene.submitted(store, name="wanted", labels={"team": "vision", "ünïcode \x00": "\x1b"})
     other, _ = scene.submitted(store, name="other", owner="bob", labels={"team": "speech"})
     store.end_experiment(other.id, ExperimentState.FAILED, 3000.0)
 
@@ -140,7 +140,7 @@ def test_experiments_are_found_by_owner_state_name_and_label(store: SqlStore) ->
         return [one.id for one in store.experiments(**filters).items]  # type: ignore[arg-type]
 
     assert found(owner="ada") == found(name="wanted") == found(state=ExperimentState.ACTIVE) == [wanted.id]
-    assert found(label=("team", "vision")) == found(label=("ünïcode \x00", "\ud800")) == [wanted.id]
+    assert found(label=("team", "vision")) == found(label=("ünïcode \x00", "\x1b")) == [wanted.id]
     assert found(label=("team", "speech"), state=ExperimentState.FAILED, owner="bob") == [other.id]
     assert found(label=("vision", "team")) == found(owner="bob", name="wanted") == []
 

@@ -22,7 +22,7 @@ from tests.unit import builders as make
 
 pytest_plugins = ["tests.contract.store_servers"]
 
-CRASH = Failure(FailureKind.CRASHED, "rank 1 died", ranks=(1,), signal="SIGSEGV", stderr_tail="a\x00b\ud800")
+CRASH = Failure(FailureKind.CRASHED, "rank 1 died", ranks=(1,), signal="SIGSEGV", stderr_tail="a\x00b")
 LOST = Failure(FailureKind.NODE_LOST, "n0 fell silent")
 ILLEGAL = [(a, b) for a, b in itertools.product(RunState, RunState) if b not in MOVES[a]]
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Response
 from orchestrator.api.identity import Owner
 from orchestrator.api.requests import REPLAYED, Ctx, Cursor, IdempotencyKey, JsonBody, Limit, json_body_of
 from orchestrator.api.views.calibrations import CalibrationView, calibration_view
-from orchestrator.api.views.common import PageView, answer
+from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.experiments import ExperimentView, experiment_view
 from orchestrator.domain.ports import CalibrationFilter
 from orchestrator.services import calibrate
@@ -51,5 +51,4 @@ def get_calibrations(
         valid=valid,
     )
     page = context.store.calibrations(owner=owner, wanted=wanted, limit=limit, cursor=cursor)
-    items = [calibration_view(stored) for stored in page.items]
-    return answer(PageView[CalibrationView](items=items, next_cursor=page.next_cursor))
+    return answer(page_view(page, calibration_view))

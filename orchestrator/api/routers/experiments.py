@@ -17,12 +17,13 @@ from orchestrator.api.requests import (
     json_body_of,
     parse_label,
 )
-from orchestrator.api.views.common import PageView, answer
+from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.experiments import ExperimentView, PreviewView, experiment_view, preview_view
 from orchestrator.api.views.runs import RunView, run_view
 from orchestrator.domain.run import ExperimentState, RunState
 from orchestrator.services import cancel, query
 from orchestrator.services.preview import preview
+from orchestrator.services.remove import remove_experiment
 from orchestrator.services.submit import submit
 
 router = APIRouter(prefix="/experiments", tags=["experiments"])
@@ -74,14 +75,21 @@ def get_experiments(
     page = context.store.experiments(
         owner=owner, state=state, name=name, label=parse_label(label), limit=limit, cursor=cursor
     )
-    items = [experiment_view(experiment) for experiment in page.items]
-    return answer(PageView[ExperimentView](items=items, next_cursor=page.next_cursor))
+    return answer(page_view(page, experiment_view))
 
 
 @router.get("/{experiment_id}", response_model=ExperimentView)
 def get_experiment(context: Ctx, owner: Owner, experiment_id: str) -> Response:
     """One experiment, with the counts of its runs by state."""
     return answer(experiment_view(query.experiment(context, experiment_id, owner)))
+
+
+@router.delete("/{experiment_id}", status_code=204, response_class=Response)
+def delete_experiment(context: Ctx, owner: Owner, experiment_id: str) -> Response:
+    """Remove an experiment of which nothing is being carried out, with its runs, logs, measurements and profiles. An
+    idempotency key that made it can be used again."""
+    remove_experiment(context, experiment_id, owner)
+    return Response(status_code=204)
 
 
 @router.get("/{experiment_id}/runs", response_model=PageView[RunView])
@@ -94,9 +102,9 @@ def get_runs_of_experiment(
     cursor: Cursor = None,
 ) -> Response:
     """The runs of an experiment, newest first."""
-    query.experiment(context, experiment_id, owner)
+    query.check_owner(context, experiment_id, owner)
     page = context.store.runs(experiment_id=experiment_id, state=state, limit=limit, cursor=cursor)
-    return answer(PageView[RunView](items=[run_view(run) for run in page.items], next_cursor=page.next_cursor))
+    return answer(page_view(page, run_view))
 
 
 @router.post("/{experiment_id}/cancel", status_code=202, response_model=ExperimentView)

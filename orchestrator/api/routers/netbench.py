@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 
 from orchestrator.api.identity import Owner
 from orchestrator.api.requests import REPLAYED, Ctx, Cursor, IdempotencyKey, JsonBody, Limit, json_body_of
-from orchestrator.api.views.common import PageView, answer
+from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.experiments import ExperimentView, experiment_view
 from orchestrator.api.views.netbench import ExchangeView, exchange_view
 from orchestrator.domain.ports import ExchangeFilter
@@ -57,5 +57,4 @@ def get_netbench(
         valid=valid,
     )
     page = context.store.exchanges(owner=owner, wanted=wanted, limit=limit, cursor=cursor)
-    items = [exchange_view(stored) for stored in page.items]
-    return answer(PageView[ExchangeView](items=items, next_cursor=page.next_cursor))
+    return answer(page_view(page, exchange_view))

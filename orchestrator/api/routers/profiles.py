@@ -1,6 +1,5 @@
 """What the profiling phases of a run have found, its timeline, and what today's analysis would say of it."""
 
-import json
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -29,6 +28,7 @@ from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.profile import KernelTable, LayerTimes, merged
 from orchestrator.services import profiles, query
 from orchestrator.services.reanalyse import reanalyse
+from workers.trainer.protocol import to_json
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -111,7 +111,7 @@ def get_trace(context: Ctx, run: OneRun, attempt: AttemptNumber = None) -> Respo
     exchanges and telemetry of all ranks on one clock. Also while it runs."""
     found = profiles.run_trace(context, query.attempt_of(run, attempt))
     headers = {"Content-Disposition": f'attachment; filename="{run.id}.trace.json"'}
-    content = json.dumps(found, allow_nan=False, separators=(",", ":"))
+    content = to_json(found)
     return Response(content, headers=headers, media_type="application/json")
 
 

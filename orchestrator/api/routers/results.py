@@ -6,11 +6,10 @@ from fastapi import APIRouter, Query, Response
 
 from orchestrator.api.identity import Owner
 from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, Label, Limit, WholeLimit, parse_label
-from orchestrator.api.views.common import PageView, answer
+from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.comparison import ComparisonView, comparison_view
 from orchestrator.api.views.comparisons import ComparisonsView, comparisons_view
 from orchestrator.api.views.results import ResultRowView, result_row_view
-from orchestrator.domain.ports import Page
 from orchestrator.services import results
 from orchestrator.services.compare import compare
 from orchestrator.services.comparisons import comparisons
@@ -24,7 +23,7 @@ def get_results_of_experiment(
 ) -> Response:
     """The results of an experiment, one row per cell, also while it runs."""
     page = results.of_experiment(context, experiment_id, owner, limit=limit, cursor=cursor)
-    return answer(_view(page))
+    return answer(page_view(page, result_row_view))
 
 
 @router.get("/experiments/{experiment_id}/comparisons", response_model=ComparisonsView)
@@ -63,11 +62,7 @@ def get_results(
         limit=limit,
         cursor=cursor,
     )
-    return answer(_view(page))
-
-
-def _view(page: Page[results.ResultRow]) -> PageView[ResultRowView]:
-    return PageView(items=[result_row_view(row) for row in page.items], next_cursor=page.next_cursor)
+    return answer(page_view(page, result_row_view))
 
 
 @router.get("/compare", response_model=ComparisonView)

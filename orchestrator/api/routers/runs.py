@@ -16,7 +16,7 @@ from orchestrator.api.requests import (
     carried_out_once,
     parse_label,
 )
-from orchestrator.api.views.common import PageView, answer, page_of
+from orchestrator.api.views.common import PageView, answer, entries_view, page_of, page_view
 from orchestrator.api.views.run_data import (
     IntervalView,
     OutputView,
@@ -63,7 +63,7 @@ def get_runs(
         limit=limit,
         cursor=cursor,
     )
-    return answer(PageView[RunView](items=[run_view(run) for run in page.items], next_cursor=page.next_cursor))
+    return answer(page_view(page, run_view))
 
 
 @router.get("/{run_id}", response_model=RunView)
@@ -101,8 +101,7 @@ def get_intervals(
     """The intervals of the timed loop, as its log has them; also while it runs."""
     tried = query.attempt_of(run, attempt)
     page = query.entries(context, tried, ("interval",), limit=limit, cursor=cursor)
-    items = [interval_view(tried.id, entry) for entry in page.items] if tried else []
-    return answer(PageView[IntervalView](items=items, next_cursor=page.next_cursor))
+    return answer(entries_view(page, tried.id if tried else "", interval_view))
 
 
 @router.get("/{run_id}/readings", response_model=PageView[ReadingView])
@@ -112,8 +111,7 @@ def get_readings(
     """What the telemetry sampler saw; also while it runs."""
     tried = query.attempt_of(run, attempt)
     page = query.entries(context, tried, ("reading",), limit=limit, cursor=cursor)
-    items = [reading_view(tried.id, entry) for entry in page.items] if tried else []
-    return answer(PageView[ReadingView](items=items, next_cursor=page.next_cursor))
+    return answer(entries_view(page, tried.id if tried else "", reading_view))
 
 
 @router.get("/{run_id}/log", response_model=PageView[OutputView])
@@ -137,4 +135,4 @@ def get_log(
         limit=limit,
         cursor=cursor,
     )
-    return answer(PageView[OutputView](items=[output_view(one) for one in page.items], next_cursor=page.next_cursor))
+    return answer(page_view(page, output_view))

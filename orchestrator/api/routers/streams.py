@@ -226,7 +226,12 @@ def _change_event(change: Change) -> ServerSentEvent:
 
 
 async def _ask(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call the store without blocking the event loop; while the database is away the stream waits for it."""
+    """Call the store without blocking the event loop; while the database is away the stream waits for it.
+
+    Raises:
+        NotFound: what was followed has been removed.
+        DamagedRow: it cannot be read.
+    """
     while True:
         try:
             return await run_in_threadpool(function, *args, **kwargs)

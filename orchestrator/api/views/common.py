@@ -2,17 +2,22 @@
 
 import base64
 import binascii
+import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import PydanticSerializationError
 from starlette.responses import Response
 
-from orchestrator.domain.errors import InvalidRequest, Problem
+from orchestrator.domain.border import is_time, mended, visible
+from orchestrator.domain.errors import Damaged, InvalidRequest, Problem
 from orchestrator.domain.measurement import Measurement
+from orchestrator.domain.ports import Page
 
 Item = TypeVar("Item")
+ViewItem = TypeVar("ViewItem")
 Time = Annotated[str, Field(description="RFC 3339, UTC", json_schema_extra={"format": "date-time"})]
 
 
@@ -22,11 +27,23 @@ class View(BaseModel):
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
 
 
+class DamagedView(View):
+    """A stored row that cannot be read, and what to do about it."""
+
+    table: str
+    id: str
+    experiment_id: str | None
+    reason: str
+    way_out: str
+
+
 class PageView(View, Generic[Item]):
-    """A part of a list. ``next_cursor`` is null at the end."""
+    """A part of a list. ``next_cursor`` is null at the end. ``damaged`` has the rows of this part that cannot be read:
+    an older version of tbd stored what this one would refuse."""
 
     items: list[Item]
     next_cursor: str | None = None
+    damaged: list[DamagedView] = []
 
 
 class Unavailable(View):
@@ -58,8 +75,38 @@ class Quantity(View):
 
 def answer(view: View, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Write ``view``. It was validated when it was made, so FastAPI is not asked to do so again."""
-    content = view.__pydantic_serializer__.to_json(view)
+    try:
+        content = view.__pydantic_serializer__.to_json(view)
+    except PydanticSerializationError:  # text of an older version that is no Unicode
+        content = json.dumps(mended(view.model_dump(mode="python"))).encode()
     return Response(content, status_code=status, headers=dict(headers or {}), media_type="application/json")
+
+
+def page_view(page: Page[Item], view: Callable[[Item], ViewItem]) -> PageView[ViewItem]:
+    """The page of what is stored, each item as ``view`` shows it."""
+    damaged = [damaged_view(one) for one in page.damaged]
+    return PageView[Any](items=[view(item) for item in page.items], next_cursor=page.next_cursor, damaged=damaged)
+
+
+def damaged_view(one: Damaged) -> DamagedView:
+    return DamagedView(
+        table=one.table, id=one.id, experiment_id=one.experiment_id, reason=one.reason, way_out=one.way_out
+    )
+
+
+def entries_view(
+    page: Page[Mapping[str, Any]], attempt_id: str, view: Callable[[str, Mapping[str, Any]], ViewItem]
+) -> PageView[ViewItem]:
+    """The page of entries of an attempt's log; those that cannot be shown as ``view`` does are damaged."""
+    items, damaged = [], [damaged_view(one) for one in page.damaged]
+    for entry in page.items:
+        try:
+            items.append(view(attempt_id, entry))
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
+            place = f"{attempt_id}:{entry['node']}:{entry['seq']}"
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            damaged.append(damaged_view(Damaged("entry", place, None, visible(reason[:300]))))
+    return PageView[Any](items=items, next_cursor=page.next_cursor, damaged=damaged)
 
 
 def page_of(whole: Sequence[Item], key: Callable[[Item], str], limit: int, cursor: str | None) -> PageView[Item]:
@@ -88,7 +135,13 @@ def _key_in(cursor: str) -> str | None:
 
 
 def rfc3339(seconds: float) -> str:
-    """The time ``seconds`` after the epoch."""
+    """The time ``seconds`` after the epoch.
+
+    Raises:
+        ValueError: no calendar has it.
+    """
+    if not is_time(seconds):
+        raise ValueError(f"{seconds!r} is no time from 1970 to 9999")
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 

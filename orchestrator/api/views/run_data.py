@@ -3,6 +3,7 @@
 from typing import Any
 
 from orchestrator.api.views.common import Json, Time, View, rfc3339
+from orchestrator.domain.border import is_time, mended
 from orchestrator.domain.ports import Entry
 from orchestrator.services.query import Output
 
@@ -53,7 +54,8 @@ class OutputView(View):
 
 
 class EventView(View):
-    """One entry of a log, as a server-sent event carries it."""
+    """One entry of a log, as a server-sent event carries it. ``at`` and ``t`` are null where an older version stored
+    what is no time."""
 
     attempt_id: str
     node: str
@@ -61,8 +63,8 @@ class EventView(View):
     source: str | None
     rank: int | None
     kind: str
-    at: Time
-    t: float
+    at: Time | None
+    t: float | None
     data: Json
 
 
@@ -99,18 +101,20 @@ def event_view(attempt_id: str, entry: Entry) -> EventView:
         attempt_id=attempt_id,
         node=entry["node"],
         seq=entry["seq"],
-        source=entry.get("source"),
-        rank=entry.get("rank"),
+        source=None if entry.get("source") is None else str(entry["source"]),
+        rank=entry["rank"] if isinstance(entry.get("rank"), int) else None,
         kind=entry["kind"],
-        at=rfc3339(float(entry["wall"])),
-        t=entry["t"],
-        data=_without_secrets(entry["data"]),
+        at=rfc3339(float(entry["wall"])) if is_time(entry.get("wall")) else None,
+        t=float(entry["t"]) if is_time(entry.get("t")) else None,
+        data=_without_secrets(mended(entry.get("data"))),
     )
 
 
-def _without_secrets(data: Json) -> Json:
+def _without_secrets(data: Any) -> Json:
     """The job in ``log_opened`` holds the attempt's token: whoever has it could speak for its processes."""
-    if "job" not in data:
+    if not isinstance(data, dict):
+        return {}
+    if not isinstance(data.get("job"), dict):
         return data
     return data | {"job": {key: value for key, value in data["job"].items() if key != "token"}}
 

@@ -1,7 +1,7 @@
 """Look at the schema of the database, or bring it to this version.
 
   current   print the revision that it has
-  check     say how it stands to this version of tbd
+  check     say how it stands to this version of tbd, and find the rows that cannot be read: 1 if there are any
   upgrade   bring it up to date (tbd serve does that by itself)
 
 This talks to the database of TBD_DATABASE_URL (or of the data directory), not to a server, which may be down.
@@ -11,7 +11,7 @@ import argparse
 from typing import Any
 
 from orchestrator.cli import output
-from orchestrator.cli.exits import UNREACHABLE, USAGE, CommandError
+from orchestrator.cli.exits import FAILED, UNREACHABLE, USAGE, CommandError
 from orchestrator.domain.errors import SettingsError, StoreUnavailable
 
 
@@ -31,17 +31,31 @@ def execute(options: argparse.Namespace) -> int:
         raise CommandError(str(error), UNREACHABLE) from None
     except SettingsError as error:
         raise CommandError(str(error), USAGE) from None
+    damaged = _damaged(options.order)
     if options.json:
-        output.print_json(_as_json(options.order, answer))
-    else:
-        print(_in_words(options.order, answer))
-    return 0
+        output.print_json(_as_json(options.order, answer, damaged))
+        return FAILED if damaged else 0
+    print(_in_words(options.order, answer))
+    for one in damaged:
+        print(f"{one['table']} {one['id']}: {one['reason']}. Way out: {one['way_out']}")
+    return FAILED if damaged else 0
 
 
-def _as_json(order: str, answer: Any) -> dict[str, Any]:
+def _damaged(order: str) -> list[dict[str, Any]]:
+    """The rows that cannot be read; none are looked for in a database of another schema."""
+    from orchestrator.db import admin
+    from orchestrator.settings import read_settings
+
+    if order != "check":
+        return []
+    found = admin.damaged(read_settings().database_url)
+    return [{**vars(one), "way_out": one.way_out} for one in found]
+
+
+def _as_json(order: str, answer: Any, damaged: list[dict[str, Any]]) -> dict[str, Any]:
     if order == "upgrade":
         return {"revision_before": answer[0], "revision": answer[1]}
-    return {"revision": answer} if order == "current" else {"finding": answer}
+    return {"revision": answer} if order == "current" else {"finding": answer, "damaged": damaged}
 
 
 def _in_words(order: str, answer: Any) -> str:

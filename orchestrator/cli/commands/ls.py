@@ -32,10 +32,12 @@ def _print(page: dict[str, Any]) -> None:
         [item["id"], item["name"], output.state(item["state"]), _counts(item), short_time(item["created_at"])]
         for item in page["items"]
     ]
-    if rows:
+    if rows or page["damaged"]:
         print(table.text(["experiment", "name", "state", "runs", "submitted (UTC)"], rows, output.width()))
     else:
         output.say("no experiments yet. Submit one: tbd submit SPEC.yaml, or run one here: tbd run resnet-50")
+    for one in page["damaged"]:
+        output.say(f"{one['id']} is damaged: {one['reason']}. To remove it: {one['way_out']}")
     if page["next_cursor"]:
         output.say("there are more: --limit")
 

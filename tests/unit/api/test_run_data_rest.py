@@ -43,7 +43,7 @@ def test_a_run_without_an_attempt_has_empty_lists_and_an_attempt_that_never_was_
     rig: Rig, run_id: str
 ) -> None:
     for what in ("measurements", "intervals", "readings", "log"):
-        assert rig.get(f"/runs/{run_id}/{what}") == {"items": [], "next_cursor": None}
+        assert rig.get(f"/runs/{run_id}/{what}") == {"items": [], "next_cursor": None, "damaged": []}
     assert rig.http.get(f"/api/v1/runs/{run_id}/intervals?attempt=1").status_code == 404
 
 
