@@ -42,11 +42,18 @@ THIS_RUN = "this run only; interval from the variance within it"
 def analyse(logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Analysis:
     """Return all that the logs of an attempt (node -> its entries, in order) say."""
     try:
-        read = [read_log(node, entries) for node, entries in sorted(logs.items())]
+        return analyse_read([read_log(node, entries) for node, entries in sorted(logs.items())])
+    except LogError as error:
+        return _failed(Failure(FailureKind.INVALID_LOG, str(error)), {}, {})
+
+
+def analyse_read(read: Sequence[NodeLog]) -> Analysis:
+    """The same of logs that were read, in the order of their nodes' names."""
+    try:
         if not read:
             raise LogError("there is no log")
         told = observed.observed(read)
-        failure = failure_of(read, logs)
+        failure = failure_of(read)
     except LogError as error:
         return _failed(Failure(FailureKind.INVALID_LOG, str(error)), {}, {})
     except _IMPOSSIBLE as error:

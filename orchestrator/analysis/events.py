@@ -67,6 +67,7 @@ class NodeLog:
     reported_t: list[float] = field(default_factory=list)  # when each ``exchange`` or ``calibration`` was
     by_kind: dict[str, list[tuple[int | None, Mapping[str, Any]]]] = field(default_factory=dict)  # the rest
     closed: Mapping[str, Any] | None = None
+    entries: int = 1
 
     @property
     def job(self) -> Mapping[str, Any]:
@@ -106,6 +107,7 @@ def read_log(node: str, entries: Sequence[Mapping[str, Any]]) -> NodeLog:
                 f"the log of {node} does not follow the protocol: entry {number}: {error}", number
             ) from error
     assert log is not None
+    log.entries = number
     return log
 
 

@@ -23,9 +23,9 @@ _TELLING = (
 )
 
 
-def failure_of(logs: Sequence[NodeLog], entries: Mapping[str, Sequence[Mapping[str, Any]]]) -> Failure | None:
+def failure_of(logs: Sequence[NodeLog]) -> Failure | None:
     """Return the failure that explains the attempt's end, or None when every node closed its log without one."""
-    found = [failure for log in logs for failure in [_of_node(log, len(entries[log.node]))] if failure is not None]
+    found = [failure for log in logs for failure in [_of_node(log)] if failure is not None]
     found.extend(_missing_nodes(logs))
     return min(found, key=_telling, default=None)
 
@@ -36,13 +36,13 @@ def _telling(failure: Failure) -> tuple[int, bool]:
     return _TELLING.index(failure.kind), failure.signal is None
 
 
-def _of_node(log: NodeLog, entries: int) -> Failure | None:
+def _of_node(log: NodeLog) -> Failure | None:
     if log.closed is None:
         return Failure(
-            FailureKind.INVALID_LOG, f"the log of {log.node} ends after {entries} entries without log_closed"
+            FailureKind.INVALID_LOG, f"the log of {log.node} ends after {log.entries} entries without log_closed"
         )
-    if log.closed["entries"] != entries:
-        message = f"the log of {log.node} has {entries} entries, its end counts {log.closed['entries']}"
+    if log.closed["entries"] != log.entries:
+        message = f"the log of {log.node} has {log.entries} entries, its end counts {log.closed['entries']}"
         return Failure(FailureKind.INVALID_LOG, message)
     told = log.closed["failure"]
     return None if told is None else _told(log, told)

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from orchestrator.analysis.analyse import analyse
-from orchestrator.analysis.events import LogError, read_log
+from orchestrator.analysis.analyse import analyse_read
+from orchestrator.analysis.events import LogError, NodeLog, read_log
 from orchestrator.domain.catalog import parse_topology
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.fingerprint import fingerprint
@@ -54,9 +54,9 @@ def import_log(context: Context, entries: Sequence[Entry], owner: str) -> Run:
         InvalidRequest: it is no event log of an attempt on one node, or says what cannot be; the pointer names the
             entry. Nothing was stored.
     """
-    opened = _opening(entries)
-    job, node = opened["job"], opened["node"]
-    analysis = analyse({node: entries})
+    log = _read(entries)
+    job, node = log.opened["job"], log.opened["node"]
+    analysis = analyse_read([log])
     run = _run(_digest(entries), job, node, entries, analysis)
     experiment = Experiment(
         id=run.experiment_id,
@@ -79,24 +79,23 @@ def _digest(entries: Sequence[Entry]) -> str:
     return found.hexdigest()[:20]
 
 
-def _opening(entries: Sequence[Entry]) -> Mapping[str, Any]:
-    """The data of ``log_opened``, after a check of every entry."""
+def _read(entries: Sequence[Entry]) -> NodeLog:
+    """The log, after a check of every entry."""
     if not entries or entries[0].get("kind") != "log_opened":
         raise InvalidRequest([Problem("/0", "an event log begins with log_opened")])
     told = entries[0].get("data")
     try:
-        read_log(str(told.get("node")) if isinstance(told, Mapping) else "the host", entries)
+        log = read_log(str(told.get("node")) if isinstance(told, Mapping) else "the host", entries)
     except LogError as error:
         raise InvalidRequest([Problem(f"/{(error.entry or 1) - 1}", str(error))]) from None
-    opened: Mapping[str, Any] = entries[0]["data"]
     try:
-        _Opened.model_validate(opened)
-        _plan_of(opened["job"])
+        _Opened.model_validate(log.opened)
+        _plan_of(log.job)
     except ValidationError as error:
         raise InvalidRequest([_problem_of(one) for one in error.errors()]) from None
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise InvalidRequest([Problem("/0/data/job", f"{type(error).__name__}: {error}")]) from None
-    return opened
+    return log
 
 
 def _plan_of(job: Mapping[str, Any]) -> Plan:

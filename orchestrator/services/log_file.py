@@ -41,5 +41,5 @@ class LogFile(Sequence[Entry]):
     def _at(self, start: int) -> dict[str, Any]:
         if self._file.tell() != start:
             self._file.seek(start)
-        entry: dict[str, Any] = border.parse_entry(self._file.readline())[0]
+        entry: dict[str, Any] = border.reread_entry(self._file.readline())
         return entry
