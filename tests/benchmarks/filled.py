@@ -6,9 +6,9 @@ their runs came to is what the analysis says of real logs (``tests/replays``); o
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, bindparam
 
 from orchestrator.db import experiments, rows
 from orchestrator.db.schema import attempt, measurement, result, run
@@ -29,6 +29,7 @@ REPLAYS = ("steady_pytorch", "steady_tensorflow", "levels_pytorch", "steady_pyto
 OWNER = "local"
 FIRST_AT = 1.7e9  # seconds since the epoch: when the oldest experiment was submitted
 APART_S = 600.0
+PART = 1000  # ended runs that are inserted at once
 PLACE = Placement((NodeShare("n0", (Device("cpu:0", "cpu", "a cpu", (0,)),)),))
 
 
@@ -116,22 +117,27 @@ def fill(store: SqlStore, *, ended: int = 0, queued: int = 0, large_runs: int = 
 
 
 def _insert(store: SqlStore, new: list[Ended]) -> None:
-    store.database.write(lambda connection: _insert_all(connection, new))
-
-
-def _insert_all(connection: Connection, new: list[Ended]) -> None:
     for one in new:
-        prepared = experiments.prepare(one.experiment, one.runs, None)
-        experiments.add(connection, prepared)
+        store.database.write(partial(experiments.add, new=experiments.prepare(one.experiment, one.runs, None)))
     ended = [each for one in new for each in one.runs if each.state is not RunState.QUEUED]
-    if not ended:
-        return
-    for each in ended:
-        dates = {"started_at": each.started_at, "ended_at": each.ended_at, "failure": rows.failure_text(each.failure)}
-        connection.execute(run.update().where(run.c.id == each.id).values(dates))
+    for first in range(0, len(ended), PART):
+        store.database.write(partial(_insert_ended, ended=ended[first : first + PART]))
+
+
+def _insert_ended(connection: Connection, ended: list[Run]) -> None:
+    dated = run.update().where(run.c.id == bindparam("its_id"))
+    dates = [
+        {"its_id": one.id, "started_at": one.started_at, "ended_at": one.ended_at, "failure": _failure(one)}
+        for one in ended
+    ]
+    connection.execute(dated, dates)
     connection.execute(attempt.insert(), [rows.attempt_row(tried) for each in ended for tried in each.attempts])
     connection.execute(result.insert(), [_result_row(each) for each in ended])
     connection.execute(measurement.insert(), [row for each in ended for row in _measurement_rows(each)])
+
+
+def _failure(one: Run) -> str | None:
+    return rows.failure_text(one.failure)
 
 
 def _result_row(each: Run) -> dict[str, object]:
