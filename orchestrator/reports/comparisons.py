@@ -57,7 +57,7 @@ def lines(found: Json) -> list[str]:
 
 def notes(found: Json) -> list[str]:
     """How the pairs were judged, what of, and which cells take part in no verdict."""
-    told = _how(found["items"])
+    told = _how(found["items"], found["scope"])
     told += list(dict.fromkeys(note for item in found["items"] for note in item["notes"]))
     told += [f"not compared: {_cell(one['axes'], found)}: {one['reason']}" for one in found["not_compared"]]
     return told
@@ -68,13 +68,13 @@ def _heading_of(found: Json) -> str:
     return f"by {heading(found['axis'])}{against}" if found["axis"] else ""
 
 
-def _how(items: Sequence[Json]) -> list[str]:
+def _how(items: Sequence[Json], scope: str | None) -> list[str]:
     if not items:
         return []
     pairs = items[0]["family"]
     methods = "; ".join(dict.fromkeys(item["method"] for item in items))
     over = f" over {pairs} pairs, at 5 % for all of them together" if pairs > 1 else ""
-    told = [f"{methods}{over}."]
+    told = [f"{methods}{over}{f'; of {scope}' if scope else ''}."]
     if any(item["grade"] == "disturbed" for item in items):
         told.append("All planned runs of all cells count, as too few of one were sound: with what else ran.")
     return told

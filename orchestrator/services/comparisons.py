@@ -66,13 +66,14 @@ class NotCompared:
 @dataclass(frozen=True)
 class Comparisons:
     """``axis`` is None where no axis has several values; ``axes`` are all that have, the first one is taken by itself.
-    ``baseline``: what the cells were compared with, in words."""
+    ``baseline``: what the cells were compared with, in words. ``scope``: what all verdicts together speak of."""
 
     axis: str | None
     axes: Sequence[str]
     baseline: str | None
     pairs: Sequence[ComparedPair]
     not_compared: Sequence[NotCompared]
+    scope: str | None = None
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,14 @@ def comparisons(
     family = [group for group in found if _has_pairs(group, by, against)]
     cells = _cells(spec, family, rows)
     pairs = _compared(spec, family, cells, by, against)
-    return Comparisons(by, axes, against, pairs, _not_compared(plans, family, cells, by, against))
+    not_compared = _not_compared(plans, family, cells, by, against)
+    return Comparisons(by, axes, against, pairs, not_compared, _scope([cell.basis for cell in cells.values()]))
+
+
+def _scope(bases: Sequence[Basis]) -> str | None:
+    """What the runs of some cells speak of, all of one rule."""
+    known = [basis for basis in bases if basis.runs]
+    return scope_of(Basis(tuple(run for basis in known for run in basis.runs), known[0].grade)) if known else None
 
 
 def _unit(context: Context, plan: Plan) -> str | None:

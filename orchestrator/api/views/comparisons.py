@@ -61,6 +61,7 @@ class ComparisonsView(View):
     axis: str | None
     axes: list[str]
     baseline: str | None
+    scope: str | None
     items: list[PairView]
     not_compared: list[NotComparedView]
     next_cursor: None = None
@@ -71,6 +72,7 @@ def comparisons_view(found: Comparisons) -> ComparisonsView:
         axis=found.axis,
         axes=list(found.axes),
         baseline=found.baseline,
+        scope=found.scope,
         items=[_pair(pair) for pair in found.pairs],
         not_compared=[
             NotComparedView(cell_key=one.plan.cell_key, axes=axes_view(one.plan), reason=one.reason)

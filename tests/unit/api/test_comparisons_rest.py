@@ -59,6 +59,7 @@ def test_frameworks_are_compared_at_each_batch_size_and_all_pairs_are_one_family
     assert first["text"] == f"tensorflow {mean:.3g} x pytorch ({low:.3g} to {high:.3g})"
     assert first["p_holm"] <= 2 * first["p"] + 1e-12
     assert "at a foreign load of 10 % or less" in first["scope"]
+    assert "at a foreign load of 10 % or less" in found["scope"]
     assert found["not_compared"] == []
 
 
