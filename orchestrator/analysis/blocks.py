@@ -20,7 +20,7 @@ hold theirs less often, while all *verdicts* together are wrong in 5 % or fewer.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 from typing import Any, Literal
@@ -80,12 +80,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class _Contrast:
-    """Mean difference of logarithms, its standard error, the degrees of freedom of that, and its blocks."""
+    """Mean difference of logarithms, its standard error, the degrees of freedom of that, and its blocks. ``is_staged``:
+    more blocks give no more degrees of freedom."""
 
     difference: float
     error: float
     degrees: float
     blocks: int
+    is_staged: bool = False
 
     @property
     def p(self) -> float:
@@ -115,7 +117,9 @@ def compare_cells(rates: Mapping[Any, Mapping[Any, float]], baseline: Any = None
     return compare_groups([rates], baseline)[0]
 
 
-def compare_groups(groups: Sequence[Mapping[Any, Mapping[Any, float]]], baseline: Any = None) -> list[list[Pair]]:
+def compare_groups(
+    groups: Sequence[Mapping[Any, Mapping[Any, float]]], baseline: Any = None, stage: Container[Any] | None = None
+) -> list[list[Pair]]:
     """Compare cells within each of several groups. All pairs of all groups are one family, each group has the method
     that its number of cells asks for.
 
@@ -123,6 +127,9 @@ def compare_groups(groups: Sequence[Mapping[Any, Mapping[Any, float]]], baseline
         groups: cell -> block -> rate, as of ``compare_cells``. A cell without a rate stays in the family that was
             declared: to leave it out would let what came out choose the family.
         baseline: a cell of some of the groups; a group without it has no pairs.
+        stage: where the noise of the first blocks chose how many there are, those blocks. They alone tell the noise
+            then, all blocks tell the difference: Stein's rule (1945, Annals of Mathematical Statistics 16:243), for
+            the same reason as in ``orchestrator.domain.precision``.
 
     Returns:
         The pairs of each group.
@@ -136,7 +143,7 @@ def compare_groups(groups: Sequence[Mapping[Any, Mapping[Any, float]]], baseline
     found = [
         (a, b, contrast, method)
         for group, pairs in zip(groups, families, strict=True)
-        for (a, b), (contrast, method) in zip(pairs, _contrasts(group, pairs), strict=True)
+        for (a, b), (contrast, method) in zip(pairs, _contrasts(group, pairs, stage), strict=True)
     ]
     holm, levels = _holm([None if contrast is None else contrast.p for _, _, contrast, _ in found])
     judged = iter(
@@ -147,14 +154,19 @@ def compare_groups(groups: Sequence[Mapping[Any, Mapping[Any, float]]], baseline
 
 
 def _contrasts(
-    group: Mapping[Cell, Mapping[Block, float]], pairs: Sequence[tuple[Cell, Cell]]
+    group: Mapping[Cell, Mapping[Block, float]], pairs: Sequence[tuple[Cell, Cell]], stage: Container[Block] | None
 ) -> list[tuple[_Contrast | None, str]]:
     """The contrast of each pair, and the method that made it."""
     logs = {cell: {block: math.log(rate) for block, rate in row.items()} for cell, row in group.items()}
-    usable = {cell: row for cell, row in logs.items() if len(row) > 1}
+    usable = {cell: row for cell, row in logs.items() if len(_noise(row, stage)) > 1}
     if len(usable) <= PAIRED_CELLS:
-        return [(_paired(logs[a], logs[b]), PAIRED) for a, b in pairs]
-    return [(contrast, ADJUSTED) for contrast in _adjusted(usable, pairs)]
+        return [(_paired(logs[a], logs[b], stage), PAIRED) for a, b in pairs]
+    return [(contrast, ADJUSTED) for contrast in _adjusted(usable, pairs, stage)]
+
+
+def _noise(row: Mapping[Block, float], stage: Container[Block] | None) -> dict[Block, float]:
+    """What a cell has in the blocks that tell the noise."""
+    return {block: value for block, value in row.items() if stage is None or block in stage}
 
 
 def _family(cells: Sequence[Cell], baseline: Cell | None) -> list[tuple[Cell, Cell]]:
@@ -163,24 +175,24 @@ def _family(cells: Sequence[Cell], baseline: Cell | None) -> list[tuple[Cell, Ce
     return [(baseline, cell) for cell in cells if cell != baseline] if baseline in cells else []
 
 
-def _paired(a: Mapping[Block, float], b: Mapping[Block, float]) -> _Contrast | None:
-    differences = np.array([b[block] - a[block] for block in a if block in b])
-    n = len(differences)
-    if n < 2:
+def _paired(a: Mapping[Block, float], b: Mapping[Block, float], stage: Container[Block] | None) -> _Contrast | None:
+    differences = {block: b[block] - a[block] for block in a if block in b}
+    noise = list(_noise(differences, stage).values())
+    if len(noise) < 2:
         return None
-    return _Contrast(float(differences.mean()), float(differences.std(ddof=1)) / math.sqrt(n), n - 1, n)
+    n = len(differences)
+    error = float(np.std(noise, ddof=1)) / math.sqrt(n)
+    return _Contrast(float(np.mean(list(differences.values()))), error, len(noise) - 1, n, stage is not None)
 
 
 def _adjusted(
-    usable: Mapping[Cell, Mapping[Block, float]], pairs: Sequence[tuple[Cell, Cell]]
+    usable: Mapping[Cell, Mapping[Block, float]], pairs: Sequence[tuple[Cell, Cell]], stage: Container[Block] | None
 ) -> list[_Contrast | None]:
     """Least squares of cell + block; None for a pair that the design cannot tell apart or that is not usable."""
     index = {cell: number for number, cell in enumerate(usable)}
     y, cell_of, design = _two_way(usable)
     solve = np.linalg.pinv(design)
-    maker = np.eye(len(y)) - design @ solve
-    counts = np.bincount(cell_of)
-    variances = _variances(np.bincount(cell_of, (maker @ y) ** 2).astype(float), counts, maker, cell_of)
+    variances, degrees = _variances({cell: _noise(row, stage) for cell, row in usable.items()})
     found: list[_Contrast | None] = []
     for a, b in pairs:
         wish = np.zeros(design.shape[1])
@@ -192,7 +204,8 @@ def _adjusted(
             continue
         parts = np.bincount(cell_of, weights**2) * variances
         blocks = min(len(usable[a]), len(usable[b]))
-        found.append(_Contrast(float(weights @ y), math.sqrt(parts.sum()), _satterthwaite(parts, counts - 1), blocks))
+        freedom = _satterthwaite(parts, degrees)
+        found.append(_Contrast(float(weights @ y), math.sqrt(parts.sum()), freedom, blocks, stage is not None))
     return found
 
 
@@ -212,18 +225,24 @@ def _two_way(rows: Mapping[Cell, Mapping[Block, float]]) -> tuple[Floats, NDArra
     return np.array([value for _, _, value in entries]), np.array([cell for cell, _, _ in entries]), design
 
 
-def _variances(squares: Floats, counts: NDArray[np.int_], maker: Floats, cell_of: NDArray[np.int_]) -> Floats:
-    """Return each cell's variance: Grubbs' unbiased one, or what its own residuals or the middle cell say if more.
+def _variances(rows: Mapping[Cell, Mapping[Block, float]]) -> tuple[Floats, NDArray[np.int_]]:
+    """Return each cell's variance (Grubbs' unbiased one, or what its own residuals or the middle cell say if more) and
+    its degrees of freedom.
 
     The expected sums of squares are (M o M) sigma^2 with M the matrix that makes residuals, summed over cells.
     Solved for sigma^2 that is Rao's MINQUE (1970, Journal of the American Statistical Association 65:161), which for a
     complete table is Grubbs' estimator, k / (k - 2) x (S_i^2 - mean S^2 / (k - 1)) for k cells.
     """
+    y, cell_of, design = _two_way(rows)
+    maker = np.eye(len(y)) - design @ np.linalg.pinv(design)
+    counts = np.bincount(cell_of)
+    squares = np.bincount(cell_of, (maker @ y) ** 2).astype(float)
     indicator = np.eye(len(counts))[cell_of]
     expected = indicator.T @ maker**2 @ indicator
     unbiased = np.linalg.lstsq(expected, squares, rcond=None)[0]
     middle = float(np.median(squares / np.bincount(cell_of, np.diag(maker))))
-    return np.maximum.reduce([unbiased, squares / (counts - 1), np.full(len(counts), LEAST_SHARE * middle)])
+    least = np.full(len(counts), LEAST_SHARE * middle)
+    return np.maximum.reduce([unbiased, squares / (counts - 1), least]), counts - 1
 
 
 def _holm(ps: Sequence[float | None]) -> tuple[list[float | None], list[float]]:
@@ -296,8 +315,8 @@ def _more_runs(found: _Contrast, level: float, wanted: float) -> int | None:
 
     def enough(blocks: int) -> bool:
         scale = math.sqrt(found.blocks / blocks)
-        degrees = found.degrees * (blocks - 1) / (found.blocks - 1)
-        return detectable(found.error * scale, degrees, level) <= wanted
+        growth = 1.0 if found.is_staged else (blocks - 1) / (found.blocks - 1)
+        return detectable(found.error * scale, found.degrees * growth, level) <= wanted
 
     low, high = found.blocks, found.blocks + MOST_RUNS
     if not enough(high):

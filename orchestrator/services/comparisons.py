@@ -16,7 +16,7 @@ from orchestrator.services import query, results
 from orchestrator.services.context import Context
 from orchestrator.services.results import Measured, ResultRow, measure, scope_of
 
-FIRST_STAGE_ONLY = "first stage only, as the count of further runs was chosen by variance"
+STAGED = "noise of the first stage (Stein), as variance chose how many runs followed"
 
 
 @dataclass(frozen=True)
@@ -136,17 +136,15 @@ def _cells(spec: ExperimentSpec, family: Sequence[Group], rows: Mapping[str, Res
     """cell -> its runs, for all cells of the family. Grades are never mixed, so the family has one rule."""
     keys = list(dict.fromkeys(plan.cell_key for group in family for plan in group.plans))
     bases = shared([rows[key].runs for key in keys], planned_of(spec))
-    return {key: _cell(spec, rows[key], basis) for key, basis in zip(keys, bases, strict=True)}
+    return {key: _cell(rows[key], basis) for key, basis in zip(keys, bases, strict=True)}
 
 
-def _cell(spec: ExperimentSpec, row: ResultRow, basis: Basis) -> _Cell:
-    """Where variance chose how many runs there are, Student's t holds for those only that were made in any case."""
+def _cell(row: ResultRow, basis: Basis) -> _Cell:
     measured = measure(basis)
-    last = repeats_of(spec) if variance_chooses(spec) else None
     rates = {
         run.plan.repetition: float(one.value)
         for run, one in measured.rates()
-        if one.value is not None and one.value > 0 and (last is None or run.plan.repetition <= last)
+        if one.value is not None and one.value > 0
     }
     return _Cell(row, basis, measured, rates)
 
@@ -156,7 +154,8 @@ def _compared(
 ) -> list[ComparedPair]:
     labelled = [{groups.label(by, groups.value_of(plan, by)): plan for plan in group.plans} for group in family]
     rates = [{label: cells[plan.cell_key].rates for label, plan in one.items()} for one in labelled]
-    found = blocks.compare_groups(rates, against)
+    stage = range(1, repeats_of(spec) + 1) if variance_chooses(spec) else None
+    found = blocks.compare_groups(rates, against, stage)
     return [
         _pair(spec, by, group, pair, cells[plans[pair.a].cell_key], cells[plans[pair.b].cell_key])
         for group, plans, pairs in zip(family, labelled, found, strict=True)
@@ -174,7 +173,7 @@ def _pair(spec: ExperimentSpec, by: str, group: Group, found: blocks.Pair, a: _C
         found=found,
         unit=known[0].unit if known else None,
         basis=Basis((*a.basis.runs, *b.basis.runs), grade),
-        method=f"{found.method}; {FIRST_STAGE_ONLY}" if variance_chooses(spec) else found.method,
+        method=f"{found.method}; {STAGED}" if variance_chooses(spec) else found.method,
         notes=_notes(by, a, b),
     )
 

@@ -123,6 +123,30 @@ def test_a_group_without_the_baseline_adds_nothing_to_the_family_and_a_cell_with
     assert compare_groups([without], baseline="a") == [[]]
 
 
+@pytest.mark.parametrize("cells", [2, 4])
+def test_after_a_first_stage_more_blocks_tell_the_difference_but_not_the_noise(cells):
+    rng = np.random.default_rng(14)
+    logs = rng.normal(0, 0.03, (cells, 6))
+    wild = np.concatenate([logs, 0.3 * rng.standard_normal((cells, 6))], axis=1)
+    (first, *_), (whole, *_) = compare_groups([_rates(logs)])[0], compare_groups([_rates(wild)], stage=range(6))[0]
+    assert math.log(whole.ratio) == pytest.approx(wild[1].mean() - wild[0].mean())
+    assert math.log1p(whole.detectable_ratio) == pytest.approx(math.log1p(first.detectable_ratio) / math.sqrt(2))
+    assert whole.blocks == 12
+
+
+@pytest.mark.parametrize("cells", [2, 4])
+def test_equal_cells_that_were_repeated_for_a_precision_are_told_apart_in_one_of_twenty_or_fewer(cells):
+    rng = np.random.default_rng(15)
+    wrong = 0
+    for _ in range(200):
+        first = rng.normal(0, 0.04, (cells, 6))
+        more = int(3000 * first.std(axis=1, ddof=1).max() ** 2)
+        logs = np.concatenate([first, rng.normal(0, 0.04, (cells, more))], axis=1)
+        pairs = compare_groups([_rates(logs)], stage=range(6))[0]
+        wrong += any(pair.verdict != "cannot_tell" for pair in pairs)
+    assert wrong / 200 <= 0.08
+
+
 def test_wide_intervals_are_written_without_exponents():
     (pair,) = compare_cells({"a": {0: 1.0, 1: 1.3}, "b": {0: 1.3, 1: 1.0}})
     assert pair.verdict == "cannot_tell"

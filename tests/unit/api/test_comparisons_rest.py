@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.run import RunState
+from orchestrator.services.review import review
 from tests.unit import builders
 from tests.unit.api.api_rig import Rig, fingerprint_of, rate
 
@@ -116,14 +116,19 @@ def test_a_cell_without_a_partner_is_named(rig: Rig) -> None:
     assert against["reason"] == "there is none of tensorflow that differs from it in framework only"
 
 
-def test_where_variance_chose_the_runs_only_the_first_stage_is_compared_and_it_says_so(rig: Rig) -> None:
+def test_where_variance_chose_the_runs_the_first_stage_tells_the_noise_and_it_says_so(rig: Rig) -> None:
     rates = {"pytorch": [100 * one for one in NOISE], "tensorflow": [130 * one for one in OTHER]}
     experiment = measured(rig, rates, precision_target=0.001, max_repeats=7)
-    for run in rig.context.store.runs_of(experiment):
-        assert run.state is RunState.COMPLETED
+    (before,) = comparisons(rig, experiment)["items"]
+    assert review(rig.context, experiment) is True
+    for run in rig.store.runs_of(experiment)[12:]:
+        rig.start(run.id)
+        rig.finish(run.id, rate({"pytorch": 100.0, "tensorflow": 200.0}[run.plan.framework]))
     (item,) = comparisons(rig, experiment)["items"]
-    assert item["blocks"] == 6
-    assert "first stage only" in item["method"]
+    assert (before["blocks"], item["blocks"]) == (6, 7)
+    assert "noise of the first stage (Stein)" in item["method"]
+    before_half, half = (math.log(one["ratio"]["ci_high"] / one["ratio"]["ci_low"]) for one in (before, item))
+    assert half == pytest.approx(before_half * math.sqrt(6 / 7))
 
 
 def test_while_nothing_has_run_the_pairs_wait(rig: Rig) -> None:
