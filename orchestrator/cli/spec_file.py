@@ -1,6 +1,5 @@
 """Reads the spec of an experiment from a YAML or JSON file, and says which line an error is about."""
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -10,9 +9,13 @@ import suites
 from orchestrator.cli import output
 from orchestrator.cli.client import ServerProblem
 from orchestrator.cli.exits import USAGE, CommandError
+from orchestrator.domain import border
 
 # The specs that come with tbd, in a checkout as from a wheel.
 READY = Path(suites.__path__[0])
+# Judgements that bound the work: YAML's anchors can make nine lines mean a thousand million values.
+LONGEST = 2**20
+MOST_NODES = 50_000
 
 
 class SpecFile:
@@ -32,13 +35,16 @@ class SpecFile:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise CommandError(f"{name}: {reason}", USAGE) from None
+        if len(text) > LONGEST:
+            raise CommandError(f"{name}: longer than {LONGEST} characters: that is no spec", USAGE)
         self.lines: dict[str, int] = {}
+        self._nodes = 0
         self.spec: Any = self._parse_json(text) if name.endswith(".json") else self._parse_yaml(text)
 
     def _parse_json(self, text: str) -> Any:
         try:
-            return json.loads(text)
-        except (ValueError, RecursionError) as error:
+            return border.parse_json(text.encode(errors="surrogatepass"))[0]
+        except border.Malformed as error:
             raise CommandError(f"{self.name}: {error}", USAGE) from None
 
     def _parse_yaml(self, text: str) -> Any:
@@ -58,6 +64,9 @@ class SpecFile:
         """JSON pointer -> line, for each key and item. YAML lets a key stand twice and takes the last: that is a
         mistake, and it is refused."""
         self.lines.setdefault(pointer, node.start_mark.line + 1)
+        self._nodes += 1
+        if self._nodes > MOST_NODES:
+            raise CommandError(f"{self.name}: its anchors expand to more than {MOST_NODES} values", USAGE)
         if node.id == "sequence":
             for index, item in enumerate(node.value):
                 self._note_lines(item, f"{pointer}/{index}")

@@ -6,7 +6,11 @@ terminal has no ``±``. Data for scripts (``output.print_json``) is escaped inst
 
 import codecs
 import os
+import re
 import sys
+from typing import Any
+
+from orchestrator.domain.border import visible
 
 HANDLER = "tbd-plain"
 # Chosen by a person (PYTHONIOENCODING=ascii:replace): theirs. The others end in an error or hide the sign.
@@ -39,8 +43,41 @@ def prepare() -> None:
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the process ends
-        elif hasattr(stream, "reconfigure") and stream.errors not in _CHOSEN:
+            continue
+        if hasattr(stream, "reconfigure") and stream.errors not in _CHOSEN:
             stream.reconfigure(errors=HANDLER)
+        if stream.isatty():
+            setattr(sys, name, Terminal(stream))
+
+
+class Terminal:
+    """A stream to a person's screen. Names come from logs that anybody may have written: of what they hold only
+    colours reach the screen, other control characters are shown as escapes."""
+
+    def __init__(self, stream: Any) -> None:
+        self.inner = stream
+
+    def write(self, text: str) -> int:
+        """Write ``text``; how long it was."""
+        self.inner.write(shown(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def redraw(text: str) -> None:
+    """Put ``text`` in the place of the last line of stderr, which is a screen."""
+    stream = sys.stderr.inner if isinstance(sys.stderr, Terminal) else sys.stderr
+    stream.write("\r\x1b[K" + shown(text))
+
+
+def shown(text: str) -> str:
+    """``text`` as it may go to a screen."""
+    return _CONTROL.sub(lambda found: found[1] or visible(found[0]), text.replace("\r\n", "\n"))
+
+
+_CONTROL = re.compile(r"(\x1b\[[0-9;]*m)|[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def abandon_stdout() -> None:

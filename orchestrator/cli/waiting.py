@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from orchestrator.cli import output
+from orchestrator.cli import output, streams
 from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import DONE, INTERRUPTED, RUN_FAILED, CommandError
 from orchestrator.reports.numbers import duration, memory, plain
@@ -131,12 +131,12 @@ class _Progress:
         full = BAR_CELLS * ended // max(total, 1)
         now = ", ".join(sorted({state for state in self._states.values() if state not in (*ENDED, "queued")}))
         bar = "█" * full + "░" * (BAR_CELLS - full)
-        sys.stderr.write(f"\r\x1b[K{bar} {ended}/{total} runs {now}")
+        streams.redraw(f"{bar} {ended}/{total} runs {now}")
         sys.stderr.flush()
 
     def _erase(self) -> None:
         if self._draws:
-            sys.stderr.write("\r\x1b[K")
+            streams.redraw("")
             sys.stderr.flush()
 
 

@@ -45,6 +45,7 @@ def experiment_report(
         experiment, rows, runs, models: as REST answers them; runs newest first.
         comparisons: REST's answer for each axis that has several values, framework first.
     """
+    rows, runs, models = table.plain_text(list(rows)), table.plain_text(list(runs)), table.plain_text(list(models))
     parts = [
         f"# {experiment['name']}",
         _question(experiment, rows),
@@ -71,7 +72,7 @@ def _question(experiment: Json, rows: Sequence[Json]) -> str:
     ended = experiment["ended_at"]
     took = f", took {duration(seconds_of(ended) - seconds_of(experiment['created_at']))}" if ended else ""
     counts = ", ".join(f"{count} {state}" for state, count in experiment["run_counts"].items() if count)
-    labels = axis_text(experiment["spec"]["labels"])
+    labels = table.plain_text(axis_text(experiment["spec"]["labels"]))
     label = f" Labels: {labels}." if labels != NOTHING else ""
     return (
         f"How fast does training go? {'; '.join(told)}.\n\nExperiment `{experiment['id']}`, {experiment['state']}, "

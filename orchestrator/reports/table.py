@@ -2,8 +2,11 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from typing import Any
+
+from orchestrator.domain.border import visible
 
 _NUMBER = re.compile(r"^[~≈]?[+-]?\d")
 LONGEST_NUMBER = 36  # such as "98.37 samples/s to 98.76 samples/s"
@@ -83,6 +86,19 @@ def _row(row: Sequence[str], widths: Sequence[int], right: Sequence[bool], bands
 
 def _side_by_side(columns: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
     return list(zip_longest(*columns, fillvalue=""))
+
+
+def plain_text(value: Any) -> Any:
+    """The strings of an answer as text of Markdown: no markup, no HTML, and nothing that a terminal would obey. What a
+    program printed (``stderr_tail``) goes into a block of code, where only the last matters."""
+    if isinstance(value, str):
+        return visible(value.replace("\n", " ")).replace("&", "&amp;").replace("<", "&lt;").replace("`", "'")
+    if isinstance(value, Mapping):
+        return {
+            plain_text(key): "\n".join(map(visible, item.split("\n"))) if key == "stderr_tail" else plain_text(item)
+            for key, item in value.items()
+        }
+    return [plain_text(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
