@@ -1,7 +1,7 @@
 """How long a run is: fixed before it starts, from runs that are over.
 
 A run that ends itself is biased: it ends when it has been lucky, and lasts when it met a spike. So the length comes
-from history, or from the cell's first two runs pooled, and is never less than theirs. Above the least that an interval
+from history, or from the cell's first two runs pooled. Above the least that an interval
 needs, variance and cost choose it: Kalibera & Jones 2013 (ISMM, "Rigorous benchmarking in reasonable time"), equation
 for the optimal number of iterations of a process
 
@@ -57,7 +57,8 @@ class Noise:
         within: relative variance of one independent interval: over n it is that of a run's mean (T1^2).
         between: relative variance of processes beyond that (T2^2); None from a single run.
         spikes_ratio: share of the intervals after the cut that stand out.
-        intervals: of the longest run, the warm-up among them.
+        intervals: of the longest run, the warm-up among them: the next are no shorter. 0 where they may be, because
+            these were long for want of knowledge.
         runs: how many there were.
     """
 

@@ -110,11 +110,12 @@ def is_scout(length: int, cut: int) -> bool:
 def scouts(lengths: Sequence[int], cut: int) -> frozenset[int]:
     """Return the indices of the runs that give no number because they are mostly warm-up.
 
-    Where fewer than two would be left, none of them is one: a wide number that says it is not settled is worth more
-    than none. ``cut_of`` then speaks of the same runs.
+    Where fewer than half would be left, or fewer than two, none of them is one: then it is the cut that came late by
+    chance, or all runs that are too short, and a wide number is worth more than none. ``cut_of`` judges the same runs.
     """
     short = frozenset(index for index, length in enumerate(lengths) if is_scout(length, cut))
-    return short if len(lengths) - len(short) >= 2 else frozenset()
+    left = len(lengths) - len(short)
+    return short if left >= 2 and 2 * left >= len(lengths) else frozenset()
 
 
 def to_remember(cuts: Sequence[Cut]) -> int | None:

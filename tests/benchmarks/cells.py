@@ -6,7 +6,7 @@ count that look steady: without the rule that ended runs early, which only made 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -82,7 +82,7 @@ def by_the_new_rule(
     """``series`` has the runs as rows, as long as they could be; ``lengths`` takes note of how long the last was."""
     pilots = [run[: first_length().intervals] for run in series[:2]]
     cut = cut_of(pilots)
-    noise = noise_of(pilots, cut.first, INTERVAL_S)
+    noise = replace(noise_of(pilots, cut.first, INTERVAL_S), intervals=0)  # as analysis.prospect has it
     length = min(planned_length(noise, start_up_s).intervals, MOST)
     if lengths is not None:
         lengths.append(length)

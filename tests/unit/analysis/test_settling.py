@@ -88,6 +88,7 @@ def test_runs_shorter_than_three_cuts_are_scouts_unless_nothing_else_is_left():
     assert is_scout(59, 20)
     assert not is_scout(60, 20)
     assert scouts([59, 59, 60, 80], 20) == {0, 1}
+    assert scouts([59, 59, 59, 60, 80], 20) == frozenset()
     assert scouts([59, 59, 60], 20) == frozenset()
     assert scouts([30, 30], 0) == frozenset()
 
