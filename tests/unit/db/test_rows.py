@@ -1,0 +1,24 @@
+"""What is stored of an analysis comes back as it was."""
+
+import json
+
+import pytest
+
+from orchestrator.db.rows import analysis_of, read, to_text
+from orchestrator.domain.errors import DamagedRow
+from orchestrator.domain.measurement import Analysis, Validity
+from orchestrator.domain.series import Series
+
+MEASURED = Analysis(Validity(), series=Series.of([0.5, 0.25, 0.125], [4.0, 4.0, 4.0], [1, 1, 1]))
+
+
+def test_an_analysis_with_its_series_is_read_as_it_was_written():
+    assert analysis_of(to_text(MEASURED.to_json())) == MEASURED
+
+
+@pytest.mark.parametrize("wrong", [{"works": "four"}, {"steps": [[]]}, {"n": None}, {"durations_s": {}}])
+def test_a_series_that_nobody_can_have_measured_is_damage(wrong):
+    stored = MEASURED.to_json()
+    text = json.dumps({**stored, "series": {**stored["series"], **wrong}})
+    with pytest.raises(DamagedRow):
+        read("run", "run_1", "exp_1", lambda: analysis_of(text))
