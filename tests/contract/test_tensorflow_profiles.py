@@ -151,10 +151,6 @@ def test_the_operators_own_times_fit_into_the_time_of_the_threads(single):
     assert kernels["active_s"] * 0.99 <= total_s <= found["threads"] * kernels["elapsed_s"]
 
 
-def test_profiled_steps_are_not_faster_than_others(single):
-    assert single[1]["kernels"]["elapsed_s"] / STEPS > 0.8 * single[1]["step_s"]
-
-
 def test_each_operator_is_counted_in_every_step(single):
     model, found = single
     calls = {name: count for name, count, _ in found["kernels"]["rows"]}

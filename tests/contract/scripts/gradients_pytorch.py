@@ -1,4 +1,8 @@
-"""A forward and backward pass in PyTorch: ``python gradients_pytorch.py INPUT.npz SIZE.json OUTPUT.npz [float64]``."""
+"""A forward and backward pass in PyTorch: ``python gradients_pytorch.py INPUT.npz SIZE.json OUTPUT.npz [float64]``.
+
+With ``float64`` it also tells how far the network's choices are from their borders: ``from_zero``, the smallest size of
+what a ReLU is given, and ``apart``, the smallest distance of the two largest values of a pooling window.
+"""
 
 import json
 import sys
@@ -16,6 +20,7 @@ def main(source, size_path, target, precision="float32"):
         network = ResNet(json.load(file))
     network.load(given)
     network.to(getattr(torch, precision)).train()
+    margins = _watch(network) if precision == "float64" else {}
     images = given["images"].astype(precision)
     loss = Model(network, None, None).loss(synthetic_pytorch.batch(images, given["labels"]))
     loss.backward()
@@ -23,7 +28,28 @@ def main(source, size_path, target, precision="float32"):
     for name, buffer in network.named_buffers():
         if name.endswith(("running_mean", "running_var")):
             found[name] = buffer.numpy()
-    numpy.savez(target, loss=loss.item(), **found)
+    numpy.savez(target, loss=loss.item(), **found, **margins)
+
+
+def _watch(network):
+    """Return {from_zero, apart}, which passes through ``network`` lower."""
+    margins = {"from_zero": float("inf"), "apart": float("inf")}
+
+    def relu(_, given):
+        margins["from_zero"] = min(margins["from_zero"], given[0].abs().min().item())
+
+    def pool(_, given):
+        # After a ReLU: the padding is below all. A window in which nothing is above zero has nothing to choose.
+        padded = torch.nn.functional.pad(given[0], (1, 1, 1, 1), value=-1.0)
+        windows = padded.unfold(2, 3, 2).unfold(3, 3, 2).flatten(4)
+        first, second = windows.topk(2).values.unbind(-1)
+        margins["apart"] = min(margins["apart"], (first - second)[first > 0].min().item())
+
+    for module in network.modules():
+        for kind, look in ((torch.nn.ReLU, relu), (torch.nn.MaxPool2d, pool)):
+            if isinstance(module, kind):
+                module.register_forward_pre_hook(look)
+    return margins
 
 
 if __name__ == "__main__":
