@@ -188,6 +188,10 @@ def length_is_noted(evidence: Evidence) -> Finding:
     return f"{LIMITS[decided[0]['reason']]} ended it after {len(evidence.world)} intervals; {planned} were planned"
 
 
+# How notes begin that say what the times of a run look like.
+COURSES = tuple(f"{state.value.replace('_', ' ')}: " for state in SteadyClass if state is not SteadyClass.STEADY)
+
+
 def no_throttling(evidence: Evidence) -> Finding:
     share = throttled_ratio(evidence.spans)
     if share <= MAX_THROTTLED_RATIO:

@@ -11,6 +11,7 @@ from orchestrator.analysis import between_runs, cells, history, length, prospect
 from orchestrator.analysis.history import Lent, Movement, Session
 from orchestrator.analysis.nested import Components
 from orchestrator.analysis.settling import Cut
+from orchestrator.analysis.validity import COURSES
 from orchestrator.domain.basis import Basis, basis_of
 from orchestrator.domain.measurement import METRICS, Analysis, Grade, Measurement, Reason, Validity
 from orchestrator.domain.plan import Plan
@@ -233,13 +234,22 @@ def _precision(spec: ExperimentSpec, runs: Sequence[Run]) -> Precision | None:
 
 
 def _validity(runs: Sequence[Run], basis: Basis) -> Validity:
-    """Each reason and note once, however many runs have it: those of the runs that the numbers rest on, else of all."""
+    """Each reason and note once, however many runs have it: those of the runs that the numbers rest on, else of all.
+
+    How the times of single runs look is told of those runs (tbd show): over the cell its interval and its cut say more.
+    """
     if basis.grade is Grade.BROKEN:
         reasons = {reason.code: reason for run in runs for reason in why_not_sound(run)}
         return Validity(tuple(reasons.values()) or (Reason("not_run", "no run has ended yet", False),))
     judged = [run.analysis.validity for run in basis.runs if run.analysis]
     reasons = {reason.code: reason for one in judged for reason in one.reasons}
-    return Validity(tuple(reasons.values()), tuple(dict.fromkeys(note for one in judged for note in one.notes)))
+    notes = {_kind(note): note for one in reversed(judged) for note in one.notes if not note.startswith(COURSES)}
+    return Validity(tuple(reasons.values()), tuple(notes.values()))
+
+
+def _kind(note: str) -> str:
+    """What a note is about: runs of a cell say the same with other numbers, and one of them is enough."""
+    return "".join(letter for letter in note.partition(":")[0] if not letter.isdigit())
 
 
 def why_not_sound(run: Run) -> tuple[Reason, ...]:
