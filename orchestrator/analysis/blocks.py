@@ -33,6 +33,7 @@ FAMILY_ERROR = 0.05
 POWER = 0.80
 PAIRED_CELLS = 3  # up to so many cells are paired
 LEAST_SHARE = 0.5  # of the middle cell's variance, that a cell is given at least: judgement
+LARGEST_TOLD = math.log(2.0)  # what two runs cannot tell has eight digits: a judgement
 MOST_RUNS = 1000  # more would be no answer
 PAIRED = "paired by block, Student's t on logarithms, Holm"
 ADJUSTED = "Welch's t on block-adjusted logarithms, Holm"
@@ -55,7 +56,8 @@ class Pair:
         verdict: of B against A.
         detectable_ratio: smallest difference (0.06: 6 %) that these runs find with 80 % probability, at 5 % for the
             whole family.
-        more_runs: how many more runs of each cell would find half of that; None above ``MOST_RUNS``.
+        more_runs: how many more runs of each cell would find half of that, or of 100 % where it is more; None
+            above ``MOST_RUNS``.
         blocks: those that speak of this pair.
         family: number of pairs that were declared.
         text: the verdict in words, with the cells' keys as they were given.
@@ -270,13 +272,15 @@ def _pair(
     half = float(special.stdtrit(found.degrees, 1 - level / 2)) * found.error
     ratio, low, high = (math.exp(found.difference + shift) for shift in (0.0, -half, half))
     smallest = detectable(found.error, found.degrees, FAMILY_ERROR / family)
-    more = _more_runs(found, FAMILY_ERROR / family, smallest / 2)
+    wanted = min(smallest, LARGEST_TOLD) / 2
+    more = _more_runs(found, FAMILY_ERROR / family, wanted)
     verdict: Verdict = "cannot_tell" if p_holm > FAMILY_ERROR else "faster" if ratio > 1 else "slower"
     text = f"{b} {_digits(ratio, 3)} x {a} ({_digits(low, 3)} to {_digits(high, 3)})"
     if verdict == "cannot_tell":
         runs = "1 more run" if more == 1 else f"{more} more runs"
-        would = "" if more is None else f"; {runs} would tell {_percent(smallest / 2)}"
-        text = f"cannot tell below {_percent(smallest)}{would}"
+        would = "" if more is None else f"; {runs} would tell {_percent(wanted)}"
+        least = f"below {_percent(smallest)}" if smallest <= LARGEST_TOLD else f"even {_percent(LARGEST_TOLD)}"
+        text = f"cannot tell {least}{would}"
     return Pair(
         a,
         b,

@@ -24,7 +24,7 @@ class PairView(View):
     ``ratio`` is b / a: above 1, b is faster; its interval excludes 1 exactly where there is a verdict, at the
     level at which Holm's procedure decided. ``p_holm`` is adjusted for the ``family`` of all pairs of this answer.
     ``detectable_ratio`` (0.06: 6 %) would be found with 80 % probability; ``more_runs`` of each cell would find half of
-    it. ``blocks`` are the repetitions that both have.
+    it, or of 100 % where it is more. ``blocks`` are the repetitions that both have.
     """
 
     group: Json
