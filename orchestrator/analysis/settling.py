@@ -56,7 +56,8 @@ def cut_of(series: Sequence[Floats], remembered: int | None = None) -> Cut:
     """Return the cut of a cell.
 
     The larger of the cell's own cut and the remembered one counts: a cell may be too noisy to show a warm-up that the
-    workload is known to have, and a warm-up that is seen is there whatever was seen before.
+    workload is known to have, and a warm-up that is seen is there whatever was seen before. Neither takes more than
+    half: of runs that are too short for the remembered one it is said that they have not settled.
 
     Args:
         series: for each run its time per unit of work (any unit) by interval; lengths may differ. Runs of less than
@@ -74,9 +75,10 @@ def cut_of(series: Sequence[Floats], remembered: int | None = None) -> Cut:
     common = min(len(run) for run in said)
     runs = np.array([run[:common] for run in said])
     raw = mser(without_spikes(runs).mean(axis=0))
-    own = min(math.ceil(MARGIN * raw), int(MOST * common))
-    first = max(own, remembered or 0)
-    reason = _too_late(raw, common) or _still_moving(runs, min(first, int(MOST * common)))
+    most, known = int(MOST * common), remembered or 0
+    own = min(math.ceil(MARGIN * raw), most)
+    first = min(max(own, known), most)
+    reason = _too_late(max(raw, known if known > most else 0), common) or _still_moving(runs, first)
     return Cut(first, own, raw, reason is None, reason)
 
 
@@ -111,11 +113,14 @@ def scouts(lengths: Sequence[int], cut: int) -> frozenset[int]:
     """Return the indices of the runs that give no number because they are mostly warm-up.
 
     Where fewer than half would be left, or fewer than two, none of them is one: then it is the cut that came late by
-    chance, or all runs that are too short, and a wide number is worth more than none. ``cut_of`` judges the same runs.
+    chance, or all runs that are too short, and a wide number is worth more than none. Only those that have no say in the
+    cut (``cut_of``), of which it would leave less than half, are scouts all the same.
     """
     short = frozenset(index for index, length in enumerate(lengths) if is_scout(length, cut))
     left = len(lengths) - len(short)
-    return short if left >= 2 and 2 * left >= len(lengths) else frozenset()
+    if left >= 2 and 2 * left >= len(lengths):
+        return short
+    return frozenset(index for index in short if lengths[index] * MOST < cut)
 
 
 def to_remember(cuts: Sequence[Cut]) -> int | None:

@@ -36,8 +36,9 @@ def p_values(logs: np.ndarray, pairs: list[tuple[int, int]]) -> np.ndarray:
     a, b = (logs[:, [pair[side] for pair in pairs]] for side in (0, 1))
     if k <= PAIRED_CELLS:
         d = b - a
-        t = d.mean(axis=2) / (d.std(axis=2, ddof=1) / np.sqrt(n))
-        return 2 * special.stdtr(n - 1, -np.abs(t))
+        with np.errstate(divide="ignore", invalid="ignore"):  # recorded processes may be drawn alike on both sides
+            t = d.mean(axis=2) / (d.std(axis=2, ddof=1) / np.sqrt(n))
+        return np.nan_to_num(2 * special.stdtr(n - 1, -np.abs(t)), nan=1.0)
     rest = logs - logs.mean(axis=1, keepdims=True)
     s = rest.var(axis=2, ddof=1)
     grubbs = k / (k - 2) * (s - s.mean(axis=1, keepdims=True) / (k - 1))

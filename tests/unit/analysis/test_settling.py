@@ -45,11 +45,18 @@ def test_level_runs_keep_most_of_their_intervals():
 
 
 def test_the_larger_of_the_own_and_the_remembered_cut_counts():
-    runs = _runs(np.random.default_rng(3), start=0.5)
+    runs = _runs(np.random.default_rng(3), n=140, start=0.5)
     own = cut_of(runs).first
+    assert own + 7 <= 70
     assert cut_of(runs, remembered=own + 7).first == own + 7
     assert cut_of(runs, remembered=own - 7).first == own
     assert cut_of(runs, remembered=own + 7).own == own
+
+
+def test_a_remembered_cut_longer_than_the_runs_leaves_half_of_them_and_is_said():
+    cut = cut_of(_runs(np.random.default_rng(3), n=60), remembered=70)
+    assert (cut.first, cut.settled) == (30, False)
+    assert cut.reason == "the warm-up takes 70 of 60 intervals or more: runs are too short for it"
 
 
 def test_a_warm_up_as_long_as_the_runs_is_not_settled_and_says_so():
@@ -91,6 +98,8 @@ def test_runs_shorter_than_three_cuts_are_scouts_unless_nothing_else_is_left():
     assert scouts([59, 59, 59, 60, 80], 20) == frozenset()
     assert scouts([59, 59, 60], 20) == frozenset()
     assert scouts([30, 30], 0) == frozenset()
+    assert scouts([20, 140, 140, 140], 50) == {0}
+    assert scouts([100, 140, 140, 140], 50) == frozenset()
 
 
 def test_the_middle_of_the_sessions_cuts_is_remembered():
