@@ -113,7 +113,7 @@ def scouts(lengths: Sequence[int], cut: int) -> frozenset[int]:
     """Return the indices of the runs that give no number because they are mostly warm-up.
 
     Where fewer than half would be left, or fewer than two, none of them is one: then it is the cut that came late by
-    chance, or all runs that are too short, and a wide number is worth more than none. Only those that have no say in the
+    chance, or all runs that are too short, and a wide number is worth more than none. Only those without a say in the
     cut (``cut_of``), of which it would leave less than half, are scouts all the same.
     """
     short = frozenset(index for index, length in enumerate(lengths) if is_scout(length, cut))
