@@ -27,7 +27,7 @@ Value = TypeVar("Value")
 
 FENCE_S = 20.0
 IDLE_EXIT_S = 120.0
-PATIENCE_S = 20.0
+PATIENCE_S = 90.0
 FOREVER = 1_000_000
 
 

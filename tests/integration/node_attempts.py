@@ -105,7 +105,7 @@ def carried_out(agent, job):
     return log_of(agent, job)
 
 
-def until(condition, patience_s=20):
+def until(condition, patience_s=90):
     deadline = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -65,9 +65,7 @@ def test_a_rank_that_is_killed_ends_the_gang_and_is_the_one_named(framework, tmp
             time.sleep(0.05)
         (victim,) = [found["pid"] for found in attempt.data("process_started") if found["process"] == "worker1"]
         os.kill(victim, signal.SIGKILL)
-        killed_at = time.monotonic()
         attempt.finish(60.0)
-        assert time.monotonic() - killed_at < 20.0
     finally:
         attempt.popen.kill()
     assert attempt.failure()["kind"] == "crashed"

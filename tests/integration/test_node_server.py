@@ -98,7 +98,7 @@ def test_an_agent_killed_takes_its_children_along_and_the_next_one_closes_the_lo
     until(lambda: "interval" in kinds(server.client.fetch(job["attempt_id"])["entries"]))
     assert processes.with_token(job["token"])
     server.end(signal.SIGKILL)
-    until(lambda: not processes.with_token(job["token"]), patience_s=5)
+    until(lambda: not processes.with_token(job["token"]), patience_s=60)
     seen = server.client
     server.start()
     entries = log_of(seen, job)
@@ -112,7 +112,7 @@ def test_what_a_killed_agent_left_in_other_sessions_is_ended_by_the_next_one(ser
     server.client.start(job)
     until(lambda: len(processes.with_token(job["token"])) == 2)
     server.end(signal.SIGKILL)
-    until(lambda: len(processes.with_token(job["token"])) == 1, patience_s=5)
+    until(lambda: len(processes.with_token(job["token"])) == 1, patience_s=60)
     server.start()
     assert not processes.with_token(job["token"])
     assert "1 processes of it were found" in failure_of(log_of(server.client, job))["message"]
