@@ -164,7 +164,7 @@ def _warm_up(evidence: Evidence) -> list[Measurement]:
     assert evidence.cut is not None
     warm = [item for log in evidence.logs for item in log.intervals if item.phase == "warmup" and item.rank == 0]
     first = evidence.cut.first
-    method = "1.5 x MSER on time per work (White 1997), or the remembered cut where that is later"
+    method = f"{settling.MARGIN:g} x MSER on time per work (White 1997), or the remembered cut where that is later"
     steps = sum(item.n for item in warm) + sum(evidence.world.steps[:first])
     seconds = sum(item.duration_s for item in warm) + float(evidence.world.durations_s[:first].sum())
     return [
