@@ -15,6 +15,7 @@ _TELLING = (
     FailureKind.DIVERGED,
     FailureKind.UNSUPPORTED,
     FailureKind.SETUP_FAILED,
+    FailureKind.NO_SPACE,
     FailureKind.INVALID_LOG,
     FailureKind.CRASHED,
     FailureKind.TIMED_OUT,

@@ -196,6 +196,14 @@ class Member:
             self._node = Node(self.name, devices, NodeState.AVAILABLE, self._address, inventory)
             self._handle = handle
 
+    def has_room(self, free_bytes: int | None) -> None:
+        """Note how much is free on the disk of the node's attempts, as its agent has just said: a run that met a full
+        disk must not be placed there again because the inventory is older than that."""
+        with self._lock:
+            if free_bytes is not None and self._node.inventory.get("disk_free_bytes") is not None:
+                inventory = {**self._node.inventory, "disk_free_bytes": free_bytes}
+                self._node = replace(self._node, inventory=inventory)
+
     def _lose(self, why: str) -> None:
         with self._lock:
             if self._handle is not None and not self._closed.is_set():
@@ -234,15 +242,18 @@ class AgentCluster(ABC):
     def start(self, node: str, job: Mapping[str, Any]) -> None:
         answer = self._call(node, "start", job=dict(job))
         if answer["state"] == "refused":
-            raise JobRefused(f"node {node} refuses attempt {job.get('attempt_id')}: {answer['reason']}")
+            message = f"node {node} refuses attempt {job.get('attempt_id')}: {answer['reason']}"
+            raise JobRefused(message, answer.get("failure") or "setup_failed")
 
     def stop(self, node: str, attempt_id: str, reason: str) -> None:
         self._call(node, "stop", attempt_id=attempt_id, reason=reason)
 
     def status(self, node: str) -> Sequence[AttemptStatus]:
+        answer = self._call(node, "status")
+        self._member(node).has_room(answer.get("disk_free_bytes"))
         return [
             AttemptStatus(item["attempt_id"], item["token_sha256"], item["state"] == "ended", item["last_seq"])
-            for item in self._call(node, "status")["attempts"]
+            for item in answer["attempts"]
         ]
 
     def fetch(self, node: str, attempt_id: str, after: int, limit: int = 1000) -> LogSlice:

@@ -89,7 +89,11 @@ class NodeUnreachable(ClusterUnavailable):
 
 
 class JobRefused(TbdError):  # noqa: N818
-    """A node agent answered that it will not carry out a job."""
+    """A node agent answered that it will not carry out a job. ``failure``: the failure kind that this is of a run."""
+
+    def __init__(self, message: str, failure: str = "setup_failed") -> None:
+        super().__init__(message)
+        self.failure = failure
 
 
 class DevicesTaken(TbdError):  # noqa: N818

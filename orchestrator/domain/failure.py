@@ -14,6 +14,7 @@ class FailureKind(StrEnum):
     TIMED_OUT = "timed_out"
     CRASHED = "crashed"
     SETUP_FAILED = "setup_failed"
+    NO_SPACE = "no_space"
     UNSUPPORTED = "unsupported"
     NODE_LOST = "node_lost"
     INVALID_LOG = "invalid_log"
@@ -60,13 +61,15 @@ class Failure:
 
 
 # How many attempts a run may take when one ends for this reason. Out of memory and divergence would only happen again;
-# a crash is a result about the framework and is reported as one. The counts are judgements.
+# a crash is a result about the framework and is reported as one. A disk may have room again, as may another node have.
+# The counts are judgements.
 MAX_ATTEMPTS: dict[FailureKind, int] = {
     FailureKind.OUT_OF_MEMORY: 1,
     FailureKind.DIVERGED: 1,
     FailureKind.TIMED_OUT: 1,
     FailureKind.CRASHED: 1,
     FailureKind.SETUP_FAILED: 1,
+    FailureKind.NO_SPACE: 3,
     FailureKind.UNSUPPORTED: 1,
     FailureKind.NODE_LOST: 3,
     FailureKind.INVALID_LOG: 2,

@@ -7,6 +7,10 @@ from typing import Any
 
 from orchestrator.domain.plan import Needs
 
+# A node with less room than this on the disk of its attempts gets none. A judgement: a job and its log take a few MB,
+# one with profiles of a large model some tens.
+LEAST_FREE_BYTES = 64 * 2**20
+
 
 class NodeState(StrEnum):
     """Whether new runs may be placed on a node."""
@@ -62,6 +66,12 @@ class Node:
         """Fabric -> {interface, address, speed_bits_per_s, source}: those that connect this node with others."""
         found: Mapping[str, Mapping[str, Any]] = self.inventory.get("fabrics") or {}
         return found
+
+    @property
+    def has_room(self) -> bool:
+        """Whether an attempt's files find room; also where the inventory does not tell."""
+        free = self.inventory.get("disk_free_bytes")
+        return free is None or free >= LEAST_FREE_BYTES
 
     def devices_of(self, kind: str) -> tuple[Device, ...]:
         return tuple(device for device in self.devices if device.kind == kind)
@@ -124,9 +134,12 @@ def place(needs: Needs, nodes: Sequence[Node], held: Mapping[str, Collection[str
     if len(ready) < needs.nodes:
         states = ", ".join(f"{node.name} is {node.state}" for node in fitting if node.state is not NodeState.AVAILABLE)
         return NotNow(f"waits for nodes: {states}")
-    free = sorted((node for node in ready if not held.get(node.name)), key=lambda node: node.name)
+    roomy = [node for node in ready if node.has_room]
+    if len(roomy) < needs.nodes:
+        return NotNow(_why_no_room([node for node in ready if not node.has_room]))
+    free = sorted((node for node in roomy if not held.get(node.name)), key=lambda node: node.name)
     if len(free) < needs.nodes:
-        return NotNow(f"waits for {needs.nodes - len(free)} of {len(ready)} nodes to become free")
+        return NotNow(f"waits for {needs.nodes - len(free)} of {len(roomy)} nodes to become free")
     chosen = free[: needs.nodes]
     return Placement(tuple(NodeShare(node.name, _usable(needs, node)[: needs.devices_per_node]) for node in chosen))
 
@@ -156,6 +169,16 @@ def _why_none_fits(needs: Needs, nodes: Sequence[Node]) -> str:
         wanted += f" connected by {needs.fabric}"
     have = ", ".join(_offer(needs, node) for node in nodes) or "no nodes"
     return f"needs {wanted}; the cluster has {have}"
+
+
+def _why_no_room(nodes: Sequence[Node]) -> str:
+    """In whole MiB: the text is stored whenever it changes."""
+    full = ", ".join(
+        f"node {node.name} has {node.inventory['disk_free_bytes'] // 2**20} MiB free"
+        f" in {node.inventory.get('attempts_folder') or 'the folder of its attempts'}"
+        for node in nodes
+    )
+    return f"waits for room on disk: {full}, and {LEAST_FREE_BYTES // 2**20} MiB are needed; remove files there"
 
 
 def _offer(needs: Needs, node: Node) -> str:

@@ -456,7 +456,7 @@ class Cluster(Protocol):
         """Have the agent carry out its part of ``job``. Idempotent by attempt and token; returns before it ends.
 
         Raises:
-            JobRefused: the agent will not (another protocol, another token, stopped before).
+            JobRefused: the agent will not (another protocol, another token, stopped before, no room on its disk).
         """
 
     def stop(self, node: str, attempt_id: str, reason: str) -> None:

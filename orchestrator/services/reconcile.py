@@ -392,7 +392,7 @@ def _tell(context: Context, run: Run, attempt: Attempt | None, nodes: Sequence[s
         for node in nodes:
             context.cluster.start(node, job)
     except JobRefused as error:
-        _give_up(context, run, attempt, Failure(FailureKind.SETUP_FAILED, str(error)))
+        _give_up(context, run, attempt, Failure(FailureKind(error.failure), str(error)))
         return True
     if set(nodes) == set(attempt.placement.nodes):
         context.store.move_run(run.id, RunState.PLACING, RunState.RUNNING, at=context.clock.now())
@@ -410,7 +410,7 @@ def _job(context: Context, run: Run, attempt: Attempt) -> Mapping[str, Any]:
 
 
 def _give_up(context: Context, run: Run, attempt: Attempt, failure: Failure) -> None:
-    """An agent refused: end the attempt where it may have started, and the run with it."""
+    """An agent refused: end the attempt where it may have started, and the run with it if it is worth no other."""
     for node in attempt.placement.nodes:
         context.cluster.stop(node, attempt.id, failure.kind)
     now = context.clock.now()

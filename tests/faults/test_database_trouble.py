@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.domain.placement import LEAST_FREE_BYTES
 from tests.contract.postgresql_server import PostgresqlServer
 from tests.faults.test_bad_luck import sleep
 from tests.support.service import Service, status_of, until
@@ -60,12 +61,12 @@ def _submitted(service: Service, spec: dict[str, Any]) -> str | None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 24 MiB."""
+    """A file system of 128 MiB: room enough for a run, when it is empty."""
     if os.geteuid() != 0:
         pytest.skip("only root may mount a file system")
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tbd-test", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128m", "tbd-test", str(folder)]
     if subprocess.run(mount, capture_output=True).returncode != 0:
         pytest.skip("file systems cannot be mounted here")
     try:
@@ -88,6 +89,24 @@ def test_while_the_disk_is_full_nothing_is_acknowledged_and_then_all_goes_on(sma
         filler.unlink()
         until(lambda: _submitted(service, sleep(name="later", nodes={"names": ["nowhere"]})))
         assert service.run_one(sleep(), poll_s=0.1)["state"] == "completed"
+    finally:
+        service.stop()
+
+
+def test_a_run_waits_while_the_disk_of_its_node_has_no_room_and_then_goes_on(small_disk: Path) -> None:
+    service = Service(small_disk / "data", TBD_CLUSTER="local", TBD_LOCK_DIR=str(small_disk.parent / "locks"))
+    filler = small_disk / "filler"
+    with open(filler, "wb") as file:  # the database has room, an attempt has not
+        os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(small_disk).free - LEAST_FREE_BYTES // 2)
+    service.start()
+    try:
+        experiment = service.submit(sleep())
+        waiting = until(lambda: service.runs(experiment)[0]["reason"])
+        assert waiting.startswith("waits for room on disk: node ")
+        assert f"MiB free in {small_disk}/" in waiting
+        filler.unlink()
+        (run,) = service.wait(experiment)
+        assert (run["state"], len(run["attempts"])) == ("completed", 1)
     finally:
         service.stop()
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -358,29 +359,51 @@ def test_a_node_without_a_process_of_the_job_says_so(agent):
     assert "no process on node" in failure_of(carried_out(agent, job))["message"]
 
 
-def a_full_disk(folder):
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "none", str(folder)], check=True)
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="mounting a small disk needs root")
-def test_a_full_disk_ends_the_attempt_clearly(tmp_path):
-    folder = tmp_path / "agent"
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 400 kB."""
+    if os.getuid() != 0:
+        pytest.skip("mounting a small disk needs root")
+    folder = tmp_path / "small"
     folder.mkdir()
-    a_full_disk(folder)
-    try:
-        agent = Agent(folder, NODE)
-        job = a_job(options={**UNEVEN, "step_time_s": 0.001}, max_steps=1000000)
-        try:
-            entries = carried_out(agent, job)
-            assert failure_of(entries)["kind"] == "crashed"
-            assert "no space left" in failure_of(entries)["message"].lower()
-            assert entries[-1]["data"]["entries"] == len(entries)
-            assert not processes.with_token(job["token"])
-            assert agent.acknowledge(job["attempt_id"], len(entries))["deleted"]
-        finally:
-            agent.close()
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "none", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def cramped(small_disk):
+    """An agent whose attempts are kept there."""
+    agent = Agent(small_disk, NODE)
+    yield agent
+    agent.close()
+
+
+def test_a_full_disk_ends_the_attempt_clearly(cramped, small_disk):
+    job = a_job(options={**UNEVEN, "step_time_s": 0.001}, max_steps=1000000)
+    entries = carried_out(cramped, job)
+    assert failure_of(entries)["kind"] == "no_space"
+    message = failure_of(entries)["message"]
+    assert f"no space left on a disk of node {NODE}" in message
+    assert f"in {small_disk} (" in message
+    assert "make room there" in message
+    assert entries[-1]["data"]["entries"] == len(entries)
+    assert not processes.with_token(job["token"])
+    assert cramped.acknowledge(job["attempt_id"], len(entries))["deleted"]
+
+
+def test_an_agent_on_a_full_disk_refuses_an_attempt_and_may_be_told_to_stop_it(cramped, small_disk):
+    with open(small_disk / "filler", "wb") as filler:
+        os.posix_fallocate(filler.fileno(), 0, shutil.disk_usage(small_disk).free)
+    job = a_job()
+    answer = cramped.start(job)
+    assert (answer["state"], answer["failure"]) == ("refused", "no_space")
+    assert f"{small_disk} (0.0 MiB free now): make room there" in answer["reason"]
+    assert cramped.status()["disk_free_bytes"] == 0
+    assert cramped.stop(job["attempt_id"], "no_space")["state"] == "ended"
+    (small_disk / "filler").unlink()
+    assert "stopped before it came" in cramped.start(job)["reason"]
+    assert cramped.status()["disk_free_bytes"] > 0
 
 
 def test_two_agents_cannot_own_one_directory(agent, tmp_path, monkeypatch):

@@ -81,10 +81,12 @@ def plan(**changes: Any) -> Plan:
     return Plan(**(fields | changes))
 
 
-def node(name: str = "n0", devices: int = 1, kind: str = "cpu", state: NodeState = NodeState.AVAILABLE) -> Node:
+def node(
+    name: str = "n0", devices: int = 1, kind: str = "cpu", state: NodeState = NodeState.AVAILABLE, **facts: Any
+) -> Node:
     found = tuple(Device(f"{kind}:{k}", kind, f"a {kind}", (k,)) for k in range(devices))
     ethernet = {"interface": "eth0", "address": "10.0.0.1", "speed_bits_per_s": None, "source": "kernel"}
-    return Node(name, found, state, inventory={"fabrics": {"ethernet": ethernet}})
+    return Node(name, found, state, inventory={"fabrics": {"ethernet": ethernet}, **facts})
 
 
 def placement(*nodes: str) -> Placement:

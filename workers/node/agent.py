@@ -15,7 +15,7 @@ import uuid
 from pathlib import Path
 from typing import Any, Dict, Mapping, NamedTuple
 
-from workers.node import background, interpreters, port_choice, processes
+from workers.node import background, interpreters, port_choice, processes, space
 from workers.node.attempts import Attempts, token_sha256
 from workers.node.children import Spawner
 from workers.node.event_log import EventLog
@@ -25,6 +25,7 @@ from workers.node.outcome import Failure
 from workers.node.provenance import Provenance
 from workers.node.supervisor import Supervisor, Surroundings
 from workers.trainer import protocol
+from workers.trainer.failure import lacks_space
 
 DEFAULT_FENCE_S = 60.0
 
@@ -132,10 +133,11 @@ class Agent:
             return self._ports.of(attempt_id)
 
     def start(self, job: Json) -> Json:
-        """Start an attempt: ``{"attempt_id", "state": "running" | "ended" | "refused", "reason"}``.
+        """Start an attempt: ``{"attempt_id", "state": "running" | "ended" | "refused", "reason", "failure"}``.
 
         Repeating it changes nothing and answers the present state. Refused, with the reason, are a job of another
-        protocol, another token for a known attempt, and an attempt that was stopped before it came.
+        protocol, another token for a known attempt, an attempt that was stopped before it came, and one that the disk
+        has no room for. ``failure`` is the failure kind of a refusal.
         """
         self._touch()
         try:
@@ -143,7 +145,13 @@ class Agent:
             with self._lock:
                 return self._start(job)
         except (ValueError, OSError) as error:
-            return _answer(job.get("attempt_id") if isinstance(job, dict) else None, "refused", str(error))
+            attempt_id = job.get("attempt_id") if isinstance(job, dict) else None
+            if lacks_space(error):
+                return _answer(attempt_id, "refused", self._no_space(error), "no_space")
+            return _answer(attempt_id, "refused", str(error), "setup_failed")
+
+    def _no_space(self, error: Exception) -> str:
+        return space.words(self.node, self._attempts.directory, error)
 
     def _start(self, job: Json) -> Json:
         attempt_id, sha256 = job["attempt_id"], token_sha256(job["token"])
@@ -151,7 +159,9 @@ class Agent:
         known = self._known.get(attempt_id)
         if over is not None:
             if over["token_sha256"] is None:
-                return _answer(attempt_id, "refused", "it was stopped before it came: {}".format(over["reason"]))
+                return _answer(
+                    attempt_id, "refused", "it was stopped before it came: {}".format(over["reason"]), "setup_failed"
+                )
             if over["token_sha256"] == sha256:
                 return _answer(attempt_id, "ended")
         elif known is None:
@@ -159,7 +169,7 @@ class Agent:
             return _answer(attempt_id, "running")
         elif known.token_sha256 == sha256:
             return _answer(attempt_id, _state(known))
-        return _answer(attempt_id, "refused", "the attempt is known here with another token")
+        return _answer(attempt_id, "refused", "the attempt is known here with another token", "setup_failed")
 
     def _begin(self, job: Json, sha256: str) -> None:
         if self._closing.is_set():
@@ -194,8 +204,10 @@ class Agent:
             return _answer(attempt_id, _state(known))
 
     def status(self) -> Json:
-        """Return who this agent is and the state of every attempt whose log is here."""
+        """Return who this agent is, the room on the disk of the attempts, and the state of every attempt whose log is
+        here."""
         self._touch()
+        room = {"disk_free_bytes": space.free_bytes(self._attempts.directory)}
         with self._lock:
             attempts = [
                 {
@@ -207,7 +219,7 @@ class Agent:
                 }
                 for attempt in self._known.values()
             ]
-        return {"node": self.node, "agent_id": self.agent_id, "boot_id": self._boot_id, "attempts": attempts}
+        return {"node": self.node, "agent_id": self.agent_id, "boot_id": self._boot_id, "attempts": attempts, **room}
 
     def fetch(self, attempt_id: str, after: int = 0, limit: int = 1000) -> Json:
         """Return ``{"entries", "last_seq", "ended"}``: at most ``limit`` entries of a log after number ``after``.
@@ -337,5 +349,5 @@ def _state(attempt: Attempt) -> str:
     return "ended" if attempt.log.closed else "running"
 
 
-def _answer(attempt_id: str | None, state: str, reason: str | None = None) -> Json:
-    return {"attempt_id": attempt_id, "state": state, "reason": reason}
+def _answer(attempt_id: str | None, state: str, reason: str | None = None, failure: str | None = None) -> Json:
+    return {"attempt_id": attempt_id, "state": state, "reason": reason, "failure": failure}

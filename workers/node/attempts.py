@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from workers.trainer.failure import lacks_space
+
 _LOCK_PATIENCE_S = 5.0
 
 # Nobody repeats a request after this long; a judgement.
@@ -44,6 +46,7 @@ class Attempts:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._unwritten: dict[str, dict[str, Any]] = {}  # memories that a full disk has no room for
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = os.open(str(directory / "agent.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + _LOCK_PATIENCE_S
@@ -87,21 +90,31 @@ class Attempts:
         return folder
 
     def forget(self, attempt_id: str, sha256: str | None, **facts: Any) -> None:
-        """Leave of an attempt only that it is over."""
+        """Leave of an attempt only that it is over.
+
+        On a full disk that is written when the attempt's files have made room, and kept in memory if they did not.
+        """
+        memory = {"attempt_id": attempt_id, "token_sha256": sha256, **facts}
+        written = self._remember(attempt_id, memory)
+        _empty(self.folder(attempt_id))
+        if not written and not self._remember(attempt_id, memory):
+            self._unwritten[attempt_id] = memory
+
+    def _remember(self, attempt_id: str, memory: dict[str, Any]) -> bool:
+        """Write ``memory`` down; whether there was room for it."""
         folder = self.folder(attempt_id)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        _write(folder / "ended.json", {"attempt_id": attempt_id, "token_sha256": sha256, **facts})
-        for path in folder.iterdir():
-            if path.name == "ended.json":
-                continue
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(str(path), ignore_errors=True)
-            else:
-                path.unlink()
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            _write(folder / "ended.json", memory)
+        except OSError as error:
+            if not lacks_space(error):
+                raise
+            return False
+        return True
 
     def ended(self, attempt_id: str) -> dict[str, Any] | None:
         """Return what is remembered of an attempt that is over, or None."""
-        return _read(self.folder(attempt_id) / "ended.json")
+        return self._unwritten.get(attempt_id) or _read(self.folder(attempt_id) / "ended.json")
 
     def left(self) -> list[dict[str, Any]]:
         """Return the jobs of all attempts that a former agent left with a log, and tidy up old memories."""
@@ -120,6 +133,17 @@ class Attempts:
             else:
                 jobs.append(job)
         return jobs
+
+
+def _empty(folder: Path) -> None:
+    """Remove from the folder of an attempt, if there is one, all but the memory of it."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name == "ended.json":
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(str(path), ignore_errors=True)
+        else:
+            path.unlink()
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:

@@ -11,12 +11,11 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shutil
 import socket
 from pathlib import Path
 from typing import Any, Sequence
 
-from workers.node import fabrics, interpreters
+from workers.node import fabrics, interpreters, space
 from workers.node.nvml import Nvml
 
 _CPU = Path("/sys/devices/system/cpu")
@@ -45,9 +44,14 @@ class Inventory:
     def read(self) -> dict[str, Any]:
         """Return all facts as a JSON object."""
         ready = {found.name: found.definition for found in interpreters.all_resolved() if found.ready}
-        free = shutil.disk_usage(str(self._directory)).free
+        free = space.free_bytes(self._directory)
         governor = self._governor(self._facts["cores"])  # whoever has the right may change it while the agent lives
-        changing = {"governor": governor, "interpreters": ready, "disk_free_bytes": free}
+        changing = {
+            "governor": governor,
+            "interpreters": ready,
+            "disk_free_bytes": free,
+            "attempts_folder": str(self._directory),
+        }
         return {**self._facts, **changing, "unavailable": dict(self._unavailable)}
 
     def _read(self, node: str | None, nvml: Nvml) -> dict[str, Any]:

@@ -21,6 +21,7 @@ _TELLING = (
     "diverged",
     "unsupported",
     "setup_failed",
+    "no_space",
     "invalid_log",
     "crashed",
     "timed_out",
@@ -29,7 +30,7 @@ _TELLING = (
 )
 
 # Failures that strike every rank for the same reason; of the others only the first victim is named.
-_SHARED = ("out_of_memory", "diverged", "unsupported", "setup_failed", "timed_out")
+_SHARED = ("out_of_memory", "diverged", "unsupported", "setup_failed", "no_space", "timed_out")
 
 
 class Failure(NamedTuple):

@@ -15,7 +15,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
-from workers.node import background, counting, ncu, outcome, prepare, processes, stop_channel
+from workers.node import background, counting, ncu, outcome, prepare, processes, space, stop_channel
 from workers.node.children import Spawner
 from workers.node.event_log import EventLog, LogError
 from workers.node.gang import Exit, Gang, Member
@@ -24,6 +24,7 @@ from workers.node.sampler import Sampler
 from workers.node.stopping import StoppingRule
 from workers.node.waking import Waking
 from workers.trainer import protocol
+from workers.trainer.failure import lacks_space
 
 # How often the processes are listened to: often while they start, where seconds count for a person; seldom while the
 # loop is timed, where a wake-up takes time from what is measured. Then it is a tenth of the time that the phase has
@@ -118,12 +119,12 @@ class Supervisor:
         except prepare.SetupStoppedError:
             self._failures.append(self._stopped())
         except prepare.SetupError as error:
-            self._failures.append(Failure("setup_failed", self._ranks(), message=str(error)))
+            self._failures.append(self._trouble("setup_failed", error, str(error)))
         except LogError as error:
-            self._failures = [Failure("crashed", self._ranks(), message=str(error))]
+            self._failures = [self._trouble("crashed", error, str(error))]
         except Exception as error:
             where = traceback.format_exc(limit=-3)
-            self._failures.append(Failure("crashed", self._ranks(), message=f"in the agent: {error}\n{where}"))
+            self._failures.append(self._trouble("crashed", error, f"in the agent: {error}\n{where}"))
         return self._close()
 
     def _carry_out(self) -> None:
@@ -177,7 +178,7 @@ class Supervisor:
             self._adopt(self._gang.children)
             self._watch(deadline)
         except prepare.SetupError as error:
-            self._failures.append(Failure("setup_failed", self._ranks(), message=str(error)))
+            self._failures.append(self._trouble("setup_failed", error, str(error)))
         if self._stop is not None:
             self._failures = [self._stopped()]
             return None
@@ -298,6 +299,8 @@ class Supervisor:
             failure = outcome.of_exit(ranks, ended.status, ended.error, ended.finished, tail, memory_short)
             if failure is None and ended.torn:
                 failure = self._invalid(ranks, "the last line is torn")
+            if failure is not None and failure.kind == "no_space":
+                failure = failure._replace(message=self._no_space(failure.message))
             if failure is not None and not own:
                 failure = failure._replace(message=f"{ended.child.name}: {failure.message}")
             if failure is not None:
@@ -343,14 +346,14 @@ class Supervisor:
             try:
                 self._gang.exits()
             except LogError as error:
-                failure = failure or Failure("crashed", self._ranks(), message=str(error))
+                failure = failure or self._trouble("crashed", error, str(error))
             if undead:
                 pids = ", ".join(str(process.pid) for process in undead)
                 so_far = failure.message if failure else ""
                 message = f"{so_far}; the kernel would not end the processes {pids}"
                 failure = (failure or Failure("crashed", self._ranks()))._replace(message=message)
         except Exception as error:
-            failure = Failure("crashed", self._ranks(), message=f"in the agent: {error}")
+            failure = self._trouble("crashed", error, f"in the agent: {error}")
         self._log.close(failure.as_json() if failure else None, self._gang.unreported(), stray_processes=stray)
         for gang in (*self._ended_gangs, self._gang):
             gang.clean()
@@ -363,6 +366,15 @@ class Supervisor:
 
     def _ranks(self) -> list[int]:
         return [rank for process in self._mine for rank in process["ranks"]]
+
+    def _trouble(self, kind: str, error: BaseException, message: str) -> Failure:
+        """A failure of the agent's own: ``kind``, unless ``error`` came of a full disk."""
+        if lacks_space(error):
+            return Failure("no_space", self._ranks(), message=self._no_space(message))
+        return Failure(kind, self._ranks(), message=message)
+
+    def _no_space(self, message: str) -> str:
+        return space.words(self._around.node or self._around.inventory()["node"], self._around.folder, message)
 
     def _stopped(self) -> Failure:
         assert self._stop is not None

@@ -20,7 +20,7 @@ from workers.trainer import control, counters, host, profiling, protocol
 from workers.trainer import job as jobs
 from workers.trainer.calibration import Calibration
 from workers.trainer.exchange import Exchanges
-from workers.trainer.failure import PEER_LOST, TrainerError
+from workers.trainer.failure import PEER_LOST, TrainerError, lacks_space
 from workers.trainer.frameworks import fabric
 from workers.trainer.loop import Loop, Watch
 
@@ -54,8 +54,9 @@ def run(job, process, emit, phase="train"):
     """Carry out ``process`` of ``job``; return the exit status, 0 if it finished."""
     locks = adapter = channel = None
     status = 0
-    emit("started", pid=os.getpid(), python=platform.python_version(), niceness=os.getpriority(os.PRIO_PROCESS, 0))
     try:
+        niceness = os.getpriority(os.PRIO_PROCESS, 0)
+        emit("started", pid=os.getpid(), python=platform.python_version(), niceness=niceness)
         locks = host.lock_devices(job, process)
         fabric.apply(job, process)
         adapter = load(job["plan"]["framework"])
@@ -122,6 +123,8 @@ def load(framework):
 
 def failure_of(error, adapter):
     """Return the failure kind of ``error``, or ``PEER_LOST``; an adapter knows the exceptions of its framework."""
+    if lacks_space(error):
+        return "no_space"
     if isinstance(error, TrainerError):
         return error.kind
     if isinstance(error, MemoryError):
@@ -130,21 +133,25 @@ def failure_of(error, adapter):
 
 
 def emit_error(emit, kind, error):
-    """Report ``error``; where memory is short, a traceback may be too much to ask."""
+    """Report ``error``; where memory is short, a traceback may be too much to ask. Where it cannot be
+    written, the exit status has to tell."""
     try:
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     except MemoryError:
         trace = ""
     sys.stderr.write(trace)
     ranks = getattr(error, "ranks", None)
-    emit(
-        "error",
-        failure=kind,
-        type=type(error).__name__,
-        message=str(error)[:4000],
-        traceback=trace[-16000:],
-        ranks=ranks,
-    )
+    try:
+        emit(
+            "error",
+            failure=kind,
+            type=type(error).__name__,
+            message=str(error)[:4000],
+            traceback=trace[-16000:],
+            ranks=ranks,
+        )
+    except OSError as unwritten:
+        sys.stderr.write("the error could not be reported: %s\n" % unwritten)
 
 
 def leave(status):

@@ -1,4 +1,9 @@
-"""The one exception with which a part of the trainer says that the attempt cannot go on, and why."""
+"""The one exception with which a part of the trainer says that the attempt cannot go on, and why.
+
+Also how a full disk is told from any other trouble: here and on the node's side of the attempt it is the same error.
+"""
+
+import errno
 
 # What an adapter's ``failure_of`` answers when an exception only tells that another rank has gone. Not a failure kind:
 # which rank it was, and why, is known on the control channel.
@@ -15,3 +20,14 @@ class TrainerError(Exception):
         super().__init__(message)
         self.kind = kind
         self.ranks = ranks
+
+
+def lacks_space(error):
+    """Whether ``error``, or one that it was raised from, says that a disk is full or a quota used up."""
+    seen = []
+    while error is not None and error not in seen:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        seen.append(error)
+        error = error.__cause__
+    return False

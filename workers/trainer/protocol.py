@@ -68,6 +68,7 @@ FAILURE_KINDS = (
     "timed_out",
     "crashed",
     "setup_failed",
+    "no_space",
     "unsupported",
     "node_lost",
     "invalid_log",
@@ -82,6 +83,7 @@ EXIT_STATUS = {
     "setup_failed": 84,
     "unsupported": 85,
     "crashed": 86,
+    "no_space": 87,
 }
 
 # kind -> keys its data must have. Keys beyond these are allowed: they are additions, not another version.
@@ -358,14 +360,25 @@ class EventWriter(object):
     def __init__(self, path, rank=None):
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._rank = rank
+        self._rest = b""
 
     def emit(self, kind, of_rank=None, **data):
         """Append one event, of the process's first rank unless ``of_rank`` names another one that it drives.
 
-        A single write of a whole line: a reader never sees two processes' lines mixed.
+        A single write of a whole line: a reader never sees two processes' lines mixed. What a full disk cuts off
+        comes before the next event, so that the line is whole if there is room again.
+
+        Raises:
+            OSError: it cannot be written, or not wholly.
         """
         rank = self._rank if of_rank is None else of_rank
-        os.write(self._file, (to_json(event(kind, data, rank)) + "\n").encode("utf-8"))
+        rest, self._rest = self._rest, b""
+        rest += (to_json(event(kind, data, rank)) + "\n").encode("utf-8")
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        finally:
+            self._rest = rest
 
     def close(self):
         os.close(self._file)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.placement import NodeState, NotNow, Placement, place
+from orchestrator.domain.placement import LEAST_FREE_BYTES, NodeState, NotNow, Placement, place
 from tests.unit import builders as make
 
 
@@ -28,6 +28,26 @@ def test_a_topology_that_no_node_has_says_what_the_cluster_has() -> None:
 def test_a_drained_or_silent_node_is_waited_for_by_name() -> None:
     nodes = [make.node("a", state=NodeState.DRAINING), make.node("b", state=NodeState.UNREACHABLE)]
     assert place(make.plan().needs, nodes, {}) == NotNow("waits for nodes: a is draining, b is unreachable")
+
+
+def test_a_node_without_room_on_its_disk_is_passed_over() -> None:
+    nodes = [make.node("a", disk_free_bytes=LEAST_FREE_BYTES - 1), make.node("b", disk_free_bytes=LEAST_FREE_BYTES)]
+    answer = place(make.plan().needs, nodes, {})
+    assert isinstance(answer, Placement)
+    assert answer.nodes == ("b",)
+    assert place(make.plan().needs, nodes, {"b": {"cpu:0"}}) == NotNow("waits for 1 of 1 nodes to become free")
+
+
+def test_where_no_node_has_room_the_reason_names_node_folder_and_what_is_free() -> None:
+    nodes = [make.node("a", disk_free_bytes=3 * 2**20 + 5, attempts_folder="/data/agents/a")]
+    assert place(make.plan().needs, nodes, {}) == NotNow(
+        "waits for room on disk: node a has 3 MiB free in /data/agents/a, and 64 MiB are needed; remove files there"
+    )
+
+
+def test_a_node_that_does_not_tell_its_room_is_taken_to_have_it() -> None:
+    for inventory in ({}, {"disk_free_bytes": None}):
+        assert isinstance(place(make.plan().needs, [make.node("a", **inventory)], {}), Placement)
 
 
 def test_named_nodes_and_gpu_models_are_kept_to() -> None:

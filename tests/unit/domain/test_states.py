@@ -51,8 +51,9 @@ def test_out_of_memory_and_divergence_are_never_retried(kind: FailureKind) -> No
     assert not may_retry(Failure(kind, ""), attempts_made=1)
 
 
-def test_a_lost_node_is_retried_but_not_for_ever() -> None:
-    lost = Failure(FailureKind.NODE_LOST, "")
+@pytest.mark.parametrize("kind", [FailureKind.NODE_LOST, FailureKind.NO_SPACE])
+def test_a_lost_node_and_a_full_disk_are_tried_again_but_not_for_ever(kind: FailureKind) -> None:
+    lost = Failure(kind, "")
     assert may_retry(lost, 1)
     assert may_retry(lost, 2)
     assert not may_retry(lost, 3)

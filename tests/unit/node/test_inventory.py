@@ -89,6 +89,7 @@ def test_the_facts_of_this_node_are_json_and_null_facts_have_a_reason(monkeypatc
     assert facts["devices"][0]["cores"] == [one for one in facts["cores"] if one not in facts["housekeeping_cores"]]
     assert facts["memory_bytes"] > 0
     assert facts["disk_free_bytes"] > 0
+    assert facts["attempts_folder"] == str(tmp_path)
     assert "system" in facts["interpreters"]
     for name in ("governor", "cpu_model"):
         assert facts[name] is not None or facts["unavailable"][name]

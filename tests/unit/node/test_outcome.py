@@ -24,6 +24,11 @@ def test_every_exit_status_of_the_protocol_has_its_kind(kind, status):
     assert judged(status).kind == kind
 
 
+def test_a_full_disk_explains_the_torn_log_and_the_crash_that_follow_it():
+    seen = [Failure("crashed", [0]), Failure("invalid_log", [1]), Failure("no_space", [1])]
+    assert outcome.cause(seen).kind == "no_space"
+
+
 def test_an_error_event_says_more_than_the_status():
     failure = judged(1, {"failure": "diverged", "type": "Nan", "message": "the loss is nan", "traceback": ""})
     assert (failure.kind, failure.exit_code, failure.message) == ("diverged", 1, "Nan: the loss is nan")

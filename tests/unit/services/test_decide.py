@@ -50,6 +50,12 @@ def test_a_queued_run_is_launched_on_a_free_node() -> None:
     assert action.placement.nodes == ("n0",)
 
 
+def test_a_full_disk_gives_a_run_another_attempt_but_not_for_ever() -> None:
+    full = Failure(FailureKind.NO_SPACE, "no space left on a disk of node n0")
+    assert [outcome(full, made, False) for made in (1, 2, 3)] == [RunState.QUEUED, RunState.QUEUED, RunState.FAILED]
+    assert outcome(full, 1, True) is RunState.CANCELLED
+
+
 def test_a_node_of_a_gang_that_ended_with_a_failure_ends_the_others() -> None:
     run = an_open_run(RunState.RUNNING, NODES)
     assert run.attempt is not None
