@@ -33,13 +33,13 @@ def catalog() -> Catalog:
 def models() -> dict[str, Any]:
     """The models, as REST answers them."""
     found = sorted(catalog().models.items())
-    return {"items": [model_view(one).model_dump(mode="json") for _, one in found], "next_cursor": None}
+    return _page([model_view(one).model_dump(mode="json") for _, one in found])
 
 
 def datasets() -> dict[str, Any]:
     """The datasets, as REST answers them."""
     found = sorted(catalog().datasets.items())
-    return {"items": [dataset_view(one).model_dump(mode="json") for _, one in found], "next_cursor": None}
+    return _page([dataset_view(one).model_dump(mode="json") for _, one in found])
 
 
 def check_spec(spec: Any) -> None:
@@ -67,3 +67,8 @@ def _as_a_server_says(check: Callable[[], None]) -> None:
     except InvalidRequest as error:
         items = [{"pointer": one.pointer, "detail": one.message} for one in error.problems]
         raise ServerProblem(422, {"detail": str(error), "errors": items}) from None
+
+
+def _page(items: list[dict[str, Any]]) -> dict[str, Any]:
+    """All of a list as REST answers it."""
+    return {"items": items, "next_cursor": None, "damaged": []}
