@@ -17,8 +17,9 @@ COMMAND_S = 120.0
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """The environment of a service of one's own in ``folder``, without Ray."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TBD_")}
+    """The environment of a service of one's own in ``folder``, without Ray, and of commands in a pipe of no width (a
+    runner of tests may set COLUMNS, which folds tables)."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TBD_") and name != "COLUMNS"}
     ours = {
         "TBD_DATA_DIR": str(folder / "data"),
         "TBD_LOCK_DIR": str(folder / "locks"),  # not those of other services on this machine
