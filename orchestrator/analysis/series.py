@@ -7,7 +7,6 @@ Arrays in, numbers out. Sources:
     bias of a short series: Kendall 1954 (Biometrika 41:403)
     outliers by a running median: Hampel's identifier, Davies & Gather 1993 (JASA 88:782)
     autocorrelation that level shifts do not disturb: Chakar et al. 2017 (Bernoulli 23:1408)
-``workers.node.stopping`` computes the same effective size without numpy; a test holds the two equal.
 """
 
 import math
