@@ -3,9 +3,9 @@
     python -m tests.benchmarks.disturbance [FRAMEWORK …] [--trainers N] [--slices K]
 
 Two trainers differ for as long as they live, so the trainer stays and tbd goes: its server and agent are frozen
-(SIGSTOP) and thawed in turn, then Ray's processes with them, in the order free, frozen, all frozen, all frozen, frozen,
-free. What counts is the time of the steps in their timed intervals, as tbd itself reports it; the first step after a
-switch is left out. A trainer gives one ratio, and the interval is Student's t over fresh trainers.
+(SIGSTOP) and thawed in turn, in the order free, frozen, frozen, free. What counts is the time of the steps in their
+timed intervals, as tbd itself reports it; the first step after a switch is left out. A trainer gives one ratio, and the
+interval is Student's t over fresh trainers.
 
 What the trainer itself does for tbd (events, the channel, reading the loss) lies between the intervals and is in no
 reported time; its share of the clock stands apart. What tbd does at intervals falls due while it is frozen and is done
@@ -31,12 +31,13 @@ from tests.benchmarks.training import START_S, rig, spec
 from tests.support.service import Service, until
 
 FRAMEWORKS = ("pytorch", "tensorflow", "mxnet", "cntk")
-ORDER = ("free", "frozen", "all frozen", "all frozen", "frozen", "free")
+ORDER = ("free", "frozen", "frozen", "free")
 
-# Judgements. A slice is long beside a step, short beside what the machine does and beside any fence.
-SLICE_S, SLICE_STEPS = 1.5, 10
+# Judgements. A slice is some steps long, and short beside what the machine does: on a virtual machine whose steps vary
+# by 11 %, slices of 0.75 s give half the error of slices of 3 s in the same time.
+SLICE_S, SLICE_STEPS = 0.75, 6
 SHARE_S = 12.0
-TRAINERS, SLICES = 3, 6
+TRAINERS, SLICES = 4, 24
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,9 @@ class Slice:
 
 @dataclass(frozen=True)
 class Trainer:
-    """What one trainer showed: speeds relative to that with more frozen, and its own share of the clock."""
+    """What one trainer showed: its speed beside tbd, relative to that beside a frozen tbd, and its own share."""
 
     own: float
-    ray: float
     between_ratio: float
 
 
@@ -90,8 +90,7 @@ def of_trainer(slices: Sequence[Slice], steps: Sequence[Step]) -> Trainer:
         raise ValueError("slices come in whole blocks of " + ", ".join(ORDER))
     logs = [_logs(block, steps) for block in blocks]
     own = statistics.fmean(log["frozen"] - log["free"] for log in logs)
-    ray = statistics.fmean(log["all frozen"] - log["frozen"] for log in logs)
-    return Trainer(math.exp(own), math.exp(ray), between_intervals(steps))
+    return Trainer(math.exp(own), between_intervals(steps))
 
 
 def _logs(block: Sequence[Slice], steps: Sequence[Step]) -> dict[str, float]:
@@ -145,12 +144,11 @@ def take_slices(found: Parties, blocks: int, duration_s: float) -> list[Slice]:
     try:
         for state in ORDER * blocks:
             _send(found.own, signal.SIGCONT if state == "free" else signal.SIGSTOP)
-            _send(found.ray, signal.SIGSTOP if state == "all frozen" else signal.SIGCONT)
             begun = time.monotonic()
             time.sleep(duration_s)
             slices.append(Slice(state, begun, time.monotonic()))
     finally:
-        _send([*found.own, *found.ray], signal.SIGCONT)
+        _send(found.own, signal.SIGCONT)
     return slices
 
 
@@ -169,7 +167,7 @@ def measure(service: Service, framework: str, trainers: int, slices: int) -> lis
             taken = take_slices(parties(service), max(1, slices // 2), slice_s(timed(events)))
             found.append(of_trainer(taken, timed(events)))
         one = found[-1]
-        told = f"own {one.own:.4f}, Ray {one.ray:.4f}, between intervals {one.between_ratio:.2%}"
+        told = f"{one.own:.4f}, between intervals {one.between_ratio:.2%}"
         print(f"  {framework} trainer {number}/{trainers}: {told}", file=sys.stderr, flush=True)
         if used is not None:
             text = ", ".join(f"{whose} {share:.2%}" for whose, share in used.items())
@@ -177,7 +175,6 @@ def measure(service: Service, framework: str, trainers: int, slices: int) -> lis
     ones = [1.0] * trainers
     return [
         ratio(f"speed beside tbd / tbd frozen, {framework}", "lower bound >= 0.98", [one.own for one in found], ones),
-        ratio(f"speed beside Ray / Ray frozen too, {framework}", "reported", [one.ray for one in found], ones),
         ratio(
             f"time in intervals / elapsed time of the trainer, {framework}",
             "reported",

@@ -21,19 +21,16 @@ def a_trainer(step_s, blocks=2, drift=0.0):
     return slices, steps
 
 
-LEVEL = {"free": 0.102, "frozen": 0.1, "all frozen": 0.099}
+LEVEL = {"free": 0.102, "frozen": 0.1}
 
 
-def test_speeds_are_held_against_those_with_more_frozen():
-    found = of_trainer(*a_trainer(LEVEL))
-    assert found.own == pytest.approx(0.1 / 0.102)
-    assert found.ray == pytest.approx(0.099 / 0.1)
+def test_speed_is_held_against_that_beside_a_frozen_tbd():
+    assert of_trainer(*a_trainer(LEVEL)).own == pytest.approx(0.1 / 0.102)
 
 
 def test_a_machine_that_becomes_slower_all_the_while_says_nothing_of_tbd():
     found = of_trainer(*a_trainer(dict.fromkeys(ORDER, 0.1), drift=0.005))
     assert found.own == pytest.approx(1.0, abs=0.002)
-    assert found.ray == pytest.approx(1.0, abs=0.002)
 
 
 def test_a_step_that_was_under_way_at_the_switch_and_the_first_whole_one_are_left_out():
@@ -46,8 +43,8 @@ def test_what_lies_between_the_intervals_is_the_trainers_own_share_of_the_clock(
 
 
 def test_slow_steps_get_longer_slices():
-    assert slice_s([Step(1.0, 0.05)]) == 1.5
-    assert slice_s([Step(1.0, 0.5), Step(2.0, 0.5), Step(9.0, 7.0)]) == 5.0
+    assert slice_s([Step(1.0, 0.05)]) == 0.75
+    assert slice_s([Step(1.0, 0.5), Step(2.0, 0.5), Step(9.0, 7.0)]) == 3.0
 
 
 def test_what_cannot_be_compared_is_refused():
