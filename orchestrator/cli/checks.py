@@ -41,7 +41,8 @@ def _git() -> Iterator[Finding]:
 
 
 def _interpreters() -> Iterator[Finding]:
-    from workers.node import interpreters, pythons
+    from workers.node import interpreters
+    from workers.node.interpreters import pythons
 
     for one in interpreters.all_resolved():
         if one.ready:
@@ -56,7 +57,7 @@ def _interpreters() -> Iterator[Finding]:
 
 
 def _gpus() -> Iterator[Finding]:
-    from workers.node.nvml import Nvml
+    from workers.node.telemetry.nvml import Nvml
 
     nvml = Nvml()
     try:

@@ -23,8 +23,9 @@ def machine() -> Iterator[Finding]:
     """All findings on this machine as it is now."""
     import os
 
-    from workers.node import children, procfs, speed_settings
+    from workers.node import children, speed_settings
     from workers.node.inventory import governor_of, usable_cores
+    from workers.node.telemetry import procfs
 
     cores = usable_cores()
     active, stolen = procfs.cores()

@@ -30,7 +30,7 @@ def load_catalog(suite_path: Sequence[Path] = ()) -> Catalog:
     models = [_model(path, f"suites.models.{path.parent.name}") for path in sorted(_MODELS.glob("*/model.toml"))]
     for folder in suite_path:
         models += [_model(path, path.parent.name) for path in sorted(folder.glob("*/model.toml"))]
-    frameworks = [_framework(path) for path in sorted(_FRAMEWORKS.glob("*.toml"))]
+    frameworks = [_framework(path) for path in sorted(_FRAMEWORKS.glob("*/framework.toml"))]
     datasets = [_dataset(path) for path in sorted(_DATASETS.glob("*/dataset.toml"))]
     return Catalog(
         models={model.name: model for model in models},

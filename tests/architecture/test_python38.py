@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.node import pythons
+from workers.node.interpreters import pythons
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 OLDEST = pythons.find("3.8")
@@ -17,7 +17,7 @@ ELSEWHERE = ("__main__", "one_product")
 def test_every_module_of_the_agent_and_of_the_gpu_checks_can_be_imported_by_python_3_8():
     files = [file for folder in ("workers/node", "tests/gpu") for file in sorted((ROOT / folder).rglob("*.py"))]
     names = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files if file.stem not in ELSEWHERE]
-    assert "workers.node.nvml" in names
+    assert "workers.node.telemetry.nvml" in names
     script = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
     result = subprocess.run([OLDEST, "-c", script, *names], cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr

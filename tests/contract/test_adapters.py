@@ -128,7 +128,7 @@ OUT_OF_MEMORY = {
 def test_a_frameworks_own_shortage_of_memory_is_told_from_other_errors(python_of, framework):
     code = (
         OUT_OF_MEMORY[framework]
-        + f"\nfrom workers.trainer.frameworks.{framework} import Adapter"
+        + f"\nfrom workers.trainer.frameworks.{framework}.adapter import Adapter"
         + "\ntry: allocate()\nexcept Exception as error: print('kind', Adapter().failure_of(error))"
         + "\nprint('other', Adapter().failure_of(ValueError('no')))"
     )

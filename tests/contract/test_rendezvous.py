@@ -19,7 +19,7 @@ import json, sys
 from workers.trainer import job as jobs, protocol
 from workers.trainer.failure import TrainerError
 jobs.RENDEZVOUS_TIMEOUT_S = 1.0
-from workers.trainer.frameworks.%s import Adapter
+from workers.trainer.frameworks.%s.adapter import Adapter
 job = protocol.read_job(sys.argv[1])
 adapter, process = Adapter(), protocol.process_of(job)
 try:

@@ -18,9 +18,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from tests.gpu import jobs, verdicts
 from tests.gpu.verdicts import Verdict
-from workers.node import ncu
 from workers.node.inventory import Inventory
-from workers.node.nvml import Nvml
+from workers.node.telemetry import ncu
+from workers.node.telemetry.nvml import Nvml
 
 NO_GPU = 77
 FAILED = "failed: "

@@ -37,7 +37,7 @@ def mpi_job(nodes=(NODE,), ranks=2, **changes):
 def cntk_job(strategy, nodes=(NODE,), ranks=2, **changes):
     """A job that trains the tiny ResNet-50 in CNTK."""
     facts = tomllib.loads((ROOT / "suites/models/resnet_50/model.toml").read_text())
-    strategies = tomllib.loads((ROOT / "workers/trainer/frameworks/cntk.toml").read_text())["strategies"]
+    strategies = tomllib.loads((ROOT / "workers/trainer/frameworks/cntk/framework.toml").read_text())["strategies"]
     changes = {"model": "resnet-50", "framework": "cntk", "strategy": strategy, "options": {}, **changes}
     job = mpi_job(nodes, ranks, max_steps=changes.pop("max_steps", 8), timeout_s=120, interpreter="cntk", **changes)
     job["model"] = {**facts, "module": "suites.models.resnet_50"}

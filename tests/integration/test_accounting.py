@@ -12,9 +12,9 @@ import pytest
 from tests.integration.node_attempts import until
 from tests.support.service import running_service
 from workers.node import processes
-from workers.node.census import Census
-from workers.node.nvml import Nvml
-from workers.node.sampler import Observer
+from workers.node.telemetry.census import Census
+from workers.node.telemetry.nvml import Nvml
+from workers.node.telemetry.sampler import Observer
 
 pytest_plugins = ["tests.contract.store_servers"]
 

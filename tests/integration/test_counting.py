@@ -12,8 +12,8 @@ import uuid
 import pytest
 
 from tests.integration.node_attempts import NODE, a_job, carried_out, failure_of, kinds, of_kind
-from workers.node import ncu
 from workers.node.agent import Agent
+from workers.node.telemetry import ncu
 from workers.trainer import protocol
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler for the scripted driver")

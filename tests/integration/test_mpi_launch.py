@@ -26,7 +26,7 @@ from tests.integration.node_attempts import (
 )
 from workers.node import processes
 from workers.node.agent import Agent
-from workers.node.census import Census
+from workers.node.telemetry.census import Census
 from workers.trainer import protocol
 
 pytestmark = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun: apt-get install openmpi-bin")
@@ -164,7 +164,7 @@ def launcher(tmp_path):
     """A launcher of the other node that waits to be asked: (its process, its address, its job)."""
     job = mpi_job(BOTH, timeout_s=20)
     (tmp_path / "job.json").write_text(json.dumps({**job, "process": "launcher1"}))
-    command = [sys.executable, "-m", "workers.node.mpi_launch", "--job", "job.json", "--events", "events.jsonl"]
+    command = [sys.executable, "-m", "workers.node.mpi.launch", "--job", "job.json", "--events", "events.jsonl"]
     process = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
     until((tmp_path / "events.jsonl").exists)
     node = job["nodes"][1]
@@ -203,7 +203,7 @@ def test_a_launcher_starts_nothing_for_a_stranger_and_nothing_but_orted(launcher
 def test_a_launcher_that_nobody_asks_says_so_in_time(tmp_path):
     job = mpi_job(BOTH, timeout_s=0.2)
     (tmp_path / "job.json").write_text(json.dumps({**job, "process": "launcher1"}))
-    command = [sys.executable, "-m", "workers.node.mpi_launch", "--job", "job.json", "--events", "events.jsonl"]
+    command = [sys.executable, "-m", "workers.node.mpi.launch", "--job", "job.json", "--events", "events.jsonl"]
     done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=30, check=False)
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert kinds(events) == ["started", "error"]

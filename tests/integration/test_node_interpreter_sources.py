@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.node import interpreter_sources, interpreters
-from workers.node.interpreters import InterpreterError
+from workers.node import interpreters
+from workers.node.interpreters import InterpreterError, sources
 
 PYTHON = "{}.{}".format(*sys.version_info)
 
@@ -144,7 +144,7 @@ def test_the_compiler_of_a_build_is_told_a_standard_that_is_new_enough(given, us
     compiler.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     compiler.chmod(0o755)
     monkeypatch.setenv("PATH", f"{compiler.parent}{os.pathsep}{os.environ['PATH']}")
-    script = interpreter_sources.compiler(tmp_path / "c++", 17)
+    script = sources.compiler(tmp_path / "c++", 17)
     done = subprocess.run([str(script), given, "a b.cc"], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [used, "a b.cc"]
 
@@ -156,7 +156,7 @@ def test_a_wheel_is_not_shared_between_versions_of_what_it_is_compiled_against(t
     keys = []
     for pins in ("big-library==1\nother==1\n", "big-library==1\nother==2\n", "big-library==2\nother==2\n"):
         requirements.write_text(pins)
-        keys += [source.key for source in interpreter_sources.of_facts(facts, "cpu", requirements, ["3.11"])]
+        keys += [source.key for source in sources.of_facts(facts, "cpu", requirements, ["3.11"])]
     assert keys[0] == keys[1] != keys[2]
-    other = interpreter_sources.of_facts(facts, "cpu", requirements, ["3.12"])
+    other = sources.of_facts(facts, "cpu", requirements, ["3.12"])
     assert other[0].key != keys[2]

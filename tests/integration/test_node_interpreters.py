@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.node import interpreters, pythons
-from workers.node.interpreters import InterpreterError
+from workers.node import interpreters
+from workers.node.interpreters import InterpreterError, pythons
 
 PYTHON = "{}.{}".format(*sys.version_info)
 

@@ -15,10 +15,10 @@ import tensorflow as tf
 
 from suites.models.resnet_50 import architecture
 from workers.trainer import __main__ as trainer
-from workers.trainer.frameworks import tensorflow
+from workers.trainer.frameworks.tensorflow import adapter as tensorflow_adapter
 
 
-class Adapter(tensorflow.Adapter):
+class Adapter(tensorflow_adapter.Adapter):
     """All but the training step is the adapter's own."""
 
     def versions(self) -> dict[str, Any]:

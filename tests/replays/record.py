@@ -27,7 +27,7 @@ from orchestrator.services.clock import new_id, new_token
 from orchestrator.services.job import build_job
 from workers.node import interpreters
 from workers.node.inventory import Inventory
-from workers.node.nvml import Nvml
+from workers.node.telemetry.nvml import Nvml
 
 Job = dict[str, Any]
 NODE_COMMAND = [sys.executable, "-m", "workers.node"]

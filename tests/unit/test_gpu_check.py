@@ -180,7 +180,7 @@ def test_a_failing_slice_is_not_ok_and_the_others_are_judged(tmp_path, monkeypat
 
 
 def test_without_a_gpu_it_says_so_and_exits_with_77(tmp_path, monkeypatch):
-    monkeypatch.setattr("workers.node.nvml._driver", lambda: None)
+    monkeypatch.setattr("workers.node.telemetry.nvml._driver", lambda: None)
     assert check.main(["--out", str(tmp_path / "logs")]) == check.NO_GPU == 77
 
 

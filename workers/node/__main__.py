@@ -20,10 +20,10 @@ from typing import Any, Sequence
 from workers.node.children import Spawner
 from workers.node.event_log import EventLog
 from workers.node.inventory import Inventory
-from workers.node.nvml import Nvml
 from workers.node.outcome import Failure
 from workers.node.provenance import Provenance
 from workers.node.supervisor import Supervisor, Surroundings
+from workers.node.telemetry.nvml import Nvml
 from workers.trainer import protocol
 
 _PROGRESS_S = 1.0

@@ -1,7 +1,7 @@
 """A process of the attempt that mpirun has started instead of the agent: known by the files it leaves, not as a child.
 
 It looks like a ``Child``. Who it is becomes known when it says so itself, in its ``started`` event; how it ended is
-written down by ``workers.node.mpi_rank``, or, where nobody was left to do that, follows from the end of its launcher.
+written down by ``workers.node.mpi.rank``, or, where nobody was left to do that, follows from the end of its launcher.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import signal
 from pathlib import Path
 from typing import Any, Mapping
 
-from workers.node import mpi_rank, processes
+from workers.node import processes
 from workers.node.children import Child, EventsFile, Stream
+from workers.node.mpi import rank
 
 # Said of a process that was never started: its launcher has ended before.
 _NEVER_STARTED = 1
@@ -21,7 +22,7 @@ _NEVER_STARTED = 1
 class Adopted:
     """One of the processes that ``starter``, a launcher, has mpirun start on this node."""
 
-    def __init__(self, process: Mapping[str, Any], starter: Child, events: Path, own: mpi_rank.Files) -> None:
+    def __init__(self, process: Mapping[str, Any], starter: Child, events: Path, own: rank.Files) -> None:
         self.process = process
         self.name: str = process["name"]
         self.id: processes.ProcessId | None = None
@@ -44,9 +45,9 @@ class Adopted:
         """Return its exit status (negative: the signal that ended it), or None while it lives or may still come."""
         if self._status is None:
             nobody_left = self._starter.poll() is not None and not (self.id and processes.alive(self.id))
-            ended = mpi_rank.read_ended(self._own.ended)
+            ended = rank.read_ended(self._own.ended)
             if ended is None and nobody_left:
-                ended = mpi_rank.Ended(-signal.SIGKILL if self.id else _NEVER_STARTED, True)
+                ended = rank.Ended(-signal.SIGKILL if self.id else _NEVER_STARTED, True)
             if ended is not None:
                 self._status, self.told = ended
         return self._status

@@ -16,9 +16,10 @@ import sys
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
 
-from workers.node import children, mpi_hosts, mpi_rank, processes
+from workers.node import children, processes
 from workers.node.adopted import Adopted
 from workers.node.event_log import EventLog
+from workers.node.mpi import hosts, rank
 from workers.node.prepare import SetupError
 from workers.trainer import job as jobs
 from workers.trainer import protocol
@@ -124,7 +125,7 @@ class Gang:
         launcher = next((child for child in self.children if child.process["role"] == "launcher"), None)
         for process in adopted:
             assert isinstance(launcher, children.Child), "processes to be started by a launcher, and no launcher here"
-            own = mpi_rank.files(self._folder, process["name"])
+            own = rank.files(self._folder, process["name"])
             self._add(Adopted(process, launcher, self._events(process), own))
 
     def _add(self, child: Member) -> None:
@@ -159,7 +160,7 @@ class Gang:
 
     def _write_launch(self, process: Mapping[str, Any], path: Path, host_cores: Sequence[int]) -> None:
         """Write down how mpirun has to start ``process``."""
-        own = mpi_rank.files(self._folder, process["name"])
+        own = rank.files(self._folder, process["name"])
         try:
             launch = self._prepare(process, path, host_cores)
             _write_private(own.launch, json.dumps(launch._asdict()))
@@ -168,7 +169,7 @@ class Gang:
         except OSError as error:
             raise SetupError(f"cannot prepare process {process['name']}: {error}") from error
 
-    def _prepare(self, process: Mapping[str, Any], path: Path, host_cores: Sequence[int]) -> mpi_rank.Launch:
+    def _prepare(self, process: Mapping[str, Any], path: Path, host_cores: Sequence[int]) -> rank.Launch:
         """Write the files of ``process`` and return how it is started."""
         name = process["name"]
         job_path, scratch = self._folder / (name + ".job.json"), self._folder / ("scratch-" + name)
@@ -178,16 +179,16 @@ class Gang:
         python, switches, module = self._job["interpreter"]["python"], [], "workers.trainer"
         if process["role"] == "launcher":
             # The agent's own Python: a launcher belongs to the node, not to the framework.
-            python, switches, module = sys.executable, ["-S"], "workers.node.mpi_launch"
+            python, switches, module = sys.executable, ["-S"], "workers.node.mpi.launch"
             interface = jobs.node_of(self._job, process)["interface"]
-            added.update(mpi_hosts.environment(self._folder, scratch, python, interface))
+            added.update(hosts.environment(self._folder, scratch, python, interface))
         command = [python, *switches, "-m", module, "--job", str(job_path), "--events", str(self._events(process))]
         if self._phase is not None and process["role"] != "launcher":
             command += ["--phase", self._phase]
         if process["ranks"]:
             command = [*self._prefix, *command]
         cores = children.cores_of(process) or list(host_cores)
-        return mpi_rank.Launch(command, cores, str(scratch), added)
+        return rank.Launch(command, cores, str(scratch), added)
 
     def _events(self, process: Mapping[str, Any]) -> Path:
         return self._folder / (process["name"] + ".events.jsonl")
@@ -330,7 +331,7 @@ class Gang:
             child.close()
         for process in self._mine:
             shutil.rmtree(self._folder / ("scratch-" + process["name"]), ignore_errors=True)
-            own = mpi_rank.files(self._folder, process["name"])
+            own = rank.files(self._folder, process["name"])
             for file in (self._folder / (process["name"] + ".job.json"), self._events(process), *own):
                 file.unlink(missing_ok=True)
         if self._phase is not None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from workers.node import fabrics, interpreters, space
-from workers.node.nvml import Nvml
+from workers.node.telemetry.nvml import Nvml
 
 _CPU = Path("/sys/devices/system/cpu")
 

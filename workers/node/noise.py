@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Sequence
 
-from workers.node import children, procfs
+from workers.node import children
+from workers.node.telemetry import procfs
 
 _KERNEL = str(Path(__file__).with_name("noise_kernel.py"))
 

@@ -15,13 +15,14 @@ import traceback
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
-from workers.node import background, counting, ncu, outcome, prepare, processes, space, stop_channel
+from workers.node import background, outcome, prepare, processes, space, stop_channel
 from workers.node.children import Spawner
 from workers.node.event_log import EventLog, LogError
 from workers.node.gang import Exit, Gang, Member
 from workers.node.outcome import Failure
-from workers.node.sampler import Sampler
 from workers.node.stopping import StoppingRule
+from workers.node.telemetry import counting, ncu
+from workers.node.telemetry.sampler import Sampler
 from workers.node.waking import Waking
 from workers.trainer import protocol
 from workers.trainer.failure import lacks_space

@@ -114,7 +114,7 @@ def load(framework):
         TrainerError: ``setup_failed``, the framework cannot be imported in this interpreter.
     """
     try:
-        return importlib.import_module("workers.trainer.frameworks." + framework).Adapter()
+        return importlib.import_module("workers.trainer.frameworks.%s.adapter" % framework).Adapter()
     except Exception as error:
         raise TrainerError(
             "setup_failed", "%s cannot be imported by %s: %s" % (framework, sys.executable, error)

@@ -35,9 +35,9 @@ def execute(options: argparse.Namespace) -> int:
 def _install(names: list[str]) -> int:
     if not names:
         raise CommandError("which? tbd frameworks install NAME…; tbd frameworks lists them")
-    from workers.node import interpreters
+    from workers.node.interpreters.__main__ import main
 
-    return int(interpreters.main(["install", *names]))
+    return int(main(["install", *names]))
 
 
 def _print_here(as_json: bool) -> int:

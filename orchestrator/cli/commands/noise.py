@@ -62,7 +62,7 @@ def measured(seconds: float) -> dict[str, Any]:
 def _devices() -> tuple[list[str], list[int]]:
     """The names of this machine's CPU devices and the cores of the first of them; all cores where none is offered."""
     from workers.node.inventory import Inventory, ranges, usable_cores
-    from workers.node.nvml import Nvml
+    from workers.node.telemetry.nvml import Nvml
 
     nvml = Nvml()
     try:

@@ -9,8 +9,9 @@ import json
 import sys
 
 from workers.trainer import protocol
-from workers.trainer.frameworks import cntk_graph, cntk_memory, heap
-from workers.trainer.frameworks.cntk import Adapter
+from workers.trainer.frameworks import heap
+from workers.trainer.frameworks.cntk import graph, memory
+from workers.trainer.frameworks.cntk.adapter import Adapter
 
 
 def main(path):
@@ -28,7 +29,7 @@ def main(path):
         taken.append(heap.in_use_bytes())
 
     batch = job["plan"]["per_device_batch_size"]
-    found = cntk_memory.profile(build, train, lambda: adapter._take()[0], 2, batch, cntk_graph.Exchange(1, None))
+    found = memory.profile(build, train, lambda: adapter._take()[0], 2, batch, graph.Exchange(1, None))
     listed = sum(delta for _, delta, _ in found["allocations"])
     print(json.dumps({"listed": listed, "heap": None if taken[0] is None else taken[-1] - taken[0]}))
 

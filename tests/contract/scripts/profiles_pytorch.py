@@ -11,7 +11,8 @@ import os
 import sys
 import time
 
-from workers.trainer.frameworks import pytorch, pytorch_ddp
+from workers.trainer.frameworks.pytorch import adapter as pytorch
+from workers.trainer.frameworks.pytorch import ddp
 from workers.trainer.loop import Watch
 
 STEPS = 2
@@ -96,7 +97,7 @@ def main(job_path, name, target, kind, argument=None):
     if argument and kind == "memory":
         found = several(job, process, json.loads(argument))
     else:
-        pytorch_ddp.BUCKET_MIB = float(argument or pytorch_ddp.BUCKET_MIB)
+        ddp.BUCKET_MIB = float(argument or ddp.BUCKET_MIB)
         found = one(kind, job, process)
     with open(target, "w") as file:
         json.dump(found, file)

@@ -11,7 +11,7 @@ import time
 
 import tensorflow as tf
 
-from workers.trainer.frameworks.tensorflow import Adapter
+from workers.trainer.frameworks.tensorflow.adapter import Adapter
 
 STEPS = 3
 

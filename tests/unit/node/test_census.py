@@ -2,14 +2,14 @@
 
 import pytest
 
-from workers.node.census import Database, database_of, is_own, serves
+from workers.node.telemetry.census import Database, database_of, is_own, serves
 
 OWN = [
     b"/opt/tbd/.venv/bin/python\0-m\0orchestrator.app\0serve\0--port\0000\0",
     b"/opt/tbd/.venv/bin/python\0/opt/tbd/.venv/bin/tbd\0watch\0latest\0",
     b"python3.11\0-m\0workers.node\0serve\0--directory\0/d\0",
     b"python3\0-m\0orchestrator.cluster.ray_watchdog\0--directory=/d\0",
-    b"python3\0-u\0-m\0workers.node.mpi_launch\0",
+    b"python3\0-u\0-m\0workers.node.mpi.launch\0",
     b"python\0deploy/demo.py\0",
     b"/site-packages/ray/core/src/ray/raylet/raylet\0--raylet_socket_name=/s\0",
     b"/site-packages/ray/core/src/ray/gcs/gcs_server\0--log_dir=/l\0",

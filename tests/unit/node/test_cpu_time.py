@@ -1,8 +1,8 @@
 """Processor time of processes that come and go, from what the kernel said of them at two moments."""
 
-from workers.node import procfs
-from workers.node.cpu_time import FamilyTime, OwnTime
 from workers.node.processes import ProcessId, Stat
+from workers.node.telemetry import procfs
+from workers.node.telemetry.cpu_time import FamilyTime, OwnTime
 
 AGENT, TRAINER, LOADER = 10, 20, 30
 

@@ -5,8 +5,8 @@ import types
 import pytest
 
 from tests.unit.node.test_nvml import NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, FakeNvml
-from workers.node.gpm import METRICS
-from workers.node.nvml import Nvml
+from workers.node.telemetry.gpm import METRICS
+from workers.node.telemetry.nvml import Nvml
 
 FP32, TENSOR = 12, 5
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from workers.node import cuda_toolkits, interpreter_definitions, interpreter_sources
-from workers.node.interpreter_sources import Source
+from workers.node.interpreters import cuda_toolkits, definitions, sources
+from workers.node.interpreters.sources import Source
 
-FOLDERS = interpreter_definitions.DEFINITIONS
+FOLDERS = definitions.DEFINITIONS
 SOURCE = {
     "requirement": "thing==1.0",
     "against": ["library"],
@@ -25,8 +25,8 @@ TOOLKIT = {"release": "11.8", "how": "the toolkit is in the box"}
 
 
 def definition(name, variant, monkeypatch):
-    monkeypatch.setattr(interpreter_definitions, "has_nvidia_driver", lambda: variant == "cuda")
-    found = interpreter_definitions.definitions()[name]
+    monkeypatch.setattr(definitions, "has_nvidia_driver", lambda: variant == "cuda")
+    found = definitions.definitions()[name]
     assert found.variant == variant
     return found
 
@@ -38,7 +38,7 @@ def pins(definition):
 def source_of(folder: Path, **more) -> Source:
     (folder / "requirements.txt").write_text("library==1\n")
     facts = {"source": [{**SOURCE, **more}]}
-    (source,) = interpreter_sources.of_facts(facts, "cuda", folder / "requirements.txt", ["3.11"])
+    (source,) = sources.of_facts(facts, "cuda", folder / "requirements.txt", ["3.11"])
     return source
 
 
@@ -124,16 +124,16 @@ def test_naming_the_variant_of_a_source_does_not_cost_its_kept_wheel(tmp_path):
 def test_a_toolkit_of_another_release_does_not_do_and_the_person_is_told_which(toolkits):
     source = source_of(toolkits, cuda=TOOLKIT)
     told = "nvcc of CUDA 11.8 missing: the toolkit is in the box"
-    assert interpreter_sources.missing([source], toolkits / "wheels", sys.executable) == told
+    assert sources.missing([source], toolkits / "wheels", sys.executable) == told
     program(toolkits / "bin" / "nvcc", "Cuda compilation tools, release 13.0, V13.0.88")
-    assert interpreter_sources.missing([source], toolkits / "wheels", sys.executable) == told
+    assert sources.missing([source], toolkits / "wheels", sys.executable) == told
     program(toolkits / "bin" / "nvcc", "Cuda compilation tools, release 11.8, V11.8.89")
-    assert interpreter_sources.missing([source], toolkits / "wheels", sys.executable) is None
+    assert sources.missing([source], toolkits / "wheels", sys.executable) is None
 
 
 def test_a_lacking_compiler_and_a_lacking_toolkit_are_told_together(toolkits):
     source = source_of(toolkits, cuda=TOOLKIT, programs=["g++"], packages=["g++"])
-    said = interpreter_sources.missing([source], toolkits / "wheels", sys.executable)
+    said = sources.missing([source], toolkits / "wheels", sys.executable)
     assert said.startswith("g++, nvcc of CUDA 11.8 missing: `apt-get install g++`")
     assert said.endswith("; the toolkit is in the box")
 
@@ -169,7 +169,7 @@ def test_a_build_is_told_where_its_tools_the_packages_and_the_toolkit_are(toolki
             folder.mkdir()
             (folder / "thing-1.0-py3-none-any.whl").write_text("")
 
-    interpreter_sources.build(source, sys.executable, toolkits / "wheels", run)
+    sources.build(source, sys.executable, toolkits / "wheels", run)
     assert seen["HOME_OF_CUDA"] == str(toolkits / "cuda-11.8")
     # The pinned tools come before those of the toolkit, whose folder may be /usr/bin.
     first, second, *_ = seen["PATH"].split(os.pathsep)
@@ -182,7 +182,7 @@ def test_a_build_is_told_where_its_tools_the_packages_and_the_toolkit_are(toolki
 def test_a_link_that_leads_nowhere_ends_the_build_at_once(toolkits):
     source = source_of(toolkits, links={"linked/lib.so": "{packages}/nothing.so.2"})
     with pytest.raises(FileNotFoundError, match=r"nothing\.so\.2, which is not there"):
-        interpreter_sources.build(source, sys.executable, toolkits / "wheels", lambda what, command, extra: None)
+        sources.build(source, sys.executable, toolkits / "wheels", lambda what, command, extra: None)
 
 
 def test_the_proof_uses_gpus_in_the_way_that_nccl_can(monkeypatch):

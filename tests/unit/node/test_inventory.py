@@ -7,7 +7,7 @@ import pytest
 
 from workers.node import inventory
 from workers.node.inventory import Inventory
-from workers.node.nvml import Nvml
+from workers.node.telemetry.nvml import Nvml
 
 
 def test_sets_of_cores_are_written_as_the_kernel_writes_them():

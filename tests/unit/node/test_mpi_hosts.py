@@ -4,8 +4,8 @@ import pytest
 
 from tests.integration.mpi_jobs import OTHER_NODE, mpi_job
 from tests.integration.node_attempts import NODE
-from workers.node import mpi_hosts
-from workers.node.mpi_launch import orted_arguments
+from workers.node.mpi import hosts as mpi_hosts
+from workers.node.mpi.launch import orted_arguments
 
 
 def contexts(command):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.node import ncu
+from workers.node.telemetry import ncu
 
 SAMPLES = Path(__file__).resolve().parents[2] / "gpu" / "samples"
 FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"

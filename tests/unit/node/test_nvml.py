@@ -2,8 +2,8 @@
 
 import types
 
-from workers.node.gpm import METRICS
-from workers.node.nvml import Nvml
+from workers.node.telemetry.gpm import METRICS
+from workers.node.telemetry.nvml import Nvml
 
 
 class FakeNvmlError(Exception):
@@ -65,7 +65,7 @@ class FakeNvml:
 
 
 def test_a_host_without_the_package_has_no_gpus_and_says_why(monkeypatch):
-    monkeypatch.setattr("workers.node.nvml._driver", lambda: None)
+    monkeypatch.setattr("workers.node.telemetry.nvml._driver", lambda: None)
     nvml = Nvml()
     assert nvml.gpus() == []
     assert "nvidia-ml-py" in nvml.reason

@@ -3,8 +3,8 @@
 import os
 
 from workers.node import processes
-from workers.node.nvml import Nvml
-from workers.node.sampler import Counters, Deadlines, Observer
+from workers.node.telemetry.nvml import Nvml
+from workers.node.telemetry.sampler import Counters, Deadlines, Observer
 from workers.trainer import protocol
 
 

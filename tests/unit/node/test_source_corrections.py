@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.node.interpreter_sources import corrected
+from workers.node.interpreters.sources import corrected
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def test_a_framework_declares_known_strategies_and_has_an_adapter(name: str) -> 
     assert name in FRAMEWORKS
     assert set(framework.strategies) <= set(Strategy.__args__)
     assert framework.strategy_for(1, 1) is not None
-    assert importlib.util.find_spec(f"workers.trainer.frameworks.{name}")
+    assert importlib.util.find_spec(f"workers.trainer.frameworks.{name}.adapter")
 
 
 @pytest.mark.parametrize("name", sorted(CATALOG.frameworks))
@@ -62,7 +62,7 @@ def test_a_framework_declares_only_abilities_that_exist(name: str) -> None:
 def test_the_abilities_that_are_declared_are_those_of_the_adapters() -> None:
     """Read from the source: an adapter can be imported only where its framework is installed."""
     for name, framework in CATALOG.frameworks.items():
-        source = Path(importlib.util.find_spec(f"workers.trainer.frameworks.{name}").origin).read_text()
+        source = Path(importlib.util.find_spec(f"workers.trainer.frameworks.{name}.adapter").origin).read_text()
         (line,) = (line for line in source.splitlines() if line.startswith("    abilities = "))
         assert ast.literal_eval(line.split("=")[1].strip()) == framework.abilities, name
 

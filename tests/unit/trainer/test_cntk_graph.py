@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.allocation_lists import classes_at_peak
-from workers.trainer.frameworks import cntk_graph
+from workers.trainer.frameworks.cntk import graph
 from workers.trainer.protocol import MEMORY_CLASSES
 
 PRINTED = """\
@@ -38,14 +38,14 @@ FILTERS, INPUT, OUTPUT = 4 * 72, 4 * 128, 4 * 256
 
 
 ARRAYS = {"Convolution7": (1000, 30)}
-ALONE = cntk_graph.Exchange(1, None)
+ALONE = graph.Exchange(1, None)
 
 
 def played(batch, steps=3, exchange=ALONE):
-    network = cntk_graph.read(PRINTED, batch)
+    network = graph.read(PRINTED, batch)
     return [
         (MEMORY_CLASSES[index], delta, step)
-        for index, delta, step in cntk_graph.allocations(network, [FILTERS], steps, exchange, ARRAYS)
+        for index, delta, step in graph.allocations(network, [FILTERS], steps, exchange, ARRAYS)
     ]
 
 
@@ -67,16 +67,16 @@ def test_what_the_library_holds_for_a_convolution_is_there_from_its_passes_on():
 
 
 def test_what_a_convolution_goes_over_is_read_from_its_geometry():
-    network = cntk_graph.read(PRINTED, 2)
-    expected = cntk_graph.Geometry((8, 8, 2), (8, 8, 4), (3, 3, 2), (1, 1, 1), (True, True, False))
+    network = graph.read(PRINTED, 2)
+    expected = graph.Geometry((8, 8, 2), (8, 8, 4), (3, 3, 2), (1, 1, 1), (True, True, False))
     assert network.geometries == {"Convolution7": expected}
-    assert not cntk_graph.gives_gradient(network, "Convolution7")
+    assert not graph.gives_gradient(network, "Convolution7")
 
 
 def test_a_convolution_that_is_not_described_is_an_error():
     without = "\n".join(line for line in PRINTED.splitlines() if "engine" not in line)
     with pytest.raises(ValueError, match="convolutions"):
-        cntk_graph.read(without, 2)
+        graph.read(without, 2)
 
 
 SHARED = """\
@@ -93,8 +93,8 @@ LATER = "Validating --> Plus8 = Plus (Convolution7, ReLU6) : [8 x 8 x 2 x *], [8
 
 @pytest.mark.parametrize(("later", "copied"), [("", 4 * 36), (LATER, 3 * INPUT)])
 def test_a_gradient_that_a_convolution_adds_to_is_copied(later, copied):
-    network = cntk_graph.read(SHARED % later, 3)
-    items = cntk_graph.allocations(network, [], 2, ALONE, {})
+    network = graph.read(SHARED % later, 3)
+    items = graph.allocations(network, [], 2, ALONE, {})
     workspace = sum(delta for index, delta, _ in items if MEMORY_CLASSES[index] == "workspace")
     assert workspace == 4 * INPUT + copied
 
@@ -105,13 +105,13 @@ def test_matrices_are_made_once_and_held():
 
 
 def test_an_exchange_takes_as_much_as_the_gradients_and_gives_it_back():
-    alone, both = played(2), played(2, exchange=cntk_graph.Exchange(2, None))
+    alone, both = played(2), played(2, exchange=graph.Exchange(2, None))
     assert sum(delta for _, delta, _ in both) == sum(delta for _, delta, _ in alone)
     assert classes_at_peak(both)[0]["workspace"] == classes_at_peak(alone)[0]["workspace"] + FILTERS
 
 
 def test_blocks_have_weights_to_start_from_and_a_momentum_and_are_exchanged_at_their_ends():
-    items = played(2, steps=4, exchange=cntk_graph.Exchange(2, 4))
+    items = played(2, steps=4, exchange=graph.Exchange(2, 4))
     at_peak, most = classes_at_peak(items)
     assert at_peak["optimizer_state"] == most["optimizer_state"] == 3 * FILTERS
     assert [step for name, delta, step in items if name == "workspace" and delta < 0] == [4]
@@ -119,4 +119,4 @@ def test_blocks_have_weights_to_start_from_and_a_momentum_and_are_exchanged_at_t
 
 def test_what_holds_no_plan_is_refused():
     with pytest.raises(ValueError, match="no plan"):
-        cntk_graph.read("Selected CPU as the process wide default device.", 4)
+        graph.read("Selected CPU as the process wide default device.", 4)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.trainer.frameworks import cntk_timing
+from workers.trainer.frameworks.cntk import timing
 
 PRINTED = """\
 Selected CPU as the process wide default device.
@@ -14,5 +14,5 @@ something else 0.5s
 
 
 def test_the_times_of_all_nodes_add_up_each_as_often_as_it_was_computed():
-    assert cntk_timing.total(PRINTED) == pytest.approx(2 * (0.000298 + 0.000364) + 3 * 0.001)
-    assert cntk_timing.total("") == 0
+    assert timing.total(PRINTED) == pytest.approx(2 * (0.000298 + 0.000364) + 3 * 0.001)
+    assert timing.total("") == 0

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from workers.trainer.frameworks import cntk_trace
+from workers.trainer.frameworks.cntk import trace
 
 # (name, start, end) within a step, in microseconds.
 STEP = [
@@ -33,11 +33,11 @@ def spans(tmp_path):
             events.append({"name": name, "ph": "E", "ts": base + end})
     path = tmp_path / "detail.json"
     path.write_text(json.dumps(events))
-    return cntk_trace.read(str(path))
+    return trace.read(str(path))
 
 
 def test_rows_are_operations_by_pass_with_updates_and_exchanges(spans):
-    found = cntk_trace.kernels(spans, 2, 0.002, 10.0)
+    found = trace.kernels(spans, 2, 0.002, 10.0)
     assert {name: (calls, round(total * 1e6)) for name, calls, total in found["rows"]} == {
         "Convolution forward": (2, 20),
         "Times forward": (2, 12),
@@ -52,7 +52,7 @@ def test_rows_are_operations_by_pass_with_updates_and_exchanges(spans):
 
 
 def test_parts_of_a_step_add_up_to_it_and_layers_to_the_passes(spans):
-    found = cntk_trace.layers(spans, 2, 0.002, 0.0001, TABLE, ("all gradients", 48))
+    found = trace.layers(spans, 2, 0.002, 0.0001, TABLE, ("all gradients", 48))
     parts = {name: round(value * 1e6, 3) for name, value in found["breakdown"].items()}
     assert parts == {
         "input_s": 50,
@@ -69,7 +69,7 @@ def test_parts_of_a_step_add_up_to_it_and_layers_to_the_passes(spans):
 
 
 def test_the_exchange_of_the_last_step_is_told_from_the_start_of_its_backward_pass(spans):
-    found = cntk_trace.layers(spans, 2, 0.002, 0.0, TABLE, ("all gradients", 48))
+    found = trace.layers(spans, 2, 0.002, 0.0, TABLE, ("all gradients", 48))
     (exchange,) = found["exchanges"]
     assert (exchange["name"], exchange["bytes"]) == ("all gradients", 48)
     assert (exchange["start_s"], exchange["end_s"]) == (pytest.approx(45e-6), pytest.approx(60e-6))

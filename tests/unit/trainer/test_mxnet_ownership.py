@@ -1,8 +1,8 @@
 """Roles of MXNet's allocations: scripted lists of sizes and times."""
 
 from tests.support.allocation_lists import classes_at_peak
-from workers.trainer.frameworks import mxnet_ownership
-from workers.trainer.frameworks.mxnet_ownership import Change
+from workers.trainer.frameworks.mxnet import ownership
+from workers.trainer.frameworks.mxnet.ownership import Change
 from workers.trainer.protocol import MEMORY_CLASSES
 
 # Parts of a build and two steps, microseconds.
@@ -21,7 +21,7 @@ UPDATED = [("optimizer_state", 64)]
 
 def classified(*changes, arrays=None):
     made = [Change(at, size) for at, size in changes]
-    found = mxnet_ownership.classify(made, sorted(PARTS), [BUILT, UPDATED], arrays)
+    found = ownership.classify(made, sorted(PARTS), [BUILT, UPDATED], arrays)
     return [(MEMORY_CLASSES[index], delta, step) for _, index, delta, step in found]
 
 
@@ -62,7 +62,7 @@ def test_what_was_taken_before_the_record_began_takes_no_role_away_either():
 
 
 def test_what_the_forward_pass_keeps_is_told_by_how_its_size_grows_with_the_batch():
-    found = classified((12250, 100), (12251, 200), (12252, 300), arrays=mxnet_ownership.Arrays({100}, {200}))
+    found = classified((12250, 100), (12251, 200), (12252, 300), arrays=ownership.Arrays({100}, {200}))
     assert [name for name, _, _ in found] == ["feature_maps", "other", "workspace"]
 
 

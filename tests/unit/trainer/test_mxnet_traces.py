@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from workers.trainer.frameworks import mxnet_layers, mxnet_trace
-from workers.trainer.frameworks.mxnet_layers import Graph, Node
-from workers.trainer.frameworks.mxnet_trace import Operator, Trace
+from workers.trainer.frameworks.mxnet import layers
+from workers.trainer.frameworks.mxnet import trace as mxnet_trace
+from workers.trainer.frameworks.mxnet.layers import Graph, Node
+from workers.trainer.frameworks.mxnet.trace import Operator, Trace
 
 
 def operator(name, start, end, device="cpu/0"):
@@ -73,7 +74,7 @@ LAYERS = [{"name": name, "kind": "Conv2D", "parameters_bytes": 4} for name in ("
 
 def told(names, nodes=NODES):
     operators = [operator(name, 10 * place, 10 * place + 5) for place, name in enumerate(names)]
-    return [(part, row) for _, part, row in mxnet_layers.told_apart(operators, nodes)]
+    return [(part, row) for _, part, row in layers.told_apart(operators, nodes)]
 
 
 def test_operators_of_one_name_are_the_nodes_that_are_ready_in_turn():
@@ -110,9 +111,7 @@ def test_times_of_layers_are_means_over_the_steps_and_add_up_to_the_passes():
         for place, name in enumerate(step)
     ]
     tasks = {"task": [(0, 2000)], "step": [(0, 900), (1000, 1900)], "input": [(0, 0), (1000, 1000)]}
-    found = mxnet_layers.attribute(
-        Trace(operators, tasks, {}), Graph(NODES, LAYERS), ["cpu/0"], "task", "step", "input"
-    )
+    found = layers.attribute(Trace(operators, tasks, {}), Graph(NODES, LAYERS), ["cpu/0"], "task", "step", "input")
     assert [row["forward_s"] for row in found["rows"]] == pytest.approx([5e-6] * 4)
     assert [row["backward_s"] for row in found["rows"]] == pytest.approx([5e-6] * 4)
     assert found["breakdown"]["forward_s"] == pytest.approx(20e-6)

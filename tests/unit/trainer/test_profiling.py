@@ -7,7 +7,7 @@ import pytest
 from tests.trainer_process import make_job
 from workers.trainer import profiling, protocol
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks.sleep import Adapter
+from workers.trainer.frameworks.sleep.adapter import Adapter
 
 PARAMETERS = 100_000
 

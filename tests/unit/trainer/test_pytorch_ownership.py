@@ -1,6 +1,6 @@
 """Whose each allocation of PyTorch is, with scripted ones."""
 
-from workers.trainer.frameworks.pytorch_ownership import Change, Note, Part, classify
+from workers.trainer.frameworks.pytorch.ownership import Change, Note, Part, classify
 from workers.trainer.protocol import MEMORY_CLASSES
 
 PARTS = [

@@ -4,8 +4,8 @@ import collections
 
 import pytest
 
-from workers.trainer.frameworks import pytorch_attribution, pytorch_kernels
-from workers.trainer.frameworks.pytorch_trace import Event, Trace, device_kind
+from workers.trainer.frameworks.pytorch import attribution, kernels
+from workers.trainer.frameworks.pytorch.trace import Event, Trace, device_kind
 
 Layer = collections.namedtuple("Layer", "name kind parameters_bytes")
 LAYERS = [Layer("(network)", "Net", 0), Layer("conv", "Conv2d", 400), Layer("fc", "Linear", 80)]
@@ -61,7 +61,7 @@ def backward(script, lane):
 
 
 def rows(script, end=120.0, cuda=False, **options):
-    found = pytorch_attribution.attribute(script.trace(end, cuda), 1, LAYERS, **options)
+    found = attribution.attribute(script.trace(end, cuda), 1, LAYERS, **options)
     times = {row["name"]: (row["forward_s"] * 1e6, row["backward_s"] * 1e6) for row in found["rows"]}
     return found, times
 
@@ -150,7 +150,7 @@ def test_the_table_of_a_gpu_counts_kernels_and_copies_and_no_operators():
     exchange_on_a_gpu(script)
     script.add("kernel", "Memcpy HtoD (Pageable -> Device)", 2, 6, lane="stream 7")
     script.add("kernel", "sm90_xmma_fprop", 104, 124, lane="stream 7")
-    table = pytorch_kernels.table(script.trace(120.0, cuda=True), 1)
+    table = kernels.table(script.trace(120.0, cuda=True), 1)
     assert [(name, calls) for name, calls, _ in table["rows"]] == [
         ("sm90_xmma_fprop", 2),
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 1),
@@ -167,7 +167,7 @@ def test_waiting_for_other_ranks_is_no_active_time_of_a_cpu_device():
     script = Script()
     script.add("operator", "aten::add", 10, 30)
     script.add("communication", "gloo:all_reduce", 20, 90, lane="thread 3")
-    table = pytorch_kernels.table(script.trace(100.0), 1)
+    table = kernels.table(script.trace(100.0), 1)
     assert table["active_s"] == pytest.approx(20e-6)
     assert [row[0] for row in table["rows"]] == ["gloo:all_reduce", "aten::add"]
 
@@ -176,7 +176,7 @@ def test_of_a_long_timeline_the_longest_events_are_kept_in_order():
     script = Script()
     for number in range(5000):
         script.add("operator", "aten::add", 10 * number, 10 * number + (9 if number % 5 else 1))
-    items = pytorch_kernels.table(script.trace(50000.0), 1)["spans"]["items"]
+    items = kernels.table(script.trace(50000.0), 1)["spans"]["items"]
     assert len(items) == 4000
     assert {round(item[3] * 1e6) for item in items} == {9}
     assert items == sorted(items, key=lambda item: item[2])

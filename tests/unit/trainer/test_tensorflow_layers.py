@@ -4,9 +4,10 @@ from collections import namedtuple
 
 import pytest
 
-from workers.trainer.frameworks import tensorflow_kernels, tensorflow_layers
-from workers.trainer.frameworks.tensorflow_graph import Input, Operator
-from workers.trainer.frameworks.tensorflow_scopes import NETWORK, layer_of, part_of
+from workers.trainer.frameworks.tensorflow import kernels as tensorflow_kernels
+from workers.trainer.frameworks.tensorflow import layers
+from workers.trainer.frameworks.tensorflow.graph import Input, Operator
+from workers.trainer.frameworks.tensorflow.scopes import NETWORK, layer_of, part_of
 
 Event = namedtuple("Event", "operator name lane start end own")
 CONV, GRADIENT, UPDATE = (
@@ -50,7 +51,7 @@ def test_a_name_tells_the_part_and_the_layer(name, part, layer):
 
 
 def attribute(events, whole, graph=(), inputs=(), steps=1, exchanging=False, gpu=False):
-    return tensorflow_layers.attribute(events, inputs, whole, steps, graph, exchanging, gpu)
+    return layers.attribute(events, inputs, whole, steps, graph, exchanging, gpu)
 
 
 def test_an_instant_is_shared_among_the_operators_that_run_and_the_rest_belongs_to_what_comes_next():

@@ -1,0 +1,156 @@
+"""Named, pinned environments of frameworks, and the building of them.
+
+Owns what a name means on this host, and the lock under which an environment is built once. An environment is a folder
+named by its definition's hash, so another definition never meets an old environment; it counts as built when its
+``interpreter.json`` is there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple
+
+from workers.node.interpreters import build, system_parts
+from workers.node.interpreters.build import RECORD, Progress
+from workers.node.interpreters.definitions import DEFINITIONS, Definition, InterpreterError, base_folder, definitions
+
+__all__ = ["DEFINITIONS", "Definition", "InterpreterError", "base_folder", "definitions"]
+
+
+class Interpreter(NamedTuple):
+    """What a name means on this host.
+
+    ``definition`` is the hash of the definition (None for ``system``), ``python`` the path of the interpreter,
+    ``environment`` what its processes need in theirs, ``reason`` why it is not ready.
+    """
+
+    name: str
+    definition: str | None
+    python: str | None
+    environment: dict[str, str]
+    ready: bool
+    reason: str | None
+
+
+def resolve(name: str) -> Interpreter:
+    """Return what ``name`` means here, ready or not. ``system`` is the agent's own Python. Never raises."""
+    if name == "system":
+        return Interpreter(name, None, sys.executable, {}, True, None)
+    try:
+        known = definitions()
+    except (InterpreterError, OSError, KeyError) as error:
+        return Interpreter(name, None, None, {}, False, str(error))
+    if name not in known:
+        names = ", ".join(["system", *known])
+        return Interpreter(name, None, None, {}, False, f"there is no interpreter {name}; there are {names}")
+    return _resolved(known[name])
+
+
+def _resolved(wanted: Definition) -> Interpreter:
+    python = str(wanted.folder / "bin" / "python")
+    ready = (wanted.folder / RECORD).is_file() and os.access(python, os.X_OK)
+    reason = None
+    lost = system_parts.lost(wanted.system, wanted.folder) if ready else []
+    if lost:
+        ready = False
+        reason = f"the interpreter {wanted.name}: {system_parts.how_to_get(wanted.system, lost, python)}"
+    elif not ready:
+        reason = f"the interpreter {wanted.name} is not built on this host: run `tbd frameworks install {wanted.name}`"
+    return Interpreter(wanted.name, wanted.hash, python if ready else None, wanted.environment, ready, reason)
+
+
+def all_resolved() -> list[Interpreter]:
+    """Return every interpreter that is defined here, ``system`` first. Never raises."""
+    try:
+        found = [_resolved(wanted) for wanted in definitions().values()]
+    except (InterpreterError, OSError, KeyError):
+        found = []
+    return [resolve("system"), *found]
+
+
+def record(name: str) -> dict[str, Any] | None:
+    """Return what was recorded when ``name`` was built ({python, variant, packages, proof, …}), or None."""
+    found = resolve(name)
+    if not found.ready or found.definition is None:
+        return None
+    text = (base_folder() / (f"{name}-{found.definition}") / RECORD).read_text()
+    return dict(json.loads(text))
+
+
+def describe() -> list[dict[str, Any]]:
+    """Return every interpreter with its framework and, where built, ``versions`` of its main packages. Never raises."""
+    try:
+        known = definitions()
+    except (InterpreterError, OSError, KeyError):
+        known = {}
+    described = []
+    for found in all_resolved():
+        wanted = known.get(found.name)
+        versions = _versions(record(found.name), wanted) if wanted is not None else None
+        framework = wanted.framework if wanted is not None else None
+        described.append({**found._asdict(), "framework": framework, "versions": versions})
+    return described
+
+
+def _versions(built: dict[str, Any] | None, wanted: Definition) -> dict[str, str] | None:
+    if built is None:
+        return None
+    pinned = dict(line.split("==", 1) for line in built["packages"] if "==" in line)
+    known = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pinned.items()}
+    return {"python": built["python"], **{name: known[name] for name in wanted.packages if name in known}}
+
+
+def install(name: str, progress: Progress = lambda line: None) -> Interpreter:
+    """Build the environment ``name`` unless it is there; return it.
+
+    Several callers at once build it once. What an interrupted build has left is removed first.
+
+    Raises:
+        InterpreterError: there is no such definition, no such Python, no room, or pip or the proof fails.
+    """
+    known = definitions()
+    if name == "system":
+        return resolve(name)
+    if name not in known:
+        raise InterpreterError("there is no interpreter {}; there are {}".format(name, ", ".join(known)))
+    wanted = known[name]
+    try:
+        base_folder().mkdir(parents=True, exist_ok=True)
+        with _locked(wanted.folder, progress):
+            if not _resolved(wanted).ready:
+                build.build(wanted, progress)
+    except OSError as error:
+        raise InterpreterError(f"building the interpreter {name}: {error}") from error
+    return _resolved(wanted)
+
+
+def remove(name: str) -> int:
+    """Remove all environments of ``name``, of old definitions too; return how many there were."""
+    folders = [path for path in base_folder().glob(name + "-*") if path.is_dir() and len(path.name) == len(name) + 13]
+    for folder in folders:
+        with _locked(folder, lambda line: None):
+            (folder / RECORD).unlink(missing_ok=True)
+            shutil.rmtree(str(folder))
+    return len(folders)
+
+
+@contextmanager
+def _locked(folder: Path, progress: Progress) -> Iterator[None]:
+    path = folder.parent / (f".{folder.name}.lock")
+    descriptor = os.open(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress(f"{folder.name}: another process is building it; waiting")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

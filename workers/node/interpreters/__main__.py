@@ -1,0 +1,34 @@
+"""``python -m workers.node.interpreters install NAME...``, ``list`` or ``remove NAME...``: environments of this host."""
+
+from __future__ import annotations
+
+import sys
+from typing import Sequence
+
+from workers.node.interpreters import InterpreterError, all_resolved, install, remove
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command line; return its exit status: 0 done, 1 failed, 2 usage."""
+    command, *names = arguments or ["list"]
+    if command not in ("install", "list", "remove") or (command != "list" and not names):
+        print(__doc__, file=sys.stderr)
+        return 2
+    if command == "list":
+        for found in all_resolved():
+            print(f"{found.name:<12} {found.python if found.ready else found.reason}")
+        return 0
+    try:
+        for name in names:
+            if command == "install":
+                install(name, lambda line: print(line, file=sys.stderr, flush=True))
+            else:
+                print(f"{name}: {remove(name)} removed", file=sys.stderr)
+    except InterpreterError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

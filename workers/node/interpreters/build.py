@@ -1,0 +1,189 @@
+"""Building one environment in place: venv, pip, packages from source, proof, record.
+
+A build is marked while it goes on, and counts only once its record is there, which is written last. What pip downloads
+is said as it does: on a slow line that takes minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any, Callable, Mapping, Sequence
+
+from workers.node.interpreters import pythons, sources, system_parts
+from workers.node.interpreters.definitions import Definition, InterpreterError, base_folder
+
+RECORD = "interpreter.json"
+
+Progress = Callable[[str], None]
+
+_MARKER = ".building"
+_PROOF_LIMIT_S = 600.0
+_TAIL_LINES = 15
+_LINE_CHARACTERS = 150
+
+# Lines of pip that tell how far it is.
+_TELLING = ("Downloading", "Installing collected", "Processing", "Building")
+
+
+def build(wanted: Definition, progress: Progress) -> None:
+    """Build the environment ``wanted``, anew if there is a half-built one. The caller holds its lock.
+
+    Raises:
+        InterpreterError: there is no such Python, a part of the system is missing, no room, or pip or the proof fails.
+        OSError: the disk cannot be written.
+    """
+    folder = wanted.folder
+    if folder.exists():
+        progress(f"{wanted.name}: removing what an interrupted build has left")
+        shutil.rmtree(str(folder))
+    python = pythons.find(wanted.python)
+    if python is None:
+        raise InterpreterError(f"the interpreter {wanted.name} {pythons.how_to_get(wanted.python)}")
+    _check_machine(wanted, python)
+    _check_room(wanted)
+    progress(
+        f"{wanted.name} ({wanted.variant}): downloading about {_size(wanted.download_bytes)},"
+        f" {_size(wanted.installed_bytes)} on disk, into {folder}"
+    )
+    folder.mkdir()
+    (folder / _MARKER).write_text(f"{os.getpid()}\n")
+    _run(wanted, "making the environment", [python, "-m", "venv", str(folder)])
+    system_parts.make_links(wanted.system, folder, python)
+    own = str(folder / "bin" / "python")
+    pip = [own, "-m", "pip", "--require-virtualenv", "--no-input", "--disable-pip-version-check"]
+    progress(f"{wanted.name}: installing {wanted.requirements.name}")
+    _run(
+        wanted,
+        "pip install",
+        [*pip, "install", "--no-warn-script-location", "-r", str(wanted.requirements)],
+        progress=progress,
+    )
+    _install_sources(wanted, own, pip, progress)
+    # An old pip repeats its options here.
+    packages = [line for line in _run(wanted, "pip freeze", [*pip, "freeze"]).splitlines() if line[:1] != "-"]
+    progress(f"{wanted.name}: proving it")
+    command = [own, "-I", str(wanted.proof), *wanted.proof_arguments]
+    proof = _run(wanted, "its proof", command, limit_s=_PROOF_LIMIT_S).strip().splitlines()[-1]
+    found = {
+        "name": wanted.name,
+        "definition": wanted.hash,
+        "variant": wanted.variant,
+        "python": _run(
+            wanted, "asking its version", [own, "-c", "import platform; print(platform.python_version())"]
+        ).strip(),
+        "packages": packages,
+        "proof": proof,
+    }
+    _write_last(folder, found)
+    progress(f"{wanted.name}: ready: {proof}")
+
+
+def wheels_folder() -> Path:
+    """Return where wheels are kept that were built from source."""
+    return base_folder() / "wheels"
+
+
+def _install_sources(wanted: Definition, python: str, pip: Sequence[str], progress: Progress) -> None:
+    def run(what: str, command: Sequence[str], extra: Mapping[str, str]) -> str:
+        return _run(wanted, what, command, progress=progress, extra=extra)
+
+    for source in wanted.sources:
+        wheel = sources.kept(source, wheels_folder())
+        if wheel is None:
+            progress(
+                f"{wanted.name}: building {source.requirement} from source, about {source.minutes:g} minutes, once"
+            )
+            wheel = sources.build(source, python, wheels_folder(), run)
+        progress(f"{wanted.name}: installing {wheel.name} from {wheel.parent}")
+        # By its name, and not as a file: its version is then recorded like those of the other packages.
+        command = [
+            *pip,
+            "install",
+            "--no-deps",
+            "--no-index",
+            "--only-binary",
+            ":all:",
+            "--find-links",
+            str(wheel.parent),
+        ]
+        _run(wanted, f"installing {wheel.name}", [*command, source.requirement])
+
+
+def _check_machine(wanted: Definition, python: str) -> None:
+    missing = system_parts.missing(wanted.system, python)
+    advice = system_parts.how_to_get(wanted.system, missing, python) if missing else None
+    advice = advice or sources.missing(wanted.sources, wheels_folder(), python)
+    if advice is not None:
+        raise InterpreterError(f"the interpreter {wanted.name} cannot be built: {advice}")
+
+
+def _write_last(folder: Path, found: dict[str, Any]) -> None:
+    (folder / _MARKER).unlink()
+    temporary = folder / (RECORD + ".new")
+    temporary.write_text(json.dumps(found, indent=1) + "\n")
+    os.replace(str(temporary), str(folder / RECORD))
+
+
+def _check_room(wanted: Definition) -> None:
+    free = shutil.disk_usage(str(base_folder())).free
+    needed = wanted.download_bytes + wanted.installed_bytes
+    if free < needed:
+        raise InterpreterError(
+            f"the interpreter {wanted.name} needs about {_size(needed)} of disk while it is built;"
+            f" {base_folder()} has {_size(free)} free, and TBD_INTERPRETERS_DIR can name another folder"
+        )
+
+
+def _run(
+    wanted: Definition,
+    what: str,
+    command: Sequence[str],
+    limit_s: float | None = None,
+    progress: Progress = lambda line: None,
+    extra: Mapping[str, str] | None = None,
+) -> str:
+    """Run one step of the build away from any folder that could shadow a module; return what it printed.
+
+    Raises:
+        InterpreterError: it fails, with the tail of what it said.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    environment.update(wanted.environment, PYTHONNOUSERSITE="1", **(extra or {}))
+    lines = []
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            list(command),
+            cwd=scratch,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            universal_newlines=True,
+            errors="replace",
+        )
+        timer = threading.Timer(limit_s or threading.TIMEOUT_MAX, process.kill)
+        timer.daemon = True
+        timer.start()
+        with process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                lines.append(line)
+                if line.strip().startswith(_TELLING):
+                    progress(f"{wanted.name}: {line.strip()[:_LINE_CHARACTERS]}")
+        timer.cancel()
+        errors.seek(0)
+        said = [*lines, *errors.read().decode("utf-8", "replace").splitlines()]
+    if process.returncode != 0:
+        tail = "\n".join("    " + line.rstrip() for line in said[-_TAIL_LINES:] if line.strip())
+        raise InterpreterError(f"interpreter {wanted.name}: {what} failed with status {process.returncode}:\n{tail}")
+    return "".join(lines)
+
+
+def _size(count: int) -> str:
+    return "%.1f GiB" % (count / 2**30) if count >= 2**30 else "%.0f MiB" % (count / 2**20)

@@ -1,0 +1,255 @@
+"""CNTK: one process, one device, in fp32; several processes meet by MPI, which mpirun has started them for.
+
+A model for it is ``build(job, process)`` in ``suites/models/<model>/cntk.py``, which returns an object with
+``parameters`` (the trainable ones, in a fixed order), ``arguments`` (the input variables of a batch), ``criterion``
+(the loss of each sample), ``batches(rank)`` (an endless iterator of (values of the arguments, work)) and ``optimizer``
+{learning_rate, momentum, weight_decay}.
+"""
+
+import ctypes
+import importlib
+import os
+import re
+import warnings
+
+# CNTK warns of every Linux but Ubuntu 16.04, and of a GPU that may be missing.
+warnings.filterwarnings("ignore", module="cntk")
+
+import cntk  # noqa: E402
+
+from workers.trainer import job as jobs  # noqa: E402
+from workers.trainer import profiling  # noqa: E402
+from workers.trainer.failure import TrainerError  # noqa: E402
+from workers.trainer.frameworks import waiting  # noqa: E402
+from workers.trainer.frameworks.cntk import graph, memory, profiler, timing, trace  # noqa: E402
+
+# Judgement: how long the ranks may take to part.
+PARTING_TIMEOUT_S = 30.0
+
+BLOCK_MOMENTUM = "mpi-block-momentum"
+
+
+class Adapter(object):
+    """See ``workers.trainer.frameworks``."""
+
+    abilities = ("activity", "kernels", "layers", "memory")
+
+    def __init__(self):
+        self._device = None
+        self._mathematics = None
+        self._model = None
+        self._trainer = None
+        self._batches = None
+        self._communicator = None
+        self._block_steps = None
+        self._done = False
+
+    def versions(self):
+        libraries = {"numpy": importlib.import_module("numpy").__version__, "openmpi": _openmpi_version()}
+        return {"framework": "cntk", "version": cntk.__version__, "libraries": libraries}
+
+    def join(self, job, process):
+        """Meet the other ranks; the process is ended by an alarm if some do not come.
+
+        Raises:
+            TrainerError: ``setup_failed``, mpirun has started others than planned.
+        """
+        if job["plan"]["strategy"] == "single":
+            return job["world_size"]
+        # MPI waits for the other ranks with Python's lock held.
+        with waiting.alarm(min(jobs.RENDEZVOUS_TIMEOUT_S, float(job["plan"]["timeout_s"]))):
+            self._communicator = cntk.distributed.mpi_communicator()
+        found = (cntk.distributed.Communicator.rank(), cntk.distributed.Communicator.num_workers())
+        if found != (jobs.rank_of(process), job["world_size"]):
+            planned = (jobs.rank_of(process), job["world_size"])
+            raise TrainerError("setup_failed", "MPI calls this rank %d of %d, the plan %d of %d" % (found + planned))
+        return found[1]
+
+    def build(self, job, process, watch):
+        mathematics = self._prepare(job, process)
+        self._model = importlib.import_module(job["model"]["module"] + ".cntk").build(job, process)
+        learner = self._distributed(_learner(self._model, job), job)
+        self._trainer = cntk.Trainer(None, (self._model.criterion, None), [learner])
+        self._batches = watch(self._model.batches(jobs.rank_of(process)))
+        parameters = sum(int(parameter.value.size) for parameter in self._model.parameters)
+        return {
+            "parameters": parameters,
+            "mathematics": mathematics,
+            "device": self._device_name(),
+            "exchange": self._exchange(),
+        }
+
+    def _prepare(self, job, process):
+        """Choose threads and device, before CNTK computes anything; return what is in force."""
+        if self._device is None:
+            self._mathematics = _mathematics(job["plan"]["precision"])
+            self._device = _device(process)
+            _check_profiles(job, self._device)
+            cntk.try_set_default_device(self._device)
+            if job["plan"]["strategy"] == BLOCK_MOMENTUM:
+                self._block_steps = jobs.strategy_of(job)["step_multiple"]
+        return self._mathematics
+
+    def _distributed(self, learner, job):
+        if self._communicator is None:
+            return learner
+        if self._block_steps is None:
+            return cntk.distributed.data_parallel_distributed_learner(learner)
+        # CNTK counts a block in samples of all ranks. The block's momentum is its default of 1 - 1 / ranks, by which
+        # a sample counts as much as it does for a single rank.
+        images = job["plan"]["per_device_batch_size"] * job["world_size"]
+        return cntk.distributed.block_momentum_distributed_learner(learner, images * self._block_steps)
+
+    def _exchange(self):
+        if self._communicator is None:
+            return {}
+        return {
+            "library": "cntk.distributed",
+            "backend": "mpi",
+            "quantization_bits": 32,
+            "block_steps": self._block_steps,
+            "interface": os.environ.get("OMPI_MCA_btl_tcp_if_include"),
+        }
+
+    def step(self):
+        batch, work = self._take()
+        self._train(batch)
+        return work
+
+    def _take(self):
+        return next(self._batches)
+
+    def _train(self, batch):
+        self._trainer.train_minibatch(dict(zip(self._model.arguments, batch)))
+
+    def synchronize(self):
+        """Fetch the last loss and a weight: on a GPU, all that was asked for before is done then."""
+        if self._device.type() != cntk.device.DeviceKind.CPU:
+            self.loss()
+            self._model.parameters[-1].asarray()
+
+    def loss(self):
+        """The mean over the samples of the last step: of all ranks where gradients are shared, else of this one."""
+        return float(self._trainer.previous_minibatch_loss_average)
+
+    def activity(self, steps):
+        """The sum of the times of all nodes of the network, which CNTK computes one after another."""
+        return timing.activity(self._trainer, self.step, self.synchronize, steps)
+
+    def kernels(self, steps):
+        recording = self._recorded(steps)
+        return trace.kernels(recording.spans, steps, recording.elapsed_s, recording.ahead_s)
+
+    def layers(self, steps):
+        recording = self._recorded(steps)
+        table = profiler.table(self._model.criterion)
+        found = trace.layers(recording.spans, steps, recording.elapsed_s, recording.input_s, table, self._exchanged())
+        return dict(found, backward_t=recording.ahead_s + found["backward_t"])
+
+    def _exchanged(self):
+        """Return (name, bytes) of what the ranks exchange; None where there is one rank."""
+        if self._communicator is None or cntk.distributed.Communicator.num_workers() == 1:
+            return None
+        size = sum(4 * int(parameter.value.size) for parameter in self._model.parameters)
+        return ("changes of a block" if self._block_steps else "all gradients", size)
+
+    def _recorded(self, steps):
+        return profiler.Recording(lambda: self._take()[0], self._train, self.synchronize, steps)
+
+    def memory_profile(self, job, process, watch):
+        def build():
+            self.build(job, process, watch)
+            return self._model.parameters
+
+        self._prepare(job, process)
+        steps = profiling.whole_steps(job, memory.STEPS)
+        exchange = graph.Exchange(job["world_size"], self._block_steps)
+        batch = job["plan"]["per_device_batch_size"]
+        found = memory.profile(build, self.step, lambda: self._take()[0], steps, batch, exchange)
+        self._done = True
+        return found
+
+    def memory(self):
+        """None: CNTK does not say what it allocates."""
+
+    def weights(self, index):
+        # Asked for when all training is done.
+        self._done = True
+        for parameter in self._model.parameters:
+            yield parameter.value
+
+    def close(self):
+        self._batches = self._trainer = self._model = None
+        # After a failure there may be nobody left to part from: mpirun ends them all.
+        if self._communicator is not None and self._done:
+            with waiting.alarm(PARTING_TIMEOUT_S):
+                cntk.distributed.Communicator.finalize()
+
+    def failure_of(self, error):
+        short = "bad_alloc" in str(error) or "out of memory" in str(error).lower()
+        return "out_of_memory" if isinstance(error, (RuntimeError, ValueError)) and short else None
+
+    def _device_name(self):
+        if self._device.type() == cntk.device.DeviceKind.CPU:
+            return "cpu"
+        return cntk.device.get_gpu_properties(self._device).name
+
+
+def _learner(model, job):
+    """SGD with momentum and coupled weight decay on the mean gradient, as ``torch.optim.SGD`` does it.
+
+    With block momentum each rank learns alone, from its own batch: at the rate of that batch.
+    """
+    facts = model.optimizer
+    ranks = job["world_size"] if job["plan"]["strategy"] == BLOCK_MOMENTUM else 1
+    return cntk.momentum_sgd(
+        model.parameters,
+        cntk.learning_parameter_schedule(facts["learning_rate"] / ranks, minibatch_size=cntk.learners.IGNORE),
+        cntk.momentum_schedule(facts["momentum"], minibatch_size=cntk.learners.IGNORE),
+        unit_gain=False,
+        l2_regularization_weight=facts["weight_decay"],
+    )
+
+
+def _device(process):
+    """Return the device; the agent has hidden all GPUs but this process's own.
+
+    Raises:
+        TrainerError: ``unsupported``, this build or this host has no GPU to offer.
+    """
+    if jobs.device_kind(process) == "cpu":
+        return cntk.cpu()
+    if not any(device.type() == cntk.device.DeviceKind.GPU for device in cntk.device.all_devices()):
+        raise TrainerError("unsupported", "CNTK %s finds no GPU here" % cntk.__version__)
+    return cntk.gpu(0)
+
+
+def _check_profiles(job, device):
+    """Refuse what would tell a GPU's times by the host's.
+
+    Raises:
+        TrainerError: ``unsupported``, CNTK's profiler knows nothing of kernels, and its plan nothing of cuDNN.
+    """
+    if job["plan"].get("profile") and device.type() != cntk.device.DeviceKind.CPU:
+        raise TrainerError("unsupported", "CNTK's profiles are those of the host: none is made on a GPU")
+
+
+def _mathematics(precision):
+    """Set the threads, before CNTK computes anything; return what is in force.
+
+    Raises:
+        TrainerError: ``unsupported``, a precision that this adapter does not do.
+    """
+    if precision != "fp32":
+        raise TrainerError("unsupported", "this adapter computes in fp32, not in %s" % precision)
+    cntk.cntk_py.set_max_num_cputhreads(jobs.threads())
+    # CUDA 10, the newest that CNTK is built with, has no TF32.
+    return {"precision": precision, "tf32": False, "threads": cntk.cntk_py.get_max_num_cputhreads()}
+
+
+def _openmpi_version():
+    """Return what the MPI library says of itself, such as ``4.1.4``; it may be asked before MPI begins."""
+    text, length = ctypes.create_string_buffer(8192), ctypes.c_int()
+    ctypes.CDLL("libmpi.so.12").MPI_Get_library_version(text, ctypes.byref(length))
+    found = re.search(r"v(\d[\w.]*)", text.value.decode("ascii", "replace"))
+    return found.group(1) if found else text.value.decode("ascii", "replace")[:80]

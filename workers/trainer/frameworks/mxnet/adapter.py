@@ -1,0 +1,153 @@
+"""MXNet: one process, one device or all devices of its node, in fp32, with Gluon and hybridized networks.
+
+A model for it is ``build(job, contexts)`` in ``suites/models/<model>/mxnet.py``, which returns an object with
+``parameters`` (the trainable ones, a list in a fixed order, initialised on all ``contexts``), ``loss(batch)`` (an array
+of one number, on the device of the batch), ``batches(rank)`` (an endless iterator of (arrays, work)) and ``optimizer``
+{learning_rate, momentum, weight_decay}. Its layers can be told apart if it also has ``network``, the one hybridized
+block that computes the loss.
+"""
+
+import importlib
+import os
+
+from workers.trainer import job as jobs
+from workers.trainer.failure import TrainerError
+from workers.trainer.frameworks.mxnet import memory, profiler
+from workers.trainer.frameworks.mxnet.library import mx
+from workers.trainer.frameworks.mxnet.step import Step
+
+# What MXNet 1.9.1 says when it gets no memory: of the host (cpu_device_storage.h), of a GPU (pooled_storage_manager.h).
+SHORTAGES = ("Failed to allocate CPU Memory", "cudaMalloc retry failed", "out of memory", "std::bad_alloc")
+
+
+class Adapter(object):
+    """See ``workers.trainer.frameworks``."""
+
+    abilities = ("activity", "kernels", "layers", "memory")
+
+    def __init__(self):
+        self._contexts = []
+        self._exchange = None
+        self._step = None
+        self._complete = False
+
+    def versions(self):
+        libraries = {"numpy": importlib.import_module("numpy").__version__}
+        features = mx.runtime.Features()
+        for library, feature in (("mkldnn", "MKLDNN"), ("cuda", "CUDA"), ("cudnn", "CUDNN"), ("nccl", "NCCL")):
+            if feature in features:
+                libraries[library] = "enabled" if features.is_enabled(feature) else "disabled"
+        return {"framework": "mxnet", "version": mx.__version__, "libraries": libraries}
+
+    def join(self, job, process):
+        self._exchange = _exchanges(job).Exchange()
+        return self._exchange.join(job, process)
+
+    def serve(self, job, process):
+        _exchanges(job).serve(job, process)
+
+    def build(self, job, process, watch):
+        if job["plan"]["precision"] != "fp32":
+            raise TrainerError("unsupported", "this adapter computes in fp32, not in %s" % job["plan"]["precision"])
+        self._make(job, process)
+        self._feed(process, watch)
+        model = self._step.model
+        parameters = sum(parameter.data(self._contexts[0]).size for parameter in model.parameters)
+        mathematics = {"precision": "fp32", "tf32": False, "threads": jobs.threads()}
+        return {
+            "parameters": parameters,
+            "mathematics": mathematics,
+            "device": _device_name(self._contexts),
+            "exchange": self._exchange.exchange(),
+        }
+
+    def _make(self, job, process):
+        """Make all of a step but its input."""
+        self._contexts = _contexts(process)
+        mx.random.seed(job["plan"]["seed"])
+        model = importlib.import_module(job["model"]["module"] + ".mxnet").build(job, self._contexts)
+        trainer, divisor = self._exchange.trainer(model.parameters, model.optimizer)
+        self._step = Step(model, self._contexts, trainer, divisor)
+        return self._step
+
+    def _feed(self, process, watch):
+        self._step.streams = [watch(self._step.model.batches(rank)) for rank in sorted(process["ranks"])]
+
+    def step(self):
+        return self._step.run()
+
+    def synchronize(self):
+        """Wait for everything that was begun, the exchange too."""
+        mx.nd.waitall()
+
+    def loss(self):
+        return sum(float(loss.asscalar()) for loss in self._step.losses) / len(self._step.losses)
+
+    def activity(self, steps):
+        """Profile ``steps`` steps: union of operator intervals, on a GPU too, of which it knows no kernels."""
+        return profiler.activity(self._step, steps)
+
+    def kernels(self, steps):
+        """The engine's operators, on a GPU too: of its kernels MXNet knows nothing."""
+        return profiler.kernels(self._step, steps)
+
+    def layers(self, steps):
+        return profiler.layers(self._step, steps, self._exchange)
+
+    def memory_profile(self, job, process, watch):
+        def feed():
+            self._feed(process, watch)
+
+        return memory.profile(lambda: self._make(job, process), feed, _contexts(process))
+
+    def memory(self):
+        if not self._contexts or self._contexts[0].device_type != "gpu":
+            return None
+        used = [total - free for free, total in map(mx.context.gpu_memory_info, range(len(self._contexts)))]
+        # MXNet keeps what it once took from CUDA: what it holds at the end is what it held at the peak.
+        return {"peak_bytes": sum(used), "method": "mxnet.context.gpu_memory_info: total - free, CUDA's own included"}
+
+    def weights(self, index):
+        # They are asked for when all ranks have trained to the end, and then only.
+        self._complete = True
+        for parameter in self._step.model.parameters:
+            yield parameter.data(self._contexts[index]).asnumpy()
+
+    def close(self):
+        self._step = None
+        # After a failure there may be nobody left to part from.
+        if self._complete:
+            self._exchange.part()
+
+    def failure_of(self, error):
+        if isinstance(error, mx.MXNetError) and any(words in str(error) for words in SHORTAGES):
+            return "out_of_memory"
+        return self._exchange.failure_of(error) if self._exchange else None
+
+
+def _exchanges(job):
+    """Return the module of the strategy's exchange; that of Horovod is not there in every interpreter."""
+    name = "horovod" if job["plan"]["strategy"] == "horovod" else "store"
+    return importlib.import_module("workers.trainer.frameworks.mxnet." + name)
+
+
+def _contexts(process):
+    """Return the MXNet context of each device of ``process``; the agent has hidden all other GPUs.
+
+    CPU devices are contexts with queues and threads of their own; which cores they use is one set for all of them.
+
+    Raises:
+        TrainerError: ``unsupported``, this build or this host has not so many GPUs to offer.
+    """
+    count = len(process["ranks"])
+    if jobs.device_kind(process) == "cpu":
+        return [mx.cpu(index) for index in range(count)]
+    found = mx.context.num_gpus()
+    if found < count:
+        raise TrainerError("unsupported", "MXNet %s finds %d GPUs here, %d are needed" % (mx.__version__, found, count))
+    return [mx.gpu(index) for index in range(count)]
+
+
+def _device_name(contexts):
+    """MXNet does not know what its GPUs are called."""
+    return "cpu" if contexts[0].device_type == "cpu" else "cuda:%s" % os.environ.get("CUDA_VISIBLE_DEVICES", "")

@@ -1,0 +1,66 @@
+"""MXNet's strategy ``horovod``: a process per device, Horovod's trainer in place of Gluon's."""
+
+import collections
+import contextlib
+
+import horovod.mxnet
+
+from workers.trainer import job as jobs
+from workers.trainer.frameworks import horovod_gloo
+
+
+class Exchange(object):
+    """See ``store.Exchange``."""
+
+    servers_update = False
+
+    def __init__(self):
+        self._kind = None
+
+    @property
+    def several(self):
+        return horovod.mxnet.size() > 1
+
+    @contextlib.contextmanager
+    def each(self, around):
+        plain = horovod.mxnet.allreduce_
+
+        def allreduce(gradient, *others, **options):
+            with around("key %s" % options.get("name"), 4 * gradient.size):
+                return plain(gradient, *others, **options)
+
+        # Horovod's trainer looks it up in its module.
+        horovod.mxnet.allreduce_ = allreduce
+        try:
+            yield
+        finally:
+            horovod.mxnet.allreduce_ = plain
+
+    def join(self, job, process):
+        self._kind = jobs.device_kind(process)
+        return horovod_gloo.join(horovod.mxnet, job, process)
+
+    def trainer(self, parameters, optimizer):
+        """Return Horovod's trainer, and the divisor that its ``step`` takes: it averages over the ranks itself."""
+        named = collections.OrderedDict(("%04d" % index, parameter) for index, parameter in enumerate(parameters))
+        horovod.mxnet.broadcast_parameters(named, root_rank=0)
+        facts = {
+            "learning_rate": optimizer["learning_rate"],
+            "momentum": optimizer["momentum"],
+            "wd": optimizer["weight_decay"],
+        }
+        return horovod.mxnet.DistributedTrainer(named, "sgd", facts), 1
+
+    def exchange(self):
+        return horovod_gloo.exchange(horovod.mxnet, self._kind)
+
+    def failure_of(self, error):
+        return horovod_gloo.failure_of(error)
+
+    def part(self):
+        horovod.mxnet.shutdown()
+
+
+def serve(job, process):
+    """Be the scheduler: Horovod's rendezvous server."""
+    horovod_gloo.serve(job)

@@ -1,0 +1,207 @@
+"""How MXNet's replicas exchange: its key-value stores, and the scheduler and servers that a distributed one needs.
+
+* ``single``: one device, nothing to exchange.
+* ``kvstore-device``: one process sums the gradients of its devices, on the devices.
+* ``kvstore-dist-sync``, ``kvstore-dist-device-sync``: servers add up the gradients of all workers, a worker first adds
+  up those of its own devices, on the CPU or on the devices.
+* ``kvstore-dist-async``: a server updates its weights with each gradient that comes, and a worker goes on with what the
+  weights then are.
+
+In all synchronous ones each device updates its own replica, with the same sum by the same operator: replicas of equal
+devices stay bitwise equal, and the servers only add. In the asynchronous one only the servers can update.
+
+A server that has gone leaves workers waiting in MXNet's own code for ever. Meeting and parting are given a time here;
+while it trains, the node agent ends all processes of an attempt when one of them has gone.
+Sources: MXNet 1.9.1, src/kvstore/kvstore_dist.h; ps-lite, docs/env.md.
+"""
+
+import contextlib
+import gc
+import os
+import socket
+import sys
+
+from workers.trainer import job as jobs
+from workers.trainer import protocol
+from workers.trainer.failure import TrainerError
+from workers.trainer.frameworks import waiting
+from workers.trainer.frameworks.mxnet.library import mx
+
+# Strategy -> MXNet's name of the store.
+STORES = {
+    "single": None,
+    "kvstore-device": "device",
+    "kvstore-dist-sync": "dist_sync",
+    "kvstore-dist-device-sync": "dist_device_sync",
+    "kvstore-dist-async": "dist_async",
+}
+
+# Judgement: at most this long for the workers to say good-bye to the servers.
+PARTING_TIMEOUT_S = 30.0
+
+
+class Exchange(object):
+    """The store of a worker, from ``join`` to ``part``."""
+
+    def __init__(self):
+        self._store = None
+        self._asynchronous = False
+        self._workers = 1
+        self._ranks = 1
+
+    def join(self, job, process):
+        """Meet the other workers; return the number of ranks that take part.
+
+        Raises:
+            TrainerError: ``timed_out``, they did not all come; ``unsupported``, a strategy that is none of ``STORES``.
+        """
+        name = job["plan"]["strategy"]
+        if name not in STORES:
+            raise TrainerError("unsupported", "this adapter has no strategy %s" % name)
+        self._ranks = len(process["ranks"])
+        if STORES[name] is None:
+            return self._ranks
+        self._asynchronous = name == "kvstore-dist-async"
+        if name != "kvstore-device":
+            os.environ.update(environment(job, process))
+        limit_s = min(jobs.RENDEZVOUS_TIMEOUT_S, float(job["plan"]["timeout_s"]))
+        self._store = waiting.within(
+            limit_s, "MXNet's workers, servers and scheduler did not all meet", create, STORES[name]
+        )
+        self._workers = self._store.num_workers
+        return self._workers * self._ranks
+
+    def trainer(self, parameters, optimizer):
+        """Return a Gluon trainer that exchanges through the store, and the divisor that its ``step`` takes.
+
+        ``optimizer`` is {learning_rate, momentum, weight_decay}; losses are means over the samples of a rank, so the
+        divisor makes of the sum of their gradients the mean over the global batch. Asynchronously each worker's
+        gradient is an update of its own, and all of them together are to move the weights as far as one step of a
+        synchronous run: an update has a worker's share of the learning rate.
+        """
+        facts = {"momentum": optimizer["momentum"], "wd": optimizer["weight_decay"]}
+        facts["learning_rate"], divisor = optimizer["learning_rate"], self._workers * self._ranks
+        if self._asynchronous:
+            # The servers have the optimiser before the first step: it must know by then what gradients are divided by.
+            facts["learning_rate"] /= self._workers
+            facts["rescale_grad"], divisor = 1.0 / self._ranks, 1
+        trainer = mx.gluon.Trainer(
+            parameters,
+            "sgd",
+            facts,
+            kvstore=self._store,
+            update_on_kvstore=self._asynchronous if self._store else None,
+        )
+        _share_weights(trainer)
+        return trainer, divisor
+
+    def exchange(self):
+        """Return what is recorded of the exchange, {library, backend, weights_updated_by}, if there is any."""
+        if self._store is None:
+            return {}
+        updater = "servers" if self._asynchronous else "workers"
+        return {"library": "mxnet.kvstore", "backend": self._store.type, "weights_updated_by": updater}
+
+    @property
+    def several(self):
+        """Whether there is anything to exchange."""
+        return self._store is not None
+
+    @property
+    def servers_update(self):
+        """Whether the exchange brings new weights, and no gradients that this process updates its own by."""
+        return self._asynchronous
+
+    @contextlib.contextmanager
+    def each(self, around):
+        """While this lasts, exchange each gradient within the context ``around(its name, its bytes)``."""
+        store, plain = self._store, self._store.pushpull
+
+        def pushpull(key, value, *others, **options):
+            with around("key %s" % key, 4 * value[0].size):
+                plain(key, value, *others, **options)
+
+        store.pushpull = pushpull
+        try:
+            yield
+        finally:
+            del store.pushpull
+
+    def failure_of(self, error):
+        """Return the failure kind of the library's own exception, or None: it has none of its own."""
+
+    def part(self):
+        """Say good-bye to the servers, which end when all workers have. The trainer must have been let go.
+
+        Where that takes too long the process ends at once: it is stuck in MXNet's code, and so would be its exit.
+        """
+        if self._store is None:
+            return
+        held = [self._store]
+        self._store = None
+        try:
+            waiting.within(PARTING_TIMEOUT_S, "the other processes did not part from this one", let_go, held)
+        except TrainerError as error:
+            sys.stderr.write("%s\n" % error)
+            sys.stderr.flush()
+            os._exit(protocol.EXIT_STATUS[error.kind])
+
+
+def _share_weights(trainer):
+    """Let all workers have the first worker's weights, and wait until this one has them.
+
+    Gluon would do it in the first step, without waiting: then a first gradient may overtake the fetching of the initial
+    weights, and what comes back as weights are gradients (seen with MXNet 1.9.1 in every other run of one worker).
+    """
+    trainer._init_kvstore()
+    trainer._init_params()
+    mx.nd.waitall()
+
+
+def create(name):
+    """Return a new store; a distributed one waits for all workers, servers and the scheduler."""
+    return mx.kv.create(name)
+
+
+def let_go(held):
+    """Destroy the store in the list ``held``; a distributed one waits for the other workers."""
+    held.clear()
+    gc.collect()
+
+
+def environment(job, process):
+    """Return the variables by which MXNet's processes find each other, beside those of the fabric."""
+    address, port = jobs.rendezvous(job)
+    roles = [other["role"] for other in job["processes"]]
+    return {
+        "DMLC_ROLE": process["role"],
+        "DMLC_PS_ROOT_URI": address,
+        "DMLC_PS_ROOT_PORT": str(port),
+        "DMLC_NUM_WORKER": str(roles.count("worker")),
+        "DMLC_NUM_SERVER": str(roles.count("server")),
+    }
+
+
+def serve(job, process):
+    """Be the scheduler or a server until the workers are done.
+
+    The role is set only now: an import of MXNet with it in the environment would not return.
+
+    Raises:
+        TrainerError: ``setup_failed``, the scheduler's port is taken; ``timed_out``, the workers did not end in time.
+    """
+    os.environ.update(environment(job, process))
+    if process["role"] == "scheduler":
+        _check_port(*jobs.rendezvous(job))
+    server = mx.kvstore.kvstore_server.KVStoreServer(mx.kv.create("dist"))
+    waiting.within(float(job["plan"]["timeout_s"]), "the workers did not end", server.run)
+
+
+def _check_port(address, port):
+    """MXNet would abort the process without a word that a person could use."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            raise TrainerError("setup_failed", "the scheduler cannot listen on %s:%s: %s" % (address, port, error))

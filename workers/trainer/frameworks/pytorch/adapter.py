@@ -1,0 +1,177 @@
+"""PyTorch: one process, one device, in fp32; how several ranks exchange gradients is their strategy's matter.
+
+A model for it is ``build(job, process, device)`` in ``suites/models/<model>/pytorch.py``, which returns an object with
+``network`` (a module), ``loss(batch)`` (a scalar tensor), ``batches(rank)`` (an endless iterator of (tensors, work))
+and ``optimizer`` {learning_rate, momentum, weight_decay}.
+"""
+
+import importlib
+
+import torch
+
+from workers.trainer import job as jobs
+from workers.trainer.failure import TrainerError
+from workers.trainer.frameworks.pytorch import events, kernels, layers, memory
+from workers.trainer.frameworks.pytorch.step import Step
+from workers.trainer.frameworks.pytorch.trace import PART
+
+# strategy -> the module with its class ``Strategy`` (see ``single``). Each is imported only where it is asked
+# for: the interpreter of one strategy need not have the library of another.
+STRATEGIES = {
+    "single": "single",
+    "ddp": "ddp",
+    "horovod": "horovod",
+}
+
+
+class Adapter(object):
+    """See ``workers.trainer.frameworks``."""
+
+    abilities = ("activity", "kernels", "layers", "memory")
+
+    def __init__(self):
+        self._device = None
+        self._strategy = None
+        self._model = None
+        self._step = None
+
+    def versions(self):
+        libraries = {"numpy": importlib.import_module("numpy").__version__}
+        if torch.version.cuda:
+            libraries.update(cuda=torch.version.cuda, cudnn=str(torch.backends.cudnn.version()))
+        if torch.backends.mkldnn.is_available():
+            libraries["mkldnn"] = "enabled" if torch.backends.mkldnn.enabled else "disabled"
+        return {"framework": "pytorch", "version": torch.__version__, "libraries": libraries}
+
+    def join(self, job, process):
+        self._device = _device(process)
+        self._strategy = _strategy(job)
+        return self._strategy.join(job, process, self._device)
+
+    def serve(self, job, process):
+        _strategy(job).serve(job, process)
+
+    def build(self, job, process, watch):
+        torch.manual_seed(job["plan"]["seed"])
+        torch.set_num_threads(jobs.threads())
+        mathematics = _mathematics(job["plan"]["precision"])
+        self._model = importlib.import_module(job["model"]["module"] + ".pytorch").build(job, process, self._device)
+        self._model.network = self._strategy.network(self._model.network.train())
+        optimizer = self._strategy.optimizer(_optimizer(self._model), self._model.network)
+        # The mark is for the profile of memory.
+        with events.mark(PART + "input"):
+            batches = watch(self._model.batches(jobs.rank_of(process)))
+        self._step = Step(self._model, optimizer, batches, self._device)
+        parameters = sum(parameter.numel() for parameter in self._model.network.parameters())
+        return {
+            "parameters": parameters,
+            "mathematics": mathematics,
+            "device": _device_name(self._device),
+            "exchange": self._strategy.exchange(),
+        }
+
+    def step(self):
+        return self._step()
+
+    def synchronize(self):
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+    def loss(self):
+        return self._step.loss.item()
+
+    def activity(self, steps):
+        """Profile ``steps`` steps: union of kernel intervals on a GPU, of operator intervals on a CPU device."""
+        return kernels.activity(self._record(steps, self._step))
+
+    def kernels(self, steps):
+        return kernels.table(self._record(steps, self._step), steps)
+
+    def layers(self, steps):
+        network = self._strategy.bare(self._model.network)
+        unseen = self._strategy.unseen_exchange
+        return layers.profile(self._record, steps, self._step, self._device, network, unseen)
+
+    def memory_profile(self, job, process, watch):
+        def build():
+            self.build(job, process, watch)
+            return self._step
+
+        return memory.profile(build, self._device)
+
+    def _record(self, steps, step, **options):
+        return events.record(steps, step, self.synchronize, self._device.type == "cuda", **options)
+
+    def memory(self):
+        if self._device.type != "cuda":
+            return None
+        peak_bytes = torch.cuda.max_memory_allocated(self._device)
+        return {"peak_bytes": peak_bytes, "method": "torch.cuda.max_memory_allocated"}
+
+    def weights(self, index):
+        for _, parameter in self._model.network.named_parameters():
+            yield parameter.detach().cpu().contiguous().numpy()
+
+    def close(self):
+        self._model = self._step = None
+        if self._strategy:
+            self._strategy.close()
+
+    def failure_of(self, error):
+        if isinstance(error, torch.cuda.OutOfMemoryError) or "DefaultCPUAllocator: can't allocate memory" in str(error):
+            return "out_of_memory"
+        return self._strategy.failure_of(error) if self._strategy else None
+
+
+def _strategy(job):
+    module = STRATEGIES[job["plan"]["strategy"]]
+    return importlib.import_module("workers.trainer.frameworks.pytorch." + module).Strategy()
+
+
+def _device(process):
+    """Return the torch device; the agent has hidden all GPUs but this process's own.
+
+    Raises:
+        TrainerError: ``unsupported``, this build or this host has no CUDA device to offer.
+    """
+    if jobs.device_kind(process) == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise TrainerError("unsupported", "PyTorch %s finds no CUDA device here" % torch.__version__)
+    return torch.device("cuda", 0)
+
+
+def _device_name(device):
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+def _mathematics(precision):
+    """Set the precision of all computing and return what is in force; fp32 has TF32 off everywhere.
+
+    Raises:
+        TrainerError: ``unsupported``, a precision that this adapter does not do.
+    """
+    if precision != "fp32":
+        raise TrainerError("unsupported", "this adapter computes in fp32, not in %s" % precision)
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    # The same shapes come at every step: cuDNN may look for its fastest algorithm once.
+    torch.backends.cudnn.benchmark = True
+    return {
+        "precision": precision,
+        "tf32": torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32,
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _optimizer(model):
+    facts = model.optimizer
+    return torch.optim.SGD(
+        model.network.parameters(),
+        lr=facts["learning_rate"],
+        momentum=facts["momentum"],
+        weight_decay=facts["weight_decay"],
+    )

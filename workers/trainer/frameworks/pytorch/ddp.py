@@ -1,0 +1,125 @@
+"""PyTorch's strategy ``ddp``: a process per device, DistributedDataParallel over Gloo (CPU devices) or NCCL (GPUs).
+
+Gradients are averaged over all ranks while the backward pass runs, in buckets. Buffers are not broadcast: the running
+statistics of a batch normalisation are each rank's own and have no part in training, so that sending them from rank 0
+before every step would cost time that no other framework's strategy spends (Goyal et al., "Accurate, Large Minibatch
+SGD", 2017, section 4: statistics are not communicated). The parameters of rank 0 are broadcast when the network is
+wrapped, before the first step.
+"""
+
+import datetime
+import os
+
+import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+
+from workers.trainer import job as jobs
+from workers.trainer.failure import PEER_LOST, TrainerError
+from workers.trainer.frameworks.pytorch import single
+
+BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
+# torch.nn.parallel.DistributedDataParallel, "bucket_cap_mb": stated here so that it can be recorded.
+BUCKET_MIB = 25
+# What Gloo (transport/tcp) and NCCL say when the other end of a connection has gone; the type is that of any error.
+GONE = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "remote process has terminated or shut down",
+    "ncclRemoteError",
+    "Socket closed",
+)
+LATE = ("Timed out waiting", "Timeout waiting", "timed out", "wait timeout")
+
+
+class Strategy(single.Strategy):
+    """See ``single.Strategy``."""
+
+    def __init__(self):
+        self._backend = None
+        self._device = None
+        self._store = None
+
+    def join(self, job, process, device):
+        self._backend, self._device = BACKENDS[device.type], device
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        rank, world_size = jobs.rank_of(process), job["world_size"]
+        timeout_s = float(job["plan"]["timeout_s"])
+        self._store = meet(jobs.rendezvous(job), rank, world_size, min(jobs.RENDEZVOUS_TIMEOUT_S, timeout_s))
+        distributed.init_process_group(
+            self._backend,
+            store=distributed.PrefixStore("process_group", self._store),
+            rank=rank,
+            world_size=world_size,
+            timeout=datetime.timedelta(seconds=timeout_s),
+        )
+        return distributed.get_world_size()
+
+    def network(self, network):
+        device_ids = [self._device] if self._device.type == "cuda" else None
+        return DistributedDataParallel(
+            network, device_ids=device_ids, broadcast_buffers=False, bucket_cap_mb=BUCKET_MIB
+        )
+
+    def bare(self, network):
+        return network.module
+
+    def exchange(self):
+        return {
+            "library": "torch.distributed",
+            "backend": distributed.get_backend(),
+            "bucket_bytes": BUCKET_MIB * 1024 * 1024,
+            "broadcast_buffers": False,
+            "interface": os.environ.get(self._backend.upper() + "_SOCKET_IFNAME"),
+        }
+
+    def failure_of(self, error):
+        if not isinstance(error, RuntimeError):
+            return None
+        said = str(error)
+        if any(words in said for words in GONE):
+            return PEER_LOST
+        return "timed_out" if any(words in said for words in LATE) else None
+
+    def close(self):
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+        self._store = None
+
+
+def meet(address, rank, world_size, timeout_s):
+    """Return the store through which all ranks have met at ``address``, (host, port) of rank 0.
+
+    Raises:
+        TrainerError: ``timed_out`` with the ranks that did not come; ``setup_failed``, rank 0 cannot listen.
+    """
+    try:
+        store = distributed.TCPStore(
+            address[0],
+            address[1],
+            world_size,
+            is_master=rank == 0,
+            timeout=datetime.timedelta(seconds=timeout_s),
+            wait_for_workers=False,
+        )
+    except RuntimeError as error:
+        kind, what = ("setup_failed", "listen") if rank == 0 else ("timed_out", "reach rank 0")
+        raise TrainerError(kind, "cannot %s at %s:%s: %s" % (what, address[0], address[1], error), [0])
+    store.set(_key(rank), "here")
+    _wait_for_all(store, world_size, timeout_s)
+    return store
+
+
+def _wait_for_all(store, world_size, timeout_s):
+    try:
+        store.wait([_key(other) for other in range(world_size)], datetime.timedelta(seconds=timeout_s))
+    except RuntimeError as error:
+        missing = [other for other in range(world_size) if not store.check([_key(other)])]
+        told = "rank %s did not come to the rendezvous in %g s: %s" % (", ".join(map(str, missing)), timeout_s, error)
+        raise TrainerError("timed_out", told, missing or None)
+
+
+def _key(rank):
+    return "here/%d" % rank

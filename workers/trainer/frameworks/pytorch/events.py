@@ -1,0 +1,88 @@
+"""Recording a trace: the one place that knows the types of PyTorch's profiler."""
+
+import time
+
+import torch
+
+from workers.trainer.frameworks.pytorch.trace import MARK, WHOLE, Event, Trace, device_kind
+
+_CLOCK = "clock"
+# Judgement: the shortest of so many readings of both clocks aligns them, within a few microseconds.
+_CLOCK_READINGS = 5
+
+
+def mark(name):
+    """Return a context manager: what runs in it is nested in an event of kind "mark" with this name."""
+    return torch.profiler.record_function(MARK + name)
+
+
+def record(steps, step, synchronize, cuda, shapes=False):
+    """Run ``step`` so many times under the profiler; return the ``Trace``."""
+    kinds = [torch.profiler.ProfilerActivity.CPU] + [torch.profiler.ProfilerActivity.CUDA] * cuda
+    with torch.profiler.profile(activities=kinds, acc_events=True, record_shapes=shapes) as profiler:
+        readings = [_clock_reading() for _ in range(_CLOCK_READINGS)]
+        with mark(WHOLE):
+            for _ in range(steps):
+                step()
+            synchronize()
+    return _trace(profiler.events(), readings, cuda)
+
+
+def _clock_reading():
+    with mark(_CLOCK):
+        return time.monotonic()
+
+
+def _trace(found, readings, cuda):
+    # Of those that start together the longer one comes first: it is the other's parent.
+    found = sorted(found, key=lambda event: (event.time_range.start, -event.time_range.end))
+    positions = {id(event): position for position, event in enumerate(found)}
+    events = [_event(event, positions) for event in found]
+    clocks = [event for event in events if event.name == MARK + _CLOCK and event.kind == "mark"]
+    _, ahead = min((c.end - c.start, at - (c.start + c.end) * 0.5e-6) for c, at in zip(clocks, readings))
+    whole = next(event for event in events if event.name == MARK + WHOLE and event.kind == "mark")
+    return Trace(events, (whole.start, whole.end), ahead, cuda)
+
+
+def _event(event, positions):
+    start, end = event.time_range.start, event.time_range.end
+    kind = _kind(event)
+    on_host = event.device_type == torch.autograd.DeviceType.CPU
+    # The profiler knows no own time of what ends on another thread than it began on, and of kernels.
+    own = end - start if event.is_async or not on_host else event.self_cpu_time_total
+    return Event(
+        event.name,
+        kind,
+        "thread %s" % event.thread if on_host else "stream %s" % event.device_resource_id,
+        start,
+        end,
+        own,
+        event.sequence_nr,
+        _elements(event),
+        positions.get(id(event.cpu_parent)),
+        sum(kernel.duration for kernel in event.kernels) if on_host else 0.0,
+    )
+
+
+def _kind(event):
+    name = event.name
+    if event.device_type != torch.autograd.DeviceType.CPU:
+        # Older versions do not say what kind of activity it is.
+        return device_kind(name, getattr(event, "activity_type", None), event.is_user_annotation)
+    if name.startswith(("gloo:", "nccl:", "c10d::")):
+        return "communication"
+    if name.startswith(MARK):
+        return "mark"
+    if name.startswith("autograd::engine::evaluate_function"):
+        return "node"
+    named = "::" in name and not name.startswith(("autograd::", "torch::autograd::"))
+    return "operator" if named and not event.is_user_annotation else "other"
+
+
+def _elements(event):
+    """Return the number of elements of the first argument, 0 where that is not known."""
+    shape = event.input_shapes[0] if event.input_shapes else []
+    count = 1 if shape else 0
+    for extent in shape:
+        count *= extent
+    return count

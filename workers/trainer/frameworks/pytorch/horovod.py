@@ -1,0 +1,46 @@
+"""PyTorch's strategy ``horovod``: a process per device, Horovod's own optimiser around the model's.
+
+Gradients are averaged over all ranks while the backward pass runs, fused as they come. Buffers are not sent after the
+beginning, as with ``ddp``.
+"""
+
+import horovod.torch
+import torch
+
+from workers.trainer.frameworks import horovod_gloo
+from workers.trainer.frameworks.pytorch import single
+
+
+class Strategy(single.Strategy):
+    """See ``single.Strategy``."""
+
+    unseen_exchange = "Horovod exchanges gradients on a thread of its own, which PyTorch's profiler does not see"
+
+    def __init__(self):
+        self._kind = None
+
+    def serve(self, job, process):
+        """Be the scheduler: Horovod's rendezvous server."""
+        horovod_gloo.serve(job)
+
+    def join(self, job, process, device):
+        self._kind = device.type
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        return horovod_gloo.join(horovod.torch, job, process)
+
+    def network(self, network):
+        horovod.torch.broadcast_parameters(network.state_dict(), root_rank=0)
+        return network
+
+    def optimizer(self, optimizer, network):
+        return horovod.torch.DistributedOptimizer(optimizer, network.named_parameters(), op=horovod.torch.Average)
+
+    def exchange(self):
+        return horovod_gloo.exchange(horovod.torch, self._kind)
+
+    def failure_of(self, error):
+        return horovod_gloo.failure_of(error)
+
+    def close(self):
+        horovod.torch.shutdown()

@@ -1,0 +1,190 @@
+"""Which memory a training in PyTorch takes, allocation by allocation: from the profiler's record of the allocators.
+
+The events of the allocators, with addresses and the operators they happened in, are private to PyTorch: they are looked
+up here and nowhere else, and a version that has no such thing says so.
+"""
+
+import collections
+import re
+
+import torch
+
+from workers.trainer.failure import TrainerError
+from workers.trainer.frameworks import resident
+from workers.trainer.frameworks.pytorch import events as pytorch_events
+from workers.trainer.frameworks.pytorch import ownership
+from workers.trainer.frameworks.pytorch.ownership import Change, Note, Part
+from workers.trainer.frameworks.pytorch.trace import MARK, PART
+from workers.trainer.protocol import MEMORY_CLASSES
+
+# Judgement: the first step makes what stays (momenta), the second is the first usual one, the third must be its like.
+STEPS = 3
+
+_BUILD = "build"
+_NOTE = "note:"
+_RECORDED = "recorded:"
+
+
+def profile(build, device):
+    """Build and run a few steps with tracking on from the first allocation; return the answer of ``memory_profile``.
+
+    Args:
+        build: makes everything and returns the ``Step``.
+
+    Raises:
+        TrainerError: ``unsupported``, this version of PyTorch does not tell what its allocators do.
+    """
+    cuda = device.type == "cuda"
+    meter = _CudaMeter(device) if cuda else _HostMeter()
+    # The host's part of the profiler sees the allocators of all devices; kernels need not be followed.
+    with torch.autograd.profiler.profile(profile_memory=True, use_kineto=True) as profiler:
+        owned = _run(build)
+        if cuda:
+            torch.cuda.synchronize(device)
+        meter.stop()
+    events = _events(profiler)
+    changes, counter = _changes(events, device.type)
+    notes, parts = _marks(events, owned)
+    allocations = ownership.classify(changes, notes, parts)
+    # Read last: nothing above knows of it.
+    peak_bytes, peak_method = meter.peak(counter)
+    return {
+        "method": "kineto allocation events, owner by address, then by time",
+        "steps": STEPS,
+        "classes": list(MEMORY_CLASSES),
+        "allocations": allocations,
+        "peak_bytes": peak_bytes,
+        "peak_method": peak_method,
+        "outside_bytes": meter.outside(peak_bytes),
+    }
+
+
+def _run(build):
+    """Build and train; return what was looked up, by the number of its note."""
+    owned = []
+
+    def note(found):
+        with pytorch_events.mark(_NOTE + str(len(owned))):
+            owned.append(found)
+
+    with pytorch_events.mark(_RECORDED + _BUILD + ":0"):
+        step = build()
+    network, optimizer = step.model.network, step.optimizer
+    for number in range(1, STEPS + 1):
+        for name, part in step.parts:
+            with pytorch_events.mark("%s%s:%d" % (_RECORDED, name, number)):
+                part()
+            note(_owned(network, optimizer, step.tensors))
+    return owned
+
+
+def _owned(network, optimizer, tensors):
+    """Return {address of a storage: [(class, bytes)]} of all that has a role now."""
+    parameters = list(network.parameters())
+    roles = [("weights", parameters), ("weight_gradients", [p.grad for p in parameters if p.grad is not None])]
+    roles.append(("optimizer_state", _state(optimizer)))
+    roles.append(("other", network.buffers()))
+    roles.append(("input", tensors or []))
+    found = collections.defaultdict(list)
+    for name, members in roles:
+        for tensor in members:
+            found[tensor.untyped_storage().data_ptr()].append((name, tensor.numel() * tensor.element_size()))
+    return dict(found)
+
+
+def _state(optimizer):
+    for state in optimizer.state.values():
+        for value in state.values():
+            if torch.is_tensor(value):
+                yield value
+
+
+def _events(profiler):
+    """Return the events of the profiler's tree, in order of their start."""
+    try:
+        waiting = list(profiler.kineto_results.experimental_event_tree())
+    except AttributeError as error:
+        raise TrainerError("unsupported", "PyTorch %s tells nothing of its allocators: %s" % (torch.__version__, error))
+    found = []
+    while waiting:
+        event = waiting.pop()
+        found.append(event)
+        waiting.extend(event.children)
+    return sorted(found, key=lambda event: event.start_time_ns)
+
+
+def _changes(events, kind):
+    """Return ([Change], the highest that the allocator itself counted) for devices of that kind."""
+    changes, counter = [], 0
+    for event in events:
+        if event.tag.name == "Allocation" and event.extra_fields.device.type == kind:
+            fields = event.extra_fields
+            changes.append(Change(event.start_time_ns, fields.ptr, fields.alloc_size, _until(event)))
+            counter = max(counter, fields.total_allocated)
+    return changes, counter
+
+
+def _until(event):
+    """Return the end of the outermost operator around an event; marks and a library's annotations are none."""
+    until = None
+    while event.parent is not None:
+        event = event.parent
+        if event.tag.name == "TorchOp" and event.extra_fields.scope != torch._C._profiler.RecordScope.USER_SCOPE:
+            until = event.end_time_ns
+    return until
+
+
+def _marks(events, owned):
+    """Return ([Note], [Part]) from our marks."""
+    notes, parts = [], []
+    step = 0
+    for event in events:
+        if event.tag.name != "TorchOp" or not event.name.startswith(MARK):
+            continue
+        kind, name = re.match(re.escape(MARK) + r"(\w+:)(.*)", event.name).groups()
+        if kind == _NOTE:
+            notes.append(Note(event.start_time_ns, owned[int(name)]))
+            continue
+        if kind == _RECORDED:
+            name, step = name.split(":")
+        elif kind != PART:
+            continue
+        parts.append(Part(event.start_time_ns, event.end_time_ns, name, int(step)))
+    return notes, parts
+
+
+class _HostMeter(object):
+    """The peak on CPU devices: the allocator's own count; beside it the peak resident set of the process."""
+
+    def __init__(self):
+        self._resident = resident.Rise()
+
+    def stop(self):
+        """Read what would go on growing while the record is looked through."""
+        self._resident.stop()
+
+    def peak(self, counter):
+        return counter, "count of PyTorch's CPU allocator at its highest (total_allocated)"
+
+    def outside(self, peak_bytes):
+        """Return what the process took beside the allocator: code, threads, libraries' own memory, the profiler's."""
+        return self._resident.beyond(peak_bytes)
+
+
+class _CudaMeter(object):
+    """The peak on a GPU: the caching allocator's own count; beside it what the device has in use."""
+
+    def __init__(self, device):
+        self._device = device
+        torch.cuda.reset_peak_memory_stats(device)
+
+    def stop(self):
+        """Nothing: the count is the allocator's."""
+
+    def peak(self, counter):
+        return torch.cuda.max_memory_allocated(self._device), "torch.cuda.max_memory_allocated"
+
+    def outside(self, peak_bytes):
+        """Return what is in use on the device beside the peak: context, libraries, the allocator's own reserve."""
+        free, total = torch.cuda.mem_get_info(self._device)
+        return total - free - peak_bytes

@@ -1,0 +1,261 @@
+"""TensorFlow in fp32, with a training step of our own in a ``tf.function``; a process may drive several devices.
+
+A model for it is ``build(job, process)`` in ``suites/models/<model>/tensorflow.py``, which returns an object with
+``variables`` (the trainable ones, in a fixed order), ``loss(batch)`` (a scalar tensor; called in the ``tf.function``),
+``batches(rank)`` (an endless iterator of (tensors, work)) and ``optimizer`` {learning_rate, momentum, weight_decay}.
+"""
+
+import importlib
+
+import tensorflow as tf
+
+from workers.trainer import job as jobs
+from workers.trainer.failure import TrainerError
+from workers.trainer.frameworks.tensorflow import graph as tensorflow_graph
+from workers.trainer.frameworks.tensorflow import kernels, layers, memory, scopes
+from workers.trainer.frameworks.tensorflow import trace as tensorflow_trace
+from workers.trainer.work import total
+
+# strategy -> the module with its class ``Strategy`` (see ``single``). Each is imported only where it is
+# asked for: the interpreter of one strategy need not have the library of another.
+STRATEGIES = {
+    "single": "single",
+    "mirrored": "mirrored",
+    "multi-worker-mirrored": "multi_worker",
+    "horovod": "horovod",
+}
+
+
+class Adapter(object):
+    """See ``workers.trainer.frameworks``."""
+
+    abilities = ("activity", "kernels", "layers", "memory")
+
+    def __init__(self):
+        self._device = None
+        self._mathematics = None
+        self._strategy = None
+        self._world_size = None
+        self._model = None
+        self._momenta = None
+        self._update = None
+        self._batches = None
+        self._batch = None
+        self._loss = None
+        self._gradients = {}
+
+    def versions(self):
+        libraries = {"numpy": importlib.import_module("numpy").__version__}
+        build = tf.sysconfig.get_build_info()
+        for name in ("cuda_version", "cudnn_version"):
+            if build.get(name):
+                libraries[name.split("_")[0]] = build[name]
+        return {"framework": "tensorflow", "version": tf.__version__, "libraries": libraries}
+
+    def join(self, job, process):
+        self._mathematics = _mathematics(job["plan"]["precision"])
+        self._device = _device(process)
+        if job.get("phase") == "memory":
+            memory.prepare()
+        self._strategy = _strategy(job)
+        self._world_size = self._strategy.join(job, process, self._device)
+        return self._world_size
+
+    def serve(self, job, process):
+        _strategy(job).serve(job, process)
+
+    def build(self, job, process, watch):
+        tf.random.set_seed(job["plan"]["seed"])
+        with self._strategy.scope():
+            self._model = importlib.import_module(job["model"]["module"] + ".tensorflow").build(job, process)
+            self._momenta = [tf.Variable(tf.zeros(v.shape), trainable=False) for v in self._model.variables]
+        self._strategy.begin(self._model.variables)
+        self._update = tf.function(lambda batch: self._strategy.run(self._train, batch), jit_compile=False)
+        self._batches = [watch(self._model.batches(rank)) for rank in process["ranks"]]
+        parameters = sum(variable.shape.num_elements() for variable in self._model.variables)
+        return {
+            "parameters": parameters,
+            "mathematics": self._mathematics,
+            "device": self._device_name(),
+            "exchange": self._strategy.exchange(),
+        }
+
+    def _train(self, batch):
+        """One rank's update by SGD with momentum and coupled weight decay, as ``torch.optim.SGD`` does it."""
+        variables = self._model.variables
+        with tf.GradientTape() as tape:
+            loss = self._model.loss(batch)
+        with tf.name_scope(scopes.BACKWARD):
+            gradients = [_dense(gradient) for gradient in tape.gradient(loss, variables)]
+            self._gradients.update(memory.gradients(gradients))
+        with tf.name_scope(scopes.EXCHANGE):
+            gradients = self._strategy.mean(gradients)
+        with tf.name_scope(scopes.UPDATE):
+            self._apply(gradients)
+        return loss
+
+    def _apply(self, gradients):
+        facts = self._model.optimizer
+        for variable, momentum, gradient in zip(self._model.variables, self._momenta, gradients):
+            tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle,
+                accum=momentum.handle,
+                lr=facts["learning_rate"],
+                grad=gradient + facts["weight_decay"] * variable,
+                momentum=facts["momentum"],
+            )
+
+    def step(self):
+        self._batch, work = self._fetch()
+        self._loss = self._update(self._batch)
+        return work
+
+    def _fetch(self):
+        found = [next(batches) for batches in self._batches]
+        return self._strategy.batch([batch for batch, _ in found]), total([work for _, work in found])
+
+    def synchronize(self):
+        """Fetch the last losses: updates are in the same graph call, and a device runs its calls in order."""
+        if self._loss is not None:
+            self._losses()
+        if self._on_gpu():
+            tf.test.experimental.sync_devices()
+
+    def loss(self):
+        losses = self._losses()
+        return sum(losses) / len(losses)
+
+    def _losses(self):
+        return [float(loss.numpy()) for loss in self._strategy.of_ranks(self._loss)]
+
+    def activity(self, steps):
+        """Profile ``steps`` steps: union of kernel intervals on a GPU, of operator intervals on a CPU device."""
+        return kernels.activity(self._record(steps), self._on_gpu())
+
+    def kernels(self, steps):
+        return kernels.table(self._record(steps), steps, self._on_gpu())
+
+    def layers(self, steps):
+        trace = self._record(steps)
+        batch, _ = self._fetch()
+        variables = [self._strategy.of_ranks(variable)[0] for variable in self._model.variables]
+        graph = tensorflow_graph.describe(self._graph(batch), variables)
+        return layers.profile(trace, steps, graph, self._world_size > 1, self._on_gpu())
+
+    def memory_profile(self, job, process, watch):
+        return memory.profile(
+            lambda: self.build(job, process, watch),
+            lambda: (self.step(), self.synchronize()),
+            self._owned,
+            self._gradients.values,
+            self._lookups,
+            self._on_gpu(),
+        )
+
+    def _owned(self):
+        """Return [(class, tensor)] of what has a role in memory: of all ranks of this process, on GPUs of its first."""
+        ranks = slice(1) if self._on_gpu() else slice(None)
+        found = []
+        for name, variables in (("weights", self._model.variables), ("optimizer_state", self._momenta)):
+            found.extend((name, one) for variable in variables for one in self._strategy.of_ranks(variable)[ranks])
+        batch = self._strategy.of_ranks(self._batch)[ranks] if self._batch is not None else []
+        found.extend(("input", tensor) for tensor in tf.nest.flatten(batch))
+        return found
+
+    def _lookups(self):
+        variables = [one for variable in self._model.variables for one in self._strategy.of_ranks(variable)]
+        return tensorflow_graph.lookups(self._graph(self._batch), variables)
+
+    def _graph(self, batch):
+        return self._update.get_concrete_function(batch).graph
+
+    def _record(self, steps):
+        position = self._strategy.position()
+        if position is not None:
+            self.step()
+            self.synchronize()
+        return tensorflow_trace.record(lambda: self._run(steps, position))
+
+    def _run(self, steps, position):
+        for _ in range(steps):
+            self._strategy.rewind(position)
+            with tensorflow_trace.mark(scopes.INPUT):
+                batch, _ = self._fetch()
+            self._loss = self._update(batch)
+        self.synchronize()
+
+    def memory(self):
+        if not self._on_gpu():
+            return None
+        names = [device.name.partition("device:")[2] for device in tf.config.list_logical_devices("GPU")]
+        peaks = [tf.config.experimental.get_memory_info(name)["peak"] for name in names]
+        return {"peak_bytes": max(peaks), "method": "tf.config.experimental.get_memory_info, the fullest GPU"}
+
+    def weights(self, index):
+        for variable in self._model.variables:
+            yield self._strategy.of_ranks(variable)[index].numpy()
+
+    def close(self):
+        self._batches = self._model = self._update = None
+        if self._strategy:
+            self._strategy.close()
+
+    def failure_of(self, error):
+        if isinstance(error, tf.errors.ResourceExhaustedError):
+            return "out_of_memory"
+        return self._strategy.failure_of(error) if self._strategy else None
+
+    def _on_gpu(self):
+        return self._device.startswith("/GPU")
+
+    def _device_name(self):
+        if not self._on_gpu():
+            return "cpu"
+        details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
+        return details.get("device_name", "unknown GPU")
+
+
+def _dense(gradient):
+    """Return a gradient as a tensor, as other frameworks have that of an embedding, made under its layer's name."""
+    if isinstance(gradient, tf.IndexedSlices):
+        with tf.name_scope(scopes.layer_of(gradient.values.op.name)):
+            return tf.convert_to_tensor(gradient)
+    return gradient
+
+
+def _strategy(job):
+    module = STRATEGIES[job["plan"]["strategy"]]
+    return importlib.import_module("workers.trainer.frameworks.tensorflow." + module).Strategy()
+
+
+def _device(process):
+    """Return the device's name; the agent has hidden all GPUs but this process's own.
+
+    Raises:
+        TrainerError: ``unsupported``, this build or this host has no GPU to offer.
+    """
+    if jobs.device_kind(process) == "cpu":
+        return "/CPU:0"
+    if not tf.config.list_physical_devices("GPU"):
+        raise TrainerError("unsupported", "TensorFlow %s finds no GPU here" % tf.__version__)
+    return "/GPU:0"
+
+
+def _mathematics(precision):
+    """Set the precision and the threads, before TensorFlow computes anything; return what is in force.
+
+    Raises:
+        TrainerError: ``unsupported``, a precision that this adapter does not do.
+    """
+    if precision != "fp32":
+        raise TrainerError("unsupported", "this adapter computes in fp32, not in %s" % precision)
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    threads = jobs.threads()
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+    return {
+        "precision": precision,
+        "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
+        "jit_compile": False,
+        "threads": tf.config.threading.get_intra_op_parallelism_threads(),
+    }
