@@ -1,7 +1,7 @@
 """Operations that were executed, from hardware counters: what TBD's eq. 2 asks for.
 
-The counters come from one replayed step (``workers.node.telemetry.ncu``); the time in which they would have been executed from
-the profiled phase, since a replayed kernel takes longer than it does by itself.
+The counters come from one replayed step (``workers.node.telemetry.ncu``); the time in which they would have been
+executed from the profiled phase, since a replayed kernel takes longer than it does by itself.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""``python -m workers.node.interpreters install NAME...``, ``list`` or ``remove NAME...``: environments of this host."""
+"""Environments of this host: ``python -m workers.node.interpreters install NAME...``, ``list``, ``remove NAME...``."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ Owns ``workers/interpreters/NAME`` (``interpreter.toml``, requirements, ``proof.
 hash that names an environment, and where environments lie (``TBD_INTERPRETERS_DIR``, ``~/.cache/tbd/interpreters``).
 
 In the values of ``[environment]``, to which a variant's own are added, ``{folder}`` stands for the environment's
-folder. ``[system]`` and ``[links]`` are what an environment needs of the machine; see ``workers.node.interpreters.system_parts``.
+folder. ``[system]`` and ``[links]`` are what an environment needs of the machine; see
+``workers.node.interpreters.system_parts``.
 
 ``proof`` is the program that proves an environment, with its arguments; without it ``proof.py``. For ``[[source]]`` see
 ``workers.node.interpreters.sources``.
