@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from workers.node.interpreters import cuda_toolkits, definitions, sources
+from workers.node.interpreters import cuda_toolkits, definition, sources
 from workers.node.interpreters.sources import Source
 
-FOLDERS = definitions.DEFINITIONS
+FOLDERS = definition.DEFINITIONS
 SOURCE = {
     "requirement": "thing==1.0",
     "against": ["library"],
@@ -25,8 +25,8 @@ TOOLKIT = {"release": "11.8", "how": "the toolkit is in the box"}
 
 
 def definition(name, variant, monkeypatch):
-    monkeypatch.setattr(definitions, "has_nvidia_driver", lambda: variant == "cuda")
-    found = definitions.definitions()[name]
+    monkeypatch.setattr(definition, "has_nvidia_driver", lambda: variant == "cuda")
+    found = definition.definitions()[name]
     assert found.variant == variant
     return found
 

@@ -19,7 +19,7 @@ from typing import Any, Iterator, NamedTuple
 
 from workers.node.interpreters import build, system_parts
 from workers.node.interpreters.build import RECORD, Progress
-from workers.node.interpreters.definitions import DEFINITIONS, Definition, InterpreterError, base_folder, definitions
+from workers.node.interpreters.definition import DEFINITIONS, Definition, InterpreterError, base_folder, definitions
 
 __all__ = ["DEFINITIONS", "Definition", "InterpreterError", "base_folder", "definitions"]
 

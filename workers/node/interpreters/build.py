@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 from workers.node.interpreters import pythons, sources, system_parts
-from workers.node.interpreters.definitions import Definition, InterpreterError, base_folder
+from workers.node.interpreters.definition import Definition, InterpreterError, base_folder
 
 RECORD = "interpreter.json"
 
