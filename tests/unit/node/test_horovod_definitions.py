@@ -24,7 +24,7 @@ SOURCE = {
 TOOLKIT = {"release": "11.8", "how": "the toolkit is in the box"}
 
 
-def definition(name, variant, monkeypatch):
+def defined(name, variant, monkeypatch):
     monkeypatch.setattr(definition, "has_nvidia_driver", lambda: variant == "cuda")
     found = definition.definitions()[name]
     assert found.variant == variant
@@ -59,8 +59,8 @@ def toolkits(tmp_path: Path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["horovod", "horovod-pytorch"])
 def test_a_variant_builds_one_horovod_with_nccl_where_there_are_gpus_only(name, monkeypatch):
-    (plain,) = definition(name, "cpu", monkeypatch).sources
-    (gpu,) = definition(name, "cuda", monkeypatch).sources
+    (plain,) = defined(name, "cpu", monkeypatch).sources
+    (gpu,) = defined(name, "cuda", monkeypatch).sources
     assert "HOROVOD_GPU_OPERATIONS" not in plain.environment
     assert gpu.environment["HOROVOD_GPU"] == "CUDA"
     assert gpu.environment["HOROVOD_GPU_OPERATIONS"] == "NCCL"
@@ -73,12 +73,12 @@ def test_a_variant_builds_one_horovod_with_nccl_where_there_are_gpus_only(name, 
 
 def test_horovod_for_pytorch_shares_pytorchs_own_pins(monkeypatch):
     for variant in ("cpu", "cuda"):
-        own, horovods = (pins(definition(name, variant, monkeypatch)) for name in ("pytorch", "horovod-pytorch"))
+        own, horovods = (pins(defined(name, variant, monkeypatch)) for name in ("pytorch", "horovod-pytorch"))
         assert own.items() <= horovods.items()
 
 
 def test_the_toolkit_in_packages_is_of_the_release_that_pytorch_is_built_with(monkeypatch):
-    wanted = definition("horovod-pytorch", "cuda", monkeypatch)
+    wanted = defined("horovod-pytorch", "cuda", monkeypatch)
     (source,) = wanted.sources
     tools = dict(line.split("==") for line in source.build_requirements)
     assert tools["nvidia-cuda-runtime"] == pins(wanted)["nvidia-cuda-runtime"]
@@ -88,7 +88,7 @@ def test_the_toolkit_in_packages_is_of_the_release_that_pytorch_is_built_with(mo
 
 
 def test_one_environment_for_two_frameworks_has_one_cuda(monkeypatch):
-    wanted = definition("horovod", "cuda", monkeypatch)
+    wanted = defined("horovod", "cuda", monkeypatch)
     packages = pins(wanted)
     assert packages["numpy"] == "1.23.5"
     nvidia = [name for name in packages if name.startswith("nvidia-")]
@@ -100,15 +100,15 @@ def test_one_environment_for_two_frameworks_has_one_cuda(monkeypatch):
 
 @pytest.mark.parametrize("name", ["horovod", "horovod-pytorch"])
 def test_only_the_gpu_variant_says_where_cudas_libraries_lie(name, monkeypatch):
-    assert "LD_LIBRARY_PATH" not in definition(name, "cpu", monkeypatch).environment
-    wanted = definition(name, "cuda", monkeypatch)
+    assert "LD_LIBRARY_PATH" not in defined(name, "cpu", monkeypatch).environment
+    wanted = defined(name, "cuda", monkeypatch)
     folders = wanted.environment["LD_LIBRARY_PATH"].split(":")
     assert all(
         folder.startswith(f"{wanted.folder}/lib/python{wanted.python}/site-packages/nvidia/") for folder in folders
     )
     assert any(folder.endswith("/nccl/lib") for folder in folders)
     # What all variants need is still there.
-    assert definition("horovod", "cuda", monkeypatch).environment["MALLOC_MMAP_MAX_"] == "0"
+    assert defined("horovod", "cuda", monkeypatch).environment["MALLOC_MMAP_MAX_"] == "0"
 
 
 def test_naming_the_variant_of_a_source_does_not_cost_its_kept_wheel(tmp_path):
