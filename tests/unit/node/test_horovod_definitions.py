@@ -95,7 +95,7 @@ def test_one_environment_for_two_frameworks_has_one_cuda(monkeypatch):
     assert len(nvidia) > 8
     assert {name.rpartition("-")[2] for name in nvidia} == {"cu11"}
     assert wanted.sources[0].cuda["release"].startswith("11.")
-    assert packages["mxnet-cu112"] == pins(definition("mxnet", "cuda", monkeypatch))["mxnet-cu112"]
+    assert packages["mxnet-cu112"] == pins(defined("mxnet", "cuda", monkeypatch))["mxnet-cu112"]
 
 
 @pytest.mark.parametrize("name", ["horovod", "horovod-pytorch"])
