@@ -1,5 +1,6 @@
 """What a process reads from its job beyond the raw keys: its rank, its options, its cores, the facts of its size."""
 
+import importlib
 import os
 
 from workers.trainer import protocol
@@ -23,6 +24,13 @@ def ranks_on_other_nodes(job, process):
     """Return the first rank of every process with ranks that runs on another node than ``process``, in order."""
     far = [other for other in job["processes"] if other["ranks"] and other["node"] != process["node"]]
     return sorted(rank_of(other) for other in far)
+
+
+def builder(job):
+    """Return the module whose ``build`` makes the job's model: that of all models of its framework, or its own."""
+    framework = job["plan"]["framework"]
+    own = job["model"].get("builds_itself")
+    return importlib.import_module("%s.%s" % (job["model"]["module"] if own else "suites.assemble", framework))
 
 
 def options_of(job):

@@ -67,7 +67,7 @@ class Adapter(object):
 
     def build(self, job, process, watch):
         mathematics = self._prepare(job, process)
-        self._model = importlib.import_module(job["model"]["module"] + ".cntk").build(job, process)
+        self._model = jobs.builder(job).build(job, process)
         learner = self._distributed(_learner(self._model, job), job)
         self._trainer = cntk.Trainer(None, (self._model.criterion, None), [learner])
         self._batches = watch(self._model.batches(jobs.rank_of(process)))

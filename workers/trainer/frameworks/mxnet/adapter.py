@@ -65,7 +65,7 @@ class Adapter(object):
         """Make all of a step but its input."""
         self._contexts = _contexts(process)
         mx.random.seed(job["plan"]["seed"])
-        model = importlib.import_module(job["model"]["module"] + ".mxnet").build(job, self._contexts)
+        model = jobs.builder(job).build(job, self._contexts)
         trainer, divisor = self._exchange.trainer(model.parameters, model.optimizer)
         self._step = Step(model, self._contexts, trainer, divisor)
         return self._step

@@ -55,7 +55,7 @@ class Adapter(object):
         torch.manual_seed(job["plan"]["seed"])
         torch.set_num_threads(jobs.threads())
         mathematics = _mathematics(job["plan"]["precision"])
-        self._model = importlib.import_module(job["model"]["module"] + ".pytorch").build(job, process, self._device)
+        self._model = jobs.builder(job).build(job, process, self._device)
         self._model.network = self._strategy.network(self._model.network.train())
         optimizer = self._strategy.optimizer(_optimizer(self._model), self._model.network)
         # The mark is for the profile of memory.

@@ -67,7 +67,7 @@ class Adapter(object):
     def build(self, job, process, watch):
         tf.random.set_seed(job["plan"]["seed"])
         with self._strategy.scope():
-            self._model = importlib.import_module(job["model"]["module"] + ".tensorflow").build(job, process)
+            self._model = jobs.builder(job).build(job, process)
             self._momenta = [tf.Variable(tf.zeros(v.shape), trainable=False) for v in self._model.variables]
         self._strategy.begin(self._model.variables)
         self._update = tf.function(lambda batch: self._strategy.run(self._train, batch), jit_compile=False)

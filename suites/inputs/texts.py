@@ -1,11 +1,13 @@
-"""Batches of labelled texts for a job: synthetic ones, for any framework.
+"""Batches of labelled texts for a job: synthetic ones.
 
 A batch is (tokens_NT, shares_NT, labels_N): the numbers of the words, filled up with ``PADDING`` to T words; each
-word's share in a mean over its text, 1 / length for words and 0 for the padding; the classes. Batches come as
-``(batch, work)`` from an endless iterator, the work counted in texts and in the words that are no padding.
+word's share in a mean over its text, 1 / length for words and 0 for the padding; the classes. The work is counted in
+texts and in the words that are no padding.
 """
 
 import itertools
+
+from suites.inputs import Field
 
 # Judgement: enough batches that a network does not see the same one at each step, few enough to stay in memory.
 POOL = 4
@@ -17,17 +19,19 @@ SHIFT = 2.7
 LENGTH_DEVIATION_RATIO = 0.3
 
 
-def batches(job, rank, size, to_tensors):
-    """Return the endless iterator of ``(batch, work)`` for one rank.
+def fields(size):
+    words = size["words"]
+    return [Field("tokens", "tokens", (words,)), Field("shares", "numbers", (words,)), Field("labels", "label", ())]
 
-    Args:
-        to_tensors: turns (tokens_NT int64, shares_NT float32, labels_N int64), numpy arrays, into a framework's batch.
-    """
-    pool = []
-    for arrays in synthetic(job["plan"]["per_device_batch_size"], size, (job["plan"]["seed"], rank)):
-        work = {"texts": len(arrays[0]), "words": int((arrays[0] != PADDING).sum())}
-        pool.append((to_tensors(*arrays), work))
-    return itertools.cycle(pool)
+
+def work(tokens_NT, shares_NT, labels_N):
+    return {"texts": len(labels_N), "words": int((tokens_NT != PADDING).sum())}
+
+
+def batches(job, rank, size, framework, to_tensors):
+    """See ``suites.inputs``."""
+    pool = synthetic(job["plan"]["per_device_batch_size"], size, (job["plan"]["seed"], rank))
+    return itertools.cycle([(to_tensors(*arrays), work(*arrays)) for arrays in pool])
 
 
 def synthetic(count, size, seed):

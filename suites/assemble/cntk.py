@@ -1,0 +1,188 @@
+"""Makes models in CNTK's operations, with PyTorch's paddings, statistics and names.
+
+A model's ``cntk.py`` has ``loss(layer, size, *inputs)``, the node with the loss of each sample. ``layer(name, x)``
+applies a described layer. CNTK keeps the axis of the samples to itself; images are CHW, labels numbers.
+"""
+
+import collections
+import math
+
+import cntk
+import numpy
+
+from suites.assemble import layers, layouts, optimizer, parts
+from workers.trainer import job as jobs
+from workers.trainer.failure import TrainerError
+
+LAYOUTS = {"matrix": layouts.TRANSPOSED}
+
+
+class Layers(object):
+    """The layers of a network by name, beginning with ``weights`` {name: described array}.
+
+    ``variables`` {name: trainable parameter} in the order of the forward pass; ``statistics`` {norm: (mean, variance)}.
+
+    Args:
+        count: samples of a batch: CNTK counts the time of running statistics in samples.
+    """
+
+    def __init__(self, described, weights, count):
+        self._layers = layers.by_name(described)
+        self._count = count
+        self.variables = collections.OrderedDict()
+        for one in layers.parameters(described):
+            value = layouts.apply(LAYOUTS.get(one.kind, layouts.AS_IT_IS), weights[one.name])
+            self.variables[one.name] = cntk.parameter(init=value, name=one.name)
+        self.statistics = {}
+
+    def __call__(self, name, x):
+        layer = self._layers[name]
+        return _OPERATIONS[type(layer)](self, layer, x)
+
+    def _weight(self, layer, last="weight"):
+        return self.variables["%s.%s" % (layer.name, last)]
+
+    def _convolution(self, layer, x_CHW):
+        automatic = _automatic(layer)
+        if not automatic:
+            x_CHW = _padded(x_CHW, layer.padding)
+        sides = [False, automatic, automatic]
+        y_CHW = cntk.convolution(
+            self._weight(layer), x_CHW, (layer.stride, layer.stride), auto_padding=sides, name=layer.name
+        )
+        if not layer.bias:
+            return y_CHW
+        return y_CHW + cntk.reshape(self._weight(layer, "bias"), (layer.outputs, 1, 1))
+
+    def _linear(self, layer, x_F):
+        return cntk.times(x_F, self._weight(layer)) + self._weight(layer, "bias")
+
+    def _normalization(self, layer, x_CHW):
+        mean, variance = cntk.constant(0.0, (layer.channels,)), cntk.constant(1.0, (layer.channels,))
+        self.statistics[layer.name] = (mean, variance)
+        return cntk.batch_normalization(
+            x_CHW,
+            self._weight(layer),
+            self._weight(layer, "bias"),
+            mean,
+            variance,
+            spatial=True,
+            normalization_time_constant=-self._count / math.log(1.0 - layer.MOMENTUM),
+            epsilon=layer.EPSILON,
+            use_cudnn_engine=True,
+            # As if a sample had been seen: at 0 the first batch would replace the initial statistics.
+            running_count=cntk.constant(1.0, ()),
+        )
+
+    def _pooling(self, layer, x_CHW):
+        kind = cntk.AVG_POOLING if layer.average else cntk.MAX_POOLING
+        automatic = _automatic(layer)
+        return cntk.pooling(
+            x_CHW,
+            kind,
+            (layer.kernel, layer.kernel),
+            (layer.stride, layer.stride),
+            auto_padding=[False, automatic, automatic],
+            ceil_out_dim=layer.ceil,
+            name=layer.name,
+        )
+
+    def _response(self, layer, x_CHW):
+        """CNTK has none of its own: the squares of neighbouring channels are added up by a convolution over them."""
+        ones = cntk.constant(numpy.ones((1, layer.size, 1, 1), dtype=numpy.float32))
+        squares_1CHW = cntk.reshape(cntk.square(x_CHW), (1,) + x_CHW.shape)
+        sums_CHW = cntk.reshape(
+            cntk.convolution(ones, squares_1CHW, auto_padding=[False, True, False, False]), x_CHW.shape
+        )
+        scale = cntk.exp(layer.beta * cntk.log(layer.k + layer.alpha / layer.size * sums_CHW))
+        return cntk.element_divide(x_CHW, scale)
+
+    def _dropout(self, layer, x):
+        return cntk.dropout(x, layer.rate, name=layer.name) if layer.rate else x
+
+
+_OPERATIONS = {
+    layers.Convolution: Layers._convolution,
+    layers.Linear: Layers._linear,
+    layers.Normalization: Layers._normalization,
+    layers.Pooling: Layers._pooling,
+    layers.Response: Layers._response,
+    layers.Dropout: Layers._dropout,
+}
+
+
+def _automatic(layer):
+    """Whether CNTK's own padding is the layer's: it puts the kernel's middle on the first pixel.
+
+    That is PyTorch's symmetric padding by half of the kernel, for odd kernels and strides up to 2.
+    """
+    return layer.kernel > 1 and layer.padding == layer.kernel // 2 and layer.stride <= 2
+
+
+def _padded(x_CHW, side):
+    return cntk.pad(x_CHW, [(0, 0), (side, side), (side, side)]) if side else x_CHW
+
+
+def cross_entropy(logits_K, label):
+    """Return the cross entropy of each sample."""
+    return cntk.cross_entropy_with_softmax(logits_K, cntk.one_hot(label, logits_K.shape[0]))
+
+
+class Model(object):
+    """What the adapter trains: a criterion over arguments, parameters, batches of a rank, an optimiser's numbers."""
+
+    def __init__(self, network, arguments, criterion, batches, optimizer):
+        self.network = network
+        self.arguments = arguments
+        self.criterion = criterion
+        self.parameters = list(network.variables.values())
+        self.batches = batches
+        self.optimizer = optimizer
+
+
+def build(job, process):
+    """Return the ``Model``, with its initial weights.
+
+    Raises:
+        TrainerError: ``unsupported``, the images are too small for this framework.
+    """
+    own, size = parts.framework_of(job, "cntk"), jobs.size_of(job)
+    described = parts.layers_of(job)
+    _check(described)
+    network = Layers(described, parts.weights_of(job), job["plan"]["per_device_batch_size"])
+    fields = parts.fields_of(job)
+    arguments = tuple(cntk.input_variable(_shape(field)) for field in fields)
+
+    def to_values(*arrays):
+        return tuple(value(field.kind, array) for field, array in zip(fields, arrays))
+
+    def batches(rank):
+        return parts.batches(job, rank, "cntk", to_values)
+
+    return Model(network, arguments, own.loss(network, size, *arguments), batches, optimizer.of_job(job))
+
+
+def _check(described):
+    """Refuse what CNTK cannot compute: it wants no kernel larger than its input, whatever the padding.
+
+    Raises:
+        TrainerError: ``unsupported``, with the first convolution that is too large.
+    """
+    for layer in described:
+        if isinstance(layer, layers.Convolution) and layer.kernel > layer.pixels * layer.stride:
+            raise TrainerError(
+                "unsupported",
+                "CNTK has no convolution whose kernel is larger than its input, and %s is %d x %d on %d x %d pixels:"
+                " images of 96 x 96 pixels are large enough"
+                % (layer.name, layer.kernel, layer.kernel, layer.pixels, layer.pixels),
+            )
+
+
+def _shape(field):
+    return field.shape[-1:] + field.shape[:-1] if field.kind == "image" else field.shape
+
+
+def value(kind, array):
+    """Return CNTK's value of an array of a batch, see ``suites.inputs.Field``: all of them are float32."""
+    array = array.transpose(0, 3, 1, 2) if kind == "image" else array
+    return cntk.Value(numpy.ascontiguousarray(array, dtype=numpy.float32))

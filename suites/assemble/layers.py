@@ -1,0 +1,215 @@
+"""What a network is made of, as data: its layers, their parameters, their counts and their initial weights.
+
+Every framework makes its network from the same list of layers, so that equal seeds are equal networks. Names and
+layouts are PyTorch's: a layer's parameters are ``<layer>.weight`` and ``<layer>.bias``; convolutions are OIHW (outputs,
+inputs, height, width), matrices KF (outputs, inputs), the gates of an LSTM stacked as rows in the order input, forget,
+cell, output.
+"""
+
+import collections
+import math
+
+# One array of trainable numbers. ``kind``: what a framework has to know to lay it out: "convolution", "matrix",
+# "lstm", "lstm_bias", "embedding" or "vector". ``initial``: a pair made by ``normal``, ``uniform`` or ``constant``.
+Parameter = collections.namedtuple("Parameter", "name shape kind initial")
+
+GATES = 4
+
+
+def normal(deviation):
+    """Initial numbers with a normal distribution around 0."""
+    return "normal", deviation
+
+
+def uniform(bound):
+    """Initial numbers with a uniform distribution from -bound to bound."""
+    return "uniform", bound
+
+
+def constant(value):
+    """Initial numbers that are all the same."""
+    return "constant", value
+
+
+class Convolution(
+    collections.namedtuple("Convolution", "name inputs outputs kernel stride padding pixels bias initial initial_bias")
+):
+    """A square convolution. ``pixels``: side of its output; ``padding``: zeros on each side."""
+
+    def __new__(
+        cls, name, inputs, outputs, kernel, pixels, initial, stride=1, padding=0, bias=False, initial_bias=constant(0.0)
+    ):
+        found = (name, inputs, outputs, kernel, stride, padding, pixels, bias, initial, initial_bias)
+        return super(Convolution, cls).__new__(cls, *found)
+
+    def parameters(self):
+        shape = (self.outputs, self.inputs, self.kernel, self.kernel)
+        found = [Parameter(self.name + ".weight", shape, "convolution", self.initial)]
+        if self.bias:
+            found.append(Parameter(self.name + ".bias", (self.outputs,), "vector", self.initial_bias))
+        return found
+
+    def flops(self):
+        return 2 * self.outputs * self.inputs * self.kernel**2 * self.pixels**2
+
+
+class Linear(collections.namedtuple("Linear", "name inputs outputs initial initial_bias")):
+    """A matrix product and a bias."""
+
+    def parameters(self):
+        return [
+            Parameter(self.name + ".weight", (self.outputs, self.inputs), "matrix", self.initial),
+            Parameter(self.name + ".bias", (self.outputs,), "vector", self.initial_bias),
+        ]
+
+    def flops(self):
+        return 2 * self.inputs * self.outputs
+
+
+class _Plain(object):
+    """A layer without parameters, whose operations do not count."""
+
+    __slots__ = ()
+
+    def parameters(self):
+        return []
+
+    def flops(self):
+        return 0
+
+
+class Normalization(collections.namedtuple("Normalization", "name channels")):
+    """Batch normalisation of each channel, beginning as the identity.
+
+    In all frameworks the share of a new batch in the running statistics, and the term that avoids a division by zero,
+    are those below.
+    """
+
+    MOMENTUM = 0.1
+    EPSILON = 1e-5
+
+    def parameters(self):
+        return [
+            Parameter(self.name + ".weight", (self.channels,), "vector", constant(1.0)),
+            Parameter(self.name + ".bias", (self.channels,), "vector", constant(0.0)),
+        ]
+
+    def flops(self):
+        return 0
+
+
+class Embedding(collections.namedtuple("Embedding", "name count width initial")):
+    """A table with a row of ``width`` numbers for each of ``count`` tokens."""
+
+    def parameters(self):
+        return [Parameter(self.name + ".weight", (self.count, self.width), "embedding", self.initial)]
+
+    def flops(self):
+        return 0
+
+
+class Lstm(collections.namedtuple("Lstm", "name number inputs hidden length initial")):
+    """Layer ``number`` of the LSTM ``name``, over ``length`` places; it has two biases, as PyTorch's has."""
+
+    def parameters(self):
+        rows = GATES * self.hidden
+        shapes = (("weight_ih", (rows, self.inputs)), ("weight_hh", (rows, self.hidden)))
+        found = [Parameter(self.parameter(part), shape, "lstm", self.initial) for part, shape in shapes]
+        found += [
+            Parameter(self.parameter(part), (rows,), "lstm_bias", self.initial) for part in ("bias_ih", "bias_hh")
+        ]
+        return found
+
+    def parameter(self, part):
+        """Return the name of its parameter ``part``: weight_ih, weight_hh, bias_ih or bias_hh."""
+        return "%s.%s_l%d" % (self.name, part, self.number)
+
+    def flops(self):
+        return self.length * 2 * GATES * self.hidden * (self.inputs + self.hidden)
+
+
+class Pooling(_Plain, collections.namedtuple("Pooling", "name kernel stride padding ceil average")):
+    """Windows of a map: by their maximum, or their average (without padding then).
+
+    ``ceil``: also a last window that is partly outside.
+    """
+
+    def __new__(cls, name, kernel, stride, padding=0, ceil=False, average=False):
+        return super(Pooling, cls).__new__(cls, name, kernel, stride, padding, ceil, average)
+
+
+class Response(_Plain, collections.namedtuple("Response", "name size alpha beta k")):
+    """Local response normalisation: x / (k + alpha / size * sum of the squares of ``size`` channels around x)^beta.
+
+    Source: Krizhevsky et al., "ImageNet Classification with Deep Convolutional Neural Networks", 2012, section 3.3, with
+    Caffe's division of alpha by the size.
+    """
+
+
+class Dropout(_Plain, collections.namedtuple("Dropout", "name rate")):
+    """Numbers that are nothing with a probability of ``rate``, the others divided by 1 - rate."""
+
+
+def parameters(layers):
+    """Return the ``Parameter`` of all layers, in the order of the forward pass."""
+    return [parameter for layer in layers for parameter in layer.parameters()]
+
+
+def shapes(layers):
+    """Return {name: shape} of the parameters, in the order of the forward pass."""
+    return collections.OrderedDict((one.name, one.shape) for one in parameters(layers))
+
+
+def count(layers):
+    """Return how many numbers are trained."""
+    total = 0
+    for one in parameters(layers):
+        size = 1
+        for extent in one.shape:
+            size *= extent
+        total += size
+    return total
+
+
+def flops(layers):
+    """Return the operations of one sample's forward pass: 2 per multiply-add, convolutions and matrix products only."""
+    return sum(layer.flops() for layer in layers)
+
+
+def by_name(layers):
+    """Return {name: layer}; of an LSTM of several layers the list of them."""
+    found = collections.OrderedDict()
+    for layer in layers:
+        if isinstance(layer, Lstm):
+            found.setdefault(layer.name, []).append(layer)
+        else:
+            found[layer.name] = layer
+    return found
+
+
+def initial_weights(layers, seed):
+    """Return {name: float32 array}, drawn in order. ``RandomState`` is frozen: its numbers are those of every numpy."""
+    import numpy
+
+    generator = numpy.random.RandomState(seed)
+    weights = collections.OrderedDict()
+    for one in parameters(layers):
+        distribution, number = one.initial
+        if distribution == "normal":
+            values = generator.standard_normal(one.shape) * number
+        elif distribution == "uniform":
+            values = generator.uniform(-number, number, one.shape)
+        else:
+            values = numpy.full(one.shape, number)
+        weights[one.name] = values.astype(numpy.float32)
+    return weights
+
+
+def over_outputs(outputs, kernel):
+    """He's deviation over the outputs: variance 2 / (outputs * kernel^2), as torchvision initialises its ResNets."""
+    return normal(math.sqrt(2.0 / (outputs * kernel**2)))
+
+
+def over_inputs(inputs):
+    """PyTorch's bound for its layers: uniform within 1 / sqrt(inputs), weights and biases."""
+    return uniform(1.0 / math.sqrt(inputs))

@@ -1,0 +1,140 @@
+"""Makes models in MXNet's Gluon.
+
+A model's ``mxnet.py`` has ``Network(size)``, a hybrid block that computes the loss of a batch (its mean over the
+samples): one graph for both. Its parameters have the names of the description, but for the words of Gluon below. Images
+are NCHW.
+"""
+
+import re
+
+import mxnet as mx
+from mxnet.gluon import nn
+
+from suites.assemble import layers, optimizer, parts
+from workers.trainer import job as jobs
+
+# Gluon's names of parameters, and the description's.
+_NAMES = {"gamma": "weight", "beta": "bias"}
+_LSTM_NAME = re.compile(r"(.*)\._unfused\.(\d+)\.(i2h|h2h)_(weight|bias)")
+_SIDES = {"i2h": "ih", "h2h": "hh"}
+
+
+def block(layer):
+    """Return the block of a described layer; of an LSTM, the list of its layers is one block."""
+    kind = type(layer[0]) if isinstance(layer, list) else type(layer)
+    return _BLOCKS[kind](layer)
+
+
+def _convolution(layer):
+    return nn.Conv2D(
+        layer.outputs,
+        layer.kernel,
+        strides=layer.stride,
+        padding=layer.padding,
+        use_bias=layer.bias,
+        in_channels=layer.inputs,
+    )
+
+
+def _normalization(layer):
+    # MXNet's momentum is the share of what was before.
+    return nn.BatchNorm(momentum=1.0 - layer.MOMENTUM, epsilon=layer.EPSILON, in_channels=layer.channels)
+
+
+def _pooling(layer):
+    kind = nn.AvgPool2D if layer.average else nn.MaxPool2D
+    return kind(layer.kernel, strides=layer.stride, padding=layer.padding, ceil_mode=layer.ceil)
+
+
+def _lstm(parts_of_it):
+    first = parts_of_it[0]
+    return mx.gluon.rnn.LSTM(first.hidden, len(parts_of_it), layout="NTC", input_size=first.inputs)
+
+
+class _Response(nn.HybridBlock):
+    def __init__(self, layer):
+        super(_Response, self).__init__()
+        self._layer = layer
+
+    def hybrid_forward(self, F, x_NCHW):
+        layer = self._layer
+        return F.LRN(x_NCHW, alpha=layer.alpha, beta=layer.beta, knorm=layer.k, nsize=layer.size)
+
+
+_BLOCKS = {
+    layers.Convolution: _convolution,
+    layers.Linear: lambda layer: nn.Dense(layer.outputs, in_units=layer.inputs),
+    layers.Normalization: _normalization,
+    layers.Embedding: lambda layer: nn.Embedding(layer.count, layer.width),
+    layers.Lstm: _lstm,
+    layers.Pooling: _pooling,
+    layers.Response: _Response,
+    layers.Dropout: lambda layer: nn.Dropout(layer.rate),
+}
+
+
+class Model(object):
+    """What the adapter trains: trainable parameters, their loss, the batches of a rank and the optimiser's numbers."""
+
+    def __init__(self, network, names, batches, optimizer):
+        self.network = network
+        found = named(network)
+        self.parameters = [found[name] for name in names]
+        self.batches = batches
+        self.optimizer = optimizer
+
+    def loss(self, batch):
+        """Return the loss of a batch, on the batch's device."""
+        return self.network(*batch)
+
+
+def build(job, contexts):
+    """Return the ``Model`` on ``contexts``, with its initial weights."""
+    network = parts.framework_of(job, "mxnet").Network(jobs.size_of(job))
+    weights = parts.weights_of(job)
+    load(network, weights, contexts)
+    network.hybridize(static_alloc=True, static_shape=True)
+    kinds = [field.kind for field in parts.fields_of(job)]
+
+    def to_arrays(*arrays):
+        return [array_of(kind, array) for kind, array in zip(kinds, arrays)]
+
+    def batches(rank):
+        return parts.batches(job, rank, "mxnet", to_arrays)
+
+    return Model(network, list(weights), batches, optimizer.of_job(job))
+
+
+def named(network):
+    """Return {name: parameter} with the names of the description, and of the running statistics."""
+    return {_named(path): one for path, one in network._collect_params_with_prefix().items()}
+
+
+def _named(path):
+    matched = _LSTM_NAME.match(path)
+    if matched:
+        layer, number, side, kind = matched.groups()
+        return "%s.%s_%s_l%s" % (layer, kind, _SIDES[side], number)
+    prefix, _, last = path.rpartition(".")
+    return prefix + "." + _NAMES.get(last, last)
+
+
+def load(network, weights, contexts):
+    """Take {name: array} as the trainable parameters, on all ``contexts``; all of them must be there.
+
+    Raises:
+        KeyError: the network has a parameter that the description lacks.
+    """
+    network.initialize(ctx=contexts)
+    for name, parameter in named(network).items():
+        # No more than one copy at a time.
+        mx.nd.waitall()
+        if parameter.grad_req != "null":
+            parameter.set_data(mx.nd.array(weights[name]))
+
+
+def array_of(kind, array):
+    """Return MXNet's array, on the host, of an array of a batch, see ``suites.inputs.Field``."""
+    if kind in ("label", "tokens"):
+        return mx.nd.array(array, dtype="int32")
+    return mx.nd.array(array.transpose(0, 3, 1, 2) if kind == "image" else array, dtype="float32")

@@ -1,0 +1,91 @@
+"""Makes models in PyTorch.
+
+A model's ``pytorch.py`` has ``Network(size)``, a module whose parameters have the names of the description, and
+``loss(network, *tensors)``, a scalar tensor. Images are NCHW.
+"""
+
+import torch
+from torch import nn
+
+from suites.assemble import layers, optimizer, parts
+from workers.trainer import job as jobs
+
+
+def module(layer):
+    """Return the module of a described layer; of an LSTM, the list of its layers is one module."""
+    kind = type(layer[0]) if isinstance(layer, list) else type(layer)
+    return _MODULES[kind](layer)
+
+
+def _convolution(layer):
+    found = (layer.inputs, layer.outputs, layer.kernel)
+    return nn.Conv2d(*found, stride=layer.stride, padding=layer.padding, bias=layer.bias)
+
+
+def _pooling(layer):
+    kind = nn.AvgPool2d if layer.average else nn.MaxPool2d
+    return kind(layer.kernel, stride=layer.stride, padding=layer.padding, ceil_mode=layer.ceil)
+
+
+def _lstm(parts_of_it):
+    first = parts_of_it[0]
+    return nn.LSTM(first.inputs, first.hidden, len(parts_of_it), batch_first=True)
+
+
+_MODULES = {
+    layers.Convolution: _convolution,
+    layers.Linear: lambda layer: nn.Linear(layer.inputs, layer.outputs),
+    layers.Normalization: lambda layer: nn.BatchNorm2d(layer.channels, eps=layer.EPSILON, momentum=layer.MOMENTUM),
+    layers.Embedding: lambda layer: nn.Embedding(layer.count, layer.width),
+    layers.Lstm: _lstm,
+    layers.Pooling: _pooling,
+    layers.Response: lambda layer: nn.LocalResponseNorm(layer.size, layer.alpha, layer.beta, layer.k),
+    layers.Dropout: lambda layer: nn.Dropout(layer.rate),
+}
+
+
+class Model(object):
+    """What the adapter trains: a network, its loss, the batches of a rank and its optimiser's numbers."""
+
+    def __init__(self, network, loss, batches, optimizer):
+        self.network = network
+        self._loss = loss
+        self.batches = batches
+        self.optimizer = optimizer
+
+    def loss(self, batch):
+        """Return the loss of a batch, the mean over its samples."""
+        return self._loss(self.network, *batch)
+
+
+def build(job, process, device):
+    """Return the ``Model`` on ``device``, with its initial weights."""
+    own = parts.framework_of(job, "pytorch")
+    network = own.Network(jobs.size_of(job))
+    load(network, parts.weights_of(job))
+    kinds = [field.kind for field in parts.fields_of(job)]
+
+    def to_tensors(*arrays):
+        return [tensor(kind, array) for kind, array in zip(kinds, arrays)]
+
+    def batches(rank):
+        return parts.batches(job, rank, "pytorch", to_tensors)
+
+    return Model(network.to(device), own.loss, batches, optimizer.of_job(job))
+
+
+def load(network, weights):
+    """Take {name: array} as the trainable parameters, all of which must be there.
+
+    Raises:
+        KeyError: the network has a parameter that the description lacks.
+    """
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            parameter.copy_(torch.from_numpy(weights[name]))
+
+
+def tensor(kind, array):
+    """Return the tensor of an array of a batch, see ``suites.inputs.Field``."""
+    found = torch.from_numpy(array)
+    return found.permute(0, 3, 1, 2).contiguous() if kind == "image" else found

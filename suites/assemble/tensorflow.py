@@ -1,0 +1,187 @@
+"""Makes models in TensorFlow's operations, with PyTorch's paddings, statistics and names.
+
+A model's ``tensorflow.py`` has ``loss(layer, size, *tensors)``, a scalar tensor: the mean over the samples of a batch.
+``layer(name, x)`` applies a described layer, under a name scope of its own. Images are NHWC.
+"""
+
+import collections
+
+import numpy
+import tensorflow as tf
+
+from suites.assemble import layers, layouts, optimizer, parts
+from workers.trainer import job as jobs
+
+# Of the four gates BlockLSTM has the second and the third the other way round.
+_GATES = (0, 2, 1, 3)
+LAYOUTS = {
+    "convolution": layouts.Layout(None, (2, 3, 1, 0)),
+    "matrix": layouts.TRANSPOSED,
+    "lstm": layouts.Layout(_GATES, (1, 0)),
+    "lstm_bias": layouts.Layout(_GATES, None),
+}
+
+
+class Layers(object):
+    """The layers of a network by name, beginning with ``weights`` {name: described array}.
+
+    ``variables`` {name: trainable variable} in the order of the forward pass; ``statistics`` {norm: (mean, variance)}.
+    """
+
+    def __init__(self, described, weights):
+        self._layers = layers.by_name(described)
+        self.variables = collections.OrderedDict()
+        for one in layers.parameters(described):
+            value = layouts.apply(LAYOUTS.get(one.kind, layouts.AS_IT_IS), weights[one.name])
+            self.variables[one.name] = tf.Variable(value, name=one.name)
+        self.statistics = {}
+        for layer in described:
+            if isinstance(layer, layers.Normalization):
+                mean, variance = numpy.zeros(layer.channels), numpy.ones(layer.channels)
+                self.statistics[layer.name] = (_statistic(mean), _statistic(variance))
+
+    def __call__(self, name, x):
+        layer = self._layers[name]
+        if isinstance(layer, list):
+            return self._lstm(layer, x)
+        with tf.name_scope(name):
+            return _OPERATIONS[type(layer)](self, layer, x)
+
+    def _weight(self, layer, last="weight"):
+        return self.variables["%s.%s" % (layer.name, last)]
+
+    def _convolution(self, layer, x_NHWC):
+        y_NHWC = tf.nn.conv2d(x_NHWC, self._weight(layer), layer.stride, _padding(layer.padding))
+        return tf.nn.bias_add(y_NHWC, self._weight(layer, "bias")) if layer.bias else y_NHWC
+
+    def _linear(self, layer, x_NF):
+        return tf.matmul(x_NF, self._weight(layer)) + self._weight(layer, "bias")
+
+    def _normalization(self, layer, x_NHWC):
+        y_NHWC, mean, variance = tf.compat.v1.nn.fused_batch_norm(
+            x_NHWC, self._weight(layer), self._weight(layer, "bias"), epsilon=layer.EPSILON
+        )
+        for statistic, value in zip(self.statistics[layer.name], (mean, variance)):
+            statistic.assign_add(layer.MOMENTUM * (value - statistic))
+        return y_NHWC
+
+    def _embedding(self, layer, tokens):
+        return tf.gather(self._weight(layer), tokens)
+
+    def _pooling(self, layer, x_NHWC):
+        if layer.average:
+            return tf.nn.avg_pool2d(x_NHWC, layer.kernel, layer.stride, "VALID")
+        # Padded explicitly: "SAME" would pad even sides at the right and bottom only.
+        beyond = _beyond(layer, x_NHWC.shape[1]) if layer.ceil else 0
+        return tf.nn.max_pool2d(x_NHWC, layer.kernel, layer.stride, _padding(layer.padding, beyond))
+
+    def _response(self, layer, x_NHWC):
+        return tf.nn.lrn(x_NHWC, layer.size // 2, layer.k, layer.alpha / layer.size, layer.beta)
+
+    def _dropout(self, layer, x):
+        return tf.nn.dropout(x, layer.rate) if layer.rate else x
+
+    def _lstm(self, parts_of_it, x_TNE):
+        """Return the hidden states x_TNH of the last layer; all layers begin with zeros.
+
+        A layer is one operator for all places, BlockLSTM, on CPU devices and on GPUs alike: Keras's layer is a loop in
+        the graph with some ten operators per place. (Not BlockLSTMV2, which has PyTorch's order of the gates:
+        TensorFlow 2.21 gives it the gradient of the other, in the wrong order.)
+        """
+        for layer in parts_of_it:
+            with tf.name_scope("%s.l%d" % (layer.name, layer.number)):
+                x_TNE = self._remember(layer, x_TNE)
+        return x_TNE
+
+    def _remember(self, layer, x_TNE):
+        of_input, of_state, bias, other_bias = (
+            self.variables[layer.parameter(part)] for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
+        begin_NH = tf.zeros([tf.shape(x_TNE)[1], layer.hidden], x_TNE.dtype)
+        unused_H = tf.zeros([layer.hidden], x_TNE.dtype)
+        return tf.raw_ops.BlockLSTM(
+            seq_len_max=tf.shape(x_TNE, tf.int64)[0],
+            x=x_TNE,
+            cs_prev=begin_NH,
+            h_prev=begin_NH,
+            w=tf.concat([of_input, of_state], axis=0),
+            wci=unused_H,
+            wcf=unused_H,
+            wco=unused_H,
+            b=bias + other_bias,
+            # Neither of TensorFlow's additions to the cell.
+            forget_bias=0.0,
+            cell_clip=0.0,
+            use_peephole=False,
+        ).h
+
+
+_OPERATIONS = {
+    layers.Convolution: Layers._convolution,
+    layers.Linear: Layers._linear,
+    layers.Normalization: Layers._normalization,
+    layers.Embedding: Layers._embedding,
+    layers.Pooling: Layers._pooling,
+    layers.Response: Layers._response,
+    layers.Dropout: Layers._dropout,
+}
+
+
+def relu(name, x):
+    with tf.name_scope(name):
+        return tf.nn.relu(x)
+
+
+def cross_entropy(logits_NK, labels_N):
+    """Return the mean cross entropy."""
+    with tf.name_scope("loss"):
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels_N, logits=logits_NK))
+
+
+def _statistic(value):
+    """A running statistic, each rank's own: it has no part in training, and is not exchanged."""
+    return tf.Variable(
+        value.astype(numpy.float32),
+        trainable=False,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+    )
+
+
+def _padding(side, beyond=0):
+    """Symmetric, as PyTorch pads, and ``beyond`` at the end; a list even where it is zero: "SAME" depends on stride."""
+    return [[0, 0], [side, side + beyond], [side, side + beyond], [0, 0]]
+
+
+def _beyond(layer, pixels):
+    """Return how far the last window is outside."""
+    return -(pixels + 2 * layer.padding - layer.kernel) % layer.stride
+
+
+class Model(object):
+    """What the adapter trains: a network's variables, its loss, the batches of a rank and its optimiser's numbers."""
+
+    def __init__(self, network, loss, batches, optimizer):
+        self.network = network
+        self.variables = list(network.variables.values())
+        self._loss = loss
+        self.batches = batches
+        self.optimizer = optimizer
+
+    def loss(self, batch):
+        """Return the loss of a batch, the mean over its samples; updates the running statistics."""
+        return self._loss(*batch)
+
+
+def build(job, process):
+    """Return the ``Model``, with its initial weights."""
+    own, size = parts.framework_of(job, "tensorflow"), jobs.size_of(job)
+    network = Layers(parts.layers_of(job), parts.weights_of(job))
+
+    def to_tensors(*arrays):
+        return tuple(tf.constant(array) for array in arrays)
+
+    def batches(rank):
+        return parts.batches(job, rank, "tensorflow", to_tensors)
+
+    return Model(network, lambda *batch: own.loss(network, size, *batch), batches, optimizer.of_job(job))

@@ -1,0 +1,15 @@
+"""Batches for models, as numpy arrays; a model names its module here by ``input`` in its facts. Each module has
+
+``fields(size)``
+    the ``Field`` of each array of a batch, in order
+``work(*arrays)``
+    the work of a batch, in the model's unit and others beside
+``batches(job, rank, size, framework, to_tensors)``
+    the endless iterator of ``(tensors, work)`` for one rank: synthetic ones, or those of the job's dataset
+"""
+
+import collections
+
+# ``kind`` says how a framework lays it out: "image" (HWC, float32), "label", "tokens" (integers), "numbers" (float32).
+# ``shape``: of one sample.
+Field = collections.namedtuple("Field", "name kind shape")
