@@ -31,13 +31,16 @@ def constant(value):
     return "constant", value
 
 
+ZERO = constant(0.0)
+
+
 class Convolution(
     collections.namedtuple("Convolution", "name inputs outputs kernel stride padding pixels bias initial initial_bias")
 ):
     """A square convolution. ``pixels``: side of its output; ``padding``: zeros on each side."""
 
     def __new__(
-        cls, name, inputs, outputs, kernel, pixels, initial, stride=1, padding=0, bias=False, initial_bias=constant(0.0)
+        cls, name, inputs, outputs, kernel, pixels, initial, stride=1, padding=0, bias=False, initial_bias=ZERO
     ):
         found = (name, inputs, outputs, kernel, stride, padding, pixels, bias, initial, initial_bias)
         return super(Convolution, cls).__new__(cls, *found)
@@ -141,8 +144,8 @@ class Pooling(_Plain, collections.namedtuple("Pooling", "name kernel stride padd
 class Response(_Plain, collections.namedtuple("Response", "name size alpha beta k")):
     """Local response normalisation: x / (k + alpha / size * sum of the squares of ``size`` channels around x)^beta.
 
-    Source: Krizhevsky et al., "ImageNet Classification with Deep Convolutional Neural Networks", 2012, section 3.3, with
-    Caffe's division of alpha by the size.
+    Source: Krizhevsky et al., "ImageNet Classification with Deep Convolutional Neural Networks", 2012, section 3.3,
+    with Caffe's division of alpha by the size.
     """
 
 

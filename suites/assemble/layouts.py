@@ -2,7 +2,7 @@
 
 import collections
 
-# ``blocks``: the order in which equal blocks of rows are taken, or None; ``axes``: then, the order of the axes, or None.
+# ``blocks``: the order in which equal blocks of rows are taken; ``axes``: then, the order of the axes; None: as it is.
 Layout = collections.namedtuple("Layout", "blocks axes")
 
 AS_IT_IS = Layout(None, None)

@@ -69,5 +69,5 @@ def layers(size):
     """Return all layers of a size, in the order of the forward pass."""
     found = list(stem(size))
     for block in blocks(size):
-        found += [one for one in block[1:-1]] + list(block.shortcut or ())
+        found += list(block[1:-1]) + list(block.shortcut or ())
     return found + [classifier(size)]
