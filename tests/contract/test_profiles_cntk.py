@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy
 import pytest
 
-from suites.datasets import images
-from suites.models.resnet_50 import architecture
+from suites.inputs import images
+from tests.support import networks
 from tests.support.allocation_lists import classes_at_peak, memory_by_batch
 from tests.support.strategy_jobs import carried_out, strategy_job
 from tests.trainer_process import ROOT, environment_for, make_job, model_facts, run
@@ -18,8 +18,8 @@ from tests.trainer_process import ROOT, environment_for, make_job, model_facts, 
 pytestmark = pytest.mark.framework("cntk")
 
 SIZE = model_facts("resnet_50")["sizes"]["tiny"]
-SHAPES = architecture.shapes(SIZE)
-CONVOLUTIONS = architecture.convolutions(SIZE)
+SHAPES = networks.shapes("resnet_50")
+CONVOLUTIONS = networks.convolutions("resnet_50")
 STEPS = 3
 
 

@@ -3,7 +3,7 @@
 import numpy
 import pytest
 
-from suites.models.resnet_50 import architecture
+from tests.support import networks
 from tests.support.allocation_lists import classes_at_peak, memory_by_batch
 from tests.support.strategy_jobs import carried_out, strategy_job
 from tests.trainer_process import make_job, model_facts, run
@@ -11,8 +11,8 @@ from tests.trainer_process import make_job, model_facts, run
 pytestmark = pytest.mark.framework("mxnet")
 
 SIZE = model_facts("resnet_50")["sizes"]["tiny"]
-SHAPES = architecture.shapes(SIZE)
-CONVOLUTIONS = architecture.convolutions(SIZE)
+SHAPES = networks.shapes("resnet_50")
+CONVOLUTIONS = networks.convolutions("resnet_50")
 STEPS = 3
 
 

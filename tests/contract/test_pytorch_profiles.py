@@ -9,16 +9,15 @@ from pathlib import Path
 import numpy
 import pytest
 
-from suites.models.lstm_classifier import architecture as lstm_classifier
-from suites.models.resnet_50 import architecture as resnet_50
+from tests.support import networks
 from tests.support.strategy_jobs import strategy_job
-from tests.trainer_process import ROOT, make_job, model_facts
+from tests.trainer_process import ROOT, make_job
 
 pytestmark = pytest.mark.framework("pytorch")
 SCRIPT = Path(__file__).parent / "scripts" / "profiles_pytorch.py"
 PARAMETERS = {
-    "resnet_50": resnet_50.parameters(model_facts("resnet_50")["sizes"]["tiny"]),
-    "lstm_classifier": lstm_classifier.parameters(model_facts("lstm_classifier")["sizes"]["tiny"]),
+    "resnet_50": networks.parameters("resnet_50"),
+    "lstm_classifier": networks.parameters("lstm_classifier"),
 }
 STEPS = 2
 
@@ -123,11 +122,11 @@ def test_the_feature_maps_of_resnet_50_are_those_of_its_layers(memories):
     model, found = memories
     if model != "resnet_50":
         pytest.skip("counted for convolutions")
-    size = model_facts("resnet_50")["sizes"]["tiny"]
-    outputs = {c.name: 4 * c.outputs * c.pixels**2 for c in resnet_50.convolutions(size)}
+    outputs = {c.name: 4 * c.outputs * c.pixels**2 for c in networks.convolutions("resnet_50")}
     per_image = sum(outputs.values())
     per_image += sum(count for name, count in outputs.items() if not name.endswith("downsample.0"))
     per_image += 2 * outputs["layer4.0.conv3"]
+    size = model_facts(model)["sizes"]["tiny"]
     per_image += (4 + 8) * size["width"] * (size["image_pixels"] // 4) ** 2
     *_, before, last = BATCHES[model]
     grown = found[last].greatest["feature_maps"] - found[before].greatest["feature_maps"]
@@ -155,7 +154,7 @@ def test_an_operator_is_called_as_often_as_the_network_has_it(single):
     model, found = single
     calls = {name: count for name, count, _ in found["kernels"]["rows"]}
     if model == "resnet_50":
-        convolutions = len(resnet_50.convolutions(model_facts(model)["sizes"]["tiny"]))
+        convolutions = len(networks.convolutions(model))
         assert calls["aten::convolution_backward"] == calls["aten::native_batch_norm"] == STEPS * convolutions
     else:
         assert calls["aten::lstm"] == calls["aten::embedding"] == STEPS

@@ -10,21 +10,21 @@ import numpy
 import pytest
 
 from orchestrator.services.catalog import load_catalog
-from suites.models.lstm_classifier import architecture as lstm_classifier
-from suites.models.resnet_50 import architecture as resnet_50
+from suites.assemble.layers import Lstm
+from tests.support import networks
 from tests.support.strategy_jobs import strategy_job
 from tests.trainer_process import ROOT, environment_for, make_job, model_facts
 
 SCRIPT = Path(__file__).parent / "scripts" / "profiles_tensorflow.py"
 SIZES = {model: model_facts(model)["sizes"]["tiny"] for model in ("resnet_50", "lstm_classifier")}
 PARAMETERS = {
-    "resnet_50": resnet_50.parameters(SIZES["resnet_50"]),
-    "lstm_classifier": lstm_classifier.parameters(SIZES["lstm_classifier"]),
+    "resnet_50": networks.parameters("resnet_50"),
+    "lstm_classifier": networks.parameters("lstm_classifier"),
 }
 # The two biases of an LSTM are only ever added up: TensorFlow computes one gradient for both.
 SHARED = {
     "resnet_50": 0,
-    "lstm_classifier": sum(4 * layer.hidden for layer in lstm_classifier.layers(SIZES["lstm_classifier"])),
+    "lstm_classifier": sum(4 * one.hidden for one in networks.described("lstm_classifier") if isinstance(one, Lstm)),
 }
 STEPS = 3
 TENSORFLOW = pytest.mark.framework("tensorflow")
@@ -127,7 +127,7 @@ def test_the_feature_maps_of_resnet_50_are_at_least_the_inputs_of_its_backward_p
     model, found = memories
     if model != "resnet_50":
         pytest.skip("counted for convolutions")
-    outputs = sum(4 * c.outputs * c.pixels**2 for c in resnet_50.convolutions(SIZES[model]))
+    outputs = sum(4 * c.outputs * c.pixels**2 for c in networks.convolutions(model))
     *_, before, last = BATCHES[model]
     per_image = (found[last].greatest["feature_maps"] - found[before].greatest["feature_maps"]) / (last - before)
     assert 1.8 * outputs < per_image < 3 * outputs
@@ -159,7 +159,7 @@ def test_each_operator_is_counted_in_every_step(single):
     }
     assert names["Momentum"] == STEPS * len(found["names"])
     if model == "resnet_50":
-        convolutions = len(resnet_50.convolutions(SIZES[model]))
+        convolutions = len(networks.convolutions(model))
         # Forward, and two gradients each but for that of the first layer's input.
         assert names["Conv2D"] == STEPS * (3 * convolutions - 1)
     else:
@@ -205,7 +205,7 @@ def test_the_rows_are_the_layers_of_the_network_in_order(single):
     assert sum(row["parameters_bytes"] for row in rows) == 4 * PARAMETERS[model]
     kinds = {row["name"]: row["kind"] for row in rows}
     if model == "resnet_50":
-        expected = [c.name for c in resnet_50.convolutions(SIZES[model])]
+        expected = [c.name for c in networks.convolutions(model)]
         # The model calls a block's shortcut before its other layers.
         assert sorted(name for name in names if kinds[name] == "Conv2D") == sorted(expected)
         assert names[:2] == ["conv1", "bn1"]

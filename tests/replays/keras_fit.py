@@ -13,7 +13,8 @@ import horovod.tensorflow
 import keras
 import tensorflow as tf
 
-from suites.models.resnet_50 import architecture
+from suites.assemble import optimizer as optimizers
+from suites.models.resnet_50 import network as described
 from workers.trainer import __main__ as trainer
 from workers.trainer.frameworks.tensorflow import adapter as tensorflow_adapter
 
@@ -28,7 +29,7 @@ class Adapter(tensorflow_adapter.Adapter):
     def build(self, job: dict[str, Any], process: dict[str, Any], watch: Any) -> dict[str, Any]:
         built = super().build(job, process, watch)
         keras.utils.set_random_seed(job["plan"]["seed"])
-        facts = architecture.optimizer(job)
+        facts = optimizers.of_job(job)
         self._keras = network(job["model"]["sizes"][job["plan"]["size"]])
         optimizer = keras.optimizers.SGD(facts["learning_rate"], facts["momentum"])
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -55,14 +56,17 @@ def network(size: dict[str, Any]) -> Any:
     entry = keras.Input((size["image_pixels"], size["image_pixels"], 3))
     x = keras.layers.ReLU()(convolve(entry, size["width"], 7, 2))
     x = keras.layers.MaxPooling2D(3, 2, padding="same")(x)
-    for _name, inputs, width, stride in architecture.blocks(size):
-        outputs = width * architecture.EXPANSION
-        shortcut = x if (inputs, stride) == (outputs, 1) else convolve(x, outputs, 1, stride)
-        x = keras.layers.ReLU()(convolve(x, width, 1, 1))
-        x = keras.layers.ReLU()(convolve(x, width, 3, stride))
-        x = keras.layers.ReLU()(keras.layers.Add()([convolve(x, outputs, 1, 1), shortcut]))
+    for block in described.blocks(size):
+        shortcut = convolve(x, *shape(block.shortcut[0])) if block.shortcut else x
+        x = keras.layers.ReLU()(convolve(x, *shape(block.conv1)))
+        x = keras.layers.ReLU()(convolve(x, *shape(block.conv2)))
+        x = keras.layers.ReLU()(keras.layers.Add()([convolve(x, *shape(block.conv3)), shortcut]))
     x = keras.layers.GlobalAveragePooling2D()(x)
     return keras.Model(entry, keras.layers.Dense(size["classes"])(x))
+
+
+def shape(convolution: Any) -> tuple[int, int, int]:
+    return convolution.outputs, convolution.kernel, convolution.stride
 
 
 def convolve(x: Any, outputs: int, kernel: int, stride: int) -> Any:

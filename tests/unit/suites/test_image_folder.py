@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from suites.datasets import images
 from suites.datasets.image_folder import listing
+from suites.inputs import images
 from workers.trainer.failure import TrainerError
 
 FILES = [(f"{number}.JPEG", number % 3) for number in range(20)]

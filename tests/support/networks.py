@@ -1,0 +1,28 @@
+"""The layers of the suite's networks at the size tiny, for tests that hold a profile against them."""
+
+import importlib
+
+from suites.assemble import layers
+from suites.assemble.layers import Convolution
+from tests.trainer_process import model_facts
+
+
+def described(model):
+    """The layers of ``model`` (its folder)."""
+    network = importlib.import_module(f"suites.models.{model}.network")
+    return network.layers(model_facts(model)["sizes"]["tiny"])
+
+
+def shapes(model):
+    """{name: shape} of its parameters."""
+    return layers.shapes(described(model))
+
+
+def parameters(model):
+    """How many numbers it trains."""
+    return layers.count(described(model))
+
+
+def convolutions(model):
+    """Its convolutions, in the order of the forward pass."""
+    return [layer for layer in described(model) if isinstance(layer, Convolution)]

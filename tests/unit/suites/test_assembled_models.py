@@ -1,0 +1,55 @@
+"""What holds for every model that is assembled from layers, and the layouts of parameters."""
+
+import importlib
+
+import numpy
+import pytest
+
+from orchestrator.services.catalog import load_catalog
+from suites.assemble import layers, layouts, optimizer
+from tests.trainer_process import make_job
+
+MODELS = {name: model for name, model in load_catalog().models.items() if "input" in model.facts}
+SIZES = [(name, size) for name, model in MODELS.items() for size in model.sizes]
+
+
+def described(name, size):
+    return importlib.import_module(MODELS[name].module + ".network").layers(MODELS[name].sizes[size])
+
+
+def test_the_models_of_the_suite_are_among_them():
+    assert {"resnet-50", "lstm-classifier"} <= set(MODELS)
+
+
+@pytest.mark.parametrize(("name", "size"), SIZES)
+def test_the_facts_of_each_size_are_those_of_its_layers(name, size):
+    facts, found = MODELS[name].sizes[size], described(name, size)
+    assert layers.flops(found) == facts["flops_per_sample"]
+    assert layers.count(found) == facts.get("parameters", MODELS[name].facts["parameters"])
+    assert len({one.name for one in layers.parameters(found)}) == len(layers.parameters(found))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_initial_weights_follow_the_seed(name):
+    one, again, other = (layers.initial_weights(described(name, "tiny"), seed) for seed in (1, 1, 2))
+    assert all(numpy.array_equal(one[weight], again[weight]) for weight in one)
+    assert any(not numpy.array_equal(one[weight], other[weight]) for weight in one)
+    assert {value.dtype.name for value in one.values()} == {"float32"}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_learning_rate_is_in_proportion_to_the_global_batch(name):
+    facts = MODELS[name].facts["optimizer"]
+    batch = facts["learning_rate_samples"] // 4
+    job = make_job(MODELS[name].module.rpartition(".")[2], "pytorch", ranks=2, per_device_batch_size=batch)
+    assert optimizer.of_job(job)["learning_rate"] == pytest.approx(facts["learning_rate"] / 2)
+
+
+def test_a_layout_is_undone_exactly():
+    value = numpy.arange(24).reshape(4, 6)
+    layout = layouts.Layout((2, 0, 3, 1), (1, 0))
+    there = layouts.apply(layout, value)
+    assert there.shape == (6, 4)
+    assert (there[:, 0] == value[2]).all()
+    assert (layouts.undo(layout, there) == value).all()
+    assert layouts.apply(layouts.AS_IT_IS, value) is value
