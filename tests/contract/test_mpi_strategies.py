@@ -70,7 +70,7 @@ def test_two_ranks_train_a_network_and_end_with_bitwise_equal_weights(agents, st
 def linear_fit(agents, strategy, devices, **plan):
     """Return the log of a linear fit without batch normalisation."""
     job = strategy_job("cntk", strategy, 1, devices, **plan)
-    job["model"].update(module="tests.support.linear_model", builds_itself=True)
+    job["model"].update(module="tests.support.linear_model", input=None)
     return carried_out(agents, job)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import networks
 from tests.support.strategy_jobs import strategy_job
-from tests.trainer_process import ROOT, make_job
+from tests.trainer_process import ROOT, make_job, model_facts
 
 pytestmark = pytest.mark.framework("pytorch")
 SCRIPT = Path(__file__).parent / "scripts" / "profiles_pytorch.py"

@@ -94,7 +94,7 @@ def losses_of_the_linear_fit(strategy, python, folder, devices):
     """The mean over the ranks, on devices of one node, of the loss after each of 6 steps."""
     folder.mkdir()
     job = strategy_job(*strategy, devices=devices)
-    job["model"].update(module="tests.support.linear_model", builds_itself=True)
+    job["model"].update(module="tests.support.linear_model", input=None)
     trainers = workers(job, run(job, folder, python))
     losses = [[loss["value"] for loss in trainer.data("loss")] for trainer in trainers]
     assert all(len(found) == 6 for found in losses), [trainer.output for trainer in trainers]

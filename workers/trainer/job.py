@@ -27,10 +27,12 @@ def ranks_on_other_nodes(job, process):
 
 
 def builder(job):
-    """Return the module whose ``build`` makes the job's model: that of all models of its framework, or its own."""
-    framework = job["plan"]["framework"]
-    own = job["model"].get("builds_itself")
-    return importlib.import_module("%s.%s" % (job["model"]["module"] if own else "suites.assemble", framework))
+    """Return the module whose ``build`` makes the job's model.
+
+    It is that of all models of the framework, where the model's facts name its ``input``; else the model's own.
+    """
+    folder = "suites.assemble" if job["model"].get("input") else job["model"]["module"]
+    return importlib.import_module("%s.%s" % (folder, job["plan"]["framework"]))
 
 
 def options_of(job):
