@@ -40,12 +40,13 @@ class Layers(object):
                 mean, variance = numpy.zeros(layer.channels), numpy.ones(layer.channels)
                 self.statistics[layer.name] = (_statistic(mean), _statistic(variance))
 
-    def __call__(self, name, x):
+    def __call__(self, name, x, before=None):
+        """Return what the layer makes of ``x``, or of ``before(x)``, which then counts as the layer's."""
         layer = self._layers[name]
         if isinstance(layer, list):
             return self._lstm(layer, x)
         with tf.name_scope(name):
-            return _OPERATIONS[type(layer)](self, layer, x)
+            return _OPERATIONS[type(layer)](self, layer, before(x) if before else x)
 
     def _weight(self, layer, last="weight"):
         return self.variables["%s.%s" % (layer.name, last)]

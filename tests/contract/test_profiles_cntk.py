@@ -20,6 +20,7 @@ pytestmark = pytest.mark.framework("cntk")
 SIZE = model_facts("resnet_50")["sizes"]["tiny"]
 SHAPES = networks.shapes("resnet_50")
 CONVOLUTIONS = networks.convolutions("resnet_50")
+NORMALIZATIONS = networks.normalizations("resnet_50")
 STEPS = 3
 
 
@@ -75,8 +76,10 @@ def test_every_layer_is_there_with_its_parameters_and_both_passes(profiled):
     for convolution in CONVOLUTIONS:
         assert rows[convolution.name]["kind"] == "Convolution"
         assert rows[convolution.name]["parameters_bytes"] == bytes_of(convolution.name + ".weight")
-        assert rows[convolution.norm]["parameters_bytes"] == 2 * bytes_of(convolution.norm + ".weight")
-        for name in (convolution.name, convolution.norm):
+        assert rows[NORMALIZATIONS[convolution.name]]["parameters_bytes"] == 2 * bytes_of(
+            NORMALIZATIONS[convolution.name] + ".weight"
+        )
+        for name in (convolution.name, NORMALIZATIONS[convolution.name]):
             assert rows[name]["forward_s"] > 0, name
             assert rows[name]["backward_s"] > 0, name
     assert sum(row["parameters_bytes"] for row in layers["rows"]) == 4 * SIZE["parameters"]

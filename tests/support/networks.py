@@ -3,7 +3,7 @@
 import importlib
 
 from suites.assemble import layers
-from suites.assemble.layers import Convolution
+from suites.assemble.layers import Convolution, Normalization
 from tests.trainer_process import model_facts
 
 
@@ -26,3 +26,11 @@ def parameters(model):
 def convolutions(model):
     """Its convolutions, in the order of the forward pass."""
     return [layer for layer in described(model) if isinstance(layer, Convolution)]
+
+
+def normalizations(model):
+    """{convolution: the normalisation that follows it}, by name."""
+    layers = described(model)
+    return {
+        one.name: other.name for one, other in zip(layers, layers[1:], strict=False) if isinstance(other, Normalization)
+    }
