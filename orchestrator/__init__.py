@@ -85,5 +85,6 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/reports/experiment_report.py: experiment_report``
 
 The rooms: ``domain`` and ``analysis`` do no input or output. ``services`` hold a use case each and receive the adapters
-in a ``Context``. ``db``, ``cluster``, ``api``, ``reports`` and ``cli`` are the edges. ``app.py`` joins them.
+in a ``Context``. ``db``, ``cluster``, ``api``, ``reports`` and ``cli`` are the edges.
+docs/architecture.md says who may import whom.
 """
