@@ -16,7 +16,7 @@ from statistics import fmean
 from scipy import special
 
 CONFIDENCE = 0.95
-LEAST_FLEET = 5  # nodes: DESIGN.md section 4
+LEAST_FLEET = 5  # nodes: a judgement. Of fewer nobody knows how nodes differ
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The four parts of a fingerprint: what was measured, with what, on what, and under which circumstances.
 
-DESIGN: *workload* keys a series and must match to compare; *subject* is what one compares; *rig* is annotated at its
-borders; *condition* never keys anything.
+*workload* keys a series and has to be equal where two results are compared. *subject* is what one compares: versions
+and code. *rig* is the machine: where it changes, results say so. *condition* (loads, clocks, temperatures) keys
+nothing.
 """
 
 import hashlib

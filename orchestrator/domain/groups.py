@@ -16,7 +16,7 @@ from orchestrator.domain.spelling import did_you_mean
 
 AUTO = "auto"
 OPTION = "options."  # how the axis of an option begins
-_NEVER = ("size",)  # CONTRACT: sizes are never comparable with each other
+_NEVER = ("size",)  # another size is another network: its speed says nothing about this one's
 _FOLLOWS = ("strategy", "interpreter")
 _BATCHES = ("per_device_batch_size", "global_batch_size")
 # axis -> the word before its value, where the value alone would not say what it is.

@@ -90,7 +90,7 @@ BatchSize = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 
 
 class ExperimentSpec(StrictModel):
-    """What a person submits. CONTRACT: "The experiment spec"."""
+    """What a person submits: a grid of cells, how often each is repeated, and within which limits."""
 
     name: Annotated[str, Field(max_length=100)]
     model: Axis[str]

@@ -13,11 +13,5 @@ def test_every_setting_stands_in_the_readme_and_no_other() -> None:
     assert listed == {*VARIABLES, *NODE_VARIABLES, *CLIENT_VARIABLES}
 
 
-def test_every_page_that_the_readme_names_is_there() -> None:
-    pages = re.findall(r"\]\((docs/[a-z]+\.md)\)", README)
-    assert pages
-    assert all((Path(__file__).resolve().parents[2] / page).is_file() for page in pages)
-
-
 def test_the_readme_has_no_placeholder_left() -> None:
     assert "@@" not in README

@@ -10,7 +10,7 @@ from torch.nn import functional
 from suites.datasets import images
 from suites.models.resnet_50 import architecture
 
-# Both frameworks alike: share of the new batch in the running statistics, and the term that avoids a division by zero.
+# In all frameworks: share of the new batch in the running statistics, and the term that avoids a division by zero.
 NORM_MOMENTUM = 0.1
 NORM_EPSILON = 1e-5
 
