@@ -208,7 +208,7 @@ def _input_share(evidence: Evidence, since: int, scope: str) -> list[Measurement
 
 
 def _losses(evidence: Evidence) -> list[Measurement]:
-    values = [value for _, value in evidence.losses()]
+    values = [value for _, value in evidence.losses]
     if not values:
         return []
     last = values[-max(1, len(values) // 10) :]

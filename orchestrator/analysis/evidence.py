@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from orchestrator.analysis.conditions import Trend
@@ -60,6 +61,7 @@ class Evidence:
         """(rank, data) of every event of ``kind``, all nodes."""
         return [item for log in self.logs for item in log.of(kind)]
 
+    @cached_property
     def losses(self) -> list[tuple[int, float]]:
         """(step, mean over ranks) of the training loss."""
         values: dict[int, list[float]] = {}

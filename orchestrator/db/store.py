@@ -107,7 +107,7 @@ class SqlStore:
             return 0
         return self.database.write(lambda connection: experiments.add_runs(connection, runs))
 
-    def import_run(self, experiment: Experiment, run: Run, logs: Mapping[str, Iterable[ports.Entry]]) -> bool:
+    def import_run(self, experiment: Experiment, run: Run, logs: Mapping[str, Iterable[ports.Line]]) -> bool:
         write = self.database.write
         if not write(lambda connection: imported.begin(connection, experiment, run)):
             return False
