@@ -1,4 +1,4 @@
-"""What the rules look at: the logs of all nodes, and what was computed from them before anything is judged."""
+"""What the rules of validity look at: the logs of all nodes, and what was computed from them so far."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the logs tell about where and with what an attempt ran: the inputs of its fingerprint, nothing judged."""
+"""The inputs of a fingerprint, from the logs: where an attempt ran, and with what. Nothing is judged here."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

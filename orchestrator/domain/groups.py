@@ -1,7 +1,7 @@
 """Which cells of a sweep are compared with each other: those that agree in all axes but one.
 
-What ``auto`` stood for follows the other axes: frameworks have strategies and interpreters of their own, and several
-devices another strategy than one. Cells that differ in that only still agree, so a cell is known by what its spec says.
+``auto`` stands for something else in each framework, and for several devices than for one. Cells that differ only in
+what it stood for still agree. So a cell is known here by what its spec says, not by its plan.
 """
 
 import itertools

@@ -1,8 +1,8 @@
 """One pass of the reconciler: ``observe`` what is, ``decide`` (pure) what to do, ``apply`` it.
 
-Every step is safe to repeat: the store moves a run only from the state that was seen, agents take a start or a stop
-twice as once, entries of logs are stored by their number. So a server that died between any two of them is followed
-by one that goes on.
+Every step can be repeated. The store moves a run only from the state that was seen. To an agent a second start or stop
+is as one. Entries of logs are stored by their number. So when a server dies between any two steps, the next one goes
+on.
 """
 
 import logging
