@@ -44,7 +44,7 @@ functions and types in it that do it. A test looks every name up (tests/architec
 11. While the run lives its logs are fetched and stored, entry by entry, by (attempt, node, number). What is stored is
     acknowledged, so that the agent may delete it.
     ``orchestrator/services/reconcile.py: Fetch``
-    ``orchestrator/services/ingest.py: fetch_log``
+    ``orchestrator/services/fetch_log.py: fetch_log``
     ``orchestrator/db/store.py: SqlStore.append_entries``
 12. All processes are dead and all logs are stored: the run is concluded.
     ``orchestrator/services/reconcile.py: Conclude``

@@ -22,7 +22,7 @@ from orchestrator.services.clock import new_id, new_token
 from orchestrator.services.conclude import conclude
 from orchestrator.services.context import Context
 from orchestrator.services.expectations import expected_of
-from orchestrator.services.ingest import fetch_log
+from orchestrator.services.fetch_log import fetch_log
 from orchestrator.services.job import build_job, device_keys
 from orchestrator.services.review import review
 
