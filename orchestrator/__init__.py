@@ -25,7 +25,7 @@ functions and types in it that do it. A test looks every name up (tests/architec
  6. The reconciler wakes. One pass of it looks at the store and the agents, decides without touching anything, and then
     applies what it decided. Steps 7 to 12 are such decisions.
     ``orchestrator/services/reconciler.py: Bell, Reconciler.reconcile``
-    ``orchestrator/services/reconcile.py: Observer.observe, View, decide, Action, apply``
+    ``orchestrator/services/reconcile.py: Lookout.look, Situation, decide, Action, apply``
  7. A queued run gets devices, or has to wait and says for what.
     ``orchestrator/domain/placement.py: place, Placement, NotNow``
  8. The attempt is stored, with a secret token, before any process starts. The length of the run is chosen from what
