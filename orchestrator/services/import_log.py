@@ -80,5 +80,5 @@ def _run(told: Told) -> Run:
         ended_at=told.ended,
         failure=analysis.failure,
         analysis=analysis,
-        fingerprint=fingerprint(told.plan, analysis.observed),
+        fingerprint=fingerprint(told.plan, analysis.circumstances),
     )

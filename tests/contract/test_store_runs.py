@@ -35,7 +35,7 @@ def analysis(value: float = 12.5) -> Analysis:
     return Analysis(
         Validity((make.LOADED,), ("a note",)),
         measurements=(throughput, per_core),
-        observed={"versions": {"framework": "pytorch"}},
+        circumstances={"versions": {"framework": "pytorch"}},
         summary={"steps": 60},
         code_version="1.0",
     )

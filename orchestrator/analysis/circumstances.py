@@ -8,7 +8,7 @@ from orchestrator.analysis.events import NodeLog
 from orchestrator.analysis.windows import span_of
 
 
-def observed(logs: Sequence[NodeLog]) -> dict[str, Any]:
+def circumstances(logs: Sequence[NodeLog]) -> dict[str, Any]:
     """Return what ``domain.fingerprint`` reads; what a log does not tell is absent or empty."""
     job = logs[0].job
     built = _first(logs, "built")
