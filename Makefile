@@ -46,8 +46,8 @@ test-horovod-pytorch: system-packages setup ## the tests of PyTorch's Horovod, w
 cluster: system-packages setup test-interpreters ## the tests on several hosts in full: every framework and strategy, as root (about 15 minutes)
 	@$(BIN)/python -m pytest tests/cluster -m ""
 
-matrix: system-packages setup test-interpreters ## every framework, strategy and topology on several hosts: the table of the README (about 20 minutes)
-	@$(BIN)/python -m tests.cluster.matrix --out README.md
+matrix: system-packages setup test-interpreters ## every framework, strategy and topology on several hosts: the table of docs/matrix.md (about 20 minutes)
+	@$(BIN)/python -m tests.cluster.matrix --out docs/matrix.md
 
 fuzz: setup ## hold REST to its OpenAPI description by many more cases than the test does (minutes; EXAMPLES=100 SEED=1)
 	@$(BIN)/python -m tests.support.openapi_fuzz $(if $(EXAMPLES),--examples $(EXAMPLES)) $(if $(SEED),--seed $(SEED))

@@ -1,0 +1,90 @@
+"""The service: when and where things run, and what became of them.
+
+The walk of a run, from a request to a number. Each step says what happens, and below that where: a file, and the
+functions and types in it that do it. A test looks every name up (tests/architecture/test_walk.py).
+
+ 1. The service is put together once: facts from the suites' TOML, a store, a cluster, and a thread that reconciles.
+    ``orchestrator/app.py: serve, running_service, make_cluster``
+    ``orchestrator/services/catalog.py: load_catalog``
+    ``orchestrator/services/context.py: Context``
+ 2. A request arrives with an experiment: ``tbd submit`` and ``tbd run`` send the same one as any other client.
+    ``orchestrator/api/routers/experiments.py: post_experiment``
+    ``orchestrator/services/submit.py: submit, plan``
+ 3. Its body becomes a spec. What is unknown or contradicts itself is refused, with a pointer to the place.
+    ``orchestrator/domain/spec.py: parse_spec, ExperimentSpec``
+ 4. What no framework or model can do is refused. What remains becomes plans: one for each cell of the grid and each
+    repetition, with nothing left open.
+    ``orchestrator/domain/sweep.py: facts_of, Facts, check, expand``
+    ``orchestrator/domain/repetitions.py: missing, in_blocks``
+    ``orchestrator/domain/plan.py: Plan``
+ 5. The experiment and its runs, all queued, are stored in one transaction. Only then is the request answered.
+    ``orchestrator/services/submit.py: new_runs``
+    ``orchestrator/domain/run.py: Experiment, Run, RunState, MOVES``
+    ``orchestrator/domain/ports.py: Store``
+    ``orchestrator/db/store.py: SqlStore.add_experiment``
+ 6. The reconciler wakes. One pass of it looks at the store and the agents, decides without touching anything, and then
+    applies what it decided. Steps 7 to 12 are such decisions.
+    ``orchestrator/services/reconciler.py: Bell, Reconciler.reconcile``
+    ``orchestrator/services/reconcile.py: Lookout.look, Situation, decide, Action, apply``
+ 7. A queued run gets devices, or has to wait and says for what.
+    ``orchestrator/domain/placement.py: place, Placement, NotNow``
+ 8. The attempt is stored, with a secret token, before any process starts. The length of the run is chosen from what
+    earlier runs showed, and never changes later. Both go into the job, the one thing that travels to the hosts.
+    ``orchestrator/services/reconcile.py: Launch``
+    ``orchestrator/services/expectations.py: expected_of``
+    ``orchestrator/services/job.py: build_job, processes_of``
+    ``workers/trainer/protocol.py: PROTOCOL_VERSION, check_job``
+ 9. The agent of each node that takes part is told to start, through Ray or by the local cluster.
+    ``orchestrator/domain/ports.py: Cluster``
+    ``orchestrator/cluster/agents.py: AgentCluster.start``
+    ``orchestrator/cluster/ray_cluster.py: RayCluster``
+    ``orchestrator/cluster/local.py: LocalCluster``
+10. The hosts train. ``workers/__init__.py`` has that part of the walk: it ends with a log on each node.
+    ``workers/node/agent.py: Agent.start, Agent.fetch``
+11. While the run lives its logs are fetched and stored, entry by entry, by (attempt, node, number). What is stored is
+    acknowledged, so that the agent may delete it.
+    ``orchestrator/services/reconcile.py: Fetch``
+    ``orchestrator/services/fetch_log.py: fetch_log``
+    ``orchestrator/db/store.py: SqlStore.append_entries``
+12. All processes are dead and all logs are stored: the run is concluded.
+    ``orchestrator/services/reconcile.py: Conclude``
+    ``orchestrator/services/conclude.py: conclude, analyse_attempt``
+13. The entries become typed intervals and readings. A log that breaks the protocol is a failure, not an exception.
+    ``orchestrator/analysis/events.py: read_log, NodeLog, Interval, Reading``
+14. One pure function turns the logs into measurements. Did the run fail? Is it one world of ranks? Where does the
+    warm-up end? Did it train rightly, and did anything disturb it? How fast was it, and why not faster?
+    ``orchestrator/analysis/analyse.py: analyse, gather``
+    ``orchestrator/analysis/failures.py: failure_of``
+    ``orchestrator/analysis/throughput.py: world_intervals, rate_measurement``
+    ``orchestrator/analysis/settling.py: cut_of``
+    ``orchestrator/analysis/validity.py: judge``
+    ``orchestrator/analysis/ladder.py: measurements``
+    ``orchestrator/analysis/profiles.py: profiles_of``
+    ``orchestrator/domain/measurement.py: Analysis, Measurement, Validity, METRICS``
+15. The measurements, the failure and the fingerprint are stored in one transaction with the state that ends the run:
+    completed, failed or cancelled. After some failures the run is queued again, for another attempt.
+    ``orchestrator/services/conclude.py: outcome``
+    ``orchestrator/domain/failure.py: Failure, FailureKind, may_retry``
+    ``orchestrator/domain/fingerprint.py: fingerprint``
+    ``orchestrator/db/store.py: SqlStore.conclude``
+16. The experiment is reviewed: does a cell need more runs, or is everything over? More runs begin at step 5.
+    ``orchestrator/services/review.py: review``
+17. Asked for results, the service puts the runs of each cell together: the runs that count, one common end of the
+    warm-up, the mean over runs, and its interval from the variance between them.
+    ``orchestrator/services/results.py: of_experiment, row_of, ResultRow``
+    ``orchestrator/domain/basis.py: basis_of``
+    ``orchestrator/analysis/cells.py: recut``
+    ``orchestrator/analysis/between_runs.py: over_runs``
+18. Cells are compared with each other, block by block, and experiments with each other.
+    ``orchestrator/services/comparisons.py: comparisons``
+    ``orchestrator/analysis/blocks.py: Pair``
+    ``orchestrator/services/compare.py: compare``
+19. The number is shown: as JSON, in a table, in a report.
+    ``orchestrator/api/routers/results.py: router``
+    ``orchestrator/reports/results_table.py``
+    ``orchestrator/reports/experiment_report.py: experiment_report``
+
+The rooms: ``domain`` and ``analysis`` do no input or output. ``services`` hold a use case each and receive the adapters
+in a ``Context``. ``db``, ``cluster``, ``api``, ``reports`` and ``cli`` are the edges.
+docs/architecture.md says who may import whom.
+"""

@@ -1,6 +1,7 @@
 """The composition root: settings in, a running service out. ``python -m orchestrator.app`` is ``tbd serve``."""
 
 import argparse
+import gc
 import json
 import logging
 import os
@@ -100,9 +101,17 @@ def serve(settings: Settings, as_json: bool, owner_fd: int | None = None) -> Non
                 app, http=HttpProtocol, log_level="warning", access_log=False, timeout_graceful_shutdown=5
             )
             server = QuietServer(config, ending=context.news.tell)
+            _set_aside_what_stays()
             server.run(sockets=[listener])
     finally:
         directory.close()
+
+
+def _set_aside_what_stays() -> None:
+    """Have collections of garbage pass over what is there now, the modules above all: a look at all of it takes 0.15 s,
+    during which nobody is answered."""
+    gc.collect()
+    gc.freeze()
 
 
 def _end_in_order() -> None:

@@ -1,0 +1,66 @@
+"""How one run is carried out on a host: the node's agent, and the processes that train.
+
+The walk of an attempt on its hosts, from the job to a closed log (step 10 of ``orchestrator/__init__.py``). Each step
+says what happens, and below that where. A test looks every name up (tests/architecture/test_walk.py).
+
+ 1. The agent of a node is asked to start an attempt. It answers at once: a thread carries the attempt out. The same
+    job can come without a service, from ``python -m workers.node JOB.json``.
+    ``workers/node/agent.py: Agent.start``
+    ``workers/node/__main__.py: main``
+    ``workers/node/supervisor.py: Supervisor.run``
+ 2. The job is completed by what only this node knows: the path of the interpreter, the folder of the dataset, ports.
+    Then the log is opened with the whole job and all facts of the machine in it.
+    ``workers/node/prepare.py: complete, dataset_files``
+    ``workers/node/interpreters.py: resolve``
+    ``workers/node/inventory.py: Inventory.read``
+    ``workers/node/provenance.py: Provenance.read``
+    ``workers/node/event_log.py: EventLog``
+ 3. The processes of this node are started, each in the framework's own interpreter and on its own cores or GPU. Where
+    MPI has to start the ranks, it starts them through a launcher of ours.
+    ``workers/node/gang.py: Gang.start``
+    ``workers/node/children.py: Spawner.popen, of_process``
+    ``workers/node/launch.py: main``
+    ``workers/node/mpi_launch.py: main``
+ 4. Beside them the machine is watched: cores, memory, network, devices, and whatever else runs there.
+    ``workers/node/sampler.py: Sampler``
+    ``workers/node/census.py: Census``
+    ``workers/node/nvml.py: Nvml``
+ 5. A training process reads its job, locks its device, imports its framework, and joins the control channel.
+    ``workers/trainer/__main__.py: main, run, load``
+    ``workers/trainer/protocol.py: read_job, check_job, EventWriter``
+    ``workers/trainer/host.py: lock_devices``
+    ``workers/trainer/control.py: open_channel, Leader, Member``
+ 6. The one loop that times every framework prepares: the ranks meet by the framework's own means, and the adapter
+    builds the model. ``suites/__init__.py`` has that part of the walk.
+    ``workers/trainer/loop.py: Loop.run, Loop._prepare``
+    ``workers/trainer/frameworks/__init__.py``
+    ``workers/trainer/frameworks/pytorch.py: Adapter.join, Adapter.build``
+    ``workers/trainer/frameworks/pytorch.toml``
+ 7. Interval by interval: rank 0 says how many steps come next, all ranks do them, wait for their device, and report how
+    long that took. Nothing else happens inside an interval.
+    ``workers/trainer/pace.py: Pace``
+    ``workers/trainer/control.py: Leader.turn``
+    ``workers/trainer/loop.py: Loop._train, Loop._interval``
+    ``workers/trainer/frameworks/pytorch.py: Adapter.step, Adapter.synchronize``
+ 8. What the processes write is checked and appended to the node's log, under numbers without a gap.
+    ``workers/node/gang.py: Gang.hear``
+    ``workers/trainer/protocol.py: EVENTS, check_event``
+    ``workers/node/event_log.py: EventLog.extend``
+ 9. When the length that the job fixed is reached, or a limit, rank 0 is told, and all ranks stop at the same step.
+    ``workers/node/stopping.py: StoppingRule``
+    ``workers/node/stop_channel.py: send_stop``
+10. The profiles that were asked for are made, after the timed part or in processes of their own, and every rank says
+    what its weights have become.
+    ``workers/trainer/profiling.py: phases, allocations``
+    ``workers/trainer/replica.py: describe``
+11. The processes end, or are ended: by a limit, a request, a failed rank, or a service that has fallen silent. None of
+    them is left running. The log is closed, with the cause of the failure if there was one.
+    ``workers/node/processes.py: end_all``
+    ``workers/node/outcome.py: of_exit, cause``
+    ``workers/node/event_log.py: EventLog.close``
+12. The service fetches the log in parts, also while it grows. What it has stored it acknowledges.
+    ``workers/node/agent.py: Agent.wait, Agent.fetch, Agent.acknowledge``
+
+Three folders. ``node`` is the agent. ``trainer`` is an island: it runs inside each framework's interpreter, some of
+which are Python 3.6, with the standard library and that framework only. ``interpreters`` defines these environments.
+"""

@@ -10,11 +10,11 @@ from typing import Any
 
 from orchestrator.analysis import (
     calibration,
+    circumstances,
     conditions,
     ladder,
     memory,
     netbench,
-    observed,
     profiles,
     replicas,
     settling,
@@ -52,7 +52,7 @@ def analyse_read(read: Sequence[NodeLog]) -> Analysis:
     try:
         if not read:
             raise LogError("there is no log")
-        told = observed.observed(read)
+        told = circumstances.circumstances(read)
         failure = failure_of(read)
     except LogError as error:
         return _failed(Failure(FailureKind.INVALID_LOG, str(error)), {}, {})
@@ -74,7 +74,7 @@ def _failed(failure: Failure, told: Mapping[str, Any], summary: Mapping[str, Any
     return Analysis(
         validity=Validity((Reason(failure.kind.value, failure.message, replaceable=False),)),
         failure=failure,
-        observed=told,
+        circumstances=told,
         summary=summary,
         code_version=CODE_VERSION,
     )
@@ -94,7 +94,7 @@ def _judged(logs: Sequence[NodeLog], told: Mapping[str, Any]) -> Analysis:
     return Analysis(
         validity=verdict,
         measurements=tuple(item for item in measurements if item is not None),
-        observed=told,
+        circumstances=told,
         summary=_summary(evidence),
         code_version=CODE_VERSION,
         profiles=found,
@@ -208,7 +208,7 @@ def _input_share(evidence: Evidence, since: int, scope: str) -> list[Measurement
 
 
 def _losses(evidence: Evidence) -> list[Measurement]:
-    values = [value for _, value in evidence.losses()]
+    values = [value for _, value in evidence.losses]
     if not values:
         return []
     last = values[-max(1, len(values) // 10) :]

@@ -40,7 +40,7 @@ def judged(logs: Sequence[NodeLog], told: Mapping[str, Any], code_version: str) 
     believed = [] if verdict.broken else rows
     return Analysis(
         validity=verdict,
-        observed=told,
+        circumstances=told,
         summary={"calibrations": len(believed), "flops_per_s": headline(believed)},
         code_version=code_version,
         calibrations=tuple(believed),

@@ -1,8 +1,8 @@
 """A cell's runs, measured from one common cut on.
 
-The analysis of a run (``analyse``) can only cut by that run's own series and by what was remembered when its job was
-made. Here all runs of a cell are at hand: one cut holds for all (``settling``), and what depends on it is measured
-anew from the series that each run keeps. A run of which no series is kept (an older analysis) stays as it is.
+The analysis of a run (``analyse``) knows that run only, and what was remembered when its job was made. Here all runs of
+a cell are at hand. So one cut is found for all of them (``settling``), and what depends on it is measured anew from the
+series that each run keeps. A run without a series (its analysis is older) stays as it is.
 """
 
 from collections.abc import Mapping, Sequence

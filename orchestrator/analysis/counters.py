@@ -1,7 +1,7 @@
-"""Operations that were executed, from hardware counters: what TBD's eq. 2 asks for.
+"""Executed operations, from hardware counters, as TBD's eq. 2 needs them.
 
-The counters come from one replayed step (``workers.node.telemetry.ncu``); the time in which they would have been
-executed from the profiled phase, since a replayed kernel takes longer than it does by itself.
+The counters come from one replayed step (``workers.node.telemetry.ncu``). The time comes from the profiled phase, because a
+kernel takes longer when it is replayed.
 """
 
 import re

@@ -3,7 +3,7 @@
 A log that does not follow the protocol raises ``LogError``; whoever analyses it makes an ``invalid_log`` of that.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,15 +82,14 @@ class NodeLog:
 _BROKEN = (protocol.ProtocolError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
 
 
-def read_log(node: str, entries: Sequence[Mapping[str, Any]]) -> NodeLog:
-    """Return the log of ``node``; one that merely ends too early has ``closed`` None.
+def read_log(node: str, entries: Iterable[Mapping[str, Any]]) -> NodeLog:
+    """Return the log of ``node``; one that merely ends too early has ``closed`` None. The next entry is asked for once
+    the one before it was found good.
 
     Raises:
         LogError: it does not begin with ``log_opened``, a number is missing, or an entry breaks the protocol or says
             what cannot be.
     """
-    if not entries:
-        raise LogError(f"the log of {node} is empty")
     clocks = plausible.Clocks()
     log: NodeLog | None = None
     for number, entry in enumerate(entries, start=1):
@@ -106,7 +105,8 @@ def read_log(node: str, entries: Sequence[Mapping[str, Any]]) -> NodeLog:
             raise LogError(
                 f"the log of {node} does not follow the protocol: entry {number}: {error}", number
             ) from error
-    assert log is not None
+    if log is None:
+        raise LogError(f"the log of {node} is empty")
     log.entries = number
     return log
 

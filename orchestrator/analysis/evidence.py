@@ -1,7 +1,8 @@
-"""What the rules look at: the logs of all nodes, and what was computed from them before anything is judged."""
+"""What the rules of validity look at: the logs of all nodes, and what was computed from them so far."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from orchestrator.analysis.conditions import Trend
@@ -60,6 +61,7 @@ class Evidence:
         """(rank, data) of every event of ``kind``, all nodes."""
         return [item for log in self.logs for item in log.of(kind)]
 
+    @cached_property
     def losses(self) -> list[tuple[int, float]]:
         """(step, mean over ranks) of the training loss."""
         values: dict[int, list[float]] = {}

@@ -2,12 +2,12 @@
 
 All functions are pure; the caller passes a stored snapshot, so that later history never changes a number.
 
-A session's noise is not another's: deviations of sessions on one machine scatter by a factor of 1.6 to 2.5, so pooling
-their degrees of freedom covers 80 to 92 %. What is lent says instead "the next session is like one of those before, and
-nobody knows which": the mean of a run is taken for an equal mixture of Student's t's, one for each session with its own
-deviation and degrees of freedom (the predictive distribution of a scale mixture of normals: Andrews & Mallows 1974,
-Journal of the Royal Statistical Society B 36:99). Few sessions do not know how they scatter: the whole is widened by
-one standard error of the mean of the logarithms of their deviations (judgement).
+Sessions differ in their noise: on one machine their deviations scatter by a factor of 1.6 to 2.5. An interval from all
+of them pooled would hold the truth in 80 to 92 % of cases only. What is lent says instead "the next session is like one
+of those before, and nobody knows which": the mean of a run is taken for an equal mixture of Student's t's, one for each
+session with its own deviation and degrees of freedom (the predictive distribution of a scale mixture of normals:
+Andrews & Mallows 1974, Journal of the Royal Statistical Society B 36:99). From few sessions one does not know how they
+scatter. So the whole is widened by one standard error of the mean of the logarithms of their deviations (judgement).
 """
 
 import math

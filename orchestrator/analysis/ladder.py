@@ -1,4 +1,4 @@
-"""The utilisation ladder: what the device was said to be able to do, and how much of that the training made of it.
+"""The utilisation ladder: which share of what its devices can do a training used, against several peaks.
 
 Each rung is measured for the whole run and, where it can be told apart, for each rank (or each process that drives
 several: it is then named after its first rank). Operations are the model's own, from its facts: three times a forward

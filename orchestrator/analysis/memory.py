@@ -1,4 +1,4 @@
-"""The greatest memory of an attempt, and where it went: TBD's classes (Zhu et al., IISWC 2018, section 3.4.3)."""
+"""The peak memory of an attempt, by classes: TBD's classes (Zhu et al., IISWC 2018, section 3.4.3)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

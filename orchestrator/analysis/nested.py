@@ -5,7 +5,7 @@ devices* weighs every node alike, and its error comes from the runs within nodes
 nodes' own differences in its error, and takes five of them.
 
 Components by the method of moments for unbalanced nested data (Searle, Casella & McCulloch 1992, Variance Components,
-chapter 3); one of less than nothing is nothing.
+chapter 3). One that comes out negative is taken for 0.
 """
 
 import math
@@ -16,7 +16,7 @@ from statistics import fmean
 from scipy import special
 
 CONFIDENCE = 0.95
-LEAST_FLEET = 5  # nodes: DESIGN.md section 4
+LEAST_FLEET = 5  # nodes: a judgement. Of fewer nobody knows how nodes differ
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def judged(logs: Sequence[NodeLog], told: Mapping[str, Any], code_version: str) 
     believed = [] if verdict.broken else rows
     return Analysis(
         validity=verdict,
-        observed=told,
+        circumstances=told,
         summary={"exchanges": len(believed), "skipped": len(skipped), **headline(believed)},
         code_version=code_version,
         exchanges=tuple(believed),

@@ -1,4 +1,4 @@
-"""From the events of the profiling phases to a run's profiles, and what these phases have cost.
+"""From the events of the profiling phases to a run's profiles and to the time that each phase took.
 
 A profile that cannot be read has a reason instead of numbers: it never makes a run invalid.
 """

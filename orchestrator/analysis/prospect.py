@@ -1,7 +1,7 @@
-"""What the runs that are over say about the next one of their cell: how long it is to be, and what history lends.
+"""What the next run of a cell takes from those that are over: how long it lasts, and what history lends it.
 
-A pure function of those runs. What it answers goes into the job, hence into the log: from then on it is a snapshot that
-no later history changes, and every number stays a function of its runs' logs.
+A pure function of those runs. Its answer goes into the job, and so into the log. No later history changes it there:
+every number stays a function of its runs' logs.
 """
 
 from collections.abc import Mapping, Sequence

@@ -36,7 +36,7 @@ from orchestrator.analysis.series import (
 
 # Judgements. docs/statistics.md has the simulated consequences.
 EQUIVALENT_RATIO = 0.02  # levels that differ by less, or a change over the run of less, are one level
-MIN_EFFECTIVE = 50  # DESIGN.md section 4
+MIN_EFFECTIVE = 50  # independent intervals: of fewer the error of the mean is itself not known well
 MIN_INTERVALS = 20  # fewer are not looked at
 MAX_WARMUP = 0.5  # a run that settles later than half way did not show that it settled
 SEGMENT_SHARE = 12  # a level lasts a twelfth of the run or more: shorter waves are part of the noise

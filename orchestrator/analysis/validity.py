@@ -98,14 +98,14 @@ def clocks_agree(evidence: Evidence) -> Finding:
 
 
 def loss_is_finite(evidence: Evidence) -> Finding:
-    bad = [step for step, value in evidence.losses() if not math.isfinite(value)]
+    bad = [step for step, value in evidence.losses if not math.isfinite(value)]
     return _broken("loss_not_finite", f"the loss is not finite at step {bad[0]}") if bad else None
 
 
 def loss_goes_as_promised(evidence: Evidence) -> Finding:
     """Medians of the first and the last third. ``falling`` asks for a fall once there were steps enough for one."""
     promise = evidence.job["model"].get("loss", "any")
-    losses = [value for _, value in evidence.losses() if math.isfinite(value)]
+    losses = [value for _, value in evidence.losses if math.isfinite(value)]
     if promise == "any":
         return None
     if not losses:
@@ -120,7 +120,7 @@ def loss_goes_as_promised(evidence: Evidence) -> Finding:
         return _broken("loss_rises", f"the loss rises: {text}")
     if promise != "falling" or rise < 0:
         return None
-    if evidence.losses()[-1][0] < LOSS_STEPS_LEAST:
+    if evidence.losses[-1][0] < LOSS_STEPS_LEAST:
         return f"the loss has not fallen yet, and {len(losses)} values are not enough steps to judge: {text}"
     return _broken("loss_not_falling", f"the loss should fall: {text}")
 

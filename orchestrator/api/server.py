@@ -44,6 +44,7 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
     )
     app.state.context = context
     app.state.stopping = stopping
+    app.state.imports = ingest.one_at_a_time()
     app.add_middleware(GoneClient)
     usual = Limit(settings.max_body_bytes, "TBD_MAX_BODY_BYTES")
     logs = Limit(settings.max_log_bytes, "TBD_MAX_LOG_BYTES")

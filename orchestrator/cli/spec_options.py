@@ -29,7 +29,11 @@ _DEFAULT_BATCH = ["4"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("spec", metavar="SPEC.yaml|MODEL", help="a file (YAML or JSON; - is stdin), or a model")
+    parser.add_argument(
+        "spec",
+        metavar="SPEC.yaml|MODEL",
+        help="a file (YAML or JSON; - is stdin), or a model. tbd plan --fields lists the fields of a file",
+    )
     group = parser.add_argument_group("with a MODEL", "values may be repeated or separated by commas: each is an axis")
     group.add_argument("-f", "--framework", action="append", help="default pytorch, or what the model is there for")
     group.add_argument("--batch", action="append", metavar="N", help="batch size per device (default 4)")

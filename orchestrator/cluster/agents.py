@@ -1,4 +1,4 @@
-"""The contract of ``domain.ports.Cluster`` over node agents, however they are reached.
+"""``domain.ports.Cluster`` over node agents, however they are reached.
 
 Owns what both clusters have in common: one keeper thread per node that finds the node's agent (or makes one), keeps in
 contact with it and notices when it does not answer; the translation between the domain and the agent's JSON; waiting

@@ -7,17 +7,16 @@ by the next one of the same log.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 
 from sqlalchemy import Connection, select, update
 
 from orchestrator.db import cells, changes, counts, experiments, logs, results, rows, runs
 from orchestrator.db.schema import attempt, experiment, run
-from orchestrator.domain.ports import Entry
+from orchestrator.domain.ports import Line
 from orchestrator.domain.run import Experiment, Run
 
 IMPORTING = "(importing)"
-PART = 500  # entries that share a transaction; a judgement: some milliseconds
+PART, PART_BYTES = 500, 250_000  # entries that share a transaction, at most; a judgement: some milliseconds
 
 
 def begin(connection: Connection, new: Experiment, one: Run) -> bool:
@@ -32,13 +31,20 @@ def begin(connection: Connection, new: Experiment, one: Run) -> bool:
     return True
 
 
-def parts(one: Run, entries: Mapping[str, Iterable[Entry]]) -> Iterator[list[logs.EntryRow]]:
-    """The rows of its logs, ``PART`` at a time. The run must have an attempt that the logs are of."""
+def parts(one: Run, entries: Mapping[str, Iterable[Line]]) -> Iterator[list[logs.EntryRow]]:
+    """The rows of its logs, a part at a time. The run must have an attempt that the logs are of."""
     assert one.attempt is not None, "an imported run has an attempt"
+    part: list[logs.EntryRow] = []
+    size = 0
     for node, log in entries.items():
-        coming = iter(log)
-        while part := list(islice(coming, PART)):
-            yield logs.prepare(one.attempt.id, node, part)
+        for line in log:
+            part.append((one.attempt.id, node, *line))
+            size += len(line.body)
+            if len(part) >= PART or size >= PART_BYTES:
+                yield part
+                part, size = [], 0
+    if part:
+        yield part
 
 
 def add(connection: Connection, part: Sequence[logs.EntryRow]) -> None:

@@ -1,7 +1,7 @@
 """``SqlStore``: ``orchestrator.domain.ports.Store`` over SQLite and PostgreSQL. What the methods promise stands there.
 
-Each method is one piece of work on one connection; the work itself is in ``experiments``, ``runs``, ``results``,
-``logs``, ``imported``, ``changes`` and ``nodes``.
+Each method is one piece of work on one connection. The work itself is in the other modules of this package: one for
+each kind of thing that is stored.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -107,7 +107,7 @@ class SqlStore:
             return 0
         return self.database.write(lambda connection: experiments.add_runs(connection, runs))
 
-    def import_run(self, experiment: Experiment, run: Run, logs: Mapping[str, Iterable[ports.Entry]]) -> bool:
+    def import_run(self, experiment: Experiment, run: Run, logs: Mapping[str, Iterable[ports.Line]]) -> bool:
         write = self.database.write
         if not write(lambda connection: imported.begin(connection, experiment, run)):
             return False

@@ -1,9 +1,9 @@
 """Which runs of a cell its numbers rest on, by one rule for tables, comparisons and repetitions alike.
 
-Sound runs where there are enough of them, the replacements of disturbed ones among them. Else the *planned*
-repetitions, all of them, without the replacements: a replacement is made because a run was disturbed, so counting it
-where the disturbed one counts as well would weigh the calm hours twice. The cells of a comparison share one rule:
-mixed grades find differences that are not there (up to 37 % of experiments, docs/statistics.md).
+Where there are enough sound runs these count, and the replacements of disturbed ones are among them. Else all *planned*
+repetitions count, without the replacements. A replacement is made because a run was disturbed: where the disturbed one
+counts as well, counting both would weigh the calm hours twice. The cells of a comparison share one rule: mixed grades
+find differences that are not there (up to 37 % of experiments, docs/statistics.md).
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,8 @@
 """The four parts of a fingerprint: what was measured, with what, on what, and under which circumstances.
 
-DESIGN: *workload* keys a series and must match to compare; *subject* is what one compares; *rig* is annotated at its
-borders; *condition* never keys anything.
+*workload* keys a series and has to be equal where two results are compared. *subject* is what one compares: versions
+and code. *rig* is the machine: where it changes, results say so. *condition* (loads, clocks, temperatures) keys
+nothing.
 """
 
 import hashlib
@@ -47,42 +48,42 @@ MACHINE_SETTINGS = (
 INHERITED = "inherited"
 
 
-def fingerprint(plan: Plan, observed: Mapping[str, Any]) -> dict[str, Any]:
+def fingerprint(plan: Plan, circumstances: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fingerprint of a run: ``workload``, ``subject``, ``rig``, ``condition`` and a key of the first three.
 
     Args:
         plan: what was to be run.
-        observed: what the logs tell (``Analysis.observed``): ``versions``, ``mathematics``, ``interpreter``,
+        circumstances: what the logs tell (``Analysis.circumstances``): ``versions``, ``mathematics``, ``interpreter``,
             ``devices`` (those held), ``nodes`` (node -> {inventory, provenance}) and ``condition``. What a broken log
             does not tell is None.
     """
     planned = plan.to_json()
     parts: dict[str, Any] = {
-        "workload": {field: planned[field] for field in WORKLOAD_FIELDS} | _devices(observed),
-        "subject": _subject(observed),
-        "rig": _rig(observed),
+        "workload": {field: planned[field] for field in WORKLOAD_FIELDS} | _devices(circumstances),
+        "subject": _subject(circumstances),
+        "rig": _rig(circumstances),
     }
     keys = {f"{name}_key": _digest(part) for name, part in parts.items()}
-    return {**parts, "condition": dict(observed.get("condition") or {}), **keys}
+    return {**parts, "condition": dict(circumstances.get("condition") or {}), **keys}
 
 
-def _devices(observed: Mapping[str, Any]) -> dict[str, Any]:
-    devices = observed.get("devices") or []
+def _devices(circumstances: Mapping[str, Any]) -> dict[str, Any]:
+    devices = circumstances.get("devices") or []
     return {
         "device_models": sorted({device["name"] for device in devices}),
         "cores_per_device": sorted({len(device.get("cores") or ()) for device in devices}),
     }
 
 
-def _subject(observed: Mapping[str, Any]) -> dict[str, Any]:
-    versions = observed.get("versions") or {}
-    interpreter = observed.get("interpreter") or {}
-    provenance = [node.get("provenance") or {} for node in (observed.get("nodes") or {}).values()]
-    return _inherited(observed) | {
+def _subject(circumstances: Mapping[str, Any]) -> dict[str, Any]:
+    versions = circumstances.get("versions") or {}
+    interpreter = circumstances.get("interpreter") or {}
+    provenance = [node.get("provenance") or {} for node in (circumstances.get("nodes") or {}).values()]
+    return _inherited(circumstances) | {
         "framework": versions.get("framework"),
         "framework_version": versions.get("version"),
         "libraries": versions.get("libraries") or {},
-        "mathematics": observed.get("mathematics") or {},
+        "mathematics": circumstances.get("mathematics") or {},
         "interpreter": interpreter.get("name"),
         "interpreter_definition": interpreter.get("definition"),
         "code_commits": sorted({item.get("commit") or "unknown" for item in provenance}),
@@ -90,9 +91,11 @@ def _subject(observed: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _inherited(observed: Mapping[str, Any]) -> dict[str, Any]:
+def _inherited(circumstances: Mapping[str, Any]) -> dict[str, Any]:
     """What the processes inherited: one set of facts, or one for each node where the nodes do not agree."""
-    told = {name: (node.get("provenance") or {}).get("process") for name, node in (observed.get("nodes") or {}).items()}
+    told = {
+        name: (node.get("provenance") or {}).get("process") for name, node in (circumstances.get("nodes") or {}).items()
+    }
     known = {name: facts for name, facts in told.items() if facts is not None}
     if not known:
         return {}
@@ -100,10 +103,10 @@ def _inherited(observed: Mapping[str, Any]) -> dict[str, Any]:
     return {INHERITED: first if all(facts == first for facts in others) else known}
 
 
-def _rig(observed: Mapping[str, Any]) -> dict[str, Any]:
+def _rig(circumstances: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "nodes": {name: _rig_of(node) for name, node in (observed.get("nodes") or {}).items()},
-        "device_ids": [device["id"] for device in observed.get("devices") or []],
+        "nodes": {name: _rig_of(node) for name, node in (circumstances.get("nodes") or {}).items()},
+        "device_ids": [device["id"] for device in circumstances.get("devices") or []],
     }
 
 

@@ -1,7 +1,7 @@
 """Which cells of a sweep are compared with each other: those that agree in all axes but one.
 
-What ``auto`` stood for follows the other axes: frameworks have strategies and interpreters of their own, and several
-devices another strategy than one. Cells that differ in that only still agree, so a cell is known by what its spec says.
+``auto`` stands for something else in each framework, and for several devices than for one. Cells that differ only in
+what it stood for still agree. So a cell is known here by what its spec says, not by its plan.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from orchestrator.domain.spelling import did_you_mean
 
 AUTO = "auto"
 OPTION = "options."  # how the axis of an option begins
-_NEVER = ("size",)  # CONTRACT: sizes are never comparable with each other
+_NEVER = ("size",)  # another size is another network: its speed says nothing about this one's
 _FOLLOWS = ("strategy", "interpreter")
 _BATCHES = ("per_device_batch_size", "global_batch_size")
 # axis -> the word before its value, where the value alone would not say what it is.

@@ -202,19 +202,22 @@ class Validity:
 class Analysis:
     """All that the complete logs of an attempt say. A pure function of them made it (``orchestrator.analysis``).
 
-    ``observed`` holds what the logs tell about where it ran: the inputs of the
-    fingerprint (versions, mathematics, inventory, provenance). ``summary`` holds what a person wants beside
-    (steady-state class, why it stopped, steps). ``exchanges`` is what a netbench found, in the order it was measured,
-    unless the run is broken; ``calibrations`` the same of a calibration.
-    ``profiles`` is what the profiling phases found: long tables, which are no part of the JSON and stored apart
-    (``Store.profiles``). ``series`` are its timed intervals, in which the warm-up of its cell is sought; None
-    where there are none, where the run is broken, and up to analysis-2.
+    Attributes:
+        circumstances: where it ran, and with what: the inputs of the fingerprint (versions, mathematics, inventory,
+            provenance). In the JSON it is called ``observed``.
+        summary: what a person wants to know besides (steady-state class, why it stopped, steps).
+        exchanges: what a netbench found, in the order it was measured; none where the run is broken.
+        calibrations: the same of a calibration.
+        profiles: what the profiling phases found. They are long tables, no part of the JSON and stored apart
+            (``Store.profiles``).
+        series: its timed intervals, in which the warm-up of its cell is sought. None where there are none, where the
+            run is broken, and up to analysis-2.
     """
 
     validity: Validity
     failure: Failure | None = None
     measurements: tuple[Measurement, ...] = ()
-    observed: Mapping[str, Any] = field(default_factory=dict)
+    circumstances: Mapping[str, Any] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
     code_version: str = ""
     exchanges: tuple[Exchange, ...] = ()
@@ -231,7 +234,7 @@ class Analysis:
             "validity": self.validity.to_json(),
             "failure": self.failure.to_json() if self.failure else None,
             "measurements": [measurement.to_json() for measurement in self.measurements],
-            "observed": dict(self.observed),
+            "observed": dict(self.circumstances),
             "summary": dict(self.summary),
             "code_version": self.code_version,
             "exchanges": [exchange.to_json() for exchange in self.exchanges],
@@ -245,7 +248,7 @@ class Analysis:
             validity=Validity.from_json(data["validity"]),
             failure=Failure.from_json(data["failure"]) if data.get("failure") else None,
             measurements=tuple(Measurement.from_json(item) for item in _measurements(data)),
-            observed=data.get("observed") or {},
+            circumstances=data.get("observed") or {},
             summary=data.get("summary") or {},
             code_version=str(data.get("code_version") or ""),
             exchanges=tuple(Exchange.from_json(item) for item in data.get("exchanges") or ()),

@@ -1,4 +1,4 @@
-"""Which devices an attempt holds. ``place`` is pure: plan and view of the cluster in, placement or reason out."""
+"""Which devices an attempt holds. ``place`` is pure: plan and nodes in, placement or reason out."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from orchestrator.domain.calibration import Calibration, DeviceKey
 from orchestrator.domain.errors import Damaged
@@ -14,6 +14,14 @@ from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, R
 
 Item = TypeVar("Item")
 Entry = Mapping[str, Any]  # one entry of an event log, as workers.trainer.protocol describes it
+
+
+class Line(NamedTuple):
+    """An entry as it is stored: ``body`` is all of it as JSON, without the node."""
+
+    seq: int
+    kind: str
+    body: str
 
 
 class Clock(Protocol):
@@ -270,7 +278,7 @@ class Store(Protocol):
     def add_runs(self, runs: Sequence[Run]) -> int:
         """Store further runs of active experiments; plans their experiment already has are passed over. The count."""
 
-    def import_run(self, experiment: Experiment, run: Run, logs: Mapping[str, Iterable[Entry]]) -> bool:
+    def import_run(self, experiment: Experiment, run: Run, logs: Mapping[str, Iterable[Line]]) -> bool:
         """Store an experiment with its only run, which has ended elsewhere: its attempt, the log of each node, analysis
         and fingerprint. Nobody sees any of it before it is there as a whole; the logs are read once, and written part
         by part. False when a run of that id is there already; nothing is stored then."""

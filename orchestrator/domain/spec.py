@@ -75,8 +75,10 @@ class StrictModel(BaseModel):
 class NodeChoice(StrictModel):
     """Where an experiment may run."""
 
-    gpu_model: str | None = None
-    names: list[str] | None = None
+    gpu_model: str | None = Field(
+        default=None, description="only GPUs whose name contains this, in capitals or not, such as H100; null: any"
+    )
+    names: list[str] | None = Field(default=None, description="only these nodes, by name (tbd nodes); null: any")
 
 
 def _topology(value: str) -> str:
@@ -90,31 +92,85 @@ BatchSize = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 
 
 class ExperimentSpec(StrictModel):
-    """What a person submits. CONTRACT: "The experiment spec"."""
+    """What a person submits: a grid of cells, how often each is repeated, and within which limits."""
 
-    name: Annotated[str, Field(max_length=100)]
-    model: Axis[str]
-    options: dict[str, Axis[Scalar]] = Field(default_factory=dict, max_length=50)
-    framework: Axis[Framework]
-    strategy: Axis[Strategy] = Field(default=["auto"])
-    interpreter: Axis[str] = Field(default=["auto"])
-    topology: Axis[Topology] = Field(default=["1x1"])
-    fabric: Axis[Literal["ethernet", "infiniband"] | None] = Field(default=["ethernet"])
-    device: Axis[Literal["auto", "cuda", "cpu"]] = Field(default=["auto"])
-    precision: Axis[Precision] = Field(default=["fp32"])
-    per_device_batch_size: Axis[BatchSize | Literal["max"]] | None = None
-    global_batch_size: Axis[BatchSize] | None = None
-    data: Axis[str] = Field(default=["synthetic"])
-    size: Axis[Size] = Field(default=["full"])
-    seed: Axis[Annotated[int, Field(strict=True, ge=0, lt=2**31)]] = Field(default=[1])
-    nodes: NodeChoice = NodeChoice()
-    placement: Literal["any", "same-devices"] = "any"
-    mode: Literal["throughput", "convergence"] = "throughput"
-    target: Annotated[float, Field(strict=True)] | None = None
-    repeats: Annotated[int, Field(strict=True, ge=1, le=MOST_REPEATS)] = DEFAULT_REPEATS
-    precision_target: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = None
+    name: str = Field(max_length=100, description="what people call the experiment: a-z, 0-9 and -")
+    model: Axis[str] = Field(description="what to train (tbd models)")
+    options: dict[str, Axis[Scalar]] = Field(
+        default_factory=dict,
+        max_length=50,
+        description="option of the model -> value (tbd models); each takes a list too. Left out: the model's defaults",
+    )
+    framework: Axis[Framework] = Field(description="what to train it with (tbd frameworks)")
+    strategy: Axis[Strategy] = Field(
+        default=["auto"],
+        description="how ranks exchange gradients; auto: the framework's first one that reaches the topology",
+    )
+    interpreter: Axis[str] = Field(
+        default=["auto"],
+        description="the environment that the framework runs in (tbd frameworks); auto: the strategy's own",
+    )
+    topology: Axis[Topology] = Field(
+        default=["1x1"],
+        description="MxD: M nodes with D devices each, a rank on each device. powers-of-two: 1x1, 1x2, 1x4 and so on, "
+        "up to all devices that there are when it is submitted",
+    )
+    fabric: Axis[Literal["ethernet", "infiniband"] | None] = Field(
+        default=["ethernet"], description="what carries gradients between nodes; on one node it means nothing"
+    )
+    device: Axis[Literal["auto", "cuda", "cpu"]] = Field(
+        default=["auto"],
+        description="cuda: GPUs; cpu: sets of cores. auto: GPUs if any node has one when it is submitted, else cores",
+    )
+    precision: Axis[Precision] = Field(default=["fp32"], description="the arithmetic of the training")
+    per_device_batch_size: Axis[BatchSize | Literal["max"]] | None = Field(
+        default=None,
+        description="samples of one step on each device. Give this or global_batch_size. max: the largest that fits "
+        "(not built yet)",
+    )
+    global_batch_size: Axis[BatchSize] | None = Field(
+        default=None,
+        description="samples of one step over all devices, divided evenly: for strong scaling, where the devices share "
+        "one batch",
+    )
+    data: Axis[str] = Field(
+        default=["synthetic"],
+        description="synthetic: random samples, made once. Else a dataset (tbd datasets): real files, really decoded",
+    )
+    size: Axis[Size] = Field(
+        default=["full"],
+        description="full: the network as published. small: every layer kept, with a reduced input. tiny: for tests. "
+        "Sizes are never compared with each other",
+    )
+    seed: Axis[Annotated[int, Field(strict=True, ge=0, lt=2**31)]] = Field(
+        default=[1], description="of initial weights and data; the first one also draws the order of the runs"
+    )
+    nodes: NodeChoice = Field(default=NodeChoice(), description="where it may run; left out: on every node")
+    placement: Literal["any", "same-devices"] = Field(
+        default="any",
+        description="any: each run gets devices that are free. same-devices: all get the same ones (not built yet)",
+    )
+    mode: Literal["throughput", "convergence"] = Field(
+        default="throughput",
+        description="throughput: how fast it trains. convergence: how long until target is reached (not built yet)",
+    )
+    target: Annotated[float, Field(strict=True)] | None = Field(
+        default=None, description="what convergence trains to (not built yet)"
+    )
+    repeats: Annotated[int, Field(strict=True, ge=1, le=MOST_REPEATS)] = Field(
+        default=DEFAULT_REPEATS,
+        description="runs of each cell, each in fresh processes. Of fewer than 4 the interval is wide, and disturbed "
+        "ones are not replaced. With precision_target or device_time_budget_s: the runs to begin with, 6 at least",
+    )
+    precision_target: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = Field(
+        default=None,
+        description="repeat each cell until half of its 95 % interval is at most this share of the mean (0.01: 1 %); "
+        "null: repeats says how often",
+    )
     max_repeats: Annotated[int, Field(strict=True, ge=1, le=MOST_REPEATS)] = Field(
-        default=10, description="default: 10, or half as many again as repeats where that is more"
+        default=10,
+        description="runs of each cell at most: disturbed ones are replaced up to this many. Left out: 10, or half as "
+        "many again as repeats where that is more",
     )
     min_measure_s: Annotated[float, Field(gt=0, le=30 * 86400)] | None = Field(
         default=None, description="seconds of timed steps that a run has at least; null: what its interval needs"
@@ -125,14 +181,37 @@ class ExperimentSpec(StrictModel):
     max_steps: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] | None = Field(
         default=None, description="steps of a run at most; null: as many as its length takes"
     )
-    profile: list[Literal["memory", "kernels", "layers"]] = Field(default_factory=list)
+    profile: list[Literal["memory", "kernels", "layers"]] = Field(
+        default_factory=list,
+        description="profiles that each run makes after its timed part: memory by class, the kernels that take "
+        "longest, the time of each layer. Left out: none",
+    )
     # A float by its default too: a plan is hashed from its JSON, where 3600 is not 3600.0.
-    timeout_s: Annotated[float, Field(strict=True, gt=0, le=30 * 86400)] = 3600.0
-    deadline_s: Annotated[float, Field(strict=True, gt=0)] | None = None
-    device_time_budget_s: Annotated[float, Field(strict=True, gt=0)] | None = None
-    priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = 0
-    labels: dict[str, str] = Field(default_factory=dict, max_length=50)
-    exclude: list[dict[str, Scalar | None]] = Field(default_factory=list, max_length=1000)
+    timeout_s: Annotated[float, Field(strict=True, gt=0, le=30 * 86400)] = Field(
+        default=3600.0, description="seconds that one attempt at a run may take in all; then it is ended and has failed"
+    )
+    deadline_s: Annotated[float, Field(strict=True, gt=0)] | None = Field(
+        default=None,
+        description="seconds until everything has to be over (not built yet); null: no deadline",
+    )
+    device_time_budget_s: Annotated[float, Field(strict=True, gt=0)] | None = Field(
+        default=None,
+        description="device-seconds that the experiment may use: one device for one second is 1. They are spent where "
+        "intervals are widest; null: repeats decides",
+    )
+    priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = Field(
+        default=0,
+        description="runs of a higher priority are placed first; those of equal priority in the order they came",
+    )
+    labels: dict[str, str] = Field(
+        default_factory=dict, max_length=50, description="key -> value, by which experiments and results can be found"
+    )
+    exclude: list[dict[str, Scalar | None]] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="cells to leave out. Each entry names values of axes or options: every cell that has all of them "
+        "is left out",
+    )
 
     @model_validator(mode="before")
     @classmethod

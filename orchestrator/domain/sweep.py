@@ -57,7 +57,7 @@ def facts_of(catalog: Catalog, nodes: Sequence[Node]) -> Facts:
     return Facts(catalog, device, (sum(1 for count in counts if count), max(counts, default=0)), fabrics)
 
 
-# Fields of the contract whose meaning is not built yet: the value that may stand there, and what it waits for.
+# Fields of the spec whose meaning is not built yet: the value that may stand there, and what it waits for.
 _NOT_BUILT: tuple[tuple[str, Any, str], ...] = (
     ("placement", "any", "a series that stays on the devices it began on"),
     ("mode", "throughput", "training to a target"),

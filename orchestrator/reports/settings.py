@@ -1,4 +1,4 @@
-"""The settings of a machine and of what runs on it that move speed, in words. The keys are those of a fingerprint."""
+"""Settings that change speed, in words: the machine's, and those of what runs on it. The keys are a fingerprint's."""
 
 from collections.abc import Mapping
 from typing import Any

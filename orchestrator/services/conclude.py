@@ -29,7 +29,7 @@ def conclude(context: Context, run: Run, lost: Failure | None = None) -> bool:
         at=context.clock.now(),
         failure=failure,
         analysis=analysis,
-        fingerprint=fingerprint(run.plan, analysis.observed),
+        fingerprint=fingerprint(run.plan, analysis.circumstances),
     )
     if done:
         log.info("run %s: %s%s", run.id, to, f" ({failure.kind}: {failure.message})" if failure else "")

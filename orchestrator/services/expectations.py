@@ -1,4 +1,4 @@
-"""What the stored runs of a cell say about its next one: how long it is to be, and what history lends it."""
+"""Look up the stored runs of a cell, and ask them about its next one: how long it lasts, what history lends it."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,7 @@
 """Word that something was stored, for those in this process who show it at once; and whether anybody looks at all.
 
-Nothing depends on it: who misses a word finds it in the database at the next look. It lets live streams rest in
-between, and the reconciler leave the logs of running attempts where they are while nobody follows them.
+Nothing depends on it: whoever misses a word finds out at the next look into the database. It lets live streams rest in
+between. And while nobody follows a run, the reconciler need not fetch its log so often.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""Today's analysis over the stored logs of a run, against what is stored of it. Nothing is changed."""
+"""Analyse the stored logs of a run with today's code, and compare that with the stored result. Nothing is changed."""
 
 import math
 from collections.abc import Mapping

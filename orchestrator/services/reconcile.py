@@ -1,8 +1,8 @@
-"""One pass of the reconciler: ``observe`` what is, ``decide`` (pure) what to do, ``apply`` it.
+"""One pass of the reconciler: ``look`` what is, ``decide`` (pure) what to do, ``apply`` it.
 
-Every step is safe to repeat: the store moves a run only from the state that was seen, agents take a start or a stop
-twice as once, entries of logs are stored by their number. So a server that died between any two of them is followed
-by one that goes on.
+Every step can be repeated. The store moves a run only from the state that was seen. To an agent a second start or stop
+is as one. Entries of logs are stored by their number. So when a server dies between any two steps, the next one goes
+on.
 """
 
 import logging
@@ -22,7 +22,7 @@ from orchestrator.services.clock import new_id, new_token
 from orchestrator.services.conclude import conclude
 from orchestrator.services.context import Context
 from orchestrator.services.expectations import expected_of
-from orchestrator.services.ingest import fetch_log
+from orchestrator.services.fetch_log import fetch_log
 from orchestrator.services.job import build_job, device_keys
 from orchestrator.services.review import review
 
@@ -40,7 +40,7 @@ class Word(StrEnum):
 
 
 @dataclass(frozen=True)
-class AttemptView:
+class OpenAttempt:
     """An open attempt as seen from here: per node the word on its processes, where its log is stored to the end, and
     whether one of these ended with a failure."""
 
@@ -58,13 +58,13 @@ class AttemptView:
 
 
 @dataclass(frozen=True)
-class View:
-    """What ``observe`` saw. ``runs``: those that hold devices or are to be cancelled, then of the queue the first ones
+class Situation:
+    """What ``look`` saw. ``runs``: those that hold devices or are to be cancelled, then of the queue the first ones
     of each kind in the order in which they should be placed."""
 
     runs: Sequence[Run]
     nodes: Sequence[Node]
-    attempts: Mapping[str, AttemptView] = field(default_factory=dict)
+    attempts: Mapping[str, OpenAttempt] = field(default_factory=dict)
     idle_experiments: Sequence[str] = ()
 
 
@@ -127,32 +127,32 @@ class Review:
 Action = Launch | Wait | Tell | Move | Stop | Fetch | Conclude | Review
 
 
-def decide(view: View) -> list[Action]:
-    """What to do now. Pure: the same view gives the same actions, in the order in which they are to be applied."""
+def decide(situation: Situation) -> list[Action]:
+    """What to do now. Pure: the same situation gives the same actions, in the order in which they are to be applied."""
     held: dict[str, set[str]] = {}
-    for run in view.runs:
+    for run in situation.runs:
         if run.state in HOLDS_DEVICES and run.attempt:
             _hold(held, run.attempt.placement)
     actions: list[Action] = []
-    for run in view.runs:
+    for run in situation.runs:
         if run.state is not RunState.QUEUED:
             assert run.attempt is not None
-            actions += _decide_open(run, run.attempt, view.attempts[run.attempt.id])
+            actions += _decide_open(run, run.attempt, situation.attempts[run.attempt.id])
         elif run.cancel_requested:
             actions.append(Move(run, RunState.CANCELLED))
-    actions += _decide_queue(view, held)
-    return actions + [Review(experiment_id) for experiment_id in view.idle_experiments]
+    actions += _decide_queue(situation, held)
+    return actions + [Review(experiment_id) for experiment_id in situation.idle_experiments]
 
 
-def _decide_queue(view: View, held: dict[str, set[str]]) -> Iterator[Action]:
+def _decide_queue(situation: Situation, held: dict[str, set[str]]) -> Iterator[Action]:
     """Launch what can be placed, in order. Runs that ask for the same fare alike: once one of them has to wait all that
     come after it have to."""
     refused: set[Needs] = set()
-    for run in view.runs:
+    for run in situation.runs:
         needs = run.plan.needs
         if run.state is not RunState.QUEUED or run.cancel_requested or needs in refused:
             continue
-        answer = place(needs, view.nodes, held)
+        answer = place(needs, situation.nodes, held)
         if not isinstance(answer, NotNow):
             _hold(held, answer)
             yield Launch(run, answer)
@@ -167,7 +167,7 @@ def _hold(held: dict[str, set[str]], placement: Placement) -> None:
         held.setdefault(share.node, set()).update(device.id for device in share.devices)
 
 
-def _decide_open(run: Run, attempt: Attempt, seen: AttemptView) -> Iterator[Action]:
+def _decide_open(run: Run, attempt: Attempt, seen: OpenAttempt) -> Iterator[Action]:
     nodes = attempt.placement.nodes
     alive = tuple(node for node in nodes if not seen.over(node))
     reason = _why_stop(run, attempt, seen)
@@ -185,7 +185,7 @@ def _decide_open(run: Run, attempt: Attempt, seen: AttemptView) -> Iterator[Acti
 _SPEAKS = (Word.RUNNING, Word.ENDED)
 
 
-def _decide_placing(run: Run, seen: AttemptView, reason: FailureKind | None) -> Iterator[Action]:
+def _decide_placing(run: Run, seen: OpenAttempt, reason: FailureKind | None) -> Iterator[Action]:
     untold = tuple(node for node, word in seen.words.items() if word is Word.UNKNOWN and node not in seen.stored)
     if reason:
         # A stop also reaches an agent that was never told to start: it then refuses a start that comes late.
@@ -199,7 +199,7 @@ def _decide_placing(run: Run, seen: AttemptView, reason: FailureKind | None) -> 
         yield Move(run, RunState.RUNNING)
 
 
-def _why_stop(run: Run, attempt: Attempt, seen: AttemptView) -> FailureKind | None:
+def _why_stop(run: Run, attempt: Attempt, seen: OpenAttempt) -> FailureKind | None:
     """Why the rest of the attempt is to be ended: as it was asked for, or because a node of the gang is lost to it. The
     failure that a node's log ended with explains the run; that the others were stopped for it does not."""
     if attempt.stop_requested:
@@ -225,7 +225,7 @@ class Stored:
     at: float
 
 
-class Observer:
+class Lookout:
     """Looks at the store and the cluster. Keeps between passes only what may be forgotten: since when a node has been
     silent (forgotten at a restart, which waits longer, never shorter), which logs are known to be complete, and what
     the store said of runs, until somebody calls ``forget``."""
@@ -244,15 +244,15 @@ class Observer:
         self._context = context
         self._dead_after_s = fence_s + self.FENCE_MARGIN_S
         self._silent_since: dict[str, float] = {}
-        self._seen: dict[str, AttemptView] = {}
+        self._seen: dict[str, OpenAttempt] = {}
         self._stored: Stored | None = None
 
     def forget(self) -> None:
         """What the store said of runs may be true no longer."""
         self._stored = None
 
-    def observe(self) -> View:
-        """Raises ``StoreUnavailable`` or ``ClusterUnavailable``; silent nodes are part of the view."""
+    def look(self) -> Situation:
+        """Raises ``StoreUnavailable`` or ``ClusterUnavailable``; silent nodes are part of the situation."""
         orders = self._context.store.node_orders()
         nodes = [_ordered(node, orders) for node in self._context.cluster.nodes()]
         stored = self._stored = self._ask(sum(len(node.devices) for node in nodes))
@@ -264,7 +264,7 @@ class Observer:
             if run.attempt and run.state in HOLDS_DEVICES
         }
         self._seen = attempts
-        return View(runs, nodes, attempts, stored.idle_experiments)
+        return Situation(runs, nodes, attempts, stored.idle_experiments)
 
     def _ask(self, devices: int) -> Stored:
         """Of the queue no more than could be placed if all devices were free: a run holds one at least."""
@@ -289,14 +289,14 @@ class Observer:
         self._silent_since.pop(node, None)
         return {status.attempt_id: status for status in report}
 
-    def _see(self, attempt: Attempt, reports: Mapping[str, Mapping[str, AttemptStatus] | Word]) -> AttemptView:
+    def _see(self, attempt: Attempt, reports: Mapping[str, Mapping[str, AttemptStatus] | Word]) -> OpenAttempt:
         words = {node: _word(attempt, reports[node]) for node in attempt.placement.nodes}
         before = self._seen.get(attempt.id)
         if before is not None and before.stored == frozenset(attempt.placement.nodes):
             return replace(before, words=words)
         closed = self._context.store.entries(attempt.id, kinds=["log_closed"])
         stored = frozenset(str(entry["node"]) for entry in closed)
-        return AttemptView(words, stored, any(entry["data"].get("failure") for entry in closed))
+        return OpenAttempt(words, stored, any(entry["data"].get("failure") for entry in closed))
 
 
 def _word(attempt: Attempt, report: Mapping[str, AttemptStatus] | Word) -> Word:

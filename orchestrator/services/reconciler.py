@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from orchestrator.domain.errors import ClusterUnavailable, StoreUnavailable
 from orchestrator.domain.run import HOLDS_DEVICES, RunState
 from orchestrator.services.context import Context
-from orchestrator.services.reconcile import Fetch, Observer, View, Word, apply, decide
+from orchestrator.services.reconcile import Fetch, Lookout, Situation, Word, apply, decide
 
 log = logging.getLogger(__name__)
 
@@ -57,9 +57,9 @@ class Reconciler:
     def __init__(self, context: Context, bell: Bell, fence_s: float) -> None:
         self._context = context
         self._bell = bell
-        self._observer = Observer(context, fence_s)
+        self._lookout = Lookout(context, fence_s)
         self._closing = threading.Event()
-        self._view: View | None = None
+        self._situation: Situation | None = None
         self._looked = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, name="reconciler", daemon=True),
@@ -82,7 +82,7 @@ class Reconciler:
     def reconcile(self) -> None:
         """Passes until there is nothing left to do now."""
         if self._bell.was_rung():
-            self._observer.forget()
+            self._lookout.forget()
         for _ in range(MAX_PASSES):
             if not self._pass():
                 return
@@ -90,16 +90,16 @@ class Reconciler:
 
     def _pass(self) -> bool:
         """Look, decide, apply; whether there may be more to do at once."""
-        view = self._observer.observe()
-        self._view = view
+        situation = self._lookout.look()
+        self._situation = situation
         self._looked.set()
-        self._context.cluster.let_go(view.attempts.keys())
-        actions = decide(view)
+        self._context.cluster.let_go(situation.attempts.keys())
+        actions = decide(situation)
         try:
             return apply(self._context, actions)
         finally:
             if not all(isinstance(action, Fetch) for action in actions):
-                self._observer.forget()  # it was changed, also by an action that failed
+                self._lookout.forget()  # it was changed, also by an action that failed
 
     def _run(self) -> None:
         clock = self._context.clock
@@ -123,7 +123,7 @@ class Reconciler:
         """Wake the reconciler when an attempt has ended."""
         while not self._closing.is_set():
             self._looked.clear()
-            attempts = _open_attempts(self._view)
+            attempts = _open_attempts(self._situation)
             if not attempts:
                 self._looked.wait()
                 continue
@@ -135,15 +135,15 @@ class Reconciler:
                 self._closing.wait(TROUBLE_S)
 
     def _pause_s(self) -> float:
-        view, news = self._view, self._context.news
-        return IDLE_S if view is None else pause_s(view, self._context.clock.now(), news.is_followed)
+        situation, news = self._situation, self._context.news
+        return IDLE_S if situation is None else pause_s(situation, self._context.clock.now(), news.is_followed)
 
 
-def pause_s(view: View, now: float, is_followed: Callable[[Iterable[str]], bool]) -> float:
+def pause_s(situation: Situation, now: float, is_followed: Callable[[Iterable[str]], bool]) -> float:
     """Seconds until the next pass, should nobody wake the reconciler before: longer where attempts run, every one of
     them does, and nothing is amiss."""
-    held = [run for run in view.runs if run.attempt and run.state in HOLDS_DEVICES]
-    words = {word for seen in view.attempts.values() for word in seen.words.values()}
+    held = [run for run in situation.runs if run.attempt and run.state in HOLDS_DEVICES]
+    words = {word for seen in situation.attempts.values() for word in seen.words.values()}
     is_calm = all(run.state is RunState.RUNNING and not run.cancel_requested for run in held)
     if not held or not is_calm or words != {Word.RUNNING}:
         return IDLE_S
@@ -151,10 +151,10 @@ def pause_s(view: View, now: float, is_followed: Callable[[Iterable[str]], bool]
     return pace_s(youngest_s, is_followed(run.id for run in held))
 
 
-def _open_attempts(view: View | None) -> Mapping[str, Mapping[str, int]]:
+def _open_attempts(situation: Situation | None) -> Mapping[str, Mapping[str, int]]:
     """node -> attempt -> ``ONLY_ITS_END``."""
     attempts: dict[str, dict[str, int]] = {}
-    for run in view.runs if view else ():
+    for run in situation.runs if situation else ():
         if run.attempt and run.state in HOLDS_DEVICES:
             for node in run.attempt.placement.nodes:
                 attempts.setdefault(node, {})[run.attempt.id] = ONLY_ITS_END

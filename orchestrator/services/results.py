@@ -40,13 +40,16 @@ class Precision:
 class ResultRow:
     """One cell. ``measurements`` has what was measured, ``reasons`` why each other metric was not.
 
-    ``basis`` are the runs that its numbers rest on, and ``validity`` how far those may be believed. ``differing`` names
-    the parts of the fingerprint (subject, rig) in which they differ. ``variation`` is how much the throughput varies
-    within runs, between runs of a node and between nodes; ``fleet`` the throughput of nodes like these (five or more);
-    ``precision`` what became of a wanted precision, where one was asked for, and ``first_stage`` how many runs at the
-    beginning told how many there must be, where variance chose that. ``cut`` is the warm-up of all its runs; of the
-    basis ``n_scouts`` were too short for it and give no number. ``planned`` are the repetitions that were planned (None
-    where variance chose them), ``movement`` how far the series moved between earlier sessions, where history knows.
+    Attributes:
+        basis: the runs that its numbers rest on; ``validity`` says how far those may be believed.
+        differing: the parts of the fingerprint (subject, rig) in which these runs differ.
+        variation: how much the throughput varies within runs, between runs of a node and between nodes.
+        fleet: the throughput of nodes like these; None for fewer than five nodes.
+        precision: whether ``precision_target`` was met; None where none was asked for.
+        first_stage: the valid runs of Stein's first stage; None where the number of runs was fixed.
+        cut: where the warm-up of all its runs ends. ``n_scouts`` runs were too short for it and give no number.
+        planned: the repetitions that were planned; None where variance chose their number.
+        movement: how far the series moved between earlier sessions; None where history does not know.
     """
 
     experiment_id: str

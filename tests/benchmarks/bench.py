@@ -1,4 +1,4 @@
-"""``make bench``: the ratios that issue and README speak of, measured side by side in one run on this machine.
+"""``make bench``: the ratios of docs/benchmarks.md, measured side by side in one run on this machine.
 
 Prints one line a ratio, with its 95 % interval, and writes them with all readings to ``bench.json``.
 """
@@ -18,6 +18,7 @@ from tests.benchmarks import (
     gang_mpirun,
     gang_one_node,
     gang_start_up,
+    ingest,
     lists,
     posts,
     start_up,
@@ -35,6 +36,7 @@ MEASUREMENTS: dict[
     "start-up": (running_service, start_up.measure, 12),
     "lists": (lists.little_and_much, lists.measure, 4),
     "idle": (lists.a_long_queue, lists.measure_idle, 6),
+    "ingest": (ingest.rig, ingest.measure, 4),
     "posts": (running_service, posts.measure, 8),
     "control": (training.rig, training.measure_control, 32),
     "pytorch": (training.rig, training.measure_pytorch, 62),

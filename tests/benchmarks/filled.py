@@ -104,7 +104,7 @@ def _ended(queued: Run, number: int) -> Run:
         ended_at=began + 30.0,
         failure=analysis.failure,
         analysis=analysis,
-        fingerprint=fingerprint(queued.plan, analysis.observed),
+        fingerprint=fingerprint(queued.plan, analysis.circumstances),
     )
 
 

@@ -1,7 +1,8 @@
 """The contract of the store: runs, attempts, moves, results, changes, orders. On SQLite and on PostgreSQL."""
 
 import itertools
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from orchestrator.domain.errors import Conflict
 from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.measurement import Analysis, Measurement, Validity
 from orchestrator.domain.placement import NodeState
+from orchestrator.domain.ports import Line
 from orchestrator.domain.run import MOVES, TERMINAL, ExperimentState, IllegalMove, RunState
 from tests.contract import store_scenes as scene
 from tests.unit import builders as make
@@ -33,7 +35,7 @@ def analysis(value: float = 12.5) -> Analysis:
     return Analysis(
         Validity((make.LOADED,), ("a note",)),
         measurements=(throughput, per_core),
-        observed={"versions": {"framework": "pytorch"}},
+        circumstances={"versions": {"framework": "pytorch"}},
         summary={"steps": 60},
         code_version="1.0",
     )
@@ -336,6 +338,23 @@ def test_orders_to_nodes_are_kept_replaced_and_taken_back(store: SqlStore) -> No
         store.order_node("n0", NodeState.UNREACHABLE)
 
 
+def lines_of(log: Iterable[dict[str, Any]]) -> list[Line]:
+    return [Line(one["seq"], one["kind"], json.dumps(one)) for one in log]
+
+
+def test_parts_of_an_imported_log_are_bounded_in_entries_and_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imported, "PART", 3)
+    monkeypatch.setattr(imported, "PART_BYTES", 100)
+    (run,) = scene.runs_for(scene.experiment())
+    ended = replace(run, attempts=(scene.attempt_of(run),))
+    logs = {
+        "n0": [Line(seq, "output", "x" * 10) for seq in range(1, 5)],
+        "n1": [Line(seq, "output", "x" * 60) for seq in range(1, 4)],
+    }
+    parts = [[(node, seq) for _, node, seq, _, _ in part] for part in imported.parts(ended, logs)]
+    assert parts == [[("n0", 1), ("n0", 2), ("n0", 3)], [("n0", 4), ("n1", 1), ("n1", 2)], [("n1", 3)]]
+
+
 def test_an_imported_run_is_stored_whole_and_once(store: SqlStore) -> None:
     experiment = replace(scene.experiment(labels={"from": "elsewhere"}), state=ExperimentState.FAILED, ended_at=2000.0)
     (run,) = scene.runs_for(experiment)
@@ -352,8 +371,8 @@ def test_an_imported_run_is_stored_whole_and_once(store: SqlStore) -> None:
     )
     log = [scene.entry(1, "log_opened"), scene.entry(2, "log_closed")]
 
-    assert store.import_run(experiment, ended, {"n0": log})
-    assert not store.import_run(experiment, ended, {"n0": log})
+    assert store.import_run(experiment, ended, {"n0": lines_of(log)})
+    assert not store.import_run(experiment, ended, {"n0": lines_of(log)})
 
     assert store.run(run.id) == ended
     assert store.entries(attempt.id) == [entry | {"node": "n0"} for entry in log]
@@ -369,8 +388,8 @@ def test_an_import_that_was_cut_off_is_seen_by_nobody_and_taken_up_by_the_next(
     ended = replace(run, state=RunState.COMPLETED, attempts=(scene.attempt_of(run),), analysis=analysis())
     log = [scene.entry(1, "log_opened"), *(scene.entry(seq) for seq in range(2, 8)), scene.entry(8, "log_closed")]
 
-    def torn() -> Iterator[dict[str, Any]]:
-        yield from log[:5]
+    def torn() -> Iterator[Line]:
+        yield from lines_of(log[:5])
         raise ConnectionError
 
     monkeypatch.setattr(imported, "PART", 3)
@@ -380,8 +399,8 @@ def test_an_import_that_was_cut_off_is_seen_by_nobody_and_taken_up_by_the_next(
     assert store.experiment(experiment.id).owner == imported.IMPORTING
     assert store.last_seqs(ended.attempts[0].id) == {"n0": 3}
 
-    assert store.import_run(experiment, ended, {"n0": log})
-    assert not store.import_run(experiment, ended, {"n0": log})
+    assert store.import_run(experiment, ended, {"n0": lines_of(log)})
+    assert not store.import_run(experiment, ended, {"n0": lines_of(log)})
     assert [one.id for one in store.runs(owner="ada").items] == [run.id]
     assert len(store.entries(ended.attempts[0].id)) == 8
     assert [cell.runs[0].id for cell in store.cells(owner="ada").items] == [run.id]

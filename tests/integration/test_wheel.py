@@ -129,9 +129,8 @@ def test_a_pytorch_job_runs_from_another_folder_and_sees_of_ours_only_the_traine
     model = Path(installed.environment["TBD_SUITE_PATH"]) / "tells"
     model.mkdir(parents=True)
     facts = (ROOT / "suites/models/resnet_50/model.toml").read_text()
-    # Without ``input`` it builds itself.
-    facts = facts.replace('name = "resnet-50"', 'name = "tells"').replace('input = "images"\n', "")
-    (model / "model.toml").write_text(facts)
+    (model / "model.toml").write_text(facts.replace('name = "resnet-50"', 'name = "tells"'))
+    (model / "network.py").write_text("from suites.models.resnet_50.network import *\n")
     (model / "__init__.py").touch()
     (model / "pytorch.py").write_text(TELLS.format(file=str(seen)))
 

@@ -132,4 +132,4 @@ def test_a_failed_run_still_tells_its_rig():
     for name in FAILED:
         entries = whole_lines(raw(name))
         if entries and entries[0]["kind"] == "log_opened":
-            assert analysed(entries).observed["nodes"]["vm"]["provenance"]["commit"], name
+            assert analysed(entries).circumstances["nodes"]["vm"]["provenance"]["commit"], name

@@ -1,4 +1,4 @@
-"""The table of the README: rates, speed-ups against the same strategy on one device, and what the replicas were."""
+"""The table of docs/matrix.md: rates, speed-ups against the same strategy on one device, and what the replicas were."""
 
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def test_a_failed_run_has_its_failure_in_place_of_numbers() -> None:
 
 
 def test_only_what_stands_between_the_marks_is_replaced(tmp_path: Path) -> None:
-    file = tmp_path / "README.md"
+    file = tmp_path / "matrix.md"
     file.write_text(f"before\n{MARKS[0]}\nold\n{MARKS[1]}\nafter\n")
     put_into(file, "new")
     assert file.read_text() == f"before\n{MARKS[0]}\n\nnew\n\n{MARKS[1]}\nafter\n"

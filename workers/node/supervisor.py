@@ -42,8 +42,8 @@ IDLE_ROLES_GRACE_S = 5.0
 
 _TELL_AGAIN_S = 0.5
 
-# Judgement: building a model and a few steps, followed allocation by allocation, take no longer; a rank on another node
-# that has gone wrong there may say nothing.
+# Judgement: longest time of the memory phase, which builds the model and does a few steps with every allocation
+# followed. It needs a limit of its own: a rank that fails on another node may never report.
 MEMORY_PHASE_LIMIT_S = 900.0
 
 

@@ -87,7 +87,7 @@ def run(job, process, emit, phase="train"):
 def explained(error, kind, job, process, channel):
     """Return ``error`` and its kind; where it only says that a peer has gone, what the control channel knows of it.
 
-    Where that knows nothing, a rank stands still or the network between them is cut; of two processes it is the other.
+    Where that knows nothing, a rank hangs or the network between them is cut. Of two processes the other one is blamed.
     """
     if kind != PEER_LOST:
         return error, kind

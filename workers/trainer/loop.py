@@ -1,6 +1,6 @@
 """The one timed loop. Every framework is timed by it, so every framework is timed alike.
 
-An adapter (``workers.trainer.frameworks``) is six verbs and has no clock. Inside an interval there are only the
+An adapter (``workers.trainer.frameworks``) has no clock. Inside an interval there are only the
 adapter's steps and its ``synchronize``; emitting, reading the loss and deciding to go on happen between intervals.
 """
 

@@ -2,6 +2,7 @@
 
 tbd plan suites/quick.yaml
 tbd plan resnet-50 -f pytorch --batch 4,8 --topology 1x1,1x2
+tbd plan --fields  (what a file may hold, and what each field means)
 """
 
 import argparse
@@ -14,7 +15,19 @@ from orchestrator.cli.embedded import some_server
 
 def configure(parser: argparse.ArgumentParser) -> None:
     spec_options.configure(parser)
+    parser.add_argument("--fields", action=_Fields, nargs=0, help="list the fields of a SPEC.yaml, and do nothing else")
     parser.add_argument("--json", action="store_true", help="print REST's answer")
+
+
+class _Fields(argparse.Action):
+    """Like ``--help``: prints and ends, whatever else was asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from orchestrator.reports import spec_fields, table
+
+        rows = [[row.name, row.takes, row.default or "(needed)", row.means] for row in spec_fields.rows()]
+        print(table.text(["field", "takes", "default", "means"], rows, output.width()))
+        parser.exit()
 
 
 def execute(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from orchestrator.cli.spec_file import SpecFile
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("spec", metavar="SPEC.yaml")
+    parser.add_argument("spec", metavar="SPEC.yaml", help="tbd plan --fields lists its fields")
     parser.add_argument("--wait", action="store_true", help="wait until it has ended and print the table")
     parser.add_argument("--key", help="idempotency key: the same key and spec are carried out once, however often sent")
     parser.add_argument(

@@ -58,8 +58,8 @@ def test_utilisation_memory_loss_and_warm_up_are_measured():
     assert values["power_w"] is None
 
 
-def test_what_the_logs_tell_of_the_rig_is_observed():
-    told = analyse({NODE: a_log()}).observed
+def test_what_the_logs_tell_of_the_rig_is_among_the_circumstances():
+    told = analyse({NODE: a_log()}).circumstances
     assert told["versions"]["version"] == "2.13.0"
     assert told["mathematics"] == {"tf32": False}
     assert told["interpreter"]["definition"] == "abc"

@@ -9,15 +9,15 @@ from orchestrator.domain.run import HOLDS_DEVICES, MOVES, Run, RunState
 from orchestrator.services.conclude import outcome
 from orchestrator.services.reconcile import (
     Action,
-    AttemptView,
     Conclude,
     Fetch,
     Launch,
     Move,
+    OpenAttempt,
     Review,
+    Situation,
     Stop,
     Tell,
-    View,
     Wait,
     Word,
     decide,
@@ -28,11 +28,11 @@ from tests.unit import builders as make
 NODES = ("n0", "n1")
 
 
-def seen(run: Run, words: tuple[Word, ...], stored: tuple[str, ...] = ()) -> View:
+def seen(run: Run, words: tuple[Word, ...], stored: tuple[str, ...] = ()) -> Situation:
     attempt = run.attempt
     assert attempt is not None
-    view = AttemptView(dict(zip(attempt.placement.nodes, words, strict=True)), frozenset(stored))
-    return View([run], [make.node("n0"), make.node("n1")], {attempt.id: view})
+    situation = OpenAttempt(dict(zip(attempt.placement.nodes, words, strict=True)), frozenset(stored))
+    return Situation([run], [make.node("n0"), make.node("n1")], {attempt.id: situation})
 
 
 def an_open_run(state: RunState, nodes: tuple[str, ...] = ("n0",), **changes: object) -> Run:
@@ -45,7 +45,7 @@ def kinds(actions: list[Action]) -> list[type]:
 
 
 def test_a_queued_run_is_launched_on_a_free_node() -> None:
-    (action,) = decide(View([make.run()], [make.node()]))
+    (action,) = decide(Situation([make.run()], [make.node()]))
     assert isinstance(action, Launch)
     assert action.placement.nodes == ("n0",)
 
@@ -59,38 +59,40 @@ def test_a_full_disk_gives_a_run_another_attempt_but_not_for_ever() -> None:
 def test_a_node_of_a_gang_that_ended_with_a_failure_ends_the_others() -> None:
     run = an_open_run(RunState.RUNNING, NODES)
     assert run.attempt is not None
-    view = AttemptView({"n0": Word.ENDED, "n1": Word.RUNNING}, frozenset(("n0",)), failed=True)
-    actions = decide(View([run], [make.node("n0"), make.node("n1")], {run.attempt.id: view}))
+    situation = OpenAttempt({"n0": Word.ENDED, "n1": Word.RUNNING}, frozenset(("n0",)), failed=True)
+    actions = decide(Situation([run], [make.node("n0"), make.node("n1")], {run.attempt.id: situation}))
     assert actions[0] == Stop(run, ("n1",), FailureKind.NODE_LOST)
     well = decide(
-        View([run], [make.node("n0"), make.node("n1")], {run.attempt.id: AttemptView(view.words, view.stored)})
+        Situation(
+            [run], [make.node("n0"), make.node("n1")], {run.attempt.id: OpenAttempt(situation.words, situation.stored)}
+        )
     )
     assert Stop not in kinds(well)  # it may only have been the first to be done
 
 
 def test_the_second_run_of_a_node_waits_and_says_why() -> None:
-    actions = decide(View([make.run("run_1"), make.run("run_2")], [make.node()]))
+    actions = decide(Situation([make.run("run_1"), make.run("run_2")], [make.node()]))
     assert kinds(actions) == [Launch, Wait]
     told = make.run("run_2", waiting=actions[1].reason)
-    assert decide(View([make.run("run_1"), told], [make.node()])) == actions[:1]
+    assert decide(Situation([make.run("run_1"), told], [make.node()])) == actions[:1]
 
 
 def test_runs_that_ask_for_the_same_are_told_together() -> None:
     runs = [make.run(f"run_{index}", plan=make.plan(topology="1x8")) for index in range(3)]
-    (action,) = decide(View(runs, [make.node()]))
+    (action,) = decide(Situation(runs, [make.node()]))
     assert isinstance(action, Wait)
     assert action.needs == runs[0].plan.needs
 
 
 def test_a_run_that_is_collecting_still_holds_its_devices() -> None:
     for state in HOLDS_DEVICES:
-        view = seen(an_open_run(state), (Word.RUNNING,))
-        view = View([*view.runs, make.run("run_2")], [make.node("n0")], view.attempts)
-        assert not any(isinstance(action, Launch) for action in decide(view))
+        situation = seen(an_open_run(state), (Word.RUNNING,))
+        situation = Situation([*situation.runs, make.run("run_2")], [make.node("n0")], situation.attempts)
+        assert not any(isinstance(action, Launch) for action in decide(situation))
 
 
 def test_a_queued_run_that_is_cancelled_never_starts() -> None:
-    assert decide(View([make.run(cancel_requested=True)], [make.node()])) == [
+    assert decide(Situation([make.run(cancel_requested=True)], [make.node()])) == [
         Move(make.run(cancel_requested=True), RunState.CANCELLED)
     ]
 
@@ -136,7 +138,7 @@ def test_a_log_that_was_stored_and_deleted_is_not_a_lost_node() -> None:
 
 
 def test_idle_experiments_are_reviewed() -> None:
-    assert decide(View([], [], idle_experiments=["exp_1"])) == [Review("exp_1")]
+    assert decide(Situation([], [], idle_experiments=["exp_1"])) == [Review("exp_1")]
 
 
 PRODUCT = list(
@@ -156,9 +158,9 @@ def test_in_every_view_of_an_open_run_the_rules_hold(state: RunState) -> None:
         if state_ is not state:
             continue
         run = an_open_run(state, NODES, cancel_requested=cancel, stop_requested=stop)
-        view = seen(run, words, stored)
-        actions = decide(view)
-        assert actions == decide(view)
+        situation = seen(run, words, stored)
+        actions = decide(situation)
+        assert actions == decide(situation)
         moves = [action for action in actions if isinstance(action, Move)]
         assert all(move.to in MOVES[state] for move in moves)
         assert len(moves) <= 1
@@ -212,19 +214,19 @@ def test_old_runs_are_looked_at_less_often_than_young_ones() -> None:
 LONG_AFTER_S = 1e12
 
 
-def pause(view: View, is_followed: bool = False) -> float:
-    return pause_s(view, LONG_AFTER_S, lambda _: is_followed)
+def pause(situation: Situation, is_followed: bool = False) -> float:
+    return pause_s(situation, LONG_AFTER_S, lambda _: is_followed)
 
 
 def test_beside_attempts_that_run_nothing_stirs_for_a_while_unless_somebody_follows_them() -> None:
-    view = seen(an_open_run(RunState.RUNNING), (Word.RUNNING,))
-    assert pause(view) == PACE_S[1]
-    assert pause(view, is_followed=True) < PACE_S[1]
+    situation = seen(an_open_run(RunState.RUNNING), (Word.RUNNING,))
+    assert pause(situation) == PACE_S[1]
+    assert pause(situation, is_followed=True) < PACE_S[1]
 
 
 def test_what_is_not_as_it_should_be_is_looked_at_as_often_as_ever() -> None:
     two = ("n0", "n1")
-    assert pause(View((), ())) == IDLE_S
+    assert pause(Situation((), ())) == IDLE_S
     assert pause(seen(an_open_run(RunState.PLACING), (Word.RUNNING,))) == IDLE_S
     assert pause(seen(an_open_run(RunState.COLLECTING), (Word.ENDED,))) == IDLE_S
     assert pause(seen(an_open_run(RunState.RUNNING, two), (Word.RUNNING, Word.SILENT))) == IDLE_S

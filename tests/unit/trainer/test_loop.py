@@ -19,7 +19,7 @@ class Clock:
 
 
 class Script:
-    """The six verbs, written down in ``calls`` in the order they come; a step takes 1 s, half of it for input."""
+    """What the loop calls, written down in ``calls`` in the order they come; a step takes 1 s, half of it for input."""
 
     abilities = ("activity", "kernels", "layers", "memory")
 

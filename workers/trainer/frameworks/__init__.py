@@ -1,6 +1,6 @@
 """Adapters: one module per framework, named as in a spec, with a class ``Adapter`` and its facts in a ``.toml`` beside.
 
-An adapter is six verbs and has no clock (``workers.trainer.loop`` has):
+An adapter has no clock: the loop has (``workers.trainer.loop``), which calls these:
 
 ``versions()``
     {framework, version, libraries {name: version}}

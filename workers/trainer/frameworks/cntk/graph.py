@@ -177,7 +177,7 @@ def _forward(network, add, step):
         if not matrix.forward:
             continue
         if step > 1 and matrix.gradient:
-            # The last gradient gives way to a value.
+            # From the second step on, the forward pass uses the matrix again that held the last step's gradient.
             add("weight_gradients", -matrix.gradient[1], step)
             add("other", -max(0, matrix.values - matrix.gradient[1]), step)
             add("feature_maps", matrix.values, step)

@@ -1,4 +1,4 @@
-"""What the logs tell about where and with what an attempt ran: the inputs of its fingerprint, nothing judged."""
+"""The inputs of a fingerprint, from the logs: where an attempt ran, and with what. Nothing is judged here."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from orchestrator.analysis.events import NodeLog
 from orchestrator.analysis.windows import span_of
 
 
-def observed(logs: Sequence[NodeLog]) -> dict[str, Any]:
+def circumstances(logs: Sequence[NodeLog]) -> dict[str, Any]:
     """Return what ``domain.fingerprint`` reads; what a log does not tell is absent or empty."""
     job = logs[0].job
     built = _first(logs, "built")

@@ -11,7 +11,7 @@ from orchestrator.domain.placement import Node, place
 from orchestrator.domain.ports import LogSlice
 from orchestrator.domain.run import Run, RunState
 from orchestrator.services import reconcile
-from orchestrator.services.reconcile import Launch, Observer, Wait, decide
+from orchestrator.services.reconcile import Launch, Lookout, Wait, decide
 from orchestrator.services.reconciler import Bell, Reconciler
 from tests.unit import builders as make
 
@@ -88,8 +88,8 @@ def context_of(queue: Queue, nodes: Sequence[Node]) -> Any:
     return SimpleNamespace(store=queue, cluster=Standing(nodes), clock=Clock())
 
 
-def observer(queue: Queue, nodes: Sequence[Node]) -> Observer:
-    return Observer(context_of(queue, nodes), fence_s=60.0)
+def lookout_over(queue: Queue, nodes: Sequence[Node]) -> Lookout:
+    return Lookout(context_of(queue, nodes), fence_s=60.0)
 
 
 def elsewhere(number: int) -> list[Run]:
@@ -102,47 +102,49 @@ def near(number: int) -> list[Run]:
 
 
 def test_runs_that_fit_no_node_hold_up_nobody_behind_them() -> None:
-    view = observer(Queue([*elsewhere(7), *near(1)]), [make.node()]).observe()
-    assert [action.run.id for action in decide(view) if isinstance(action, Launch)] == ["near_0"]
+    situation = lookout_over(Queue([*elsewhere(7), *near(1)]), [make.node()]).look()
+    assert [action.run.id for action in decide(situation) if isinstance(action, Launch)] == ["near_0"]
 
 
 def test_of_each_kind_no_more_is_looked_at_than_there_are_devices() -> None:
     queue = Queue([*elsewhere(1000), *near(1000)])
-    view = observer(queue, [make.node("n0", 2), make.node("n1", 1)]).observe()
-    assert (queue.read, len(view.runs)) == (6, 6)
+    situation = lookout_over(queue, [make.node("n0", 2), make.node("n1", 1)]).look()
+    assert (queue.read, len(situation.runs)) == (6, 6)
 
 
 def test_each_kind_is_placed_once_in_a_pass_however_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes over the queue are counted where they are made."""
     calls: list[Any] = []
     monkeypatch.setattr(reconcile, "place", lambda needs, *rest: calls.append(needs) or place(needs, *rest))
-    view = observer(Queue([*near(1000), *elsewhere(1000)]), [make.node(str(number)) for number in range(5)]).observe()
-    actions = decide(view)
+    situation = lookout_over(
+        Queue([*near(1000), *elsewhere(1000)]), [make.node(str(number)) for number in range(5)]
+    ).look()
+    actions = decide(situation)
     assert [type(action) for action in actions] == [Launch] * 5 + [Wait]
     assert len(calls) == 6
 
 
 def test_the_store_is_asked_again_only_when_something_may_have_changed() -> None:
     queue = Queue(near(3))
-    looking = observer(queue, [make.node()])
+    lookout = lookout_over(queue, [make.node()])
     for _ in range(5):
-        looking.observe()
+        lookout.look()
     assert queue.asked["queue_heads"] == 1
-    looking.forget()
-    looking.observe()
+    lookout.forget()
+    lookout.look()
     assert queue.asked["queue_heads"] == 2
-    looking._context.clock.time += Observer.ASK_AGAIN_S
-    looking.observe()
+    lookout._context.clock.time += Lookout.ASK_AGAIN_S
+    lookout.look()
     assert queue.asked["queue_heads"] == 3
 
 
 def test_a_node_that_comes_is_reason_to_ask_again() -> None:
     queue = Queue(near(3))
     nodes = [make.node("n0")]
-    looking = observer(queue, nodes)
-    assert len(looking.observe().runs) == 1
+    lookout = lookout_over(queue, nodes)
+    assert len(lookout.look().runs) == 1
     nodes.append(make.node("n1"))
-    assert len(looking.observe().runs) == 2
+    assert len(lookout.look().runs) == 2
 
 
 def test_while_a_run_goes_on_passes_ask_nothing_of_the_queue() -> None:

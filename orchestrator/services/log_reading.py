@@ -1,0 +1,179 @@
+"""A log that comes from outside, read once from its file: each line is checked, digested and written down as it will be
+stored, and the whole is analysed. ``log_process`` has a long one read apart from the server."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Annotated, Any, BinaryIO
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+from orchestrator.analysis.analyse import analyse_read
+from orchestrator.analysis.events import LogError, NodeLog, read_log
+from orchestrator.domain import border
+from orchestrator.domain.catalog import parse_topology
+from orchestrator.domain.errors import InvalidRequest, Problem
+from orchestrator.domain.measurement import Analysis
+from orchestrator.domain.placement import Device
+from orchestrator.domain.plan import Plan
+from orchestrator.domain.ports import Entry, Line
+from workers.trainer.protocol import to_json
+
+Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
+_PLAN = TypeAdapter(Plan)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a log tells. ``digest``: its name, equal for equal entries, however their lines were written."""
+
+    digest: str
+    node: str
+    job: Mapping[str, Any]
+    plan: Plan
+    began: float
+    ended: float
+    analysis: Analysis
+
+
+class _Process(BaseModel):
+    """What is read of a process of the job."""
+
+    node: Name
+    ranks: list[Annotated[int, Field(strict=True, ge=0)]]
+    devices: list[Device]
+
+
+class _Job(BaseModel):
+    """What is read of the job beside its plan."""
+
+    processes: list[_Process]
+
+
+class _Opened(BaseModel):
+    """What is read of ``log_opened``."""
+
+    node: Name
+    job: _Job
+
+
+def read(file: BinaryIO, rows: BinaryIO) -> Told:
+    """What the log in ``file`` tells. Its entries are written to ``rows``, for ``stored_lines``.
+
+    Raises:
+        border.Malformed: a line is no JSON object; the text names it.
+        InvalidRequest: it is no event log of an attempt on one node, or says what cannot be; the pointer names the
+            entry.
+    """
+    file.seek(0)
+    lines = _Lines(file, rows)
+    log = _read_log(lines)
+    rows.flush()
+    return Told(
+        digest=lines.digest,
+        node=log.opened["node"],
+        job=log.job,
+        plan=_plan_of(log.job),
+        began=float(lines.first["wall"]),
+        ended=float(lines.last["wall"]),
+        analysis=analyse_read([log]),
+    )
+
+
+def stored_lines(rows: BinaryIO) -> Iterator[Line]:
+    """What ``read`` wrote to ``rows``."""
+    rows.seek(0)
+    for number, row in enumerate(rows, start=1):
+        kind, _, body = row.decode("ascii").rstrip("\n").partition("\t")
+        yield Line(number, kind, body)
+
+
+class _Lines:
+    """The entries of a file, one at a time. An entry is kept when the next one is asked for: nobody objected to it."""
+
+    def __init__(self, file: BinaryIO, rows: BinaryIO) -> None:
+        self._file = file
+        self._rows = rows
+        self._sha256 = hashlib.sha256()
+        self.first: Entry = {}
+        self.last: Entry = {}
+
+    @property
+    def digest(self) -> str:
+        return self._sha256.hexdigest()[:20]
+
+    def __iter__(self) -> Iterator[Entry]:
+        for number, line in enumerate(self._file, start=1):
+            entry = _entry(number, line)
+            if entry is None:
+                break
+            yield entry
+            if number == 1:
+                self.first = entry
+            self.last = entry
+            self._keep(number, entry)
+
+    def _keep(self, number: int, entry: Entry) -> None:
+        """The node is a column of its own: it is not repeated in the stored body."""
+        text = to_json(entry)
+        self._sha256.update((("\n" if number > 1 else "") + text).encode())
+        body = to_json({key: entry[key] for key in entry if key != "node"}) if "node" in entry else text
+        self._rows.write(f"{entry['kind']}\t{body}\n".encode("ascii"))
+
+
+def _entry(number: int, line: bytes) -> Entry | None:
+    """None for a last line whose write was cut short: what stands before it is a log that ends early.
+
+    Raises:
+        border.Malformed: it is no JSON object.
+        InvalidRequest: it holds text or numbers that nothing may hold.
+    """
+    try:
+        entry, problems = border.parse_entry(line)
+    except border.Malformed as error:
+        if number > 1 and not line.endswith(b"\n"):
+            return None
+        raise border.Malformed(f"line {number} of the log is no JSON: {error}") from None
+    if not isinstance(entry, dict):
+        raise border.Malformed(f"line {number} of the log is no JSON object")
+    if problems:
+        raise InvalidRequest([Problem(f"/{number - 1}{one.pointer}", one.message) for one in problems])
+    return entry
+
+
+def _read_log(lines: _Lines) -> NodeLog:
+    """The log, after a check of every entry."""
+    entries = iter(lines)
+    first = next(entries, None)
+    if first is None or first.get("kind") != "log_opened":
+        raise InvalidRequest([Problem("/0", "an event log begins with log_opened")])
+    told = first.get("data")
+    try:
+        node = str(told.get("node")) if isinstance(told, Mapping) else "the host"
+        log = read_log(node, chain([first], entries))
+    except LogError as error:
+        raise InvalidRequest([Problem(f"/{(error.entry or 1) - 1}", str(error))]) from None
+    try:
+        _Opened.model_validate(log.opened)
+        _plan_of(log.job)
+    except ValidationError as error:
+        raise InvalidRequest([_problem_of(one) for one in error.errors()]) from None
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise InvalidRequest([Problem("/0/data/job", f"{type(error).__name__}: {error}")]) from None
+    return log
+
+
+def _plan_of(job: Mapping[str, Any]) -> Plan:
+    """The plan of ``job``, which a person may have written: each field is looked at, an open batch size resolved."""
+    ranks = sum(len(process["ranks"]) for process in job["processes"])
+    given = {name: value for name, value in job["plan"].items() if value is not None}
+    data = Plan.from_json(job["plan"] | {"global_batch_size": job["plan"]["per_device_batch_size"] * ranks} | given)
+    plan = _PLAN.validate_python({name: getattr(data, name) for name in Plan.__dataclass_fields__})
+    parse_topology(plan.topology)
+    return plan
+
+
+def _problem_of(error: Any) -> Problem:
+    at = error["loc"] if error["loc"][:1] in (("node",), ("job",)) else ("job", "plan", *error["loc"])
+    return Problem("/0/data" + "".join(f"/{part}" for part in at), error["msg"])

@@ -1,0 +1,83 @@
+"""A log that is imported is read once, an entry at a time, and written down as it will be stored."""
+
+import json
+import tempfile
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+import pytest
+
+from orchestrator.domain import border
+from orchestrator.domain.errors import InvalidRequest, TbdError
+from orchestrator.services import log_process, log_reading
+from tests.replays import replay
+
+
+@contextmanager
+def two_files(log: bytes) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """One with the log, and one for the rows."""
+    with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as rows:
+        file.write(log)
+        yield file, rows
+
+
+def refused(log: bytes) -> tuple[str, str]:
+    with two_files(log) as files, pytest.raises((InvalidRequest, border.Malformed)) as found:
+        log_process.read_politely(*files)
+    return type(found.value).__name__, str(found.value)
+
+
+def test_what_is_written_down_is_the_log_with_the_node_left_out_of_each_entry() -> None:
+    entries = [one | {"node": "vm"} for one in replay.entries_of("good_sleep")]
+    with two_files("\n".join(map(json.dumps, entries)).encode()) as (file, rows):
+        log_reading.read(file, rows)
+        lines = list(log_reading.stored_lines(rows))
+    assert [line.seq for line in lines] == list(range(1, len(entries) + 1))
+    assert [line.kind for line in lines] == [one["kind"] for one in entries]
+    assert [json.loads(line.body) for line in lines] == replay.entries_of("good_sleep")
+
+
+def test_a_log_in_a_file_is_analysed_as_one_in_memory() -> None:
+    with two_files(replay.raw("good_sleep")) as files:
+        assert log_reading.read(*files).analysis == replay.analysed(replay.entries_of("good_sleep"))
+
+
+def test_a_process_of_its_own_reads_the_same_as_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    with two_files(replay.raw("steady_pytorch")) as (file, rows):
+        here = log_process.read_politely(file, rows)
+        written_here = list(log_reading.stored_lines(rows))
+    monkeypatch.setattr(log_process, "APART_BYTES", 0)
+    monkeypatch.setattr(log_reading, "read", None)
+    with two_files(replay.raw("steady_pytorch")) as (file, rows):
+        assert log_process.read_politely(file, rows) == here
+        assert list(log_reading.stored_lines(rows)) == written_here
+
+
+@pytest.mark.parametrize("spoiled", [b"{", b'{"seq": 3, "kind": "nothing"}\n', b"[]\n", b'{"a": "\\ud800"}\n'])
+def test_a_process_of_its_own_refuses_in_the_same_words(spoiled: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = b"".join(replay.raw("good_sleep").splitlines(keepends=True)[:2]) + spoiled + b"\n"
+    here = refused(log)
+    monkeypatch.setattr(log_process, "APART_BYTES", 0)
+    assert refused(log) == here
+
+
+def test_a_process_that_ends_without_an_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_process, "APART_BYTES", 0)
+    monkeypatch.setattr(log_process.sys, "executable", "/bin/false")  # type: ignore[attr-defined]
+    with two_files(b"{}") as files, pytest.raises(TbdError, match="ended with status 1; nothing was stored"):
+        log_process.read_politely(*files)
+
+
+def test_looking_at_every_line_holds_one_of_them() -> None:
+    lines = replay.raw("good_sleep").splitlines(keepends=True)
+    output = {"seq": 0, "t": 1.0, "wall": 1.0, "rank": None, "kind": "output", "data": {"text": "é" * 1000}}
+    body = b"".join(json.dumps(output | {"seq": seq}).encode() + b"\n" for seq in range(2, 2000))
+    with two_files(lines[0] + body) as (file, rows):
+        file.seek(0)
+        tracemalloc.start()
+        assert sum(1 for _ in log_reading._Lines(file, rows)) == 1999
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < 200_000

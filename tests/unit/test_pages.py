@@ -1,0 +1,58 @@
+"""The pages keep up with the tree: every file and every page that a text names is there."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("orchestrator", "workers", "suites", "deploy", "docs", "tests")
+KINDS = (".py", ".md", ".toml", ".yaml", ".yml", ".sh")
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+# A page of ours by its path from the root, as texts of all kinds name it.
+NAMED = re.compile(r"(?<!ps-lite, )\b(docs/[\w/.-]+\.md)\b")
+# The target of a link of Markdown, without its anchor; not one to another host.
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+# Documents that those who build tbd have beside the repository, and nobody else.
+OUTSIDE = re.compile(r"\b(?:DESIGN|CONTRACT|STATISTICS|REVIEW)\b")
+
+
+def texts() -> Iterator[Path]:
+    """Every text of the repository that a person writes."""
+    yield from (ROOT / name for name in ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml"))
+    for folder in FOLDERS:
+        yield from (path for path in (ROOT / folder).rglob("*") if path.suffix in KINDS and path != Path(__file__))
+
+
+def dead_links(page: Path, text: str) -> list[str]:
+    """The links of a page that lead nowhere."""
+    return [link for link in LINK.findall(text) if not (page.parent / link).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    assert dead_links(page, page.read_text(encoding="utf-8")) == []
+
+
+def test_a_dead_link_is_found_with_underscores_and_anchors_too() -> None:
+    text = "[a](docs/states.md) [b](docs/no_such_page.md) [c](docs/gone.md#part) [d](https://example.org/x.md) [e](#f)"
+    assert dead_links(ROOT / "README.md", text) == ["docs/no_such_page.md", "docs/gone.md"]
+
+
+def test_every_page_that_any_text_names_is_there_and_none_is_outside_the_repository() -> None:
+    wrong = []
+    for path in texts():
+        text = path.read_text(encoding="utf-8")
+        missing = [name for name in NAMED.findall(text) if not (ROOT / name).is_file()]
+        wrong += [f"{path.relative_to(ROOT)}: {name}" for name in (*missing, *OUTSIDE.findall(text))]
+    assert wrong == []
+
+
+def test_every_page_of_the_docs_can_be_reached_from_the_readme() -> None:
+    reached, new = set(), {ROOT / "README.md"}
+    while new:
+        reached |= new
+        linked = {(page.parent / link).resolve() for page in new for link in LINK.findall(page.read_text("utf-8"))}
+        new = {page for page in linked if page.suffix == ".md" and page.is_file()} - reached
+    assert set(PAGES) - reached == set()
