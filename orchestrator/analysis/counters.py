@@ -1,7 +1,7 @@
 """Executed operations, from hardware counters, as TBD's eq. 2 needs them.
 
-The counters come from one replayed step (``workers.node.telemetry.ncu``). The time comes from the profiled phase, because a
-kernel takes longer when it is replayed.
+The counters come from one replayed step (``workers.node.telemetry.ncu``). The time comes from the profiled phase,
+because a kernel takes longer when it is replayed.
 """
 
 import re

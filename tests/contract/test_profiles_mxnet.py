@@ -72,10 +72,9 @@ def test_every_layer_is_there_with_its_parameters_and_both_passes(profiled):
     for convolution in CONVOLUTIONS:
         assert rows[convolution.name]["kind"] == "Conv2D"
         assert rows[convolution.name]["parameters_bytes"] == bytes_of(convolution.name + ".weight")
-        assert rows[NORMALIZATIONS[convolution.name]]["parameters_bytes"] == 2 * bytes_of(
-            NORMALIZATIONS[convolution.name] + ".weight"
-        )
-        for name in (convolution.name, NORMALIZATIONS[convolution.name]):
+        norm = NORMALIZATIONS[convolution.name]
+        assert rows[norm]["parameters_bytes"] == 2 * bytes_of(norm + ".weight")
+        for name in (convolution.name, norm):
             assert rows[name]["forward_s"] > 0, name
             assert rows[name]["backward_s"] > 0, name
     assert sum(row["parameters_bytes"] for row in layers["rows"]) == 4 * SIZE["parameters"]

@@ -1,6 +1,7 @@
 """The layers of the suite's networks at the size tiny, for tests that hold a profile against them."""
 
 import importlib
+import itertools
 
 from suites.assemble import layers
 from suites.assemble.layers import Convolution, Normalization
@@ -30,7 +31,5 @@ def convolutions(model):
 
 def normalizations(model):
     """{convolution: the normalisation that follows it}, by name."""
-    layers = described(model)
-    return {
-        one.name: other.name for one, other in zip(layers, layers[1:], strict=False) if isinstance(other, Normalization)
-    }
+    pairs = itertools.pairwise(described(model))
+    return {one.name: other.name for one, other in pairs if isinstance(other, Normalization)}
