@@ -7,19 +7,24 @@ models, PyTorch for all frameworks. A test looks every name up (tests/architectu
     optimiser, and what differs between frameworks. The service reads them when it starts, and they travel in the job.
     ``suites/models/resnet_50/model.toml``
     ``orchestrator/services/catalog.py: load_catalog``
- 2. The network is described once for all frameworks, as data: its layers, the shapes of its parameters, and initial
-    weights that are equal for equal seeds.
-    ``suites/models/resnet_50/architecture.py: convolutions, shapes, initial_weights, flops``
- 3. The adapter of a framework imports the model's module for that framework and asks it to build the model.
-    ``workers/trainer/frameworks/pytorch.py: Adapter.build``
-    ``suites/models/resnet_50/pytorch.py: build, ResNet``
+ 2. The network is described once for all frameworks, as data: its layers in order. From these follow the shapes of its
+    parameters, its operations, and initial weights that are equal for equal seeds.
+    ``suites/models/resnet_50/network.py: layers``
+    ``suites/assemble/layers.py: Convolution, shapes, flops, initial_weights``
+ 3. The adapter of a framework has the model built by what all models of that framework share. It makes the layers, lays
+    out the weights, and takes the network and its loss from the model's module.
+    ``workers/trainer/frameworks/pytorch/adapter.py: Adapter.build``
+    ``workers/trainer/job.py: builder``
+    ``suites/assemble/pytorch.py: build, module, Model``
+    ``suites/assemble/optimizer.py: of_job``
+    ``suites/models/resnet_50/pytorch.py: Network, loss``
  4. Batches come from synthetic data or from the files of a dataset, which the node's agent has prepared.
-    ``suites/datasets/images.py: batches, synthetic``
+    ``suites/inputs/images.py: batches, synthetic``
     ``suites/datasets/photographs/dataset.toml``
     ``suites/datasets/photographs/prepare.py: main``
     ``suites/datasets/image_folder/pytorch.py: batches``
  5. A step is one update: a batch, the forward pass, the loss, the backward pass, the optimiser.
-    ``workers/trainer/frameworks/pytorch_step.py: Step``
+    ``workers/trainer/frameworks/pytorch/step.py: Step``
 
 Beside them: experiments that are ready to run (``suites/quick.yaml``), and the peak rates of devices by their data
 sheets (``suites/device_peaks.toml``). All code here is clean for Python 3.6.

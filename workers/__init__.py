@@ -11,7 +11,7 @@ says what happens, and below that where. A test looks every name up (tests/archi
  2. The job is completed by what only this node knows: the path of the interpreter, the folder of the dataset, ports.
     Then the log is opened with the whole job and all facts of the machine in it.
     ``workers/node/prepare.py: complete, dataset_files``
-    ``workers/node/interpreters.py: resolve``
+    ``workers/node/interpreters/__init__.py: resolve``
     ``workers/node/inventory.py: Inventory.read``
     ``workers/node/provenance.py: Provenance.read``
     ``workers/node/event_log.py: EventLog``
@@ -20,11 +20,11 @@ says what happens, and below that where. A test looks every name up (tests/archi
     ``workers/node/gang.py: Gang.start``
     ``workers/node/children.py: Spawner.popen, of_process``
     ``workers/node/launch.py: main``
-    ``workers/node/mpi_launch.py: main``
+    ``workers/node/mpi/launch.py: main``
  4. Beside them the machine is watched: cores, memory, network, devices, and whatever else runs there.
-    ``workers/node/sampler.py: Sampler``
-    ``workers/node/census.py: Census``
-    ``workers/node/nvml.py: Nvml``
+    ``workers/node/telemetry/sampler.py: Sampler``
+    ``workers/node/telemetry/census.py: Census``
+    ``workers/node/telemetry/nvml.py: Nvml``
  5. A training process reads its job, locks its device, imports its framework, and joins the control channel.
     ``workers/trainer/__main__.py: main, run, load``
     ``workers/trainer/protocol.py: read_job, check_job, EventWriter``
@@ -34,14 +34,14 @@ says what happens, and below that where. A test looks every name up (tests/archi
     builds the model. ``suites/__init__.py`` has that part of the walk.
     ``workers/trainer/loop.py: Loop.run, Loop._prepare``
     ``workers/trainer/frameworks/__init__.py``
-    ``workers/trainer/frameworks/pytorch.py: Adapter.join, Adapter.build``
-    ``workers/trainer/frameworks/pytorch.toml``
+    ``workers/trainer/frameworks/pytorch/adapter.py: Adapter.join, Adapter.build``
+    ``workers/trainer/frameworks/pytorch/framework.toml``
  7. Interval by interval: rank 0 says how many steps come next, all ranks do them, wait for their device, and report how
     long that took. Nothing else happens inside an interval.
     ``workers/trainer/pace.py: Pace``
     ``workers/trainer/control.py: Leader.turn``
     ``workers/trainer/loop.py: Loop._train, Loop._interval``
-    ``workers/trainer/frameworks/pytorch.py: Adapter.step, Adapter.synchronize``
+    ``workers/trainer/frameworks/pytorch/adapter.py: Adapter.step, Adapter.synchronize``
  8. What the processes write is checked and appended to the node's log, under numbers without a gap.
     ``workers/node/gang.py: Gang.hear``
     ``workers/trainer/protocol.py: EVENTS, check_event``
