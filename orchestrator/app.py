@@ -1,6 +1,5 @@
 """The composition root: settings in, a running service out. ``python -m orchestrator.app`` is ``tbd serve``."""
 
-import argparse
 import gc
 import json
 import logging
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import uvicorn
 
+from orchestrator import serve_options
 from orchestrator.api.http_protocol import HttpProtocol
 from orchestrator.api.server import create_app
 from orchestrator.data_directory import DataDirectory
@@ -166,14 +166,7 @@ def _say_where(url: str, as_json: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """``tbd serve``: 0 after an orderly stop, 2 when the settings cannot be used, 4 when something is out of reach."""
-    parser = argparse.ArgumentParser(prog="tbd serve", description="Run the service. All settings are TBD_* variables.")
-    parser.add_argument("command", nargs="?", choices=["serve"], default="serve", help=argparse.SUPPRESS)
-    parser.add_argument("--host", help="instead of TBD_HOST: a loopback address, until there are tokens")
-    parser.add_argument("--port", type=int, help="instead of TBD_PORT; 0: a free one")
-    parser.add_argument("--owner-fd", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true", help="print {url} as the first line of stdout")
-    parser.add_argument("--verbose", action="store_true", help="log what the service does")
-    options = parser.parse_args(arguments)
+    options = serve_options.parser().parse_args(arguments)
     level = logging.INFO if options.verbose else logging.WARNING
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:

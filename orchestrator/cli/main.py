@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.cli import streams
 from orchestrator.cli.exits import DONE, FAILED, INTERRUPTED, CommandError
-from orchestrator.cli.parser import Parser
+from orchestrator.parser import Parser
 
 # What a person wants to do -> command -> what it does. The module of that name in ``commands`` has
 # ``configure(parser)`` and ``execute(options)``.

@@ -45,9 +45,9 @@ def experiment_report(
         experiment, rows, runs, models: as REST answers them; runs newest first.
         comparisons: REST's answer for each axis that has several values, framework first.
     """
-    rows, runs, models = table.plain_text(list(rows)), table.plain_text(list(runs)), table.plain_text(list(models))
+    rows, runs, models, comparisons = map(table.plain_text, (rows, runs, models, comparisons))
     parts = [
-        f"# {experiment['name']}",
+        f"# {table.plain_text(experiment['name'])}",
         _question(experiment, rows),
         "## Results",
         _results(rows),
@@ -120,7 +120,7 @@ def _remarks(rows: Sequence[Json], runs: Sequence[Json]) -> Iterator[str]:
     for run in reversed(runs):
         failure = run["failure"]
         if failure and failure["stderr_tail"].strip():
-            tail = "\n".join(f"    {line}" for line in failure["stderr_tail"].rstrip().splitlines()[-8:])
+            tail = table.code_block("\n".join(failure["stderr_tail"].rstrip().splitlines()[-8:]), "  ")
             lines.append(f"* Run `{run['id']}` ended as {failure['kind']}. The end of its stderr:\n\n{tail}\n")
     if lines:
         yield "## What went wrong, or was disturbed\n\n" + "\n".join(lines)

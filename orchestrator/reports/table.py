@@ -10,6 +10,8 @@ from orchestrator.domain.border import visible
 
 _NUMBER = re.compile(r"^[~≈]?[+-]?\d")
 LONGEST_NUMBER = 36  # such as "98.37 samples/s to 98.76 samples/s"
+# What begins a link, an image, emphasis or an escape. Of underscores only those that do: names have them inside.
+_MARKUP = re.compile(r"[\\\[\]*~]|(?<![^\W_])_|_(?![^\W_])")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _COLOURED = re.compile(r"(\x1b\[[0-9;]*m)([^\x1b]*)(\x1b\[[0-9;]*m)\Z")
 GAP = "  "
@@ -90,15 +92,22 @@ def _side_by_side(columns: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
 
 def plain_text(value: Any) -> Any:
     """The strings of an answer as text of Markdown: no markup, no HTML, and nothing that a terminal would obey. What a
-    program printed (``stderr_tail``) goes into a block of code, where only the last matters."""
+    program printed (``stderr_tail``) goes into a block of code (``code_block``), where only the last matters."""
     if isinstance(value, str):
-        return visible(value.replace("\n", " ")).replace("&", "&amp;").replace("<", "&lt;").replace("`", "'")
+        text = _MARKUP.sub(r"\\\g<0>", visible(value.replace("\n", " ")))
+        return text.replace("&", "&amp;").replace("<", "&lt;").replace("`", "'")
     if isinstance(value, Mapping):
         return {
             plain_text(key): "\n".join(map(visible, item.split("\n"))) if key == "stderr_tail" else plain_text(item)
             for key, item in value.items()
         }
     return [plain_text(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def code_block(text: str, indent: str = "") -> str:
+    """A block of code of Markdown, as part of a list item where it is indented. No line of ``text`` ends it."""
+    fence = max(["``", *re.findall("`{3,}", text)], key=len) + "`"
+    return "\n".join(f"{indent}{line}" for line in (f"{fence}text", *text.splitlines(), fence))
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

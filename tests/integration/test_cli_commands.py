@@ -188,7 +188,7 @@ def test_the_log_of_a_job_without_the_service_is_imported_once_also_when_it_was_
     assert (torn["state"], torn["failure"]["kind"]) == ("failed", "invalid_log")
     cut.write_text(log.read_text().replace('"per_device_batch_size":4', '"per_device_batch_size":"four"'))
     assert "per_device_batch_size" in tbd("ingest", str(cut), code=2).stderr
-    cut.write_text("{}\nno log\n")
+    cut.write_text(log.read_text().splitlines()[0] + "\nno log\n")
     assert "line 2" in tbd("ingest", str(cut), code=2).stderr
 
 

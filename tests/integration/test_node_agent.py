@@ -344,6 +344,22 @@ def test_a_preparation_that_fails_is_setup_failed_with_its_last_words_and_is_tri
         assert "no photographs here" in failure["message"]
 
 
+def test_a_preparation_that_meets_a_full_disk_is_no_space_and_names_the_disk(agent, small_disk, tmp_path, monkeypatch):
+    job = a_dataset(tmp_path, monkeypatch, "(root / 'file').write_bytes(bytes(10 ** 6))\n")
+    monkeypatch.setenv("TBD_DATASETS_DIR", str(small_disk / "datasets"))
+    failure = failure_of(carried_out(agent, job))
+    assert failure["kind"] == "no_space"
+    assert "No space left on device" in failure["message"]
+    assert f"Its datasets are kept in {small_disk / 'datasets'} (" in failure["message"]
+
+
+def test_a_disk_without_room_for_the_folder_of_a_dataset_is_no_space(agent, small_disk, tmp_path, monkeypatch):
+    subprocess.run(["mount", "-o", "remount,nr_inodes=1", str(small_disk)], check=True)
+    job = a_dataset(tmp_path, monkeypatch, "")
+    monkeypatch.setenv("TBD_DATASETS_DIR", str(small_disk / "datasets"))
+    assert failure_of(carried_out(agent, job))["kind"] == "no_space"
+
+
 def test_an_attempt_can_be_cancelled_while_its_dataset_is_prepared(agent, tmp_path, monkeypatch):
     job = a_dataset(tmp_path, monkeypatch, "import time\ntime.sleep(600)\n")
     agent.start(job)

@@ -21,6 +21,7 @@ from typing import Any, Callable, Iterator, Mapping
 from workers.node import children, interpreters, port_choice, processes
 from workers.node.code_version import ROOT
 from workers.trainer import protocol
+from workers.trainer.failure import lacks_space
 
 # A judgement: long enough for any dataset that is cut from files at hand, short enough to be noticed.
 PREPARE_LIMIT_S = 3600.0
@@ -28,6 +29,14 @@ PREPARE_LIMIT_S = 3600.0
 
 class SetupError(Exception):
     """The attempt cannot begin on this node; the message says what to do about it."""
+
+
+class NoSpaceError(SetupError):
+    """It cannot begin because the disk of ``folder``, which holds the datasets, is full."""
+
+    def __init__(self, message: str, folder: Path) -> None:
+        super().__init__(message)
+        self.folder = folder
 
 
 class SetupStoppedError(Exception):
@@ -139,6 +148,7 @@ def dataset_files(
 
     Raises:
         SetupError: it failed, with the tail of what the preparation said.
+        NoSpaceError: for want of room.
         SetupStoppedError: ``stopped`` said so.
     """
     dataset = job["dataset"]
@@ -156,7 +166,13 @@ def dataset_files(
             _run_preparation(job, unfinished, path, spawner, stopped)
             os.rename(unfinished, root)
     except OSError as error:
-        raise SetupError("cannot prepare the dataset {}: {}".format(dataset["name"], error)) from error
+        raise _failed(
+            "cannot prepare the dataset {}: {}".format(dataset["name"], error), root, lacks_space(error)
+        ) from error
+
+
+def _failed(message: str, root: Path, for_space: bool) -> SetupError:
+    return NoSpaceError(message, root.parent) if for_space else SetupError(message)
 
 
 def _run_preparation(
@@ -168,7 +184,14 @@ def _run_preparation(
         raise SetupError("dataset {}: {}".format(dataset["name"], interpreter.reason))
     # The token makes it a process of the attempt: it is found and ended with the others.
     added = {protocol.TOKEN_VARIABLE: job["token"], "PYTHONPATH": str(path), **interpreter.environment}
-    command = [interpreter.python, "-m", dataset["module"] + ".prepare", "--root", str(root)]
+    command = [
+        interpreter.python,
+        "-m",
+        "workers.trainer.preparation",
+        dataset["module"] + ".prepare",
+        "--root",
+        str(root),
+    ]
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as output:
         popen = spawner.popen(
             command, cwd=scratch, env=children.environment(os.environ, added), stdout=output, stderr=subprocess.STDOUT
@@ -177,7 +200,8 @@ def _run_preparation(
         if status != 0:
             output.seek(max(0, output.seek(0, os.SEEK_END) - children.STDERR_TAIL_BYTES))
             tail = output.read().decode("utf-8", "replace").strip()
-            raise SetupError(f"preparing the dataset {dataset['name']} ended with status {status}: {tail}")
+            message = f"preparing the dataset {dataset['name']} ended with status {status}: {tail}"
+            raise _failed(message, root, status == protocol.EXIT_STATUS["no_space"])
 
 
 def _wait(popen: subprocess.Popen[bytes], token: str, stopped: Callable[[], bool]) -> int:

@@ -18,16 +18,15 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(str(folder)).free
 
 
-def words(node: str, folder: Path, error: object) -> str:
+def words(node: str, folder: Path, error: object, kept: str = "attempts") -> str:
     """Return what a person has to know where ``error`` came of a full disk.
 
     Args:
-        folder: where the node keeps its attempts: the disk at fault unless the error names another one.
+        folder: where the node keeps its attempts, or what else ``kept`` says: the disk at fault unless the error names
+            another one.
     """
     try:
         free = f"{free_bytes(folder) / _MIB:.1f} MiB free now"
     except OSError as unreadable:
         free = os.strerror(unreadable.errno or 0)
-    return (
-        f"no space left on a disk of node {node}: {error}. Its attempts are kept in {folder} ({free}): make room there"
-    )
+    return f"no space left on a disk of node {node}: {error}. Its {kept} are kept in {folder} ({free}): make room there"

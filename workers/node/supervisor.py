@@ -119,6 +119,9 @@ class Supervisor:
             self._carry_out()
         except prepare.SetupStoppedError:
             self._failures.append(self._stopped())
+        except prepare.NoSpaceError as error:
+            message = space.words(self._node(), error.folder, error, "datasets")
+            self._failures.append(Failure("no_space", self._ranks(), message=message))
         except prepare.SetupError as error:
             self._failures.append(self._trouble("setup_failed", error, str(error)))
         except LogError as error:
@@ -375,7 +378,10 @@ class Supervisor:
         return Failure(kind, self._ranks(), message=message)
 
     def _no_space(self, message: str) -> str:
-        return space.words(self._around.node or self._around.inventory()["node"], self._around.folder, message)
+        return space.words(self._node(), self._around.folder, message)
+
+    def _node(self) -> str:
+        return str(self._around.node or self._around.inventory()["node"])
 
     def _stopped(self) -> Failure:
         assert self._stop is not None

@@ -1,10 +1,10 @@
 """Run the service: REST on loopback, the reconciler, the cluster. All settings are TBD_* variables."""
 
 import os
-import subprocess
 import sys
 
-from orchestrator.cli.exits import UNREACHABLE, CommandError
+from orchestrator import serve_options
+from orchestrator.cli.exits import DONE, UNREACHABLE, CommandError
 from orchestrator.cli.locate import data_dir
 from orchestrator.data_directory import DataDirectory
 from orchestrator.domain.errors import DataDirectoryInUse, SettingsError
@@ -15,9 +15,10 @@ APP = [sys.executable, "-m", "orchestrator.app", "serve"]
 def hand_over(words: list[str]) -> int:
     """Become the service: this process is replaced, so signals reach it as they should."""
     if "-h" in words or "--help" in words:
-        code = subprocess.run([*APP, "--help"]).returncode
+        serve_options.parser().print_help()
         _print_variables()
-        return code
+        return DONE
+    serve_options.parser().parse_args(words)
     # Owned before the second that the imports take: a command that comes meanwhile waits for this server.
     directory = _owned()
     return os.execv(sys.executable, [*APP, "--owner-fd", str(directory.hand_over()), *words])

@@ -7,6 +7,7 @@ whole, by a rename, with a ``manifest.json`` of all its files; where it is alrea
 
 import argparse
 import hashlib
+import io
 import json
 import os
 import random
@@ -133,8 +134,12 @@ def cut(photograph, generator):
 
 
 def write(image, path, generator):
-    """Encode ``image`` as JPEG, with a quality as photographs in the wild have it."""
-    image.save(path, "JPEG", quality=generator.randint(80, 95), subsampling="4:2:0")
+    """Encode ``image`` as JPEG, with a quality as photographs in the wild have it. In memory first: where Pillow writes
+    by itself it does not say that the disk is full."""
+    encoded = io.BytesIO()
+    image.save(encoded, "JPEG", quality=generator.randint(80, 95), subsampling="4:2:0")
+    with open(path, "wb") as file:
+        file.write(encoded.getvalue())
 
 
 def describe(path):
