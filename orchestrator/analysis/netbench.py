@@ -12,7 +12,7 @@ from orchestrator.analysis.events import LogError, NodeLog
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.utilization import NodeSpan
 from orchestrator.analysis.windows import Span
-from orchestrator.domain.measurement import Analysis, Exchange, Reason, Validity
+from orchestrator.domain.measurement import Analysis, Reason, Transfer, Validity
 from workers.trainer import protocol
 
 POINT_TO_POINT, ALL_REDUCE = "point_to_point", "all_reduce"
@@ -54,7 +54,7 @@ def judged(logs: Sequence[NodeLog], told: Mapping[str, Any], code_version: str) 
         ValueError, KeyError, TypeError: the logs hold what cannot be.
     """
     evidence = Evidence(logs, None, None, None, spans(logs))
-    rows, problem = exchanges(logs)
+    rows, problem = transfers(logs)
     findings = [finding for rule in RULES for finding in [rule(evidence)] if finding is not None]
     if problem:
         findings.append(Reason("exchanges_missing", problem, replaceable=False))
@@ -71,11 +71,11 @@ def judged(logs: Sequence[NodeLog], told: Mapping[str, Any], code_version: str) 
         circumstances=told,
         summary={"exchanges": len(believed), "skipped": len(skipped), **headline(believed)},
         code_version=code_version,
-        exchanges=tuple(believed),
+        transfers=tuple(believed),
     )
 
 
-def exchanges(logs: Sequence[NodeLog]) -> tuple[list[Exchange], str | None]:
+def transfers(logs: Sequence[NodeLog]) -> tuple[list[Transfer], str | None]:
     """What was measured, in the order of rank 0's log; and what is missing of it, if anything is."""
     reported: dict[Cell, dict[int, list[float]]] = {}
     for rank, data in _in_order(logs):
@@ -87,10 +87,10 @@ def exchanges(logs: Sequence[NodeLog]) -> tuple[list[Exchange], str | None]:
         if missing or len({len(durations) for durations in by_rank.values()}) > 1:
             told = f"ranks {missing} report nothing" if missing else "ranks report different numbers of repetitions"
             return [], f"{cell.operation} of {cell.bytes} bytes: {told}"
-    return [_exchange(cell, by_rank) for cell, by_rank in reported.items()], None
+    return [_transfer(cell, by_rank) for cell, by_rank in reported.items()], None
 
 
-def headline(rows: Sequence[Exchange]) -> dict[str, float]:
+def headline(rows: Sequence[Transfer]) -> dict[str, float]:
     """Latency of the smallest and rate of the largest message, and the all-reduce's bus rate, all with idle cores; of
     several pairs of nodes the slowest."""
     found: dict[str, float] = {}
@@ -133,12 +133,12 @@ def _durations(data: Mapping[str, Any]) -> list[float]:
     return durations
 
 
-def _exchange(cell: Cell, by_rank: Mapping[int, Sequence[float]]) -> Exchange:
+def _transfer(cell: Cell, by_rank: Mapping[int, Sequence[float]]) -> Transfer:
     slowest = np.max([by_rank[rank] for rank in sorted(by_rank)], axis=0) / cell.ways
     p50, p90 = (float(value) for value in np.quantile(slowest, (0.5, 0.9)))
     n = len(cell.ranks)
     rate = cell.bytes / p50
-    return Exchange(
+    return Transfer(
         operation=cell.operation,
         library=cell.library,
         bytes=cell.bytes,

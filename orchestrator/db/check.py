@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, select
 
-from orchestrator.db import calibrations, changes, exchanges, logs, rows, runs
+from orchestrator.db import calibrations, changes, logs, rows, runs, transfers
 from orchestrator.db.schema import attempt, calibration, change, entry, exchange, experiment, run
 from orchestrator.domain.errors import Damaged
 
@@ -21,7 +21,7 @@ def damaged(connection: Connection) -> Iterator[Damaged]:
     for part in connection.execute(select(run).order_by(run.c.id)).partitions(BATCH):
         yield from runs.complete(connection, part)[1]
     of_run = {table: table.c.run_id == run.c.id for table in (exchange, calibration)}
-    for table, read in ((exchange, exchanges.stored), (calibration, calibrations.stored)):
+    for table, read in ((exchange, transfers.stored), (calibration, calibrations.stored)):
         yield from _unread(connection, select(table, run.c.experiment_id).join(run, of_run[table]), read)
     yield from _unread(connection, select(change).order_by(change.c.number), changes.change_of)
     lines = select(entry, run.c.experiment_id).join(attempt, attempt.c.id == entry.c.attempt_id)

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, select
 
-from orchestrator.db import calibrations, cells, exchanges, profiles, rows, runs
+from orchestrator.db import calibrations, cells, profiles, rows, runs, transfers
 from orchestrator.db.schema import attempt, measurement, result
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Analysis
@@ -35,7 +35,7 @@ def replace_result(
 ) -> None:
     """Of several attempts the latest counts."""
     connection.execute(delete(measurement).where(measurement.c.run_id == run_id))
-    exchanges.replace(connection, run_id, analysis)
+    transfers.replace(connection, run_id, analysis)
     profiles.replace(connection, run_id, analysis)
     calibrations.replace(connection, run_id, analysis)
     connection.execute(delete(result).where(result.c.run_id == run_id))

@@ -12,7 +12,6 @@ from orchestrator.db import (
     calibrations,
     cell_pages,
     changes,
-    exchanges,
     experiments,
     imported,
     keys,
@@ -23,6 +22,7 @@ from orchestrator.db import (
     removal,
     results,
     runs,
+    transfers,
 )
 from orchestrator.db import engine as engines
 from orchestrator.db.databases import Database, PostgresqlDatabase, SqliteDatabase
@@ -216,16 +216,16 @@ class SqlStore:
             )
         )
 
-    def exchanges(
+    def transfers(
         self,
         *,
         owner: str | None = None,
-        wanted: ports.ExchangeFilter | None = None,
+        wanted: ports.TransferFilter | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> ports.Page[ports.StoredExchange]:
+    ) -> ports.Page[ports.StoredTransfer]:
         return self.database.read(
-            lambda connection: exchanges.page(connection, owner, wanted or ports.ExchangeFilter(), limit, cursor)
+            lambda connection: transfers.page(connection, owner, wanted or ports.TransferFilter(), limit, cursor)
         )
 
     def profiles(self, run_id: str) -> Profiles:

@@ -101,12 +101,14 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class Transfer:
     """How long messages of one size took: point to point (one way, half of a round trip) or an all-reduce.
 
     ``bytes`` is the size of the message, or of one rank's vector. Durations are the slowest rank's, over
     ``repetitions`` within one run. ``algorithm_bytes_per_s`` is bytes over the median, ``bus_bytes_per_s`` what a
     link carries for it: for an all-reduce of n ranks 2 (n - 1) / n times as much (nccl-tests, doc/PERFORMANCE.md).
+
+    In logs, tables and REST it is called an exchange. Here that word is left to the exchange of gradients.
     """
 
     operation: str
@@ -128,7 +130,7 @@ class Exchange:
         return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"ranks": list(self.ranks)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Exchange":
+    def from_json(cls, data: Mapping[str, Any]) -> "Transfer":
         fields: dict[str, Any] = {name: data[name] for name in cls.__dataclass_fields__}
         return cls(**fields | {"ranks": tuple(data["ranks"])})
 
@@ -206,7 +208,7 @@ class Analysis:
         circumstances: where it ran, and with what: the inputs of the fingerprint (versions, mathematics, inventory,
             provenance). In the JSON it is called ``observed``.
         summary: what a person wants to know besides (steady-state class, why it stopped, steps).
-        exchanges: what a netbench found, in the order it was measured; none where the run is broken.
+        transfers: what a netbench found, in the order it was measured; none where the run is broken.
         calibrations: the same of a calibration.
         profiles: what the profiling phases found. They are long tables, no part of the JSON and stored apart
             (``Store.profiles``).
@@ -220,7 +222,7 @@ class Analysis:
     circumstances: Mapping[str, Any] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
     code_version: str = ""
-    exchanges: tuple[Exchange, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
     profiles: Profiles = field(default_factory=Profiles, compare=False)
     calibrations: tuple[Calibration, ...] = ()
     series: Series | None = None
@@ -237,7 +239,7 @@ class Analysis:
             "observed": dict(self.circumstances),
             "summary": dict(self.summary),
             "code_version": self.code_version,
-            "exchanges": [exchange.to_json() for exchange in self.exchanges],
+            "exchanges": [one.to_json() for one in self.transfers],
             "calibrations": [calibration.to_json() for calibration in self.calibrations],
             "series": self.series.to_json() if self.series else None,
         }
@@ -251,7 +253,7 @@ class Analysis:
             circumstances=data.get("observed") or {},
             summary=data.get("summary") or {},
             code_version=str(data.get("code_version") or ""),
-            exchanges=tuple(Exchange.from_json(item) for item in data.get("exchanges") or ()),
+            transfers=tuple(Transfer.from_json(item) for item in data.get("exchanges") or ()),
             calibrations=tuple(Calibration.from_json(item) for item in data.get("calibrations") or ()),
             series=Series.from_json(data["series"]) if data.get("series") else None,
         )

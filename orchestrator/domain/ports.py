@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 from orchestrator.domain.calibration import Calibration, DeviceKey
 from orchestrator.domain.errors import Damaged
 from orchestrator.domain.failure import Failure
-from orchestrator.domain.measurement import Analysis, Exchange
+from orchestrator.domain.measurement import Analysis, Transfer
 from orchestrator.domain.placement import Node, NodeState, Placement
 from orchestrator.domain.profile import Profiles
 from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState
@@ -85,7 +85,7 @@ class AttemptStatus:
 
 
 @dataclass(frozen=True)
-class StoredExchange:
+class StoredTransfer:
     """What a netbench found, with where: ``nodes`` are sorted names. ``valid``: the run was."""
 
     experiment_id: str
@@ -96,12 +96,12 @@ class StoredExchange:
     fabric: str | None
     device: str
     nodes: tuple[str, ...]
-    exchange: Exchange
+    transfer: Transfer
     code_version: str
 
 
 @dataclass(frozen=True)
-class ExchangeFilter:
+class TransferFilter:
     """Which of them are wanted: those that agree in all that is given. ``nodes`` in any order, all of them."""
 
     experiment_id: str | None = None
@@ -364,14 +364,14 @@ class Store(Protocol):
         """COLLECTING to a terminal state, or back to QUEUED for another attempt: ends the latest attempt, stores the
         analysis and its measurements, moves the run, all in one transaction. False when the run was not COLLECTING."""
 
-    def exchanges(
+    def transfers(
         self,
         *,
         owner: str | None = None,
-        wanted: ExchangeFilter | None = None,
+        wanted: TransferFilter | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> Page[StoredExchange]:
+    ) -> Page[StoredTransfer]:
         """What netbenches found: those of the newest run first, of one run in the order in which they were measured.
 
         Raises:

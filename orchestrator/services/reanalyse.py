@@ -14,7 +14,7 @@ from orchestrator.services.context import Context
 
 # Two numbers that differ by less are the same, computed in another order.
 RELATIVE_TOLERANCE = 1e-9
-_OF_AN_EXCHANGE = (
+_OF_A_TRANSFER = (
     "duration_min_s",
     "duration_p50_s",
     "duration_mean_s",
@@ -109,10 +109,10 @@ def _of_devices(analysis: Analysis) -> dict[str, float]:
         of = f"{peak.arithmetic} of {peak.device_id} on {peak.node}"
         found |= {f"{of}, operations per s": peak.flops_per_s, f"{of}, spread": peak.spread_ratio}
         found |= {f"{of}, operations per s at {shape}": rate for shape, rate in peak.rates.items()}
-    for sent in analysis.exchanges:
+    for sent in analysis.transfers:
         busy = ", cores busy" if sent.busy_cores else ""
         of = f"{sent.operation} of {sent.bytes} B by {sent.library} over ranks {list(sent.ranks)}{busy}"
-        found |= {f"{of}, {name}": getattr(sent, name) for name in _OF_AN_EXCHANGE}
+        found |= {f"{of}, {name}": getattr(sent, name) for name in _OF_A_TRANSFER}
     return found
 
 

@@ -19,7 +19,7 @@ from orchestrator.db.schema import REVISION, metadata
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.errors import SettingsError
-from orchestrator.domain.ports import CalibrationFilter, CellFilter, ExchangeFilter
+from orchestrator.domain.ports import CalibrationFilter, CellFilter, TransferFilter
 from orchestrator.domain.run import ExperimentState, RunState
 from tests.benchmarks import filled
 from tests.contract import store_scenes as scene
@@ -168,10 +168,10 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "entries": lambda store, exp, run, att: store.entries(att),
     "entries after": lambda store, exp, run, att: store.entries(att, node="n0", after=5),
     "entries of a kind": lambda store, exp, run, att: store.entries(att, kinds=["interval"]),
-    "exchanges": lambda store, exp, run, att: store.exchanges(),
-    "exchanges of a run": lambda store, exp, run, att: store.exchanges(wanted=ExchangeFilter(run_id=run)),
-    "exchanges of an experiment": lambda store, exp, run, att: store.exchanges(
-        owner="ada", wanted=ExchangeFilter(experiment_id=exp)
+    "exchanges": lambda store, exp, run, att: store.transfers(),
+    "exchanges of a run": lambda store, exp, run, att: store.transfers(wanted=TransferFilter(run_id=run)),
+    "exchanges of an experiment": lambda store, exp, run, att: store.transfers(
+        owner="ada", wanted=TransferFilter(experiment_id=exp)
     ),
     "profiles": lambda store, exp, run, att: store.profiles(run),
     "calibrations": lambda store, exp, run, att: store.calibrations(),

@@ -52,11 +52,11 @@ def test_messages_of_all_sizes_are_timed_idle_and_with_busy_cores(
     assert failure_of(entries) is None, of_kind(entries, "output")
     analysis = analyse(logs)
     assert not [reason for reason in analysis.validity.reasons if not reason.replaceable], analysis.validity
-    cells = [(row.busy_cores, row.operation, row.bytes) for row in analysis.exchanges]
+    cells = [(row.busy_cores, row.operation, row.bytes) for row in analysis.transfers]
     names = ("point_to_point", "all_reduce")
     assert cells == [(busy, name, size) for busy in (False, True) for name in names for size in sizes(MAX_BYTES)]
-    assert {row.library for row in analysis.exchanges} == {library}
-    assert all(0 < row.duration_min_s <= row.duration_p50_s <= row.duration_max_s for row in analysis.exchanges)
+    assert {row.library for row in analysis.transfers} == {library}
+    assert all(0 < row.duration_min_s <= row.duration_p50_s <= row.duration_max_s for row in analysis.transfers)
 
 
 @pytest.mark.framework("pytorch")

@@ -9,7 +9,7 @@ from orchestrator.api.requests import REPLAYED, Ctx, Cursor, IdempotencyKey, Jso
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.experiments import ExperimentView, experiment_view
 from orchestrator.api.views.netbench import ExchangeView, exchange_view
-from orchestrator.domain.ports import ExchangeFilter
+from orchestrator.domain.ports import TransferFilter
 from orchestrator.services import netbench
 
 router = APIRouter(prefix="/netbench", tags=["netbench"])
@@ -44,7 +44,7 @@ def get_netbench(
     cursor: Cursor = None,
 ) -> Response:
     """What netbenches found: the newest run first, each in the order of its measurements."""
-    wanted = ExchangeFilter(
+    wanted = TransferFilter(
         experiment_id=experiment,
         run_id=run,
         topology=topology,
@@ -56,5 +56,5 @@ def get_netbench(
         busy_cores=busy_cores,
         valid=valid,
     )
-    page = context.store.exchanges(owner=owner, wanted=wanted, limit=limit, cursor=cursor)
+    page = context.store.transfers(owner=owner, wanted=wanted, limit=limit, cursor=cursor)
     return answer(page_view(page, exchange_view))

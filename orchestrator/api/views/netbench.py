@@ -1,8 +1,8 @@
 """What netbenches found, as it is answered."""
 
 from orchestrator.api.views.common import Time, View, rfc3339
-from orchestrator.domain.measurement import Exchange
-from orchestrator.domain.ports import StoredExchange
+from orchestrator.domain.measurement import Transfer
+from orchestrator.domain.ports import StoredTransfer
 
 
 class ExchangeView(View):
@@ -35,8 +35,8 @@ class ExchangeView(View):
     code_version: str
 
 
-def exchange_view(stored: StoredExchange) -> ExchangeView:
-    measured = {name: getattr(stored.exchange, name) for name in Exchange.__dataclass_fields__}
+def exchange_view(stored: StoredTransfer) -> ExchangeView:
+    measured = {name: getattr(stored.transfer, name) for name in Transfer.__dataclass_fields__}
     return ExchangeView(
         experiment_id=stored.experiment_id,
         run_id=stored.run_id,
@@ -47,5 +47,5 @@ def exchange_view(stored: StoredExchange) -> ExchangeView:
         device=stored.device,
         nodes=list(stored.nodes),
         code_version=stored.code_version,
-        **measured | {"ranks": list(stored.exchange.ranks)},
+        **measured | {"ranks": list(stored.transfer.ranks)},
     )

@@ -54,7 +54,7 @@ def analysed(*exchanges, **changes) -> Analysis:
 
 
 def test_a_message_takes_half_of_its_round_trip() -> None:
-    (point, _) = analysed(reported(size=4), *reduced()).exchanges
+    (point, _) = analysed(reported(size=4), *reduced()).transfers
     assert (point.operation, point.library, point.bytes, point.ranks) == ("point_to_point", "gloo", 4, (0, 1))
     assert point.duration_p50_s == pytest.approx(2e-4)
     assert (point.duration_min_s, point.duration_max_s) == pytest.approx((1e-4, 3e-4))
@@ -64,16 +64,16 @@ def test_a_message_takes_half_of_its_round_trip() -> None:
 
 
 def test_an_all_reduce_takes_as_long_as_its_slowest_rank() -> None:
-    (_, row) = analysed(reported(), *reduced(2**20, ((1.0, 3.0, 2.0), (2.0, 1.0, 2.0)))).exchanges
+    (_, row) = analysed(reported(), *reduced(2**20, ((1.0, 3.0, 2.0), (2.0, 1.0, 2.0)))).transfers
     assert (row.duration_min_s, row.duration_p50_s, row.duration_max_s) == (2.0, 2.0, 3.0)
 
 
 @pytest.mark.parametrize(("ranks", "factor"), [(2, 1.0), (4, 1.5), (8, 1.75)])
 def test_the_bus_carries_2_n_minus_1_over_n_times_the_bytes_of_an_all_reduce(ranks: int, factor: float) -> None:
-    from orchestrator.analysis.netbench import Cell, _exchange
+    from orchestrator.analysis.netbench import Cell, _transfer
 
     cell = Cell(False, "all_reduce", "gloo", tuple(range(ranks)), 1000, ranks, 1)
-    row = _exchange(cell, {rank: [0.5] for rank in range(ranks)})
+    row = _transfer(cell, {rank: [0.5] for rank in range(ranks)})
     assert row.algorithm_bytes_per_s == 2000
     assert row.bus_bytes_per_s == pytest.approx(2000 * factor)
 
@@ -100,7 +100,7 @@ def test_an_analysis_comes_back_from_its_json() -> None:
 def test_a_rank_that_reports_nothing_spoils_the_run() -> None:
     analysis = analysed(reported(), reduced()[0])
     assert [reason.code for reason in analysis.validity.reasons] == ["exchanges_missing"]
-    assert analysis.exchanges == ()
+    assert analysis.transfers == ()
 
 
 def test_ranks_that_count_differently_spoil_the_run() -> None:
@@ -115,14 +115,14 @@ def test_a_log_without_messages_is_no_result() -> None:
 def test_a_rank_that_did_not_finish_leaves_no_result() -> None:
     analysis = analysed(reported(), *reduced(), finished=(0,))
     assert not analysis.validity.sound
-    assert analysis.exchanges == ()
+    assert analysis.transfers == ()
 
 
 def test_a_disturbed_run_keeps_its_rows_and_is_not_valid() -> None:
     analysis = analysed(reported(), *reduced(), foreign_s=0.4)
     assert [reason.code for reason in analysis.validity.reasons] == ["foreign_load"]
     assert analysis.validity.grade is Grade.DISTURBED
-    assert len(analysis.exchanges) == 2
+    assert len(analysis.transfers) == 2
 
 
 def test_sizes_left_out_for_lack_of_time_are_told() -> None:

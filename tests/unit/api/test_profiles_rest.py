@@ -194,9 +194,9 @@ def test_a_calibration_that_would_find_another_peak_today_is_found(rig: Rig, run
 
 def test_an_exchange_that_would_be_judged_otherwise_today_is_found(rig: Rig, run_id: str) -> None:
     log = a_netbench(reported(), *reduced())
-    first, *others = analyse({NODE: log}).exchanges
+    first, *others = analyse({NODE: log}).transfers
     changed = replace(first, bus_bytes_per_s=1.0)
-    (difference,) = found_anew(rig, run_id, log, exchanges=(changed, *others)).items()
+    (difference,) = found_anew(rig, run_id, log, transfers=(changed, *others)).items()
     assert difference[0].endswith("bus_bytes_per_s")
     assert difference[1] == (1.0, pytest.approx(first.bus_bytes_per_s))
 

@@ -5,10 +5,10 @@ from sqlalchemy import Connection, delete, insert, select
 
 from orchestrator.db import paging, rows
 from orchestrator.db.schema import attempt, exchange, experiment, run
-from orchestrator.domain.measurement import Analysis, Exchange
-from orchestrator.domain.ports import ExchangeFilter, Page, StoredExchange
+from orchestrator.domain.measurement import Analysis, Transfer
+from orchestrator.domain.ports import Page, StoredTransfer, TransferFilter
 
-_EXCHANGE = TypeAdapter(Exchange)
+_TRANSFER = TypeAdapter(Transfer)
 
 # Positions count down in the ids, because lists are paged from the highest id to the lowest.
 _HIGHEST = 99_999
@@ -17,7 +17,7 @@ _HIGHEST = 99_999
 def replace(connection: Connection, run_id: str, analysis: Analysis | None) -> None:
     """Store those of ``analysis`` in place of what an earlier attempt of the run may have left."""
     connection.execute(delete(exchange).where(exchange.c.run_id == run_id))
-    if analysis is None or not analysis.exchanges:
+    if analysis is None or not analysis.transfers:
         return
     latest = select(attempt.c.placement).where(attempt.c.run_id == run_id).order_by(attempt.c.number.desc()).limit(1)
     of = connection.execute(select(run.c.created_at, run.c.plan).where(run.c.id == run_id)).one()
@@ -34,18 +34,18 @@ def replace(connection: Connection, run_id: str, analysis: Analysis | None) -> N
         "code_version": analysis.code_version,
     }
     connection.execute(
-        insert(exchange), [shared | _own(run_id, position, one) for position, one in enumerate(analysis.exchanges)]
+        insert(exchange), [shared | _own(run_id, position, one) for position, one in enumerate(analysis.transfers)]
     )
 
 
-def _own(run_id: str, position: int, one: Exchange) -> dict[str, object]:
+def _own(run_id: str, position: int, one: Transfer) -> dict[str, object]:
     return one.to_json() | {"id": f"{run_id}-{_HIGHEST - position:05d}", "ranks": rows.to_text(list(one.ranks))}
 
 
 def page(
-    connection: Connection, owner: str | None, wanted: ExchangeFilter, limit: int, cursor: str | None
-) -> Page[StoredExchange]:
-    """See ``domain.ports.Store.exchanges``."""
+    connection: Connection, owner: str | None, wanted: TransferFilter, limit: int, cursor: str | None
+) -> Page[StoredTransfer]:
+    """See ``domain.ports.Store.transfers``."""
     query = select(exchange, run.c.experiment_id).join(run, run.c.id == exchange.c.run_id)
     if owner is not None:
         query = query.join(experiment, experiment.c.id == run.c.experiment_id).where(experiment.c.owner == owner)
@@ -62,16 +62,16 @@ def page(
     return Page(made, next_cursor, damaged)
 
 
-def stored(row: rows.AnyRow) -> StoredExchange:
+def stored(row: rows.AnyRow) -> StoredTransfer:
     """Raises ``DamagedRow``."""
     return rows.read("exchange", row.id, row.experiment_id, lambda: _stored(row))
 
 
-def _stored(row: rows.AnyRow) -> StoredExchange:
-    fields = {name: getattr(row, name) for name in Exchange.__dataclass_fields__}
-    own = Exchange(**fields | {"ranks": tuple(rows.names_of(row.ranks))})
-    _EXCHANGE.validate_python(vars(own))
-    return StoredExchange(
+def _stored(row: rows.AnyRow) -> StoredTransfer:
+    fields = {name: getattr(row, name) for name in Transfer.__dataclass_fields__}
+    own = Transfer(**fields | {"ranks": tuple(rows.names_of(row.ranks))})
+    _TRANSFER.validate_python(vars(own))
+    return StoredTransfer(
         experiment_id=row.experiment_id,
         run_id=row.run_id,
         created_at=rows.time_of(row.created_at),
@@ -80,6 +80,6 @@ def _stored(row: rows.AnyRow) -> StoredExchange:
         fabric=row.fabric,
         device=row.device,
         nodes=tuple(rows.names_of(row.nodes)),
-        exchange=own,
+        transfer=own,
         code_version=row.code_version,
     )
