@@ -62,7 +62,7 @@ class Handle(Protocol):
         """The same, without waiting."""
 
 
-class Member:
+class Keeper:
     """A node and the thread that keeps its agent.
 
     Args:
@@ -214,10 +214,10 @@ class Member:
 
 
 class AgentCluster(ABC):
-    """The port ``Cluster`` over members. See ``orchestrator.domain.ports.Cluster`` for what each method promises."""
+    """``Cluster`` over the keepers of its nodes. ``orchestrator.domain.ports.Cluster`` says what they promise."""
 
     @abstractmethod
-    def _members(self) -> Mapping[str, Member]:
+    def _keepers(self) -> Mapping[str, Keeper]:
         """The nodes known now, by name."""
 
     @abstractmethod
@@ -233,7 +233,7 @@ class AgentCluster(ABC):
     def shut_down(self) -> None: ...
 
     def nodes(self) -> Sequence[Node]:
-        return [member.node for member in self._members().values()]
+        return [keeper.node for keeper in self._keepers().values()]
 
     def reserve(self, node: str, attempt_id: str) -> Mapping[str, int]:
         found: Mapping[str, int] = self._call(node, "reserve", attempt_id=attempt_id)
@@ -250,7 +250,7 @@ class AgentCluster(ABC):
 
     def status(self, node: str) -> Sequence[AttemptStatus]:
         answer = self._call(node, "status")
-        self._member(node).has_room(answer.get("disk_free_bytes"))
+        self._keeper(node).has_room(answer.get("disk_free_bytes"))
         return [
             AttemptStatus(item["attempt_id"], item["token_sha256"], item["state"] == "ended", item["last_seq"])
             for item in answer["attempts"]
@@ -280,27 +280,27 @@ class AgentCluster(ABC):
     def _question(self, node: str, after: Mapping[str, int]) -> "Iterator[Future[Any]]":
         """A question for news to the agent of ``node``; none where there is no way to it."""
         with contextlib.suppress(NotFound, NodeUnreachable):
-            yield self._member(node).ask(after)
+            yield self._keeper(node).ask(after)
 
     def _is_asking(self) -> bool:
         """Whether an agent has a question to answer: attempts run, and nothing should stir that need not."""
-        return any(member.asked for member in self._members().values())
+        return any(keeper.asked for keeper in self._keepers().values())
 
-    def _member(self, node: str) -> Member:
-        member = self._members().get(node)
-        if member is None:
+    def _keeper(self, node: str) -> Keeper:
+        keeper = self._keepers().get(node)
+        if keeper is None:
             raise NotFound("node", node)
-        return member
+        return keeper
 
     def _call(self, node: str, method: str, timeout_s: float = CALL_TIMEOUT_S, **arguments: Any) -> Any:
-        member = self._member(node)
-        handle = member.handle
+        keeper = self._keeper(node)
+        handle = keeper.handle
         try:
             answer = handle.call(method, timeout_s, **arguments)
         except AgentUnreachable as error:
-            member.suspect(handle, str(error))
+            keeper.suspect(handle, str(error))
             raise NodeUnreachable(node, str(error)) from error
-        member.heard()
+        keeper.heard()
         return answer
 
 
@@ -309,9 +309,9 @@ def _is_news(answered: "Future[Any]") -> bool:
     return answered.exception() is not None or bool(answered.result()["attempts"])
 
 
-def close_all(members: Iterable[Member]) -> None:
-    """End the keepers of all ``members``, side by side."""
-    threads = [threading.Thread(target=member.close) for member in members]
+def close_all(keepers: Iterable[Keeper]) -> None:
+    """End all ``keepers``, side by side."""
+    threads = [threading.Thread(target=keeper.close) for keeper in keepers]
     for thread in threads:
         thread.start()
     for thread in threads:

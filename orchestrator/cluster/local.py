@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cluster.agents import AgentCluster, AgentError, AgentUnreachable, Handle, Member, close_all
+from orchestrator.cluster.agents import AgentCluster, AgentError, AgentUnreachable, Handle, Keeper, close_all
 from orchestrator.cluster.records import (
     LONGEST_SOCKET_PATH,
     end_process,
@@ -221,15 +221,15 @@ class LocalCluster(AgentCluster):
             name: AgentProcess(Path(directory) / "nodes" / name, name, fence_s, idle_exit_s, cores)
             for name, cores in zip(names, _shares(nodes), strict=True)
         }
-        self._known = {name: Member(name, agent.connect, fence_s) for name, agent in self._agents.items()}
+        self._known = {name: Keeper(name, agent.connect, fence_s) for name, agent in self._agents.items()}
         try:
-            for member in self._known.values():
-                member.settle(START_TIMEOUT_S)
+            for keeper in self._known.values():
+                keeper.settle(START_TIMEOUT_S)
         except (SystemExit, KeyboardInterrupt):  # an orderly stop that comes early: nobody else can order it yet
             self.shut_down()
             raise
 
-    def _members(self) -> Mapping[str, Member]:
+    def _keepers(self) -> Mapping[str, Keeper]:
         return self._known
 
     def hold(self, attempt_id: str, placement: Placement) -> None:

@@ -23,7 +23,7 @@ from orchestrator.cluster.agents import (
     AgentError,
     AgentUnreachable,
     Handle,
-    Member,
+    Keeper,
     close_all,
 )
 from orchestrator.cluster.ray_agent import AgentActor
@@ -116,15 +116,15 @@ class RayCluster(AgentCluster):
         self._embedded = None if address else EmbeddedRay(self._directory, idle_exit_s)
         self._address = address
         self._lock = threading.Lock()
-        self._known: dict[str, Member] = {}  # by name
+        self._known: dict[str, Keeper] = {}  # by name
         self._names: dict[str, str] = {}  # id of a living Ray node -> name
         self._closed = threading.Event()
         try:
             self._ray = self._connect()
             self._holds = Holds(self._ray)
             self._survey()
-            for member in self._members().values():
-                member.settle(MAKE_TIMEOUT_S)
+            for keeper in self._keepers().values():
+                keeper.settle(MAKE_TIMEOUT_S)
         except (SystemExit, KeyboardInterrupt):  # an orderly stop that comes early: nobody else can order it yet
             if self._embedded is not None:
                 self._embedded.stop()
@@ -132,7 +132,7 @@ class RayCluster(AgentCluster):
         self._surveyor = threading.Thread(target=self._keep_surveying, name="tbd-ray-nodes", daemon=True)
         self._surveyor.start()
 
-    def _members(self) -> Mapping[str, Member]:
+    def _keepers(self) -> Mapping[str, Keeper]:
         with self._lock:
             return dict(self._known)
 
@@ -192,9 +192,9 @@ class RayCluster(AgentCluster):
         name = self._name_of_agent(node_id) or self._free_name(node["NodeManagerHostname"])
         self._names[node_id] = name
         address = "127.0.0.1" if self._embedded is not None else node["NodeManagerAddress"]
-        member = Member(name, lambda: self._agent(node_id, name), self._fence_s, address)
+        keeper = Keeper(name, lambda: self._agent(node_id, name), self._fence_s, address)
         with self._lock:
-            self._known[name] = member
+            self._known[name] = keeper
 
     def _free_name(self, host: str) -> str:
         taken = set(self._names.values())
@@ -266,20 +266,20 @@ class RayCluster(AgentCluster):
     def close(self) -> None:
         if self._closed.is_set():
             return
-        self._leave_members()
+        self._leave_keepers()
         self._ray.shutdown()
         if self._embedded is not None:
             self._embedded.release()
 
-    def _leave_members(self) -> None:
+    def _leave_keepers(self) -> None:
         self._closed.set()
         self._surveyor.join(2 * MAKE_TIMEOUT_S)
-        close_all(self._members().values())
+        close_all(self._keepers().values())
 
     def shut_down(self) -> None:
         if self._closed.is_set():
             return
-        self._leave_members()
+        self._leave_keepers()
         if self._embedded is None:
             self._asking(lambda: self._holds.let_go(()))
         for node_id in list(self._names):

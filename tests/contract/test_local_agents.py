@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster.agents import AgentUnreachable, Member
+from orchestrator.cluster.agents import AgentUnreachable, Keeper
 from orchestrator.cluster.local import AgentProcess, LocalCluster
 from tests.contract.cluster_rigs import eventually
 from workers.node import processes
@@ -46,13 +46,13 @@ def test_an_agent_whose_record_was_lost_is_ended_before_another_one_starts(tmp_p
 
 
 def test_a_stop_while_the_cluster_starts_leaves_no_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settle = Member.settle
+    settle = Keeper.settle
 
-    def interrupted(member: Member, timeout_s: float) -> None:
-        settle(member, timeout_s)
+    def interrupted(keeper: Keeper, timeout_s: float) -> None:
+        settle(keeper, timeout_s)
         raise SystemExit(0)  # as SIGTERM does in a server
 
-    monkeypatch.setattr(Member, "settle", interrupted)
+    monkeypatch.setattr(Keeper, "settle", interrupted)
     with pytest.raises(SystemExit):
         LocalCluster(tmp_path, 20.0, 120.0)
     assert agents_of(tmp_path) == []

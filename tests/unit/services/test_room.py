@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cluster.agents import AgentCluster, Handle, Member
+from orchestrator.cluster.agents import AgentCluster, Handle, Keeper
 from orchestrator.domain.errors import JobRefused
 from orchestrator.domain.placement import Placement
 
@@ -28,18 +28,18 @@ class OneNode(AgentCluster):
     """A cluster of one node."""
 
     def __init__(self, agent: Handle) -> None:
-        self.member = Member("n0", lambda: agent, fence_s=600.0)
-        self.member.settle(60.0)
+        self.keeper = Keeper("n0", lambda: agent, fence_s=600.0)
+        self.keeper.settle(60.0)
 
-    def _members(self) -> Mapping[str, Member]:
-        return {"n0": self.member}
+    def _keepers(self) -> Mapping[str, Keeper]:
+        return {"n0": self.keeper}
 
     def hold(self, attempt_id: str, placement: Placement) -> None: ...
 
     def let_go(self, held: Collection[str]) -> None: ...
 
     def close(self) -> None:
-        self.member.close()
+        self.keeper.close()
 
     def shut_down(self) -> None: ...
 
