@@ -5,7 +5,7 @@ from typing import Any
 
 from orchestrator.analysis.events import NodeLog
 from orchestrator.domain.measurement import Measurement
-from orchestrator.domain.profile import MEMORY_CLASSES, MemoryProfile, Share
+from orchestrator.domain.profile import PAPER_CLASSES, MemoryProfile, Share
 from workers.trainer import protocol
 
 
@@ -69,7 +69,7 @@ def profile_of(rank: int, chunks: Sequence[Mapping[str, Any]]) -> MemoryProfile:
         rank=rank,
         method=str(last["method"]),
         steps=int(last["steps"]),
-        classes={name: levels.share(name) for name in MEMORY_CLASSES},
+        classes={name: levels.share(name) for name in PAPER_CLASSES},
         parts={name: levels.share(name) for name, paper in _PAPER.items() if paper == "dynamic"},
         peak_bytes=int(last["peak_bytes"]),
         peak_method=str(last["peak_method"]),

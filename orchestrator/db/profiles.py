@@ -10,7 +10,7 @@ from orchestrator.db import rows
 from orchestrator.db.schema import gradient_exchange, kernel, layer, memory_class, profile, profile_missing
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.profile import (
-    MEMORY_CLASSES,
+    PAPER_CLASSES,
     GradientExchange,
     Kernel,
     KernelTable,
@@ -133,8 +133,8 @@ def _facts(row: rows.AnyRow) -> Row:
 
 
 def _memory(row: rows.AnyRow, shares: Mapping[str, Share]) -> MemoryProfile:
-    classes = {name: shares[name] for name in MEMORY_CLASSES}
-    parts = {name: share for name, share in shares.items() if name not in MEMORY_CLASSES}
+    classes = {name: shares[name] for name in PAPER_CLASSES}
+    parts = {name: share for name, share in shares.items() if name not in PAPER_CLASSES}
     return MemoryProfile(**_common(row), **_facts(row), classes=classes, parts=parts)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # TBD's classes of memory (Zhu et al., IISWC 2018, section 3.4.3), in the paper's order.
-MEMORY_CLASSES = ("weights", "weight_gradients", "feature_maps", "workspace", "dynamic")
+PAPER_CLASSES = ("weights", "weight_gradients", "feature_maps", "workspace", "dynamic")
 
 KERNEL_KINDS = (
     "convolution",

@@ -4,7 +4,7 @@ from orchestrator.db.store import SqlStore
 from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.measurement import Analysis, Validity
 from orchestrator.domain.profile import (
-    MEMORY_CLASSES,
+    PAPER_CLASSES,
     GradientExchange,
     Kernel,
     KernelTable,
@@ -28,7 +28,7 @@ def memory(rank: int = 0, outside_bytes: int | None = None) -> MemoryProfile:
         rank=rank,
         method="followed",
         steps=3,
-        classes={name: Share(2**40 + number, 2**33 * number) for number, name in enumerate(MEMORY_CLASSES)},
+        classes={name: Share(2**40 + number, 2**33 * number) for number, name in enumerate(PAPER_CLASSES)},
         parts={"optimizer_state": Share(7, 7), "input": Share(3, 0), "other": Share(0, 0)},
         peak_bytes=2**37,
         peak_method="the allocator's own counter",
