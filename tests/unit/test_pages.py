@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.test_walk import names_in
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("orchestrator", "workers", "suites", "deploy", "docs", "tests")
 KINDS = (".py", ".md", ".toml", ".yaml", ".yml", ".sh")
@@ -14,6 +16,8 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob
 NAMED = re.compile(r"(?<!ps-lite, )\b(docs/[\w/.-]+\.md)\b")
 # The target of a link of Markdown, without its anchor; not one to another host.
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+# A module of ours by its dotted name, and a name in it.
+DOTTED = re.compile(r"`((?:orchestrator|workers|suites)(?:\.\w+)+)`")
 # Documents that those who build tbd have beside the repository, and nobody else.
 OUTSIDE = re.compile(r"\b(?:DESIGN|CONTRACT|STATISTICS|REVIEW)\b")
 
@@ -28,6 +32,20 @@ def texts() -> Iterator[Path]:
 def dead_links(page: Path, text: str) -> list[str]:
     """The links of a page that lead nowhere."""
     return [link for link in LINK.findall(text) if not (page.parent / link).exists()]
+
+
+def unknown_names(text: str) -> list[str]:
+    """The dotted names of a text that lead to no module, nor to a name in one."""
+    return [name for name in DOTTED.findall(text) if not _is_there(name.split("."))]
+
+
+def _is_there(parts: list[str]) -> bool:
+    for count in range(len(parts), 0, -1):
+        place, rest = ROOT.joinpath(*parts[:count]), ".".join(parts[count:])
+        module = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        if module.is_file():
+            return not rest or rest in names_in(module)
+    return False
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -47,6 +65,16 @@ def test_every_page_that_any_text_names_is_there_and_none_is_outside_the_reposit
         missing = [name for name in NAMED.findall(text) if not (ROOT / name).is_file()]
         wrong += [f"{path.relative_to(ROOT)}: {name}" for name in (*missing, *OUTSIDE.findall(text))]
     assert wrong == []
+
+
+def test_every_dotted_name_that_any_text_names_is_there() -> None:
+    wrong = [f"{path.relative_to(ROOT)}: {name}" for path in texts() for name in unknown_names(path.read_text("utf-8"))]
+    assert wrong == []
+
+
+def test_a_dotted_name_that_leads_nowhere_is_found() -> None:
+    text = "`orchestrator.domain.ports.Store` `orchestrator.domain.port` `workers.node` `workers.trainer.loop.Loops`"
+    assert unknown_names(text) == ["orchestrator.domain.port", "workers.trainer.loop.Loops"]
 
 
 def test_every_page_of_the_docs_can_be_reached_from_the_readme() -> None:

@@ -19,13 +19,13 @@ import traceback
 from workers.trainer import control, counters, host, profiling, protocol
 from workers.trainer import job as jobs
 from workers.trainer.calibration import Calibration
-from workers.trainer.exchange import Exchanges
 from workers.trainer.failure import PEER_LOST, TrainerError, lacks_space
 from workers.trainer.frameworks import fabric
 from workers.trainer.loop import Loop, Watch
+from workers.trainer.transfers import Transfers
 
 # What a model measures, where it does not train -> the loop that times it.
-RUNNERS = {"exchange": Exchanges, "calibration": Calibration}
+RUNNERS = {"exchange": Transfers, "calibration": Calibration}
 # What processes of their own do instead of training.
 PHASES = {"memory": profiling.allocations, "counters": counters.counted_step}
 

@@ -33,7 +33,7 @@ def open_exchange(job, process):
 
 
 class Exchange(object):
-    """See ``workers.trainer.exchange``."""
+    """See ``workers.trainer.transfers``."""
 
     library = "mpi"
     device = "cpu"

@@ -20,7 +20,7 @@ def open_exchange(job, process):
 
 
 class Exchange(object):
-    """See ``workers.trainer.exchange``."""
+    """See ``workers.trainer.transfers``."""
 
     def __init__(self, device, rank):
         self.library = distributed.get_backend()

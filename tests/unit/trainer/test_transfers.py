@@ -4,9 +4,9 @@ import contextlib
 
 import pytest
 
-from workers.trainer import exchange
-from workers.trainer.exchange import Pace, cells, head_of, pairs, rescale_every, sizes
+from workers.trainer import transfers
 from workers.trainer.failure import TrainerError
+from workers.trainer.transfers import Pace, cells, head_of, pairs, rescale_every, sizes
 
 
 def a_job(nodes, devices, **options):
@@ -46,8 +46,8 @@ def test_a_sum_in_place_never_leaves_the_range_of_fp32(growth):
 def test_a_pace_times_a_size_for_about_a_second():
     pace = Pace(100.0, lambda: 0.0, [])
     assert pace.repetitions((False, "all_reduce", (0, 1), 4), 0.1) == 10
-    assert pace.repetitions((False, "all_reduce", (0, 1), 4), 1e-6) == exchange.MOST
-    assert pace.repetitions((False, "all_reduce", (0, 1), 4), 30.0) == exchange.LEAST
+    assert pace.repetitions((False, "all_reduce", (0, 1), 4), 1e-6) == transfers.MOST
+    assert pace.repetitions((False, "all_reduce", (0, 1), 4), 30.0) == transfers.LEAST
 
 
 def test_a_small_budget_costs_repetitions_before_it_costs_sizes():
@@ -81,16 +81,16 @@ def test_a_pace_keeps_half_of_the_time_for_busy_cores():
 def test_processes_of_a_node_keep_each_core_busy_once(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3, 4})
     job = a_job(1, 2)
-    assert [exchange.cores_of(job, process) for process in job["processes"]] == [[0, 2, 4], [1, 3]]
+    assert [transfers.cores_of(job, process) for process in job["processes"]] == [[0, 2, 4], [1, 3]]
     job["processes"][0]["devices"] = [{"cores": [7, 6]}]
-    assert exchange.cores_of(job, job["processes"][0]) == [6, 7]
+    assert transfers.cores_of(job, job["processes"][0]) == [6, 7]
 
 
 @pytest.fixture
 def kept_busy(monkeypatch):
     """Cores that were to be kept busy, one list for each time; none is."""
     found = []
-    monkeypatch.setattr(exchange, "busy_cores", lambda cores: found.append(list(cores)) or contextlib.nullcontext())
+    monkeypatch.setattr(transfers, "busy_cores", lambda cores: found.append(list(cores)) or contextlib.nullcontext())
     return found
 
 
@@ -149,7 +149,7 @@ def a_loop(library, channel, **options):
     job = a_job(1, 2, **options)
     told = []
     clock = iter(range(10**9))
-    loop = exchange.Exchanges(
+    loop = transfers.Transfers(
         job,
         job["processes"][0],
         None,
@@ -169,7 +169,7 @@ def test_rank_0_reports_every_operation_size_and_load(kept_busy):
     found = [(data["busy_cores"], data["operation"], data["bytes"]) for kind, data in told]
     names = ("point_to_point", "all_reduce")
     assert found == [(busy, name, size) for busy in (False, True) for name in names for size in (4, 8, 16)]
-    assert all(len(data["duration_s"]) == data["repetitions"] == exchange.MOST for _, data in told)
+    assert all(len(data["duration_s"]) == data["repetitions"] == transfers.MOST for _, data in told)
     assert {(data["operation"], data["ways"]) for _, data in told} == {("point_to_point", 2), ("all_reduce", 1)}
 
 

@@ -110,7 +110,7 @@ class Pace(object):
         return left_s if busy else left_s - self._kept_s
 
 
-class Exchanges(object):
+class Transfers(object):
     """Runs one process of a netbench from ``join`` to ``finished``; reports through ``emit(kind, **data)``."""
 
     def __init__(self, job, process, adapter, channel, emit, clock=time.perf_counter):
