@@ -28,12 +28,26 @@ class Layers(object):
 
     def __init__(self, described, weights, count):
         self._layers = layers.by_name(described)
+        self._parameters = layers.parameters(described)
         self._count = count
         self.variables = collections.OrderedDict()
-        for one in layers.parameters(described):
+        for one in self._parameters:
             value = layouts.apply(LAYOUTS.get(one.kind, layouts.AS_IT_IS), weights[one.name])
             self.variables[one.name] = cntk.parameter(init=value, name=one.name)
         self.statistics = {}
+
+    def described(self, arrays):
+        """Return {name: described array} of an array for each of ``variables``."""
+        return layouts.described(LAYOUTS, self._parameters, arrays)
+
+    def running(self):
+        """Return {name: array} of the running statistics."""
+        names = ("running_mean", "running_var")
+        return {
+            "%s.%s" % (norm, name): value.value
+            for norm, pair in self.statistics.items()
+            for name, value in zip(names, pair)
+        }
 
     def __call__(self, name, x):
         layer = self._layers[name]

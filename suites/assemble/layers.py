@@ -81,8 +81,8 @@ class _Plain(object):
         return 0
 
 
-class Normalization(collections.namedtuple("Normalization", "name channels")):
-    """Batch normalisation of each channel, beginning as the identity.
+class Normalization(collections.namedtuple("Normalization", "name channels pixels")):
+    """Batch normalisation of each channel, beginning as the identity. ``pixels``: side of the map.
 
     In all frameworks the share of a new batch in the running statistics, and the term that avoids a division by zero,
     are those below.

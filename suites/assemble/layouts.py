@@ -31,5 +31,16 @@ def undo(layout, value):
     return value
 
 
+def described(table, parameters, arrays):
+    """Return {name: array as it is described} of a framework's ``arrays`` of ``parameters``, in their order.
+
+    Args:
+        table: {kind of a parameter: its ``Layout``}, where that is not as it is.
+    """
+    return collections.OrderedDict(
+        (one.name, undo(table.get(one.kind, AS_IT_IS), array)) for one, array in zip(parameters, arrays)
+    )
+
+
 def _inverse(order):
     return tuple(sorted(range(len(order)), key=order.__getitem__))

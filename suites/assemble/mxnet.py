@@ -74,10 +74,16 @@ _BLOCKS = {
 
 
 class Model(object):
-    """What the adapter trains: trainable parameters, their loss, the batches of a rank and the optimiser's numbers."""
+    """What the adapter trains: trainable parameters, their loss, the batches of a rank and the optimiser's numbers.
 
-    def __init__(self, network, names, batches, optimizer):
+    Args:
+        counts: {normalisation: how many numbers of a channel a batch has}.
+    """
+
+    def __init__(self, network, names, counts, batches, optimizer):
         self.network = network
+        self._names = names
+        self._counts = counts
         found = named(network)
         self.parameters = [found[name] for name in names]
         self.batches = batches
@@ -87,12 +93,37 @@ class Model(object):
         """Return the loss of a batch, on the batch's device."""
         return self.network(*batch)
 
+    def described(self, arrays):
+        """Return {name: described array} of an array for each of ``parameters``: MXNet has the described layouts."""
+        return dict(zip(self._names, arrays))
+
+    def running(self):
+        """Return {name: array} of the running statistics on the first device, after one batch.
+
+        MXNet averages the mean square over a batch's numbers of a channel, others that of one number less: theirs is
+        returned.
+        """
+        found = {}
+        for name, one in named(self.network).items():
+            if one.grad_req == "null":
+                found[name] = one.data(one.list_ctx()[0]).asnumpy()
+        before = 1.0 - layers.Normalization.MOMENTUM
+        for norm, count in self._counts.items():
+            new = found[norm + ".running_var"] - before
+            found[norm + ".running_var"] = before + new * count / (count - 1.0)
+        return found
+
 
 def build(job, contexts):
     """Return the ``Model`` on ``contexts``, with its initial weights."""
     network = parts.framework_of(job, "mxnet").Network(jobs.size_of(job))
     weights = parts.weights_of(job)
     load(network, weights, contexts)
+    counts = {
+        layer.name: job["plan"]["per_device_batch_size"] * layer.pixels**2
+        for layer in parts.layers_of(job)
+        if isinstance(layer, layers.Normalization)
+    }
     network.hybridize(static_alloc=True, static_shape=True)
     kinds = [field.kind for field in parts.fields_of(job)]
 
@@ -102,7 +133,7 @@ def build(job, contexts):
     def batches(rank):
         return parts.batches(job, rank, "mxnet", to_arrays)
 
-    return Model(network, list(weights), batches, optimizer.of_job(job))
+    return Model(network, list(weights), counts, batches, optimizer.of_job(job))
 
 
 def named(network):

@@ -2,6 +2,8 @@
 
 A model's ``pytorch.py`` has ``Network(size)``, a module whose parameters have the names of the description, and
 ``loss(network, *tensors)``, a scalar tensor. Images are NCHW.
+
+PyTorch also computes in double precision (``fp64``): that is what the parity of all frameworks is held against.
 """
 
 import torch
@@ -47,9 +49,10 @@ _MODULES = {
 class Model(object):
     """What the adapter trains: a network, its loss, the batches of a rank and its optimiser's numbers."""
 
-    def __init__(self, network, loss, batches, optimizer):
+    def __init__(self, network, loss, fields, batches, optimizer):
         self.network = network
         self._loss = loss
+        self._fields = fields
         self.batches = batches
         self.optimizer = optimizer
 
@@ -57,21 +60,35 @@ class Model(object):
         """Return the loss of a batch, the mean over its samples."""
         return self._loss(self.network, *batch)
 
+    def described(self, arrays):
+        """Return {name: described array} of an array for each parameter: PyTorch has the described layouts."""
+        return dict(zip((name for name, _ in self.network.named_parameters()), arrays))
+
+    def running(self):
+        """Return {name: array} of the running statistics."""
+        found = self.network.named_buffers()
+        return {name: buffer.cpu().numpy() for name, buffer in found if buffer.is_floating_point()}
+
+    def given(self, batch):
+        """Return {``batch.<field>``: array}: a batch as a job gives it."""
+        return {"batch." + field.name: array(field.kind, tensor) for field, tensor in zip(self._fields, batch)}
+
 
 def build(job, process, device):
     """Return the ``Model`` on ``device``, with its initial weights."""
     own = parts.framework_of(job, "pytorch")
     network = own.Network(jobs.size_of(job))
     load(network, parts.weights_of(job))
-    kinds = [field.kind for field in parts.fields_of(job)]
+    fields = parts.fields_of(job)
+    dtype = torch.float64 if job["plan"]["precision"] == "fp64" else torch.float32
 
     def to_tensors(*arrays):
-        return [tensor(kind, array) for kind, array in zip(kinds, arrays)]
+        return [tensor(field.kind, found, dtype) for field, found in zip(fields, arrays)]
 
     def batches(rank):
         return parts.batches(job, rank, "pytorch", to_tensors)
 
-    return Model(network.to(device), own.loss, batches, optimizer.of_job(job))
+    return Model(network.to(device, dtype), own.loss, fields, batches, optimizer.of_job(job))
 
 
 def load(network, weights):
@@ -85,7 +102,15 @@ def load(network, weights):
             parameter.copy_(torch.from_numpy(weights[name]))
 
 
-def tensor(kind, array):
-    """Return the tensor of an array of a batch, see ``suites.inputs.Field``."""
+def tensor(kind, array, dtype=torch.float32):
+    """Return the tensor of an array of a batch, see ``suites.inputs.Field``; ``dtype``: that of what is no integer."""
     found = torch.from_numpy(array)
+    if found.is_floating_point():
+        found = found.to(dtype)
     return found.permute(0, 3, 1, 2).contiguous() if kind == "image" else found
+
+
+def array(kind, tensor):
+    """The reverse of ``tensor``."""
+    found = tensor.permute(0, 2, 3, 1).contiguous() if kind == "image" else tensor
+    return (found.float() if found.is_floating_point() else found).cpu().numpy()

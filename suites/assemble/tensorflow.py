@@ -30,8 +30,9 @@ class Layers(object):
 
     def __init__(self, described, weights):
         self._layers = layers.by_name(described)
+        self._parameters = layers.parameters(described)
         self.variables = collections.OrderedDict()
-        for one in layers.parameters(described):
+        for one in self._parameters:
             value = layouts.apply(LAYOUTS.get(one.kind, layouts.AS_IT_IS), weights[one.name])
             self.variables[one.name] = tf.Variable(value, name=one.name)
         self.statistics = {}
@@ -39,6 +40,19 @@ class Layers(object):
             if isinstance(layer, layers.Normalization):
                 mean, variance = numpy.zeros(layer.channels), numpy.ones(layer.channels)
                 self.statistics[layer.name] = (_statistic(mean), _statistic(variance))
+
+    def described(self, arrays):
+        """Return {name: described array} of an array for each of ``variables``."""
+        return layouts.described(LAYOUTS, self._parameters, arrays)
+
+    def running(self):
+        """Return {name: array} of the running statistics."""
+        names = ("running_mean", "running_var")
+        return {
+            "%s.%s" % (norm, name): value.numpy()
+            for norm, pair in self.statistics.items()
+            for name, value in zip(names, pair)
+        }
 
     def __call__(self, name, x, before=None):
         """Return what the layer makes of ``x``, or of ``before(x)``, which then counts as the layer's."""

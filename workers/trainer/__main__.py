@@ -1,7 +1,8 @@
 """One process of an attempt: ``<python> -m workers.trainer --job PATH --events PATH [--phase NAME]``.
 
 With ``--phase memory`` it makes the allocation profile instead of training (``workers.trainer.profiling``), with
-``--phase counters`` it does one step for ``ncu`` to count (``workers.trainer.counters``).
+``--phase counters`` it does one step for ``ncu`` to count (``workers.trainer.counters``), with ``--phase parity`` it
+computes what all frameworks must agree on (``workers.trainer.parity``).
 
 Owns the process's beginning and end: it reads the job, takes the device locks, imports the framework, runs the loop,
 and turns whatever went wrong into one ``error`` event and an exit status. Standard output and standard error are left
@@ -16,7 +17,7 @@ import sys
 import time
 import traceback
 
-from workers.trainer import control, counters, host, profiling, protocol
+from workers.trainer import control, counters, host, parity, profiling, protocol
 from workers.trainer import job as jobs
 from workers.trainer.calibration import Calibration
 from workers.trainer.failure import PEER_LOST, TrainerError, lacks_space
@@ -27,7 +28,7 @@ from workers.trainer.transfers import Transfers
 # What a model measures, where it does not train -> the loop that times it.
 RUNNERS = {"exchange": Transfers, "calibration": Calibration}
 # What processes of their own do instead of training.
-PHASES = {"memory": profiling.allocations, "counters": counters.counted_step}
+PHASES = {"memory": profiling.allocations, "counters": counters.counted_step, "parity": parity.compute}
 
 
 def main(arguments=None):

@@ -51,7 +51,7 @@ def _pair(name, norm, inputs, outputs, kernel, stride, pixels):
     """Return a convolution without bias, whose output has the input's side divided by the stride, and what follows."""
     initial = over_outputs(outputs, kernel)
     convolution = Convolution(name, inputs, outputs, kernel, pixels, initial, stride=stride, padding=kernel // 2)
-    return convolution, Normalization(norm, outputs)
+    return convolution, Normalization(norm, outputs, pixels)
 
 
 def _halved(pixels):

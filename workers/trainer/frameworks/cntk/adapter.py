@@ -178,6 +178,20 @@ class Adapter(object):
         for parameter in self._model.parameters:
             yield parameter.value
 
+    def gradients(self):
+        """CNTK's own are sums over the samples: its learner takes their mean."""
+        batch, _ = self._take()
+        model = self._model
+        gradients, losses = model.criterion.grad(
+            dict(zip(model.arguments, batch)), wrt=model.parameters, outputs=[model.criterion.output]
+        )
+        found = [gradients[parameter] / float(len(losses)) for parameter in model.parameters]
+        return {"loss": float(losses.mean()), "gradients": model.network.described(found), "margins": {}}
+
+    def state(self):
+        network = self._model.network
+        return {"weights": network.described(self.weights(0)), "statistics": network.running()}
+
     def close(self):
         self._batches = self._trainer = self._model = None
         # After a failure there may be nobody left to part from: mpirun ends them all.

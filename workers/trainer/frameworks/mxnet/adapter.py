@@ -113,6 +113,18 @@ class Adapter(object):
         for parameter in self._step.model.parameters:
             yield parameter.data(self._contexts[index]).asnumpy()
 
+    def gradients(self):
+        self._step.input()
+        self._step.forward()
+        self._step.backward()
+        model, context = self._step.model, self._contexts[0]
+        found = [parameter.grad(context).asnumpy() for parameter in model.parameters]
+        return {"loss": self.loss(), "gradients": model.described(found), "margins": {}}
+
+    def state(self):
+        model = self._step.model
+        return {"weights": model.described(self.weights(0)), "statistics": model.running()}
+
     def close(self):
         self._step = None
         # After a failure there may be nobody left to part from.

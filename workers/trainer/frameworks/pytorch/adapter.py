@@ -1,5 +1,7 @@
 """PyTorch: one process, one device, in fp32; how several ranks exchange gradients is their strategy's matter.
 
+In fp64 too, which is no cell of any experiment: it is what parity is held against.
+
 A model for it is ``build(job, process, device)`` in ``suites/models/<model>/pytorch.py``, which returns an object with
 ``network`` (a module), ``loss(batch)`` (a scalar tensor), ``batches(rank)`` (an endless iterator of (tensors, work))
 and ``optimizer`` {learning_rate, momentum, weight_decay}.
@@ -11,7 +13,7 @@ import torch
 
 from workers.trainer import job as jobs
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks.pytorch import events, kernels, layers, memory
+from workers.trainer.frameworks.pytorch import borders, events, kernels, layers, memory
 from workers.trainer.frameworks.pytorch.step import Step
 from workers.trainer.frameworks.pytorch.trace import PART
 
@@ -32,6 +34,7 @@ class Adapter(object):
     def __init__(self):
         self._device = None
         self._strategy = None
+        self._seed = None
         self._model = None
         self._step = None
 
@@ -52,7 +55,8 @@ class Adapter(object):
         _strategy(job).serve(job, process)
 
     def build(self, job, process, watch):
-        torch.manual_seed(job["plan"]["seed"])
+        self._seed = job["plan"]["seed"]
+        torch.manual_seed(self._seed)
         torch.set_num_threads(jobs.threads())
         mathematics = _mathematics(job["plan"]["precision"])
         self._model = jobs.builder(job).build(job, process, self._device)
@@ -112,6 +116,19 @@ class Adapter(object):
         for _, parameter in self._model.network.named_parameters():
             yield parameter.detach().cpu().contiguous().numpy()
 
+    def case(self):
+        """In double precision: a case for all frameworks, see ``borders``."""
+        return borders.case(self._model, self._step.take, self._seed)
+
+    def gradients(self):
+        with borders.Margins() as margins:
+            self._step.compute()
+        found = [parameter.grad.cpu().numpy() for parameter in self._model.network.parameters()]
+        return {"loss": self.loss(), "gradients": self._model.described(found), "margins": margins.found}
+
+    def state(self):
+        return {"weights": self._model.described(self.weights(0)), "statistics": self._model.running()}
+
     def close(self):
         self._model = self._step = None
         if self._strategy:
@@ -151,7 +168,7 @@ def _mathematics(precision):
     Raises:
         TrainerError: ``unsupported``, a precision that this adapter does not do.
     """
-    if precision != "fp32":
+    if precision not in ("fp32", "fp64"):
         raise TrainerError("unsupported", "this adapter computes in fp32, not in %s" % precision)
     torch.set_float32_matmul_precision("highest")
     torch.backends.cuda.matmul.allow_tf32 = False

@@ -27,9 +27,19 @@ class Step(object):
 
     def __call__(self):
         """Do one step; return its work."""
-        for _, part in self.parts:
-            part()
+        self.compute()
+        self._update()
         return self.work
+
+    def compute(self):
+        """Do all of a step but its update: the gradients are those of the next batch."""
+        for _, part in self.parts[:-1]:
+            part()
+
+    def take(self):
+        """Return the tensors of the next batch, on the host."""
+        self._fetch()
+        return self.tensors
 
     def _fetch(self):
         self.tensors, self.work = next(self._batches)

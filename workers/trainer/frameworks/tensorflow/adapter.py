@@ -195,6 +195,18 @@ class Adapter(object):
         for variable in self._model.variables:
             yield self._strategy.of_ranks(variable)[index].numpy()
 
+    def gradients(self):
+        """Not in a ``tf.function``: that of the step, which also updates, would be traced twice."""
+        batch, _ = self._fetch()
+        with self._strategy.scope(), tf.GradientTape() as tape:
+            loss = self._model.loss(batch)
+        found = [tf.convert_to_tensor(gradient).numpy() for gradient in tape.gradient(loss, self._model.variables)]
+        return {"loss": float(loss.numpy()), "gradients": self._model.network.described(found), "margins": {}}
+
+    def state(self):
+        network = self._model.network
+        return {"weights": network.described(self.weights(0)), "statistics": network.running()}
+
     def close(self):
         self._batches = self._model = self._update = None
         if self._strategy:

@@ -1,0 +1,119 @@
+"""What all frameworks must agree on, computed by one of them: ``tbd parity`` compares it with others.
+
+A process of its own, after which nothing is timed. Its job has one more key, ``parity`` {case, makes_case, found}:
+
+``case``
+    path of an npz: weights by their described names, the arrays ``batch.<field>``, and ``optimizer.<fact>``, numbers
+    that take the place of the model's own
+``makes_case``
+    whether this process writes that file, before it computes like all others. It is PyTorch's in double precision,
+    whose result is the exact one
+``found``
+    path of the npz that this process writes. Of the case: ``loss``, ``gradient.<name>``, ``statistic.<name>`` (running
+    ones, after one batch), ``margin.<name>`` (how near the case is to a border, where the framework can tell), and
+    ``weight.<name>`` after ``UPDATES`` steps. Of a training from the job's seed: ``initial.<name>``, its weights, and
+    ``losses``, of its first batches
+"""
+
+import math
+
+from workers.trainer.failure import TrainerError
+
+# Few: rounding makes any two trainings part sooner or later, those of one framework on 1 and 2 threads too. The second
+# shows the momentum, the third that it goes on.
+UPDATES = 3
+BATCHES = 2
+
+# Judgements. How much of the weights' length one update changes: far more than rounding (6e-8), so little that no number
+# of the network comes to another side of a border.
+CHANGE = 2e-5
+# How much of a gradient's length weight decay adds to it: to be seen.
+DECAY = 0.3
+
+
+def compute(job, process, adapter, channel, emit, watch, clock):
+    """Carry out the phase; says ``profiled`` when the result is written.
+
+    Raises:
+        TrainerError: several ranks take part.
+        Exception: whatever the framework raises; the caller translates it by the adapter.
+    """
+    if job["world_size"] != 1:
+        raise TrainerError("unsupported", "what frameworks agree on is computed by one rank")
+    begun = clock()
+    channel.join()
+    adapter.join(job, process)
+    path = job["parity"]["case"]
+    if job["parity"]["makes_case"]:
+        _make_case(job, process, adapter, watch, path)
+    adapter.build(_given(job, path), process, watch)
+    found = _first_pass(adapter)
+    found.update(_updated(adapter))
+    adapter.build(job, process, watch)
+    found.update(_begun(adapter))
+    _write(job["parity"]["found"], found)
+    emit("profiled", profile="parity", steps=UPDATES, elapsed_s=clock() - begun)
+
+
+def _make_case(job, process, adapter, watch, path):
+    adapter.build(job, process, watch)
+    case = adapter.case()
+    _write(path, case)
+    adapter.build(dict(job, given=path), process, watch)
+    gradient, weight = _length(adapter.gradients()["gradients"]), _length(adapter.state()["weights"])
+    numbers = {"learning_rate": CHANGE * weight / gradient, "weight_decay": DECAY * gradient / weight}
+    _write(path, dict(case, **_prefixed("optimizer", numbers)))
+
+
+def _length(arrays):
+    """Return the Euclidean length of all arrays together."""
+    return math.sqrt(sum(float((array.astype("float64") ** 2).sum()) for array in arrays.values()))
+
+
+def _given(job, path):
+    """Return the job that begins with the case and updates by its numbers, whatever the size of the batch."""
+    import numpy
+
+    with numpy.load(path) as case:
+        numbers = {name.partition(".")[2]: float(case[name]) for name in case if name.startswith("optimizer.")}
+    samples = job["plan"]["per_device_batch_size"]
+    facts = dict(job["model"]["optimizer"], learning_rate_samples=samples, **numbers)
+    return dict(job, given=path, model=dict(job["model"], optimizer=facts))
+
+
+def _first_pass(adapter):
+    """Return the gradients of the case, and the statistics that one batch leaves."""
+    first = adapter.gradients()
+    found = {"loss": first["loss"]}
+    found.update(_prefixed("gradient", first["gradients"]))
+    found.update(_prefixed("margin", first["margins"]))
+    found.update(_prefixed("statistic", adapter.state()["statistics"]))
+    return found
+
+
+def _updated(adapter):
+    """Return what the weights of the case become."""
+    for _ in range(UPDATES):
+        adapter.step()
+    adapter.synchronize()
+    return _prefixed("weight", adapter.state()["weights"])
+
+
+def _begun(adapter):
+    """Return what a training begins with: its weights, and the losses of its first batches."""
+    found = _prefixed("initial", adapter.state()["weights"])
+    found["losses"] = [adapter.gradients()["loss"] for _ in range(BATCHES)]
+    return found
+
+
+def _prefixed(kind, arrays):
+    """Return copies under ``<kind>.<name>``: some frameworks give a view of what they go on to change."""
+    import numpy
+
+    return {"%s.%s" % (kind, name): numpy.array(array) for name, array in arrays.items()}
+
+
+def _write(path, arrays):
+    import numpy
+
+    numpy.savez(path, **arrays)
