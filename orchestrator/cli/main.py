@@ -26,6 +26,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "calibrate": "find what devices can do at best, or show how that changed",
         "netbench": "measure latency, rate and all-reduce time between ranks",
         "noise": "measure how noisy this machine is, in two minutes",
+        "parity": "check that a model is the same network in every framework here",
     },
     "look": {
         "ls": "list experiments",

@@ -24,8 +24,8 @@ from workers.trainer.failure import TrainerError
 UPDATES = 3
 BATCHES = 2
 
-# Judgements. How much of the weights' length one update changes: far more than rounding (6e-8), so little that no number
-# of the network comes to another side of a border.
+# Judgements. How much of the weights' length one update changes: far more than rounding (6e-8), so little that no
+# number of the network comes to another side of a border.
 CHANGE = 2e-5
 # How much of a gradient's length weight decay adds to it: to be seen.
 DECAY = 0.3

@@ -44,6 +44,16 @@ and besides, never inside a timed interval:
     {peak_bytes, method}, or None: then the process's peak resident set stands for it
 ``weights(index)``
     yields the trainable weights of the index-th rank that this process drives, as numpy arrays in a fixed order
+``gradients()``
+    of a model that is assembled (``suites.assemble``): {loss, gradients, margins} of the next batch, without an update.
+    ``gradients``: {described name: array in the description's layout} of all trainable parameters, of the mean over
+    the samples. ``margins``: how near the batch brings the network's choices to their borders, where the framework can
+    tell, else nothing in it
+``state()``
+    of such a model: {weights {described name: array}, statistics {``<normalisation>.running_mean``, ``…_var``: array}},
+    all in the description's layout; the statistics as they are after one batch
+``case()``
+    PyTorch's only: a case for ``workers.trainer.parity``
 ``serve(job, process)``
     for a process of role ``scheduler`` or ``server``, where a strategy has them: returns when the workers are done
 ``close()``

@@ -18,21 +18,19 @@ _BIASED = (nn.Conv2d, nn.Linear, nn.BatchNorm2d)
 
 # Judgements. No parameter keeps its initial, symmetric value: vectors are moved by this deviation.
 DEVIATION = 0.2
-# How far a bias may be moved, in deviations of what it is added to; and how wide a gap around zero is looked for there,
-# the widest first.
+# How far a bias may be moved, in deviations of what it is added to.
 FARTHEST = 0.5
-GAPS = [0.1 / 2**halvings for halvings in range(18)]
-# In single precision the inputs of the first layers move by 1e-6 of their size. Pooling windows that have a closer
-# choice than this are drawn anew, so often at most.
-APART = 2e-5
-TRIES = 12
+# In single precision the inputs of the first layers move by 1e-6 of their size. Where two numbers of a pooling window
+# are nearer than this, a case is drawn anew, so often at most.
+APART = 1e-5
+TRIES = 8
 
 
 class Margins(TorchDispatchMode):
     """Watches how near the choices of a network come to their borders.
 
-    ``found`` {from_zero, apart}: the smallest size of what a ReLU is given, and the smallest distance of the two largest
-    numbers of a pooling window; as parts of the root mean square of the array that they stand in.
+    ``found`` {from_zero, apart}: the smallest size of what a ReLU is given, and the smallest distance of the two
+    largest numbers of a pooling window; as parts of the root mean square of the array that they stand in.
     """
 
     def __init__(self):
@@ -104,19 +102,12 @@ class _Shifts(TorchDispatchMode):
 
 
 def shift(numbers):
-    """Return the least that, added to all ``numbers``, leaves none near zero: in the middle of as wide a gap as there
-    is among them."""
-    numbers = numpy.sort(numbers)
-    deviation = float(numbers.std()) or 1.0
-    for gap in GAPS:
-        begin = numpy.concatenate([[-numpy.inf], numbers]) + gap * deviation
-        end = numpy.concatenate([numbers, [numpy.inf]]) - gap * deviation
-        free = begin <= end
-        places = numpy.clip(0.0, begin[free], end[free])
-        place = float(places[numpy.abs(places).argmin()])
-        if abs(place) <= FARTHEST * deviation:
-            return -place
-    return 0.0
+    """Return what, added to all ``numbers``, leaves none near zero: it moves zero into their widest gap around it."""
+    farthest = FARTHEST * float(numbers.std())
+    near = numbers[numpy.abs(numbers) < farthest]
+    marks = numpy.sort(numpy.concatenate([near, [-farthest, farthest]]))
+    widest = int(numpy.diff(marks).argmax())
+    return -0.5 * float(marks[widest] + marks[widest + 1])
 
 
 @torch.no_grad()

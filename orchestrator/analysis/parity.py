@@ -1,0 +1,167 @@
+"""Whether a framework's network is the same as the others': its results against the exact ones, by distances.
+
+The exact result is PyTorch's in double precision; ``workers.trainer.parity`` has what a result is made of. All arrays
+are in the description's layout. Lengths and distances are Euclidean.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Arrays = Mapping[str, Any]
+
+# Judgements: what single precision may lose, some ten times what it was seen to lose on two processors. At the sizes
+# tiny gradients are off by 1e-5, losses by 1e-6. Weights are rounded to 6e-8 of their size at each update, which is
+# 1.5e-3 of what the updates of a case change. Through the 53 convolutions of ResNet-50's size small gradients are off
+# by 1e-4; and of its 7 million numbers some change sides of zero while the updates go on, which moves these by 5 %.
+LOSS = 1e-5
+STATISTIC = 1e-4
+GRADIENT, WEIGHT = 1e-4, 1e-2
+DEEP = 50  # layers with weights; with as many or more:
+DEEP_GRADIENT, DEEP_WEIGHT = 2e-3, 0.2
+
+# What is nothing beside most others is compared with this part of these: a normalisation takes away what the one before
+# it adds to a channel, so that the exact gradient of that is zero where a ReLU lets all of it through.
+_LEAST_GRADIENT = 0.1
+# The least change of a weight, in parts of its size, that is told from rounding.
+_LEAST_CHANGE = 2e-5
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The largest distance, relative to the exact length, and the parameter or statistic that has it."""
+
+    distance: float
+    name: str
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How far a framework's result is from the exact one.
+
+    Attributes:
+        loss: relative difference of the case's loss.
+        gradient, weight, statistic: the worst of each kind, the weights after the updates and relative to what these
+            changed; ``statistic`` is None where a network has none.
+        begin: the largest relative difference of a training's first losses, infinite where its initial weights are
+            others.
+        problems: what is outside of the tolerance, in words; none where the networks are the same.
+    """
+
+    loss: float
+    gradient: Worst
+    weight: Worst
+    statistic: Worst | None
+    begin: float
+    problems: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        found = {name: value for name, value in vars(self).items() if name != "problems"}
+        named = {name: vars(value) if isinstance(value, Worst) else value for name, value in found.items()}
+        return named | {"same": not self.problems, "problems": list(self.problems)}
+
+
+def judge(exact: Arrays, found: Arrays, case: Arrays) -> Parity:
+    """Compare a result with the exact one, both of ``case``."""
+    gradients = _gradients(exact, found)
+    weights = _weights(exact, found, case)
+    statistics = _of_lengths(exact, found, "statistic")
+    loss = _relative(exact["loss"], found["loss"])
+    begin = _begin(exact, found)
+    most, most_of_weights = (GRADIENT, WEIGHT) if _depth(exact) < DEEP else (DEEP_GRADIENT, DEEP_WEIGHT)
+    problems = [
+        *_above("loss", {"": loss}, LOSS),
+        *_above("gradient", gradients, most),
+        *_above("statistic", statistics, STATISTIC),
+        *_above("weight after the updates", weights, most_of_weights),
+        *_above("beginning of a training", {"": begin}, LOSS),
+        *_other_names(exact, found),
+    ]
+    worst = _worst(statistics) if statistics else None
+    return Parity(loss, _worst(gradients), _worst(weights), worst, begin, tuple(problems))
+
+
+def margins(exact: Arrays) -> dict[str, float]:
+    """How near the case comes to borders where rounding decides: ``from_zero`` and ``apart``, of the exact result."""
+    return {name: float(value) for name, value in _kind(exact, "margin").items()}
+
+
+def _kind(arrays: Arrays, kind: str) -> dict[str, Any]:
+    prefix = kind + "."
+    return {name[len(prefix) :]: value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+def _depth(exact: Arrays) -> int:
+    """How many layers with a matrix or a kernel there are."""
+    return sum(value.ndim > 1 for value in _kind(exact, "gradient").values())
+
+
+def _gradients(exact: Arrays, found: Arrays) -> dict[str, float]:
+    lengths = {name: _length(value) for name, value in _kind(exact, "gradient").items()}
+    least = _LEAST_GRADIENT * float(np.median(list(lengths.values())))
+    return _distances(exact, found, "gradient", {name: max(length, least) for name, length in lengths.items()})
+
+
+def _weights(exact: Arrays, found: Arrays, case: Arrays) -> dict[str, float]:
+    changes = {
+        name: max(_length(value - case[name]), _LEAST_CHANGE * _length(value))
+        for name, value in _kind(exact, "weight").items()
+    }
+    return _distances(exact, found, "weight", changes)
+
+
+def _of_lengths(exact: Arrays, found: Arrays, kind: str) -> dict[str, float]:
+    return _distances(exact, found, kind, {name: _length(value) for name, value in _kind(exact, kind).items()})
+
+
+def _distances(exact: Arrays, found: Arrays, kind: str, scales: Mapping[str, float]) -> dict[str, float]:
+    """{name: distance in parts of ``scales``}, infinite where there is no such array or it has another shape."""
+    return {
+        name: _distance(exact[f"{kind}.{name}"], found.get(f"{kind}.{name}")) / scale if scale else math.inf
+        for name, scale in scales.items()
+    }
+
+
+def _distance(exact: Any, found: Any) -> float:
+    if found is None or found.shape != exact.shape:
+        return math.inf
+    distance = _length(exact - found)
+    return distance if math.isfinite(distance) else math.inf
+
+
+def _length(value: Any) -> float:
+    return float(np.linalg.norm(value.astype(np.float64)))
+
+
+def _relative(exact: Any, found: Any) -> float:
+    difference = float(np.max(np.abs(found - exact) / np.abs(exact)))
+    return difference if math.isfinite(difference) else math.inf
+
+
+def _begin(exact: Arrays, found: Arrays) -> float:
+    initial = _kind(exact, "initial")
+    same = all(_distance(value, found.get(f"initial.{name}")) == 0 for name, value in initial.items())
+    return _relative(exact["losses"], found["losses"]) if same else math.inf
+
+
+def _worst(distances: Mapping[str, float]) -> Worst:
+    name = max(distances, key=lambda one: distances[one])
+    return Worst(distances[name], name)
+
+
+def _above(what: str, distances: Mapping[str, float], most: float) -> list[str]:
+    """One sentence for a kind of which something is above ``most``: the first such, in the order of the network."""
+    wrong = [name for name, distance in distances.items() if not distance < most]
+    if not wrong:
+        return []
+    of = f" of {wrong[0]}" if wrong[0] else ""
+    more = f", and of {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    return [f"the {what}{of} is off by {distances[wrong[0]]:.1e}{more}; up to {most:.0e} is rounding"]
+
+
+def _other_names(exact: Arrays, found: Arrays) -> list[str]:
+    beyond = sorted(name for name in set(found) - set(exact) if not name.startswith("margin."))
+    return [f"there is no {beyond[0]} in the exact result"] if beyond else []

@@ -1,0 +1,151 @@
+"""Check that a model is the same network in every framework that is installed here, and print by how much they differ.
+
+tbd parity resnet-50
+tbd parity lstm-classifier --frameworks tensorflow,mxnet
+
+The same weights and the same batch must give the same loss, gradients and, after three updates, weights, as far as
+single precision goes. PyTorch in double precision says what is exact. It takes a process per framework, some seconds
+each, at the size tiny; nothing is measured and nothing is stored.
+"""
+
+import argparse
+import math
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.cli import output
+from orchestrator.cli.exits import DONE, FAILED, USAGE, CommandError
+
+PHASE = "parity"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("--size", default="tiny", help="one of the model's sizes (default tiny)")
+    parser.add_argument("--frameworks", default="", help="some of the model's, separated by commas (default: all)")
+    parser.add_argument("--batch", type=int, default=4, help="samples (default 4)")
+    parser.add_argument("--seed", type=int, default=1, help="of weights and batch (default 1)")
+    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+
+
+def execute(options: argparse.Namespace) -> int:
+    if options.batch < 2:
+        raise CommandError(f"--batch {options.batch}: two samples at least, of one a normalisation has no variance")
+    found = compared(options.model, options.size, options.frameworks, options.batch, options.seed)
+    if options.json:
+        output.print_json(found)
+    else:
+        from orchestrator.reports import parity_table
+
+        print(parity_table.text(found, output.width()))
+    return DONE if all(one["same"] for one in found["frameworks"].values()) else FAILED
+
+
+def compared(model: str, size: str, frameworks: str, batch: int, seed: int) -> dict[str, Any]:
+    """What was found, as JSON.
+
+    Raises:
+        CommandError: there is nothing to compare, or the exact result cannot be computed.
+    """
+    from orchestrator.cli import here
+    from orchestrator.domain.errors import InvalidRequest
+    from orchestrator.services import parity
+
+    catalog = here.catalog()
+    try:
+        facts = parity.model_of(catalog, model)
+        names = parity.frameworks_of(facts, [one for one in frameworks.split(",") if one])
+        table = parity.size_of(facts, size)
+    except InvalidRequest as error:
+        raise CommandError(error.problems[0].message, USAGE) from None
+    interpreters = {name: _interpreter(catalog, name) for name in {*names, parity.REFERENCE}}
+    if not interpreters[parity.REFERENCE].ready:
+        raise CommandError(f"the exact result is {parity.REFERENCE}'s: {interpreters[parity.REFERENCE].reason}", FAILED)
+    with tempfile.TemporaryDirectory(prefix="tbd-parity-") as folder:
+        bench = _Bench(Path(folder), interpreters, lambda name: parity.job(facts, name, table, batch, seed, _cores()))
+        results, skipped = bench.compare(parity.REFERENCE, names)
+        found = {"margins": bench.margins(), "frameworks": results, "skipped": skipped}
+    return {"model": model, "size": size, "batch": batch, "seed": seed, **found}
+
+
+def _interpreter(catalog: Any, framework: str) -> Any:
+    from workers.node import interpreters
+
+    return interpreters.resolve(catalog.frameworks[framework].strategies["single"].interpreter)
+
+
+def _cores() -> list[int]:
+    from workers.node.inventory import usable_cores
+
+    return usable_cores()
+
+
+class _Bench:
+    """Runs a process per framework, their files in one folder.
+
+    Args:
+        interpreters: framework -> what ``workers.node.interpreters.resolve`` says of its interpreter.
+        job_of: framework -> its job.
+    """
+
+    def __init__(self, folder: Path, interpreters: Mapping[str, Any], job_of: Callable[[str], dict[str, Any]]) -> None:
+        self._folder = folder
+        self._interpreters = interpreters
+        self._job_of = job_of
+        self._case = folder / "case.npz"
+        self._exact: dict[str, Any] = {}
+
+    def compare(self, reference: str, names: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+        """(framework -> its ``Parity`` as JSON, framework -> why it was skipped).
+
+        Raises:
+            CommandError: the exact result cannot be computed.
+        """
+        from workers.node.single_phase import PhaseError
+
+        try:
+            self._exact = self._result(reference, exactly=True)
+        except PhaseError as error:
+            raise CommandError(f"{reference} in double precision: {error}", FAILED) from None
+        ready = [name for name in names if self._interpreters[name].ready]
+        skipped = {name: self._interpreters[name].reason for name in names if name not in ready}
+        return {name: self._judged(name) for name in ready}, skipped
+
+    def margins(self) -> dict[str, float]:
+        from orchestrator.analysis import parity
+
+        return {name: value for name, value in parity.margins(self._exact).items() if math.isfinite(value)}
+
+    def _judged(self, framework: str) -> dict[str, Any]:
+        import numpy as np
+
+        from orchestrator.analysis import parity
+        from workers.node.single_phase import PhaseError
+
+        try:
+            found = self._result(framework)
+        except PhaseError as error:
+            return {"same": False, "problems": [str(error)]}
+        return parity.judge(self._exact, found, dict(np.load(self._case))).to_json()
+
+    def _result(self, framework: str, exactly: bool = False) -> dict[str, Any]:
+        import numpy as np
+
+        from orchestrator.services import parity
+        from workers.node import single_phase
+
+        label = f"{framework} in double precision" if exactly else framework
+        output.say(f"{label} …")
+        folder = self._folder / label.replace(" ", "-")
+        folder.mkdir()
+        job, interpreter = self._job_of(framework), self._interpreters[framework]
+        job = parity.exactly(job) if exactly else job
+        found = folder / "found.npz"
+        job |= {
+            "interpreter": interpreter._asdict(),
+            "parity": {"case": str(self._case), "makes_case": exactly, "found": str(found)},
+        }
+        single_phase.carry_out(job, PHASE, folder, parity.TIMEOUT_S)
+        return dict(np.load(found))

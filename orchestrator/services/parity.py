@@ -1,0 +1,112 @@
+"""What ``tbd parity`` computes: with which frameworks, and the job of each process (``workers.trainer.parity``)."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.domain.catalog import Catalog, ModelFacts
+from orchestrator.domain.errors import InvalidRequest, Problem
+from orchestrator.domain.spelling import did_you_mean
+from workers.trainer.protocol import PROTOCOL_VERSION, local_node
+
+# The framework that also computes in double precision: its result is the exact one.
+REFERENCE = "pytorch"
+# A phase takes seconds; the size full on two cores takes minutes.
+TIMEOUT_S = 1800.0
+
+
+def model_of(catalog: Catalog, name: str) -> ModelFacts:
+    """The model of that name, if its networks can be compared.
+
+    Raises:
+        InvalidRequest: there is no such model, it is not made from described layers, or it is not there in PyTorch.
+    """
+    model = catalog.models.get(name)
+    if model is None:
+        raise _refused(f"there is no model {name!r}{did_you_mean(name, catalog.models) or _known(catalog)}")
+    if "input" not in model.facts:
+        raise _refused(f"{name} is not made from described layers: its frameworks have nothing to be compared by")
+    if REFERENCE not in model.frameworks:
+        raise _refused(f"{name} is not there in {REFERENCE}, whose double precision is what others are compared with")
+    return model
+
+
+def _known(catalog: Catalog) -> str:
+    return ": there are " + ", ".join(sorted(name for name, one in catalog.models.items() if "input" in one.facts))
+
+
+def frameworks_of(model: ModelFacts, asked: Sequence[str]) -> list[str]:
+    """The frameworks asked for, all of the model's where none is.
+
+    Raises:
+        InvalidRequest: the model is not there in one of them.
+    """
+    for name in asked:
+        if name not in model.frameworks:
+            hint = did_you_mean(name, model.frameworks)
+            raise _refused(f"{model.name} is in {', '.join(model.frameworks)}, not in {name}{hint}")
+    return list(asked or model.frameworks)
+
+
+def size_of(model: ModelFacts, name: str) -> Mapping[str, Any]:
+    """The size of that name.
+
+    Raises:
+        InvalidRequest: the model has no such size.
+    """
+    if name not in model.sizes:
+        hint = did_you_mean(name, model.sizes)
+        raise _refused(f"{model.name} has the sizes {', '.join(model.sizes)}, not {name}{hint}")
+    return model.sizes[name]
+
+
+def _refused(text: str) -> InvalidRequest:
+    return InvalidRequest([Problem("", text)])
+
+
+def job(
+    model: ModelFacts, framework: str, size: Mapping[str, Any], batch: int, seed: int, cores: Sequence[int]
+) -> dict[str, Any]:
+    """The job of one process on a CPU device of ``cores``, but for what a host adds: ports, and where files lie.
+
+    Nothing is dropped at random: where a size has ``dropout`` it is 0.
+    """
+    table = {**size, "dropout": 0.0} if "dropout" in size else dict(size)
+    device = {"id": "cpu:parity", "kind": "cpu", "name": "cpu", "cores": list(cores), "memory_bytes": 0}
+    process = {"name": "worker0", "role": "worker", "node": "here", "ranks": [0], "local_ranks": [0]}
+    plan = {
+        "framework": framework,
+        "strategy": "single",
+        "topology": "1x1",
+        "device": "cpu",
+        "precision": "fp32",
+        "per_device_batch_size": batch,
+        "data": "synthetic",
+        "size": "compared",
+        "seed": seed,
+        "options": {},
+        "timeout_s": TIMEOUT_S,
+    }
+    return {
+        "protocol": PROTOCOL_VERSION,
+        "attempt_id": "parity",
+        "run_id": "parity",
+        "token": secrets.token_hex(16),
+        "plan": plan,
+        "model": {**model.facts, "sizes": {"compared": table}},
+        "dataset": None,
+        "interpreter": {"name": framework, "definition": None, "python": None, "environment": {}},
+        "processes": [process | {"devices": [device]}],
+        "nodes": [local_node("here")],
+        "world_size": 1,
+        "control": {"host": "127.0.0.1", "port": None},
+        "stopping": {},
+        "interval_s": 0.0,
+        "sample_s": 1.0,
+        "lock_dir": None,
+    }
+
+
+def exactly(found: dict[str, Any]) -> dict[str, Any]:
+    """The job in double precision, whose process also makes the case."""
+    return found | {"plan": found["plan"] | {"precision": "fp64"}}
