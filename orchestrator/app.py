@@ -45,6 +45,9 @@ def running_service(settings: Settings, directory: Path) -> Iterator[Context]:
         catalog = load_catalog(settings.suite_path)
         store = SqlStore(settings.database_url)
         stack.callback(store.close)
+        swept = store.sweep()
+        if swept:
+            log.warning("%d experiments were removed that a crash had left half imported or half removed", swept)
         cluster = make_cluster(settings, directory)
         stack.callback(cluster.shut_down)
         step_back(cluster)

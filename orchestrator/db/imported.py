@@ -2,7 +2,7 @@
 and seen by nobody until the last part is there.
 
 Until then the experiment is owned by ``IMPORTING``, which no request ever is. An import that was cut off is taken up
-by the next one of the same log.
+by the next one of the same log, or removed when a server starts (``removal.cut_off``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

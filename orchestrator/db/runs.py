@@ -34,6 +34,9 @@ COLUMNS = (
 INSERT = Insert(run, *COLUMNS)
 _INSERT_MISSING = Insert(run, *COLUMNS, or_nothing_on=("experiment_id", "plan_key"))
 
+# Whose an experiment is while it is removed: no request is ever of that owner. See ``removal``.
+REMOVING = "(removing)"
+
 OPEN = run.c.state.in_([state.value for state in HOLDS_DEVICES])
 UNFINISHED = run.c.state.in_([state.value for state in RunState if state not in TERMINAL])
 
@@ -302,6 +305,9 @@ def begin_attempt(connection: Connection, run_id: str, new: Attempt) -> bool:
     experiment_id = take(connection, run_id, RunState.QUEUED, RunState.PLACING, {})
     if experiment_id is None:
         return False
+    owner = select(experiment.c.owner).where(experiment.c.id == experiment_id).with_for_update(read=True)
+    if connection.execute(owner).scalar_one() == REMOVING:
+        raise NotFound("run", run_id)
     connection.execute(attempt.insert(), rows.attempt_row(new))
     data = {"attempt": new.number, "nodes": list(new.placement.nodes)}
     changes.record(connection, [changes.row(new.created_at, experiment_id, run_id, RunState.PLACING.value, data)])

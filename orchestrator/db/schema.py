@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 # The newest migration in ``migrations/versions``; a test holds them equal. Known here so that opening a database that
 # is up to date does not import alembic.
-REVISION = "0006"
+REVISION = "0007"
 
 # Names of constraints are fixed, so that migrations can speak of them on both databases.
 metadata = MetaData(
@@ -63,6 +63,7 @@ label = Table(
     Column("value", Key, nullable=False),
     Column("experiment_id", Key, ForeignKey("experiment.id"), nullable=False),
     PrimaryKeyConstraint("name", "value", "experiment_id"),
+    Index("ix_label_experiment", "experiment_id"),
     sqlite_with_rowid=False,
 )
 
@@ -76,6 +77,7 @@ idempotency = Table(
     Column("body_sha256", Key, nullable=False),
     Column("experiment_id", Key, ForeignKey("experiment.id", deferrable=True, initially="DEFERRED")),
     PrimaryKeyConstraint("owner", "key"),
+    Index("ix_idempotency_experiment", "experiment_id"),
     sqlite_with_rowid=False,
 )
 
@@ -189,6 +191,7 @@ result = Table(
     Column("subject_key", Key),
     Column("rig_key", Key),
     Index("ix_result_workload", "workload_key"),
+    Index("ix_result_attempt", "attempt_id"),
 )
 
 # The numbers of ``result.analysis``, for questions across runs. A value that is not finite is NULL here.

@@ -70,7 +70,20 @@ class SqlStore:
         return self.database.read(lambda connection: experiments.owner_of(connection, experiment_id))
 
     def remove_experiment(self, experiment_id: str) -> None:
-        self.database.write(lambda connection: removal.remove(connection, experiment_id))
+        self.database.write(lambda connection: removal.begin(connection, experiment_id))
+        self._remove_hidden(experiment_id)
+
+    def _remove_hidden(self, experiment_id: str) -> None:
+        while not self.database.write(lambda connection: removal.part(connection, experiment_id)):
+            pass
+
+    def sweep(self) -> int:
+        """Remove what imports and removals that a crash cut off have left; of how many experiments. For the only server
+        of the database, before it serves."""
+        found = self.database.write(removal.cut_off)
+        for experiment_id in found:
+            self._remove_hidden(experiment_id)
+        return len(found)
 
     def experiments(
         self,

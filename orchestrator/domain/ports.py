@@ -225,7 +225,8 @@ class Store(Protocol):
 
     def remove_experiment(self, experiment_id: str) -> None:
         """Remove it with all that hangs on it: runs, attempts, logs, measurements, profiles, and the idempotency keys
-        that name it, so that the same request makes a new one. In one transaction.
+        that name it, so that the same request makes a new one. Nobody sees any of it from the beginning on; it goes
+        part by part, so that others are not kept waiting.
 
         Raises:
             Conflict: one of its runs holds devices.

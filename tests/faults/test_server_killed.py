@@ -1,11 +1,17 @@
 """The server is killed with SIGKILL in mid-run: nothing acknowledged is lost, nothing happens twice."""
 
 import signal
+import sqlite3
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
 
+from orchestrator.db.imported import IMPORTING
+from tests.benchmarks import ingest
 from tests.faults.test_bad_luck import sleep
 from tests.support import processes
 from tests.support.service import Service, until
@@ -35,6 +41,31 @@ def test_a_run_goes_on_while_the_server_is_away_and_is_finished_exactly_once(tmp
     finally:
         service.stop()
     until(lambda: not processes.of_attempts(mark))
+
+
+def owners(database: Path) -> set[str]:
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        return {owner for (owner,) in connection.execute("SELECT owner FROM experiment")}
+
+
+def test_a_log_that_was_half_taken_in_is_gone_after_a_kill_and_may_come_again(tmp_path: Path) -> None:
+    service = Service(tmp_path / "data", TBD_CLUSTER="local").start()
+    database, log = tmp_path / "data" / "tbd.sqlite3", ingest.long_log(20_000, "half")
+    with ThreadPoolExecutor(1) as client:
+        sent = client.submit(ingest.take_in, service, log)
+        until(lambda: IMPORTING in owners(database), poll_s=0.002)
+        service.stop(signal.SIGKILL)
+        assert isinstance(sent.exception(timeout=30), OSError | HTTPException)
+    assert owners(database) == {IMPORTING}
+    service.start()
+    try:
+        assert owners(database) == set()
+        ingest.take_in(service, log)
+        (experiment,) = service.call("GET", "/api/v1/experiments")["items"]
+        (run,) = service.runs(experiment["id"])
+        assert len(service.all(f"/api/v1/runs/{run['id']}/intervals")) > 9000
+    finally:
+        service.stop()
 
 
 def test_what_was_acknowledged_before_a_kill_is_there_after_it(tmp_path: Path) -> None:

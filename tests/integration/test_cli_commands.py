@@ -1,6 +1,7 @@
 """The real command against a real service."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -190,6 +191,23 @@ def test_the_log_of_a_job_without_the_service_is_imported_once_also_when_it_was_
     assert "per_device_batch_size" in tbd("ingest", str(cut), code=2).stderr
     cut.write_text(log.read_text().splitlines()[0] + "\nno log\n")
     assert "line 2" in tbd("ingest", str(cut), code=2).stderr
+
+
+def test_experiments_are_removed_by_how_their_id_begins_by_name_and_as_the_latest(tbd: Tbd, folder: Path) -> None:
+    def submitted(name: str) -> str:
+        spec = re.sub("^name: .*", f"name: {name}", SPEC, flags=re.MULTILINE)
+        (folder / "waiting.yaml").write_text(spec + "nodes: {names: [not-here]}\n")
+        return str(tbd.json("submit", "waiting.yaml")["id"])
+
+    kept, first, named, last = (submitted(name) for name in ("kept", "first", "named", "last"))
+    refused = tbd("rm", "named", "no-such-experiment", code=2).stderr
+    assert "no-such-experiment" in refused
+    assert tbd.json("show", named)["id"] == named, "a wrong word removes nothing"
+    assert tbd.json("rm", first[:-1], "named", "latest", "latest") == {"removed": [first, named, last]}
+    left = {one["id"] for one in tbd.json("ls", "--limit", "1000")["items"]}
+    assert kept in left
+    assert not left & {first, named, last}
+    tbd("rm", kept)
 
 
 def test_a_node_is_drained_and_resumed(tbd: Tbd) -> None:

@@ -5,21 +5,23 @@ What is being carried out is cancelled first (tbd cancel). A row that tbd db che
 
 import argparse
 
-from orchestrator.cli import output
+from orchestrator.cli import naming, output
 from orchestrator.cli.client import path_of
 from orchestrator.cli.locate import connect
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("ids", nargs="+", metavar="EXPERIMENT", help="its whole id: what is removed is not guessed")
+    parser.add_argument("ids", nargs="+", metavar="EXPERIMENT", help="id, how it begins, name, or latest")
     parser.add_argument("--json", action="store_true", help="print {removed: […]}")
 
 
 def execute(options: argparse.Namespace) -> int:
     client = connect()
-    for identifier in options.ids:
+    # All are known before the first one goes: a wrong word removes nothing, and ``latest`` is not two of them.
+    found = list(dict.fromkeys(naming.experiment(client, text) for text in options.ids))
+    for identifier in found:
         client.delete(path_of("experiments", identifier))
         output.say(f"{identifier} was removed")
     if options.json:
-        output.print_json({"removed": options.ids})
+        output.print_json({"removed": found})
     return 0
