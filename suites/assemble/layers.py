@@ -140,6 +140,11 @@ class Pooling(_Plain, collections.namedtuple("Pooling", "name kernel stride padd
     def __new__(cls, name, kernel, stride, padding=0, ceil=False, average=False):
         return super(Pooling, cls).__new__(cls, name, kernel, stride, padding, ceil, average)
 
+    def pixels(self, before):
+        """Return the side of its output, of maps with the side ``before``."""
+        room = before + 2 * self.padding - self.kernel
+        return (-(-room // self.stride) if self.ceil else room // self.stride) + 1
+
 
 class Response(_Plain, collections.namedtuple("Response", "name size alpha beta k")):
     """Local response normalisation: x / (k + alpha / size * sum of the squares of ``size`` channels around x)^beta.
@@ -211,6 +216,15 @@ def initial_weights(layers, seed):
 def over_outputs(outputs, kernel):
     """He's deviation over the outputs: variance 2 / (outputs * kernel^2), as torchvision initialises its ResNets."""
     return normal(math.sqrt(2.0 / (outputs * kernel**2)))
+
+
+def xavier(inputs, kernel=1):
+    """Caffe's "xavier": uniform, variance 1 / (inputs * kernel^2).
+
+    Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010,
+    equation 10, of which Caffe takes the inputs alone (include/caffe/filler.hpp).
+    """
+    return uniform(math.sqrt(3.0 / (inputs * kernel**2)))
 
 
 def over_inputs(inputs):

@@ -147,6 +147,12 @@ def relu(name, x):
         return tf.nn.relu(x)
 
 
+def flat(x_NHWC):
+    """Return all numbers of each image as x_NF, in the order of the other frameworks: channels first."""
+    x_NCHW = tf.transpose(x_NHWC, (0, 3, 1, 2))
+    return tf.reshape(x_NCHW, (x_NCHW.shape[0], -1))
+
+
 def cross_entropy(logits_NK, labels_N):
     """Return the mean cross entropy."""
     with tf.name_scope("loss"):
