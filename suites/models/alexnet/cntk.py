@@ -1,0 +1,17 @@
+"""AlexNet in CNTK. Dimensions: C channels, H height, W width, F features."""
+
+import cntk
+
+from suites.assemble.cntk import cross_entropy
+
+
+def loss(layer, size, images_CHW, label):
+    x_CHW = layer("pool1", cntk.relu(layer("conv1", images_CHW)))
+    x_CHW = layer("pool2", cntk.relu(layer("conv2", x_CHW)))
+    x_CHW = cntk.relu(layer("conv3", x_CHW))
+    x_CHW = cntk.relu(layer("conv4", x_CHW))
+    x_CHW = layer("pool5", cntk.relu(layer("conv5", x_CHW)))
+    x_F = layer("drop6", cntk.reshape(x_CHW, (-1,)))
+    x_F = layer("drop7", cntk.relu(layer("fc6", x_F)))
+    x_F = cntk.relu(layer("fc7", x_F))
+    return cross_entropy(layer("fc8", x_F), label)

@@ -1,0 +1,26 @@
+"""AlexNet in MXNet's Gluon. Dimensions: N images of a batch, C channels, H height, W width, F features."""
+
+import mxnet as mx
+from mxnet.gluon import nn
+
+from suites.assemble.mxnet import block
+from suites.models.alexnet import network
+
+
+class Network(nn.HybridBlock):
+    def __init__(self, size):
+        super(Network, self).__init__()
+        for layer in network.layers(size):
+            setattr(self, layer.name, block(layer))
+        self.cross_entropy = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+
+    def hybrid_forward(self, F, images_NCHW, labels_N):
+        x_NCHW = self.pool1(F.relu(self.conv1(images_NCHW)))
+        x_NCHW = self.pool2(F.relu(self.conv2(x_NCHW)))
+        x_NCHW = F.relu(self.conv3(x_NCHW))
+        x_NCHW = F.relu(self.conv4(x_NCHW))
+        x_NCHW = self.pool5(F.relu(self.conv5(x_NCHW)))
+        # A dense layer takes all of an image as its features.
+        x_NF = self.drop7(F.relu(self.fc6(self.drop6(x_NCHW))))
+        x_NF = F.relu(self.fc7(x_NF))
+        return F.mean(self.cross_entropy(self.fc8(x_NF), labels_N))

@@ -1,0 +1,29 @@
+"""AlexNet in plain PyTorch. Dimensions: N images of a batch, C channels, H height, W width, F features."""
+
+from torch import nn
+from torch.nn import functional
+
+from suites.assemble.pytorch import module
+from suites.models.alexnet import network
+
+
+class Network(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        for layer in network.layers(size):
+            self.add_module(layer.name, module(layer))
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, images_NCHW):
+        x_NCHW = self.pool1(self.relu(self.conv1(images_NCHW)))
+        x_NCHW = self.pool2(self.relu(self.conv2(x_NCHW)))
+        x_NCHW = self.relu(self.conv3(x_NCHW))
+        x_NCHW = self.relu(self.conv4(x_NCHW))
+        x_NCHW = self.pool5(self.relu(self.conv5(x_NCHW)))
+        x_NF = self.drop6(x_NCHW.flatten(1))
+        x_NF = self.drop7(self.relu(self.fc6(x_NF)))
+        return self.fc8(self.relu(self.fc7(x_NF)))
+
+
+def loss(network, images_NCHW, labels_N):
+    return functional.cross_entropy(network(images_NCHW), labels_N)

@@ -1,0 +1,15 @@
+"""AlexNet in TensorFlow. Dimensions: N images of a batch, H height, W width, C channels, F features."""
+
+from suites.assemble.tensorflow import cross_entropy, flat, relu
+
+
+def loss(layer, size, images_NHWC, labels_N):
+    x_NHWC = layer("pool1", relu("relu1", layer("conv1", images_NHWC)))
+    x_NHWC = layer("pool2", relu("relu2", layer("conv2", x_NHWC)))
+    x_NHWC = relu("relu3", layer("conv3", x_NHWC))
+    x_NHWC = relu("relu4", layer("conv4", x_NHWC))
+    x_NHWC = layer("pool5", relu("relu5", layer("conv5", x_NHWC)))
+    x_NF = layer("drop6", x_NHWC, before=flat)
+    x_NF = layer("drop7", relu("relu6", layer("fc6", x_NF)))
+    x_NF = relu("relu7", layer("fc7", x_NF))
+    return cross_entropy(layer("fc8", x_NF), labels_N)
