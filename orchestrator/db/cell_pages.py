@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
-from orchestrator.db import cells, experiments, paging, rows, runs
+from orchestrator.db import cells, labelled_runs, paging, rows, runs
 from orchestrator.db.schema import cell, experiment, run
 from orchestrator.domain.errors import Damaged
 from orchestrator.domain.ports import Cell, CellFilter, Page
@@ -42,7 +42,7 @@ def _matching(query: Select[Any], owner: str | None, wanted: CellFilter) -> Sele
     if wanted.gpu_model is not None:
         query = query.where(cell.c.device_models.contains(cells.found_by(wanted.gpu_model), autoescape=True))
     if wanted.label is not None:
-        query = query.where(cell.c.experiment_id.in_(experiments.labelled(wanted.label)))
+        query = query.where(cell.c.experiment_id.in_(labelled_runs.experiments(wanted.label)))
     return query
 
 

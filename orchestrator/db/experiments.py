@@ -4,9 +4,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, Select, select, update
+from sqlalchemy import Connection, select, update
 
-from orchestrator.db import cells, changes, counts, keys, paging, rows
+from orchestrator.db import cells, changes, counts, keys, labelled_runs, paging, rows
 from orchestrator.db import runs as run_rows
 from orchestrator.db.schema import experiment, label, run
 from orchestrator.db.statements import Insert
@@ -26,7 +26,7 @@ INSERT = Insert(
     "ended_at",
     "cancel_requested",
 )
-_INSERT_LABEL = Insert(label, "name", "value", "experiment_id")
+_INSERT_LABEL = Insert(label, "name", "value", "experiment_id", "newest_run_at")
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def add(connection: Connection, new: NewExperiment) -> tuple[Experiment, bool]:
     if new.idempotency is not None and not keys.take(connection, new.idempotency, new.experiment.id):
         return one(connection, keys.experiment_id(connection, new.idempotency)), False
     INSERT.one(connection, new.row)
-    insert_labels(connection, new.experiment)
+    insert_labels(connection, new.experiment, new.queued)
     run_rows.INSERT.many(connection, new.runs)
     cells.INSERT.many(connection, new.cells)
     counts.add(connection, new.queued)
@@ -70,10 +70,21 @@ def add(connection: Connection, new: NewExperiment) -> tuple[Experiment, bool]:
     return new.experiment, True
 
 
-def insert_labels(connection: Connection, new: Experiment) -> None:
-    """What the experiment is found by; the labels themselves stand in its spec."""
-    labels = new.spec.labels.items()
-    _INSERT_LABEL.many(connection, [(rows.searchable(name), rows.searchable(value), new.id) for name, value in labels])
+def insert_labels(connection: Connection, new: Experiment, runs: Sequence[Run]) -> None:
+    """What the experiment and its runs are found by; the labels themselves stand in its spec."""
+    newest_at = max((one.created_at for one in runs), default=0.0)
+    labels = [(rows.searchable(name), rows.searchable(value)) for name, value in new.spec.labels.items()]
+    _INSERT_LABEL.many(connection, [(name, value, new.id, newest_at) for name, value in labels])
+
+
+def _note_newest(connection: Connection, added: Sequence[Run]) -> None:
+    """Keep ``label.newest_run_at``."""
+    newest: dict[str, float] = {}
+    for one in added:
+        newest[one.experiment_id] = max(one.created_at, newest.get(one.experiment_id, 0.0))
+    for experiment_id, at in sorted(newest.items()):
+        older = (label.c.experiment_id == experiment_id, label.c.newest_run_at < at)
+        connection.execute(update(label).where(*older).values(newest_run_at=at))
 
 
 def one(connection: Connection, experiment_id: str) -> Experiment:
@@ -109,19 +120,11 @@ def page(
         if value is not None:
             query = query.where(column == str(value))
     if label_is is not None:
-        query = query.where(experiment.c.id.in_(labelled(label_is)))
+        query = query.where(experiment.c.id.in_(labelled_runs.experiments(label_is)))
     found, next_cursor = paging.page(connection, query, experiment, limit, cursor)
     counted = counts.of(connection, [row.id for row in found])
     made, damaged = rows.sorted_out(found, lambda row: rows.experiment_of(row, counted.get(row.id, {})))
     return Page(made, next_cursor, damaged)
-
-
-def labelled(wanted: tuple[str, str]) -> Select[tuple[str]]:
-    """The ids of the experiments with a label."""
-    name, value = wanted
-    return select(label.c.experiment_id).where(
-        label.c.name == rows.searchable(name), label.c.value == rows.searchable(value)
-    )
 
 
 def idle(connection: Connection) -> list[str]:
@@ -178,6 +181,7 @@ def add_runs(connection: Connection, runs: Sequence[Run]) -> int:
     welcome = open_for_runs(connection, {one.experiment_id for one in runs})
     added = run_rows.add_missing(connection, [one for one in runs if one.experiment_id in welcome])
     cells.add_missing(connection, added)
+    _note_newest(connection, added)
     counts.add(connection, added)
     changes.record(connection, [run_rows.birth(one) for one in added])
     return len(added)

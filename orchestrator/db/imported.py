@@ -56,7 +56,7 @@ def finish(connection: Connection, new: Experiment, one: Run) -> bool:
     mine = update(experiment).where(experiment.c.id == new.id, experiment.c.owner == IMPORTING)
     if connection.execute(mine.values(owner=new.owner)).rowcount == 0:
         return False
-    experiments.insert_labels(connection, new)
+    experiments.insert_labels(connection, new, [one])
     cells.INSERT.many(connection, cells.prepare(new, new.spec, [one]))
     counts.add(connection, [one])
     if one.analysis is not None or one.fingerprint is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Update, bindparam, func, select, text, update
 
-from orchestrator.db import changes, counts, paging, rows
+from orchestrator.db import changes, counts, labelled_runs, paging, rows
 from orchestrator.db.schema import attempt, cell, experiment, measurement, result, run, waiting
 from orchestrator.db.statements import Insert
 from orchestrator.domain.errors import Damaged, DamagedRow, NotFound
@@ -73,11 +73,14 @@ def page(
     state: RunState | None,
     model: str | None,
     framework: str | None,
-    experiments: Select[tuple[str]] | None,
+    label_is: tuple[str, str] | None,
     limit: int,
     cursor: str | None,
 ) -> Page[Run]:
-    """``experiments``: the ids of those that the runs are of, as a query."""
+    if label_is is not None and experiment_id is state is model is framework is None:
+        found, next_cursor = labelled_runs.page(connection, label_is, owner, limit, cursor)
+        made, damaged = complete(connection, found)
+        return Page(made, next_cursor, damaged)
     query = select(run)
     wanted = ((run.c.experiment_id, experiment_id), (run.c.state, state), (run.c.model, model))
     for column, value in (*wanted, (run.c.framework, framework)):
@@ -87,8 +90,8 @@ def page(
         # Not a join: it would let SQLite begin with the experiments, and sort all runs for a page of the newest.
         theirs = (experiment.c.id == run.c.experiment_id, experiment.c.owner == owner)
         query = query.where(select(experiment.c.id).where(*theirs).exists())
-    if experiments is not None:
-        query = query.where(run.c.experiment_id.in_(experiments))
+    if label_is is not None:
+        query = query.where(run.c.experiment_id.in_(labelled_runs.experiments(label_is)))
     found, next_cursor = paging.page(connection, query, run, limit, cursor)
     made, damaged = complete(connection, found)
     return Page(made, next_cursor, damaged)

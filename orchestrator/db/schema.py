@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 # The newest migration in ``migrations/versions``; a test holds them equal. Known here so that opening a database that
 # is up to date does not import alembic.
-REVISION = "0007"
+REVISION = "0008"
 
 # Names of constraints are fixed, so that migrations can speak of them on both databases.
 metadata = MetaData(
@@ -55,15 +55,18 @@ experiment = Table(
     Index("ix_experiment_state", "state", "created_at", "id"),
 )
 
-# Labels stand in the spec; this copy is for finding. ``name`` and ``value`` as ``rows.searchable`` writes them.
+# Labels stand in the spec; this copy is for finding. ``name`` and ``value`` as ``rows.searchable`` writes them;
+# ``newest_run_at``: when the newest run of the experiment was made, 0 where it has none.
 label = Table(
     "label",
     metadata,
     Column("name", Key, nullable=False),
     Column("value", Key, nullable=False),
     Column("experiment_id", Key, ForeignKey("experiment.id"), nullable=False),
+    Column("newest_run_at", Double, nullable=False, server_default=text("0")),
     PrimaryKeyConstraint("name", "value", "experiment_id"),
     Index("ix_label_experiment", "experiment_id"),
+    Index("ix_label_runs", "name", "value", "newest_run_at", "experiment_id"),
     sqlite_with_rowid=False,
 )
 

@@ -153,7 +153,7 @@ class SqlStore:
                 state=state,
                 model=model,
                 framework=framework,
-                experiments=experiments.labelled(label) if label else None,
+                label_is=label,
                 limit=limit,
                 cursor=cursor,
             )

@@ -71,6 +71,10 @@ PAGES: dict[str, Callable[[SqlStore], Any]] = {
     "runs that wait": lambda store: store.runs(owner="local", state=RunState.QUEUED, limit=LIMIT),
     "runs by model": lambda store: store.runs(owner="local", model="resnet-50", limit=LIMIT),
     "runs by framework": lambda store: store.runs(owner="local", framework="pytorch", limit=LIMIT),
+    "runs by label": lambda store: store.runs(owner="local", label=("kind", "stored"), limit=LIMIT),
+    "the second page of runs by label": lambda store: second_page(
+        lambda **page: store.runs(owner="local", label=("kind", "stored"), **page)
+    ),
     "runs of an experiment": lambda store: store.runs(experiment_id=newest(store), limit=LIMIT),
     "cells": lambda store: store.cells(owner="local", limit=LIMIT),
     "cells by model": lambda store: store.cells(owner="local", wanted=CellFilter(model="resnet-50"), limit=LIMIT),

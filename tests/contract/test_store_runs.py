@@ -338,6 +338,33 @@ def test_orders_to_nodes_are_kept_replaced_and_taken_back(store: SqlStore) -> No
         store.order_node("n0", NodeState.UNREACHABLE)
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+def test_pages_of_a_labels_runs_come_together_newest_first_also_where_experiments_overlap(
+    store: SqlStore, limit: int
+) -> None:
+    labels = {"team": "vision"}
+    overlapping = [scene.submitted(store, runs=3, at=at, labels=labels)[0] for at in (1000.0, 1000.0, 2000.0, 3000.0)]
+    scene.submitted(store, runs=2, at=2500.0, labels={"team": "speech"})
+    scene.submitted(store, runs=2, at=2500.0, owner="bob", labels=labels)
+    store.add_experiment(scene.experiment(at=4000.0, labels=labels), [])
+    for repetition, at in ((4, 2000.0), (5, 3500.0)):
+        assert store.add_runs([replace(scene.runs_for(overlapping[0], 1, first=repetition)[0], created_at=at)]) == 1
+
+    every = [one for new in overlapping for one in store.runs_of(new.id)]
+    wanted = [one.id for one in sorted(every, key=lambda one: (one.created_at, one.id), reverse=True)]
+    found: list[str] = []
+    cursor = None
+    while True:
+        page = store.runs(owner="ada", label=("team", "vision"), limit=limit, cursor=cursor)
+        assert len(page.items) <= limit
+        found += [one.id for one in page.items]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert found == wanted
+    assert len(wanted) == 14
+
+
 def lines_of(log: Iterable[dict[str, Any]]) -> list[Line]:
     return [Line(one["seq"], one["kind"], json.dumps(one)) for one in log]
 
