@@ -15,6 +15,7 @@ from workers.trainer import protocol
 
 ROOT = Path(__file__).resolve().parent.parent
 TOKEN = "token-of-this-attempt"
+_BEGIN = "import runpy; runpy.run_module('workers.trainer', run_name='__main__', alter_sys=True)"
 
 
 def model_facts(folder):
@@ -83,14 +84,14 @@ def free_port():
 
 
 class Trainer:
-    """One process of a job, started by ``python``."""
+    """One process of a job, started by ``python``, in which the lines of ``planted`` run first."""
 
-    def __init__(self, job, folder, python=sys.executable, process="worker-0", phase="train"):
+    def __init__(self, job, folder, python=sys.executable, process="worker-0", phase="train", planted=()):
         self.events_path = folder / (process + ".jsonl")
         job_path = folder / (process + ".json")
         job_path.write_text(json.dumps({**job, "process": process}))
-        command = [python, "-m", "workers.trainer", "--job", str(job_path), "--events", str(self.events_path)]
-        command += ["--phase", phase]
+        begin = ["-c", "\n".join([*planted, _BEGIN])] if planted else ["-m", "workers.trainer"]
+        command = [python, *begin, "--job", str(job_path), "--events", str(self.events_path), "--phase", phase]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), protocol.TOKEN_VARIABLE: job["token"]}
         environment.update(environment_for(python), PYTHONDONTWRITEBYTECODE="1")
         # A file and no pipe: a grandchild that is left behind would keep a pipe open.
@@ -127,9 +128,9 @@ def environment_for(python):
     return next((found.environment for found in interpreters.all_resolved() if found.python == python), {})
 
 
-def run(job, folder, python=sys.executable, phase="train"):
+def run(job, folder, python=sys.executable, phase="train", planted=()):
     """Run all processes of ``job`` to their ends; return them."""
-    trainers = [Trainer(job, folder, python, process["name"], phase) for process in job["processes"]]
+    trainers = [Trainer(job, folder, python, process["name"], phase, planted) for process in job["processes"]]
     for trainer in trainers:
         trainer.finish()
     return trainers

@@ -89,6 +89,11 @@ def margins(exact: Arrays) -> dict[str, float]:
     return {name: float(value) for name, value in _kind(exact, "margin").items()}
 
 
+def trained(exact: Arrays) -> int:
+    """How many numbers the network trains."""
+    return sum(int(value.size) for value in _kind(exact, "gradient").values())
+
+
 def _kind(arrays: Arrays, kind: str) -> dict[str, Any]:
     prefix = kind + "."
     return {name[len(prefix) :]: value for name, value in arrays.items() if name.startswith(prefix)}

@@ -23,6 +23,9 @@ def text(found: Json, width: int | None) -> str:
     ]
     for name, one in found["frameworks"].items():
         parts += [f"{name}: {problem}" for problem in one["problems"]]
+    counts = found["parameters"]
+    if counts["counted"] != counts["stated"]:
+        parts.append(f"it trains {counts['counted']:,} parameters, and its facts state {counts['stated']:,}")
     parts += [f"{name} was skipped: {reason}" for name, reason in found["skipped"].items()]
     return "\n".join(parts)
 

@@ -8,6 +8,11 @@ from suites.assemble.layers import Convolution, Normalization
 from tests.trainer_process import model_facts
 
 
+def layers_of(model, size):
+    """The layers of ``model`` (its ``ModelFacts``) at ``size``, a table of its facts."""
+    return importlib.import_module(model.module + ".network").layers(size)
+
+
 def described(model):
     """The layers of ``model`` (its folder)."""
     network = importlib.import_module(f"suites.models.{model}.network")

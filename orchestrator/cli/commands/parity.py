@@ -40,7 +40,9 @@ def execute(options: argparse.Namespace) -> int:
         from orchestrator.reports import parity_table
 
         print(parity_table.text(found, output.width()))
-    return DONE if all(one["same"] for one in found["frameworks"].values()) else FAILED
+    counts = found["parameters"]
+    well = all(one["same"] for one in found["frameworks"].values()) and counts["counted"] == counts["stated"]
+    return DONE if well else FAILED
 
 
 def compared(model: str, size: str, frameworks: str, batch: int, seed: int) -> dict[str, Any]:
@@ -67,6 +69,8 @@ def compared(model: str, size: str, frameworks: str, batch: int, seed: int) -> d
         bench = _Bench(Path(folder), interpreters, lambda name: parity.job(facts, name, table, batch, seed, _cores()))
         results, skipped = bench.compare(parity.REFERENCE, names)
         found = {"margins": bench.margins(), "frameworks": results, "skipped": skipped}
+        stated = table.get("parameters", facts.facts["parameters"])
+        found["parameters"] = {"counted": bench.trained(), "stated": stated}
     return {"model": model, "size": size, "batch": batch, "seed": seed, **found}
 
 
@@ -112,6 +116,11 @@ class _Bench:
         ready = [name for name in names if self._interpreters[name].ready]
         skipped = {name: self._interpreters[name].reason for name in names if name not in ready}
         return {name: self._judged(name) for name in ready}, skipped
+
+    def trained(self) -> int:
+        from orchestrator.analysis import parity
+
+        return parity.trained(self._exact)
 
     def margins(self) -> dict[str, float]:
         from orchestrator.analysis import parity

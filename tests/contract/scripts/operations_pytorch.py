@@ -1,0 +1,33 @@
+"""Print the operations of one sample's forward pass as PyTorch counts them, for each [module, input, size] in a list.
+
+Shapes only: nothing is computed, the numbers lie on the device "meta".
+"""
+
+import importlib
+import json
+import sys
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+SAMPLES = 2
+
+
+def count(module, inputs, size):
+    own = importlib.import_module(module + ".pytorch")
+    batch = [tensor(field) for field in importlib.import_module("suites.inputs." + inputs).fields(size)]
+    with torch.device("meta"):
+        network = own.Network(size)
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            own.loss(network, *batch)
+    return counter.get_total_flops() // SAMPLES
+
+
+def tensor(field):
+    shape = field.shape[-1:] + field.shape[:-1] if field.kind == "image" else field.shape
+    dtype = torch.int64 if field.kind in ("label", "tokens") else torch.float32
+    return torch.zeros((SAMPLES, *shape), dtype=dtype, device="meta")
+
+
+if __name__ == "__main__":
+    print(json.dumps([count(*cell) for cell in json.loads(sys.argv[1])]))

@@ -1,0 +1,40 @@
+"""Print the operations of one sample's forward pass as TensorFlow's statistics count them, see operations_pytorch.py.
+
+A graph is made and nothing is computed.
+"""
+
+import importlib
+import json
+import sys
+
+import numpy
+import tensorflow as tf
+from tensorflow.python.framework import ops
+
+from suites.assemble import layers
+from suites.assemble.tensorflow import Layers
+
+SAMPLES = 2
+
+
+def count(module, inputs, size):
+    own = importlib.import_module(module + ".tensorflow")
+    described = importlib.import_module(module + ".network").layers(size)
+    fields = importlib.import_module("suites.inputs." + inputs).fields(size)
+    with tf.Graph().as_default() as graph:
+        weights = {name: numpy.zeros(shape, numpy.float32) for name, shape in layers.shapes(described).items()}
+        own.loss(Layers(described, weights), size, *map(tensor, fields))
+        return sum(operations(graph, operation.node_def) for operation in graph.get_operations()) / SAMPLES
+
+
+def tensor(field):
+    dtype = tf.int64 if field.kind in ("label", "tokens") else tf.float32
+    return tf.compat.v1.placeholder(dtype, (SAMPLES, *field.shape))
+
+
+def operations(graph, node):
+    return int(ops.get_stats_for_node_def(graph, node, "flops").value or 0)
+
+
+if __name__ == "__main__":
+    print(json.dumps([count(*cell) for cell in json.loads(sys.argv[1])]))

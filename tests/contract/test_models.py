@@ -1,0 +1,252 @@
+"""What holds for every model that is made from described layers, in every framework that it is there in.
+
+The same weights and the same batch give the same loss, gradients and, after three updates, weights; a training from a
+seed begins alike; and a planted difference is found. All of it by one process for each model and framework, which
+``tbd parity`` would start too.
+"""
+
+import json
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import numpy
+import pytest
+
+from orchestrator.analysis import parity as judging
+from orchestrator.services import parity
+from orchestrator.services.catalog import load_catalog
+from suites.assemble import layers
+from suites.assemble.layers import Lstm
+from suites.inputs import texts
+from suites.models.lstm_classifier import network as lstm_network
+from tests.support.networks import layers_of
+from tests.trainer_process import ROOT, environment_for, run
+
+MODELS = {name: model for name, model in load_catalog().models.items() if "input" in model.facts}
+
+# What the size tiny leaves out of the network: blocks without a shortcut's convolution, a layer that reads another's.
+WHOLE = {"resnet-50": {"blocks": [2, 2, 2, 1]}, "lstm-classifier": {"lstm_layers": 2}}
+BATCH, SEED = 4, 1
+
+# Far more than single precision moves the numbers that a network chooses by: 1e-6 of their size.
+LEAST = {"from_zero": 1e-4, "apart": 5e-6}
+
+
+def of_framework(framework, *values):
+    return pytest.param(*values, framework, marks=pytest.mark.framework(framework))
+
+
+CELLS = [of_framework(framework, name) for name, model in MODELS.items() for framework in model.frameworks]
+
+
+def table(name):
+    return {**MODELS[name].sizes["tiny"], **WHOLE.get(name, {})}
+
+
+class Bench:
+    """Computes results, each once: the exact ones, those of frameworks, and those with a difference planted."""
+
+    def __init__(self, python_of, folder):
+        self._python_of = python_of
+        self._folder = folder
+        self.exact = cache(self._exact)
+
+    def case(self, name):
+        """The weights and the batch of a model, by name."""
+        self.exact(name)
+        return dict(numpy.load(self._case(name)))
+
+    def _case(self, name):
+        return self._folder / f"{name}.npz"
+
+    def _exact(self, name):
+        job = parity.exactly(parity.job(MODELS[name], "pytorch", table(name), BATCH, SEED, [0]))
+        return self._result(name, job, "exact", makes_case=True)
+
+    def found(self, name, framework, planted=()):
+        self.exact(name)
+        job = parity.job(MODELS[name], framework, table(name), BATCH, SEED, [0])
+        return self._result(name, job, f"{framework}-planted" if planted else framework, planted=planted)
+
+    def _result(self, name, job, label, makes_case=False, planted=()):
+        folder = self._folder / f"{name}-{label}"
+        folder.mkdir(exist_ok=True)
+        found = folder / "found.npz"
+        job["parity"] = {"case": str(self._case(name)), "makes_case": makes_case, "found": str(found)}
+        (trainer,) = run(job, folder, self._python_of(job["plan"]["framework"]), "parity", planted)
+        assert trainer.popen.returncode == 0, trainer.output
+        return dict(numpy.load(found))
+
+
+@pytest.fixture(scope="module")
+def bench(python_of, tmp_path_factory):
+    return Bench(python_of, tmp_path_factory.mktemp("parity"))
+
+
+@pytest.mark.parametrize(("name", "framework"), CELLS)
+def test_a_model_is_the_same_network_in_every_framework(bench, name, framework):
+    exact, found = bench.exact(name), bench.found(name, framework)
+    judged = judging.judge(exact, found, bench.case(name))
+    assert judged.problems == ()
+    trained = sum(value.size for key, value in found.items() if key.startswith("gradient."))
+    assert trained == layers.count(layers_of(MODELS[name], table(name)))
+
+
+@pytest.mark.framework("pytorch")
+@pytest.mark.parametrize("name", MODELS)
+def test_the_case_is_far_from_borders_where_rounding_decides(bench, name):
+    margins = judging.margins(bench.exact(name))
+    assert all(margins[key] > least for key, least in LEAST.items()), margins
+    initial = layers.initial_weights(layers_of(MODELS[name], table(name)), SEED)
+    vectors = {one: value for one, value in bench.case(name).items() if one in initial and value.ndim == 1}
+    assert all((value != initial[one]).all() for one, value in vectors.items())
+
+
+# What is changed in one framework only -> (framework, model, how, what is then another). Each is a mistake that a port
+# of a network may have.
+PLANTED = {
+    "another epsilon": (
+        "mxnet",
+        "resnet-50",
+        ["from suites.assemble import layers", "layers.Normalization.EPSILON = 1e-3"],
+        "gradient",
+    ),
+    "another padding": (
+        "tensorflow",
+        "resnet-50",
+        ["from suites.assemble import tensorflow", "tensorflow._padding = lambda side, beyond=0: 'SAME'"],
+        "gradient",
+    ),
+    "the stride in another convolution": (
+        "cntk",
+        "resnet-50",
+        [
+            "from suites.models.resnet_50 import network",
+            "made = network._block",
+            "def early(name, inputs, width, stride, pixels):",
+            "    block = made(name, inputs, width, stride, pixels)",
+            "    if name != 'layer2.0':",
+            "        return block",
+            "    first, second = block.conv1._replace(stride=stride), block.conv2._replace(stride=1)",
+            "    return block._replace(conv1=first, conv2=second)",
+            "network._block = early",
+        ],
+        "gradient",
+    ),
+    "a bias that is left out": (
+        "cntk",
+        "resnet-50",
+        [
+            "import cntk as c",
+            "from suites.assemble import cntk, layers",
+            "def linear(self, layer, x_F):",
+            "    return c.times(x_F, self._weight(layer)) + 0.0 * self._weight(layer, 'bias')",
+            "cntk._OPERATIONS[layers.Linear] = linear",
+        ],
+        "gradient",
+    ),
+    "gates in another order": (
+        "tensorflow",
+        "lstm-classifier",
+        [
+            "from suites.assemble import layouts, tensorflow",
+            "tensorflow.LAYOUTS.update(lstm=layouts.TRANSPOSED, lstm_bias=layouts.AS_IT_IS)",
+        ],
+        "gradient",
+    ),
+    "no weight decay": (
+        "mxnet",
+        "lstm-classifier",
+        [
+            "from suites.assemble import optimizer",
+            "numbers = optimizer.of_job",
+            "optimizer.of_job = lambda job: dict(numbers(job), weight_decay=0.0)",
+        ],
+        "weight after the updates",
+    ),
+    "no momentum": (
+        "cntk",
+        "resnet-50",
+        [
+            "from suites.assemble import optimizer",
+            "numbers = optimizer.of_job",
+            "optimizer.of_job = lambda job: dict(numbers(job), momentum=0.0)",
+        ],
+        "weight after the updates",
+    ),
+    "another beginning": (
+        "mxnet",
+        "lstm-classifier",
+        [
+            "from suites.assemble import layers",
+            "drawn = layers.initial_weights",
+            "layers.initial_weights = lambda described, seed: drawn(described, seed + 1)",
+        ],
+        "beginning of a training",
+    ),
+}
+
+
+@pytest.mark.parametrize(("what", "framework"), [of_framework(PLANTED[what][0], what) for what in PLANTED])
+def test_a_planted_difference_is_found(bench, what, framework):
+    _, name, lines, told = PLANTED[what]
+    judged = judging.judge(bench.exact(name), bench.found(name, framework, lines), bench.case(name))
+    assert any(problem.startswith(f"the {told}") for problem in judged.problems), judged
+
+
+@pytest.mark.framework("pytorch")
+def test_the_exact_loss_of_the_lstm_is_that_of_its_equations(bench):
+    case = bench.case("lstm-classifier")
+    assert float(bench.exact("lstm-classifier")["loss"]) == pytest.approx(loss_by_the_equations(case), rel=1e-6)
+
+
+def loss_by_the_equations(case):
+    """Hochreiter and Schmidhuber's cell with the forget gate of Gers et al., word after word, in double precision."""
+    tokens = case["batch.tokens"]
+    words = case["embedding.weight"].astype(float)[tokens]
+    for layer in lstm_network.lstm(table("lstm-classifier")):
+        w, v, b, c = (case[layer.parameter(part)] for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+        hidden = cell = numpy.zeros((len(words), layer.hidden))
+        outputs = []
+        for place in range(words.shape[1]):
+            gates = numpy.split(words[:, place] @ w.T + b + hidden @ v.T + c, 4, axis=1)
+            enter, forget, leave = (1 / (1 + numpy.exp(-gates[gate])) for gate in (0, 1, 3))
+            cell = forget * cell + enter * numpy.tanh(gates[2])
+            hidden = leave * numpy.tanh(cell)
+            outputs.append(hidden)
+        words = numpy.stack(outputs, axis=1)
+    lengths = (tokens != texts.PADDING).sum(axis=1)
+    means = numpy.stack([text[:length].mean(axis=0) for text, length in zip(words, lengths, strict=True)])
+    logits = means @ case["fc.weight"].T + case["fc.bias"]
+    chosen = logits[numpy.arange(len(logits)), case["batch.labels"]]
+    return float((numpy.log(numpy.exp(logits).sum(axis=1)) - chosen).mean())
+
+
+# How near a framework's own count of operations comes to the facts. TensorFlow also counts those that are neither
+# convolution nor matrix product, and knows none of an LSTM's.
+COUNTERS = {"pytorch": 0.01, "tensorflow": 0.03}
+
+
+@pytest.mark.parametrize("framework", [of_framework(framework) for framework in COUNTERS])
+def test_the_facts_state_the_operations_that_a_framework_counts(python_of, framework):
+    cells = [
+        (model, size)
+        for model in MODELS.values()
+        for size in model.sizes.values()
+        if framework == "pytorch" or not any(isinstance(one, Lstm) for one in layers_of(model, size))
+    ]
+    given = json.dumps([[model.module, model.facts["input"], {**size, "dropout": 0.0}] for model, size in cells])
+    counted = script(python_of(framework), f"operations_{framework}.py", given)
+    stated = [size["flops_per_sample"] for _, size in cells]
+    assert json.loads(counted) == pytest.approx(stated, rel=COUNTERS[framework])
+
+
+def script(python, name, argument):
+    """Run one of ``scripts`` in the interpreter ``python``; return what it printed."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2", **environment_for(python)}
+    command = [python, str(Path(__file__).parent / "scripts" / name), argument]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd="/")
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()[-1]
