@@ -30,8 +30,9 @@ MODELS = {name: model for name, model in load_catalog().models.items() if "input
 WHOLE = {"resnet-50": {"blocks": [2, 2, 2, 1]}, "lstm-classifier": {"lstm_layers": 2}}
 BATCH, SEED = 4, 1
 
-# Far more than single precision moves the numbers that a network chooses by: 1e-6 of their size.
-LEAST = {"from_zero": 1e-4, "apart": 5e-6}
+# Single precision moves the numbers that a network chooses by about 1e-6 of their size. In a network of many poolings
+# there is always a window whose choice is not much farther from another (orchestrator.analysis.parity allows for it).
+LEAST = {"from_zero": 1e-4, "apart": 1e-6}
 
 
 def of_framework(framework, *values):

@@ -13,6 +13,7 @@ import pytest
 
 from orchestrator.services.catalog import load_catalog
 from tests.trainer_process import ROOT
+from workers.node import interpreters
 
 PAGE = (ROOT / "docs" / "adding-a-model.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -35,11 +36,17 @@ class Followed:
         self._environment = kept | {name: str(path) for name, path in ours.items()} | {"TBD_CLUSTER": "local"}
         self._environment["PYTHONPATH"] = str(ROOT)
 
-    def tbd(self, line: str, *more: str, code: int = 0) -> str:
+    def tbd(self, line: str, *more: str, code: int = 0, **settings: str) -> str:
         """Run a line of the page; return what it printed."""
         words = [sys.executable, "-m", "orchestrator.cli.main", *shlex.split(line)[1:], *more]
         done = subprocess.run(
-            words, cwd=self.suite, env=self._environment, capture_output=True, text=True, timeout=280, check=False
+            words,
+            cwd=self.suite,
+            env=self._environment | settings,
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
@@ -91,9 +98,14 @@ def test_it_runs(followed: Followed, python_of: Any) -> None:
 
 
 @pytest.mark.framework("pytorch")
-def test_a_mistake_is_found_and_a_wrong_count_told(followed: Followed, python_of: Any) -> None:
-    """A ReLU that is forgotten in one framework, and a count that was never made."""
-    python_of("mxnet")
+def test_a_mistake_is_found_a_wrong_count_told_and_what_is_not_installed_skipped(
+    followed: Followed, python_of: Any, tmp_path: Path
+) -> None:
+    """A ReLU that is forgotten in one framework, a count that was never made, and a machine without CNTK."""
+    for framework in ("pytorch", "mxnet"):
+        python_of(framework)
+        folder = interpreters.definitions()[framework].folder
+        (tmp_path / folder.name).symlink_to(folder)
     own = followed.suite / "two_convolutions"
     kept = {path: path.read_text() for path in (own / "mxnet.py", own / "model.toml")}
     try:
@@ -101,9 +113,11 @@ def test_a_mistake_is_found_and_a_wrong_count_told(followed: Followed, python_of
             kept[own / "mxnet.py"].replace("F.relu(self.conv2(x_NCHW))", "self.conv2(x_NCHW)")
         )
         (own / "model.toml").write_text(kept[own / "model.toml"].replace("parameters = 1946", "parameters = 1900"))
-        told = followed.tbd(line("tbd parity"), "--frameworks", "mxnet", code=1)
+        ours = {"TBD_INTERPRETERS_DIR": str(tmp_path)}
+        told = followed.tbd(line("tbd parity"), "--frameworks", "mxnet,cntk", code=1, **ours)
     finally:
         for path, text in kept.items():
             path.write_text(text)
     assert "the gradient of conv1.weight is off" in told
     assert "1,946 parameters, and its facts state 1,900" in told
+    assert "cntk was skipped: the interpreter cntk is not built on this host: run `tbd frameworks install cntk`" in told
