@@ -16,7 +16,7 @@ models, PyTorch for all frameworks. A test looks every name up (tests/architectu
     ``workers/trainer/frameworks/pytorch/adapter.py: Adapter.build``
     ``workers/trainer/job.py: builder``
     ``suites/assemble/pytorch.py: build, module, Model``
-    ``suites/assemble/optimizer.py: of_job``
+    ``workers/trainer/optimizer.py: of_job, rate``
     ``suites/models/resnet_50/pytorch.py: Network, loss``
  4. Batches come from synthetic data or from the files of a dataset, which the node's agent has prepared.
     ``suites/inputs/images.py: batches, synthetic``

@@ -10,8 +10,9 @@ import math
 import cntk
 import numpy
 
-from suites.assemble import layers, layouts, optimizer, parts
+from suites.assemble import layers, layouts, parts
 from workers.trainer import job as jobs
+from workers.trainer import optimizer
 from workers.trainer.failure import TrainerError
 
 LAYOUTS = {"matrix": layouts.TRANSPOSED}

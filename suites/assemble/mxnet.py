@@ -10,8 +10,9 @@ import re
 import mxnet as mx
 from mxnet.gluon import nn
 
-from suites.assemble import layers, optimizer, parts
+from suites.assemble import layers, parts
 from workers.trainer import job as jobs
+from workers.trainer import optimizer
 
 # Gluon's names of parameters, and the description's.
 _NAMES = {"gamma": "weight", "beta": "bias"}

@@ -9,8 +9,9 @@ PyTorch also computes in double precision (``fp64``): that is what the parity of
 import torch
 from torch import nn
 
-from suites.assemble import layers, optimizer, parts
+from suites.assemble import layers, parts
 from workers.trainer import job as jobs
+from workers.trainer import optimizer
 
 
 def module(layer):

@@ -9,8 +9,9 @@ import collections
 import numpy
 import tensorflow as tf
 
-from suites.assemble import layers, layouts, optimizer, parts
+from suites.assemble import layers, layouts, parts
 from workers.trainer import job as jobs
+from workers.trainer import optimizer
 
 # Of the four gates BlockLSTM has the second and the third the other way round.
 _GATES = (0, 2, 1, 3)

@@ -13,9 +13,9 @@ import horovod.tensorflow
 import keras
 import tensorflow as tf
 
-from suites.assemble import optimizer as optimizers
 from suites.models.resnet_50 import network as described
 from workers.trainer import __main__ as trainer
+from workers.trainer import optimizer as optimizers
 from workers.trainer.frameworks.tensorflow import adapter as tensorflow_adapter
 
 

@@ -10,7 +10,7 @@ from tests.support import linear_model
 class Model:
     def __init__(self, job):
         self._job = job
-        self.optimizer = linear_model.OPTIMIZER
+        self.optimizer = job["model"].get("rule", linear_model.OPTIMIZER)
         weights = cntk.parameter(init=linear_model.weights())
         self.parameters = [weights]
         inputs, targets = self.arguments = (cntk.input_variable(linear_model.FEATURES), cntk.input_variable(1))

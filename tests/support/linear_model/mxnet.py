@@ -10,7 +10,7 @@ from tests.support import linear_model
 class Model:
     def __init__(self, job, contexts):
         self._job = job
-        self.optimizer = linear_model.OPTIMIZER
+        self.optimizer = job["model"].get("rule", linear_model.OPTIMIZER)
         self._network = mx.gluon.nn.Dense(1, use_bias=False, in_units=linear_model.FEATURES)
         self._network.initialize(ctx=contexts)
         self._network.weight.set_data(mx.nd.array(linear_model.weights().T))

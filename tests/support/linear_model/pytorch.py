@@ -10,7 +10,7 @@ from tests.support import linear_model
 class Model:
     def __init__(self, job):
         self._job = job
-        self.optimizer = linear_model.OPTIMIZER
+        self.optimizer = job["model"].get("rule", linear_model.OPTIMIZER)
         self.network = torch.nn.Linear(linear_model.FEATURES, 1, bias=False)
         with torch.no_grad():
             self.network.weight.copy_(torch.from_numpy(linear_model.weights()).T)

@@ -10,7 +10,7 @@ from tests.support import linear_model
 class Model:
     def __init__(self, job):
         self._job = job
-        self.optimizer = linear_model.OPTIMIZER
+        self.optimizer = job["model"].get("rule", linear_model.OPTIMIZER)
         self.variables = [tf.Variable(linear_model.weights())]
 
     def batches(self, rank):

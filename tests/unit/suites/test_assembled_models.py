@@ -6,8 +6,9 @@ import numpy
 import pytest
 
 from orchestrator.services.catalog import load_catalog
-from suites.assemble import layers, layouts, optimizer
+from suites.assemble import layers, layouts
 from tests.trainer_process import make_job
+from workers.trainer import optimizer
 
 MODELS = {name: model for name, model in load_catalog().models.items() if "input" in model.facts}
 SIZES = [(name, size) for name, model in MODELS.items() for size in model.sizes]

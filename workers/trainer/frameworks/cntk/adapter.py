@@ -3,7 +3,7 @@
 A model for it is ``build(job, process)`` in ``suites/models/<model>/cntk.py``, which returns an object with
 ``parameters`` (the trainable ones, in a fixed order), ``arguments`` (the input variables of a batch), ``criterion``
 (the loss of each sample), ``batches(rank)`` (an endless iterator of (values of the arguments, work)) and ``optimizer``
-{learning_rate, momentum, weight_decay}.
+(facts for ``workers.trainer.optimizer.complete``).
 """
 
 import ctypes
@@ -18,10 +18,11 @@ warnings.filterwarnings("ignore", module="cntk")
 import cntk  # noqa: E402
 
 from workers.trainer import job as jobs  # noqa: E402
+from workers.trainer import optimizer as rules  # noqa: E402
 from workers.trainer import profiling  # noqa: E402
 from workers.trainer.failure import TrainerError  # noqa: E402
 from workers.trainer.frameworks import waiting  # noqa: E402
-from workers.trainer.frameworks.cntk import graph, memory, profiler, timing, trace  # noqa: E402
+from workers.trainer.frameworks.cntk import graph, memory, optimizers, profiler, timing, trace  # noqa: E402
 
 # Judgement: how long the ranks may take to part.
 PARTING_TIMEOUT_S = 30.0
@@ -42,6 +43,8 @@ class Adapter(object):
         self._batches = None
         self._communicator = None
         self._block_steps = None
+        self._rule = None
+        self._steps = 0
         self._done = False
 
     def versions(self):
@@ -68,7 +71,7 @@ class Adapter(object):
     def build(self, job, process, watch):
         mathematics = self._prepare(job, process)
         self._model = jobs.builder(job).build(job, process)
-        learner = self._distributed(_learner(self._model, job), job)
+        learner = self._distributed(self._learner_of(job), job)
         self._trainer = cntk.Trainer(None, (self._model.criterion, None), [learner])
         self._batches = watch(self._model.batches(jobs.rank_of(process)))
         parameters = sum(int(parameter.value.size) for parameter in self._model.parameters)
@@ -89,6 +92,14 @@ class Adapter(object):
             if job["plan"]["strategy"] == BLOCK_MOMENTUM:
                 self._block_steps = jobs.strategy_of(job)["step_multiple"]
         return self._mathematics
+
+    def _learner_of(self, job):
+        """With block momentum each rank learns alone, from its own batch: at the rate of that batch."""
+        rule = rules.complete(self._model.optimizer)
+        if job["plan"]["strategy"] == BLOCK_MOMENTUM:
+            rule["learning_rate"] /= job["world_size"]
+        self._rule = rule
+        return optimizers.make(rule, self._model.parameters)
 
     def _distributed(self, learner, job):
         if self._communicator is None:
@@ -120,6 +131,10 @@ class Adapter(object):
         return next(self._batches)
 
     def _train(self, batch):
+        if not rules.is_constant(self._rule):
+            self._steps += 1
+            rate = optimizers.schedule(rules.rate(self._rule, self._steps))
+            self._trainer.parameter_learners[0].reset_learning_rate(rate)
         self._trainer.train_minibatch(dict(zip(self._model.arguments, batch)))
 
     def synchronize(self):
@@ -207,22 +222,6 @@ class Adapter(object):
         if self._device.type() == cntk.device.DeviceKind.CPU:
             return "cpu"
         return cntk.device.get_gpu_properties(self._device).name
-
-
-def _learner(model, job):
-    """SGD with momentum and coupled weight decay on the mean gradient, as ``torch.optim.SGD`` does it.
-
-    With block momentum each rank learns alone, from its own batch: at the rate of that batch.
-    """
-    facts = model.optimizer
-    ranks = job["world_size"] if job["plan"]["strategy"] == BLOCK_MOMENTUM else 1
-    return cntk.momentum_sgd(
-        model.parameters,
-        cntk.learning_parameter_schedule(facts["learning_rate"] / ranks, minibatch_size=cntk.learners.IGNORE),
-        cntk.momentum_schedule(facts["momentum"], minibatch_size=cntk.learners.IGNORE),
-        unit_gain=False,
-        l2_regularization_weight=facts["weight_decay"],
-    )
 
 
 def _device(process):

@@ -3,14 +3,15 @@
 A model for it is ``build(job, contexts)`` in ``suites/models/<model>/mxnet.py``, which returns an object with
 ``parameters`` (the trainable ones, a list in a fixed order, initialised on all ``contexts``), ``loss(batch)`` (an array
 of one number, on the device of the batch), ``batches(rank)`` (an endless iterator of (arrays, work)) and ``optimizer``
-{learning_rate, momentum, weight_decay}. Its layers can be told apart if it also has ``network``, the one hybridized
-block that computes the loss.
+(facts for ``workers.trainer.optimizer.complete``). Its layers can be told apart if it also has ``network``, the one
+hybridized block that computes the loss.
 """
 
 import importlib
 import os
 
 from workers.trainer import job as jobs
+from workers.trainer import optimizer as rules
 from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks.mxnet import memory, profiler
 from workers.trainer.frameworks.mxnet.library import mx
@@ -66,7 +67,7 @@ class Adapter(object):
         self._contexts = _contexts(process)
         mx.random.seed(job["plan"]["seed"])
         model = jobs.builder(job).build(job, self._contexts)
-        trainer, divisor = self._exchange.trainer(model.parameters, model.optimizer)
+        trainer, divisor = self._exchange.trainer(model.parameters, rules.complete(model.optimizer))
         self._step = Step(model, self._contexts, trainer, divisor)
         return self._step
 

@@ -7,6 +7,7 @@ import horovod.mxnet
 
 from workers.trainer import job as jobs
 from workers.trainer.frameworks import horovod_gloo
+from workers.trainer.frameworks.mxnet import optimizers
 
 
 class Exchange(object):
@@ -40,16 +41,11 @@ class Exchange(object):
         self._kind = jobs.device_kind(process)
         return horovod_gloo.join(horovod.mxnet, job, process)
 
-    def trainer(self, parameters, optimizer):
+    def trainer(self, parameters, rule):
         """Return Horovod's trainer, and the divisor that its ``step`` takes: it averages over the ranks itself."""
         named = collections.OrderedDict(("%04d" % index, parameter) for index, parameter in enumerate(parameters))
         horovod.mxnet.broadcast_parameters(named, root_rank=0)
-        facts = {
-            "learning_rate": optimizer["learning_rate"],
-            "momentum": optimizer["momentum"],
-            "wd": optimizer["weight_decay"],
-        }
-        return horovod.mxnet.DistributedTrainer(named, "sgd", facts), 1
+        return horovod.mxnet.DistributedTrainer(named, optimizers.make(rule)), 1
 
     def exchange(self):
         return horovod_gloo.exchange(horovod.mxnet, self._kind)

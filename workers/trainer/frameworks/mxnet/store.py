@@ -25,6 +25,7 @@ from workers.trainer import job as jobs
 from workers.trainer import protocol
 from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks import waiting
+from workers.trainer.frameworks.mxnet import optimizers
 from workers.trainer.frameworks.mxnet.library import mx
 
 # Strategy -> MXNet's name of the store.
@@ -71,24 +72,22 @@ class Exchange(object):
         self._workers = self._store.num_workers
         return self._workers * self._ranks
 
-    def trainer(self, parameters, optimizer):
+    def trainer(self, parameters, rule):
         """Return a Gluon trainer that exchanges through the store, and the divisor that its ``step`` takes.
 
-        ``optimizer`` is {learning_rate, momentum, weight_decay}; losses are means over the samples of a rank, so the
-        divisor makes of the sum of their gradients the mean over the global batch. Asynchronously each worker's
+        ``rule`` is one of ``workers.trainer.optimizer``; losses are means over the samples of a rank, so the divisor
+        makes of the sum of their gradients the mean over the global batch. Asynchronously each worker's
         gradient is an update of its own, and all of them together are to move the weights as far as one step of a
         synchronous run: an update has a worker's share of the learning rate.
         """
-        facts = {"momentum": optimizer["momentum"], "wd": optimizer["weight_decay"]}
-        facts["learning_rate"], divisor = optimizer["learning_rate"], self._workers * self._ranks
+        options, divisor = {}, self._workers * self._ranks
         if self._asynchronous:
             # The servers have the optimiser before the first step: it must know by then what gradients are divided by.
-            facts["learning_rate"] /= self._workers
-            facts["rescale_grad"], divisor = 1.0 / self._ranks, 1
+            rule = dict(rule, learning_rate=rule["learning_rate"] / self._workers)
+            options["rescale_grad"], divisor = 1.0 / self._ranks, 1
         trainer = mx.gluon.Trainer(
             parameters,
-            "sgd",
-            facts,
+            optimizers.make(rule, **options),
             kvstore=self._store,
             update_on_kvstore=self._asynchronous if self._store else None,
         )

@@ -4,7 +4,7 @@ In fp64 too, which is no cell of any experiment: it is what parity is held again
 
 A model for it is ``build(job, process, device)`` in ``suites/models/<model>/pytorch.py``, which returns an object with
 ``network`` (a module), ``loss(batch)`` (a scalar tensor), ``batches(rank)`` (an endless iterator of (tensors, work))
-and ``optimizer`` {learning_rate, momentum, weight_decay}.
+and ``optimizer`` (facts for ``workers.trainer.optimizer.complete``).
 """
 
 import importlib
@@ -12,8 +12,9 @@ import importlib
 import torch
 
 from workers.trainer import job as jobs
+from workers.trainer import optimizer as rules
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks.pytorch import borders, events, kernels, layers, memory
+from workers.trainer.frameworks.pytorch import borders, events, kernels, layers, memory, optimizers
 from workers.trainer.frameworks.pytorch.step import Step
 from workers.trainer.frameworks.pytorch.trace import PART
 
@@ -61,11 +62,13 @@ class Adapter(object):
         mathematics = _mathematics(job["plan"]["precision"])
         self._model = jobs.builder(job).build(job, process, self._device)
         self._model.network = self._strategy.network(self._model.network.train())
-        optimizer = self._strategy.optimizer(_optimizer(self._model), self._model.network)
+        rule = rules.complete(self._model.optimizer)
+        made = optimizers.make(rule, self._model.network.parameters())
+        optimizer = self._strategy.optimizer(made, self._model.network)
         # The mark is for the profile of memory.
         with events.mark(PART + "input"):
             batches = watch(self._model.batches(jobs.rank_of(process)))
-        self._step = Step(self._model, optimizer, batches, self._device)
+        self._step = Step(self._model, optimizer, optimizers.Schedule(rule, optimizer), batches, self._device)
         parameters = sum(parameter.numel() for parameter in self._model.network.parameters())
         return {
             "parameters": parameters,
@@ -182,13 +185,3 @@ def _mathematics(precision):
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
         "threads": torch.get_num_threads(),
     }
-
-
-def _optimizer(model):
-    facts = model.optimizer
-    return torch.optim.SGD(
-        model.network.parameters(),
-        lr=facts["learning_rate"],
-        momentum=facts["momentum"],
-        weight_decay=facts["weight_decay"],
-    )

@@ -2,18 +2,20 @@
 
 
 class Step(object):
-    """What a step does, with ``model``, ``optimizer`` and endless ``batches`` of (tensors, work) on ``device``.
+    """What a step does on ``device``, with ``model``, ``optimizer`` and its ``schedule``, and endless ``batches`` of
+    (tensors, work).
 
     ``parts`` are pairs (name, function) in order; the names are those of ``layers``' breakdown (an update has two
     parts: the gradients of the last step are given back before the forward pass).
     """
 
-    def __init__(self, model, optimizer, batches, device):
+    def __init__(self, model, optimizer, schedule, batches, device):
         self.model = model
         self.optimizer = optimizer
         self.loss = None
         self.work = None
         self.tensors = None
+        self._schedule = schedule
         self._batches = batches
         self._device = device
         self.parts = (
@@ -58,4 +60,5 @@ class Step(object):
         self.loss = self.loss.detach()
 
     def _update(self):
+        self._schedule()
         self.optimizer.step()

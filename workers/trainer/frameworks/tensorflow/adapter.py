@@ -2,7 +2,8 @@
 
 A model for it is ``build(job, process)`` in ``suites/models/<model>/tensorflow.py``, which returns an object with
 ``variables`` (the trainable ones, in a fixed order), ``loss(batch)`` (a scalar tensor; called in the ``tf.function``),
-``batches(rank)`` (an endless iterator of (tensors, work)) and ``optimizer`` {learning_rate, momentum, weight_decay}.
+``batches(rank)`` (an endless iterator of (tensors, work)) and ``optimizer`` (facts for
+``workers.trainer.optimizer.complete``).
 """
 
 import importlib
@@ -10,9 +11,10 @@ import importlib
 import tensorflow as tf
 
 from workers.trainer import job as jobs
+from workers.trainer import optimizer as rules
 from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks.tensorflow import graph as tensorflow_graph
-from workers.trainer.frameworks.tensorflow import kernels, layers, memory, scopes
+from workers.trainer.frameworks.tensorflow import kernels, layers, memory, optimizers, scopes
 from workers.trainer.frameworks.tensorflow import trace as tensorflow_trace
 from workers.trainer.work import total
 
@@ -37,7 +39,7 @@ class Adapter(object):
         self._strategy = None
         self._world_size = None
         self._model = None
-        self._momenta = None
+        self._optimizer = None
         self._update = None
         self._batches = None
         self._batch = None
@@ -68,7 +70,7 @@ class Adapter(object):
         tf.random.set_seed(job["plan"]["seed"])
         with self._strategy.scope():
             self._model = jobs.builder(job).build(job, process)
-            self._momenta = [tf.Variable(tf.zeros(v.shape), trainable=False) for v in self._model.variables]
+            self._optimizer = optimizers.make(rules.complete(self._model.optimizer), self._model.variables)
         self._strategy.begin(self._model.variables)
         self._update = tf.function(lambda batch: self._strategy.run(self._train, batch), jit_compile=False)
         self._batches = [watch(self._model.batches(rank)) for rank in process["ranks"]]
@@ -81,7 +83,7 @@ class Adapter(object):
         }
 
     def _train(self, batch):
-        """One rank's update by SGD with momentum and coupled weight decay, as ``torch.optim.SGD`` does it."""
+        """One rank's update."""
         variables = self._model.variables
         with tf.GradientTape() as tape:
             loss = self._model.loss(batch)
@@ -91,22 +93,12 @@ class Adapter(object):
         with tf.name_scope(scopes.EXCHANGE):
             gradients = self._strategy.mean(gradients)
         with tf.name_scope(scopes.UPDATE):
-            self._apply(gradients)
+            self._optimizer.apply(variables, gradients)
         return loss
-
-    def _apply(self, gradients):
-        facts = self._model.optimizer
-        for variable, momentum, gradient in zip(self._model.variables, self._momenta, gradients):
-            tf.raw_ops.ResourceApplyMomentum(
-                var=variable.handle,
-                accum=momentum.handle,
-                lr=facts["learning_rate"],
-                grad=gradient + facts["weight_decay"] * variable,
-                momentum=facts["momentum"],
-            )
 
     def step(self):
         self._batch, work = self._fetch()
+        self._optimizer.advance()
         self._loss = self._update(self._batch)
         return work
 
@@ -156,7 +148,7 @@ class Adapter(object):
         """Return [(class, tensor)] of what has a role in memory: of all ranks of this process, on GPUs of its first."""
         ranks = slice(1) if self._on_gpu() else slice(None)
         found = []
-        for name, variables in (("weights", self._model.variables), ("optimizer_state", self._momenta)):
+        for name, variables in (("weights", self._model.variables), ("optimizer_state", self._optimizer.state)):
             found.extend((name, one) for variable in variables for one in self._strategy.of_ranks(variable)[ranks])
         batch = self._strategy.of_ranks(self._batch)[ranks] if self._batch is not None else []
         found.extend(("input", tensor) for tensor in tf.nest.flatten(batch))
@@ -181,6 +173,7 @@ class Adapter(object):
             self._strategy.rewind(position)
             with tensorflow_trace.mark(scopes.INPUT):
                 batch, _ = self._fetch()
+            self._optimizer.advance()
             self._loss = self._update(batch)
         self.synchronize()
 

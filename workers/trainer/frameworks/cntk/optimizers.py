@@ -1,0 +1,49 @@
+"""The update of weights in CNTK, by the rules of ``workers.trainer.optimizer``."""
+
+import cntk
+
+from workers.trainer import optimizer as rules
+from workers.trainer.failure import TrainerError
+
+
+def make(rule, parameters):
+    """Return the learner of ``parameters``, on the mean gradient of a batch.
+
+    CNTK's Adam adds epsilon to the root of the second moment before that is corrected.
+
+    Raises:
+        TrainerError: ``unsupported``, CNTK has no decay of the weights apart from the gradient, and no momentum that a
+            changing rate leaves alone.
+    """
+    if rule["name"] == "sgd":
+        if rule["momentum"] and not rules.is_constant(rule):
+            # Its momentum holds updates, not gradients: with a rate that changes these are two algorithms.
+            told = "CNTK %s cannot change the rate of SGD with momentum: that holds earlier rates"
+            raise TrainerError("unsupported", told % cntk.__version__)
+        momentum, options = rule["momentum"], {"unit_gain": False}
+        kind = cntk.momentum_sgd
+    else:
+        if rule["name"] == "adamw" and rule["weight_decay"]:
+            raise TrainerError("unsupported", "CNTK %s has no AdamW, only Adam" % cntk.__version__)
+        momentum, kind = rule["betas"][0], cntk.adam
+        options = {
+            "unit_gain": True,
+            "variance_momentum": _momentum(rule["betas"][1]),
+            "epsilon": rule["epsilon"],
+        }
+    return kind(
+        parameters,
+        schedule(rules.rate(rule, 1)),
+        _momentum(momentum),
+        l2_regularization_weight=rule["weight_decay"],
+        **options,
+    )
+
+
+def schedule(rate):
+    """Return CNTK's schedule of a rate that stays."""
+    return cntk.learning_parameter_schedule(rate, minibatch_size=cntk.learners.IGNORE)
+
+
+def _momentum(value):
+    return cntk.momentum_schedule(value, minibatch_size=cntk.learners.IGNORE)

@@ -1,0 +1,101 @@
+"""The update of weights in MXNet, by the rules of ``workers.trainer.optimizer``."""
+
+import math
+
+from workers.trainer import optimizer as rules
+from workers.trainer.frameworks.mxnet.library import mx
+
+
+def make(rule, **options):
+    """Return the optimiser; ``options`` are MXNet's own, such as ``rescale_grad``."""
+    if not rules.is_constant(rule):
+        options["lr_scheduler"] = Rate(rule)
+    options.update(learning_rate=rule["learning_rate"], wd=rule["weight_decay"])
+    if rule["name"] == "sgd":
+        constant = rules.is_constant(rule)
+        return (mx.optimizer.SGD if constant else Sgd)(momentum=rule["momentum"], **options)
+    return Adam(rule["betas"], rule["epsilon"], rule["name"] == "adamw", **options)
+
+
+class Rate(mx.lr_scheduler.LRScheduler):
+    """The rate of each step."""
+
+    def __init__(self, rule):
+        super(Rate, self).__init__(rule["learning_rate"])
+        self._rule = rule
+
+    def __call__(self, num_update):
+        # It is also asked before the first step.
+        return rules.rate(self._rule, max(1, num_update))
+
+
+class Sgd(mx.optimizer.Optimizer):
+    """With momentum, coupled decay and a rate that changes.
+
+    MXNet's momentum holds updates, PyTorch's gradients. Where the rate changes, what MXNet holds is rescaled to the new
+    one (Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 3: momentum correction).
+    """
+
+    def __init__(self, momentum, **options):
+        super(Sgd, self).__init__(**options)
+        self._momentum = momentum
+        self._rates = {}
+
+    def create_state(self, index, weight):
+        return mx.nd.zeros(weight.shape, weight.context, dtype=weight.dtype)
+
+    def update(self, index, weight, grad, state):
+        self._update_count(index)
+        rate, where = self._get_lr(index), (index, weight.context)
+        rescaled = rate / self._rates.get(where, rate)
+        self._rates[where] = rate
+        mx.nd.sgd_mom_update(
+            weight,
+            grad,
+            state,
+            out=weight,
+            lr=rate,
+            wd=self._get_wd(index),
+            momentum=self._momentum * rescaled,
+            rescale_grad=self.rescale_grad,
+        )
+
+
+class Adam(mx.optimizer.Optimizer):
+    """With coupled decay, or with decay of its own (``decoupled``).
+
+    MXNet's own adds epsilon to the root of the second moment before that is corrected: its operator is given an epsilon
+    by which the sum is PyTorch's.
+    """
+
+    def __init__(self, betas, epsilon, decoupled, **options):
+        super(Adam, self).__init__(**options)
+        self._betas = tuple(betas)
+        self._epsilon = epsilon
+        self._decoupled = decoupled
+
+    def create_state(self, index, weight):
+        return tuple(mx.nd.zeros(weight.shape, weight.context, dtype=weight.dtype) for _ in self._betas)
+
+    def update(self, index, weight, grad, state):
+        self._update_count(index)
+        step, rate, decay = self._index_update_count[index], self._get_lr(index), self._get_wd(index)
+        first, second = self._betas
+        root = math.sqrt(1.0 - second**step)
+        if self._decoupled:
+            weight *= 1.0 - rate * decay
+            decay = 0.0
+        mean, square = state
+        mx.nd.adam_update(
+            weight,
+            grad,
+            mean,
+            square,
+            out=weight,
+            lr=rate * root / (1.0 - first**step),
+            wd=decay,
+            beta1=first,
+            beta2=second,
+            epsilon=self._epsilon * root,
+            rescale_grad=self.rescale_grad,
+        )

@@ -1,0 +1,31 @@
+"""The update of weights in PyTorch, by the rules of ``workers.trainer.optimizer``."""
+
+import torch
+
+from workers.trainer import optimizer as rules
+
+
+def make(rule, parameters):
+    """Return the optimiser of ``parameters``."""
+    facts = {"lr": rule["learning_rate"], "weight_decay": rule["weight_decay"]}
+    if rule["name"] == "sgd":
+        return torch.optim.SGD(parameters, momentum=rule["momentum"], **facts)
+    kind = torch.optim.AdamW if rule["name"] == "adamw" else torch.optim.Adam
+    return kind(parameters, betas=tuple(rule["betas"]), eps=rule["epsilon"], **facts)
+
+
+class Schedule(object):
+    """Sets the rate of each step, where it is not always the same."""
+
+    def __init__(self, rule, optimizer):
+        self._rule = rule
+        self._optimizer = optimizer
+        self._steps = 0
+
+    def __call__(self):
+        """To be called before each update."""
+        if rules.is_constant(self._rule):
+            return
+        self._steps += 1
+        for group in self._optimizer.param_groups:
+            group["lr"] = rules.rate(self._rule, self._steps)

@@ -1,0 +1,94 @@
+"""How weights are updated: what a model's ``[optimizer]`` says, for the batch of a job, and the rate of each step.
+
+A rule is {name, learning_rate, momentum, betas, epsilon, weight_decay, warmup_steps, decay, decay_steps}. All
+frameworks update by the same equations, those that PyTorch documents:
+
+``sgd``
+    with momentum; the decay is added to the gradient (torch.optim.SGD)
+``adam``
+    Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015; the decay is added to the gradient
+``adamw``
+    Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019: the decay is taken from the weights
+"""
+
+import math
+
+from workers.trainer.failure import TrainerError
+
+NAMES = ("sgd", "adam", "adamw")
+DECAYS = ("constant", "linear", "cosine", "inverse-sqrt")
+
+DEFAULTS = {
+    "name": "sgd",
+    "momentum": 0.0,
+    # Kingma and Ba, section 2.
+    "betas": (0.9, 0.999),
+    "epsilon": 1e-8,
+    "weight_decay": 0.0,
+    # Steps in which the rate rises to its height.
+    "warmup_steps": 0,
+    "decay": "constant",
+    # The step at which the rate is 0 (linear, cosine).
+    "decay_steps": None,
+}
+
+
+def of_job(job):
+    """Return the rule of the job's model.
+
+    Where the facts name ``learning_rate_samples`` the rate is for a global batch of so many, and in proportion for
+    others (Goyal et al., "Accurate, Large Minibatch SGD", 2017).
+
+    Raises:
+        TrainerError: ``setup_failed``, the facts name what is not known here.
+    """
+    facts = dict(job["model"]["optimizer"])
+    reference = facts.pop("learning_rate_samples", None)
+    if reference is not None:
+        samples = job["plan"]["per_device_batch_size"] * job["world_size"]
+        facts["learning_rate"] = facts["learning_rate"] * samples / float(reference)
+    return complete(facts)
+
+
+def complete(facts):
+    """Return the rule of ``facts``, with the defaults for what they leave out.
+
+    Raises:
+        TrainerError: ``setup_failed``, they name what is not known here.
+    """
+    rule = dict(DEFAULTS, **facts)
+    unknown = sorted(set(facts) - set(DEFAULTS) - {"learning_rate"})
+    if unknown:
+        raise TrainerError("setup_failed", "an optimiser has no %s" % ", ".join(unknown))
+    for key, offered in (("name", NAMES), ("decay", DECAYS)):
+        if rule[key] not in offered:
+            told = "an optimiser's %s is one of %s, not %s"
+            raise TrainerError("setup_failed", told % (key, ", ".join(offered), rule[key]))
+    if rule["decay"] in ("linear", "cosine") and not rule["decay_steps"]:
+        raise TrainerError("setup_failed", "an optimiser's decay %s needs decay_steps" % rule["decay"])
+    if rule["decay"] == "inverse-sqrt" and not rule["warmup_steps"]:
+        raise TrainerError("setup_failed", "an optimiser's decay inverse-sqrt needs warmup_steps")
+    return rule
+
+
+def is_constant(rule):
+    """Whether the rate is the same at all steps."""
+    return not rule["warmup_steps"] and rule["decay"] == "constant"
+
+
+def rate(rule, step):
+    """Return the learning rate of ``step``, counted from 1.
+
+    It rises in proportion to the step for ``warmup_steps``. Then it stays, falls to nothing at ``decay_steps`` along a
+    line or half a cosine, or falls with the square root of the step (Vaswani et al., "Attention Is All You Need", 2017,
+    section 5.3).
+    """
+    height, warmup = rule["learning_rate"], rule["warmup_steps"]
+    if step <= warmup:
+        return height * step / float(warmup)
+    if rule["decay"] == "constant":
+        return height
+    if rule["decay"] == "inverse-sqrt":
+        return height * math.sqrt(warmup / float(step))
+    passed = min(1.0, (step - warmup) / float(rule["decay_steps"] - warmup))
+    return height * (1.0 - passed if rule["decay"] == "linear" else 0.5 * (1.0 + math.cos(math.pi * passed)))
