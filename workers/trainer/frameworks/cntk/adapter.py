@@ -133,7 +133,7 @@ class Adapter(object):
     def _train(self, batch):
         if not rules.is_constant(self._rule):
             self._steps += 1
-            rate = optimizers.schedule(rules.rate(self._rule, self._steps))
+            rate = optimizers.schedule(self._rule, rules.rate(self._rule, self._steps))
             self._trainer.parameter_learners[0].reset_learning_rate(rate)
         self._trainer.train_minibatch(dict(zip(self._model.arguments, batch)))
 

@@ -33,16 +33,20 @@ def make(rule, parameters):
         }
     return kind(
         parameters,
-        schedule(rules.rate(rule, 1)),
+        schedule(rule, rules.rate(rule, 1)),
         _momentum(momentum),
         l2_regularization_weight=rule["weight_decay"],
         **options,
     )
 
 
-def schedule(rate):
-    """Return CNTK's schedule of a rate that stays."""
-    return cntk.learning_parameter_schedule(rate, minibatch_size=cntk.learners.IGNORE)
+def schedule(rule, rate):
+    """Return CNTK's schedule of a rate that stays.
+
+    Without a reference batch CNTK divides Adam's rate by the batch, as if it were meant for sums of gradients.
+    """
+    reference = cntk.learners.IGNORE if rule["name"] == "sgd" else 1
+    return cntk.learning_parameter_schedule(rate, minibatch_size=reference)
 
 
 def _momentum(value):
