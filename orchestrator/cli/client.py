@@ -14,6 +14,8 @@ from orchestrator.cli.exits import FAILED, NOT_ALLOWED, UNREACHABLE, USAGE, Comm
 
 API = "/api/v1"
 TIMEOUT_S = 30.0  # of one request; the server answers within a few seconds or says why not
+# Judgement: of a request whose work grows with what is sent or stored. 20,000 runs took 45 s to remove on a busy machine.
+LONG_TIMEOUT_S = 900.0
 STREAM_TIMEOUT_S = 60.0  # the server sends a comment every 15 s
 RECONNECT_S = 60.0  # how long a stream that broke is tried again
 
@@ -91,7 +93,10 @@ class Client:
         headers = {"Content-Type": "application/jsonl" if raw is not None else "application/json"}
         if key:
             headers["Idempotency-Key"] = key
-        return self._ask("POST", _with_parameters(API + path, parameters), content, headers, tries=3 if key else 1)
+        # Raw content is a log.
+        timeout_s = TIMEOUT_S if raw is None else LONG_TIMEOUT_S
+        path = _with_parameters(API + path, parameters)
+        return self._ask("POST", path, content, headers, tries=3 if key else 1, timeout_s=timeout_s)
 
     def delete(self, path: str) -> None:
         """DELETE what is at ``path``.
@@ -99,7 +104,7 @@ class Client:
         Raises:
             CommandError: as ``get``; also where it is not there (any more).
         """
-        self._ask("DELETE", API + path, tries=1)
+        self._ask("DELETE", API + path, tries=1, timeout_s=LONG_TIMEOUT_S)
 
     def is_up(self) -> bool:
         """Whether the server answers."""
@@ -144,9 +149,17 @@ class Client:
         finally:
             connection.close()
 
-    def _ask(self, method: str, path: str, content: bytes | None = None, headers: Any = None, tries: int = 2) -> Any:
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None = None,
+        headers: Any = None,
+        tries: int = 2,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Any:
         for left in reversed(range(tries)):
-            connection = self._connection(TIMEOUT_S)
+            connection = self._connection(timeout_s)
             try:
                 connection.request(method, self._parts.path + path, content, headers or {})
                 response = connection.getresponse()
