@@ -14,7 +14,8 @@ from orchestrator.cli.exits import FAILED, NOT_ALLOWED, UNREACHABLE, USAGE, Comm
 
 API = "/api/v1"
 TIMEOUT_S = 30.0  # of one request; the server answers within a few seconds or says why not
-# Judgement: of a request whose work grows with what is sent or stored. 20,000 runs took 45 s to remove on a busy machine.
+# Judgement: of a request whose work grows with what is sent or stored. To remove 20,000 runs took 45 s on a busy
+# machine.
 LONG_TIMEOUT_S = 900.0
 STREAM_TIMEOUT_S = 60.0  # the server sends a comment every 15 s
 RECONNECT_S = 60.0  # how long a stream that broke is tried again
