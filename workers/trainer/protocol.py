@@ -38,7 +38,8 @@ The job
                    were known when the attempt began. A job need not have it
     ============== ===================================================================================================
 
-    The copy that a process reads has one more key: ``process``, its own name.
+    The copy that a process reads has one more key: ``process``, its own name. ``tbd parity`` makes jobs of its own,
+    which no host is sent: ``workers.trainer.parity`` has the keys that are theirs.
 
 The event log
     One JSON object a line. A process appends ``{t, wall, kind, rank, data}`` to its own file; the node agent adds
