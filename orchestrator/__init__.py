@@ -25,12 +25,14 @@ functions and types in it that do it. A test looks every name up (tests/architec
  6. The reconciler wakes. One pass of it looks at the store and the agents, decides without touching anything, and then
     applies what it decided. Steps 7 to 12 are such decisions.
     ``orchestrator/services/reconciler.py: Bell, Reconciler.reconcile``
-    ``orchestrator/services/reconcile.py: Lookout.look, Situation, decide, Action, apply``
+    ``orchestrator/services/reconcile/situation.py: Lookout.look, Situation``
+    ``orchestrator/services/reconcile/decisions.py: decide, Action``
+    ``orchestrator/services/reconcile/application.py: apply``
  7. A queued run gets devices, or has to wait and says for what.
     ``orchestrator/domain/placement.py: place, Placement, NotNow``
  8. The attempt is stored, with a secret token, before any process starts. The length of the run is chosen from what
     earlier runs showed, and never changes later. Both go into the job, the one thing that travels to the hosts.
-    ``orchestrator/services/reconcile.py: Launch``
+    ``orchestrator/services/reconcile/decisions.py: Launch``
     ``orchestrator/services/expectations.py: expected_of``
     ``orchestrator/services/job.py: build_job, processes_of``
     ``workers/trainer/protocol.py: PROTOCOL_VERSION, check_job``
@@ -43,11 +45,11 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``workers/node/agent.py: Agent.start, Agent.fetch``
 11. While the run lives its logs are fetched and stored, entry by entry, by (attempt, node, number). What is stored is
     acknowledged, so that the agent may delete it.
-    ``orchestrator/services/reconcile.py: Fetch``
+    ``orchestrator/services/reconcile/decisions.py: Fetch``
     ``orchestrator/services/fetch_log.py: fetch_log``
     ``orchestrator/db/store.py: SqlStore.append_entries``
 12. All processes are dead and all logs are stored: the run is concluded.
-    ``orchestrator/services/reconcile.py: Conclude``
+    ``orchestrator/services/reconcile/decisions.py: Conclude``
     ``orchestrator/services/conclude.py: conclude, analyse_attempt``
 13. The entries become typed intervals and readings. A log that breaks the protocol is a failure, not an exception.
     ``orchestrator/analysis/events.py: read_log, NodeLog, Interval, Reading``

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from orchestrator.domain.errors import ClusterUnavailable, StoreUnavailable
 from orchestrator.domain.run import HOLDS_DEVICES, RunState
 from orchestrator.services.context import Context
-from orchestrator.services.reconcile import Fetch, Lookout, Situation, Word, apply, decide
+from orchestrator.services.reconcile.application import apply
+from orchestrator.services.reconcile.decisions import Fetch, decide
+from orchestrator.services.reconcile.situation import Lookout, Situation, Word
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ FILES = {
     "orchestrator/analysis/observations.py": 436,
     "orchestrator/db/schema.py": 407,
     "orchestrator/domain/ports.py": 498,
-    "orchestrator/services/reconcile.py": 442,
     "tests/contract/test_store_runs.py": 433,
     "tests/integration/test_node_agent.py": 446,
     "workers/node/supervisor.py": 406,

@@ -7,21 +7,19 @@ import pytest
 from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.run import HOLDS_DEVICES, MOVES, Run, RunState
 from orchestrator.services.conclude import outcome
-from orchestrator.services.reconcile import (
+from orchestrator.services.reconcile.decisions import (
     Action,
     Conclude,
     Fetch,
     Launch,
     Move,
-    OpenAttempt,
     Review,
-    Situation,
     Stop,
     Tell,
     Wait,
-    Word,
     decide,
 )
+from orchestrator.services.reconcile.situation import OpenAttempt, Situation, Word
 from orchestrator.services.reconciler import IDLE_S, PACE_S, pace_s, pause_s
 from tests.unit import builders as make
 

@@ -10,8 +10,9 @@ import pytest
 from orchestrator.domain.placement import Node, place
 from orchestrator.domain.ports import LogSlice
 from orchestrator.domain.run import Run, RunState
-from orchestrator.services import reconcile
-from orchestrator.services.reconcile import Launch, Lookout, Wait, decide
+from orchestrator.services.reconcile import decisions
+from orchestrator.services.reconcile.decisions import Launch, Wait, decide
+from orchestrator.services.reconcile.situation import Lookout
 from orchestrator.services.reconciler import Bell, Reconciler
 from tests.unit import builders as make
 
@@ -115,7 +116,7 @@ def test_of_each_kind_no_more_is_looked_at_than_there_are_devices() -> None:
 def test_each_kind_is_placed_once_in_a_pass_however_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes over the queue are counted where they are made."""
     calls: list[Any] = []
-    monkeypatch.setattr(reconcile, "place", lambda needs, *rest: calls.append(needs) or place(needs, *rest))
+    monkeypatch.setattr(decisions, "place", lambda needs, *rest: calls.append(needs) or place(needs, *rest))
     situation = lookout_over(
         Queue([*near(1000), *elsewhere(1000)]), [make.node(str(number)) for number in range(5)]
     ).look()

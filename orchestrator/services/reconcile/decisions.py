@@ -1,0 +1,157 @@
+"""Deciding: from a ``Situation`` to the actions that it asks for. Pure: no store, no clock."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from orchestrator.domain.failure import FailureKind
+from orchestrator.domain.placement import NotNow, Placement, place
+from orchestrator.domain.plan import Needs
+from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Run, RunState
+from orchestrator.services.reconcile.situation import OpenAttempt, Situation, Word
+
+
+@dataclass(frozen=True)
+class Launch:
+    run: Run
+    placement: Placement
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The queued runs that ask for ``needs`` cannot be placed now, and a person should see why."""
+
+    needs: Needs
+    reason: str
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Tell these nodes (again) to start the attempt."""
+
+    run: Run
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Move:
+    run: Run
+    to: RunState
+
+
+@dataclass(frozen=True)
+class Stop:
+    run: Run
+    nodes: tuple[str, ...]
+    reason: FailureKind
+
+
+@dataclass(frozen=True)
+class Fetch:
+    run: Run
+    node: str
+
+
+@dataclass(frozen=True)
+class Conclude:
+    """All logs that can be had are stored; ``lost`` are the nodes whose log is not complete."""
+
+    run: Run
+    lost: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Review:
+    """See whether an experiment is over."""
+
+    experiment_id: str
+
+
+Action = Launch | Wait | Tell | Move | Stop | Fetch | Conclude | Review
+
+
+def decide(situation: Situation) -> list[Action]:
+    """What to do now. Pure: the same situation gives the same actions, in the order in which they are to be applied."""
+    held: dict[str, set[str]] = {}
+    for run in situation.runs:
+        if run.state in HOLDS_DEVICES and run.attempt:
+            _hold(held, run.attempt.placement)
+    actions: list[Action] = []
+    for run in situation.runs:
+        if run.state is not RunState.QUEUED:
+            assert run.attempt is not None
+            actions += _decide_open(run, run.attempt, situation.attempts[run.attempt.id])
+        elif run.cancel_requested:
+            actions.append(Move(run, RunState.CANCELLED))
+    actions += _decide_queue(situation, held)
+    return actions + [Review(experiment_id) for experiment_id in situation.idle_experiments]
+
+
+def _decide_queue(situation: Situation, held: dict[str, set[str]]) -> Iterator[Action]:
+    """Launch what can be placed, in order. Runs that ask for the same fare alike: once one of them has to wait all that
+    come after it have to."""
+    refused: set[Needs] = set()
+    for run in situation.runs:
+        needs = run.plan.needs
+        if run.state is not RunState.QUEUED or run.cancel_requested or needs in refused:
+            continue
+        answer = place(needs, situation.nodes, held)
+        if not isinstance(answer, NotNow):
+            _hold(held, answer)
+            yield Launch(run, answer)
+            continue
+        refused.add(needs)
+        if answer.reason != run.waiting:
+            yield Wait(needs, answer.reason)
+
+
+def _hold(held: dict[str, set[str]], placement: Placement) -> None:
+    for share in placement.shares:
+        held.setdefault(share.node, set()).update(device.id for device in share.devices)
+
+
+def _decide_open(run: Run, attempt: Attempt, seen: OpenAttempt) -> Iterator[Action]:
+    nodes = attempt.placement.nodes
+    alive = tuple(node for node in nodes if not seen.over(node))
+    reason = _why_stop(run, attempt, seen)
+    if reason and alive:
+        yield Stop(run, alive, reason)
+    yield from (Fetch(run, node) for node in nodes if node not in seen.stored and seen.words[node] in _SPEAKS)
+    if run.state is RunState.PLACING:
+        yield from _decide_placing(run, seen, reason)
+    elif run.state is RunState.RUNNING and not alive:
+        yield Move(run, RunState.COLLECTING)
+    elif run.state is RunState.COLLECTING and all(node in seen.stored or seen.gone(node) for node in nodes):
+        yield Conclude(run, tuple(node for node in nodes if node not in seen.stored))
+
+
+_SPEAKS = (Word.RUNNING, Word.ENDED)
+
+
+def _decide_placing(run: Run, seen: OpenAttempt, reason: FailureKind | None) -> Iterator[Action]:
+    untold = tuple(node for node, word in seen.words.items() if word is Word.UNKNOWN and node not in seen.stored)
+    if reason:
+        # A stop also reaches an agent that was never told to start: it then refuses a start that comes late.
+        if untold:
+            yield Stop(run, untold, reason)
+        if all(seen.over(node) for node in seen.words):
+            yield Move(run, RunState.COLLECTING)
+    elif untold:
+        yield Tell(run, untold)
+    elif Word.SILENT not in seen.words.values():
+        yield Move(run, RunState.RUNNING)
+
+
+def _why_stop(run: Run, attempt: Attempt, seen: OpenAttempt) -> FailureKind | None:
+    """Why the rest of the attempt is to be ended: as it was asked for, or because a node of the gang is lost to it. The
+    failure that a node's log ended with explains the run; that the others were stopped for it does not."""
+    if attempt.stop_requested:
+        return FailureKind(attempt.stop_requested)
+    if run.cancel_requested:
+        return FailureKind.CANCELLED
+    if any(word is Word.DEAD and node not in seen.stored for node, word in seen.words.items()):
+        return FailureKind.NODE_LOST
+    if seen.failed:
+        return FailureKind.NODE_LOST
+    if run.state is not RunState.PLACING and any(seen.gone(node) for node in seen.words):
+        return FailureKind.NODE_LOST
+    return None
