@@ -12,22 +12,19 @@ import pytest
 from tests.support.strategy_jobs import strategy_job
 from tests.trainer_process import ROOT, environment_for
 
-# Joins as process JOB["process"], or serves if that is its role, with little patience; prints the failure kind and the
-# ranks.
+# Joins as process JOB["process"], or is the scheduler if that is its role, with little patience; prints the failure kind
+# and the ranks.
 JOIN = """
 import json, sys
-from workers.trainer import job as jobs, protocol
-from workers.trainer.failure import TrainerError
+from workers.trainer import __main__ as trainer, job as jobs, protocol
 jobs.RENDEZVOUS_TIMEOUT_S = 1.0
-from workers.trainer.frameworks.%s.adapter import Adapter
 job = protocol.read_job(sys.argv[1])
-adapter, process = Adapter(), protocol.process_of(job)
+process = protocol.process_of(job)
+adapter = trainer.load(job["plan"]["framework"]) if process["role"] == "worker" else None
 try:
-    (adapter.serve if process["role"] == "scheduler" else adapter.join)(job, process)
-except TrainerError as error:
-    print(json.dumps([error.kind, error.ranks]))
+    adapter.join(job, process) if adapter else trainer.SCHEDULERS[job["plan"]["strategy"]](job)
 except Exception as error:
-    print(json.dumps([adapter.failure_of(error), None]))
+    print(json.dumps([trainer.failure_of(error, adapter), getattr(error, "ranks", None)]))
 """
 
 
@@ -35,7 +32,7 @@ def join(job, process, python, folder):
     """Let ``process`` of ``job`` join alone; return what ended it, or the negated signal that did."""
     path = folder / "job.json"
     path.write_text(json.dumps({**job, "process": process}))
-    command = [python, "-c", JOIN % job["plan"]["framework"], str(path)]
+    command = [python, "-c", JOIN, str(path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         command, env=environment, cwd=folder, capture_output=True, text=True, timeout=120, check=False
@@ -92,7 +89,7 @@ def test_cntk_does_not_wait_for_ever_for_a_rank_that_never_begins_with_mpi(pytho
     python = python_of("cntk")
     # mpirun itself would end the first rank when the second does: the shell tells how it went before.
     shell = f'"$0" -c "$1" "{tmp_path}/job.json"; echo "ended with $?"'
-    first = ["-np", "1", "/bin/sh", "-c", shell, python, JOIN % "cntk"]
+    first = ["-np", "1", "/bin/sh", "-c", shell, python, JOIN]
     environment = {**os.environ, **environment_for(python), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         ["mpirun", "--oversubscribe", "--bind-to", "none", *first, ":", "-np", "1", "sleep", "10"],

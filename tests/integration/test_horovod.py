@@ -35,6 +35,8 @@ def test_the_agent_carries_out_a_run_whose_ranks_end_with_equal_weights(framewor
         "worker0",
         "worker1",
     }
+    # The scheduler is listening before the others have imported what it does not need.
+    assert [attempt.data("versions", name) != [] for name in ("scheduler", "worker0", "worker1")] == [False, True, True]
     assert [joined["world_size"] for joined in attempt.data("joined")] == [2, 2]
     assert {built["exchange"]["backend"] for built in attempt.data("built")} == {"gloo"}
     assert len(attempt.data("loss")) == 2 * STEPS

@@ -4,8 +4,8 @@ With ``--phase memory`` it makes the allocation profile instead of training (``w
 ``--phase counters`` it does one step for ``ncu`` to count (``workers.trainer.counters``), with ``--phase parity`` it
 computes what all frameworks must agree on (``workers.trainer.parity``).
 
-Owns the process's beginning and end: it reads the job, takes the device locks, imports the framework, runs the loop,
-and turns whatever went wrong into one ``error`` event and an exit status. Standard output and standard error are left
+Owns the process's beginning and end: it reads the job, takes the device locks, imports the framework if its role needs
+one, runs the loop, and turns whatever went wrong into one ``error`` event and an exit status. Standard output and standard error are left
 to the framework.
 """
 
@@ -21,7 +21,7 @@ from workers.trainer import control, counters, host, parity, profiling, protocol
 from workers.trainer import job as jobs
 from workers.trainer.calibration import Calibration
 from workers.trainer.failure import PEER_LOST, TrainerError, lacks_space
-from workers.trainer.frameworks import fabric
+from workers.trainer.frameworks import fabric, horovod_gloo
 from workers.trainer.loop import Loop, Watch
 from workers.trainer.transfers import Transfers
 
@@ -29,6 +29,9 @@ from workers.trainer.transfers import Transfers
 RUNNERS = {"exchange": Transfers, "calibration": Calibration}
 # What processes of their own do instead of training.
 PHASES = {"memory": profiling.allocations, "counters": counters.counted_step, "parity": parity.compute}
+# Strategies whose scheduler is the same for all frameworks and needs none of them -> its verb. It is listening long
+# before the workers have imported theirs.
+SCHEDULERS = {"horovod": horovod_gloo.serve}
 
 
 def main(arguments=None):
@@ -60,6 +63,10 @@ def run(job, process, emit, phase="train"):
         emit("started", pid=os.getpid(), python=platform.python_version(), niceness=niceness)
         locks = host.lock_devices(job, process)
         fabric.apply(job, process)
+        scheduler = SCHEDULERS.get(job["plan"]["strategy"])
+        if process["role"] == "scheduler" and scheduler:
+            scheduler(job)
+            return status
         adapter = load(job["plan"]["framework"])
         if process["role"] == "worker":
             # Of the processes before these, some may not have ended yet: rank 0 of theirs is not ours.

@@ -55,7 +55,8 @@ and besides, never inside a timed interval:
 ``case()``
     PyTorch's only: a case for ``workers.trainer.parity``
 ``serve(job, process)``
-    for a process of role ``scheduler`` or ``server``, where a strategy has them: returns when the workers are done
+    for a process of role ``scheduler`` or ``server``, where a strategy has them and they need the framework: returns
+    when the workers are done
 ``close()``
     end what the input runs in the background: processes and threads, which must not outlive the framework
 ``failure_of(error)``

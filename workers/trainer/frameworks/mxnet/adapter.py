@@ -13,7 +13,7 @@ import os
 from workers.trainer import job as jobs
 from workers.trainer import optimizer as rules
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks.mxnet import memory, profiler
+from workers.trainer.frameworks.mxnet import memory, profiler, store
 from workers.trainer.frameworks.mxnet.library import mx
 from workers.trainer.frameworks.mxnet.step import Step
 
@@ -45,7 +45,7 @@ class Adapter(object):
         return self._exchange.join(job, process)
 
     def serve(self, job, process):
-        _exchanges(job).serve(job, process)
+        store.serve(job, process)
 
     def build(self, job, process, watch):
         if job["plan"]["precision"] != "fp32":

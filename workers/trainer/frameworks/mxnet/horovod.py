@@ -55,8 +55,3 @@ class Exchange(object):
 
     def part(self):
         horovod.mxnet.shutdown()
-
-
-def serve(job, process):
-    """Be the scheduler: Horovod's rendezvous server."""
-    horovod_gloo.serve(job)

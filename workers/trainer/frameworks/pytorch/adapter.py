@@ -52,9 +52,6 @@ class Adapter(object):
         self._strategy = _strategy(job)
         return self._strategy.join(job, process, self._device)
 
-    def serve(self, job, process):
-        _strategy(job).serve(job, process)
-
     def build(self, job, process, watch):
         self._seed = job["plan"]["seed"]
         torch.manual_seed(self._seed)

@@ -19,10 +19,6 @@ class Strategy(single.Strategy):
     def __init__(self):
         self._kind = None
 
-    def serve(self, job, process):
-        """Be the scheduler: Horovod's rendezvous server."""
-        horovod_gloo.serve(job)
-
     def join(self, job, process, device):
         self._kind = device.type
         if device.type == "cuda":

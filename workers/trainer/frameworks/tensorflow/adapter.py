@@ -63,9 +63,6 @@ class Adapter(object):
         self._world_size = self._strategy.join(job, process, self._device)
         return self._world_size
 
-    def serve(self, job, process):
-        _strategy(job).serve(job, process)
-
     def build(self, job, process, watch):
         tf.random.set_seed(job["plan"]["seed"])
         with self._strategy.scope():

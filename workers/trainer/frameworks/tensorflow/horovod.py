@@ -18,10 +18,6 @@ class Strategy(single.Strategy):
         super().__init__()
         self._kind = None
 
-    def serve(self, job, process):
-        """Be the scheduler: Horovod's rendezvous server."""
-        horovod_gloo.serve(job)
-
     def join(self, job, process, device):
         super().join(job, process, device)
         self._kind = jobs.device_kind(process)
