@@ -11,7 +11,10 @@ TEST_INTERPRETERS := $(INTERPRETERS) mxnet horovod
 # CNTK exists for Python 3.6 and older only: it is built and tested where there is one.
 PYTHON36 = $(shell $(PYTHON) -m workers.node.interpreters.pythons 3.6)
 
-.PHONY: help demo test lint unit bench faults coverage test-horovod-pytorch cluster fuzz openapi matrix gpu-check announce-downloads setup system-packages interpreters test-interpreters clean
+# All tests, in two processes; the slowest are named.
+WHOLE := -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 --durations-min=5
+
+.PHONY: help demo test prove lint unit bench faults coverage test-horovod-pytorch cluster fuzz openapi matrix gpu-check announce-downloads setup system-packages interpreters test-interpreters clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -20,7 +23,10 @@ demo: announce-downloads setup interpreters ## everything once: set up, serve, s
 	@$(BIN)/python deploy/demo.py
 
 test: announce-downloads system-packages setup test-interpreters lint ## set up everything that is needed and run all tests
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	@$(BIN)/python -m pytest $(WHOLE)
+
+prove: setup test-interpreters ## run also the long tests whose files have not changed since they passed; tests/proven.toml is written anew
+	@$(BIN)/python -m pytest $(WHOLE) --prove
 
 unit: setup ## only the tests that need no framework and no server
 	@$(BIN)/python -m pytest tests/unit tests/architecture

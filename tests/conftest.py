@@ -1,13 +1,15 @@
-"""Interpreters of the frameworks for tests that really train: named by the environment, else those built here; and what
-two processes of pytest (``-n 2``) share and what not."""
+"""Interpreters of the frameworks for tests that really train: named by the environment, else those built here; what two
+processes of pytest (``-n 2``) share and what not; and what is told at the end of a run."""
 
 import os
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.support.proven import MARK, Proofs
 from tests.trainer_process import ROOT
 from workers.node import interpreters
 
@@ -15,6 +17,12 @@ from workers.node import interpreters
 # comes after them, and the several hosts last: their Rays live to the end of the session.
 FIRST = ("contract", "integration", "faults")
 LAST = "cluster"
+# Judgement: a unit test that takes longer is no unit test, or can be made quicker.
+UNIT_S = 1.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--prove", action="store_true", help=f"run also the tests marked {MARK} that are proven")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -23,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         os.environ["TBD_LOCK_DIR"] = tempfile.mkdtemp(prefix="tbd-test-locks-")
         os.environ.update(OMP_WAIT_POLICY="PASSIVE", KMP_BLOCKTIME="0")
+    config.pluginmanager.register(Proofs(Path(ROOT)))
 
 
 @pytest.hookimpl(trylast=True)
@@ -34,6 +43,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         of_framework = f"-{framework.args[0]}" if framework else ""
         name = LAST if _folder(item) == LAST else item.nodeid.partition("::")[0] + of_framework
         item.add_marker(pytest.mark.xdist_group(name))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Name the unit tests that take too long."""
+    passed = [report for report in terminalreporter.getreports("passed") if report.nodeid.startswith("tests/unit/")]
+    slow = sorted((one for one in passed if one.duration > UNIT_S), key=lambda one: -one.duration)
+    if slow:
+        told = ", ".join(f"{one.nodeid.removeprefix('tests/unit/')} {one.duration:.1f} s" for one in slow)
+        terminalreporter.write_line(f"unit tests over {UNIT_S:g} s: {told}")
 
 
 def _folder(item: pytest.Item) -> str:

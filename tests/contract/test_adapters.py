@@ -1,5 +1,6 @@
 """What every adapter must do, by real processes that really train."""
 
+import json
 import math
 import os
 import shutil
@@ -20,17 +21,27 @@ TRAINING = [
 ]
 
 
-@pytest.fixture(scope="module", params=["sleep", *TRAINING])
-def finished(request, python_of, tmp_path_factory):
-    """One finished run on synthetic data, for each framework: its trainer."""
-    name = request.param
-    if name == "sleep":
-        job, python = make_job("sleep", "sleep", options=SLEEP), sys.executable
-    else:
-        job, python = make_job("resnet_50", name), python_of(name)
-    (trainer,) = run(job, tmp_path_factory.mktemp(name), python)
-    assert trainer.popen.returncode == 0, trainer.output
-    return trainer
+@pytest.fixture(scope="module")
+def trained(python_of, tmp_path_factory):
+    """A function: framework -> the trainer of one finished run on synthetic data, carried out once."""
+    trainers = {}
+
+    def train(name):
+        if name not in trainers:
+            if name == "sleep":
+                job, python = make_job("sleep", "sleep", options=SLEEP), sys.executable
+            else:
+                job, python = make_job("resnet_50", name), python_of(name)
+            (trainers[name],) = run(job, tmp_path_factory.mktemp(name), python)
+        assert trainers[name].popen.returncode == 0, trainers[name].output
+        return trainers[name]
+
+    return train
+
+
+@pytest.fixture(params=["sleep", *TRAINING])
+def finished(request, trained):
+    return trained(request.param)
 
 
 def test_every_event_is_there_in_the_order_of_the_walk(finished):
@@ -71,14 +82,14 @@ def test_peak_memory_is_at_least_that_of_weights_gradients_and_momenta(finished)
     assert memory["method"]
 
 
-def test_equal_seeds_end_with_equal_weights_and_other_seeds_do_not(python_of, tmp_path):
-    """Two fresh processes: the digest is that of the weights, and nothing else goes into it."""
-    digests = []
-    for number, seed in enumerate((1, 1, 2)):
-        folder = tmp_path / str(number)
+@pytest.mark.framework("pytorch")
+def test_equal_seeds_end_with_equal_weights_and_other_seeds_do_not(trained, python_of, tmp_path):
+    """Fresh processes: the digest is that of the weights, and nothing else goes into it."""
+    digests = [trained("pytorch").data("finished")[0]["weights_sha256"]]
+    for seed in (1, 2):
+        folder = tmp_path / str(seed)
         folder.mkdir()
-        job = make_job("resnet_50", "pytorch", seed=seed, max_steps=2)
-        (trainer,) = run(job, folder, python_of("pytorch"))
+        (trainer,) = run(make_job("resnet_50", "pytorch", seed=seed), folder, python_of("pytorch"))
         digests.append(trainer.data("finished")[0]["weights_sha256"])
     assert digests[0] == digests[1] != digests[2]
 
@@ -106,41 +117,54 @@ def test_an_image_that_cannot_be_read_is_named(python_of, photographs, tmp_path,
     assert str(broken) in trainer.data("error")[0]["message"]
 
 
-@pytest.mark.parametrize("framework", TRAINING)
-def test_a_dataset_that_is_not_there_is_a_failed_set_up(python_of, tmp_path, framework):
-    job = make_job("resnet_50", framework, dataset=dataset_facts("photographs", tmp_path / "nowhere"))
-    (trainer,) = run(job, tmp_path, python_of(framework))
+@pytest.mark.framework("pytorch")
+def test_a_dataset_that_is_not_there_is_a_failed_set_up(python_of, tmp_path):
+    """All frameworks' loaders list the files by the same function, before they do anything else."""
+    job = make_job("resnet_50", "pytorch", dataset=dataset_facts("photographs", tmp_path / "nowhere"))
+    (trainer,) = run(job, tmp_path, python_of("pytorch"))
     assert trainer.popen.returncode == EXIT_STATUS["setup_failed"], trainer.output
     assert str(tmp_path / "nowhere") in trainer.data("error")[0]["message"]
 
 
-OUT_OF_MEMORY = {
-    "pytorch": "import torch; allocate = lambda: torch.empty(10**13)",
-    "tensorflow": "import tensorflow as tf; allocate = lambda: tf.ones([10**7, 10**6])",
+# Statements that ask each framework for more than any host has.
+TOO_MUCH = {
+    "pytorch": "import torch; torch.empty(10**13)",
+    "tensorflow": "import tensorflow as tf; tf.ones([10**7, 10**6])",
     # An array of MXNet has less than 2^31 elements, which a host may well have room for.
     "mxnet": "import mxnet as mx, resource; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33));"
-    "allocate = lambda: mx.nd.zeros(2**31 - 2).wait_to_read()",
-    "cntk": "import cntk, numpy; allocate = lambda: cntk.NDArrayView((10**7, 10**6), numpy.float32, device=cntk.cpu())",
+    "mx.nd.zeros(2**31 - 2).wait_to_read()",
+    "cntk": "import cntk, numpy; cntk.NDArrayView((10**7, 10**6), numpy.float32, device=cntk.cpu())",
 }
+# Trains by the job and prints the status; then asks for too much and prints what the adapter calls that.
+FAILING = """
+import sys
+from workers.trainer import __main__ as trainer
+print("status", trainer.main(sys.argv[3:]))
+adapter = trainer.load(sys.argv[1])
+try:
+    exec(sys.argv[2])
+except Exception as error:
+    print("kind", adapter.failure_of(error))
+print("other", adapter.failure_of(ValueError("no")))
+"""
 
 
 @pytest.mark.parametrize("framework", TRAINING)
-def test_a_frameworks_own_shortage_of_memory_is_told_from_other_errors(python_of, framework):
-    code = (
-        OUT_OF_MEMORY[framework]
-        + f"\nfrom workers.trainer.frameworks.{framework}.adapter import Adapter"
-        + "\ntry: allocate()\nexcept Exception as error: print('kind', Adapter().failure_of(error))"
-        + "\nprint('other', Adapter().failure_of(ValueError('no')))"
+def test_a_device_that_is_not_here_and_a_shortage_of_memory_are_called_by_their_names(python_of, tmp_path, framework):
+    (tmp_path / "job.json").write_text(json.dumps(absent_device(framework)))
+    events, python = tmp_path / "events.jsonl", python_of(framework)
+    words = [framework, TOO_MUCH[framework], "--job", str(tmp_path / "job.json"), "--events", str(events)]
+    environment = {**os.environ, **environment_for(python), "CUDA_VISIBLE_DEVICES": ""}
+    told = subprocess.run(
+        [python, "-c", FAILING, *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
-    python = python_of(framework)
-    environment = {**os.environ, **environment_for(python)}
-    result = subprocess.run([python, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-    assert result.stdout.split() == ["kind", "out_of_memory", "other", "None"]
+    printed = ["status", str(EXIT_STATUS["unsupported"]), "kind", "out_of_memory", "other", "None"]
+    assert told.stdout.split() == printed
+    (error,) = [event for event in map(json.loads, events.read_text().splitlines()) if event["kind"] == "error"]
+    assert error["data"]["failure"] == "unsupported"
 
 
-@pytest.mark.parametrize("framework", TRAINING)
-def test_a_device_that_this_host_has_not_is_unsupported(python_of, tmp_path, framework, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    (trainer,) = run(make_job("resnet_50", framework, device="cuda"), tmp_path, python_of(framework))
-    assert trainer.popen.returncode == EXIT_STATUS["unsupported"], trainer.output
-    assert trainer.data("error")[0]["failure"] == "unsupported"
+def absent_device(framework):
+    """Return a job of one process that asks for a GPU."""
+    job = make_job("resnet_50", framework, device="cuda")
+    return {**job, "process": job["processes"][0]["name"]}

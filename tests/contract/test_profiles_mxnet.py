@@ -5,7 +5,7 @@ import pytest
 
 from tests.support import networks
 from tests.support.allocation_lists import classes_at_peak, memory_by_batch
-from tests.support.strategy_jobs import carried_out, strategy_job
+from tests.support.strategy_jobs import carried_out, strategy_job, with_horovod
 from tests.trainer_process import make_job, model_facts, run
 
 pytestmark = pytest.mark.framework("mxnet")
@@ -149,7 +149,10 @@ def test_the_classes_add_up_to_what_the_heap_has_grown_by(python_of, tmp_path):
     assert sum(at_peak.values()) < whole["peak_bytes"]
 
 
-@pytest.mark.parametrize(("strategy", "nodes", "others"), [("kvstore-dist-async", 1, ["memory"]), ("horovod", 2, [])])
+@pytest.mark.parametrize(
+    ("strategy", "nodes", "others"),
+    [("kvstore-dist-async", 1, ["memory"]), pytest.param("horovod", 2, [], marks=with_horovod("mxnet"))],
+)
 def test_the_waiting_of_an_exchange_is_neither_active_time_nor_part_of_a_pass(
     python_of, tmp_path, strategy, nodes, others
 ):

@@ -12,8 +12,8 @@ import pytest
 from tests.support.strategy_jobs import strategy_job
 from tests.trainer_process import ROOT, environment_for
 
-# Joins as process JOB["process"], or is the scheduler if that is its role, with little patience; prints the failure kind
-# and the ranks.
+# Joins as process JOB["process"], or is the scheduler if that is its role, with little patience; prints the kind of
+# failure and the ranks.
 JOIN = """
 import json, sys
 from workers.trainer import __main__ as trainer, job as jobs, protocol

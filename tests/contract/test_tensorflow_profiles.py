@@ -12,7 +12,7 @@ import pytest
 from orchestrator.services.catalog import load_catalog
 from suites.assemble.layers import Lstm
 from tests.support import networks
-from tests.support.strategy_jobs import strategy_job
+from tests.support.strategy_jobs import strategy_job, with_horovod
 from tests.trainer_process import ROOT, environment_for, make_job, model_facts
 
 SCRIPT = Path(__file__).parent / "scripts" / "profiles_tensorflow.py"
@@ -221,7 +221,7 @@ GANGS_MODEL = "lstm_classifier"
 STRATEGIES = [
     pytest.param(("mirrored", 1, 2), marks=TENSORFLOW, id="mirrored"),
     pytest.param(("multi-worker-mirrored", 2, 1), marks=TENSORFLOW, id="multi-worker-mirrored"),
-    pytest.param(("horovod", 1, 2), marks=TENSORFLOW, id="horovod"),
+    pytest.param(("horovod", 1, 2), marks=[TENSORFLOW, with_horovod("tensorflow")], id="horovod"),
 ]
 
 

@@ -1,4 +1,8 @@
-"""Real training over two nodes: two agents side by side on this machine, each with its own part of one job."""
+"""Real training over two nodes: two agents side by side on this machine, each with its own part of one job.
+
+What agents do with the processes of a gang, whatever they run, is proved with ``sleep`` in ``test_two_nodes``. Here is
+what needs a framework.
+"""
 
 import os
 import signal
@@ -11,10 +15,8 @@ from tests.support.strategy_jobs import strategy_job
 from workers.node import processes
 from workers.node.agent import Agent
 
-STRATEGIES = [
-    pytest.param(name, marks=pytest.mark.framework(name[0]), id="-".join(name))
-    for name in [("pytorch", "ddp"), ("tensorflow", "multi-worker-mirrored")]
-]
+DDP = ("pytorch", "ddp")
+MULTI_WORKER = ("tensorflow", "multi-worker-mirrored")
 # Judgement: two frameworks are imported on few and busy cores.
 PATIENCE_S = 120.0
 
@@ -27,12 +29,12 @@ def agents(tmp_path):
         agent.close()
 
 
-@pytest.fixture(params=STRATEGIES)
-def job_of(request, python_of):
+@pytest.fixture
+def job_of(python_of):
     """A function that makes a job of two nodes with a device each; keywords go into its plan."""
 
-    def make(**plan):
-        job = strategy_job(*request.param, nodes=2, devices=1, **plan)
+    def make(strategy, **plan):
+        job = strategy_job(*strategy, nodes=2, devices=1, **plan)
         python_of(job["interpreter"]["name"])
         return job
 
@@ -59,8 +61,9 @@ def pid_in_mid_run(agent, job, steps):
         time.sleep(0.05)
 
 
+@pytest.mark.framework("pytorch")
 def test_two_nodes_train_one_model_each_with_its_own_log(agents, job_of):
-    job = job_of(max_steps=5)
+    job = job_of(DDP, max_steps=5)
     start(agents, job)
     logs = logs_of(agents, job)
     assert [failure_of(entries) for entries in logs] == [None, None]
@@ -71,8 +74,10 @@ def test_two_nodes_train_one_model_each_with_its_own_log(agents, job_of):
     assert not processes.with_token(job["token"])
 
 
+@pytest.mark.framework("tensorflow")
 def test_a_killed_rank_ends_the_gang_on_both_nodes_and_is_the_one_named(agents, job_of):
-    job = job_of(max_steps=10**6)
+    """TensorFlow's first worker leads the others: here it loses one (tests/contract/test_strategies.py kills it)."""
+    job = job_of(MULTI_WORKER, max_steps=10**6)
     start(agents, job)
     os.kill(pid_in_mid_run(agents[1], job, 3), signal.SIGKILL)
     first, second = (failure_of(entries) for entries in logs_of(agents, job))
@@ -81,11 +86,12 @@ def test_a_killed_rank_ends_the_gang_on_both_nodes_and_is_the_one_named(agents, 
     assert not processes.with_token(job["token"])
 
 
-@pytest.mark.parametrize("job_of", STRATEGIES[1:], indirect=True)
+@pytest.mark.framework("tensorflow")
+@pytest.mark.depends_on("workers/trainer/frameworks/tensorflow/multi_worker.py", "workers/interpreters/tensorflow")
 def test_a_rank_that_stands_still_is_timed_out_and_named(agents, job_of):
     """Its sockets stay open: TensorFlow's heartbeat tells on the other node, and on its own one the time limit."""
     # Time to start on a busy machine, and for the heartbeat to be missed before the limit is reached.
-    job = job_of(max_steps=10**6, timeout_s=75.0)
+    job = job_of(MULTI_WORKER, max_steps=10**6, timeout_s=75.0)
     start(agents, job)
     os.kill(pid_in_mid_run(agents[1], job, 3), signal.SIGSTOP)
     failures = [failure_of(entries) for entries in logs_of(agents, job)]

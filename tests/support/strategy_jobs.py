@@ -11,14 +11,25 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from orchestrator.domain.placement import Device, NodeShare, Placement
 from orchestrator.services.catalog import load_catalog
 from orchestrator.services.job import processes_of
+from tests.support.proven import MARK
 from tests.trainer_process import make_job, model_facts
 from workers.node.port_choice import free_port
 from workers.trainer import protocol
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def with_horovod(framework: str) -> pytest.MarkDecorator:
+    """The mark of tests of ``framework``'s Horovod: its exchange is in few files, and training with it takes long."""
+    trainer = "workers/trainer"
+    adapters = (f"{trainer}/frameworks/{framework}", f"{trainer}/frameworks/horovod_gloo.py")
+    definition = "workers/interpreters/" + ("horovod-pytorch" if framework == "pytorch" else "horovod")
+    return getattr(pytest.mark, MARK)(*adapters, f"{trainer}/__main__.py", f"{trainer}/job.py", definition)
 
 
 def strategy_job(framework: str, strategy: str, nodes: int = 1, devices: int = 1, **plan: Any) -> dict[str, Any]:

@@ -5,8 +5,8 @@ With ``--phase memory`` it makes the allocation profile instead of training (``w
 computes what all frameworks must agree on (``workers.trainer.parity``).
 
 Owns the process's beginning and end: it reads the job, takes the device locks, imports the framework if its role needs
-one, runs the loop, and turns whatever went wrong into one ``error`` event and an exit status. Standard output and standard error are left
-to the framework.
+one, runs the loop, and turns whatever went wrong into one ``error`` event and an exit status. Standard output and
+standard error are left to the framework.
 """
 
 import argparse

@@ -11,6 +11,7 @@ import time
 
 import tensorflow as tf
 
+from workers.trainer.__main__ import SCHEDULERS
 from workers.trainer.frameworks.tensorflow.adapter import Adapter
 
 STEPS = 3
@@ -71,10 +72,10 @@ def steps(job, process):
 def started(job, process):
     """Return the adapter, joined, its memory looked at; None where the process has only served the others."""
     job["phase"] = "memory"
-    adapter = Adapter()
     if not process["ranks"]:
-        adapter.serve(job, process)
+        SCHEDULERS[job["plan"]["strategy"]](job)
         return None
+    adapter = Adapter()
     adapter.join(job, process)
     return adapter
 

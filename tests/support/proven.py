@@ -1,0 +1,119 @@
+"""Tests that are run when what they depend on has changed, and else are left out: ``depends_on(path, …)``.
+
+The mark names files and folders of the repository: those by which the test alone can be broken, or by which hardly
+anything else is tested. A digest of them and of the test's own file is compared with the one that stands in
+``tests/proven.toml``. Where they differ, or none stands there, the test runs, and when it has passed its digest is
+recorded; the file is committed with the change. Where they are equal the test is left out, and the summary says so.
+
+``--prove`` (``make prove``) runs them all. So does naming their file on the command line.
+"""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MARK = "depends_on"
+_PROPERTY = "proves"
+_HEAD = "# Test -> digest of what it depends on, when it last passed (tests/support/proven.py). Written by the tests.\n"
+
+
+def digest(root: Path, paths: Iterable[str]) -> str:
+    """Return the digest of the names and contents of all files of ``paths``, files and folders below ``root``.
+
+    Raises:
+        FileNotFoundError: one of them is not there, so that nobody can change it.
+    """
+    found = hashlib.sha256()
+    for path in sorted({file for name in paths for file in _files(root / name)}):
+        for part in (str(path.relative_to(root)).encode(), path.read_bytes()):
+            found.update(b"%d " % len(part) + part)
+    return found.hexdigest()[:16]
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    files = [file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+    if not files:
+        raise FileNotFoundError(f"{path}: named by a test as what it depends on")
+    return files
+
+
+def read(path: Path) -> dict[str, str]:
+    """Return what is recorded: {test: digest}."""
+    return tomllib.loads(path.read_text()) if path.exists() else {}
+
+
+def write(path: Path, record: dict[str, str]) -> None:
+    """Record ``record``, a line for each test; tests whose file is no longer there are forgotten."""
+    root = path.parent.parent
+    kept = {test: found for test, found in record.items() if (root / test.partition("::")[0]).exists()}
+    path.write_text(_HEAD + "".join(f"{json.dumps(test)} = {json.dumps(kept[test])}\n" for test in sorted(kept)))
+
+
+class Proofs:
+    """The plugin of pytest that leaves out what is proven and records what has been; ``root`` is the repository's."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._path = root / "tests" / "proven.toml"
+        self._left_out = 0
+        self._passed: dict[str, str] = {}
+        self._recorded = 0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        record = read(self._path)
+        proven = []
+        for item in items:
+            paths = {path for mark in item.iter_markers(MARK) for path in mark.args}
+            if not paths:
+                continue
+            found = digest(self._root, [*paths, str(item.path.relative_to(self._root))])
+            item.user_properties.append((_PROPERTY, found))
+            if record.get(item.nodeid) == found and not (config.getoption("--prove") or _is_named(config, item)):
+                proven.append(item)
+        items[:] = [item for item in items if item not in proven]
+        self._left_out = len(proven)
+        if proven:
+            config.hook.pytest_deselected(items=proven)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        found = dict(report.user_properties).get(_PROPERTY)
+        if found and report.when == "call" and report.passed:
+            self._passed[report.nodeid] = str(found)
+        elif report.failed:
+            self._passed.pop(report.nodeid, None)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A process of ``-n`` has ended: each has left out the same."""
+        self._left_out = max(self._left_out, getattr(node, "workeroutput", {}).get(_PROPERTY, 0))
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if hasattr(session.config, "workerinput"):
+            session.config.workeroutput[_PROPERTY] = self._left_out
+            return
+        before = read(self._path)
+        new = {test: found for test, found in self._passed.items() if before.get(test) != found}
+        self._recorded = len(new)
+        if new:
+            write(self._path, before | new)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self._left_out:
+            told = "tests are left out: what they depend on is as it was when they passed (make prove runs them)"
+            terminalreporter.write_line(f"{self._left_out} {told}")
+        if self._recorded:
+            terminalreporter.write_line(f"{self._recorded} tests are newly proven: commit tests/proven.toml")
+
+
+def _is_named(config: pytest.Config, item: pytest.Item) -> bool:
+    """Whether the file of ``item`` stands on the command line, and not only a folder that it lies in."""
+    named = {(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args}
+    return item.path.resolve() in named

@@ -1,0 +1,107 @@
+"""Tests that wait for a change of what they depend on: left out, chosen, recorded; by real runs of pytest."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import proven
+
+pytest_plugins = ["pytester"]
+
+CONFTEST = """
+from pathlib import Path
+from tests.support.proven import Proofs
+
+def pytest_addoption(parser):
+    parser.addoption("--prove", action="store_true")
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "depends_on(path): .")
+    config.pluginmanager.register(Proofs(Path(__file__).parent.parent))
+"""
+TESTS = """
+import pathlib, pytest
+
+@pytest.mark.depends_on("product")
+def test_marked():
+    assert "wrong" not in pathlib.Path("product/part.py").read_text()
+
+def test_plain():
+    pass
+"""
+
+
+@pytest.fixture
+def tree(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with a product, a test that depends on it and one that is run always."""
+    # Importing all plugins that are installed takes longer than all the rest.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    files = {"product/part.py": "right", "product/other.py": "", "tests/conftest.py": CONFTEST}
+    for name, text in {**files, "tests/test_it.py": TESTS}.items():
+        path = pytester.path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return pytester.path
+
+
+def outcomes(pytester: pytest.Pytester, *arguments: str) -> dict[str, int]:
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", *(arguments or ("tests",)))
+    return {name: count for name, count in result.parseoutcomes().items() if count}
+
+
+def test_a_test_that_has_passed_is_left_out_until_what_it_depends_on_changes(
+    tree: Path, pytester: pytest.Pytester
+) -> None:
+    assert outcomes(pytester) == {"passed": 2}
+    assert list(proven.read(tree / "tests/proven.toml")) == ["tests/test_it.py::test_marked"]
+    assert outcomes(pytester) == {"passed": 1, "deselected": 1}
+    (tree / "product/part.py").write_text("also right")
+    assert outcomes(pytester) == {"passed": 2}
+    assert outcomes(pytester) == {"passed": 1, "deselected": 1}
+
+
+@pytest.mark.parametrize("changed", ["product/new.py", "tests/test_it.py"])
+def test_a_new_file_in_a_folder_and_another_test_are_changes_too(
+    tree: Path, pytester: pytest.Pytester, changed: str
+) -> None:
+    outcomes(pytester)
+    (tree / changed).write_text("# changed\n" + ((tree / changed).read_text() if (tree / changed).exists() else ""))
+    assert outcomes(pytester) == {"passed": 2}
+
+
+def test_a_test_that_fails_is_not_recorded_and_runs_until_it_passes(tree: Path, pytester: pytest.Pytester) -> None:
+    outcomes(pytester)
+    (tree / "product/part.py").write_text("wrong")
+    assert outcomes(pytester) == outcomes(pytester) == {"passed": 1, "failed": 1}
+    (tree / "product/part.py").write_text("right")
+    assert outcomes(pytester) == {"passed": 1, "deselected": 1}
+
+
+@pytest.mark.parametrize("asked", [("--prove", "tests"), ("tests/test_it.py",), ("tests/test_it.py::test_marked",)])
+def test_a_proven_test_runs_when_it_is_asked_for(tree: Path, pytester: pytest.Pytester, asked: tuple[str, ...]) -> None:
+    outcomes(pytester)
+    assert outcomes(pytester, *asked) == {"passed": 1 if "::" in asked[-1] else 2}
+
+
+def test_several_processes_leave_out_and_record_the_same(tree: Path, pytester: pytest.Pytester) -> None:
+    two = ("-p", "xdist", "-n", "2", "tests")
+    assert outcomes(pytester, *two) == {"passed": 2}
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", *two)
+    result.stdout.fnmatch_lines(["1 tests are left out: *"])
+    assert result.parseoutcomes()["passed"] == 1
+
+
+def test_a_path_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="gone"):
+        proven.digest(tmp_path, ["gone"])
+
+
+def test_files_are_told_apart_by_name_and_by_where_one_ends(tmp_path: Path) -> None:
+    digests = set()
+    for names in (("a", "b"), ("a", "c"), ("ab", "")):
+        folder = tmp_path / "-".join(names)
+        folder.mkdir()
+        for name in filter(None, names):
+            (folder / name).write_text(name)
+        digests.add(proven.digest(folder, ["."]))
+    assert len(digests) == 3
