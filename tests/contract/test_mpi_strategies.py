@@ -80,7 +80,15 @@ def test_two_ranks_train_as_one_with_the_double_batch_does(agents):
     entries = linear_fit(agents, "mpi", 2)
     for rank in (0, 1):
         told = [loss["value"] for loss in of_rank(entries, "loss", rank)]
-        assert told == pytest.approx(linear_model.fitted(6), rel=1e-5)
+        assert told == pytest.approx(linear_model.losses(6), rel=1e-5)
+
+
+def stepped(weights, momentum, inputs, targets, rate):
+    """Return (weights, momentum) after one update of a rank on its own batch."""
+    facts = linear_model.OPTIMIZER
+    gradient = 2.0 * inputs.T @ (inputs @ weights - targets) / len(inputs) + facts["weight_decay"] * weights
+    momentum = facts["momentum"] * momentum + gradient
+    return weights - rate * momentum, momentum
 
 
 @BLOCK_MOMENTUM
@@ -97,7 +105,7 @@ def test_block_momentum_averages_the_ways_of_the_ranks_as_its_authors_write(agen
             own, momentum = weights, 0.0
             for _ in range(steps):
                 last = float(numpy.mean((inputs @ own - targets) ** 2))
-                own, momentum = linear_model.stepped(own, momentum, inputs, targets, rate)
+                own, momentum = stepped(own, momentum, inputs, targets, rate)
             ways.append((weights - own, last))
         losses.append([last for _, last in ways])
         smoothed = block_momentum * smoothed + (1.0 - block_momentum) * sum(way for way, _ in ways)

@@ -107,7 +107,7 @@ def test_two_ranks_train_as_one_with_the_double_batch_does(strategy, python, tmp
     losses = [[loss["value"] for loss in trainer.data("loss")] for trainer in trainers]
     assert all(len(found) == 6 for found in losses), [trainer.output for trainer in trainers]
     mean = [sum(step) / len(step) for step in zip(*losses, strict=True)]
-    assert mean == pytest.approx(linear_model.fitted(6), rel=1e-5)
+    assert mean == pytest.approx(linear_model.losses(6), rel=1e-5)
     assert len({replica["sha256"] for replica in all_of(trainers, "replica")}) == 1
 
 

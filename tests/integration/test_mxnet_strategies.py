@@ -61,7 +61,7 @@ def test_a_server_updates_as_a_worker_does(tmp_path: Path, devices: int, monkeyp
     job["model"].update(module="tests.support.linear_model", input=None)
     attempt = carried_out(job, tmp_path)
     assert attempt.popen.returncode == 0, attempt.said
-    assert attempt.losses() == {"worker0": pytest.approx(linear_model.fitted(6), rel=1e-5)}
+    assert attempt.losses() == {"worker0": pytest.approx(linear_model.losses(6), rel=1e-5)}
 
 
 @contextmanager

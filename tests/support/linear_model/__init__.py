@@ -26,18 +26,34 @@ def weights():
     return numpy.linspace(-1.0, 1.0, FEATURES).reshape(FEATURES, 1).astype(numpy.float32)
 
 
-def fitted(steps):
-    """Return the loss over all samples after each of ``steps`` steps, whatever number of ranks they are dealt to."""
+def losses(steps, rule=None):
+    """Return the losses over all samples before each of ``steps`` updates by ``rule``, facts of an optimiser.
+
+    torch.optim.SGD's, Adam's and AdamW's documented algorithms. The number of ranks changes nothing.
+    """
+    import numpy
+
+    from workers.trainer import optimizer
+
+    rule = optimizer.complete(rule or OPTIMIZER)
     inputs, targets = samples({"world_size": 1}, 0)
-    found, momentum, losses = weights().astype(float), 0.0, []
-    for _ in range(steps):
-        losses.append(float(((inputs @ found - targets) ** 2).mean()))
-        found, momentum = stepped(found, momentum, inputs, targets, OPTIMIZER["learning_rate"])
-    return losses
-
-
-def stepped(found, momentum, inputs, targets, rate):
-    """Return (weights, momentum) after one update on a batch: SGD with coupled weight decay (torch.optim.SGD)."""
-    gradient = 2.0 * inputs.T @ (inputs @ found - targets) / len(inputs) + OPTIMIZER["weight_decay"] * found
-    momentum = OPTIMIZER["momentum"] * momentum + gradient
-    return found - rate * momentum, momentum
+    found = weights().astype(float)
+    momentum = mean = square = numpy.zeros_like(found)
+    told = []
+    for step in range(1, steps + 1):
+        rate, decay = optimizer.rate(rule, step), rule["weight_decay"]
+        told.append(float(numpy.mean((inputs @ found - targets) ** 2)))
+        gradient = 2.0 * inputs.T @ (inputs @ found - targets) / len(inputs)
+        if rule["name"] == "adamw":
+            found = found * (1.0 - rate * decay)
+        else:
+            gradient = gradient + decay * found
+        if rule["name"] == "sgd":
+            momentum = rule["momentum"] * momentum + gradient
+            found = found - rate * momentum
+            continue
+        first, second = rule["betas"]
+        mean, square = first * mean + (1 - first) * gradient, second * square + (1 - second) * gradient**2
+        root = numpy.sqrt(square / (1 - second**step)) + rule["epsilon"]
+        found = found - rate * mean / (1 - first**step) / root
+    return told
