@@ -4,10 +4,13 @@ TBD's Tables V and VI (Zhu et al., IISWC 2018) are a query over it: ``longest_be
 """
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import workers.trainer.frameworks
 from orchestrator.domain.measurement import Measurement
 from orchestrator.domain.profile import Kernel, KernelTable
 from workers.trainer import protocol
@@ -16,105 +19,19 @@ NO_COUNTERS_ON_CPU = "a CPU device has no counter of operations per operator"
 NO_COUNTERS = "no hardware counters were read"
 NOT_COUNTED = "the hardware counters tell nothing of this kernel"
 
-# A kind and what names of its kernels contain. The first that matches counts, so what is said most clearly stands
-# first: communication and copies before the arithmetic that their names may also hold. Letters of any case.
+# A kind and what names of its kernels contain, a regular expression; the first that matches counts.
 Kinds = Sequence[tuple[str, str]]
 
-# GPU kernels bear the names of cuDNN, cuBLAS, CUTLASS, NCCL and the CUDA run-time, whichever framework starts them. The
-# names of the rest are the framework's own; its table below comes after this one.
-GPU_KINDS: Kinds = (
-    ("communication", r"nccl|all_?reduce|all_?gather|reduce_?scatter|horovod"),
-    ("memory", r"^\[?(cuda )?mem(cpy|set)|memcpy|memset"),
-    ("normalisation", r"batch_?norm|bn_(fw|bw)|layer_?norm|group_?norm|welford|normalization"),
-    (
-        "convolution",
-        r"conv|fprop|dgrad|wgrad|winograd|implicit_?(precomp_)?gemm|cudnn.*(xmma|infer|nhwc|nchw)|im2col|col2im",
-    ),
-    ("matrix product", r"gemm|gemv|cutlass|nvjet|matmul|dot_kernel|splitk|(lstm|gru|rnn)"),
-    ("other", r"softmax|pool|nll|cross_?entropy|reduce_kernel|reduction|sort|topk|argmax|philox|random|distribution"),
-    ("memory", r"copy|cat_?array|transpose|permute|gather|scatter|embedding|index|slice|pad|fill|concat|nchwtonhwc"),
-    ("element-wise", r"elementwise|element_wise|multi_tensor|relu|sigmoid|tanh|dropout|bias|add|mul|sgd|momentum|adam"),
-)
+_FRAMEWORKS = Path(workers.trainer.frameworks.__path__[0])
 
-PYTORCH_KINDS: Kinds = (
-    ("communication", r"^(gloo|nccl|c10d|mpi)\b|all_?reduce|broadcast_coalesced|all_?gather"),
-    ("normalisation", r"batch_norm|layer_norm|group_norm|instance_norm"),
-    ("convolution", r"conv"),
-    ("matrix product", r"\b(add|b|ba|s)?mm\b|addmv|\bmv\b|matmul|linear|bmm|lstm|gru|rnn|\bdot\b|scaled_dot_product"),
-    (
-        "memory",
-        r"copy|clone|\bto\b|_to_|empty|resize|zero|fill|\bcat\b|stack|contiguous|transpose|permute|gather|scatter|index"
-        r"|embedding|pad|slice|\bset_|as_strided|narrow|select|view|reshape|expand|detach|unsqueeze|squeeze|pin_memory",
-    ),
-    (
-        "other",
-        r"pool|softmax|nll|cross_entropy|loss|\bsum\b|\bmean\b|\bmax\b|\bmin\b|norm\b|random|uniform|normal|sort",
-    ),
-    (
-        "element-wise",
-        r"_foreach|relu|sigmoid|tanh|gelu|silu|hardtanh|threshold|dropout|bernoulli|"
-        r"\b(add|sub|mul|div|neg|exp|log|sqrt|pow|abs|clamp|where|eq|ne|lt|gt|le|ge|rsub|addc|lerp)(_\w*|mul|div)?\b",
-    ),
-)
 
-TENSORFLOW_KINDS: Kinds = (
-    ("communication", r"collective|nccl|allreduce|horovod|^(_?send|_?recv|_?hostsend|_?hostrecv)"),
-    ("normalisation", r"batchnorm|layernorm|batchnormalization"),
-    ("convolution", r"conv\d?d|conv2d|convbackprop|convolution"),
-    ("matrix product", r"matmul|einsum|lstm|gru|rnn|tensordot"),
-    (
-        "memory",
-        r"transpose|concat|\bpad|slice|gather|scatter|copy|identity|reshape|assignvariable|readvariable|fill|zeroslike"
-        r"|split|pack|unpack|tile|cast|const|squeeze|expanddims|snapshot|arrayread|tensorlist|variableop|_arg|_retval",
-    ),
-    ("other", r"pool|softmax|crossentropy|^sum$|^mean$|^max$|^min$|^prod$|argmax|random|l2loss|all|any|iterator"),
-    (
-        "element-wise",
-        r"relu|sigmoid|tanh|^_?(add|sub|mul|div|realdiv|rsqrt|sqrt|square|neg|exp|log|maximum|minimum|select|greater|less"
-        r"|equal|pow|floormod|floordiv)|addn|biasadd|apply(momentum|keras|gradient|adam)|assign(add|sub)|dropout|fused\w*el",
-    ),
-)
+def _kinds(path: Path) -> Kinds:
+    return [(entry["kind"], entry["names"]) for entry in tomllib.loads(path.read_text()).get("kernel_kinds", ())]
 
-MXNET_KINDS: Kinds = (
-    ("communication", r"kvstore|horovod|push|pull|all_?reduce"),
-    ("normalisation", r"batchnorm|batch_norm|layernorm|layer_norm|instancenorm|groupnorm"),
-    ("convolution", r"convolution|deconvolution"),
-    ("matrix product", r"fullyconnected|fully_connected|\bdot\b|batch_dot|linalg_gemm|\brnn\b|_backward_rnn"),
-    (
-        "memory",
-        r"copy|concat|slice|transpose|reshape|flatten|pad|zeros|ones|_full|setvalue|deletevariable|embedding|take|stack"
-        r"|expand_dims|squeeze|swapaxes|identity|_set_value|broadcast_to|reorder",
-    ),
-    ("other", r"pool|softmax|loss|pick|^_?(sum|mean|max|min|norm)$|_backward_(sum|mean|pick)|random|uniform|normal"),
-    (
-        "element-wise",
-        r"activation|relu|sigmoid|tanh|elemwise|broadcast_|_plus|_minus|_mul|_div|_update|dropout|leakyrelu|clip|sqrt"
-        r"|square|_scalar|add_n|_grad_add|_negative|cast",
-    ),
-)
 
-CNTK_KINDS: Kinds = (
-    ("communication", r"aggregat|allreduce|mpi"),
-    ("normalisation", r"batchnormalization|layernormalization|meanvariance"),
-    ("convolution", r"convolution"),
-    ("matrix product", r"\btimes|transposetimes|optimizedrnn|rnnstack"),
-    ("memory", r"splice|slice|reshape|transposedimensions|copy|gather|pad|inputvalue|learnableparameter|\binput\b"),
-    ("other", r"pool|softmax|crossentropy|classificationerror|reduceelements|reduce"),
-    (
-        "element-wise",
-        r"relu|rectifiedlinear|sigmoid|tanh|plus|minus|elementtimes|dropout|exp|log|sqrt|clip|update|sgd|momentum|pass",
-    ),
-)
-
-SLEEP_KINDS: Kinds = ()
-
-KINDS: Mapping[str, Kinds] = {
-    "pytorch": PYTORCH_KINDS,
-    "tensorflow": TENSORFLOW_KINDS,
-    "mxnet": MXNET_KINDS,
-    "cntk": CNTK_KINDS,
-    "sleep": SLEEP_KINDS,
-}
+# Read once, with this module: they stand with each framework's facts, so that one is added there alone.
+GPU_KINDS = _kinds(_FRAMEWORKS / "gpu.toml")
+KINDS = {path.parent.name: _kinds(path) for path in sorted(_FRAMEWORKS.glob("*/framework.toml"))}
 
 
 def kind_of(framework: str, name: str, gpu: bool = False) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 Arrays = Mapping[str, Any]
 
-# Judgements: what single precision may lose, some ten times what it was seen to lose on two processors. At the sizes
+# Judgements: what single precision may lose, some ten times what it was seen to lose on one processor. At the sizes
 # tiny gradients are off by 1e-5, losses by 1e-6. Weights are rounded to 6e-8 of their size at each update, which is
 # 1.5e-3 of what the updates of a case change. Through the 53 convolutions of ResNet-50's size small gradients are off
 # by 1e-4; and of its 7 million numbers some change sides of zero while the updates go on, which moves these by 5 %. Of
