@@ -1,0 +1,43 @@
+"""GoogLeNet in TensorFlow. Dimensions: N images of a batch, H height, W width, C channels, F features."""
+
+import tensorflow as tf
+
+from suites.assemble.tensorflow import cross_entropy, flat, relu
+from suites.models.googlenet import network
+
+
+def loss(layer, size, images_NHWC, labels_N):
+    def convolved(name, x_NHWC):
+        return relu(name + ".relu", layer(name, x_NHWC))
+
+    x_NHWC = layer("norm1", layer("pool1", convolved("conv1", images_NHWC)))
+    x_NHWC = convolved("conv2", convolved("reduce2", x_NHWC))
+    x_NHWC = layer("pool2", layer("norm2", x_NHWC))
+    auxiliary = []
+    for module in network.modules(size):
+        x_NHWC = inception(layer, convolved, module.name + ".", x_NHWC)
+        if module.auxiliary:
+            auxiliary.append(classified(layer, convolved, module.auxiliary.name + ".", x_NHWC, labels_N))
+        if module.after:
+            x_NHWC = layer(module.after.name, x_NHWC)
+    x_NF = layer("drop", layer("pool5", x_NHWC), before=flat)
+    main = cross_entropy(layer("classifier", x_NF), labels_N)
+    return main + network.AUXILIARY_WEIGHT * tf.add_n(auxiliary)
+
+
+def inception(layer, convolved, name, x_NHWC):
+    branches = (
+        convolved(name + "conv1x1", x_NHWC),
+        convolved(name + "conv3x3", convolved(name + "reduce3x3", x_NHWC)),
+        convolved(name + "conv5x5", convolved(name + "reduce5x5", x_NHWC)),
+        convolved(name + "project", layer(name + "pool", x_NHWC)),
+    )
+    with tf.name_scope(name + "concat"):
+        return tf.concat(branches, axis=3)
+
+
+def classified(layer, convolved, name, x_NHWC, labels_N):
+    """Return the loss of an auxiliary classifier."""
+    x_NHWC = convolved(name + "conv", layer(name + "pool", x_NHWC))
+    x_NF = relu(name + "fc.relu", layer(name + "fc", x_NHWC, before=flat))
+    return cross_entropy(layer(name + "classifier", layer(name + "drop", x_NF)), labels_N)
