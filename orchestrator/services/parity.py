@@ -69,9 +69,9 @@ def job(
 ) -> dict[str, Any]:
     """The job of one process on a CPU device of ``cores``, but for what a host adds: ports, and where files lie.
 
-    Nothing is dropped at random: where a size has ``dropout`` it is 0.
+    Nothing is dropped at random: what a size has of ``dropout``, or of another one such as ``auxiliary_dropout``, is 0.
     """
-    table = {**size, "dropout": 0.0} if "dropout" in size else dict(size)
+    table = {key: 0.0 if key.endswith("dropout") else value for key, value in size.items()}
     device = {"id": "cpu:parity", "kind": "cpu", "name": "cpu", "cores": list(cores), "memory_bytes": 0}
     process = {"name": "worker0", "role": "worker", "node": "here", "ranks": [0], "local_ranks": [0]}
     plan = {

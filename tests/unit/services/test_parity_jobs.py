@@ -36,9 +36,9 @@ def test_all_frameworks_of_a_model_are_compared_where_none_is_named() -> None:
 
 
 def test_a_job_follows_the_protocol_and_drops_nothing_at_random() -> None:
-    size = {**MODEL.sizes["tiny"], "dropout": 0.5}
+    size = {**MODEL.sizes["tiny"], "dropout": 0.5, "auxiliary_dropout": 0.7}
     job = parity.job(MODEL, "mxnet", size, 4, 1, [0, 1])
     protocol.check_job(job)
-    assert job["model"]["sizes"][job["plan"]["size"]] == size | {"dropout": 0.0}
+    assert job["model"]["sizes"][job["plan"]["size"]] == size | {"dropout": 0.0, "auxiliary_dropout": 0.0}
     assert parity.exactly(job)["plan"]["precision"] == "fp64"
     assert job["plan"]["precision"] == "fp32"
