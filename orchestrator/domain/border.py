@@ -70,15 +70,6 @@ def parse_entry(raw: bytes) -> tuple[Any, list[Problem]]:
     return (value, found) if found else (mended(value), [])
 
 
-def reread_entry(raw: bytes) -> Any:
-    """What ``parse_entry`` gave for a line in which it found no problem, quicker.
-
-    Raises:
-        Malformed, ValueError: it is no such line.
-    """
-    return parse_entry(raw)[0] if _is_suspicious(raw) else json.loads(raw)
-
-
 def _parsed(raw: bytes) -> Any:
     try:
         return json.loads(raw, parse_constant=_no_constant, object_pairs_hook=_object)

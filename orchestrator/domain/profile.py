@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 # TBD's classes of memory (Zhu et al., IISWC 2018, section 3.4.3), in the paper's order.
 PAPER_CLASSES = ("weights", "weight_gradients", "feature_maps", "workspace", "dynamic")
@@ -162,10 +161,3 @@ def _merged(found: Sequence[Kernel], whole_s: float) -> Kernel:
         fp32_utilization_ratio=utilization,
         reason=reason,
     )
-
-
-def json_of_shares(shares: Mapping[str, Share]) -> dict[str, Any]:
-    """The JSON of shares: class -> {max_bytes, at_peak_bytes}."""
-    return {
-        name: {"max_bytes": share.max_bytes, "at_peak_bytes": share.at_peak_bytes} for name, share in shares.items()
-    }

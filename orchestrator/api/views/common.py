@@ -46,12 +46,6 @@ class PageView(View, Generic[Item]):
     damaged: list[DamagedView] = []
 
 
-class Unavailable(View):
-    """What was not measured, and why."""
-
-    reason: str
-
-
 class Quantity(View):
     """A measured number with its unit, its interval of confidence and how it was made.
 
