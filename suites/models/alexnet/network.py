@@ -4,8 +4,8 @@ Source of the architecture: Krizhevsky, "One weird trick for parallelizing convo
 the channels, the padding and the count of torchvision's ``alexnet``. The first form (Krizhevsky et al., 2012) has two
 towers, wider convolutions and response normalisation.
 
-Weights begin as Caffe's "xavier", biases as zeros: with torchvision's bounds, a third of it, little reaches the last
-layer, and the loss of a first hundred steps does not fall.
+Weights begin as Caffe's "xavier", biases as zeros. With torchvision's, a third of that variance, little reaches the
+last layer: the loss of the first 45 steps of the size small falls by a hundredth only.
 """
 
 from suites.assemble.layers import ZERO, Convolution, Dropout, Linear, Pooling, xavier
