@@ -161,7 +161,7 @@ PLANTED = {
         "mxnet",
         "lstm-classifier",
         [
-            "from suites.assemble import optimizer",
+            "from workers.trainer import optimizer",
             "numbers = optimizer.of_job",
             "optimizer.of_job = lambda job: dict(numbers(job), weight_decay=0.0)",
         ],
@@ -171,7 +171,7 @@ PLANTED = {
         "cntk",
         "resnet-50",
         [
-            "from suites.assemble import optimizer",
+            "from workers.trainer import optimizer",
             "numbers = optimizer.of_job",
             "optimizer.of_job = lambda job: dict(numbers(job), momentum=0.0)",
         ],
