@@ -13,10 +13,10 @@ from tests.support.proven import MARK, Proofs
 from tests.trainer_process import ROOT
 from workers.node import interpreters
 
-# What takes longest begins first, so that both processes end at about the same time. What lies in no folder of these
-# comes after them, and the several hosts last: their Rays live to the end of the session.
-FIRST = ("contract", "integration", "faults")
-LAST = "cluster"
+# What takes longest begins first, so that both processes end at about the same time. The several hosts have to be one
+# process's; they mostly wait, so that the other one has the cores. What lies in no folder of these comes after them.
+FIRST = ("cluster", "contract", "integration", "faults")
+TOGETHER = "cluster"
 # Judgement: a unit test that takes longer is no unit test, or can be made quicker.
 UNIT_S = 1.0
 
@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         framework = item.get_closest_marker("framework")
         of_framework = f"-{framework.args[0]}" if framework else ""
-        name = LAST if _folder(item) == LAST else item.nodeid.partition("::")[0] + of_framework
+        name = TOGETHER if _folder(item) == TOGETHER else item.nodeid.partition("::")[0] + of_framework
         item.add_marker(pytest.mark.xdist_group(name))
 
 
@@ -60,7 +60,7 @@ def _folder(item: pytest.Item) -> str:
 
 
 def _turn(folder: str) -> int:
-    return FIRST.index(folder) if folder in FIRST else len(FIRST) + (folder == LAST)
+    return FIRST.index(folder) if folder in FIRST else len(FIRST)
 
 
 @pytest.fixture(scope="session")

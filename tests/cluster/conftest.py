@@ -1,4 +1,4 @@
-"""The network of one test module, and the one bench of a test session. Without namespaces all of this is skipped."""
+"""The network of one test module, and the one bench of this folder. Without namespaces all of this is skipped."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ def _folder() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def bench_folder() -> Iterator[Path]:
     yield from _folder()
 
@@ -51,7 +51,7 @@ def network(network_folder: Path) -> Iterator[Network]:
         network.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def bench(bench_folder: Path) -> Iterator[Bench]:
     """The head without devices; ``one`` and ``two`` with one CPU device each, ``three`` with two."""
     bench = Bench(bench_folder, Layout.of_this_machine())
