@@ -12,10 +12,10 @@ import pytest
 from suites.inputs import images
 from tests.support import networks
 from tests.support.allocation_lists import classes_at_peak, memory_by_batch
-from tests.support.strategy_jobs import carried_out, strategy_job
+from tests.support.strategy_jobs import carried_out, of_profiles, strategy_job
 from tests.trainer_process import ROOT, environment_for, make_job, model_facts, run
 
-pytestmark = pytest.mark.framework("cntk")
+pytestmark = [pytest.mark.framework("cntk"), of_profiles("cntk")]
 
 SIZE = model_facts("resnet_50")["sizes"]["tiny"]
 SHAPES = networks.shapes("resnet_50")

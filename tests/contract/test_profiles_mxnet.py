@@ -5,10 +5,10 @@ import pytest
 
 from tests.support import networks
 from tests.support.allocation_lists import classes_at_peak, memory_by_batch
-from tests.support.strategy_jobs import carried_out, strategy_job, with_horovod
+from tests.support.strategy_jobs import carried_out, of_profiles, strategy_job, with_horovod
 from tests.trainer_process import make_job, model_facts, run
 
-pytestmark = pytest.mark.framework("mxnet")
+pytestmark = [pytest.mark.framework("mxnet"), of_profiles("mxnet")]
 
 SIZE = model_facts("resnet_50")["sizes"]["tiny"]
 SHAPES = networks.shapes("resnet_50")
@@ -151,7 +151,10 @@ def test_the_classes_add_up_to_what_the_heap_has_grown_by(python_of, tmp_path):
 
 @pytest.mark.parametrize(
     ("strategy", "nodes", "others"),
-    [("kvstore-dist-async", 1, ["memory"]), pytest.param("horovod", 2, [], marks=with_horovod("mxnet"))],
+    [
+        ("kvstore-dist-async", 1, ["memory"]),
+        pytest.param("horovod", 2, [], marks=with_horovod("mxnet")),
+    ],
 )
 def test_the_waiting_of_an_exchange_is_neither_active_time_nor_part_of_a_pass(
     python_of, tmp_path, strategy, nodes, others

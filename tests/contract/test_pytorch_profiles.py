@@ -10,10 +10,10 @@ import numpy
 import pytest
 
 from tests.support import networks
-from tests.support.strategy_jobs import strategy_job
+from tests.support.strategy_jobs import of_profiles, strategy_job
 from tests.trainer_process import ROOT, make_job, model_facts
 
-pytestmark = pytest.mark.framework("pytorch")
+pytestmark = [pytest.mark.framework("pytorch"), of_profiles("pytorch")]
 SCRIPT = Path(__file__).parent / "scripts" / "profiles_pytorch.py"
 PARAMETERS = {
     "resnet_50": networks.parameters("resnet_50"),

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.services.catalog import load_catalog
 from suites.assemble.layers import Lstm
 from tests.support import networks
-from tests.support.strategy_jobs import strategy_job, with_horovod
+from tests.support.strategy_jobs import of_profiles, strategy_job, with_horovod
 from tests.trainer_process import ROOT, environment_for, make_job, model_facts
 
 SCRIPT = Path(__file__).parent / "scripts" / "profiles_tensorflow.py"
@@ -27,6 +27,7 @@ SHARED = {
     "lstm_classifier": sum(4 * one.hidden for one in networks.described("lstm_classifier") if isinstance(one, Lstm)),
 }
 STEPS = 3
+pytestmark = of_profiles("tensorflow")
 TENSORFLOW = pytest.mark.framework("tensorflow")
 MODELS = [pytest.param(model, marks=TENSORFLOW) for model in SIZES]
 

@@ -17,15 +17,13 @@ import pytest
 
 from orchestrator.analysis.replicas import distance_ratio
 from tests.support import linear_model
-from tests.support.strategy_jobs import ROOT, OnThisHost, carried_out, strategy_job
+from tests.support.strategy_jobs import OF_MXNET_ALONE, ROOT, OnThisHost, carried_out, strategy_job
 from tests.trainer_process import Trainer
 from workers.node import processes
 from workers.trainer.protocol import EXIT_STATUS
 
 pytestmark = pytest.mark.framework("mxnet")
 
-# Long, and broken by few files.
-OF_MXNET_ALONE = pytest.mark.depends_on("workers/trainer/frameworks/mxnet", "workers/interpreters/mxnet")
 ASYNCHRONOUS = "kvstore-dist-async"
 STEPS = 3
 

@@ -24,12 +24,31 @@ from workers.trainer import protocol
 ROOT = Path(__file__).resolve().parents[2]
 
 
+# Of long tests of what is MXNet's alone, and broken by few files.
+OF_MXNET_ALONE = getattr(pytest.mark, MARK)("workers/trainer/frameworks/mxnet", "workers/interpreters/mxnet")
+
+
 def with_horovod(framework: str) -> pytest.MarkDecorator:
     """The mark of tests of ``framework``'s Horovod: its exchange is in few files, and training with it takes long."""
     trainer = "workers/trainer"
     adapters = (f"{trainer}/frameworks/{framework}", f"{trainer}/frameworks/horovod_gloo.py")
     definition = "workers/interpreters/" + ("horovod-pytorch" if framework == "pytorch" else "horovod")
     return getattr(pytest.mark, MARK)(*adapters, f"{trainer}/__main__.py", f"{trainer}/job.py", definition)
+
+
+def of_profiles(framework: str) -> pytest.MarkDecorator:
+    """The mark of tests of ``framework``'s profiles against other methods: long, and broken by what makes a profile and
+    by the networks that are profiled. Whole runs that ask for profiles are in every test run (tests/integration)."""
+    trainer, suites = "workers/trainer", "suites"
+    makes = (f"{trainer}/frameworks/{framework}", f"{trainer}/frameworks/heap.py", f"{trainer}/frameworks/resident.py")
+    networks = (
+        f"{suites}/assemble",
+        f"{suites}/inputs",
+        f"{suites}/models/resnet_50",
+        f"{suites}/models/lstm_classifier",
+    )
+    beside = (f"{trainer}/profiling.py", f"workers/interpreters/{framework}", "tests/contract/scripts")
+    return getattr(pytest.mark, MARK)(*makes, *networks, *beside)
 
 
 def strategy_job(framework: str, strategy: str, nodes: int = 1, devices: int = 1, **plan: Any) -> dict[str, Any]:
