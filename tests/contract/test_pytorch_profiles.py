@@ -116,12 +116,11 @@ def test_the_feature_maps_are_what_the_c_library_counts_over_a_forward_pass(memo
     )
 
 
+@pytest.mark.parametrize("memories", ["resnet_50"], indirect=True)
 def test_the_feature_maps_of_resnet_50_are_those_of_its_layers(memories):
     """Held for the backward pass: inputs of convolutions and normalisations (a ReLU overwrites) and the maxima with
     their indices. At the end of the last block its two branches are there besides."""
     model, found = memories
-    if model != "resnet_50":
-        pytest.skip("counted for convolutions")
     outputs = {c.name: 4 * c.outputs * c.pixels**2 for c in networks.convolutions("resnet_50")}
     per_image = sum(outputs.values())
     per_image += sum(count for name, count in outputs.items() if not name.endswith("downsample.0"))
@@ -245,10 +244,9 @@ def test_the_exchange_is_a_row_of_the_table_and_no_active_time(pair):
         assert kernels["active_s"] < kernels["elapsed_s"]
 
 
+@pytest.mark.parametrize("memories", ["resnet_50"], indirect=True)
 def test_buffers_of_the_exchange_are_no_feature_maps(memories, python_of, tmp_path):
     model, found = memories
-    if model != "resnet_50":
-        pytest.skip("one model is enough")
     job = strategy_job("pytorch", "ddp", devices=2)
     for rank in profiles(python_of("pytorch"), job, tmp_path, "memory"):
         memory = Memory(rank)

@@ -123,11 +123,10 @@ def test_feature_maps_are_given_back_by_the_end(memories):
         assert memory.greatest["input"] > 0
 
 
+@pytest.mark.parametrize("memories", MODELS[:1], indirect=True)
 def test_the_feature_maps_of_resnet_50_are_at_least_the_inputs_of_its_backward_pass(memories):
     """The outputs of convolutions and of normalisations are held for the backward pass; TensorFlow keeps some more."""
     model, found = memories
-    if model != "resnet_50":
-        pytest.skip("counted for convolutions")
     outputs = sum(4 * c.outputs * c.pixels**2 for c in networks.convolutions(model))
     *_, before, last = BATCHES[model]
     per_image = (found[last].greatest["feature_maps"] - found[before].greatest["feature_maps"]) / (last - before)
@@ -261,11 +260,10 @@ def test_the_exposed_exchange_and_the_other_parts_add_up_to_the_step(gang):
         assert sum(row["parameters_bytes"] for row in layers["rows"]) == 4 * PARAMETERS[GANGS_MODEL]
 
 
+@pytest.mark.parametrize("gang", [STRATEGIES[0], STRATEGIES[2]], indirect=True)
 def test_the_memory_of_a_process_is_that_of_all_its_ranks(gang):
     strategy, processes = gang
     ranks = 2 if strategy == "mirrored" else 1
-    if strategy == "multi-worker-mirrored":
-        pytest.skip("makes no profile of memory")
     whole = ranks * 4 * PARAMETERS[GANGS_MODEL]
     for found in processes:
         memory = Memory(found["memory"])
