@@ -34,7 +34,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Proofs(Path(ROOT)))
 
 
-@pytest.hookimpl(trylast=True)
+# First, because pytest-xdist reads the groups in the same hook: what is marked after it is dealt out test by test, and
+# every process makes every fixture.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep together what shares fixtures: the tests of a module with a framework; and all on several hosts."""
     items.sort(key=lambda item: _turn(_folder(item)))
@@ -50,7 +52,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     passed = [report for report in terminalreporter.getreports("passed") if report.nodeid.startswith("tests/unit/")]
     slow = sorted((one for one in passed if one.duration > UNIT_S), key=lambda one: -one.duration)
     if slow:
-        told = ", ".join(f"{one.nodeid.removeprefix('tests/unit/')} {one.duration:.1f} s" for one in slow)
+        told = ", ".join(f"{one.location[0]}::{one.location[2]} {one.duration:.1f} s" for one in slow)
         terminalreporter.write_line(f"unit tests over {UNIT_S:g} s: {told}")
 
 

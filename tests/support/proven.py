@@ -75,7 +75,8 @@ class Proofs:
             if not paths:
                 continue
             found = digest(self._root, [*paths, str(item.path.relative_to(self._root))])
-            item.user_properties.append((_PROPERTY, found))
+            # pytest-xdist adds the group to the name of the item later on.
+            item.user_properties.append((_PROPERTY, f"{found} {item.nodeid}"))
             if record.get(item.nodeid) == found and not (config.getoption("--prove") or _is_named(config, item)):
                 proven.append(item)
         items[:] = [item for item in items if item not in proven]
@@ -84,11 +85,11 @@ class Proofs:
             config.hook.pytest_deselected(items=proven)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        found = dict(report.user_properties).get(_PROPERTY)
+        found, _, test = str(dict(report.user_properties).get(_PROPERTY, "")).partition(" ")
         if found and report.when == "call" and report.passed:
-            self._passed[report.nodeid] = str(found)
+            self._passed[test] = found
         elif report.failed:
-            self._passed.pop(report.nodeid, None)
+            self._passed.pop(test, None)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

@@ -22,6 +22,7 @@ def pytest_configure(config):
 TESTS = """
 import pathlib, pytest
 
+@pytest.mark.xdist_group("some")
 @pytest.mark.depends_on("product")
 def test_marked():
     assert "wrong" not in pathlib.Path("product/part.py").read_text()
@@ -84,7 +85,7 @@ def test_a_proven_test_runs_when_it_is_asked_for(tree: Path, pytester: pytest.Py
 
 
 def test_several_processes_leave_out_and_record_the_same(tree: Path, pytester: pytest.Pytester) -> None:
-    two = ("-p", "xdist", "-n", "2", "tests")
+    two = ("-p", "xdist", "-n", "2", "--dist", "loadgroup", "tests")
     assert outcomes(pytester, *two) == {"passed": 2}
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider", *two)
     result.stdout.fnmatch_lines(["1 tests are left out: *"])
