@@ -9,7 +9,7 @@ BIN := .venv/bin
 INTERPRETERS := datasets pytorch tensorflow
 TEST_INTERPRETERS := $(INTERPRETERS) mxnet horovod
 # CNTK exists for Python 3.6 and older only: it is built and tested where there is one.
-PYTHON36 = $(shell $(PYTHON) -m workers.node.interpreters.pythons 3.6)
+PYTHON36 = $(shell $(PYTHON) -m workers.node.pythons 3.6)
 
 # All tests, in two processes; the slowest are named.
 WHOLE := -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 --durations-min=5

@@ -41,8 +41,7 @@ def _git() -> Iterator[Finding]:
 
 
 def _interpreters() -> Iterator[Finding]:
-    from workers.node import interpreters
-    from workers.node.interpreters import pythons
+    from workers.node import interpreters, pythons
 
     for one in interpreters.all_resolved():
         if one.ready:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.node.interpreters import pythons
+from workers.node import pythons
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 OLDEST = pythons.find("3.8")

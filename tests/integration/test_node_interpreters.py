@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.node import interpreters
-from workers.node.interpreters import InterpreterError, pythons
+from workers.node import interpreters, pythons
+from workers.node.interpreters import InterpreterError
 
 PYTHON = "{}.{}".format(*sys.version_info)
 

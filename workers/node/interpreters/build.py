@@ -15,7 +15,8 @@ import threading
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
-from workers.node.interpreters import pythons, sources, system_parts
+from workers.node import pythons
+from workers.node.interpreters import sources, system_parts
 from workers.node.interpreters.definition import Definition, InterpreterError, base_folder
 
 RECORD = "interpreter.json"

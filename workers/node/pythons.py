@@ -1,6 +1,6 @@
 """Finding a CPython of a wanted version on this host: on PATH, in pyenv, conda and uv.
 
-``python -m workers.node.interpreters.pythons VERSION`` prints its path, or nothing.
+``python -m workers.node.pythons VERSION`` prints its path, or nothing.
 """
 
 from __future__ import annotations
