@@ -113,9 +113,19 @@ def test_a_real_time_that_no_calendar_has_is_refused(http, wall, index):
     assert lists_answer(http)
 
 
-@pytest.mark.parametrize("line", ["[" * 200_000, '{"a":' * 100_000, '{"a": 1, "a": 1}', "[]", "1e999"])
-def test_a_line_that_is_no_entry_is_refused_by_its_number(http, line):
-    answer = ingested(http, line + "\n")
+# By name: pytest puts the name of a test into the environment, which holds no such lines.
+NO_ENTRIES = {
+    "deep list": "[" * 200_000,
+    "deep object": '{"a":' * 100_000,
+    "double key": '{"a": 1, "a": 1}',
+    "list": "[]",
+    "number": "1e999",
+}
+
+
+@pytest.mark.parametrize("name", NO_ENTRIES)
+def test_a_line_that_is_no_entry_is_refused_by_its_number(http, name):
+    answer = ingested(http, NO_ENTRIES[name] + "\n")
     assert answer.status_code == 400, answer.text
     assert "line 1" in answer.json()["detail"]
 
