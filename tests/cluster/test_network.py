@@ -89,7 +89,7 @@ def test_a_shaped_link_carries_what_it_is_shaped_to(network: Network) -> None:
         shaped = rate(one, two, two.address(), 80, 5001)
         beside = rate(one, two, two.address(INFINIBAND), 800, 5002)
     free = rate(one, two, two.address(), 800, 5003)
-    # TCP's share of an Ethernet frame is 0.95, and the first burst goes for nothing. A busy machine sends less, never more.
+    # TCP's share of an Ethernet frame is 0.95, and the first burst goes for nothing. Busy hosts send less, never more.
     assert 0.5 * 95e6 < shaped < 1.1 * 95e6
     assert free > 3 * shaped
     assert beside > 3 * shaped
