@@ -72,8 +72,9 @@ def test_a_job_bound_by_communication_is_slower_over_a_slower_link(bench: Bench)
     # Each of two ranks sends all gradients once (ring all-reduce: 2 (n - 1) / n of 4 bytes x 511,514 parameters).
     exchange_s = 511514 * 4 * 8 / bits_per_s
     assert _step_s(shaped) >= 0.8 * exchange_s
-    assert _step_s(free) < 0.5 * _step_s(shaped)
-    assert _step_s(beside) < 0.5 * _step_s(shaped)
+    # On busy hosts computing takes longer with either link: what counts is the time that the link adds.
+    assert _step_s(free) < _step_s(shaped) - 0.25 * exchange_s
+    assert _step_s(beside) < _step_s(shaped) - 0.25 * exchange_s
 
 
 def _step_s(outcome: Outcome) -> float:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from orchestrator.cluster.local import LocalCluster
 from orchestrator.cluster.ray_cluster import RayCluster
 from orchestrator.cluster.records import ROOT
+from orchestrator.domain.errors import NodeUnreachable
 from orchestrator.domain.placement import Node, NodeShare, NodeState, Placement
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.ports import Cluster, LogSlice
@@ -93,7 +94,11 @@ def follow(cluster: Cluster, node: str, attempt_id: str, after: int = 0) -> Iter
     """The entries of a log as they come, to its end."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        part: LogSlice = cluster.fetch(node, attempt_id, after, limit=7)
+        try:
+            part: LogSlice = cluster.fetch(node, attempt_id, after, limit=7)
+        except NodeUnreachable:  # on a busy machine it may answer too late: the service asks again as well
+            assert time.monotonic() < deadline
+            continue
         yield from part.entries
         after = part.entries[-1]["seq"] if part.entries else after
         if part.ended and after == part.last_seq:
