@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from orchestrator.domain.errors import JobRefused, NodeUnreachable, NotFound
+from orchestrator.domain.log import AttemptStatus, LogSlice
 from orchestrator.domain.placement import Device, Node, NodeState, Placement
-from orchestrator.domain.ports import AttemptStatus, LogSlice
 
 # Judgements. A call that an agent does not answer for that long has failed; the answers themselves take milliseconds.
 CALL_TIMEOUT_S = 5.0

@@ -8,8 +8,9 @@ from sqlalchemy import Connection, Select, delete, insert, select
 from orchestrator.db import paging, rows
 from orchestrator.db.schema import calibration, experiment, run
 from orchestrator.domain.calibration import Calibration, DeviceKey
+from orchestrator.domain.filters import CalibrationFilter
 from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.ports import CalibrationFilter, Page, StoredCalibration
+from orchestrator.domain.stored import Page, StoredCalibration
 
 _CALIBRATION = TypeAdapter(Calibration)
 

@@ -8,8 +8,9 @@ from sqlalchemy import Connection, Select, func, select
 from orchestrator.db import cells, labelled_runs, paging, rows, runs
 from orchestrator.db.schema import cell, experiment, run
 from orchestrator.domain.errors import Damaged
-from orchestrator.domain.ports import Cell, CellFilter, Page
+from orchestrator.domain.filters import CellFilter
 from orchestrator.domain.run import Run
+from orchestrator.domain.stored import Cell, Page
 
 # Runs that a page may hold beyond those of its first cell: a judgement that bounds what a request reads.
 MOST_RUNS = 5_000

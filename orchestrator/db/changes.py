@@ -12,7 +12,7 @@ from orchestrator.db.statements import Insert
 from orchestrator.domain.errors import NotFound
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.ports import Change
+from orchestrator.domain.stored import Change
 
 # at, experiment_id, run_id, state, data
 ChangeRow = tuple[float, str, str | None, str, str]

@@ -11,8 +11,8 @@ from orchestrator.db import runs as run_rows
 from orchestrator.db.schema import experiment, label, run
 from orchestrator.db.statements import Insert
 from orchestrator.domain.errors import NotFound
-from orchestrator.domain.ports import Idempotency, Page
 from orchestrator.domain.run import Experiment, ExperimentState, Run, RunState
+from orchestrator.domain.stored import Idempotency, Page
 
 INSERT = Insert(
     experiment,

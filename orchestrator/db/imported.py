@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select, update
 
 from orchestrator.db import cells, changes, counts, experiments, logs, results, rows, runs
 from orchestrator.db.schema import attempt, experiment, run
-from orchestrator.domain.ports import Line
+from orchestrator.domain.log import Line
 from orchestrator.domain.run import Experiment, Run
 
 IMPORTING = "(importing)"

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Row, select
 from orchestrator.db.schema import idempotency
 from orchestrator.db.statements import Insert
 from orchestrator.domain.errors import IdempotencyMismatch
-from orchestrator.domain.ports import Idempotency
+from orchestrator.domain.stored import Idempotency
 
 _INSERT = Insert(idempotency, "owner", "key", "body_sha256", "experiment_id", or_nothing_on=("owner", "key"))
 

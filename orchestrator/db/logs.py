@@ -12,7 +12,7 @@ from orchestrator.db.rows import bounded, to_text
 from orchestrator.db.schema import attempt, entry
 from orchestrator.db.statements import Insert
 from orchestrator.domain.errors import NotFound
-from orchestrator.domain.ports import Entry
+from orchestrator.domain.log import Entry
 from workers.trainer.protocol import check_event
 
 EntryRow = tuple[str, str, int, str, str]

@@ -12,8 +12,8 @@ from orchestrator.db.statements import Insert
 from orchestrator.domain.errors import Damaged, DamagedRow, NotFound
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.ports import EarlierRun, Page
 from orchestrator.domain.run import HOLDS_DEVICES, TERMINAL, Attempt, Run, RunState, transition
+from orchestrator.domain.stored import EarlierRun, Page
 
 log = logging.getLogger(__name__)
 

@@ -26,13 +26,25 @@ from orchestrator.db import (
 )
 from orchestrator.db import engine as engines
 from orchestrator.db.databases import Database, PostgresqlDatabase, SqliteDatabase
-from orchestrator.domain import ports
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.failure import Failure
+from orchestrator.domain.filters import CalibrationFilter, CellFilter, TransferFilter
+from orchestrator.domain.log import Entry, Line
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.placement import NodeState
+from orchestrator.domain.ports import Store
 from orchestrator.domain.profile import Profiles
 from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState, transition
+from orchestrator.domain.stored import (
+    Cell,
+    Change,
+    EarlierRun,
+    Found,
+    Idempotency,
+    Page,
+    StoredCalibration,
+    StoredTransfer,
+)
 
 
 class SqlStore:
@@ -52,15 +64,15 @@ class SqlStore:
     # experiments
 
     def add_experiment(
-        self, experiment: Experiment, runs: Sequence[Run], idempotency: ports.Idempotency | None = None
+        self, experiment: Experiment, runs: Sequence[Run], idempotency: Idempotency | None = None
     ) -> tuple[Experiment, bool]:
         new = experiments.prepare(experiment, runs, idempotency)
         return self.database.write(lambda connection: experiments.add(connection, new))
 
-    def key_used(self, key: ports.Idempotency) -> bool:
+    def key_used(self, key: Idempotency) -> bool:
         return self.database.read(lambda connection: keys.used(connection, key))
 
-    def use_key(self, key: ports.Idempotency) -> None:
+    def use_key(self, key: Idempotency) -> None:
         self.database.write(lambda connection: keys.take(connection, key, None))
 
     def experiment(self, experiment_id: str) -> Experiment:
@@ -94,14 +106,14 @@ class SqlStore:
         label: tuple[str, str] | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> ports.Page[Experiment]:
+    ) -> Page[Experiment]:
         return self.database.read(
             lambda connection: experiments.page(
                 connection, owner=owner, state=state, name=name, label_is=label, limit=limit, cursor=cursor
             )
         )
 
-    def find(self, text: str, *, owner: str, limit: int = 50) -> Sequence[ports.Found]:
+    def find(self, text: str, *, owner: str, limit: int = 50) -> Sequence[Found]:
         return self.database.read(lambda connection: lookup.find(connection, text, owner, limit))
 
     def idle_experiments(self) -> Sequence[str]:
@@ -120,7 +132,7 @@ class SqlStore:
             return 0
         return self.database.write(lambda connection: experiments.add_runs(connection, runs))
 
-    def import_run(self, experiment: Experiment, run: Run, logs: Mapping[str, Iterable[ports.Line]]) -> bool:
+    def import_run(self, experiment: Experiment, run: Run, logs: Mapping[str, Iterable[Line]]) -> bool:
         write = self.database.write
         if not write(lambda connection: imported.begin(connection, experiment, run)):
             return False
@@ -144,7 +156,7 @@ class SqlStore:
         label: tuple[str, str] | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> ports.Page[Run]:
+    ) -> Page[Run]:
         return self.database.read(
             lambda connection: runs.page(
                 connection,
@@ -169,12 +181,12 @@ class SqlStore:
         self,
         *,
         owner: str | None = None,
-        wanted: ports.CellFilter | None = None,
+        wanted: CellFilter | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> ports.Page[ports.Cell]:
+    ) -> Page[Cell]:
         return self.database.read(
-            lambda connection: cell_pages.page(connection, owner, wanted or ports.CellFilter(), limit, cursor)
+            lambda connection: cell_pages.page(connection, owner, wanted or CellFilter(), limit, cursor)
         )
 
     def open_runs(self, most_cancelled: int) -> Sequence[Run]:
@@ -186,7 +198,7 @@ class SqlStore:
     def completed_of_cell(self, cell_key: str, most: int) -> Sequence[Run]:
         return self.database.read(lambda connection: runs.completed_of_cell(connection, cell_key, most))
 
-    def earlier_runs(self, cell_keys: Sequence[str], most: int) -> dict[str, list[ports.EarlierRun]]:
+    def earlier_runs(self, cell_keys: Sequence[str], most: int) -> dict[str, list[EarlierRun]]:
         return self.database.read(lambda connection: {key: runs.earlier(connection, key, most) for key in cell_keys})
 
     def verdicts_of(self, experiment_id: str) -> Sequence[Run]:
@@ -233,12 +245,12 @@ class SqlStore:
         self,
         *,
         owner: str | None = None,
-        wanted: ports.TransferFilter | None = None,
+        wanted: TransferFilter | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> ports.Page[ports.StoredTransfer]:
+    ) -> Page[StoredTransfer]:
         return self.database.read(
-            lambda connection: transfers.page(connection, owner, wanted or ports.TransferFilter(), limit, cursor)
+            lambda connection: transfers.page(connection, owner, wanted or TransferFilter(), limit, cursor)
         )
 
     def profiles(self, run_id: str) -> Profiles:
@@ -248,20 +260,20 @@ class SqlStore:
         self,
         *,
         owner: str | None = None,
-        wanted: ports.CalibrationFilter | None = None,
+        wanted: CalibrationFilter | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> ports.Page[ports.StoredCalibration]:
+    ) -> Page[StoredCalibration]:
         return self.database.read(
-            lambda connection: calibrations.page(connection, owner, wanted or ports.CalibrationFilter(), limit, cursor)
+            lambda connection: calibrations.page(connection, owner, wanted or CalibrationFilter(), limit, cursor)
         )
 
-    def calibrated(self, devices: Sequence[DeviceKey], arithmetic: str) -> dict[DeviceKey, ports.StoredCalibration]:
+    def calibrated(self, devices: Sequence[DeviceKey], arithmetic: str) -> dict[DeviceKey, StoredCalibration]:
         return self.database.read(lambda connection: calibrations.latest(connection, devices, arithmetic))
 
     # logs
 
-    def append_entries(self, attempt_id: str, node: str, entries: Sequence[ports.Entry]) -> int:
+    def append_entries(self, attempt_id: str, node: str, entries: Sequence[Entry]) -> int:
         new = logs.prepare(attempt_id, node, entries)
         if not new:
             return self.last_seqs(attempt_id).get(node, 0)
@@ -278,7 +290,7 @@ class SqlStore:
         kinds: Sequence[str] | None = None,
         after: int = 0,
         limit: int | None = None,
-    ) -> Sequence[ports.Entry]:
+    ) -> Sequence[Entry]:
         return self.database.read(
             lambda connection: logs.entries(connection, attempt_id, node=node, kinds=kinds, after=after, limit=limit)
         )
@@ -287,7 +299,7 @@ class SqlStore:
 
     def changes(
         self, experiment_id: str, *, run_id: str | None = None, after: int = 0, limit: int = 500
-    ) -> Sequence[ports.Change]:
+    ) -> Sequence[Change]:
         return self.database.read(lambda connection: changes.after(connection, experiment_id, run_id, after, limit))
 
     # nodes
@@ -307,6 +319,6 @@ class SqlStore:
         self.database.close()
 
 
-def _keeps_the_contract(store: SqlStore) -> ports.Store:
+def _keeps_the_contract(store: SqlStore) -> Store:
     """For the type checker."""
     return store

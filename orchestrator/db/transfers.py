@@ -5,8 +5,9 @@ from sqlalchemy import Connection, delete, insert, select
 
 from orchestrator.db import paging, rows
 from orchestrator.db.schema import attempt, exchange, experiment, run
+from orchestrator.domain.filters import TransferFilter
 from orchestrator.domain.measurement import Analysis, Transfer
-from orchestrator.domain.ports import Page, StoredTransfer, TransferFilter
+from orchestrator.domain.stored import Page, StoredTransfer
 
 _TRANSFER = TypeAdapter(Transfer)
 

@@ -1,27 +1,26 @@
 """The ports of the house: what the services need of the outside world. ``orchestrator.app`` hands in the adapters."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol
 
-from orchestrator.domain.calibration import Calibration, DeviceKey
-from orchestrator.domain.errors import Damaged
+from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.failure import Failure
-from orchestrator.domain.measurement import Analysis, Transfer
+from orchestrator.domain.filters import CalibrationFilter, CellFilter, TransferFilter
+from orchestrator.domain.log import AttemptStatus, Entry, Line, LogSlice
+from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.placement import Node, NodeState, Placement
 from orchestrator.domain.profile import Profiles
 from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState
-
-Item = TypeVar("Item")
-Entry = Mapping[str, Any]  # one entry of an event log, as workers.trainer.protocol describes it
-
-
-class Line(NamedTuple):
-    """An entry as it is stored: ``body`` is all of it as JSON, without the node."""
-
-    seq: int
-    kind: str
-    body: str
+from orchestrator.domain.stored import (
+    Cell,
+    Change,
+    EarlierRun,
+    Found,
+    Idempotency,
+    Page,
+    StoredCalibration,
+    StoredTransfer,
+)
 
 
 class Clock(Protocol):
@@ -32,160 +31,6 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds of a clock that never jumps, for durations and time-outs."""
-
-
-@dataclass(frozen=True)
-class Page(Generic[Item]):
-    """A part of a list; ``next_cursor`` is opaque and None at the end. ``damaged`` are the rows of this part that are
-    there and cannot be read."""
-
-    items: Sequence[Item]
-    next_cursor: str | None = None
-    damaged: Sequence[Damaged] = ()
-
-
-@dataclass(frozen=True)
-class Idempotency:
-    """An ``Idempotency-Key`` of ``owner`` and a SHA-256 of the request it came with, its body above all."""
-
-    owner: str
-    key: str
-    body_sha256: str
-
-
-@dataclass(frozen=True)
-class Change:
-    """One change of state, numbered per store: what an experiment's event stream is made of."""
-
-    number: int
-    at: float
-    experiment_id: str
-    run_id: str | None
-    state: str
-    data: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class LogSlice:
-    """Entries of one log, in order. ``ended``: the attempt is over on this node and ``last_seq`` is its last entry."""
-
-    entries: Sequence[Entry]
-    last_seq: int
-    ended: bool
-
-
-@dataclass(frozen=True)
-class AttemptStatus:
-    """What an agent says of an attempt on its node. ``ended`` means its processes are dead, by pid and start time."""
-
-    attempt_id: str
-    token_sha256: str
-    ended: bool
-    last_seq: int
-
-
-@dataclass(frozen=True)
-class StoredTransfer:
-    """What a netbench found, with where: ``nodes`` are sorted names. ``valid``: the run was."""
-
-    experiment_id: str
-    run_id: str
-    created_at: float
-    valid: bool
-    topology: str
-    fabric: str | None
-    device: str
-    nodes: tuple[str, ...]
-    transfer: Transfer
-    code_version: str
-
-
-@dataclass(frozen=True)
-class TransferFilter:
-    """Which of them are wanted: those that agree in all that is given. ``nodes`` in any order, all of them."""
-
-    experiment_id: str | None = None
-    run_id: str | None = None
-    topology: str | None = None
-    fabric: str | None = None
-    library: str | None = None
-    operation: str | None = None
-    device: str | None = None
-    nodes: tuple[str, ...] | None = None
-    busy_cores: bool | None = None
-    valid: bool | None = None
-
-
-@dataclass(frozen=True)
-class StoredCalibration:
-    """What a calibration found. ``previous_flops_per_s`` is what the valid one before it found for the same device and
-    arithmetic, when it was stored; ``valid``: the run was."""
-
-    experiment_id: str
-    run_id: str
-    created_at: float
-    valid: bool
-    calibration: Calibration
-    previous_flops_per_s: float | None
-    code_version: str
-
-    def to_job(self) -> dict[str, Any]:
-        """The peak as a job tells it (``workers.trainer.protocol``: ``peaks``)."""
-        return {"flops_per_s": self.calibration.flops_per_s, "run_id": self.run_id, "at": self.created_at}
-
-
-@dataclass(frozen=True)
-class CalibrationFilter:
-    """Which of them are wanted: those that agree in all that is given."""
-
-    experiment_id: str | None = None
-    run_id: str | None = None
-    node: str | None = None
-    device_id: str | None = None
-    device_name: str | None = None
-    arithmetic: str | None = None
-    valid: bool | None = None
-
-
-@dataclass(frozen=True)
-class Found:
-    """An experiment or a run that a short text may stand for: enough of it to choose by. ``name``: the experiment's."""
-
-    kind: Literal["experiment", "run"]
-    id: str
-    experiment_id: str
-    name: str
-    state: str
-    created_at: float
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell of an experiment (without its ``run_counts``) with its runs, oldest first, as ``Store.runs`` has them."""
-
-    experiment: Experiment
-    runs: Sequence[Run]
-
-
-@dataclass(frozen=True)
-class EarlierRun:
-    """What a completed run tells of those to come: how long it took, and how fast it trained where it may be
-    believed."""
-
-    duration_s: float | None
-    throughput: float | None
-
-
-@dataclass(frozen=True)
-class CellFilter:
-    """Which of them are wanted: those that agree in all that is given. ``gpu_model`` is a part of the name of the GPUs
-    that it ran on, in any case; ``label`` one of its experiment."""
-
-    experiment_id: str | None = None
-    model: str | None = None
-    framework: str | None = None
-    gpu_model: str | None = None
-    label: tuple[str, str] | None = None
 
 
 class Store(Protocol):

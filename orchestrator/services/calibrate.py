@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from orchestrator.domain.ports import StoredCalibration
 from orchestrator.domain.run import Experiment
 from orchestrator.domain.spec import Topology
 from orchestrator.domain.spelling import did_you_mean
+from orchestrator.domain.stored import StoredCalibration
 from orchestrator.services import microbenchmark
 from orchestrator.services.context import Context
 

@@ -10,8 +10,8 @@ from orchestrator.domain.errors import JobRefused
 from orchestrator.domain.peaks import ARITHMETIC, data_sheet
 from orchestrator.domain.placement import Node, Placement
 from orchestrator.domain.plan import Plan
-from orchestrator.domain.ports import StoredCalibration
 from orchestrator.domain.run import Attempt, Run
+from orchestrator.domain.stored import StoredCalibration
 from workers.trainer.protocol import PROTOCOL_VERSION, local_node
 
 # Judgement: a run that has no limit of its own ends its timed phase in half the time that its attempt has, so that slow

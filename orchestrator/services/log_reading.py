@@ -14,10 +14,10 @@ from orchestrator.analysis.events import LogError, NodeLog, read_log
 from orchestrator.domain import border
 from orchestrator.domain.catalog import parse_topology
 from orchestrator.domain.errors import InvalidRequest, Problem
+from orchestrator.domain.log import Entry, Line
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.placement import Device
 from orchestrator.domain.plan import Plan
-from orchestrator.domain.ports import Entry, Line
 from workers.trainer.protocol import to_json
 
 Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]

@@ -12,9 +12,9 @@ from scipy import stats
 from orchestrator.analysis.between_runs import CONFIDENCE
 from orchestrator.domain.placement import NotNow, place
 from orchestrator.domain.plan import Plan
-from orchestrator.domain.ports import EarlierRun
 from orchestrator.domain.repetitions import repeats_of
 from orchestrator.domain.spec import ExperimentSpec
+from orchestrator.domain.stored import EarlierRun
 from orchestrator.domain.sweep import Facts
 from orchestrator.services import submit
 from orchestrator.services.context import Context

@@ -5,7 +5,7 @@ from typing import Any
 
 from orchestrator.analysis import trace
 from orchestrator.analysis.plausible import is_plausible
-from orchestrator.domain.ports import Entry
+from orchestrator.domain.log import Entry
 from orchestrator.domain.profile import Profiles
 from orchestrator.domain.run import Attempt, Run
 from orchestrator.services.context import Context

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.domain.errors import Damaged, InvalidRequest, NotFound, Problem
-from orchestrator.domain.ports import Entry, Page
+from orchestrator.domain.log import Entry
 from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Experiment, Run, RunState
+from orchestrator.domain.stored import Page
 from orchestrator.services.context import Context
 
 MOST_DIGITS = 18  # of the numbers that every database holds, those of 64 bits

@@ -13,13 +13,14 @@ from orchestrator.analysis.nested import Components
 from orchestrator.analysis.settling import Cut
 from orchestrator.analysis.validity import COURSES
 from orchestrator.domain.basis import Basis, basis_of
+from orchestrator.domain.filters import CellFilter
 from orchestrator.domain.measurement import METRICS, Analysis, Grade, Measurement, Reason, Validity
 from orchestrator.domain.plan import Plan
-from orchestrator.domain.ports import CellFilter, Page
 from orchestrator.domain.precision import stein
 from orchestrator.domain.repetitions import first_stage_rates, planned_of, variance_chooses
 from orchestrator.domain.run import TERMINAL, Experiment, Run
 from orchestrator.domain.spec import ExperimentSpec
+from orchestrator.domain.stored import Page
 from orchestrator.services import query
 from orchestrator.services.context import Context
 

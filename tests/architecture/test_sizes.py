@@ -11,7 +11,6 @@ MOST_LINES_OF_A_FUNCTION = 50
 FILES = {
     "orchestrator/analysis/observations.py": 436,
     "orchestrator/db/schema.py": 407,
-    "orchestrator/domain/ports.py": 498,
     "tests/contract/test_store_runs.py": 433,
     "tests/integration/test_node_agent.py": 446,
     "workers/node/supervisor.py": 406,

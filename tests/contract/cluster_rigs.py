@@ -15,9 +15,10 @@ from orchestrator.cluster.local import LocalCluster
 from orchestrator.cluster.ray_cluster import RayCluster
 from orchestrator.cluster.records import ROOT
 from orchestrator.domain.errors import NodeUnreachable
+from orchestrator.domain.log import LogSlice
 from orchestrator.domain.placement import Node, NodeShare, NodeState, Placement
 from orchestrator.domain.plan import Plan
-from orchestrator.domain.ports import Cluster, LogSlice
+from orchestrator.domain.ports import Cluster
 from orchestrator.domain.run import Attempt, Run, RunState
 from orchestrator.services.catalog import load_catalog
 from orchestrator.services.job import build_job

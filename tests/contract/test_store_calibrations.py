@@ -7,8 +7,8 @@ import pytest
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.calibration import Calibration, DeviceKey
 from orchestrator.domain.errors import InvalidRequest
+from orchestrator.domain.filters import CalibrationFilter
 from orchestrator.domain.measurement import Analysis, Reason, Validity
-from orchestrator.domain.ports import CalibrationFilter
 from orchestrator.domain.run import Run, RunState
 from tests.contract import store_scenes as scene
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event
 
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.ports import CellFilter
+from orchestrator.domain.filters import CellFilter
 from orchestrator.domain.run import ExperimentState, RunState
 from tests.benchmarks import filled
 

@@ -14,8 +14,8 @@ from orchestrator.db.removal import hanging
 from orchestrator.db.schema import metadata
 from orchestrator.domain.errors import Conflict, DamagedRow, NotFound
 from orchestrator.domain.measurement import Analysis, Measurement, Validity
-from orchestrator.domain.ports import Idempotency
 from orchestrator.domain.run import RunState
+from orchestrator.domain.stored import Idempotency
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
 from orchestrator.settings import read_settings

@@ -7,8 +7,8 @@ import pytest
 
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import IdempotencyMismatch, InvalidRequest, NotFound
-from orchestrator.domain.ports import Idempotency
 from orchestrator.domain.run import ExperimentState, RunState
+from orchestrator.domain.stored import Idempotency
 from tests.contract import store_scenes as scene
 
 pytest_plugins = ["tests.contract.store_servers"]

@@ -15,7 +15,7 @@ from orchestrator.db.runs import REMOVING
 from orchestrator.db.schema import metadata
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import NotFound
-from orchestrator.domain.ports import Line
+from orchestrator.domain.log import Line
 from orchestrator.domain.run import Experiment, ExperimentState, RunState
 from tests.contract import store_scenes as scene
 from tests.unit import builders as make

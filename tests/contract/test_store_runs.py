@@ -15,9 +15,9 @@ from orchestrator.db.schema import measurement, result
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import Conflict
 from orchestrator.domain.failure import Failure, FailureKind
+from orchestrator.domain.log import Line
 from orchestrator.domain.measurement import Analysis, Measurement, Validity
 from orchestrator.domain.placement import NodeState
-from orchestrator.domain.ports import Line
 from orchestrator.domain.run import MOVES, TERMINAL, ExperimentState, IllegalMove, RunState
 from tests.contract import store_scenes as scene
 from tests.unit import builders as make

@@ -19,7 +19,7 @@ from orchestrator.db.schema import REVISION, metadata
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.errors import SettingsError
-from orchestrator.domain.ports import CalibrationFilter, CellFilter, TransferFilter
+from orchestrator.domain.filters import CalibrationFilter, CellFilter, TransferFilter
 from orchestrator.domain.run import ExperimentState, RunState
 from tests.benchmarks import filled
 from tests.contract import store_scenes as scene

@@ -7,8 +7,8 @@ import pytest
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import InvalidRequest
 from orchestrator.domain.failure import Failure, FailureKind
+from orchestrator.domain.filters import TransferFilter
 from orchestrator.domain.measurement import Analysis, Reason, Transfer, Validity
-from orchestrator.domain.ports import TransferFilter
 from orchestrator.domain.run import Run, RunState
 from tests.contract import store_scenes as scene
 from tests.unit import builders as make

@@ -9,7 +9,7 @@ from orchestrator.api.requests import REPLAYED, Ctx, Cursor, IdempotencyKey, Jso
 from orchestrator.api.views.calibrations import CalibrationView, calibration_view
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.experiments import ExperimentView, experiment_view
-from orchestrator.domain.ports import CalibrationFilter
+from orchestrator.domain.filters import CalibrationFilter
 from orchestrator.services import calibrate
 
 router = APIRouter(prefix="/calibrations", tags=["calibrations"])

@@ -9,7 +9,7 @@ from orchestrator.api.requests import REPLAYED, Ctx, Cursor, IdempotencyKey, Jso
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.experiments import ExperimentView, experiment_view
 from orchestrator.api.views.netbench import ExchangeView, exchange_view
-from orchestrator.domain.ports import TransferFilter
+from orchestrator.domain.filters import TransferFilter
 from orchestrator.services import netbench
 
 router = APIRouter(prefix="/netbench", tags=["netbench"])

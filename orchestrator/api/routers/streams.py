@@ -20,8 +20,8 @@ from orchestrator.api.requests import Ctx
 from orchestrator.api.views.common import View, rfc3339
 from orchestrator.api.views.run_data import event_view
 from orchestrator.domain.errors import StoreUnavailable
-from orchestrator.domain.ports import Change
 from orchestrator.domain.run import TERMINAL, Experiment, ExperimentState, Run
+from orchestrator.domain.stored import Change
 from orchestrator.services import query
 from orchestrator.services.context import Context
 from orchestrator.services.news import News

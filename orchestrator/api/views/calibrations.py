@@ -2,7 +2,7 @@
 
 from orchestrator.api.views.common import Time, View, rfc3339
 from orchestrator.domain.calibration import Calibration
-from orchestrator.domain.ports import StoredCalibration
+from orchestrator.domain.stored import StoredCalibration
 from orchestrator.services import calibrate
 
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from orchestrator.domain.border import is_time, mended, visible
 from orchestrator.domain.errors import Damaged, InvalidRequest, Problem
 from orchestrator.domain.measurement import Measurement
-from orchestrator.domain.ports import Page
+from orchestrator.domain.stored import Page
 
 Item = TypeVar("Item")
 ViewItem = TypeVar("ViewItem")

@@ -2,7 +2,7 @@
 
 from orchestrator.api.views.common import Time, View, rfc3339
 from orchestrator.domain.measurement import Transfer
-from orchestrator.domain.ports import StoredTransfer
+from orchestrator.domain.stored import StoredTransfer
 
 
 class ExchangeView(View):

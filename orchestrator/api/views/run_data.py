@@ -4,7 +4,7 @@ from typing import Any
 
 from orchestrator.api.views.common import Json, Time, View, rfc3339
 from orchestrator.domain.border import is_time, mended
-from orchestrator.domain.ports import Entry
+from orchestrator.domain.log import Entry
 from orchestrator.services.query import Output
 
 

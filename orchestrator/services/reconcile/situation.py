@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from orchestrator.domain.errors import NodeUnreachable
+from orchestrator.domain.log import AttemptStatus
 from orchestrator.domain.placement import Node, NodeState
-from orchestrator.domain.ports import AttemptStatus
 from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Run
 from orchestrator.services.context import Context
 

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.domain.calibration import Calibration, DeviceKey
 from orchestrator.domain.peaks import DataSheet, data_sheet
 from orchestrator.domain.placement import Device, NodeShare, Placement
-from orchestrator.domain.ports import StoredCalibration
+from orchestrator.domain.stored import StoredCalibration
 from orchestrator.services.catalog import load_catalog
 from orchestrator.services.job import build_job
 from tests.unit import builders as make

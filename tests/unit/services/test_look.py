@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.domain.log import LogSlice
 from orchestrator.domain.placement import Node, place
-from orchestrator.domain.ports import LogSlice
 from orchestrator.domain.run import Run, RunState
 from orchestrator.services.reconcile import decisions
 from orchestrator.services.reconcile.decisions import Launch, Wait, decide

@@ -1,0 +1,44 @@
+"""Which of the stored cells, transfers and calibrations a reader wants: those that agree in all that is given."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CellFilter:
+    """Which cells are wanted. ``gpu_model`` is a part of the name of the GPUs that it ran on, in any case; ``label`` one
+    of its experiment."""
+
+    experiment_id: str | None = None
+    model: str | None = None
+    framework: str | None = None
+    gpu_model: str | None = None
+    label: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class TransferFilter:
+    """Which transfers of netbenches are wanted. ``nodes`` in any order, all of them."""
+
+    experiment_id: str | None = None
+    run_id: str | None = None
+    topology: str | None = None
+    fabric: str | None = None
+    library: str | None = None
+    operation: str | None = None
+    device: str | None = None
+    nodes: tuple[str, ...] | None = None
+    busy_cores: bool | None = None
+    valid: bool | None = None
+
+
+@dataclass(frozen=True)
+class CalibrationFilter:
+    """Which calibrations are wanted."""
+
+    experiment_id: str | None = None
+    run_id: str | None = None
+    node: str | None = None
+    device_id: str | None = None
+    device_name: str | None = None
+    arithmetic: str | None = None
+    valid: bool | None = None
