@@ -30,6 +30,7 @@ from orchestrator.analysis.utilization import NodeSpan
 from orchestrator.analysis.windows import span_of
 from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.measurement import Analysis, Measurement, Reason, Validity
+from orchestrator.domain.profile import NO_KINDS, KernelKinds
 from orchestrator.domain.series import Series
 
 # Stored with every measurement; raised when the same log would give other numbers.
@@ -39,15 +40,19 @@ _IMPOSSIBLE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError)
 THIS_RUN = "this run only; interval from the variance within it"
 
 
-def analyse(logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Analysis:
-    """Return all that the logs of an attempt (node -> its entries, in order) say."""
+def analyse(logs: Mapping[str, Sequence[Mapping[str, Any]]], kinds: KernelKinds = NO_KINDS) -> Analysis:
+    """Return all that the logs of an attempt (node -> its entries, in order) say.
+
+    Args:
+        kinds: what kind of work each kernel does, by its name.
+    """
     try:
-        return analyse_read([read_log(node, entries) for node, entries in sorted(logs.items())])
+        return analyse_read([read_log(node, entries) for node, entries in sorted(logs.items())], kinds)
     except LogError as error:
         return _failed(Failure(FailureKind.INVALID_LOG, str(error)), {}, {})
 
 
-def analyse_read(read: Sequence[NodeLog]) -> Analysis:
+def analyse_read(read: Sequence[NodeLog], kinds: KernelKinds = NO_KINDS) -> Analysis:
     """The same of logs that were read, in the order of their nodes' names."""
     try:
         if not read:
@@ -61,7 +66,7 @@ def analyse_read(read: Sequence[NodeLog]) -> Analysis:
     if failure is not None:
         return _failed(failure, told, _progress(read))
     try:
-        return _judged(read, told)
+        return _judged(read, told, kinds)
     except _IMPOSSIBLE as error:
         return _failed(_impossible(error), told, _progress(read))
 
@@ -80,7 +85,7 @@ def _failed(failure: Failure, told: Mapping[str, Any], summary: Mapping[str, Any
     )
 
 
-def _judged(logs: Sequence[NodeLog], told: Mapping[str, Any]) -> Analysis:
+def _judged(logs: Sequence[NodeLog], told: Mapping[str, Any], kinds: KernelKinds) -> Analysis:
     measures = logs[0].job["model"].get("measures")
     if measures == "exchange":
         return netbench.judged(logs, told, CODE_VERSION)
@@ -88,7 +93,7 @@ def _judged(logs: Sequence[NodeLog], told: Mapping[str, Any]) -> Analysis:
         return calibration.judged(logs, told, CODE_VERSION)
     evidence = gather(logs)
     verdict = validity.judge(evidence)
-    found = profiles.profiles_of(logs, *ladder.counted_kernels(evidence))
+    found = profiles.profiles_of(logs, kinds, *ladder.counted_kernels(evidence))
     costs = profiles.measurements(logs, found, _step_time_s(evidence))
     measurements = [*_speed(evidence, verdict), *_beside(evidence, not verdict.broken), *costs]
     return Analysis(

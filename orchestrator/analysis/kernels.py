@@ -4,40 +4,23 @@ TBD's Tables V and VI (Zhu et al., IISWC 2018) are a query over it: ``longest_be
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import workers.trainer.frameworks
 from orchestrator.domain.measurement import Measurement
-from orchestrator.domain.profile import Kernel, KernelTable
+from orchestrator.domain.profile import Kernel, KernelKinds, KernelTable
 from workers.trainer import protocol
 
 NO_COUNTERS_ON_CPU = "a CPU device has no counter of operations per operator"
 NO_COUNTERS = "no hardware counters were read"
 NOT_COUNTED = "the hardware counters tell nothing of this kernel"
 
-# A kind and what names of its kernels contain, a regular expression; the first that matches counts.
-Kinds = Sequence[tuple[str, str]]
 
-_FRAMEWORKS = Path(workers.trainer.frameworks.__path__[0])
-
-
-def _kinds(path: Path) -> Kinds:
-    return [(entry["kind"], entry["names"]) for entry in tomllib.loads(path.read_text()).get("kernel_kinds", ())]
-
-
-# Read once, with this module: they stand with each framework's facts, so that one is added there alone.
-GPU_KINDS = _kinds(_FRAMEWORKS / "gpu.toml")
-KINDS = {path.parent.name: _kinds(path) for path in sorted(_FRAMEWORKS.glob("*/framework.toml"))}
-
-
-def kind_of(framework: str, name: str, gpu: bool = False) -> str:
-    """Return the kind of work that a kernel or operator of that name does; ``other`` where no table knows it."""
-    tables = (GPU_KINDS, KINDS.get(framework, ())) if gpu else (KINDS.get(framework, ()),)
-    for table in tables:
+def kind_of(kinds: KernelKinds, framework: str, name: str, gpu: bool = False) -> str:
+    """Return the kind of work that a kernel or operator of that name does; ``other`` where ``kinds`` do not know it."""
+    own = kinds.frameworks.get(framework, ())
+    for table in (kinds.gpu, own) if gpu else (own,):
         for kind, pattern in table:
             if re.search(pattern, name, re.IGNORECASE):
                 return kind
@@ -47,6 +30,7 @@ def kind_of(framework: str, name: str, gpu: bool = False) -> str:
 def table_of(
     rank: int,
     data: Mapping[str, Any],
+    kinds: KernelKinds,
     framework: str,
     gpu: bool,
     counted: Mapping[str, float | None] | None = None,
@@ -69,7 +53,7 @@ def table_of(
     reason = NOT_COUNTED if counted else uncounted or (NO_COUNTERS if gpu else NO_COUNTERS_ON_CPU)
     rows = []
     for name, calls, total_s in found:
-        ratio, kind = (counted or {}).get(name), kind_of(framework, name, gpu)
+        ratio, kind = (counted or {}).get(name), kind_of(kinds, framework, name, gpu)
         share = total_s / whole_s if whole_s else 0.0
         rows.append(Kernel(name, kind, calls, total_s, share, ratio, reason if ratio is None else None))
     return KernelTable(

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from orchestrator.analysis import kernels, layers, memory
 from orchestrator.analysis.events import NodeLog
 from orchestrator.domain.measurement import Measurement
-from orchestrator.domain.profile import Profiles
+from orchestrator.domain.profile import NO_KINDS, KernelKinds, Profiles
 from workers.trainer import protocol
 
 Found = TypeVar("Found")
@@ -21,12 +21,14 @@ _IMPOSSIBLE = (ValueError, KeyError, TypeError, IndexError, AttributeError, Arit
 
 def profiles_of(
     logs: Sequence[NodeLog],
+    kinds: KernelKinds = NO_KINDS,
     counted: Mapping[str, float | None] | None = None,
     uncounted: str | None = None,
 ) -> Profiles:
     """Return all profiles that the logs hold.
 
     Args:
+        kinds: what kind of work each kernel does, by its name.
         counted: kernel's name -> FP32 utilisation, or None, where hardware counters were read.
         uncounted: why none were, where that is known.
     """
@@ -41,7 +43,7 @@ def profiles_of(
             "kernels",
             "kernels",
             reasons,
-            lambda rank, found: kernels.table_of(rank, found[-1], framework, rank in gpu, counted, uncounted),
+            lambda rank, found: kernels.table_of(rank, found[-1], kinds, framework, rank in gpu, counted, uncounted),
         ),
         layers=_each(logs, "layers", "layers", reasons, lambda rank, found: layers.times_of(rank, found[-1])),
         reasons=reasons,

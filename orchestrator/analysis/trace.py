@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.analysis import clocks, kernels
+from orchestrator.domain.profile import NO_KINDS, KernelKinds
 from workers.trainer import protocol
 
 Entries = Sequence[Mapping[str, Any]]
@@ -48,14 +49,17 @@ class _Track:
     spans: list[tuple[float, float, str, str, Mapping[str, Any]]] = field(default_factory=list)
 
 
-def trace_of(logs: Mapping[str, Entries]) -> dict[str, Any]:
+def trace_of(logs: Mapping[str, Entries], kinds: KernelKinds = NO_KINDS) -> dict[str, Any]:
     """Return the trace of an attempt (node -> the entries of its log, in order; those of ``KINDS`` will do).
+
+    Args:
+        kinds: what kind of work each kernel does, by its name.
 
     Raises:
         ValueError: there is no log, or one does not begin with ``log_opened``.
     """
     axis = clocks.axis_of(logs)
-    trace = _Trace(axis, {node: protocol.number(entries[0]["t"]) for node, entries in logs.items()})
+    trace = _Trace(axis, {node: protocol.number(entries[0]["t"]) for node, entries in logs.items()}, kinds)
     job = logs[axis.leader][0]["data"]["job"]
     trace.framework = str(job["plan"].get("framework") or "")
     trace.gpu = any(device["kind"] == "cuda" for process in job["processes"] for device in process["devices"])
@@ -67,8 +71,9 @@ def trace_of(logs: Mapping[str, Entries]) -> dict[str, Any]:
 class _Trace:
     """Collects what the logs tell, by rank and thread."""
 
-    def __init__(self, axis: clocks.Axis, opened: Mapping[str, float]) -> None:
+    def __init__(self, axis: clocks.Axis, opened: Mapping[str, float], kinds: KernelKinds) -> None:
         self._axis = axis
+        self._kinds = kinds
         self._zero_s = min(axis.common(node, t)[0] for node, t in opened.items())
         self._end_s = dict(opened)
         self._tracks: dict[int, dict[str, _Track]] = {}
@@ -137,7 +142,7 @@ class _Trace:
         for name, lane, start, duration in data["items"]:
             start_s = protocol.number(start)
             own = str(data["names"][int(name)])
-            kind = kernels.kind_of(self.framework, own, self.gpu)
+            kind = kernels.kind_of(self._kinds, self.framework, own, self.gpu)
             end_s = start_s + protocol.number(duration)
             self._span(node, rank, str(data["lanes"][int(lane)]), start_s, end_s, own, kind)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.domain.peaks import DataSheet
+from orchestrator.domain.profile import NO_KINDS, KernelKinds
 from workers.trainer.protocol import STRATEGY
 
 TOPOLOGY = re.compile(r"([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
@@ -140,3 +141,4 @@ class Catalog:
     frameworks: Mapping[str, FrameworkFacts]
     datasets: Mapping[str, DatasetFacts]
     data_sheets: Sequence[DataSheet] = ()
+    kernel_kinds: KernelKinds = NO_KINDS

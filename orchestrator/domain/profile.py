@@ -16,6 +16,22 @@ KERNEL_KINDS = (
     "other",
 )
 
+# A kind and what names of its kernels contain, a regular expression; the first that matches counts.
+Kinds = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class KernelKinds:
+    """What kind of work a kernel does, by its name. ``gpu``: kernels of the vendor's libraries, which come before
+    those of the framework; ``frameworks``: by the framework's name."""
+
+    gpu: Kinds = ()
+    frameworks: Mapping[str, Kinds] = field(default_factory=dict)
+
+
+# By these every kernel is of the kind ``other``.
+NO_KINDS = KernelKinds()
+
 
 @dataclass(frozen=True)
 class Share:

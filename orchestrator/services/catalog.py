@@ -11,6 +11,7 @@ import workers.trainer.frameworks
 from orchestrator.domain.catalog import Catalog, DatasetFacts, FrameworkFacts, ModelFacts, OptionFacts, StrategyFacts
 from orchestrator.domain.errors import SettingsError
 from orchestrator.domain.peaks import DataSheet
+from orchestrator.domain.profile import KernelKinds, Kinds
 
 _MODELS = Path(suites.models.__path__[0])
 _DATASETS = Path(suites.datasets.__path__[0])
@@ -37,6 +38,7 @@ def load_catalog(suite_path: Sequence[Path] = ()) -> Catalog:
         frameworks={framework.name: framework for framework in frameworks},
         datasets={dataset.name: dataset for dataset in datasets},
         data_sheets=_data_sheets(_PEAKS),
+        kernel_kinds=_kernel_kinds(),
     )
 
 
@@ -120,6 +122,19 @@ def _dataset(path: Path) -> DatasetFacts:
         return DatasetFacts(facts["name"], module, facts["domain"], facts | {"module": module})
     except KeyError as error:
         raise SettingsError(f"{path} lacks {error}") from None
+
+
+def _kernel_kinds() -> KernelKinds:
+    """They stand with each framework's facts, so that a framework is added there alone."""
+    frameworks = {path.parent.name: _kinds(path) for path in sorted(_FRAMEWORKS.glob("*/framework.toml"))}
+    return KernelKinds(_kinds(_FRAMEWORKS / "gpu.toml"), frameworks)
+
+
+def _kinds(path: Path) -> Kinds:
+    try:
+        return [(entry["kind"], entry["names"]) for entry in _read(path).get("kernel_kinds", ())]
+    except KeyError as error:
+        raise SettingsError(f"{path}: a kind of kernels lacks {error}") from None
 
 
 def _data_sheets(path: Path) -> tuple[DataSheet, ...]:

@@ -42,7 +42,7 @@ def analyse_attempt(context: Context, attempt_id: str) -> Analysis:
     logs: dict[str, list[dict[str, object]]] = {}
     for entry in context.store.entries(attempt_id):
         logs.setdefault(str(entry["node"]), []).append(dict(entry))
-    return analyse(logs)
+    return analyse(logs, context.catalog.kernel_kinds)
 
 
 def outcome(failure: Failure | None, attempts_made: int, cancel_requested: bool) -> RunState:

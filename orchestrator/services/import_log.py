@@ -25,7 +25,7 @@ def import_log(context: Context, file: BinaryIO, owner: str) -> Run:
             entry. Nothing was stored.
     """
     with tempfile.TemporaryFile() as rows:
-        told = log_process.read_politely(file, rows)
+        told = log_process.read_politely(file, rows, context.catalog.kernel_kinds)
         run = _run(told)
         experiment = Experiment(
             id=run.experiment_id,

@@ -2,15 +2,18 @@
 interpreter's lock, and the memory would stay. ``python -m`` of this module is that process."""
 
 import gc
+import json
 import os
 import pickle
 import signal
 import subprocess
 import sys
+from dataclasses import asdict
 from typing import Any, BinaryIO
 
 from orchestrator.domain import border
 from orchestrator.domain.errors import InvalidRequest, TbdError
+from orchestrator.domain.profile import KernelKinds
 from orchestrator.services import log_reading
 from orchestrator.services.log_reading import Told
 
@@ -19,7 +22,7 @@ APART_BYTES = 200_000
 NICENESS = 5  # further back than the server
 
 
-def read_politely(file: BinaryIO, rows: BinaryIO) -> Told:
+def read_politely(file: BinaryIO, rows: BinaryIO, kinds: KernelKinds) -> Told:
     """``log_reading.read``, apart where the log is long. Both files must be real ones.
 
     Raises:
@@ -28,9 +31,9 @@ def read_politely(file: BinaryIO, rows: BinaryIO) -> Told:
     """
     file.flush()
     if os.fstat(file.fileno()).st_size < APART_BYTES:
-        return log_reading.read(file, rows)
+        return log_reading.read(file, rows, kinds)
     file.seek(0)
-    command = [sys.executable, "-m", __name__, str(rows.fileno())]
+    command = [sys.executable, "-m", __name__, str(rows.fileno()), json.dumps(asdict(kinds))]
     done = subprocess.run(command, stdin=file, stdout=subprocess.PIPE, pass_fds=[rows.fileno()], check=False)
     if done.returncode != 0:
         raise TbdError(f"the process that reads the log ended with status {done.returncode}; nothing was stored")
@@ -44,15 +47,15 @@ def read_politely(file: BinaryIO, rows: BinaryIO) -> Told:
 
 
 def main() -> None:
-    """Read the log on standard input. The rows go to the descriptor that is the argument; a pickle of (kind, answer)
-    to standard output. That a log is refused is an answer."""
+    """Read the log on standard input. Arguments: the descriptor that the rows go to, and the kinds of kernels as JSON.
+    A pickle of (kind, answer) goes to standard output. That a log is refused is an answer."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the server, which waits for this
     os.nice(NICENESS)
     gc.disable()  # what is read makes no cycles, and looking for some again and again takes a third of the time
     answer: tuple[str, Any]
     try:
         with open(int(sys.argv[1]), "wb") as rows:
-            answer = ("told", log_reading.read(sys.stdin.buffer, rows))
+            answer = ("told", log_reading.read(sys.stdin.buffer, rows, KernelKinds(**json.loads(sys.argv[2]))))
     except border.Malformed as error:
         answer = ("malformed", str(error))
     except InvalidRequest as error:

@@ -18,6 +18,7 @@ from orchestrator.domain.log import Entry, Line
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.placement import Device
 from orchestrator.domain.plan import Plan
+from orchestrator.domain.profile import KernelKinds
 from workers.trainer.protocol import to_json
 
 Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
@@ -58,8 +59,11 @@ class _Opened(BaseModel):
     job: _Job
 
 
-def read(file: BinaryIO, rows: BinaryIO) -> Told:
+def read(file: BinaryIO, rows: BinaryIO, kinds: KernelKinds) -> Told:
     """What the log in ``file`` tells. Its entries are written to ``rows``, for ``stored_lines``.
+
+    Args:
+        kinds: what kind of work each kernel does, by its name.
 
     Raises:
         border.Malformed: a line is no JSON object; the text names it.
@@ -77,7 +81,7 @@ def read(file: BinaryIO, rows: BinaryIO) -> Told:
         plan=_plan_of(log.job),
         began=float(lines.first["wall"]),
         ended=float(lines.last["wall"]),
-        analysis=analyse_read([log]),
+        analysis=analyse_read([log], kinds),
     )
 
 

@@ -8,10 +8,13 @@ from typing import Any
 
 from orchestrator.analysis.analyse import analyse
 from orchestrator.domain.measurement import Analysis
+from orchestrator.services.catalog import load_catalog
 
 FOLDER = Path(__file__).parent
 LOGS = FOLDER / "logs"
 EXPECTED: dict[str, dict[str, Any]] = tomllib.loads((FOLDER / "expected.toml").read_text())
+
+KINDS = load_catalog().kernel_kinds
 
 Entries = list[dict[str, Any]]
 
@@ -30,7 +33,7 @@ def whole_lines(log: bytes) -> Entries:
 
 
 def analysed(entries: Sequence[dict[str, Any]], node: str | None = None) -> Analysis:
-    return analyse({node or entries[0]["data"]["node"]: entries})
+    return analyse({node or entries[0]["data"]["node"]: entries}, KINDS)
 
 
 def told(analysis: Analysis) -> dict[str, Any]:

@@ -11,6 +11,9 @@ from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import TERMINAL, Attempt, Run, RunState
 from orchestrator.domain.spec import ExperimentSpec, parse_spec
 from orchestrator.domain.sweep import Facts, expand
+from orchestrator.services.catalog import load_catalog
+
+KERNEL_KINDS = load_catalog().kernel_kinds
 
 
 def catalog() -> Catalog:
@@ -43,7 +46,7 @@ def catalog() -> Catalog:
         ),
         "sleep": FrameworkFacts("sleep", ("cpu",), ("fp32",), (), {"single": StrategyFacts("single", "system", 1, 1)}),
     }
-    return Catalog({"net": model}, frameworks, {})
+    return Catalog({"net": model}, frameworks, {}, kernel_kinds=KERNEL_KINDS)
 
 
 def facts(device: str = "cpu", pool: tuple[int, int] = (1, 1)) -> Facts:

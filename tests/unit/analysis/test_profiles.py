@@ -6,9 +6,11 @@ from orchestrator.analysis import kernels, layers, memory
 from orchestrator.analysis.analyse import analyse
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.profile import Share, merged
+from orchestrator.services.catalog import load_catalog
 from tests.unit.analysis.logs import NODE, STEP_S, a_job, a_log, closed, durations
 from workers.trainer import protocol
 
+KINDS = load_catalog().kernel_kinds
 # class, bytes, step: two layers' weights, their maps, gradients as the maps go, momenta that stay.
 ALLOCATIONS = [
     ("weights", 100, 0),
@@ -83,7 +85,7 @@ def a_profiled_log(*events, ranks=1, profile=("memory", "kernels", "layers"), **
 
 
 def analysed(*events, **changes) -> Analysis:
-    return analyse({NODE: a_profiled_log(*events, **changes)})
+    return analyse({NODE: a_profiled_log(*events, **changes)}, KINDS)
 
 
 def test_shares_at_the_peak_and_the_residual_are_the_measured_peak():
@@ -194,7 +196,7 @@ def test_tables_five_and_six_are_the_longest_kernels_below_the_average_utilisati
 
 def test_the_utilisation_of_a_kernel_is_what_hardware_has_counted_of_it():
     data = kernel_event(rows=[("gemm", 1, 0.3), ("relu", 1, 0.1), ("bias", 1, 0.1)])[2]
-    table = kernels.table_of(0, data, "pytorch", True, {"gemm": 0.5, "relu": None})
+    table = kernels.table_of(0, data, KINDS, "pytorch", True, {"gemm": 0.5, "relu": None})
     found = {row.name: (row.fp32_utilization_ratio, row.reason) for row in table.rows}
     assert found == {"gemm": (0.5, None), "relu": (None, kernels.NOT_COUNTED), "bias": (None, kernels.NOT_COUNTED)}
 
@@ -255,7 +257,7 @@ NAMES = [
 
 @pytest.mark.parametrize(("framework", "gpu", "name", "kind"), NAMES)
 def test_a_kernel_is_of_the_kind_that_its_name_says(framework, gpu, name, kind):
-    assert kernels.kind_of(framework, name, gpu) == kind
+    assert kernels.kind_of(KINDS, framework, name, gpu) == kind
 
 
 def test_the_breakdown_is_the_mean_over_ranks_and_says_what_it_cannot_tell():

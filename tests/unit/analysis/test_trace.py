@@ -10,6 +10,7 @@ from orchestrator.analysis.trace import KINDS, trace_of
 from tests.replays.replay import EXPECTED, raw, whole_lines
 from tests.support import perfetto
 from tests.unit.analysis.logs import NODE, a_job, quiet
+from tests.unit.analysis.test_profiles import KINDS as KERNEL_KINDS
 from tests.unit.analysis.test_profiles import a_profiled_log, cost, kernel_event, layer_event
 
 OTHER = "node-2"
@@ -122,7 +123,7 @@ def test_large_levels_are_whole():
 
 
 def test_steps_kernels_exchanges_and_telemetry_stand_on_one_axis():
-    trace = trace_of({NODE: a_log(kernel_event(), spans_event(), layer_event())})
+    trace = trace_of({NODE: a_log(kernel_event(), spans_event(), layer_event())}, KERNEL_KINDS)
     (first, *_) = complete(trace, cat="timed")
     # The log opens at 100 s, and its build began half a second before: there the trace begins. The warm-up takes 3 s.
     assert first["ts"] == pytest.approx(3.5e6)

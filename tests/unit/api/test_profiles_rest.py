@@ -15,6 +15,7 @@ from tests.unit.analysis.test_calibration import CUBE, a_calibration
 from tests.unit.analysis.test_netbench import a_netbench, reduced, reported
 from tests.unit.analysis.test_profiles import a_profiled_log, allocation_events, kernel_event, layer_event
 from tests.unit.api.api_rig import Rig
+from tests.unit.builders import KERNEL_KINDS
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def judged(rig: Rig, run_id: str, change: dict[str, float] | None = None, profil
     log = a_profiled_log(kernel_event(), layer_event(), *allocation_events())
     attempt = rig.start(run_id)
     rig.store.append_entries(attempt, NODE, log)
-    analysis = analyse({NODE: log})
+    analysis = analyse({NODE: log}, KERNEL_KINDS)
     found = tuple(replace(one, value=(change or {}).get(one.metric, one.value)) for one in analysis.measurements)
     profiles = profiles if profiles is not None else analysis.profiles
     rig.finish(run_id, replace(analysis, measurements=found, profiles=profiles, code_version="older"))
@@ -158,7 +159,7 @@ def test_a_new_analysis_says_what_it_would_change_and_changes_nothing(rig: Rig, 
 
 
 def test_a_kernel_whose_kind_was_told_otherwise_and_a_class_that_was_larger_are_found(rig: Rig, run_id: str) -> None:
-    now = analyse({NODE: a_profiled_log(kernel_event(), layer_event(), *allocation_events())}).profiles
+    now = analyse({NODE: a_profiled_log(kernel_event(), layer_event(), *allocation_events())}, KERNEL_KINDS).profiles
     (table,), (memory,) = now.kernels, now.memory
     rows = (replace(table.rows[0], kind="other"), *table.rows[1:])
     weights = replace(memory.classes["weights"], at_peak_bytes=4)
@@ -176,7 +177,7 @@ def found_anew(rig: Rig, run_id: str, log: Any, **stored: Any) -> dict[str, tupl
     """What a new analysis of ``log`` says otherwise, where ``stored`` was stored in the place of its own."""
     attempt = rig.start(run_id)
     rig.store.append_entries(attempt, NODE, log)
-    rig.finish(run_id, replace(analyse({NODE: log}), **stored))
+    rig.finish(run_id, replace(analyse({NODE: log}, KERNEL_KINDS), **stored))
     rows = rig.get(f"/runs/{run_id}/reanalysis")["differences"]
     return {row["what"]: (row["stored"], row["now"]) for row in rows}
 

@@ -2,11 +2,13 @@
 
 import ast
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
 
 from orchestrator.domain.errors import SettingsError
+from orchestrator.domain.profile import KERNEL_KINDS
 from orchestrator.domain.spec import FRAMEWORKS, Strategy
 from orchestrator.services.catalog import load_catalog
 from workers.trainer.protocol import PROFILES
@@ -65,6 +67,15 @@ def test_the_abilities_that_are_declared_are_those_of_the_adapters() -> None:
         source = Path(importlib.util.find_spec(f"workers.trainer.frameworks.{name}.adapter").origin).read_text()
         (line,) = (line for line in source.splitlines() if line.startswith("    abilities = "))
         assert ast.literal_eval(line.split("=")[1].strip()) == framework.abilities, name
+
+
+def test_kinds_of_kernels_are_those_that_there_are_and_their_names_are_expressions() -> None:
+    kinds = CATALOG.kernel_kinds
+    assert {name for name, own in kinds.frameworks.items() if own} == set(CATALOG.frameworks) - {"sleep"}
+    for table in (kinds.gpu, *kinds.frameworks.values()):
+        for kind, names in table:
+            assert kind in KERNEL_KINDS
+            assert re.compile(names)
 
 
 def test_an_operator_can_add_models_from_outside_the_tree(tmp_path: Path) -> None:

@@ -12,7 +12,10 @@ import pytest
 from orchestrator.domain import border
 from orchestrator.domain.errors import InvalidRequest, TbdError
 from orchestrator.services import log_process, log_reading
+from orchestrator.services.catalog import load_catalog
 from tests.replays import replay
+
+KINDS = load_catalog().kernel_kinds
 
 
 @contextmanager
@@ -25,14 +28,14 @@ def two_files(log: bytes) -> Iterator[tuple[BinaryIO, BinaryIO]]:
 
 def refused(log: bytes) -> tuple[str, str]:
     with two_files(log) as files, pytest.raises((InvalidRequest, border.Malformed)) as found:
-        log_process.read_politely(*files)
+        log_process.read_politely(*files, KINDS)
     return type(found.value).__name__, str(found.value)
 
 
 def test_what_is_written_down_is_the_log_with_the_node_left_out_of_each_entry() -> None:
     entries = [one | {"node": "vm"} for one in replay.entries_of("good_sleep")]
     with two_files("\n".join(map(json.dumps, entries)).encode()) as (file, rows):
-        log_reading.read(file, rows)
+        log_reading.read(file, rows, KINDS)
         lines = list(log_reading.stored_lines(rows))
     assert [line.seq for line in lines] == list(range(1, len(entries) + 1))
     assert [line.kind for line in lines] == [one["kind"] for one in entries]
@@ -41,17 +44,17 @@ def test_what_is_written_down_is_the_log_with_the_node_left_out_of_each_entry() 
 
 def test_a_log_in_a_file_is_analysed_as_one_in_memory() -> None:
     with two_files(replay.raw("good_sleep")) as files:
-        assert log_reading.read(*files).analysis == replay.analysed(replay.entries_of("good_sleep"))
+        assert log_reading.read(*files, KINDS).analysis == replay.analysed(replay.entries_of("good_sleep"))
 
 
 def test_a_process_of_its_own_reads_the_same_as_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     with two_files(replay.raw("steady_pytorch")) as (file, rows):
-        here = log_process.read_politely(file, rows)
+        here = log_process.read_politely(file, rows, KINDS)
         written_here = list(log_reading.stored_lines(rows))
     monkeypatch.setattr(log_process, "APART_BYTES", 0)
     monkeypatch.setattr(log_reading, "read", None)
     with two_files(replay.raw("steady_pytorch")) as (file, rows):
-        assert log_process.read_politely(file, rows) == here
+        assert log_process.read_politely(file, rows, KINDS) == here
         assert list(log_reading.stored_lines(rows)) == written_here
 
 
@@ -67,7 +70,7 @@ def test_a_process_that_ends_without_an_answer_is_told(monkeypatch: pytest.Monke
     monkeypatch.setattr(log_process, "APART_BYTES", 0)
     monkeypatch.setattr(log_process.sys, "executable", "/bin/false")  # type: ignore[attr-defined]
     with two_files(b"{}") as files, pytest.raises(TbdError, match="ended with status 1; nothing was stored"):
-        log_process.read_politely(*files)
+        log_process.read_politely(*files, KINDS)
 
 
 def test_looking_at_every_line_holds_one_of_them() -> None:
