@@ -29,7 +29,9 @@ says what happens, and below that where. A test looks every name up (tests/archi
     ``workers/trainer/__main__.py: main, run, load``
     ``workers/trainer/protocol.py: read_job, check_job, EventWriter``
     ``workers/trainer/host.py: lock_devices``
-    ``workers/trainer/control.py: open_channel, Leader, Member``
+    ``workers/trainer/control/__init__.py: open_channel``
+    ``workers/trainer/control/leader.py: Leader``
+    ``workers/trainer/control/member.py: Member``
  6. The one loop that times every framework prepares: the ranks meet by the framework's own means, and the adapter
     builds the model. ``suites/__init__.py`` has that part of the walk.
     ``workers/trainer/loop.py: Loop.run, Loop._prepare``
@@ -39,7 +41,7 @@ says what happens, and below that where. A test looks every name up (tests/archi
  7. Interval by interval: rank 0 says how many steps come next, all ranks do them, wait for their device, and report how
     long that took. Nothing else happens inside an interval.
     ``workers/trainer/pace.py: Pace``
-    ``workers/trainer/control.py: Leader.turn``
+    ``workers/trainer/control/leader.py: Leader.turn``
     ``workers/trainer/loop.py: Loop._train, Loop._interval``
     ``workers/trainer/frameworks/pytorch/adapter.py: Adapter.step, Adapter.synchronize``
  8. What the processes write is checked and appended to the node's log, under numbers without a gap.
@@ -47,6 +49,7 @@ says what happens, and below that where. A test looks every name up (tests/archi
     ``workers/trainer/protocol.py: EVENTS, check_event``
     ``workers/node/event_log.py: EventLog.extend``
  9. When the length that the job fixed is reached, or a limit, rank 0 is told, and all ranks stop at the same step.
+    ``workers/node/length.py: Length.decide``
     ``workers/node/stopping.py: StoppingRule``
     ``workers/node/stop_channel.py: send_stop``
 10. The profiles that were asked for are made, after the timed part or in processes of their own, and every rank says

@@ -1,88 +1,45 @@
 """The TBD paper's observations 1 to 12 as tests of the results in the database.
 
 Source: Zhu et al., "Benchmarking and Analyzing Deep Neural Network Training", IISWC 2018 (arXiv 1803.06905), section 4;
-told here in our own words. The paper draws them from figures; each test and every threshold below is a judgement of
-ours that says when we call an observation true. ``docs/observations.md`` is the same for readers.
+told here in our own words. The paper draws them from figures; when we call an observation true is a judgement of ours:
+the rules and thresholds of ``observation_rules``. ``docs/observations.md`` is the same for readers.
 
 A series is what differs in the batch size only. Only valid results of one device are looked at. Observations about GPUs
 do not apply to CPU devices; where some results are of GPUs, those are judged.
 """
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from itertools import combinations, pairwise
-from statistics import fmean, median
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-RECURRENT = ("lstm", "gru", "rnn", "recurrent")
-
-# Thresholds. All ratios.
-LEAST_BATCHES = 3  # batch sizes of a series that can show a trend
-NOISE = 0.02  # two rates that differ by less are called equal
-GROWS = 0.05  # a rate or utilisation that grows by less over a whole series does not grow
-SATURATED = 0.10  # a doubling of the batch that gains less has saturated the device
-FILLED = 0.50  # a largest batch that takes less of the device's memory says nothing about its limit
-BUSY = 0.95  # a device that is busier than this already has nothing to gain
-LOWER = 0.75  # recurrent models' mean utilisation over the others' that we call low
-LONG_KERNEL = 0.05  # share of kernel time that makes a kernel long
-LOW_CPU = 0.25  # utilisation of the host's cores that we call low
-MOST = 0.75  # share of the cases that "most" asks for
-DOMINANT = 0.50  # share of the memory at the peak
-MEMORY_GROWS = 0.25
-
-
-class Answer(StrEnum):
-    """What the results say of an observation."""
-
-    HOLDS = "holds"
-    DOES_NOT = "does_not"
-    NOT_ENOUGH = "not_enough_data"
-    NOT_APPLICABLE = "not_applicable"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One result of one device.
-
-    ``series`` names everything but the batch size, ``workload`` everything but batch size, model and framework.
-    ``memory``: bytes by class at the peak; ``kernels``: (name, share of kernel time, FP32 utilisation or None).
-    """
-
-    series: str
-    workload: str
-    model: str
-    dominant_layer: str
-    framework: str
-    device_kind: str
-    device_name: str
-    batch: int
-    throughput: float
-    measured: Mapping[str, float] = field(default_factory=dict)
-    device_memory_bytes: float | None = None
-    memory: Mapping[str, float] = field(default_factory=dict)
-    kernels: Sequence[tuple[str, float, float | None]] = ()
-
-    @property
-    def gpu(self) -> bool:
-        return self.device_kind == "cuda"
-
-    @property
-    def recurrent(self) -> bool:
-        return any(word in self.dominant_layer.lower() for word in RECURRENT)
-
-    @property
-    def name(self) -> str:
-        return f"{self.model} {self.framework} {self.device_name}"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """``told``: why this answer, in a sentence; ``numbers``: the case by case evidence."""
-
-    answer: Answer
-    told: str
-    numbers: tuple[str, ...] = ()
+from orchestrator.analysis.observation_rules import (
+    BUSY,
+    DOMINANT,
+    FILLED,
+    GROWS,
+    LEAST_BATCHES,
+    LONG_KERNEL,
+    LOWER,
+    LOW_CPU,
+    MEMORY_GROWS,
+    MOST,
+    NOISE,
+    SATURATED,
+    Answer,
+    Cell,
+    Finding,
+    Rule,
+    better_devices_are_used_less,
+    feature_maps_dominate,
+    filling_memory_is_wasteful,
+    grows_with_batch,
+    host_is_idle,
+    level_grows,
+    long_kernels_are_low,
+    no_framework_wins_everywhere,
+    on_gpus,
+    recurrent_is_low,
+    recurrent_not_saturated,
+)
 
 
 @dataclass(frozen=True)
@@ -93,10 +50,6 @@ class Observation:
     says: str
     test: str
     finding: Finding
-
-
-Series = list[Cell]  # by rising batch size
-Test = Callable[[Sequence[Cell]], Finding]
 
 
 def observe(cells: Sequence[Cell]) -> list[Observation]:
@@ -115,237 +68,15 @@ def _of_its_devices(cells: Sequence[Cell], gpu_only: bool) -> Sequence[Cell]:
     return [cell for cell in cells if cell.gpu] if gpu_only else cells
 
 
-def _on_gpus(judge: Test) -> Test:
-    """The same test, for which results of CPU devices are no evidence."""
-
-    def judged(cells: Sequence[Cell]) -> Finding:
-        if not cells:
-            return Finding(Answer.NOT_APPLICABLE, "it speaks of GPUs, and all results are of CPU devices")
-        return judge(cells)
-
-    return judged
-
-
-def _series(cells: Iterable[Cell], least: int = LEAST_BATCHES) -> list[Series]:
-    found: dict[str, dict[int, Cell]] = {}
-    for cell in cells:
-        found.setdefault(cell.series, {}).setdefault(cell.batch, cell)
-    ordered = [[own[batch] for batch in sorted(own)] for own in found.values()]
-    return [own for own in ordered if len(own) >= least]
-
-
-def _too_few(what: str) -> Finding:
-    return Finding(Answer.NOT_ENOUGH, what)
-
-
-def _no_series() -> Finding:
-    return _too_few(f"no series has {LEAST_BATCHES} batch sizes")
-
-
-def _all(cases: Sequence[tuple[bool, str]], of: str, most: float = 1.0) -> Finding:
-    """True where at least ``most`` of the cases are."""
-    good = sum(ok for ok, _ in cases)
-    answer = Answer.HOLDS if good >= most * len(cases) else Answer.DOES_NOT
-    return Finding(answer, f"in {good} of {len(cases)} {of}", tuple(text for _, text in cases))
-
-
-def _rates(own: Series) -> str:
-    return ", ".join(f"{cell.batch}: {cell.throughput:.4g}/s" for cell in own)
-
-
-def _levels(own: Series, metric: str) -> str:
-    return ", ".join(f"{cell.batch}: {100 * cell.measured[metric]:.1f} %" for cell in own)
-
-
-def _grows_with_batch(cells: Sequence[Cell]) -> Finding:
-    cases = []
-    for own in _series(cells):
-        falls = any(b.throughput < (1 - NOISE) * a.throughput for a, b in pairwise(own))
-        grows = own[-1].throughput >= (1 + GROWS) * own[0].throughput
-        cases.append((grows and not falls, f"{own[0].name}: {_rates(own)}"))
-    return _all(cases, "series") if cases else _no_series()
-
-
-def _gain_per_doubling(a: Cell, b: Cell) -> float:
-    """How much the rate grows where the batch doubles, by the two of them."""
-    ratio = max(b.throughput / a.throughput, 1e-9)
-    return float(ratio ** (1.0 / math.log2(b.batch / a.batch))) - 1.0
-
-
-def _recurrent_not_saturated(cells: Sequence[Cell]) -> Finding:
-    cases = []
-    for own in _series(cell for cell in cells if cell.recurrent):
-        last, filled = own[-1], _filled(own[-1])
-        if filled is None or filled < FILLED:
-            continue
-        gain = _gain_per_doubling(own[-2], last)
-        text = f"{last.name}: {100 * gain:+.1f} % per doubling up to batch {last.batch}, {100 * filled:.0f} % of memory"
-        cases.append((gain >= SATURATED, text))
-    if not cases:
-        return _too_few(
-            f"no recurrent model has {LEAST_BATCHES} batch sizes, the largest of which fills half the memory"
-        )
-    return _all(cases, "series of recurrent models")
-
-
-def _filled(cell: Cell) -> float | None:
-    peak = cell.measured.get("peak_memory_bytes")
-    return peak / cell.device_memory_bytes if peak and cell.device_memory_bytes else None
-
-
-def _no_framework_wins_everywhere(cells: Sequence[Cell]) -> Finding:
-    """For every model the fastest framework on one device, each at its best batch size."""
-    best: dict[str, dict[str, dict[str, Cell]]] = {}
-    for cell in cells:
-        own = best.setdefault(cell.workload, {}).setdefault(cell.model, {})
-        if cell.framework not in own or own[cell.framework].throughput < cell.throughput:
-            own[cell.framework] = cell
-    cases = []
-    for models in best.values():
-        ranked = [sorted(own.values(), key=lambda cell: -cell.throughput) for own in models.values() if len(own) > 1]
-        clear = [cells for cells in ranked if cells[0].throughput > (1 + NOISE) * cells[1].throughput]
-        if len(clear) >= 2:
-            winners = {cells[0].framework for cells in clear}
-            cases.append((len(winners) > 1, "; ".join(_ranking(cells) for cells in clear)))
-    if not cases:
-        return _too_few("no two models with a clear winner of two frameworks or more on the same device")
-    return _all(cases, "devices and sizes of input")
-
-
-def _ranking(cells: Sequence[Cell]) -> str:
-    rates = ", ".join(f"{cell.framework} {cell.throughput:.4g}/s" for cell in cells)
-    return f"{cells[0].model} on {cells[0].device_name}: {rates}"
-
-
-def _level_grows(metric: str, full: float) -> Test:
-    def judge(cells: Sequence[Cell]) -> Finding:
-        cases = []
-        for own in _series(cell for cell in cells if metric in cell.measured):
-            first, last = own[0].measured[metric], own[-1].measured[metric]
-            enough = last >= (1 + GROWS) * first or min(first, last) >= full
-            cases.append((enough, f"{own[0].name}: {_levels(own, metric)}"))
-        return _all(cases, "series") if cases else _too_few(f"no series of {LEAST_BATCHES} batch sizes has {metric}")
-
-    return judge
-
-
-def _recurrent_is_low(metric: str) -> Test:
-    def judge(cells: Sequence[Cell]) -> Finding:
-        cases = []
-        known = [cell for cell in cells if metric in cell.measured]
-        for device in sorted({cell.device_name for cell in known}):
-            here = _largest([cell for cell in known if cell.device_name == device])
-            own = [cell.measured[metric] for cell in here if cell.recurrent]
-            others = [cell.measured[metric] for cell in here if not cell.recurrent]
-            if own and others:
-                ratio = fmean(own) / fmean(others)
-                text = f"{device}: {100 * fmean(own):.1f} % against {100 * fmean(others):.1f} % of the others"
-                cases.append((ratio <= LOWER, text))
-        if not cases:
-            return _too_few(f"no device has {metric} of a recurrent model and of another one")
-        return _all(cases, "devices")
-
-    return judge
-
-
-def _largest(cells: Iterable[Cell]) -> list[Cell]:
-    """Of each series the cell of the largest batch."""
-    return [own[-1] for own in _series(cells, least=1)]
-
-
-def _long_kernels_are_low(cells: Sequence[Cell]) -> Finding:
-    cases = []
-    for cell in _largest(cell for cell in cells if cell.kernels):
-        known = [(name, share, level) for name, share, level in cell.kernels if level is not None]
-        whole = sum(share for _, share, _ in known)
-        if whole <= 0:
-            continue
-        average = sum(share * level for _, share, level in known) / whole
-        low = sorted((item for item in known if item[2] < average), key=lambda item: -item[1])[:5]
-        told = ", ".join(f"{name[:40]} {100 * share:.1f} % of time at {100 * own:.0f} %" for name, share, own in low)
-        long = any(share >= LONG_KERNEL for _, share, _ in low)
-        cases.append((long, f"{cell.name}, on average {100 * average:.0f} %: {told or 'none below'}"))
-    return _all(cases, "kernel tables") if cases else _too_few("no kernel table has FP32 utilisations (ncu)")
-
-
-def _host_is_idle(cells: Sequence[Cell]) -> Finding:
-    metric = "cpu_utilization_ratio"
-    known = _largest(cell for cell in cells if metric in cell.measured)
-    if not known:
-        return _too_few("no result has the CPU utilisation")
-    cases = [(cell.measured[metric] <= LOW_CPU, f"{cell.name}: {100 * cell.measured[metric]:.1f} %") for cell in known]
-    return _all(cases, "results", MOST)
-
-
-def _better_devices_are_used_less(cells: Sequence[Cell]) -> Finding:
-    """The same work on two GPUs: the one with the higher peak is faster, and its peak used less."""
-    metric = "mfu_data_sheet_ratio"
-    by_work: dict[tuple[str, str, int], dict[str, Cell]] = {}
-    for cell in cells:
-        if cell.measured.get(metric) and cell.measured.get("model_flops_per_s"):
-            by_work.setdefault((cell.model, cell.framework, cell.batch), {}).setdefault(cell.device_name, cell)
-    cases = []
-    for own in by_work.values():
-        for a, b in combinations(own.values(), 2):
-            low, high = sorted((a, b), key=_peak)
-            if _peak(high) < (1 + GROWS) * _peak(low):
-                continue
-            used = f"{100 * low.measured[metric]:.1f} % of {low.device_name}'s peak"
-            text = f"{high.model} {high.framework} batch {high.batch}: {used}, {100 * high.measured[metric]:.1f} % of "
-            text += f"{high.device_name}'s; {high.throughput / low.throughput:.2f} times as fast"
-            faster = high.throughput > low.throughput
-            cases.append((faster and high.measured[metric] < low.measured[metric], text))
-    return _all(cases, "pairs", MOST) if cases else _too_few("no cell was measured on two GPUs of different peaks")
-
-
-def _peak(cell: Cell) -> float:
-    return cell.measured["model_flops_per_s"] / cell.measured["mfu_data_sheet_ratio"]
-
-
-def _feature_maps_dominate(cells: Sequence[Cell]) -> Finding:
-    cases, shares = [], []
-    for cell in _largest(cell for cell in cells if sum(cell.memory.values()) > 0):
-        whole = sum(cell.memory.values())
-        share = cell.memory.get("feature_maps", 0.0) / whole
-        shares.append(share)
-        biggest = max(cell.memory, key=lambda name: cell.memory[name])
-        text = f"{cell.name} batch {cell.batch}: {100 * share:.0f} % feature maps, largest {biggest}"
-        cases.append((biggest == "feature_maps", text))
-    if not cases:
-        return _too_few("no result has a memory profile")
-    found = _all(cases, "memory profiles", MOST)
-    told = f"largest class {found.told}, median share {100 * median(shares):.0f} %"
-    answer = found.answer if median(shares) >= DOMINANT else Answer.DOES_NOT
-    return Finding(answer, told, found.numbers)
-
-
-def _filling_memory_is_wasteful(cells: Sequence[Cell]) -> Finding:
-    """There is a model for which the last growth of the batch costs much memory and gains little."""
-    cases = []
-    for own in _series(cell for cell in cells if cell.measured.get("peak_memory_bytes")):
-        before, last = own[-2], own[-1]
-        more = last.measured["peak_memory_bytes"] / before.measured["peak_memory_bytes"] - 1.0
-        gain = last.throughput / before.throughput - 1.0
-        text = (
-            f"{last.name}, batch {before.batch} to {last.batch}: {100 * more:+.0f} % memory, {100 * gain:+.1f} % rate"
-        )
-        cases.append((more >= MEMORY_GROWS and gain < SATURATED, text))
-    if not cases:
-        return _too_few(f"no series of {LEAST_BATCHES} batch sizes has the peak of memory")
-    found = _all(cases, "series")
-    wasteful = any(ok for ok, _ in cases)
-    return Finding(Answer.HOLDS if wasteful else Answer.DOES_NOT, found.told, found.numbers)
-
-
-# (number, what the paper says in our words, when we call it true, of GPUs only, the test)
-_OBSERVATIONS: tuple[tuple[int, str, str, bool, Test], ...] = (
+# (number, what the paper says in our words, when we call it true, of GPUs only, the rule)
+_OBSERVATIONS: tuple[tuple[int, str, str, bool, Rule], ...] = (
     (
         1,
         "Throughput grows with the mini-batch size, for all models.",
         f"Every series of {LEAST_BATCHES} batch sizes or more: the rate never falls by more than {NOISE:.0%} from one "
         f"to the next, and the largest batch is {GROWS:.0%} or more faster than the smallest.",
         False,
-        _grows_with_batch,
+        grows_with_batch,
     ),
     (
         2,
@@ -353,7 +84,7 @@ _OBSERVATIONS: tuple[tuple[int, str, str, bool, Test], ...] = (
         f"Every series of a recurrent model whose largest batch takes {FILLED:.0%} of the memory or more: the last "
         f"growth of the batch still gains {SATURATED:.0%} or more per doubling.",
         True,
-        _on_gpus(_recurrent_not_saturated),
+        on_gpus(recurrent_not_saturated),
     ),
     (
         3,
@@ -361,7 +92,7 @@ _OBSERVATIONS: tuple[tuple[int, str, str, bool, Test], ...] = (
         "On every device: of the models that were measured in two frameworks or more, one being more than "
         f"{NOISE:.0%} faster than the next, not all have the same winner.",
         False,
-        _no_framework_wins_everywhere,
+        no_framework_wins_everywhere,
     ),
     (
         4,
@@ -369,7 +100,7 @@ _OBSERVATIONS: tuple[tuple[int, str, str, bool, Test], ...] = (
         f"Every series: GPU compute utilisation (eq. 1) grows by {GROWS:.0%} or more from the smallest to the largest "
         f"batch, or is {BUSY:.0%} or more throughout.",
         True,
-        _on_gpus(_level_grows("compute_utilization_ratio", BUSY)),
+        on_gpus(level_grows("compute_utilization_ratio", BUSY)),
     ),
     (
         5,
@@ -377,14 +108,14 @@ _OBSERVATIONS: tuple[tuple[int, str, str, bool, Test], ...] = (
         "On every device, at the largest batches: the mean over recurrent models (eq. 1) is at most "
         f"{LOWER:.0%} of the others'.",
         True,
-        _on_gpus(_recurrent_is_low("compute_utilization_ratio")),
+        on_gpus(recurrent_is_low("compute_utilization_ratio")),
     ),
     (
         6,
         "It takes a large enough mini-batch to use the FP32 units of the GPU.",
         f"Every series: FP32 utilisation (eq. 2) grows by {GROWS:.0%} or more from the smallest to the largest batch.",
         True,
-        _on_gpus(_level_grows("fp32_utilization_ratio", 1.0)),
+        on_gpus(level_grows("fp32_utilization_ratio", 1.0)),
     ),
     (
         7,
@@ -392,7 +123,7 @@ _OBSERVATIONS: tuple[tuple[int, str, str, bool, Test], ...] = (
         "On every device, at the largest batches: the mean over recurrent models (eq. 2) is at most "
         f"{LOWER:.0%} of the others'.",
         True,
-        _on_gpus(_recurrent_is_low("fp32_utilization_ratio")),
+        on_gpus(recurrent_is_low("fp32_utilization_ratio")),
     ),
     (
         8,
@@ -400,14 +131,14 @@ _OBSERVATIONS: tuple[tuple[int, str, str, bool, Test], ...] = (
         f"Every kernel table: one of the five longest kernels below the average utilisation takes {LONG_KERNEL:.0%} of "
         "kernel time or more.",
         True,
-        _on_gpus(_long_kernels_are_low),
+        on_gpus(long_kernels_are_low),
     ),
     (
         9,
         "Training on GPUs leaves the CPU mostly idle.",
         f"In {MOST:.0%} of the results or more CPU utilisation (eq. 3) is {LOW_CPU:.0%} or less.",
         True,
-        _on_gpus(_host_is_idle),
+        on_gpus(host_is_idle),
     ),
     (
         10,
@@ -415,7 +146,7 @@ _OBSERVATIONS: tuple[tuple[int, str, str, bool, Test], ...] = (
         f"In {MOST:.0%} of the pairs or more of the same work on two GPUs: the one with the higher data-sheet peak is "
         "faster and reaches a smaller share of it.",
         True,
-        _on_gpus(_better_devices_are_used_less),
+        on_gpus(better_devices_are_used_less),
     ),
     (
         11,
@@ -423,7 +154,7 @@ _OBSERVATIONS: tuple[tuple[int, str, str, bool, Test], ...] = (
         f"They are the largest class at the peak in {MOST:.0%} of the memory profiles or more, and their median share "
         f"is {DOMINANT:.0%} or more.",
         False,
-        _feature_maps_dominate,
+        feature_maps_dominate,
     ),
     (
         12,
@@ -431,6 +162,6 @@ _OBSERVATIONS: tuple[tuple[int, str, str, bool, Test], ...] = (
         f"At least one series: from the second largest batch to the largest, memory grows by {MEMORY_GROWS:.0%} or "
         f"more and throughput by less than {SATURATED:.0%}.",
         False,
-        _filling_memory_is_wasteful,
+        filling_memory_is_wasteful,
     ),
 )

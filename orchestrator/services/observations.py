@@ -3,7 +3,8 @@
 import json
 from collections.abc import Sequence
 
-from orchestrator.analysis.observations import Cell, Observation, observe
+from orchestrator.analysis.observation_rules import Cell
+from orchestrator.analysis.observations import Observation, observe
 from orchestrator.domain.measurement import Grade
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.profile import Profiles

@@ -9,12 +9,7 @@ MOST_LINES_OF_A_FUNCTION = 50
 
 # Larger today, and by how many lines at most. Nothing is added here: what is new is split.
 FILES = {
-    "orchestrator/analysis/observations.py": 436,
     "orchestrator/db/schema.py": 407,
-    "tests/contract/test_store_runs.py": 433,
-    "tests/integration/test_node_agent.py": 446,
-    "workers/node/supervisor.py": 406,
-    "workers/trainer/control.py": 450,
 }
 FUNCTIONS = {
     # Migrations are lists of columns, and are not changed any more.

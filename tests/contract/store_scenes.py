@@ -3,10 +3,15 @@
 import itertools
 from typing import Any
 
+from orchestrator.domain.failure import Failure, FailureKind
+from orchestrator.domain.measurement import Analysis, Measurement, Validity
 from orchestrator.domain.ports import Store
 from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState
 from orchestrator.services.clock import new_id
 from tests.unit import builders as make
+
+CRASH = Failure(FailureKind.CRASHED, "rank 1 died", ranks=(1,), signal="SIGSEGV", stderr_tail="a\x00b")
+LOST = Failure(FailureKind.NODE_LOST, "n0 fell silent")
 
 
 def experiment(at: float = 1000.0, owner: str = "ada", **fields: Any) -> Experiment:
@@ -53,6 +58,19 @@ def brought_to(store: Store, run: Run, state: RunState, at: float = 2000.0) -> A
     for step, (here, there) in enumerate(itertools.pairwise(road), start=1):
         assert store.move_run(run.id, here, there, at=at + step)
     return attempt
+
+
+def analysis(value: float = 12.5) -> Analysis:
+    """What a run came to, disturbed by a load; ``value``: its throughput."""
+    throughput = Measurement("throughput", value, "images/s", "mean", "96 x 96", 12.0, 13.0, 0.95, 60.0, "this run")
+    per_core = Measurement("power_w", None, "W", "counter", reason="no sensor", subject="device:0")
+    return Analysis(
+        Validity((make.LOADED,), ("a note",)),
+        measurements=(throughput, per_core),
+        circumstances={"versions": {"framework": "pytorch"}},
+        summary={"steps": 60},
+        code_version="1.0",
+    )
 
 
 def entry(seq: int, kind: str = "loss", **fields: Any) -> dict[str, Any]:

@@ -1,44 +1,20 @@
-"""The contract of the store: runs, attempts, moves, results, changes, orders. On SQLite and on PostgreSQL."""
+"""The contract of the store: runs, attempts, moves, changes, orders. On SQLite and on PostgreSQL."""
 
 import itertools
-import json
-from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from sqlalchemy import select
 
-from orchestrator.db import imported
-from orchestrator.db.schema import measurement, result
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import Conflict
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.log import Line
-from orchestrator.domain.measurement import Analysis, Measurement, Validity
 from orchestrator.domain.placement import NodeState
-from orchestrator.domain.run import MOVES, TERMINAL, ExperimentState, IllegalMove, RunState
+from orchestrator.domain.run import MOVES, IllegalMove, RunState
 from tests.contract import store_scenes as scene
-from tests.unit import builders as make
 
 pytest_plugins = ["tests.contract.store_servers"]
 
-CRASH = Failure(FailureKind.CRASHED, "rank 1 died", ranks=(1,), signal="SIGSEGV", stderr_tail="a\x00b")
-LOST = Failure(FailureKind.NODE_LOST, "n0 fell silent")
 ILLEGAL = [(a, b) for a, b in itertools.product(RunState, RunState) if b not in MOVES[a]]
-
-
-def analysis(value: float = 12.5) -> Analysis:
-    throughput = Measurement("throughput", value, "images/s", "mean", "96 x 96", 12.0, 13.0, 0.95, 60.0, "this run")
-    per_core = Measurement("power_w", None, "W", "counter", reason="no sensor", subject="device:0")
-    return Analysis(
-        Validity((make.LOADED,), ("a note",)),
-        measurements=(throughput, per_core),
-        circumstances={"versions": {"framework": "pytorch"}},
-        summary={"steps": 60},
-        code_version="1.0",
-    )
 
 
 def test_a_run_comes_back_as_it_was_stored(store: SqlStore) -> None:
@@ -69,14 +45,14 @@ def test_runs_are_found_by_experiment_owner_state_model_framework_and_label(stor
 def test_pages_of_runs_have_attempts_and_analysis(store: SqlStore) -> None:
     experiment, runs = scene.submitted(store, runs=5)
     attempt = scene.brought_to(store, runs[4], RunState.COLLECTING)
-    store.conclude(runs[4].id, RunState.COMPLETED, at=3000.0, analysis=analysis())
+    store.conclude(runs[4].id, RunState.COMPLETED, at=3000.0, analysis=scene.analysis())
 
     page = store.runs(experiment_id=experiment.id, limit=3)
     rest = store.runs(experiment_id=experiment.id, limit=3, cursor=page.next_cursor)
 
     assert [run.id for run in [*page.items, *rest.items]] == [run.id for run in reversed(runs)]
     assert rest.next_cursor is None
-    assert page.items[0].analysis == analysis()
+    assert page.items[0].analysis == scene.analysis()
     assert attempt is not None
     assert [one.id for one in page.items[0].attempts] == [attempt.id]
 
@@ -161,7 +137,7 @@ def test_an_attempt_number_is_given_once(store: SqlStore) -> None:
     scene.brought_to(store, run, RunState.QUEUED)
     store.begin_attempt(run.id, scene.attempt_of(run, 1))
     store.move_run(run.id, RunState.PLACING, RunState.COLLECTING, at=2000.0)
-    store.conclude(run.id, RunState.QUEUED, at=2001.0, failure=LOST)
+    store.conclude(run.id, RunState.QUEUED, at=2001.0, failure=scene.LOST)
 
     with pytest.raises(Conflict):
         store.begin_attempt(run.id, scene.attempt_of(run, 1))
@@ -175,12 +151,12 @@ def test_moves_date_the_attempt_and_the_run(store: SqlStore) -> None:
     assert store.move_run(run.id, RunState.PLACING, RunState.RUNNING, at=2001.0)
     assert not store.move_run(run.id, RunState.PLACING, RunState.RUNNING, at=2002.0)
     assert store.move_run(run.id, RunState.RUNNING, RunState.COLLECTING, at=2003.0)
-    assert store.move_run(run.id, RunState.COLLECTING, RunState.FAILED, at=2004.0, failure=CRASH)
+    assert store.move_run(run.id, RunState.COLLECTING, RunState.FAILED, at=2004.0, failure=scene.CRASH)
 
     after = store.run(run.id)
-    assert (after.state, after.started_at, after.ended_at, after.failure) == (RunState.FAILED, 2001.0, 2004.0, CRASH)
+    assert (after.state, after.started_at, after.ended_at, after.failure) == (RunState.FAILED, 2001.0, 2004.0, scene.CRASH)
     assert after.attempt is not None
-    assert (after.attempt.started_at, after.attempt.ended_at, after.attempt.failure) == (2001.0, 2004.0, CRASH)
+    assert (after.attempt.started_at, after.attempt.ended_at, after.attempt.failure) == (2001.0, 2004.0, scene.CRASH)
 
 
 @pytest.mark.parametrize(("state", "to"), ILLEGAL, ids=[f"{a}-{b}" for a, b in ILLEGAL])
@@ -194,81 +170,6 @@ def test_every_move_that_the_table_lacks_is_refused(sqlite_url: str, state: RunS
         assert store.run(run.id).state is state
     finally:
         store.close()
-
-
-@pytest.mark.parametrize("to", [RunState.PLACING, RunState.RUNNING, RunState.COLLECTING])
-def test_an_attempt_concludes_in_an_end_or_in_the_queue(store: SqlStore, to: RunState) -> None:
-    _, (run,) = scene.submitted(store)
-    scene.brought_to(store, run, RunState.COLLECTING)
-
-    with pytest.raises(IllegalMove):
-        store.conclude(run.id, to, at=3000.0)
-
-
-@pytest.mark.parametrize("to", sorted(TERMINAL))
-def test_concluding_stores_the_result_and_ends_run_and_attempt(store: SqlStore, to: RunState) -> None:
-    experiment, (run,) = scene.submitted(store)
-    scene.brought_to(store, run, RunState.COLLECTING)
-    failure = None if to is RunState.COMPLETED else CRASH
-    fingerprint = {"workload": {"model": "net"}, "workload_key": "w", "subject_key": "s", "rig_key": "r"}
-
-    assert store.conclude(run.id, to, at=3000.0, failure=failure, analysis=analysis(), fingerprint=fingerprint)
-    assert not store.conclude(run.id, to, at=4000.0)
-
-    after = store.run(run.id)
-    assert (after.state, after.ended_at, after.failure) == (to, 3000.0, failure)
-    assert (after.analysis, after.fingerprint) == (analysis(), fingerprint)
-    assert after.attempt is not None
-    assert (after.attempt.ended_at, after.attempt.failure) == (3000.0, failure)
-    last = store.changes(experiment.id)[-1]
-    assert (last.state, last.run_id, last.data["validity"]["grade"]) == (to, run.id, "disturbed")
-    assert last.data.get("failure", {}).get("kind") == (failure.kind if failure else None)
-
-
-def test_measurements_are_rows_of_their_own(store: SqlStore) -> None:
-    _, (run,) = scene.submitted(store)
-    scene.brought_to(store, run, RunState.COLLECTING)
-    store.conclude(run.id, RunState.COMPLETED, at=3000.0, analysis=analysis(), fingerprint={"workload_key": "w"})
-
-    rows = store.database.read(lambda connection: connection.execute(select(measurement)).all())
-    keys = store.database.read(
-        lambda connection: connection.execute(select(result.c.workload_key, result.c.valid)).all()
-    )
-
-    assert [(row.metric, row.subject, row.value, row.unit, row.n, row.code_version) for row in rows] == [
-        ("throughput", None, 12.5, "images/s", 60.0, "1.0"),
-        ("power_w", "device:0", None, "W", None, "1.0"),
-    ]
-    assert [tuple(row) for row in keys] == [("w", False)]
-
-
-def test_numbers_that_are_not_finite_come_back(store: SqlStore) -> None:
-    _, (run,) = scene.submitted(store)
-    scene.brought_to(store, run, RunState.COLLECTING)
-
-    store.conclude(run.id, RunState.COMPLETED, at=3000.0, analysis=analysis(float("inf")))
-
-    stored = store.run(run.id).analysis
-    assert stored is not None
-    assert stored.measurements[0].value == float("inf")
-
-
-def test_a_run_that_goes_back_to_the_queue_keeps_the_failure_at_its_attempt(store: SqlStore) -> None:
-    _, (run,) = scene.submitted(store)
-    scene.brought_to(store, run, RunState.COLLECTING)
-    assert store.conclude(run.id, RunState.QUEUED, at=3000.0, failure=LOST, analysis=analysis(1.0))
-
-    waiting = store.run(run.id)
-    assert (waiting.state, waiting.failure, waiting.ended_at) == (RunState.QUEUED, None, None)
-    assert store.begin_attempt(run.id, scene.attempt_of(run, 2))
-    assert store.move_run(run.id, RunState.PLACING, RunState.RUNNING, at=3100.0)
-    assert store.move_run(run.id, RunState.RUNNING, RunState.COLLECTING, at=3200.0)
-    assert store.conclude(run.id, RunState.COMPLETED, at=3300.0, analysis=analysis(2.0))
-
-    after = store.run(run.id)
-    assert [(one.number, one.failure, one.ended_at) for one in after.attempts] == [(1, LOST, 3000.0), (2, None, 3300.0)]
-    assert after.started_at == 2001.0  # the run began with its first attempt
-    assert after.analysis == analysis(2.0)
 
 
 def test_a_run_is_cancelled_once_and_not_after_its_end(store: SqlStore) -> None:
@@ -363,71 +264,3 @@ def test_pages_of_a_labels_runs_come_together_newest_first_also_where_experiment
             break
     assert found == wanted
     assert len(wanted) == 14
-
-
-def lines_of(log: Iterable[dict[str, Any]]) -> list[Line]:
-    return [Line(one["seq"], one["kind"], json.dumps(one)) for one in log]
-
-
-def test_parts_of_an_imported_log_are_bounded_in_entries_and_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imported, "PART", 3)
-    monkeypatch.setattr(imported, "PART_BYTES", 100)
-    (run,) = scene.runs_for(scene.experiment())
-    ended = replace(run, attempts=(scene.attempt_of(run),))
-    logs = {
-        "n0": [Line(seq, "output", "x" * 10) for seq in range(1, 5)],
-        "n1": [Line(seq, "output", "x" * 60) for seq in range(1, 4)],
-    }
-    parts = [[(node, seq) for _, node, seq, _, _ in part] for part in imported.parts(ended, logs)]
-    assert parts == [[("n0", 1), ("n0", 2), ("n0", 3)], [("n0", 4), ("n1", 1), ("n1", 2)], [("n1", 3)]]
-
-
-def test_an_imported_run_is_stored_whole_and_once(store: SqlStore) -> None:
-    experiment = replace(scene.experiment(labels={"from": "elsewhere"}), state=ExperimentState.FAILED, ended_at=2000.0)
-    (run,) = scene.runs_for(experiment)
-    attempt = scene.attempt_of(run, token="", started_at=1000.0, ended_at=2000.0, failure=CRASH)
-    ended = replace(
-        run,
-        state=RunState.FAILED,
-        attempts=(attempt,),
-        started_at=1000.0,
-        ended_at=2000.0,
-        failure=CRASH,
-        analysis=analysis(),
-        fingerprint={"workload_key": "w"},
-    )
-    log = [scene.entry(1, "log_opened"), scene.entry(2, "log_closed")]
-
-    assert store.import_run(experiment, ended, {"n0": lines_of(log)})
-    assert not store.import_run(experiment, ended, {"n0": lines_of(log)})
-
-    assert store.run(run.id) == ended
-    assert store.entries(attempt.id) == [entry | {"node": "n0"} for entry in log]
-    assert store.experiments(label=("from", "elsewhere")).items[0].run_counts == {RunState.FAILED: 1}
-    assert [one.state for one in store.changes(experiment.id)] == ["failed", "failed"]
-
-
-def test_an_import_that_was_cut_off_is_seen_by_nobody_and_taken_up_by_the_next(
-    store: SqlStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    experiment = replace(scene.experiment(labels={"from": "elsewhere"}), state=ExperimentState.COMPLETED, ended_at=9.0)
-    (run,) = scene.runs_for(experiment)
-    ended = replace(run, state=RunState.COMPLETED, attempts=(scene.attempt_of(run),), analysis=analysis())
-    log = [scene.entry(1, "log_opened"), *(scene.entry(seq) for seq in range(2, 8)), scene.entry(8, "log_closed")]
-
-    def torn() -> Iterator[Line]:
-        yield from lines_of(log[:5])
-        raise ConnectionError
-
-    monkeypatch.setattr(imported, "PART", 3)
-    with pytest.raises(ConnectionError):
-        store.import_run(experiment, ended, {"n0": torn()})
-    assert store.experiments(owner="ada").items == store.runs(owner="ada").items == store.cells(owner="ada").items == []
-    assert store.experiment(experiment.id).owner == imported.IMPORTING
-    assert store.last_seqs(ended.attempts[0].id) == {"n0": 3}
-
-    assert store.import_run(experiment, ended, {"n0": lines_of(log)})
-    assert not store.import_run(experiment, ended, {"n0": lines_of(log)})
-    assert [one.id for one in store.runs(owner="ada").items] == [run.id]
-    assert len(store.entries(ended.attempts[0].id)) == 8
-    assert [cell.runs[0].id for cell in store.cells(owner="ada").items] == [run.id]

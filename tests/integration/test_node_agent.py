@@ -2,8 +2,6 @@
 
 import json
 import os
-import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -13,7 +11,6 @@ import pytest
 
 from tests.integration.node_attempts import (
     NODE,
-    ROOT,
     UNEVEN,
     a_job,
     carried_out,
@@ -25,17 +22,11 @@ from tests.integration.node_attempts import (
     until,
     waiting_for,
 )
-from workers.node import interpreters, prepare, processes
+from workers.node import processes
 from workers.node.agent import Agent
-from workers.node.interpreters import Interpreter
 from workers.trainer import protocol
 
-
-@pytest.fixture
-def agent(tmp_path):
-    agent = Agent(tmp_path / "agent", NODE, fence_s=60)
-    yield agent
-    agent.close()
+pytest_plugins = ["tests.integration.node_agents"]
 
 
 def test_an_attempt_leaves_one_complete_log_that_follows_the_protocol(agent):
@@ -308,118 +299,10 @@ def test_an_interpreter_that_does_not_exist_is_setup_failed(agent):
     assert "/no/such/python" in failure_of(carried_out(agent, job))["message"]
 
 
-def a_dataset(tmp_path, monkeypatch, program):
-    """A dataset whose preparation is ``program``, run by this Python."""
-    package = tmp_path / "tree" / "suites" / "datasets" / "made_up"
-    package.mkdir(parents=True)
-    (tmp_path / "tree" / "workers").symlink_to(ROOT / "workers")
-    (tmp_path / "tree" / "suites" / "models").symlink_to(ROOT / "suites" / "models")
-    (package / "prepare.py").write_text("import sys, os, pathlib\nroot = pathlib.Path(sys.argv[2])\n" + program)
-    monkeypatch.setattr(prepare, "ROOT", tmp_path / "tree")
-    monkeypatch.setenv("TBD_DATASETS_DIR", str(tmp_path / "datasets"))
-    own = Interpreter("datasets", "x", sys.executable, {}, True, None)
-    real = interpreters.resolve
-    monkeypatch.setattr(interpreters, "resolve", lambda name: own if name == "datasets" else real(name))
-    job = a_job(data="made-up")
-    job["dataset"] = {"name": "made-up", "interpreter": "datasets", "module": "suites.datasets.made_up", "root": None}
-    return job
-
-
-def test_a_missing_dataset_is_prepared_once_and_its_folder_stands_in_the_job(agent, tmp_path, monkeypatch):
-    program = "(root / 'file').write_text('x')\nopen(root.parent / 'count', 'a').write('1')\n"
-    job = a_dataset(tmp_path, monkeypatch, program)
-    for job_id in ("first", "second"):
-        entries = carried_out(agent, {**job, "attempt_id": job_id})
-        assert failure_of(entries) is None
-    root = Path(entries[0]["data"]["job"]["dataset"]["root"])
-    assert (root / "file").read_text() == "x"
-    assert (tmp_path / "datasets" / "count").read_text() == "1"
-
-
-def test_a_preparation_that_fails_is_setup_failed_with_its_last_words_and_is_tried_anew(agent, tmp_path, monkeypatch):
-    job = a_dataset(tmp_path, monkeypatch, "(root / 'half').write_text('x')\nsys.exit('no photographs here')\n")
-    for job_id in ("first", "second"):
-        failure = failure_of(carried_out(agent, {**job, "attempt_id": job_id}))
-        assert failure["kind"] == "setup_failed"
-        assert "no photographs here" in failure["message"]
-
-
-def test_a_preparation_that_meets_a_full_disk_is_no_space_and_names_the_disk(agent, small_disk, tmp_path, monkeypatch):
-    job = a_dataset(tmp_path, monkeypatch, "(root / 'file').write_bytes(bytes(10 ** 6))\n")
-    monkeypatch.setenv("TBD_DATASETS_DIR", str(small_disk / "datasets"))
-    failure = failure_of(carried_out(agent, job))
-    assert failure["kind"] == "no_space"
-    assert "No space left on device" in failure["message"]
-    assert f"Its datasets are kept in {small_disk / 'datasets'} (" in failure["message"]
-
-
-def test_a_disk_without_room_for_the_folder_of_a_dataset_is_no_space(agent, small_disk, tmp_path, monkeypatch):
-    subprocess.run(["mount", "-o", "remount,nr_inodes=1", str(small_disk)], check=True)
-    job = a_dataset(tmp_path, monkeypatch, "")
-    monkeypatch.setenv("TBD_DATASETS_DIR", str(small_disk / "datasets"))
-    assert failure_of(carried_out(agent, job))["kind"] == "no_space"
-
-
-def test_an_attempt_can_be_cancelled_while_its_dataset_is_prepared(agent, tmp_path, monkeypatch):
-    job = a_dataset(tmp_path, monkeypatch, "import time\ntime.sleep(600)\n")
-    agent.start(job)
-    until(lambda: processes.with_token(job["token"]))
-    agent.stop(job["attempt_id"], "cancelled")
-    assert failure_of(log_of(agent, job))["kind"] == "cancelled"
-    assert not processes.with_token(job["token"])
-
-
 def test_a_node_without_a_process_of_the_job_says_so(agent):
     job = a_job()
     job["processes"][0]["node"] = "another"
     assert "no process on node" in failure_of(carried_out(agent, job))["message"]
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 400 kB."""
-    if os.getuid() != 0:
-        pytest.skip("mounting a small disk needs root")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "none", str(folder)], check=True)
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
-
-
-@pytest.fixture
-def cramped(small_disk):
-    """An agent whose attempts are kept there."""
-    agent = Agent(small_disk, NODE)
-    yield agent
-    agent.close()
-
-
-def test_a_full_disk_ends_the_attempt_clearly(cramped, small_disk):
-    job = a_job(options={**UNEVEN, "step_time_s": 0.001}, max_steps=1000000)
-    entries = carried_out(cramped, job)
-    assert failure_of(entries)["kind"] == "no_space"
-    message = failure_of(entries)["message"]
-    assert f"no space left on a disk of node {NODE}" in message
-    assert f"in {small_disk} (" in message
-    assert "make room there" in message
-    assert entries[-1]["data"]["entries"] == len(entries)
-    assert not processes.with_token(job["token"])
-    assert cramped.acknowledge(job["attempt_id"], len(entries))["deleted"]
-
-
-def test_an_agent_on_a_full_disk_refuses_an_attempt_and_may_be_told_to_stop_it(cramped, small_disk):
-    with open(small_disk / "filler", "wb") as filler:
-        os.posix_fallocate(filler.fileno(), 0, shutil.disk_usage(small_disk).free)
-    job = a_job()
-    answer = cramped.start(job)
-    assert (answer["state"], answer["failure"]) == ("refused", "no_space")
-    assert f"{small_disk} (0.0 MiB free now): make room there" in answer["reason"]
-    assert cramped.status()["disk_free_bytes"] == 0
-    assert cramped.stop(job["attempt_id"], "no_space")["state"] == "ended"
-    (small_disk / "filler").unlink()
-    assert "stopped before it came" in cramped.start(job)["reason"]
-    assert cramped.status()["disk_free_bytes"] > 0
 
 
 def test_two_agents_cannot_own_one_directory(agent, tmp_path, monkeypatch):

@@ -15,12 +15,12 @@ import traceback
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
-from workers.node import background, outcome, prepare, processes, space, stop_channel
+from workers.node import background, outcome, prepare, processes, space
 from workers.node.children import Spawner
 from workers.node.event_log import EventLog, LogError
 from workers.node.gang import Exit, Gang, Member
 from workers.node.outcome import Failure
-from workers.node.stopping import StoppingRule
+from workers.node.length import Length
 from workers.node.telemetry import counting, ncu
 from workers.node.telemetry.sampler import Sampler
 from workers.node.waking import Waking
@@ -39,8 +39,6 @@ _CALM_S = (0.1, 1.0)
 GANG_GRACE_S = 2.0
 TERMINATE_GRACE_S = 1.0
 IDLE_ROLES_GRACE_S = 5.0
-
-_TELL_AGAIN_S = 0.5
 
 # Judgement: longest time of the memory phase, which builds the model and does a few steps with every allocation
 # followed. It needs a limit of its own: a rank that fails on another node may never report.
@@ -91,10 +89,7 @@ class Supervisor:
         self._waking = Waking()
         self._stop: Stop | None = None
         self._failures: list[Failure] = []
-        self._rule = StoppingRule(job["stopping"])
-        self._decision: dict[str, Any] | None = None
-        self._tell_at: float | None = None
-        self._timing_since: float | None = None
+        self._length = Length(self._job, self._leads)
         self._oom_kills = 0
 
     def stop(self, reason: str, detail: str = "") -> None:
@@ -176,7 +171,7 @@ class Supervisor:
         self._ended_gangs.append(self._gang)
         around = self._around
         self._gang = Gang(self._job, self._mine, folder, self._log, around.spawner, around.node, phase, prefix)
-        self._timing_since, self._tell_at = None, None
+        self._length.begin_anew()
         try:
             self._gang.start(path, self._cores())
             self._adopt(self._gang.children)
@@ -234,7 +229,7 @@ class Supervisor:
         """Listen until every process has ended or a reason to end them has come, such as ``deadline``."""
         workers_gone_at: float | None = None
         while self._gang.living():
-            self._sleep(_EAGER_S if self._timing_since is None else _pace_s(time.monotonic() - self._timing_since))
+            self._sleep(self._pace_s(time.monotonic()))
             self._listen()
             self._note(self._gang.exits())
             now = time.monotonic()
@@ -248,7 +243,15 @@ class Supervisor:
                 workers_gone_at = workers_gone_at or now
                 if now > workers_gone_at + IDLE_ROLES_GRACE_S:
                     return
-            self._decide(now)
+            self._length.decide(self._log, now, reachable=bool(self._gang.living()))
+
+    def _pace_s(self, now: float) -> float:
+        """Seconds until the processes are listened to again."""
+        timing_since = self._length.timing_since
+        if timing_since is None:
+            return _EAGER_S
+        least, most = _CALM_S
+        return min(most, max(least, (now - timing_since) / 10))
 
     def _sleep(self, longest_s: float) -> None:
         self._waking.sleep(longest_s, [child.id for child in self._gang.living() if child.id is not None])
@@ -269,30 +272,11 @@ class Supervisor:
                 self._sampler.adopt(child.name, child.id)
 
     def _take(self, event: Mapping[str, Any], ranks: Sequence[int]) -> None:
-        if event["kind"] != "interval" or event["data"]["phase"] != "timed" or 0 not in ranks:
-            return
-        self._timing_since = self._timing_since or time.monotonic()
-        data = event["data"]
-        try:
-            self._rule.add(protocol.number(data["duration_s"]), self._work(data["work"]), data["n"])
-        except (ValueError, TypeError, KeyError) as error:
-            self._failures.append(self._invalid(ranks, f"an interval that cannot be: {error}"))
-
-    def _work(self, work: Any) -> float:
-        """Return the amount of work in the model's own unit; ``work`` may count in several units."""
-        if isinstance(work, dict):
-            work = work[self._job["model"]["work_unit"]] if len(work) > 1 else next(iter(work.values()))
-        return float(protocol.number(work))
-
-    def _decide(self, now: float) -> None:
-        if self._decision is None and self._leads and self._timing_since is not None:
-            self._decision = self._rule.decision()
-            if self._decision is not None:
-                self._log.append("stopping_decided", **self._decision)
-                self._tell_at = now
-        if self._tell_at is not None and now >= self._tell_at and self._decision is not None and self._gang.living():
-            told = stop_channel.send_stop(self._job, self._decision["reason"])
-            self._tell_at = None if told else now + _TELL_AGAIN_S
+        if event["kind"] == "interval" and event["data"]["phase"] == "timed" and 0 in ranks:
+            try:
+                self._length.add(event["data"])
+            except (ValueError, TypeError, KeyError) as error:
+                self._failures.append(self._invalid(ranks, f"an interval that cannot be: {error}"))
 
     def _note(self, exits: Sequence[Exit]) -> None:
         for ended in exits:
@@ -398,9 +382,3 @@ class Supervisor:
     @staticmethod
     def _invalid(ranks: Sequence[int], what: str) -> Failure:
         return Failure("invalid_log", ranks, message="its events do not follow the protocol: " + what)
-
-
-def _pace_s(timed_s: float) -> float:
-    """Seconds between two looks at processes that have been timed for ``timed_s`` seconds."""
-    least, most = _CALM_S
-    return min(most, max(least, timed_s / 10))

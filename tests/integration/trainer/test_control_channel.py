@@ -8,8 +8,9 @@ import time
 
 import pytest
 
-from workers.trainer import control
 from workers.trainer.control import Leader, Member
+from workers.trainer.control import leader as leader_end
+from workers.trainer.control import member as member_end
 from workers.trainer.failure import TrainerError
 
 TOKEN = "secret"
@@ -155,7 +156,7 @@ def test_a_rank_that_never_joins_ends_the_attempt(address):
 
 
 def test_a_member_whose_leader_never_listens_gives_up(address, monkeypatch):
-    monkeypatch.setattr(control, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(member_end, "PATIENCE_S", 0.0)
     member = Rank(Member(address, TOKEN, 1, 0.3))
     member.start()
     finish([member])
@@ -213,7 +214,7 @@ def test_a_port_that_is_taken_is_a_failed_set_up(address):
 
 
 def test_a_peer_that_stays_silent_is_let_go(address, monkeypatch):
-    monkeypatch.setattr(control, "HELLO_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(leader_end, "HELLO_TIMEOUT_S", 0.1)
     ranks = start(address, leader={"max_steps": 400, "step_s": 0.002})
     assert ranks[0].joined.wait(10.0)
     with socket.create_connection((address["host"], address["port"]), timeout=10.0) as silent:
@@ -239,7 +240,7 @@ def test_clocks_of_other_nodes_are_compared_at_the_beginning_and_at_the_end(addr
 
 
 def test_a_rank_that_does_not_answer_pings_is_passed_over(address, monkeypatch):
-    monkeypatch.setattr(control, "PING_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(leader_end, "PING_TIMEOUT_S", 0.02)
     leader = Rank(Leader(address, TOKEN, [1], 2, 20.0, far=[1]), max_steps=0)
     leader.start()
     with say(address, {"token": TOKEN, "rank": 1}) as deaf:

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from orchestrator.analysis.clocks import MAX_DRIFT, axis_of, merged
-from workers.trainer.control import clock_of
+from workers.trainer.control.clocks import clock_of
 
 
 def opened(node, t, wall=0.0, nodes=("one", "two")):

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.analysis.observations import Answer, Cell, observe
+from orchestrator.analysis.observation_rules import Answer, Cell
+from orchestrator.analysis.observations import observe
 
 HOLDS, DOES_NOT, NOT_ENOUGH, NOT_APPLICABLE = Answer.HOLDS, Answer.DOES_NOT, Answer.NOT_ENOUGH, Answer.NOT_APPLICABLE
 KERNELS = [("sgemm", 0.6, 0.8), ("batch_norm", 0.3, 0.1), ("copy", 0.1, 0.0)]

@@ -1,126 +1,19 @@
-"""The control channel: how all ranks of an attempt begin every interval together and stop at the same step.
-
-Rank 0 listens at ``job["control"]``; every other process connects and says ``{"token", "rank"}``; the node agent
-connects and says ``{"token", "role": "agent"}``. Then, one JSON object a line:
-
-* a rank, before each interval: ``{"ready": steps done}``, or ``{"failed": kind, "message"}`` and nothing more;
-* rank 0, to all ranks: ``{"joined": world_size}`` once, then ``{"go": n, "phase"}`` or ``{"stop": reason}``; the latter
-  with ``failure`` and ``ranks`` where a rank has failed, and that ends every rank;
-* the agent, at any time: ``{"stop": reason}``, obeyed before the next interval;
-* rank 0, to ranks on other nodes, when all have joined and before it says stop: ``{"ping": number}``, answered at once
-  by ``{"pong": number, "t": the monotonic clock there}``. From these the nodes' clocks are related to each other.
-
-Nobody waits without a time-out, and nobody is listened to without the attempt's token. Nothing here happens inside an
-interval: messages are read and sent between them.
-"""
+"""Rank 0's end of the control channel."""
 
 import hmac
-import json
 import select
 import socket
 import time
 
-from workers.trainer import job as jobs
+from workers.trainer.control.clocks import clock_of
+from workers.trainer.control.peer import CULPRIT_S, HELLO_TIMEOUT_S, JOIN_TIMEOUT_S, Peer
 from workers.trainer.failure import TrainerError
 
-# Judgement: at most this long for all ranks to meet (interpreters start, frameworks are imported).
-JOIN_TIMEOUT_S = 300.0
-# Judgement: a peer that does not say who it is within this time is a stranger.
-HELLO_TIMEOUT_S = 10.0
-RETRY_S = 0.05
-# A member waits this much longer than rank 0 does: who is missing is for rank 0 to say.
-PATIENCE_S = 5.0
-# Judgement: at most this long for the news of a rank whose loss a framework has noticed; it is on its way by then.
-CULPRIT_S = 10.0
 ROUNDS = 8
 # Judgements: so many pings show how far a clock is ahead (the quickest one counts), and one that takes longer says
 # nothing worth waiting for.
 PINGS = 8
 PING_TIMEOUT_S = 1.0
-# Longest line that a peer may send; none of ours comes near.
-LONGEST_LINE = 65536
-
-
-def open_channel(job, process, again=False):
-    """Return the channel's end for ``process``: ``Leader`` with rank 0, else ``Member``.
-
-    ``again``: other processes have used the same address before, and the last of them may still listen there.
-
-    Raises:
-        TrainerError: ``setup_failed``, the address cannot be listened on.
-    """
-    ranks = jobs.leading_ranks(job)
-    timeout_s = float(job["plan"]["timeout_s"])
-    rank = jobs.rank_of(process)
-    if rank == ranks[0]:
-        far = jobs.ranks_on_other_nodes(job, process)
-        return Leader(job["control"], job["token"], ranks[1:], job["world_size"], timeout_s, far)
-    return Member(job["control"], job["token"], rank, timeout_s, again=again)
-
-
-def clock_of(answers):
-    """Return what pings say of another clock: ``{"offset_s", "uncertainty_s", "at_t"}``.
-
-    ``answers`` are triples (sent, clock of the peer, received), sent and received on the own clock. The peer looked at
-    its clock between the two; taking the middle, half the round trip is the largest possible error, so the quickest
-    answer counts (F. Cristian, Probabilistic clock synchronization, 1989). ``at_t`` is that middle.
-    """
-    sent, there, received = min(answers, key=lambda answer: answer[2] - answer[0])
-    middle = (sent + received) / 2
-    return {"offset_s": there - middle, "uncertainty_s": (received - sent) / 2, "at_t": middle}
-
-
-class Peer(object):
-    """One connection, read by lines without blocking."""
-
-    def __init__(self, connection, clock):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.settimeout(HELLO_TIMEOUT_S)
-        self.socket = connection
-        self.since = clock()
-        self.name = None
-        self.open = True
-        self._rest = b""
-
-    def fileno(self):
-        return self.socket.fileno()
-
-    def send(self, message):
-        """Send one line. That a peer has gone is noticed when it is read from: it may have said why before it went."""
-        try:
-            self.socket.sendall((json.dumps(message) + "\n").encode("utf-8"))
-        except OSError:
-            pass
-
-    def read(self):
-        """Return the messages that have arrived; afterwards ``open`` is False if the peer has gone or talks nonsense.
-
-        Call it when ``select`` says there is something to read.
-        """
-        try:
-            data = self.socket.recv(LONGEST_LINE)
-        except OSError:
-            data = b""
-        if not data:
-            self.open = False
-        lines = (self._rest + data).split(b"\n")
-        self._rest = lines.pop()
-        messages = [self._parse(line) for line in lines]
-        if len(self._rest) > LONGEST_LINE or None in messages:
-            self.open = False
-        return [message for message in messages if message is not None]
-
-    @staticmethod
-    def _parse(line):
-        try:
-            message = json.loads(line.decode("utf-8"))
-        except ValueError:
-            return None
-        return message if isinstance(message, dict) else None
-
-    def close(self):
-        self.open = False
-        self.socket.close()
 
 
 class Leader(object):
@@ -346,105 +239,3 @@ class Leader(object):
                 del self._members[peer.name]
                 # It may have said why before it went.
                 self._failed = self._failed or ("crashed", "rank %d was lost" % peer.name, [peer.name])
-
-
-class Member(object):
-    """Any other rank's end: reports and obeys."""
-
-    def __init__(self, control, token, rank, timeout_s, clock=time.monotonic, again=False):
-        self._address = (control["host"], control["port"])
-        self._token = token
-        self._rank = rank
-        self._timeout_s = timeout_s + PATIENCE_S
-        self._again = again
-        self._clock = clock
-        self._peer = None
-        self._inbox = []
-
-    def join(self):
-        """Connect to rank 0 and wait until every rank has come.
-
-        Raises:
-            TrainerError: ``timed_out``; ``setup_failed``, rank 0 refused us; or what ended the attempt meanwhile.
-        """
-        deadline = self._clock() + min(JOIN_TIMEOUT_S + PATIENCE_S, self._timeout_s)
-        answer = self._greet(deadline)
-        while answer is None:
-            time.sleep(RETRY_S)
-            answer = self._greet(deadline)
-        if "refused" in answer:
-            raise TrainerError(
-                "setup_failed", "rank 0 refused rank %d: %s" % (self._rank, answer["refused"]), [self._rank]
-            )
-
-    def turn(self, step, proposal):
-        """Report ``step`` steps done; return rank 0's order. ``proposal`` is not asked for.
-
-        Raises:
-            TrainerError: a rank has failed, rank 0 was lost, or it gave no order in time.
-        """
-        self._peer.send({"ready": step})
-        return self._receive(self._clock() + self._timeout_s)
-
-    def take_clocks(self):
-        """Return nothing: it is rank 0 that compares the clocks."""
-        return []
-
-    def culprit(self, patience_s=CULPRIT_S):
-        """Return as a ``TrainerError`` which other rank has failed or gone, when rank 0 tells it or has gone itself."""
-        deadline = self._clock() + patience_s
-        while self._peer and self._clock() < deadline:
-            try:
-                self._receive(deadline)
-            except TrainerError as found:
-                # The last of these is our own impatience, and tells nothing of rank 0.
-                return found if self._clock() < deadline else None
-        return None
-
-    def fail(self, kind, message):
-        """Tell rank 0 that this rank has failed."""
-        if self._peer:
-            self._peer.send({"failed": kind, "message": message})
-
-    def close(self):
-        if self._peer:
-            self._peer.close()
-
-    def _greet(self, deadline):
-        """Say who we are; return rank 0's answer, None where it went without one and its successor may still come."""
-        self._peer = self._connect(deadline)
-        self._peer.send({"token": self._token, "rank": self._rank})
-        try:
-            return self._receive(deadline)
-        except TrainerError as error:
-            if not self._again or error.kind != "crashed" or self._peer.open:
-                raise
-            self._peer.close()
-            return None
-
-    def _connect(self, deadline):
-        while True:
-            left = deadline - self._clock()
-            if left <= 0:
-                raise TrainerError("timed_out", "rank 0 does not listen on %s:%s" % self._address, [0])
-            try:
-                return Peer(socket.create_connection(self._address, timeout=left), self._clock)
-            except OSError:
-                time.sleep(RETRY_S)
-
-    def _receive(self, deadline):
-        while not self._inbox:
-            left = deadline - self._clock()
-            if left <= 0:
-                raise TrainerError("timed_out", "rank 0 gave no order in time", [0])
-            if not self._peer.open:
-                raise TrainerError("crashed", "rank 0 was lost", [0])
-            if select.select([self._peer], [], [], left)[0]:
-                self._inbox.extend(self._peer.read())
-        order = self._inbox.pop(0)
-        if "ping" in order:
-            self._peer.send({"pong": order["ping"], "t": self._clock()})
-            return self._receive(deadline)
-        if order.get("failure"):
-            raise TrainerError(order["failure"], order["stop"], order.get("ranks"))
-        return order

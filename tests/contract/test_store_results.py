@@ -1,0 +1,86 @@
+"""The contract of the store: how an attempt is concluded, and what it came to. On SQLite and on PostgreSQL."""
+
+import pytest
+from sqlalchemy import select
+
+from orchestrator.db.schema import measurement, result
+from orchestrator.db.store import SqlStore
+from orchestrator.domain.run import TERMINAL, IllegalMove, RunState
+from tests.contract import store_scenes as scene
+
+pytest_plugins = ["tests.contract.store_servers"]
+
+
+@pytest.mark.parametrize("to", [RunState.PLACING, RunState.RUNNING, RunState.COLLECTING])
+def test_an_attempt_concludes_in_an_end_or_in_the_queue(store: SqlStore, to: RunState) -> None:
+    _, (run,) = scene.submitted(store)
+    scene.brought_to(store, run, RunState.COLLECTING)
+
+    with pytest.raises(IllegalMove):
+        store.conclude(run.id, to, at=3000.0)
+
+
+@pytest.mark.parametrize("to", sorted(TERMINAL))
+def test_concluding_stores_the_result_and_ends_run_and_attempt(store: SqlStore, to: RunState) -> None:
+    experiment, (run,) = scene.submitted(store)
+    scene.brought_to(store, run, RunState.COLLECTING)
+    failure = None if to is RunState.COMPLETED else scene.CRASH
+    fingerprint = {"workload": {"model": "net"}, "workload_key": "w", "subject_key": "s", "rig_key": "r"}
+
+    assert store.conclude(run.id, to, at=3000.0, failure=failure, analysis=scene.analysis(), fingerprint=fingerprint)
+    assert not store.conclude(run.id, to, at=4000.0)
+
+    after = store.run(run.id)
+    assert (after.state, after.ended_at, after.failure) == (to, 3000.0, failure)
+    assert (after.analysis, after.fingerprint) == (scene.analysis(), fingerprint)
+    assert after.attempt is not None
+    assert (after.attempt.ended_at, after.attempt.failure) == (3000.0, failure)
+    last = store.changes(experiment.id)[-1]
+    assert (last.state, last.run_id, last.data["validity"]["grade"]) == (to, run.id, "disturbed")
+    assert last.data.get("failure", {}).get("kind") == (failure.kind if failure else None)
+
+
+def test_measurements_are_rows_of_their_own(store: SqlStore) -> None:
+    _, (run,) = scene.submitted(store)
+    scene.brought_to(store, run, RunState.COLLECTING)
+    store.conclude(run.id, RunState.COMPLETED, at=3000.0, analysis=scene.analysis(), fingerprint={"workload_key": "w"})
+
+    rows = store.database.read(lambda connection: connection.execute(select(measurement)).all())
+    keys = store.database.read(
+        lambda connection: connection.execute(select(result.c.workload_key, result.c.valid)).all()
+    )
+
+    assert [(row.metric, row.subject, row.value, row.unit, row.n, row.code_version) for row in rows] == [
+        ("throughput", None, 12.5, "images/s", 60.0, "1.0"),
+        ("power_w", "device:0", None, "W", None, "1.0"),
+    ]
+    assert [tuple(row) for row in keys] == [("w", False)]
+
+
+def test_numbers_that_are_not_finite_come_back(store: SqlStore) -> None:
+    _, (run,) = scene.submitted(store)
+    scene.brought_to(store, run, RunState.COLLECTING)
+
+    store.conclude(run.id, RunState.COMPLETED, at=3000.0, analysis=scene.analysis(float("inf")))
+
+    stored = store.run(run.id).analysis
+    assert stored is not None
+    assert stored.measurements[0].value == float("inf")
+
+
+def test_a_run_that_goes_back_to_the_queue_keeps_the_failure_at_its_attempt(store: SqlStore) -> None:
+    _, (run,) = scene.submitted(store)
+    scene.brought_to(store, run, RunState.COLLECTING)
+    assert store.conclude(run.id, RunState.QUEUED, at=3000.0, failure=scene.LOST, analysis=scene.analysis(1.0))
+
+    waiting = store.run(run.id)
+    assert (waiting.state, waiting.failure, waiting.ended_at) == (RunState.QUEUED, None, None)
+    assert store.begin_attempt(run.id, scene.attempt_of(run, 2))
+    assert store.move_run(run.id, RunState.PLACING, RunState.RUNNING, at=3100.0)
+    assert store.move_run(run.id, RunState.RUNNING, RunState.COLLECTING, at=3200.0)
+    assert store.conclude(run.id, RunState.COMPLETED, at=3300.0, analysis=scene.analysis(2.0))
+
+    after = store.run(run.id)
+    assert [(one.number, one.failure, one.ended_at) for one in after.attempts] == [(1, scene.LOST, 3000.0), (2, None, 3300.0)]
+    assert after.started_at == 2001.0  # the run began with its first attempt
+    assert after.analysis == scene.analysis(2.0)
