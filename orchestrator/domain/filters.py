@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CellFilter:
-    """Which cells are wanted. ``gpu_model`` is a part of the name of the GPUs that it ran on, in any case; ``label`` one
-    of its experiment."""
+    """Which cells are wanted. ``gpu_model`` is a part of the name of the GPUs that it ran on, in any case; ``label``
+    one of its experiment."""
 
     experiment_id: str | None = None
     model: str | None = None

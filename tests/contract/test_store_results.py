@@ -81,6 +81,9 @@ def test_a_run_that_goes_back_to_the_queue_keeps_the_failure_at_its_attempt(stor
     assert store.conclude(run.id, RunState.COMPLETED, at=3300.0, analysis=scene.analysis(2.0))
 
     after = store.run(run.id)
-    assert [(one.number, one.failure, one.ended_at) for one in after.attempts] == [(1, scene.LOST, 3000.0), (2, None, 3300.0)]
+    assert [(one.number, one.failure, one.ended_at) for one in after.attempts] == [
+        (1, scene.LOST, 3000.0),
+        (2, None, 3300.0),
+    ]
     assert after.started_at == 2001.0  # the run began with its first attempt
     assert after.analysis == scene.analysis(2.0)

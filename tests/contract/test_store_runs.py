@@ -154,7 +154,12 @@ def test_moves_date_the_attempt_and_the_run(store: SqlStore) -> None:
     assert store.move_run(run.id, RunState.COLLECTING, RunState.FAILED, at=2004.0, failure=scene.CRASH)
 
     after = store.run(run.id)
-    assert (after.state, after.started_at, after.ended_at, after.failure) == (RunState.FAILED, 2001.0, 2004.0, scene.CRASH)
+    assert (after.state, after.started_at, after.ended_at, after.failure) == (
+        RunState.FAILED,
+        2001.0,
+        2004.0,
+        scene.CRASH,
+    )
     assert after.attempt is not None
     assert (after.attempt.started_at, after.attempt.ended_at, after.attempt.failure) == (2001.0, 2004.0, scene.CRASH)
 

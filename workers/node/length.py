@@ -1,4 +1,4 @@
-"""When an attempt has trained for long enough: the intervals are counted, the decision is logged, and rank 0 is told."""
+"""When an attempt has trained for long enough: intervals are counted, the decision is logged, rank 0 is told."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from workers.node import background, outcome, prepare, processes, space
 from workers.node.children import Spawner
 from workers.node.event_log import EventLog, LogError
 from workers.node.gang import Exit, Gang, Member
-from workers.node.outcome import Failure
 from workers.node.length import Length
+from workers.node.outcome import Failure
 from workers.node.telemetry import counting, ncu
 from workers.node.telemetry.sampler import Sampler
 from workers.node.waking import Waking
