@@ -35,6 +35,7 @@ says what happens, and below that where. A test looks every name up (tests/archi
  6. The one loop that times every framework prepares: the ranks meet by the framework's own means, and the adapter
     builds the model. ``suites/__init__.py`` has that part of the walk.
     ``workers/trainer/loop.py: Loop.run, Loop._prepare``
+    ``workers/trainer/session.py: Session``
     ``workers/trainer/frameworks/__init__.py``
     ``workers/trainer/frameworks/pytorch/adapter.py: Adapter.join, Adapter.build``
     ``workers/trainer/frameworks/pytorch/framework.toml``

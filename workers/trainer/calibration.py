@@ -18,14 +18,13 @@ next, so a run that is cancelled ends between two of them. A repetition is so ma
 on a GPU, and one product on a CPU device.
 """
 
-import importlib
 import math
 import time
 
 from workers.trainer import host
 from workers.trainer import job as jobs
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks import fabric
+from workers.trainer.session import Microbenchmark
 
 # Judgements. Cubes and slabs of the sizes that networks have; on GPUs large enough to fill the device.
 SHAPES = {
@@ -64,20 +63,13 @@ def shapes_of(job, kind):
     return [part * 3 if len(part) == 1 else part for part in sides]
 
 
-class Calibration(object):
+class Calibration(Microbenchmark):
     """Runs one process of a calibration from ``join`` to ``finished``; reports through ``emit(kind, **data)``."""
 
     def __init__(self, job, process, adapter, channel, emit, clock=time.perf_counter):
-        self._job = job
-        self._process = process
-        self._adapter = adapter
-        self._channel = channel
-        self._emit = emit
-        self._clock = clock
+        super().__init__(job, process, adapter, channel, emit, clock)
         self._kind = jobs.device_kind(process)
         self._options = jobs.options_of(job)
-        self._turns = 0
-        self._repetitions = 0
         self._products = None
 
     def run(self):
@@ -91,35 +83,14 @@ class Calibration(object):
         reason = self._measure()
         self._tell_clocks()
         self._products.close()
-        self._emit("stopped", step=self._repetitions, reason=reason)
-        self._emit("memory", **(self._adapter.memory() or host.peak_resident()))
-        self._emit("finished", steps=self._repetitions, weights_sha256=None)
+        self._finish(reason, self._adapter.memory() or host.peak_resident())
 
     def _prepare(self):
-        self._emit("versions", **self._adapter.versions())
-        self._channel.join()
-        self._tell_clocks()
-        world_size = self._adapter.join(self._job, self._process)
-        self._emit("joined", world_size=world_size, **fabric.used(self._job, self._process))
-        before = self._clock()
-        module = importlib.import_module(self._job["model"]["module"] + "." + self._job["plan"]["framework"])
-        self._products = module.open_products(self._job, self._process)
-        self._emit(
-            "built",
-            parameters=0,
-            mathematics={"shapes": [list(shape) for shape in shapes_of(self._job, self._kind)]},
-            device=self._products.device,
-            build_s=self._clock() - before,
-        )
-
-    def _tell_clocks(self):
-        for found in self._channel.take_clocks():
-            self._emit("clock", **found)
-
-    def _turn(self, proposal):
-        order = self._channel.turn(self._turns, proposal)
-        self._turns += 1
-        return order
+        self._meet()
+        begun = self._clock()
+        self._products = self._module().open_products(self._job, self._process)
+        shapes = [list(shape) for shape in shapes_of(self._job, self._kind)]
+        self._built(begun, self._products.device, mathematics={"shapes": shapes})
 
     def _measure(self):
         """Load the device, then time every arithmetic and shape; return why it ended."""

@@ -10,8 +10,8 @@ import time
 from workers.trainer import host, profiling, replica
 from workers.trainer import job as jobs
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks import fabric
 from workers.trainer.pace import Pace
+from workers.trainer.session import Session
 from workers.trainer.work import total
 
 
@@ -37,16 +37,11 @@ class Watch(object):
         return waited_s
 
 
-class Loop(object):
+class Loop(Session):
     """Runs one process of an attempt from ``join`` to ``finished``; reports through ``emit(kind, **data)``."""
 
     def __init__(self, job, process, adapter, channel, emit, clock=time.monotonic):
-        self._job = job
-        self._process = process
-        self._adapter = adapter
-        self._channel = channel
-        self._emit = emit
-        self._clock = clock
+        super().__init__(job, process, adapter, channel, emit, clock)
         self._watch = Watch(clock)
         self._steps = 0
         self._loss = None
@@ -71,18 +66,10 @@ class Loop(object):
 
     def _prepare(self):
         profiling.check(self._job, self._adapter)
-        self._emit("versions", **self._adapter.versions())
-        self._channel.join()
-        self._tell_clocks()
-        world_size = self._adapter.join(self._job, self._process)
-        self._emit("joined", world_size=world_size, **fabric.used(self._job, self._process))
+        self._meet()
         before = self._clock()
         built = self._adapter.build(self._job, self._process, self._watch)
         self._emit("built", build_s=self._clock() - before, **built)
-
-    def _tell_clocks(self):
-        for found in self._channel.take_clocks():
-            self._emit("clock", **found)
 
     def _train(self):
         """Run interval after interval until rank 0 says stop; return the reason."""

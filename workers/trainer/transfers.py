@@ -19,7 +19,6 @@ number, a run that is cancelled ends between two sizes, and the number follows t
 """
 
 import collections
-import importlib
 import math
 import os
 import random
@@ -29,7 +28,7 @@ from workers.trainer import host
 from workers.trainer import job as jobs
 from workers.trainer.busy import busy_cores
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks import fabric
+from workers.trainer.session import Microbenchmark
 
 POINT_TO_POINT, ALL_REDUCE = "point_to_point", "all_reduce"
 SMALLEST_BYTES = 4
@@ -110,19 +109,12 @@ class Pace(object):
         return left_s if busy else left_s - self._kept_s
 
 
-class Transfers(object):
+class Transfers(Microbenchmark):
     """Runs one process of a netbench from ``join`` to ``finished``; reports through ``emit(kind, **data)``."""
 
     def __init__(self, job, process, adapter, channel, emit, clock=time.perf_counter):
-        self._job = job
-        self._process = process
-        self._adapter = adapter
-        self._channel = channel
-        self._emit = emit
-        self._clock = clock
+        super().__init__(job, process, adapter, channel, emit, clock)
         self._rank = jobs.rank_of(process)
-        self._turns = 0
-        self._repetitions = 0
         self._skipped = []
         self._exchange = None
         self._pace = None
@@ -139,33 +131,15 @@ class Transfers(object):
         reason = self._measure()
         self._tell_clocks()
         self._exchange.close()
-        self._emit("stopped", step=self._repetitions, reason=reason, skipped=self._skipped)
-        self._emit("memory", **host.peak_resident())
-        self._emit("finished", steps=self._repetitions, weights_sha256=None)
+        self._finish(reason, host.peak_resident(), skipped=self._skipped)
 
     def _prepare(self):
         if self._job["world_size"] < 2:
             raise TrainerError("unsupported", "netbench needs two ranks or more: a topology such as 1x2 or 2x1")
-        self._emit("versions", **self._adapter.versions())
-        self._channel.join()
-        self._tell_clocks()
-        world_size = self._adapter.join(self._job, self._process)
-        self._emit("joined", world_size=world_size, **fabric.used(self._job, self._process))
-        before = self._clock()
-        module = importlib.import_module(self._job["model"]["module"] + "." + self._job["plan"]["framework"])
-        self._exchange = module.open_exchange(self._job, self._process)
-        self._emit(
-            "built",
-            parameters=0,
-            mathematics={},
-            device=self._exchange.device,
-            build_s=self._clock() - before,
-            exchange={"library": self._exchange.library},
-        )
-
-    def _tell_clocks(self):
-        for found in self._channel.take_clocks():
-            self._emit("clock", **found)
+        self._meet()
+        begun = self._clock()
+        self._exchange = self._module().open_exchange(self._job, self._process)
+        self._built(begun, self._exchange.device, mathematics={}, exchange={"library": self._exchange.library})
 
     def _measure(self):
         """Go through all cells; return why it ended."""
@@ -180,11 +154,6 @@ class Transfers(object):
                         return stopped
         # All ranks have come to the end: the order is the last one, at which clocks are compared.
         return self._turn(None)["stop"]
-
-    def _turn(self, proposal):
-        order = self._channel.turn(self._turns, proposal)
-        self._turns += 1
-        return order
 
     def _cell(self, cell):
         """Warm up and time one cell; return why the run is to stop, or None."""

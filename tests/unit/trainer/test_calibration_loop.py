@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from workers.trainer import calibration
+from workers.trainer import calibration, session
 from workers.trainer.calibration import Calibration, flops, shapes_of
 from workers.trainer.failure import TrainerError
 
@@ -80,7 +80,7 @@ def calibrated(monkeypatch):
         module.open_products = lambda job, process: products
         monkeypatch.setitem(sys.modules, "a_calibration", types.ModuleType("a_calibration"))
         monkeypatch.setitem(sys.modules, "a_calibration.x", module)
-        monkeypatch.setattr(calibration.fabric, "used", lambda job, process: {})
+        monkeypatch.setattr(session.fabric, "used", lambda job, process: {})
         device = {"id": "d", "kind": kind, "cores": []}
         process = {"name": "worker0", "ranks": [0], "devices": [device], "role": "worker", "node": "n"}
         given = {"shapes": "8,4x2x3", "arithmetics": "auto", "load_s": 30.0, "measure_s": 5.0, **options}
