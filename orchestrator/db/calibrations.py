@@ -3,59 +3,37 @@
 from collections.abc import Sequence
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Select, delete, insert, select
+from sqlalchemy import Connection, Select, insert, select
 
-from orchestrator.db import paging, rows
-from orchestrator.db.schema import calibration, experiment, run
+from orchestrator.db import of_runs, rows
+from orchestrator.db.schema import calibration, run
 from orchestrator.domain.calibration import Calibration, DeviceKey
 from orchestrator.domain.filters import CalibrationFilter
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.stored import Page, StoredCalibration
 
 _CALIBRATION = TypeAdapter(Calibration)
-
-# Positions count down in the ids, because lists are paged from the highest id to the lowest.
-_HIGHEST = 99_999
+_ASKED = ("run_id", "node", "device_id", "device_name", "arithmetic", "valid")
 
 
-def replace(connection: Connection, run_id: str, analysis: Analysis | None) -> None:
-    """Store those of ``analysis`` in place of what an earlier attempt of the run may have left."""
-    connection.execute(delete(calibration).where(calibration.c.run_id == run_id))
-    if analysis is None or not analysis.calibrations:
+def add(connection: Connection, run_id: str, analysis: Analysis) -> None:
+    """Store those of ``analysis``."""
+    if not analysis.calibrations:
         return
-    created_at = connection.execute(select(run.c.created_at).where(run.c.id == run_id)).scalar_one()
-    shared = {
-        "run_id": run_id,
-        "created_at": created_at,
-        "valid": analysis.validity.sound,
-        "code_version": analysis.code_version,
-    }
+    shared = of_runs.shared(connection, run_id, analysis)
     found = []
     for position, one in enumerate(analysis.calibrations):
-        before = connection.execute(_valid(_key(one), one.arithmetic).where(calibration.c.created_at <= created_at))
-        row = before.first()
+        earlier = _valid(_key(one), one.arithmetic).where(calibration.c.created_at <= shared["created_at"])
+        before = connection.execute(earlier).first()
         own = one.to_json() | {"shape": rows.to_text(list(one.shape)), "rates": rows.to_text(dict(one.rates))}
-        own |= {"id": f"{run_id}-{_HIGHEST - position:05d}"}
-        found.append(shared | own | {"previous_flops_per_s": row.flops_per_s if row else None})
+        own |= {"id": of_runs.identifier(run_id, position)}
+        found.append(shared | own | {"previous_flops_per_s": before.flops_per_s if before else None})
     connection.execute(insert(calibration), found)
 
 
-def page(
-    connection: Connection, owner: str | None, wanted: CalibrationFilter, limit: int, cursor: str | None
-) -> Page[StoredCalibration]:
+def page(connection: Connection, wanted: CalibrationFilter, limit: int, cursor: str | None) -> Page[StoredCalibration]:
     """See ``domain.ports.Store.calibrations``."""
-    query = select(calibration, run.c.experiment_id).join(run, run.c.id == calibration.c.run_id)
-    if owner is not None:
-        query = query.join(experiment, experiment.c.id == run.c.experiment_id).where(experiment.c.owner == owner)
-    if wanted.experiment_id is not None:
-        query = query.where(run.c.experiment_id == wanted.experiment_id)
-    for name in ("run_id", "node", "device_id", "device_name", "arithmetic", "valid"):
-        value = getattr(wanted, name)
-        if value is not None:
-            query = query.where(calibration.c[name] == value)
-    found, next_cursor = paging.page(connection, query, calibration, limit, cursor)
-    made, damaged = rows.sorted_out(found, stored)
-    return Page(made, next_cursor, damaged)
+    return of_runs.page(connection, of_runs.matching(calibration, wanted, *_ASKED), calibration, stored, limit, cursor)
 
 
 def latest(connection: Connection, devices: Sequence[DeviceKey], arithmetic: str) -> dict[DeviceKey, StoredCalibration]:

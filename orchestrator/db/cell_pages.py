@@ -18,10 +18,9 @@ MOST_RUNS = 5_000
 _RUNS = cell.join(run, (run.c.experiment_id == cell.c.experiment_id) & (run.c.cell_key == cell.c.cell_key))
 
 
-def page(connection: Connection, owner: str | None, wanted: CellFilter, limit: int, cursor: str | None) -> Page[Cell]:
+def page(connection: Connection, wanted: CellFilter, limit: int, cursor: str | None) -> Page[Cell]:
     """See ``domain.ports.Store.cells``."""
-    query = _matching(select(cell), owner, wanted)
-    found, next_cursor = paging.page(connection, query, cell, limit, cursor)
+    found, next_cursor = paging.page(connection, _matching(wanted), cell, limit, cursor)
     if len(found) > 1:
         few = _few_enough(connection, found)
         if few < len(found):
@@ -30,16 +29,8 @@ def page(connection: Connection, owner: str | None, wanted: CellFilter, limit: i
     return Page(made, next_cursor, damaged)
 
 
-def _matching(query: Select[Any], owner: str | None, wanted: CellFilter) -> Select[Any]:
-    values = (
-        (cell.c.owner, owner),
-        (cell.c.experiment_id, wanted.experiment_id),
-        (cell.c.model, wanted.model),
-        (cell.c.framework, wanted.framework),
-    )
-    for column, value in values:
-        if value is not None:
-            query = query.where(column == value)
+def _matching(wanted: CellFilter) -> Select[Any]:
+    query = paging.agreeing(select(cell), cell, wanted, "owner", "experiment_id", "model", "framework")
     if wanted.gpu_model is not None:
         query = query.where(cell.c.device_models.contains(cells.found_by(wanted.gpu_model), autoescape=True))
     if wanted.label is not None:

@@ -11,6 +11,7 @@ from orchestrator.db import runs as run_rows
 from orchestrator.db.schema import experiment, label, run
 from orchestrator.db.statements import Insert
 from orchestrator.domain.errors import NotFound
+from orchestrator.domain.filters import ExperimentFilter
 from orchestrator.domain.run import Experiment, ExperimentState, Run, RunState
 from orchestrator.domain.stored import Idempotency, Page
 
@@ -105,22 +106,11 @@ def owner_of(connection: Connection, experiment_id: str) -> str:
     return owner
 
 
-def page(
-    connection: Connection,
-    *,
-    owner: str | None,
-    state: ExperimentState | None,
-    name: str | None,
-    label_is: tuple[str, str] | None,
-    limit: int,
-    cursor: str | None,
-) -> Page[Experiment]:
-    query = select(experiment)
-    for column, value in ((experiment.c.owner, owner), (experiment.c.state, state), (experiment.c.name, name)):
-        if value is not None:
-            query = query.where(column == str(value))
-    if label_is is not None:
-        query = query.where(experiment.c.id.in_(labelled_runs.experiments(label_is)))
+def page(connection: Connection, wanted: ExperimentFilter, limit: int, cursor: str | None) -> Page[Experiment]:
+    """See ``domain.ports.Store.experiments``."""
+    query = paging.agreeing(select(experiment), experiment, wanted, "owner", "state", "name")
+    if wanted.label is not None:
+        query = query.where(experiment.c.id.in_(labelled_runs.experiments(wanted.label)))
     found, next_cursor = paging.page(connection, query, experiment, limit, cursor)
     counted = counts.of(connection, [row.id for row in found])
     made, damaged = rows.sorted_out(found, lambda row: rows.experiment_of(row, counted.get(row.id, {})))

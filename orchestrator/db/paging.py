@@ -1,5 +1,6 @@
 """Pages of a list, newest first by (created_at, id): keyset pagination, so that a page costs the same anywhere."""
 
+from enum import Enum
 from typing import Any
 
 from sqlalchemy import Connection, Select, Table, literal, tuple_
@@ -26,6 +27,15 @@ def page(
     if len(rows) <= limit:
         return rows, None
     return rows[:limit], after(rows[limit - 1])
+
+
+def agreeing(query: Select[Any], table: Table, wanted: object, *names: str) -> Select[Any]:
+    """``query`` where each column of ``names`` is what ``wanted``, a filter, gives under that name, if anything."""
+    for name in names:
+        value = getattr(wanted, name)
+        if value is not None:
+            query = query.where(table.c[name] == (value.value if isinstance(value, Enum) else value))
+    return query
 
 
 def after(row: AnyRow) -> str:

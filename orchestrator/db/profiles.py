@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, insert, select
+from sqlalchemy import Connection, Table, insert, select
 
 from orchestrator.db import rows
 from orchestrator.db.schema import gradient_exchange, kernel, layer, memory_class, profile, profile_missing
@@ -21,17 +21,13 @@ from orchestrator.domain.profile import (
     Share,
 )
 
-_TABLES = (profile, profile_missing, memory_class, kernel, layer, gradient_exchange)
+TABLES = (profile, profile_missing, memory_class, kernel, layer, gradient_exchange)
 
 Row = dict[str, Any]
 
 
-def replace(connection: Connection, run_id: str, analysis: Analysis | None) -> None:
-    """Store those of ``analysis`` in place of what an earlier attempt of the run may have left."""
-    for table in _TABLES:
-        connection.execute(delete(table).where(table.c.run_id == run_id))
-    if analysis is None or not analysis.profiles:
-        return
+def add(connection: Connection, run_id: str, analysis: Analysis) -> None:
+    """Store those of ``analysis``."""
     for table, found in _rows(run_id, analysis.profiles, analysis.code_version).items():
         if found:
             connection.execute(insert(table), found)

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, select
 
 from orchestrator.db import calibrations, cells, profiles, rows, runs, transfers
-from orchestrator.db.schema import attempt, measurement, result
+from orchestrator.db.schema import attempt, calibration, exchange, measurement, result
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.run import RunState
@@ -34,11 +34,8 @@ def replace_result(
     connection: Connection, run_id: str, analysis: Analysis | None, fingerprint: Mapping[str, Any]
 ) -> None:
     """Of several attempts the latest counts."""
-    connection.execute(delete(measurement).where(measurement.c.run_id == run_id))
-    transfers.replace(connection, run_id, analysis)
-    profiles.replace(connection, run_id, analysis)
-    calibrations.replace(connection, run_id, analysis)
-    connection.execute(delete(result).where(result.c.run_id == run_id))
+    for table in (measurement, exchange, calibration, *profiles.TABLES, result):
+        connection.execute(delete(table).where(table.c.run_id == run_id))
     numbers = select(func.max(attempt.c.number)).where(attempt.c.run_id == run_id).scalar_subquery()
     latest = select(attempt.c.id).where(attempt.c.run_id == run_id, attempt.c.number == numbers)
     row = {
@@ -51,7 +48,12 @@ def replace_result(
     keys = {name: fingerprint.get(name) for name in ("workload_key", "subject_key", "rig_key")}
     connection.execute(result.insert(), row | keys)
     cells.note_devices(connection, run_id, fingerprint)
-    if analysis is not None and analysis.measurements:
+    if analysis is None:
+        return
+    transfers.add(connection, run_id, analysis)
+    profiles.add(connection, run_id, analysis)
+    calibrations.add(connection, run_id, analysis)
+    if analysis.measurements:
         connection.execute(
             measurement.insert(),
             [

@@ -11,6 +11,7 @@ from orchestrator.db.schema import attempt, cell, experiment, measurement, resul
 from orchestrator.db.statements import Insert
 from orchestrator.domain.errors import Damaged, DamagedRow, NotFound
 from orchestrator.domain.failure import Failure
+from orchestrator.domain.filters import RunFilter
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.run import HOLDS_DEVICES, TERMINAL, Attempt, Run, RunState, transition
 from orchestrator.domain.stored import EarlierRun, Page
@@ -65,36 +66,25 @@ def one(connection: Connection, run_id: str) -> Run:
     return made[0]
 
 
-def page(
-    connection: Connection,
-    *,
-    experiment_id: str | None,
-    owner: str | None,
-    state: RunState | None,
-    model: str | None,
-    framework: str | None,
-    label_is: tuple[str, str] | None,
-    limit: int,
-    cursor: str | None,
-) -> Page[Run]:
-    if label_is is not None and experiment_id is state is model is framework is None:
-        found, next_cursor = labelled_runs.page(connection, label_is, owner, limit, cursor)
-        made, damaged = complete(connection, found)
-        return Page(made, next_cursor, damaged)
-    query = select(run)
-    wanted = ((run.c.experiment_id, experiment_id), (run.c.state, state), (run.c.model, model))
-    for column, value in (*wanted, (run.c.framework, framework)):
-        if value is not None:
-            query = query.where(column == str(value))
-    if owner is not None:
-        # Not a join: it would let SQLite begin with the experiments, and sort all runs for a page of the newest.
-        theirs = (experiment.c.id == run.c.experiment_id, experiment.c.owner == owner)
-        query = query.where(select(experiment.c.id).where(*theirs).exists())
-    if label_is is not None:
-        query = query.where(run.c.experiment_id.in_(labelled_runs.experiments(label_is)))
-    found, next_cursor = paging.page(connection, query, run, limit, cursor)
+def page(connection: Connection, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
+    """See ``domain.ports.Store.runs``."""
+    if wanted.label is not None and wanted == RunFilter(owner=wanted.owner, label=wanted.label):
+        found, next_cursor = labelled_runs.page(connection, wanted.label, wanted.owner, limit, cursor)
+    else:
+        found, next_cursor = paging.page(connection, _matching(wanted), run, limit, cursor)
     made, damaged = complete(connection, found)
     return Page(made, next_cursor, damaged)
+
+
+def _matching(wanted: RunFilter) -> Select[Any]:
+    query = paging.agreeing(select(run), run, wanted, "experiment_id", "state", "model", "framework")
+    if wanted.owner is not None:
+        # Not a join: it would let SQLite begin with the experiments, and sort all runs for a page of the newest.
+        theirs = (experiment.c.id == run.c.experiment_id, experiment.c.owner == wanted.owner)
+        query = query.where(select(experiment.c.id).where(*theirs).exists())
+    if wanted.label is not None:
+        query = query.where(run.c.experiment_id.in_(labelled_runs.experiments(wanted.label)))
+    return query
 
 
 def of_experiment(connection: Connection, experiment_id: str) -> list[Run]:

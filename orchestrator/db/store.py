@@ -28,7 +28,7 @@ from orchestrator.db import engine as engines
 from orchestrator.db.databases import Database, PostgresqlDatabase, SqliteDatabase
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.failure import Failure
-from orchestrator.domain.filters import CalibrationFilter, CellFilter, TransferFilter
+from orchestrator.domain.filters import CalibrationFilter, CellFilter, ExperimentFilter, RunFilter, TransferFilter
 from orchestrator.domain.log import Entry, Line
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.placement import NodeState
@@ -98,19 +98,10 @@ class SqlStore:
         return len(found)
 
     def experiments(
-        self,
-        *,
-        owner: str | None = None,
-        state: ExperimentState | None = None,
-        name: str | None = None,
-        label: tuple[str, str] | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
+        self, wanted: ExperimentFilter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page[Experiment]:
         return self.database.read(
-            lambda connection: experiments.page(
-                connection, owner=owner, state=state, name=name, label_is=label, limit=limit, cursor=cursor
-            )
+            lambda connection: experiments.page(connection, wanted or ExperimentFilter(), limit, cursor)
         )
 
     def find(self, text: str, *, owner: str, limit: int = 50) -> Sequence[Found]:
@@ -145,31 +136,8 @@ class SqlStore:
     def run(self, run_id: str) -> Run:
         return self.database.read(lambda connection: runs.one(connection, run_id))
 
-    def runs(
-        self,
-        *,
-        experiment_id: str | None = None,
-        owner: str | None = None,
-        state: RunState | None = None,
-        model: str | None = None,
-        framework: str | None = None,
-        label: tuple[str, str] | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page[Run]:
-        return self.database.read(
-            lambda connection: runs.page(
-                connection,
-                experiment_id=experiment_id,
-                owner=owner,
-                state=state,
-                model=model,
-                framework=framework,
-                label_is=label,
-                limit=limit,
-                cursor=cursor,
-            )
-        )
+    def runs(self, wanted: RunFilter | None = None, *, limit: int = 50, cursor: str | None = None) -> Page[Run]:
+        return self.database.read(lambda connection: runs.page(connection, wanted or RunFilter(), limit, cursor))
 
     def runs_of(self, experiment_id: str) -> Sequence[Run]:
         return self.database.read(lambda connection: experiments.runs_of(connection, experiment_id))
@@ -177,17 +145,8 @@ class SqlStore:
     def runs_of_cell(self, experiment_id: str, cell_key: str) -> Sequence[Run]:
         return self.database.read(lambda connection: runs.of_cell(connection, experiment_id, cell_key))
 
-    def cells(
-        self,
-        *,
-        owner: str | None = None,
-        wanted: CellFilter | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page[Cell]:
-        return self.database.read(
-            lambda connection: cell_pages.page(connection, owner, wanted or CellFilter(), limit, cursor)
-        )
+    def cells(self, wanted: CellFilter | None = None, *, limit: int = 50, cursor: str | None = None) -> Page[Cell]:
+        return self.database.read(lambda connection: cell_pages.page(connection, wanted or CellFilter(), limit, cursor))
 
     def open_runs(self, most_cancelled: int) -> Sequence[Run]:
         return self.database.read(lambda connection: runs.open_runs(connection, most_cancelled))
@@ -242,30 +201,20 @@ class SqlStore:
         )
 
     def transfers(
-        self,
-        *,
-        owner: str | None = None,
-        wanted: TransferFilter | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
+        self, wanted: TransferFilter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page[StoredTransfer]:
         return self.database.read(
-            lambda connection: transfers.page(connection, owner, wanted or TransferFilter(), limit, cursor)
+            lambda connection: transfers.page(connection, wanted or TransferFilter(), limit, cursor)
         )
 
     def profiles(self, run_id: str) -> Profiles:
         return self.database.read(lambda connection: profiles.read(connection, run_id))
 
     def calibrations(
-        self,
-        *,
-        owner: str | None = None,
-        wanted: CalibrationFilter | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
+        self, wanted: CalibrationFilter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page[StoredCalibration]:
         return self.database.read(
-            lambda connection: calibrations.page(connection, owner, wanted or CalibrationFilter(), limit, cursor)
+            lambda connection: calibrations.page(connection, wanted or CalibrationFilter(), limit, cursor)
         )
 
     def calibrated(self, devices: Sequence[DeviceKey], arithmetic: str) -> dict[DeviceKey, StoredCalibration]:

@@ -1,6 +1,30 @@
-"""Which of the stored cells, transfers and calibrations a reader wants: those that agree in all that is given."""
+"""Which of what is stored a reader wants: that which agrees in all that is given. ``owner`` None means any."""
 
 from dataclasses import dataclass
+
+from orchestrator.domain.run import ExperimentState, RunState
+
+
+@dataclass(frozen=True)
+class ExperimentFilter:
+    """Which experiments are wanted. ``label`` is one of them."""
+
+    owner: str | None = None
+    state: ExperimentState | None = None
+    name: str | None = None
+    label: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class RunFilter:
+    """Which runs are wanted. ``label`` is one of their experiment."""
+
+    owner: str | None = None
+    experiment_id: str | None = None
+    state: RunState | None = None
+    model: str | None = None
+    framework: str | None = None
+    label: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -8,6 +32,7 @@ class CellFilter:
     """Which cells are wanted. ``gpu_model`` is a part of the name of the GPUs that it ran on, in any case; ``label``
     one of its experiment."""
 
+    owner: str | None = None
     experiment_id: str | None = None
     model: str | None = None
     framework: str | None = None
@@ -19,6 +44,7 @@ class CellFilter:
 class TransferFilter:
     """Which transfers of netbenches are wanted. ``nodes`` in any order, all of them."""
 
+    owner: str | None = None
     experiment_id: str | None = None
     run_id: str | None = None
     topology: str | None = None
@@ -35,6 +61,7 @@ class TransferFilter:
 class CalibrationFilter:
     """Which calibrations are wanted."""
 
+    owner: str | None = None
     experiment_id: str | None = None
     run_id: str | None = None
     node: str | None = None

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.failure import Failure
-from orchestrator.domain.filters import CalibrationFilter, CellFilter, TransferFilter
+from orchestrator.domain.filters import CalibrationFilter, CellFilter, ExperimentFilter, RunFilter, TransferFilter
 from orchestrator.domain.log import AttemptStatus, Entry, Line, LogSlice
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.placement import Node, NodeState, Placement
@@ -37,7 +37,7 @@ class Store(Protocol):
     """The database: the truth. All methods are safe to call from several threads.
 
     Every method may raise ``StoreUnavailable`` (worth trying again) or ``StoreFull``; a method that returned has
-    committed durably. Lookups by id raise ``NotFound``. ``owner`` None means any.
+    committed durably. Lookups by id raise ``NotFound``. A list without ``wanted`` has everything.
     """
 
     # experiments
@@ -78,14 +78,7 @@ class Store(Protocol):
         """
 
     def experiments(
-        self,
-        *,
-        owner: str | None = None,
-        state: ExperimentState | None = None,
-        name: str | None = None,
-        label: tuple[str, str] | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
+        self, wanted: ExperimentFilter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page[Experiment]:
         """Newest first, each with its ``run_counts``.
 
@@ -100,14 +93,7 @@ class Store(Protocol):
     def idle_experiments(self) -> Sequence[str]:
         """The ids of those whose state is ACTIVE although all their runs have ended, oldest first."""
 
-    def cells(
-        self,
-        *,
-        owner: str | None = None,
-        wanted: CellFilter | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page[Cell]:
+    def cells(self, wanted: CellFilter | None = None, *, limit: int = 50, cursor: str | None = None) -> Page[Cell]:
         """Cells, those of the newest experiment first, of one experiment in the order of its sweep. A page is shorter
         than ``limit`` where its cells have many runs.
 
@@ -133,18 +119,7 @@ class Store(Protocol):
     def run(self, run_id: str) -> Run:
         """Raises ``DamagedRow`` where it cannot be read."""
 
-    def runs(
-        self,
-        *,
-        experiment_id: str | None = None,
-        owner: str | None = None,
-        state: RunState | None = None,
-        model: str | None = None,
-        framework: str | None = None,
-        label: tuple[str, str] | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page[Run]:
+    def runs(self, wanted: RunFilter | None = None, *, limit: int = 50, cursor: str | None = None) -> Page[Run]:
         """Newest first, each with attempts and analysis.
 
         Raises:
@@ -211,12 +186,7 @@ class Store(Protocol):
         analysis and its measurements, moves the run, all in one transaction. False when the run was not COLLECTING."""
 
     def transfers(
-        self,
-        *,
-        owner: str | None = None,
-        wanted: TransferFilter | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
+        self, wanted: TransferFilter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page[StoredTransfer]:
         """What netbenches found: those of the newest run first, of one run in the order in which they were measured.
 
@@ -228,12 +198,7 @@ class Store(Protocol):
         """What the profiling phases of the run have found; nothing where it was not profiled, or not yet judged."""
 
     def calibrations(
-        self,
-        *,
-        owner: str | None = None,
-        wanted: CalibrationFilter | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
+        self, wanted: CalibrationFilter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page[StoredCalibration]:
         """What calibrations found: those of the newest run first.
 

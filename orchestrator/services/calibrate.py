@@ -1,16 +1,14 @@
-"""Start a calibration: a calibration is an experiment like any other, of the model ``calibration``."""
+"""The request for a calibration, and the experiment that carries it out: one like any other, of ``calibration``."""
 
 import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from orchestrator.domain.run import Experiment
 from orchestrator.domain.spec import Topology
 from orchestrator.domain.spelling import did_you_mean
 from orchestrator.domain.stored import StoredCalibration
 from orchestrator.services import microbenchmark
-from orchestrator.services.context import Context
 
 MODEL = "calibration"
 ARITHMETICS = ("fp32", "tf32", "bf16", "fp16")
@@ -23,14 +21,27 @@ CHANGED_RATIO = {"cuda": 0.03, "cpu": 0.10}
 
 
 class CalibrationRequest(microbenchmark.MicrobenchmarkRequest):
-    """Which devices are to be calibrated, and how long. ``topology``: with 1x8 eight devices are under load at once."""
+    """Which devices are to be calibrated, and how long."""
 
-    topology: Topology = "1x1"
-    device: Literal["auto", "cuda", "cpu"] = "auto"
-    arithmetics: Annotated[str, Field(max_length=100)] = "auto"
-    shapes: Annotated[str, Field(max_length=1000)] = "auto"
-    load_s: Annotated[float, Field(strict=True, ge=0, le=3600)] = 30.0
-    measure_s: Annotated[float, Field(strict=True, ge=0.01, le=600)] = 2.0
+    topology: Topology = Field(
+        default="1x1", description="MxD: M nodes with D devices each. With 1x8 eight devices are under load at once"
+    )
+    device: Literal["auto", "cuda", "cpu"] = Field(default="auto", description=microbenchmark.DEVICE)
+    arithmetics: Annotated[str, Field(max_length=100)] = Field(
+        default="auto",
+        description="fp32, tf32, bf16, fp16 with commas. auto: fp32 on CPU devices, on GPUs all that the device does",
+    )
+    shapes: Annotated[str, Field(max_length=1000)] = Field(
+        default="auto",
+        description="of the products, with commas: m x n x k, such as 4096x1024x2048, or one number for a cube. auto: "
+        "four that suit the kind of device",
+    )
+    load_s: Annotated[float, Field(strict=True, ge=0, le=3600)] = Field(
+        default=30.0, description="seconds under load before anything is timed: clocks and temperatures settle"
+    )
+    measure_s: Annotated[float, Field(strict=True, ge=0.01, le=600)] = Field(
+        default=2.0, description="seconds that each shape is timed for in each arithmetic"
+    )
 
     @field_validator("arithmetics")
     @classmethod
@@ -50,21 +61,11 @@ class CalibrationRequest(microbenchmark.MicrobenchmarkRequest):
         return text
 
 
-def start(context: Context, body: Any, *, owner: str, idempotency_key: str | None = None) -> tuple[Experiment, bool]:
-    """Store the experiment that carries out the calibration ``body`` describes; (it, whether it is new).
-
-    Raises:
-        InvalidRequest: with a JSON pointer to each thing that is wrong. Nothing was stored.
-        IdempotencyMismatch: the key was used before with another body.
-    """
-    return microbenchmark.carry_out(context, spec_of(body), owner, idempotency_key)
-
-
 def spec_of(body: Any) -> dict[str, Any]:
     """The spec of the experiment that carries out the calibration ``body`` describes.
 
     Raises:
-        InvalidRequest: as ``start``.
+        InvalidRequest: with a JSON pointer to each thing that is wrong.
     """
     described = "a calibration is an object of fields, such as {topology: 1x1}"
     asked = microbenchmark.parse(CalibrationRequest, body, described)

@@ -16,14 +16,19 @@ from orchestrator.services.submit import submit
 
 # What a disturbed run may be tried again: a judgement.
 REPLACEMENTS = 2
+DEVICE = "cuda: GPUs; cpu: sets of cores. auto: GPUs if any node has one when it is submitted, else cores"
 
 
 class MicrobenchmarkRequest(StrictModel):
     """Where to run, and how often in fresh processes."""
 
-    repeats: Annotated[int, Field(strict=True, ge=1, le=1000)] = 1
-    nodes: NodeChoice = NodeChoice()
-    labels: dict[str, str] = Field(default_factory=dict, max_length=50)
+    repeats: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(
+        default=1, description="runs, each in fresh processes"
+    )
+    nodes: NodeChoice = Field(default=NodeChoice(), description="where it may run; left out: on every node")
+    labels: dict[str, str] = Field(
+        default_factory=dict, max_length=50, description="key -> value, by which experiments and results can be found"
+    )
 
     def spec(self) -> dict[str, Any]:
         """The part of the experiment's spec that these fields say."""

@@ -1,4 +1,4 @@
-"""Start a netbench: a netbench is an experiment like any other, of the model ``netbench``."""
+"""The request for a netbench, and the experiment that carries it out: one like any other, of ``netbench``."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
@@ -7,10 +7,8 @@ from pydantic import Field
 
 from orchestrator.domain.catalog import parse_topology
 from orchestrator.domain.errors import InvalidRequest, Problem
-from orchestrator.domain.run import Experiment
 from orchestrator.domain.spec import Topology
 from orchestrator.services import microbenchmark
-from orchestrator.services.context import Context
 
 MODEL = "netbench"
 
@@ -34,31 +32,34 @@ START_S = 600.0
 
 
 class NetbenchRequest(microbenchmark.MicrobenchmarkRequest):
-    """What is to be measured, where. ``auto`` is the library that PyTorch trains with on that device."""
+    """What is to be measured, where."""
 
-    topology: Topology = "1x2"
-    fabric: Literal["ethernet", "infiniband"] = "ethernet"
-    library: Literal["auto", "gloo", "nccl", "mpi"] = "auto"
-    device: Literal["auto", "cuda", "cpu"] = "auto"
-    max_bytes: Annotated[int, Field(strict=True, ge=4, le=2**30)] = 2**28
-    budget_s: Annotated[float, Field(strict=True, ge=1, le=86400)] = 300.0
-
-
-def start(context: Context, body: Any, *, owner: str, idempotency_key: str | None = None) -> tuple[Experiment, bool]:
-    """Store the experiment that carries out the netbench ``body`` describes; (it, whether it is new).
-
-    Raises:
-        InvalidRequest: with a JSON pointer to each thing that is wrong. Nothing was stored.
-        IdempotencyMismatch: the key was used before with another body.
-    """
-    return microbenchmark.carry_out(context, spec_of(body), owner, idempotency_key)
+    topology: Topology = Field(
+        default="1x2", description="MxD: M nodes with D devices each, a rank on each device; two ranks or more"
+    )
+    fabric: Literal["ethernet", "infiniband"] = Field(
+        default="ethernet", description="what carries messages between nodes; on one node it means nothing"
+    )
+    library: Literal["auto", "gloo", "nccl", "mpi"] = Field(
+        default="auto",
+        description="auto: what PyTorch trains with on that device. nccl goes between GPUs, gloo and mpi between cores",
+    )
+    device: Literal["auto", "cuda", "cpu"] = Field(default="auto", description=microbenchmark.DEVICE)
+    max_bytes: Annotated[int, Field(strict=True, ge=4, le=2**30)] = Field(
+        default=2**28, description="size of the largest message; they are the powers of two from 4 bytes"
+    )
+    budget_s: Annotated[float, Field(strict=True, ge=1, le=86400)] = Field(
+        default=300.0,
+        description="seconds that the measurements of a run may take. Where they are short, first repetitions and then "
+        "the largest messages are left out",
+    )
 
 
 def spec_of(body: Any) -> dict[str, Any]:
     """The spec of the experiment that carries out the netbench ``body`` describes.
 
     Raises:
-        InvalidRequest: as ``start``.
+        InvalidRequest: with a JSON pointer to each thing that is wrong.
     """
     described = "a netbench is an object of fields, such as {topology: 2x1}"
     asked = microbenchmark.parse(NetbenchRequest, body, described)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from orchestrator.analysis.observation_rules import Cell
 from orchestrator.analysis.observations import Observation, observe
+from orchestrator.domain.filters import CellFilter
 from orchestrator.domain.measurement import Grade
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.profile import Profiles
@@ -12,7 +13,6 @@ from orchestrator.services import results
 from orchestrator.services.context import Context
 from orchestrator.services.results import ResultRow
 
-_PAGE = 200
 # Of a plan, what says how it was repeated or placed, not what was computed.
 _NOT_OF_THE_SERIES: tuple[str, ...] = (
     "per_device_batch_size",
@@ -38,14 +38,8 @@ def observations(context: Context, owner: str) -> list[Observation]:
 
 def cells(context: Context, owner: str) -> list[Cell]:
     """The sound results of single devices, newest first."""
-    found: list[Cell] = []
-    cursor: str | None = None
-    while True:
-        page = results.across_experiments(context, owner, limit=_PAGE, cursor=cursor)
-        found += [cell for row in page.items for cell in [_cell(context, row)] if cell is not None]
-        cursor = page.next_cursor
-        if cursor is None:
-            return found
+    rows = results.all_rows(context, CellFilter(owner=owner))
+    return [cell for row in rows if (cell := _cell(context, row)) is not None]
 
 
 def _cell(context: Context, row: ResultRow) -> Cell | None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.domain.errors import Damaged, InvalidRequest, NotFound, Problem
+from orchestrator.domain.filters import RunFilter
 from orchestrator.domain.log import Entry
 from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Experiment, Run, RunState
 from orchestrator.domain.stored import Page
@@ -39,7 +40,7 @@ def why_nothing_runs(context: Context, experiment_id: str) -> str | None:
     counts = context.store.experiment(experiment_id).run_counts
     if any(counts.get(state) for state in HOLDS_DEVICES) or not counts.get(RunState.QUEUED):
         return None
-    page = context.store.runs(experiment_id=experiment_id, state=RunState.QUEUED, limit=1)
+    page = context.store.runs(RunFilter(experiment_id=experiment_id, state=RunState.QUEUED), limit=1)
     return page.items[0].waiting if page.items else None
 
 

@@ -1,7 +1,7 @@
 """Results: one row per cell of an experiment, with estimates over the runs that its numbers rest on."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import fmean
@@ -98,7 +98,7 @@ def of_experiment(
         InvalidRequest: the cursor is not one of ours.
     """
     query.experiment(context, experiment_id, owner)
-    return _page(context, owner, CellFilter(experiment_id=experiment_id), limit, cursor)
+    return page_of_rows(context, CellFilter(owner=owner, experiment_id=experiment_id), limit, cursor)
 
 
 def all_of_experiment(context: Context, experiment_id: str, owner: str) -> list[ResultRow]:
@@ -107,39 +107,29 @@ def all_of_experiment(context: Context, experiment_id: str, owner: str) -> list[
     Raises:
         NotFound: there is none, or it is another owner's.
     """
-    found: list[ResultRow] = []
+    query.experiment(context, experiment_id, owner)
+    return list(all_rows(context, CellFilter(owner=owner, experiment_id=experiment_id)))
+
+
+def all_rows(context: Context, wanted: CellFilter) -> Iterator[ResultRow]:
+    """All rows that are wanted, in the order of ``page_of_rows``, had part by part."""
     cursor: str | None = None
     while True:
-        page = of_experiment(context, experiment_id, owner, limit=PART, cursor=cursor)
-        found += page.items
+        page = page_of_rows(context, wanted, PART, cursor)
+        yield from page.items
         cursor = page.next_cursor
         if cursor is None:
-            return found
+            return
 
 
-def across_experiments(
-    context: Context,
-    owner: str,
-    *,
-    model: str | None = None,
-    framework: str | None = None,
-    gpu_model: str | None = None,
-    label: tuple[str, str] | None = None,
-    limit: int,
-    cursor: str | None,
-) -> Page[ResultRow]:
-    """Rows of all experiments, those of the newest experiment first, of one in the order of its sweep.
+def page_of_rows(context: Context, wanted: CellFilter, limit: int, cursor: str | None) -> Page[ResultRow]:
+    """Rows of the cells that are wanted, those of the newest experiment first, of one in the order of its sweep. They
+    are computed from what is stored of the runs of these cells, and of no others.
 
     Raises:
         InvalidRequest: the cursor is not one of ours.
     """
-    wanted = CellFilter(model=model, framework=framework, gpu_model=gpu_model, label=label)
-    return _page(context, owner, wanted, limit, cursor)
-
-
-def _page(context: Context, owner: str, wanted: CellFilter, limit: int, cursor: str | None) -> Page[ResultRow]:
-    """Computed from what is stored of the runs of these cells, and of no others."""
-    page = context.store.cells(owner=owner, wanted=wanted, limit=limit, cursor=cursor)
+    page = context.store.cells(wanted, limit=limit, cursor=cursor)
     return Page([row_of(cell.experiment, cell.runs) for cell in page.items], page.next_cursor, page.damaged)
 
 

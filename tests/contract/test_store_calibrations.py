@@ -64,7 +64,7 @@ def test_rows_come_back_as_they_were_measured_and_in_that_order(store: SqlStore)
 def test_a_device_is_followed_over_time(store: SqlStore) -> None:
     for k in range(3):
         calibrated(store, replace(ONE, flops_per_s=(k + 1) * 1e11), at=1000.0 + k)
-    found = store.calibrations(wanted=CalibrationFilter(device_id="cpu:0-1")).items
+    found = store.calibrations(CalibrationFilter(device_id="cpu:0-1")).items
     assert [(item.calibration.flops_per_s, item.previous_flops_per_s) for item in found] == [
         (3e11, 2e11),
         (2e11, 1e11),
@@ -91,11 +91,11 @@ def test_another_device_under_the_same_id_has_no_calibration(store: SqlStore, ch
 def test_another_owner_s_are_not_listed_and_filters_narrow(store: SqlStore) -> None:
     run = calibrated(store, ONE, replace(ONE, arithmetic="bf16"), at=1000.0)
     calibrated(store, ONE, at=2000.0, owner="bob")
-    assert len(store.calibrations(owner="ada").items) == 2
+    assert len(store.calibrations(CalibrationFilter(owner="ada")).items) == 2
     only = CalibrationFilter(run_id=run.id, arithmetic="bf16", node="n0", device_name="a cpu", valid=True)
-    (found,) = store.calibrations(wanted=only).items
+    (found,) = store.calibrations(only).items
     assert found.calibration.arithmetic == "bf16"
-    assert store.calibrations(wanted=CalibrationFilter(experiment_id="none")).items == []
+    assert store.calibrations(CalibrationFilter(experiment_id="none")).items == []
 
 
 def test_pages_follow_each_other(store: SqlStore) -> None:

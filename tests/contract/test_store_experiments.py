@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import IdempotencyMismatch, InvalidRequest, NotFound
+from orchestrator.domain.filters import ExperimentFilter
 from orchestrator.domain.run import ExperimentState, RunState
 from orchestrator.domain.stored import Idempotency
 from tests.contract import store_scenes as scene
@@ -137,7 +138,7 @@ def test_experiments_are_found_by_owner_state_name_and_label(store: SqlStore) ->
     store.end_experiment(other.id, ExperimentState.FAILED, 3000.0)
 
     def found(**filters: object) -> list[str]:
-        return [one.id for one in store.experiments(**filters).items]  # type: ignore[arg-type]
+        return [one.id for one in store.experiments(ExperimentFilter(**filters)).items]  # type: ignore[arg-type]
 
     assert found(owner="ada") == found(name="wanted") == found(state=ExperimentState.ACTIVE) == [wanted.id]
     assert found(label=("team", "vision")) == found(label=("ünïcode \x00", "\x1b")) == [wanted.id]

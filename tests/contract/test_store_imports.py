@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.db import imported
 from orchestrator.db.store import SqlStore
+from orchestrator.domain.filters import CellFilter, ExperimentFilter, RunFilter
 from orchestrator.domain.log import Line
 from orchestrator.domain.run import ExperimentState, RunState
 from tests.contract import store_scenes as scene
@@ -54,7 +55,7 @@ def test_an_imported_run_is_stored_whole_and_once(store: SqlStore) -> None:
 
     assert store.run(run.id) == ended
     assert store.entries(attempt.id) == [entry | {"node": "n0"} for entry in log]
-    assert store.experiments(label=("from", "elsewhere")).items[0].run_counts == {RunState.FAILED: 1}
+    assert store.experiments(ExperimentFilter(label=("from", "elsewhere"))).items[0].run_counts == {RunState.FAILED: 1}
     assert [one.state for one in store.changes(experiment.id)] == ["failed", "failed"]
 
 
@@ -73,12 +74,14 @@ def test_an_import_that_was_cut_off_is_seen_by_nobody_and_taken_up_by_the_next(
     monkeypatch.setattr(imported, "PART", 3)
     with pytest.raises(ConnectionError):
         store.import_run(experiment, ended, {"n0": torn()})
-    assert store.experiments(owner="ada").items == store.runs(owner="ada").items == store.cells(owner="ada").items == []
+    assert store.experiments(ExperimentFilter(owner="ada")).items == []
+    assert store.runs(RunFilter(owner="ada")).items == []
+    assert store.cells(CellFilter(owner="ada")).items == []
     assert store.experiment(experiment.id).owner == imported.IMPORTING
     assert store.last_seqs(ended.attempts[0].id) == {"n0": 3}
 
     assert store.import_run(experiment, ended, {"n0": lines_of(log)})
     assert not store.import_run(experiment, ended, {"n0": lines_of(log)})
-    assert [one.id for one in store.runs(owner="ada").items] == [run.id]
+    assert [one.id for one in store.runs(RunFilter(owner="ada")).items] == [run.id]
     assert len(store.entries(ended.attempts[0].id)) == 8
-    assert [cell.runs[0].id for cell in store.cells(owner="ada").items] == [run.id]
+    assert [cell.runs[0].id for cell in store.cells(CellFilter(owner="ada")).items] == [run.id]

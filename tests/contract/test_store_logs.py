@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.db.store import SqlStore
+from orchestrator.domain.filters import RunFilter
 from orchestrator.domain.run import RunState
 from orchestrator.services.clock import new_id
 from tests.contract import store_scenes as scene
@@ -107,4 +108,4 @@ def test_a_text_that_a_database_cannot_hold_is_refused_not_a_crash(store: SqlSto
     for odd in ("\ud800", new_id("run") + "\x00"):
         with pytest.raises((InvalidRequest, NotFound)):
             store.run(odd)
-    assert store.runs(model="net").items == []
+    assert store.runs(RunFilter(model="net")).items == []

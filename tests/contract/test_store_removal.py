@@ -15,6 +15,7 @@ from orchestrator.db.runs import REMOVING
 from orchestrator.db.schema import metadata
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import NotFound
+from orchestrator.domain.filters import ExperimentFilter, RunFilter
 from orchestrator.domain.log import Line
 from orchestrator.domain.run import Experiment, ExperimentState, RunState
 from tests.contract import store_scenes as scene
@@ -111,8 +112,8 @@ def test_what_is_half_removed_is_seen_by_nobody_cannot_begin_and_is_swept_up(
     queued = next(one for one in store.runs_of(gone.id) if one.state is RunState.QUEUED)
     cut_off(store, gone.id, monkeypatch, after)
     assert rows_of(store, gone.id) > 0
-    assert [one.id for one in store.experiments(owner="ada").items] == [kept.id]
-    assert {one.experiment_id for one in store.runs(owner="ada").items} == {kept.id}
+    assert [one.id for one in store.experiments(ExperimentFilter(owner="ada")).items] == [kept.id]
+    assert {one.experiment_id for one in store.runs(RunFilter(owner="ada")).items} == {kept.id}
     assert store.owner_of(gone.id) == REMOVING
     with pytest.raises(NotFound):
         store.begin_attempt(queued.id, scene.attempt_of(queued))

@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import Conflict
+from orchestrator.domain.filters import RunFilter
 from orchestrator.domain.placement import NodeState
 from orchestrator.domain.run import MOVES, IllegalMove, RunState
 from tests.contract import store_scenes as scene
@@ -32,7 +33,7 @@ def test_runs_are_found_by_experiment_owner_state_model_framework_and_label(stor
     scene.brought_to(store, second, RunState.RUNNING)
 
     def found(**filters: object) -> list[str]:
-        return [one.id for one in store.runs(**filters).items]  # type: ignore[arg-type]
+        return [one.id for one in store.runs(RunFilter(**filters)).items]  # type: ignore[arg-type]
 
     assert found() == [second.id, first.id, other.id]
     assert found(experiment_id=experiment.id) == found(owner="ada") == found(model="net") == [second.id, first.id]
@@ -47,8 +48,8 @@ def test_pages_of_runs_have_attempts_and_analysis(store: SqlStore) -> None:
     attempt = scene.brought_to(store, runs[4], RunState.COLLECTING)
     store.conclude(runs[4].id, RunState.COMPLETED, at=3000.0, analysis=scene.analysis())
 
-    page = store.runs(experiment_id=experiment.id, limit=3)
-    rest = store.runs(experiment_id=experiment.id, limit=3, cursor=page.next_cursor)
+    page = store.runs(RunFilter(experiment_id=experiment.id), limit=3)
+    rest = store.runs(RunFilter(experiment_id=experiment.id), limit=3, cursor=page.next_cursor)
 
     assert [run.id for run in [*page.items, *rest.items]] == [run.id for run in reversed(runs)]
     assert rest.next_cursor is None
@@ -261,7 +262,7 @@ def test_pages_of_a_labels_runs_come_together_newest_first_also_where_experiment
     found: list[str] = []
     cursor = None
     while True:
-        page = store.runs(owner="ada", label=("team", "vision"), limit=limit, cursor=cursor)
+        page = store.runs(RunFilter(owner="ada", label=("team", "vision")), limit=limit, cursor=cursor)
         assert len(page.items) <= limit
         found += [one.id for one in page.items]
         cursor = page.next_cursor

@@ -19,7 +19,7 @@ from orchestrator.db.schema import REVISION, metadata
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.errors import SettingsError
-from orchestrator.domain.filters import CalibrationFilter, CellFilter, TransferFilter
+from orchestrator.domain.filters import CalibrationFilter, CellFilter, ExperimentFilter, RunFilter, TransferFilter
 from orchestrator.domain.run import ExperimentState, RunState
 from tests.benchmarks import filled
 from tests.contract import store_scenes as scene
@@ -139,26 +139,28 @@ def test_a_url_that_cannot_be_used_is_refused_with_the_variable_s_name(url: str)
 QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "experiment": lambda store, exp, run, att: store.experiment(exp),
     "experiments": lambda store, exp, run, att: store.experiments(),
-    "experiments by owner": lambda store, exp, run, att: store.experiments(owner="ada"),
-    "experiments by name": lambda store, exp, run, att: store.experiments(name="test"),
-    "experiments by state": lambda store, exp, run, att: store.experiments(state=ExperimentState.ACTIVE),
-    "experiments by label": lambda store, exp, run, att: store.experiments(label=("a", "b")),
+    "experiments by owner": lambda store, exp, run, att: store.experiments(ExperimentFilter(owner="ada")),
+    "experiments by name": lambda store, exp, run, att: store.experiments(ExperimentFilter(name="test")),
+    "experiments by state": lambda store, exp, run, att: store.experiments(
+        ExperimentFilter(state=ExperimentState.ACTIVE)
+    ),
+    "experiments by label": lambda store, exp, run, att: store.experiments(ExperimentFilter(label=("a", "b"))),
     "idle experiments": lambda store, exp, run, att: store.idle_experiments(),
     "run": lambda store, exp, run, att: store.run(run),
     "runs": lambda store, exp, run, att: store.runs(),
-    "runs of an experiment": lambda store, exp, run, att: store.runs(experiment_id=exp),
-    "runs by state": lambda store, exp, run, att: store.runs(state=RunState.FAILED),
-    "runs by model": lambda store, exp, run, att: store.runs(model="net"),
-    "runs by label": lambda store, exp, run, att: store.runs(label=("a", "b")),
-    "runs by framework": lambda store, exp, run, att: store.runs(framework="pytorch"),
+    "runs of an experiment": lambda store, exp, run, att: store.runs(RunFilter(experiment_id=exp)),
+    "runs by state": lambda store, exp, run, att: store.runs(RunFilter(state=RunState.FAILED)),
+    "runs by model": lambda store, exp, run, att: store.runs(RunFilter(model="net")),
+    "runs by label": lambda store, exp, run, att: store.runs(RunFilter(label=("a", "b"))),
+    "runs by framework": lambda store, exp, run, att: store.runs(RunFilter(framework="pytorch")),
     "runs of a cell": lambda store, exp, run, att: store.runs_of_cell(exp, "cell"),
     "verdicts": lambda store, exp, run, att: store.verdicts_of(exp),
     "earlier runs": lambda store, exp, run, att: store.earlier_runs(["cell"], 5),
-    "cells": lambda store, exp, run, att: store.cells(owner="ada"),
-    "cells of an experiment": lambda store, exp, run, att: store.cells(wanted=CellFilter(experiment_id=exp)),
-    "cells by label": lambda store, exp, run, att: store.cells(owner="ada", wanted=CellFilter(label=("a", "b"))),
+    "cells": lambda store, exp, run, att: store.cells(CellFilter(owner="ada")),
+    "cells of an experiment": lambda store, exp, run, att: store.cells(CellFilter(experiment_id=exp)),
+    "cells by label": lambda store, exp, run, att: store.cells(CellFilter(owner="ada", label=("a", "b"))),
     "cells by names": lambda store, exp, run, att: store.cells(
-        owner="ada", wanted=CellFilter(model="net", framework="pytorch", gpu_model="H100")
+        CellFilter(owner="ada", model="net", framework="pytorch", gpu_model="H100")
     ),
     "all runs of an experiment": lambda store, exp, run, att: store.runs_of(exp),
     "open runs": lambda store, exp, run, att: store.open_runs(5),
@@ -169,13 +171,13 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "entries after": lambda store, exp, run, att: store.entries(att, node="n0", after=5),
     "entries of a kind": lambda store, exp, run, att: store.entries(att, kinds=["interval"]),
     "exchanges": lambda store, exp, run, att: store.transfers(),
-    "exchanges of a run": lambda store, exp, run, att: store.transfers(wanted=TransferFilter(run_id=run)),
+    "exchanges of a run": lambda store, exp, run, att: store.transfers(TransferFilter(run_id=run)),
     "exchanges of an experiment": lambda store, exp, run, att: store.transfers(
-        owner="ada", wanted=TransferFilter(experiment_id=exp)
+        TransferFilter(owner="ada", experiment_id=exp)
     ),
     "profiles": lambda store, exp, run, att: store.profiles(run),
     "calibrations": lambda store, exp, run, att: store.calibrations(),
-    "calibrations of a run": lambda store, exp, run, att: store.calibrations(wanted=CalibrationFilter(run_id=run)),
+    "calibrations of a run": lambda store, exp, run, att: store.calibrations(CalibrationFilter(run_id=run)),
     "calibrated": lambda store, exp, run, att: store.calibrated([DeviceKey("n0", "cpu:0", "a cpu", 1)], "fp32"),
     "changes": lambda store, exp, run, att: store.changes(exp, after=5),
 }

@@ -80,7 +80,7 @@ def test_rows_are_found_by_all_that_says_where_they_were_measured(store: SqlStor
     measured(store, rows(4, library="mpi"), SLOW, owner="bob", nodes=("n0", "n2"), topology="1x2", fabric=None)
 
     def count(**wanted: object) -> int:
-        return len(store.transfers(wanted=TransferFilter(**wanted)).items)  # type: ignore[arg-type]
+        return len(store.transfers(TransferFilter(**wanted)).items)  # type: ignore[arg-type]
 
     assert count() == 7
     assert count(run_id=run.id) == count(experiment_id=run.experiment_id) == count(topology="2x1") == 3
@@ -88,7 +88,7 @@ def test_rows_are_found_by_all_that_says_where_they_were_measured(store: SqlStor
     assert count(nodes=("n1", "n0")) == 3
     assert count(nodes=("n0",)) == count(topology="3x1") == count(device="cuda") == 0
     assert count(operation="all_reduce") == count(busy_cores=True) == 1
-    assert count(valid=False) == len(store.transfers(owner="bob").items) == 4
+    assert count(valid=False) == len(store.transfers(TransferFilter(owner="bob")).items) == 4
 
 
 def test_a_cursor_that_is_not_ours_is_refused(store: SqlStore) -> None:

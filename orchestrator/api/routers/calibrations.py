@@ -5,12 +5,13 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 
 from orchestrator.api.identity import Owner
-from orchestrator.api.requests import REPLAYED, Ctx, Cursor, IdempotencyKey, JsonBody, Limit, json_body_of
+from orchestrator.api.requests import Ctx, Cursor, IdempotencyKey, JsonBody, Limit, json_body_of
+from orchestrator.api.routers.experiments import submitted
 from orchestrator.api.views.calibrations import CalibrationView, calibration_view
 from orchestrator.api.views.common import PageView, answer, page_view
-from orchestrator.api.views.experiments import ExperimentView, experiment_view
+from orchestrator.api.views.experiments import ExperimentView
 from orchestrator.domain.filters import CalibrationFilter
-from orchestrator.services import calibrate
+from orchestrator.services import calibrate, microbenchmark
 
 router = APIRouter(prefix="/calibrations", tags=["calibrations"])
 BODY = json_body_of("CalibrationRequest", topology="1x1")
@@ -19,11 +20,7 @@ BODY = json_body_of("CalibrationRequest", topology="1x1")
 @router.post("", status_code=201, response_model=ExperimentView, openapi_extra=BODY)
 def post_calibration(context: Ctx, owner: Owner, body: JsonBody, key: IdempotencyKey = None) -> Response:
     """Find what devices can do at best. It is an experiment: follow and cancel it as one."""
-    experiment, created = calibrate.start(context, body, owner=owner, idempotency_key=key)
-    headers = {"Location": f"/api/v1/experiments/{experiment.id}"}
-    if not created:
-        headers |= REPLAYED
-    return answer(experiment_view(experiment), 201, headers)
+    return submitted(*microbenchmark.carry_out(context, calibrate.spec_of(body), owner, key))
 
 
 @router.get("", response_model=PageView[CalibrationView])
@@ -42,6 +39,7 @@ def get_calibrations(
 ) -> Response:
     """What calibrations found, the newest first: the history of each device."""
     wanted = CalibrationFilter(
+        owner=owner,
         experiment_id=experiment,
         run_id=run,
         node=node,
@@ -50,5 +48,5 @@ def get_calibrations(
         arithmetic=arithmetic,
         valid=valid,
     )
-    page = context.store.calibrations(owner=owner, wanted=wanted, limit=limit, cursor=cursor)
+    page = context.store.calibrations(wanted, limit=limit, cursor=cursor)
     return answer(page_view(page, calibration_view))

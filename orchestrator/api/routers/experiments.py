@@ -20,7 +20,8 @@ from orchestrator.api.requests import (
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.experiments import ExperimentView, PreviewView, experiment_view, preview_view
 from orchestrator.api.views.runs import RunView, run_view
-from orchestrator.domain.run import ExperimentState, RunState
+from orchestrator.domain.filters import ExperimentFilter, RunFilter
+from orchestrator.domain.run import Experiment, ExperimentState, RunState
 from orchestrator.services import cancel, query
 from orchestrator.services.preview import preview
 from orchestrator.services.remove import remove_experiment
@@ -35,6 +36,12 @@ SPEC_BODY = json_body_of(
     per_device_batch_size=[4, 8],
     size="small",
 )
+
+
+def submitted(experiment: Experiment, created: bool) -> Response:
+    """The answer to a request that stores an experiment; ``created`` is False where it was sent before."""
+    headers = {"Location": f"/api/v1/experiments/{experiment.id}"} | ({} if created else REPLAYED)
+    return answer(experiment_view(experiment), 201, headers)
 
 
 @router.post(
@@ -54,11 +61,7 @@ def post_experiment(
     """Submit an experiment. Acknowledged only once it is stored durably."""
     if dry_run:
         return answer(preview_view(preview(context, body)))
-    experiment, created = submit(context, body, owner=owner, idempotency_key=key)
-    headers = {"Location": f"/api/v1/experiments/{experiment.id}"}
-    if not created:
-        headers |= REPLAYED
-    return answer(experiment_view(experiment), 201, headers)
+    return submitted(*submit(context, body, owner=owner, idempotency_key=key))
 
 
 @router.get("", response_model=PageView[ExperimentView])
@@ -72,9 +75,8 @@ def get_experiments(
     cursor: Cursor = None,
 ) -> Response:
     """Experiments, newest first."""
-    page = context.store.experiments(
-        owner=owner, state=state, name=name, label=parse_label(label), limit=limit, cursor=cursor
-    )
+    wanted = ExperimentFilter(owner, state, name, parse_label(label))
+    page = context.store.experiments(wanted, limit=limit, cursor=cursor)
     return answer(page_view(page, experiment_view))
 
 
@@ -103,7 +105,7 @@ def get_runs_of_experiment(
 ) -> Response:
     """The runs of an experiment, newest first."""
     query.check_owner(context, experiment_id, owner)
-    page = context.store.runs(experiment_id=experiment_id, state=state, limit=limit, cursor=cursor)
+    page = context.store.runs(RunFilter(experiment_id=experiment_id, state=state), limit=limit, cursor=cursor)
     return answer(page_view(page, run_view))
 
 

@@ -5,12 +5,13 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 
 from orchestrator.api.identity import Owner
-from orchestrator.api.requests import REPLAYED, Ctx, Cursor, IdempotencyKey, JsonBody, Limit, json_body_of
+from orchestrator.api.requests import Ctx, Cursor, IdempotencyKey, JsonBody, Limit, json_body_of
+from orchestrator.api.routers.experiments import submitted
 from orchestrator.api.views.common import PageView, answer, page_view
-from orchestrator.api.views.experiments import ExperimentView, experiment_view
+from orchestrator.api.views.experiments import ExperimentView
 from orchestrator.api.views.netbench import ExchangeView, exchange_view
 from orchestrator.domain.filters import TransferFilter
-from orchestrator.services import netbench
+from orchestrator.services import microbenchmark, netbench
 
 router = APIRouter(prefix="/netbench", tags=["netbench"])
 BODY = json_body_of("NetbenchRequest", topology="2x1")
@@ -19,11 +20,7 @@ BODY = json_body_of("NetbenchRequest", topology="2x1")
 @router.post("", status_code=201, response_model=ExperimentView, openapi_extra=BODY)
 def post_netbench(context: Ctx, owner: Owner, body: JsonBody, key: IdempotencyKey = None) -> Response:
     """Measure messages between the ranks of a topology. It is an experiment: follow and cancel it as one."""
-    experiment, created = netbench.start(context, body, owner=owner, idempotency_key=key)
-    headers = {"Location": f"/api/v1/experiments/{experiment.id}"}
-    if not created:
-        headers |= REPLAYED
-    return answer(experiment_view(experiment), 201, headers)
+    return submitted(*microbenchmark.carry_out(context, netbench.spec_of(body), owner, key))
 
 
 @router.get("", response_model=PageView[ExchangeView])
@@ -45,6 +42,7 @@ def get_netbench(
 ) -> Response:
     """What netbenches found: the newest run first, each in the order of its measurements."""
     wanted = TransferFilter(
+        owner=owner,
         experiment_id=experiment,
         run_id=run,
         topology=topology,
@@ -56,5 +54,5 @@ def get_netbench(
         busy_cores=busy_cores,
         valid=valid,
     )
-    page = context.store.transfers(owner=owner, wanted=wanted, limit=limit, cursor=cursor)
+    page = context.store.transfers(wanted, limit=limit, cursor=cursor)
     return answer(page_view(page, exchange_view))

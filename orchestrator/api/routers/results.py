@@ -10,6 +10,7 @@ from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.comparison import ComparisonView, comparison_view
 from orchestrator.api.views.comparisons import ComparisonsView, comparisons_view
 from orchestrator.api.views.results import ResultRowView, result_row_view
+from orchestrator.domain.filters import CellFilter
 from orchestrator.services import results
 from orchestrator.services.compare import compare
 from orchestrator.services.comparisons import comparisons
@@ -52,16 +53,8 @@ def get_results(
 ) -> Response:
     """Results across experiments, newest experiment first, cells in the order of its sweep. A page may be shorter than
     its limit where cells have many runs."""
-    page = results.across_experiments(
-        context,
-        owner,
-        model=model,
-        framework=framework,
-        gpu_model=gpu_model,
-        label=parse_label(label),
-        limit=limit,
-        cursor=cursor,
-    )
+    wanted = CellFilter(owner, model=model, framework=framework, gpu_model=gpu_model, label=parse_label(label))
+    page = results.page_of_rows(context, wanted, limit, cursor)
     return answer(page_view(page, result_row_view))
 
 

@@ -26,6 +26,7 @@ from orchestrator.api.views.run_data import (
     reading_view,
 )
 from orchestrator.api.views.runs import MeasurementView, RunView, measurement_view, run_view
+from orchestrator.domain.filters import RunFilter
 from orchestrator.domain.run import Run, RunState
 from orchestrator.services import cancel, query
 
@@ -53,16 +54,8 @@ def get_runs(
     cursor: Cursor = None,
 ) -> Response:
     """Runs, newest first."""
-    page = context.store.runs(
-        experiment_id=experiment,
-        owner=owner,
-        state=state,
-        model=model,
-        framework=framework,
-        label=parse_label(label),
-        limit=limit,
-        cursor=cursor,
-    )
+    wanted = RunFilter(owner, experiment, state, model, framework, parse_label(label))
+    page = context.store.runs(wanted, limit=limit, cursor=cursor)
     return answer(page_view(page, run_view))
 
 

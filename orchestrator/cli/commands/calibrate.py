@@ -13,17 +13,20 @@ from orchestrator.cli.embedded import some_server, wait_for_its_end
 from orchestrator.cli.exits import DONE
 from orchestrator.cli.waiting import code_of
 
+_FIELDS = ("topology", "device", "arithmetics", "shapes", "load_s", "measure_s", "repeats")  # of the request
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--topology", metavar="MxD", default="1x1", help="devices under load at once (default 1x1)")
-    parser.add_argument("--device", default="auto", help="auto, cuda or cpu (default auto)")
-    parser.add_argument("--arithmetic", metavar="LIST", help="fp32, tf32, bf16, fp16 with commas (default: all)")
-    parser.add_argument("--shapes", metavar="LIST", help="1024,4096x1024x1024 (default: a stated set)")
-    parser.add_argument("--load", type=float, metavar="SECONDS", help="under load before the timing (default 30)")
-    parser.add_argument("--measure", type=float, metavar="SECONDS", help="for each shape and precision (default 2)")
-    parser.add_argument("--repeats", type=int, help="fresh processes (default 1)")
-    parser.add_argument("--list", action="store_true", help="measure nothing: show what was found, newest first")
-    parser.add_argument("--json", action="store_true", help="print what was found as REST answers it")
+    add = parser.add_argument
+    add("--topology", metavar="MxD", default="1x1", help="devices under load at once (default 1x1)")
+    add("--device", default="auto", help="auto, cuda or cpu (default auto)")
+    add("--arithmetic", dest="arithmetics", metavar="LIST", help="fp32, tf32, bf16, fp16 with commas (default: all)")
+    add("--shapes", metavar="LIST", help="1024,4096x1024x1024 (default: a stated set)")
+    add("--load", dest="load_s", type=float, metavar="SECONDS", help="under load before the timing (default 30)")
+    add("--measure", dest="measure_s", type=float, metavar="SECONDS", help="for each shape and precision (default 2)")
+    add("--repeats", type=int, help="fresh processes (default 1)")
+    add("--list", action="store_true", help="measure nothing: show what was found, newest first")
+    add("--json", action="store_true", help="print what was found as REST answers it")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -48,16 +51,7 @@ def _check_here(options: argparse.Namespace) -> None:
 
 
 def _body(options: argparse.Namespace) -> dict[str, Any]:
-    given = {
-        "topology": options.topology,
-        "device": options.device,
-        "arithmetics": options.arithmetic,
-        "shapes": options.shapes,
-        "load_s": options.load,
-        "measure_s": options.measure,
-        "repeats": options.repeats,
-    }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name in _FIELDS if (value := getattr(options, name)) is not None}
 
 
 def _print(items: list[dict[str, Any]]) -> None:

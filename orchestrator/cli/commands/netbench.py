@@ -15,6 +15,7 @@ from orchestrator.cli.embedded import some_server, wait_for_its_end
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.waiting import code_of
 
+_FIELDS = ("topology", "fabric", "library", "device", "max_bytes", "budget_s", "repeats")  # of the request
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -24,7 +25,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--library", default="auto", help="auto, gloo, nccl or mpi (default auto)")
     parser.add_argument("--device", default="auto", help="auto, cuda or cpu (default auto)")
     parser.add_argument("--max-bytes", type=_bytes, metavar="SIZE", help="largest message (default 256MiB)")
-    parser.add_argument("--budget", type=float, metavar="SECONDS", help="for the measurements of a run (default 300)")
+    parser.add_argument(
+        "--budget", dest="budget_s", type=float, metavar="SECONDS", help="for the measurements of a run (default 300)"
+    )
     parser.add_argument("--repeats", type=int, help="fresh processes (default 1)")
     parser.add_argument("--json", action="store_true", help="print what was found as REST answers it")
 
@@ -60,16 +63,7 @@ def _check_here(options: argparse.Namespace) -> None:
 
 
 def _body(options: argparse.Namespace) -> dict[str, Any]:
-    given = {
-        "topology": options.topology,
-        "fabric": options.fabric,
-        "library": options.library,
-        "device": options.device,
-        "max_bytes": options.max_bytes,
-        "budget_s": options.budget,
-        "repeats": options.repeats,
-    }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name in _FIELDS if (value := getattr(options, name)) is not None}
 
 
 def _refuse_what_would_wait_for_ever(client: Client, topology: str) -> None:
