@@ -94,19 +94,19 @@ class KernelChange:
 
     name: str
     kind: str
-    before_s: float | None
-    after_s: float | None
+    baseline_s: float | None
+    candidate_s: float | None
 
     @property
     def difference_s(self) -> float:
-        return (self.after_s or 0.0) - (self.before_s or 0.0)
+        return (self.candidate_s or 0.0) - (self.baseline_s or 0.0)
 
     @property
     def change(self) -> str:
         """``appeared``, ``vanished``, ``slower``, ``faster`` or ``equal``."""
-        if self.before_s is None:
+        if self.baseline_s is None:
             return "appeared"
-        if self.after_s is None:
+        if self.candidate_s is None:
             return "vanished"
         return "slower" if self.difference_s > 0 else "faster" if self.difference_s < 0 else "equal"
 

@@ -6,7 +6,7 @@ Imported only where there is no server: the types of the domain take a second to
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from orchestrator.api.views.catalog import dataset_view, model_view
+from orchestrator.api.views.catalog import ModelView, dataset_view
 from orchestrator.cli.client import ServerProblem
 from orchestrator.cli.exits import CommandError
 from orchestrator.domain.catalog import Catalog
@@ -33,7 +33,7 @@ def catalog() -> Catalog:
 def models() -> dict[str, Any]:
     """The models, as REST answers them."""
     found = sorted(catalog().models.items())
-    return _page([model_view(one).model_dump(mode="json") for _, one in found])
+    return _page([ModelView.of(one).model_dump(mode="json") for _, one in found])
 
 
 def datasets() -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from pydantic import TypeAdapter
 from sqlalchemy import Connection, Select, insert, select
 
 from orchestrator.db import of_runs, rows
@@ -12,7 +11,6 @@ from orchestrator.domain.filters import CalibrationFilter
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.stored import Page, StoredCalibration
 
-_CALIBRATION = TypeAdapter(Calibration)
 _ASKED = ("run_id", "node", "device_id", "device_name", "arithmetic", "valid")
 
 
@@ -65,20 +63,4 @@ def _valid(key: DeviceKey, arithmetic: str) -> Select[tuple[object, ...]]:
 
 def stored(row: rows.AnyRow) -> StoredCalibration:
     """Raises ``DamagedRow``."""
-    return rows.read("calibration", row.id, row.experiment_id, lambda: _stored(row))
-
-
-def _stored(row: rows.AnyRow) -> StoredCalibration:
-    fields = {name: getattr(row, name) for name in Calibration.__dataclass_fields__}
-    m, n, k = rows.names_of(row.shape)
-    own = Calibration(**fields | {"shape": (m, n, k), "rates": rows.loaded(row.rates)})
-    _CALIBRATION.validate_python(vars(own))
-    return StoredCalibration(
-        experiment_id=row.experiment_id,
-        run_id=row.run_id,
-        created_at=rows.time_of(row.created_at),
-        valid=row.valid,
-        calibration=own,
-        previous_flops_per_s=row.previous_flops_per_s,
-        code_version=row.code_version,
-    )
+    return of_runs.stored(calibration, StoredCalibration, row, "shape", "rates")

@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from pydantic import TypeAdapter
 from sqlalchemy import Connection, Select, Table, select
 
 from orchestrator.db import paging, rows
 from orchestrator.db.schema import experiment, run
 from orchestrator.domain.filters import CalibrationFilter, TransferFilter
 from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.stored import Page
+from orchestrator.domain.stored import Page, StoredCalibration, StoredTransfer
 
-Stored = TypeVar("Stored")
+Stored = TypeVar("Stored", StoredCalibration, StoredTransfer)
+
+_KINDS: dict[type, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (StoredCalibration, StoredTransfer)}
 
 # Positions count down in the ids, because lists are paged from the highest id to the lowest.
 _HIGHEST = 99_999
@@ -53,3 +56,19 @@ def page(
     found, next_cursor = paging.page(connection, query, table, limit, cursor)
     made, damaged = rows.sorted_out(found, stored)
     return Page(made, next_cursor, damaged)
+
+
+def stored(table: Table, kind: type[Stored], row: rows.AnyRow, *columns: str) -> Stored:
+    """What a row of ``table`` holds; ``columns`` are those that hold JSON.
+
+    Raises:
+        DamagedRow: it cannot be read.
+    """
+
+    def made() -> Stored:
+        fields = {name: getattr(row, name) for name in kind.__dataclass_fields__}
+        fields |= {name: rows.loaded(fields[name]) for name in columns} | {"created_at": rows.time_of(row.created_at)}
+        found: Stored = _KINDS[kind].validate_python(fields)
+        return found
+
+    return rows.read(table.name, row.id, row.experiment_id, made)

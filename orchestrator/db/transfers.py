@@ -1,16 +1,12 @@
 """What netbenches found: one row per operation, size, ranks and load of a run."""
 
-from pydantic import TypeAdapter
 from sqlalchemy import Connection, insert, select
 
 from orchestrator.db import of_runs, rows
 from orchestrator.db.schema import attempt, exchange, run
 from orchestrator.domain.filters import TransferFilter
-from orchestrator.domain.measurement import Analysis, Transfer
+from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.stored import Page, StoredTransfer
-
-_TRANSFER = TypeAdapter(Transfer)
-
 
 _ASKED = ("run_id", "topology", "fabric", "library", "operation", "device", "busy_cores", "valid")
 
@@ -45,22 +41,4 @@ def page(connection: Connection, wanted: TransferFilter, limit: int, cursor: str
 
 def stored(row: rows.AnyRow) -> StoredTransfer:
     """Raises ``DamagedRow``."""
-    return rows.read("exchange", row.id, row.experiment_id, lambda: _stored(row))
-
-
-def _stored(row: rows.AnyRow) -> StoredTransfer:
-    fields = {name: getattr(row, name) for name in Transfer.__dataclass_fields__}
-    own = Transfer(**fields | {"ranks": tuple(rows.names_of(row.ranks))})
-    _TRANSFER.validate_python(vars(own))
-    return StoredTransfer(
-        experiment_id=row.experiment_id,
-        run_id=row.run_id,
-        created_at=rows.time_of(row.created_at),
-        valid=row.valid,
-        topology=row.topology,
-        fabric=row.fabric,
-        device=row.device,
-        nodes=tuple(rows.names_of(row.nodes)),
-        transfer=own,
-        code_version=row.code_version,
-    )
+    return of_runs.stored(exchange, StoredTransfer, row, "ranks", "nodes")

@@ -73,7 +73,7 @@ class EarlierRun:
 
 
 @dataclass(frozen=True)
-class StoredTransfer:
+class StoredTransfer(Transfer):
     """What a netbench found, with where: ``nodes`` are sorted names. ``valid``: the run was."""
 
     experiment_id: str
@@ -84,12 +84,16 @@ class StoredTransfer:
     fabric: str | None
     device: str
     nodes: tuple[str, ...]
-    transfer: Transfer
     code_version: str
 
 
+# Judgements. Beyond these two calibrations of one device differ by more than they usually do: clocks, power, cooling or
+# neighbours have changed, or the library has.
+CHANGED_RATIO = {"cuda": 0.03, "cpu": 0.10}
+
+
 @dataclass(frozen=True)
-class StoredCalibration:
+class StoredCalibration(Calibration):
     """What a calibration found. ``previous_flops_per_s`` is what the valid one before it found for the same device and
     arithmetic, when it was stored; ``valid``: the run was."""
 
@@ -97,10 +101,19 @@ class StoredCalibration:
     run_id: str
     created_at: float
     valid: bool
-    calibration: Calibration
     previous_flops_per_s: float | None
     code_version: str
 
+    @property
+    def change_ratio(self) -> float | None:
+        """How much faster (or, negative, slower) the device was found than by its valid calibration before."""
+        return self.flops_per_s / self.previous_flops_per_s - 1.0 if self.previous_flops_per_s else None
+
+    @property
+    def changed(self) -> bool:
+        """Whether the change is more than two calibrations of a device usually differ by (``CHANGED_RATIO``)."""
+        return self.change_ratio is not None and abs(self.change_ratio) > CHANGED_RATIO.get(self.device_kind, 0.1)
+
     def to_job(self) -> dict[str, Any]:
         """The peak as a job tells it (``workers.trainer.protocol``: ``peaks``)."""
-        return {"flops_per_s": self.calibration.flops_per_s, "run_id": self.run_id, "at": self.created_at}
+        return {"flops_per_s": self.flops_per_s, "run_id": self.run_id, "at": self.created_at}

@@ -7,7 +7,6 @@ from pydantic import Field, field_validator
 
 from orchestrator.domain.spec import Topology
 from orchestrator.domain.spelling import did_you_mean
-from orchestrator.domain.stored import StoredCalibration
 from orchestrator.services import microbenchmark
 
 MODEL = "calibration"
@@ -15,9 +14,6 @@ ARITHMETICS = ("fp32", "tf32", "bf16", "fp16")
 _SHAPE = re.compile(r"[1-9][0-9]*(x[1-9][0-9]*x[1-9][0-9]*)?")
 # Beside the measurements: start of the processes, and the last repetition of a slow device.
 START_S = 900.0
-# Judgements. Beyond these two calibrations of one device differ by more than they usually do: clocks, power, cooling or
-# neighbours have changed, or the library has.
-CHANGED_RATIO = {"cuda": 0.03, "cpu": 0.10}
 
 
 class CalibrationRequest(microbenchmark.MicrobenchmarkRequest):
@@ -79,15 +75,3 @@ def spec_of(body: Any) -> dict[str, Any]:
         "device": asked.device,
         "timeout_s": asked.load_s + 40 * asked.measure_s + START_S,
     }
-
-
-def change_ratio(stored: StoredCalibration) -> float | None:
-    """How much faster (or, negative, slower) the device was found than by its valid calibration before."""
-    before = stored.previous_flops_per_s
-    return stored.calibration.flops_per_s / before - 1.0 if before else None
-
-
-def has_changed(stored: StoredCalibration) -> bool:
-    """Whether the change is more than two calibrations of a device usually differ by (``CHANGED_RATIO``)."""
-    ratio = change_ratio(stored)
-    return ratio is not None and abs(ratio) > CHANGED_RATIO.get(stored.calibration.device_kind, 0.1)

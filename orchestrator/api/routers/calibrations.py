@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Response
 from orchestrator.api.identity import Owner
 from orchestrator.api.requests import Ctx, Cursor, IdempotencyKey, JsonBody, Limit, json_body_of
 from orchestrator.api.routers.experiments import submitted
-from orchestrator.api.views.calibrations import CalibrationView, calibration_view
+from orchestrator.api.views.calibrations import CalibrationView
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.experiments import ExperimentView
 from orchestrator.domain.filters import CalibrationFilter
@@ -49,4 +49,4 @@ def get_calibrations(
         valid=valid,
     )
     page = context.store.calibrations(wanted, limit=limit, cursor=cursor)
-    return answer(page_view(page, calibration_view))
+    return answer(page_view(page, CalibrationView.of))

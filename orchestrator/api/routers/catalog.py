@@ -9,7 +9,6 @@ from orchestrator.api.views.catalog import (
     ModelView,
     dataset_view,
     framework_view,
-    model_view,
 )
 from orchestrator.api.views.common import PageView, answer, page_of
 from orchestrator.services.frameworks import frameworks
@@ -20,19 +19,18 @@ router = APIRouter(tags=["catalog"])
 @router.get("/models", response_model=PageView[ModelView])
 def get_models(context: Ctx, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None) -> Response:
     """The models of the suite."""
-    items = [model_view(model) for _, model in sorted(context.catalog.models.items())]
-    return answer(page_of(items, lambda model: model.name, limit, cursor))
+    models = [model for _, model in sorted(context.catalog.models.items())]
+    return answer(page_of(models, lambda model: model.name, ModelView.of, limit, cursor))
 
 
 @router.get("/frameworks", response_model=PageView[FrameworkView])
 def get_frameworks(context: Ctx, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None) -> Response:
     """The frameworks, and on which nodes their interpreters are ready."""
-    items = [framework_view(status) for status in frameworks(context)]
-    return answer(page_of(items, lambda framework: framework.name, limit, cursor))
+    return answer(page_of(frameworks(context), lambda status: status.facts.name, framework_view, limit, cursor))
 
 
 @router.get("/datasets", response_model=PageView[DatasetView])
 def get_datasets(context: Ctx, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None) -> Response:
     """The registered datasets. Synthetic data needs none."""
-    items = [dataset_view(dataset) for _, dataset in sorted(context.catalog.datasets.items())]
-    return answer(page_of(items, lambda dataset: dataset.name, limit, cursor))
+    datasets = [dataset for _, dataset in sorted(context.catalog.datasets.items())]
+    return answer(page_of(datasets, lambda dataset: dataset.name, dataset_view, limit, cursor))

@@ -6,19 +6,16 @@ from fastapi import APIRouter, Query, Response
 
 from orchestrator.api.identity import Owner
 from orchestrator.api.requests import Ctx, Limit
-from orchestrator.api.views.common import PageView, Time, View, answer, rfc3339
+from orchestrator.api.views.common import PageView, Time, View, answer, fields_of
+from orchestrator.domain.stored import Found
 
 router = APIRouter(tags=["experiments"])
 
 
+@fields_of(Found)
 class FoundView(View):
     """An experiment or a run; ``name`` is the experiment's."""
 
-    kind: str
-    id: str
-    experiment_id: str
-    name: str
-    state: str
     created_at: Time
 
 
@@ -30,15 +27,4 @@ def get_lookup(context: Ctx, owner: Owner, text: Text, limit: Limit = 50) -> Res
     """What the text may stand for: first the experiments of that name, then the experiments and runs whose id begins
     with it (exp_ and run_ may be left out), of each the newest first. There is no second page: write more of the id."""
     found = context.store.find(text, owner=owner, limit=limit)
-    items = [
-        FoundView(
-            kind=one.kind,
-            id=one.id,
-            experiment_id=one.experiment_id,
-            name=one.name,
-            state=one.state,
-            created_at=rfc3339(one.created_at),
-        )
-        for one in found
-    ]
-    return answer(PageView[FoundView](items=items, next_cursor=None))
+    return answer(PageView[FoundView](items=[FoundView.of(one) for one in found]))

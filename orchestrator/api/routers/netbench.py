@@ -9,7 +9,7 @@ from orchestrator.api.requests import Ctx, Cursor, IdempotencyKey, JsonBody, Lim
 from orchestrator.api.routers.experiments import submitted
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.experiments import ExperimentView
-from orchestrator.api.views.netbench import ExchangeView, exchange_view
+from orchestrator.api.views.netbench import ExchangeView
 from orchestrator.domain.filters import TransferFilter
 from orchestrator.services import microbenchmark, netbench
 
@@ -55,4 +55,4 @@ def get_netbench(
         valid=valid,
     )
     page = context.store.transfers(wanted, limit=limit, cursor=cursor)
-    return answer(page_view(page, exchange_view))
+    return answer(page_view(page, ExchangeView.of))

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Response
 
 from orchestrator.api.identity import Owner
 from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, IdempotencyKey, WholeLimit, carried_out_once
-from orchestrator.api.views.catalog import NodeView, node_view
+from orchestrator.api.views.catalog import NodeView
 from orchestrator.api.views.common import PageView, answer, page_of
 from orchestrator.domain.placement import NodeState
 from orchestrator.services.context import Context
@@ -16,8 +16,7 @@ router = APIRouter(prefix="/nodes", tags=["nodes"])
 @router.get("", response_model=PageView[NodeView])
 def get_nodes(context: Ctx, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None) -> Response:
     """The nodes of the cluster by name."""
-    items = [node_view(node) for node in ordered_nodes(context)]
-    return answer(page_of(items, lambda node: node.name, limit, cursor))
+    return answer(page_of(ordered_nodes(context), lambda node: node.name, NodeView.of, limit, cursor))
 
 
 @router.post("/{name}/drain", response_model=NodeView)
@@ -47,4 +46,4 @@ def _ordered(context: Context, owner: str, name: str, key: str | None, state: No
         lambda: order_node(context, name, state),
         lambda: one_node(context, name),
     )
-    return answer(node_view(node), headers=headers)
+    return answer(NodeView.of(node), headers=headers)

@@ -9,16 +9,16 @@ from orchestrator.analysis import kernels
 from orchestrator.api.identity import Owner
 from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, WholeLimit
 from orchestrator.api.routers.runs import AttemptNumber, OneRun
-from orchestrator.api.views.common import PageView, answer, page_of
+from orchestrator.api.views.common import answer, page_of
 from orchestrator.api.views.profiles import (
+    KernelChangeRow,
     KernelChanges,
+    KernelRow,
     KernelsView,
     LayerRow,
     LayersView,
     MemoryView,
     ReanalysisView,
-    change_row,
-    kernel_row,
     kernels_view,
     layers_view,
     memory_view,
@@ -57,9 +57,9 @@ def get_kernels(
     found = profiles.profiles(context, run)
     tables = [table for table in found.kernels if rank in (None, table.rank)]
     _check_rank(rank, found.kernels, tables)
-    rows = [kernel_row(row) for row in merged(tables) if kind in (None, row.kind)]
+    rows = [row for row in merged(tables) if kind in (None, row.kind)]
     reason = None if tables else profiles.why_none(run, found, "kernels")
-    return answer(kernels_view(tables, page_of(rows, lambda row: row.name, limit, cursor), reason))
+    return answer(kernels_view(tables, page_of(rows, lambda row: row.name, KernelRow.of, limit, cursor), reason))
 
 
 @router.get("/{run_id}/kernels/changes", response_model=KernelChanges)
@@ -79,7 +79,7 @@ def get_kernel_changes(
         one = without[0]
         return answer(KernelChanges(items=[], reason=f"{one.id}: {profiles.why_none(one, found[one.id], 'kernels')}"))
     changes = kernels.difference(found[before.id].kernels, found[run.id].kernels)
-    page = page_of([change_row(one) for one in changes], lambda row: row.name, limit, cursor)
+    page = page_of(changes, lambda one: one.name, KernelChangeRow.of, limit, cursor)
     return answer(KernelChanges(items=page.items, next_cursor=page.next_cursor, reason=None))
 
 
@@ -93,10 +93,9 @@ def get_layers(
     _check_rank(rank, found.layers, chosen)
     times = chosen[0] if chosen else None
     numbered = list(enumerate(times.rows)) if times else []
-    page = page_of(numbered, lambda item: str(item[0]), limit, cursor)
-    rows = PageView[LayerRow](items=[LayerRow(**vars(row)) for _, row in page.items], next_cursor=page.next_cursor)
+    page = page_of(numbered, lambda item: str(item[0]), lambda item: LayerRow.of(item[1]), limit, cursor)
     reason = None if times else profiles.why_none(run, found, "layers")
-    return answer(layers_view(times, [one.rank for one in found.layers], rows, reason))
+    return answer(layers_view(times, [one.rank for one in found.layers], page, reason))
 
 
 def _check_rank(rank: int | None, whole: Sequence[KernelTable | LayerTimes], chosen: Sequence[Any]) -> None:

@@ -1,5 +1,6 @@
 """Runs: look, cancel, measurements, intervals, readings, output."""
 
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -22,11 +23,11 @@ from orchestrator.api.views.run_data import (
     OutputView,
     ReadingView,
     interval_view,
-    output_view,
     reading_view,
 )
 from orchestrator.api.views.runs import MeasurementView, RunView, measurement_view, run_view
 from orchestrator.domain.filters import RunFilter
+from orchestrator.domain.measurement import Analysis, Validity
 from orchestrator.domain.run import Run, RunState
 from orchestrator.services import cancel, query
 
@@ -82,9 +83,9 @@ def post_cancel_run(context: Ctx, owner: Owner, run_id: str, key: IdempotencyKey
 @router.get("/{run_id}/measurements", response_model=PageView[MeasurementView])
 def get_measurements(run: OneRun, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None) -> Response:
     """All that was computed from the run's logs. Empty until they were judged."""
-    found = run.analysis.measurements if run.analysis else ()
-    items = [measurement_view(one, run.analysis) for one in found] if run.analysis else []
-    return answer(page_of(items, lambda one: f"{one.metric} {one.subject}", limit, cursor))
+    analysis = run.analysis or Analysis(Validity())
+    view = partial(measurement_view, code_version=analysis.code_version)
+    return answer(page_of(analysis.measurements, lambda one: f"{one.metric} {one.subject}", view, limit, cursor))
 
 
 @router.get("/{run_id}/intervals", response_model=PageView[IntervalView])
@@ -128,4 +129,4 @@ def get_log(
         limit=limit,
         cursor=cursor,
     )
-    return answer(page_view(page, output_view))
+    return answer(page_view(page, OutputView.of))

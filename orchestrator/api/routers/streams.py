@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 
 from orchestrator.api.identity import Owner
 from orchestrator.api.requests import Ctx
-from orchestrator.api.views.common import View, rfc3339
+from orchestrator.api.views.common import Time, View, fields_of
 from orchestrator.api.views.run_data import event_view
 from orchestrator.domain.errors import StoreUnavailable
 from orchestrator.domain.run import TERMINAL, Experiment, ExperimentState, Run
@@ -71,15 +71,11 @@ LastEntry = Annotated[
 ]
 
 
+@fields_of(Change)
 class ChangeView(View):
     """A change of state of an experiment (``run_id`` null) or of one of its runs."""
 
-    number: int
-    at: str
-    experiment_id: str
-    run_id: str | None
-    state: str
-    data: dict[str, Any]
+    at: Time
 
 
 def _wrong_id(message: str) -> RequestValidationError:
@@ -214,15 +210,8 @@ class _Positions:
 
 
 def _change_event(change: Change) -> ServerSentEvent:
-    view = ChangeView(
-        number=change.number,
-        at=rfc3339(change.at),
-        experiment_id=change.experiment_id,
-        run_id=change.run_id,
-        state=change.state,
-        data=dict(change.data),
-    )
-    return ServerSentEvent(event="run" if change.run_id else "experiment", id=str(change.number), data=view)
+    event = "run" if change.run_id else "experiment"
+    return ServerSentEvent(event=event, id=str(change.number), data=ChangeView.of(change))
 
 
 async def _ask(function: Any, *args: Any, **kwargs: Any) -> Any:

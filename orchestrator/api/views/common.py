@@ -1,13 +1,14 @@
-"""What all answers share: how they are written, times, pages and quantities."""
+"""What all answers share: how they are made and written, times, pages and quantities."""
 
 import base64
 import binascii
+import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, create_model
 from pydantic_core import PydanticSerializationError
 from starlette.responses import Response
 
@@ -18,22 +19,69 @@ from orchestrator.domain.stored import Page
 
 Item = TypeVar("Item")
 ViewItem = TypeVar("ViewItem")
-Time = Annotated[str, Field(description="RFC 3339, UTC", json_schema_extra={"format": "date-time"})]
+Json = dict[str, Any]
+
+
+def _time(seconds: float) -> float:
+    if not is_time(seconds):
+        raise ValueError(f"{seconds!r} is no time from 1970 to 9999")
+    return seconds
+
+
+def _rfc3339(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+# Seconds since the epoch here, a text on the wire.
+Time = Annotated[
+    float,
+    AfterValidator(_time),
+    PlainSerializer(_rfc3339, return_type=str),
+    Field(description="RFC 3339, UTC", json_schema_extra={"format": "date-time"}),
+]
 
 
 class View(BaseModel):
     """Base of all answers. Non-finite floats travel as the strings ``NaN``, ``Infinity`` and ``-Infinity``."""
 
-    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
+    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings", from_attributes=True)
+
+    @classmethod
+    def of(cls, thing: object) -> Self:
+        """The view of something that has its fields as attributes, those of its parts likewise."""
+        return cls.model_validate(thing)
+
+    @classmethod
+    def maybe(cls, thing: object) -> Self | None:
+        """The same of what may not be there."""
+        return None if thing is None else cls.of(thing)
 
 
+AnyView = TypeVar("AnyView", bound=View)
+
+
+def fields_of(kind: type, *only: str) -> Callable[[type[AnyView]], type[AnyView]]:
+    """Decorator of a view that answers a dataclass of the house: it gets the fields of ``kind``, or only those that are
+    named. A field that the view has itself stays as it is."""
+    hints = get_type_hints(kind)
+    names = only or tuple(field.name for field in dataclasses.fields(kind))
+    return with_fields({name: hints[name] for name in names})
+
+
+def with_fields(types: Mapping[str, Any]) -> Callable[[type[AnyView]], type[AnyView]]:
+    """Decorator of a view: it gets these fields, which are always there."""
+
+    def complete(view: type[AnyView]) -> type[AnyView]:
+        fields: Any = {name: (kind, ...) for name, kind in types.items() if name not in view.model_fields}
+        return create_model(view.__name__, __base__=view, __module__=view.__module__, __doc__=view.__doc__, **fields)
+
+    return complete
+
+
+@fields_of(Damaged)
 class DamagedView(View):
     """A stored row that cannot be read, and what to do about it."""
 
-    table: str
-    id: str
-    experiment_id: str | None
-    reason: str
     way_out: str
 
 
@@ -46,25 +94,12 @@ class PageView(View, Generic[Item]):
     damaged: list[DamagedView] = []
 
 
+@fields_of(Measurement, "value", "unit", "unit_definition", "ci_low", "ci_high", "confidence", "n", "scope", "method")
 class Quantity(View):
     """A measured number with its unit, its interval of confidence and how it was made.
 
     ``n`` counts the independent observations behind it and ``scope`` says of what it speaks.
     """
-
-    value: float | None
-    unit: str
-    unit_definition: str | None = None
-    ci_low: float | None = None
-    ci_high: float | None = None
-    confidence: float | None = None
-    n: float | None = None
-    scope: str | None = None
-    method: str
-
-    @classmethod
-    def of(cls, measurement: Measurement) -> "Quantity":
-        return cls(**{name: getattr(measurement, name) for name in cls.model_fields})
 
 
 def answer(view: View, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -78,33 +113,36 @@ def answer(view: View, status: int = 200, headers: Mapping[str, str] | None = No
 
 def page_view(page: Page[Item], view: Callable[[Item], ViewItem]) -> PageView[ViewItem]:
     """The page of what is stored, each item as ``view`` shows it."""
-    damaged = [damaged_view(one) for one in page.damaged]
+    damaged = [DamagedView.of(one) for one in page.damaged]
     return PageView[Any](items=[view(item) for item in page.items], next_cursor=page.next_cursor, damaged=damaged)
-
-
-def damaged_view(one: Damaged) -> DamagedView:
-    return DamagedView(
-        table=one.table, id=one.id, experiment_id=one.experiment_id, reason=one.reason, way_out=one.way_out
-    )
 
 
 def entries_view(
     page: Page[Mapping[str, Any]], attempt_id: str, view: Callable[[str, Mapping[str, Any]], ViewItem]
 ) -> PageView[ViewItem]:
     """The page of entries of an attempt's log; those that cannot be shown as ``view`` does are damaged."""
-    items, damaged = [], [damaged_view(one) for one in page.damaged]
+    items, damaged = [], [DamagedView.of(one) for one in page.damaged]
     for entry in page.items:
         try:
             items.append(view(attempt_id, entry))
         except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
             place = f"{attempt_id}:{entry['node']}:{entry['seq']}"
-            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-            damaged.append(damaged_view(Damaged("entry", place, None, visible(reason[:300]))))
+            damaged.append(DamagedView.of(Damaged("entry", place, None, visible(_reason(error)[:300]))))
     return PageView[Any](items=items, next_cursor=page.next_cursor, damaged=damaged)
 
 
-def page_of(whole: Sequence[Item], key: Callable[[Item], str], limit: int, cursor: str | None) -> PageView[Item]:
-    """The part of a list that is had as a whole which follows ``cursor``: the encoded ``key`` of an item.
+def _reason(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
+
+
+def page_of(
+    whole: Sequence[Item], key: Callable[[Item], str], view: Callable[[Item], ViewItem], limit: int, cursor: str | None
+) -> PageView[ViewItem]:
+    """The part of a list that is had as a whole which follows ``cursor``, each item as ``view`` shows it. The cursor is
+    the encoded ``key`` of an item.
 
     Raises:
         InvalidRequest: no item of the list has the cursor's key.
@@ -118,7 +156,7 @@ def page_of(whole: Sequence[Item], key: Callable[[Item], str], limit: int, curso
     items = list(whole[start : start + limit])
     more = start + len(items) < len(whole)
     following = base64.urlsafe_b64encode(key(items[-1]).encode()).decode() if more else None
-    return PageView[Item](items=items, next_cursor=following)
+    return PageView[Any](items=[view(item) for item in items], next_cursor=following)
 
 
 def _key_in(cursor: str) -> str | None:
@@ -126,21 +164,3 @@ def _key_in(cursor: str) -> str | None:
         return base64.b64decode(cursor, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         return None
-
-
-def rfc3339(seconds: float) -> str:
-    """The time ``seconds`` after the epoch.
-
-    Raises:
-        ValueError: no calendar has it.
-    """
-    if not is_time(seconds):
-        raise ValueError(f"{seconds!r} is no time from 1970 to 9999")
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def maybe_rfc3339(seconds: float | None) -> str | None:
-    return None if seconds is None else rfc3339(seconds)
-
-
-Json = dict[str, Any]

@@ -1,19 +1,15 @@
 """Comparisons, as they are answered."""
 
-from typing import Any, Literal
+from typing import Literal
 
-from orchestrator.api.views.common import Quantity, View
+from orchestrator.api.views.common import Quantity, View, fields_of
 from orchestrator.api.views.results import AxesView, axes_view
-from orchestrator.services.compare import METRIC, ComparedCell, Comparison
+from orchestrator.services.compare import METRIC, Change, ComparedCell, Comparison
 
 
+@fields_of(Change)
 class ChangeView(View):
     """Something of the subject or the rig that is not the same on both sides."""
-
-    part: str
-    field: str
-    baseline: Any
-    candidate: Any
 
 
 class ComparedCellView(View):
@@ -69,13 +65,10 @@ def _cell(cell: ComparedCell) -> ComparedCellView:
         metric=METRIC,
         unit=known.unit if known else None,
         verdict=cell.verdict,
-        baseline=Quantity.of(cell.baseline) if cell.baseline else None,
-        candidate=Quantity.of(cell.candidate) if cell.candidate else None,
-        difference=Quantity.of(cell.difference) if cell.difference else None,
+        baseline=Quantity.maybe(cell.baseline),
+        candidate=Quantity.maybe(cell.candidate),
+        difference=Quantity.maybe(cell.difference),
         smallest_detectable_ratio=cell.smallest_detectable_ratio,
         text=cell.text,
-        changes=[
-            ChangeView(part=one.part, field=one.field, baseline=one.baseline, candidate=one.candidate)
-            for one in cell.changes
-        ],
+        changes=[ChangeView.of(one) for one in cell.changes],
     )

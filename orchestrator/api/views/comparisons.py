@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from orchestrator.api.views.common import Json, Quantity, View
 from orchestrator.api.views.results import AxesView, axes_view
-from orchestrator.domain.measurement import Grade
+from orchestrator.domain.measurement import Grade, Measurement
 from orchestrator.services.comparisons import ComparedPair, Comparisons, Side
 
 
@@ -112,7 +112,8 @@ def _ratio(pair: ComparedPair) -> Quantity | None:
     found = pair.found
     if found.ratio is None:
         return None
-    return Quantity(
+    ratio = Measurement(
+        "ratio",
         value=found.ratio,
         unit="1",
         ci_low=found.ci_low,
@@ -122,3 +123,4 @@ def _ratio(pair: ComparedPair) -> Quantity | None:
         scope=pair.scope,
         method=pair.method,
     )
+    return Quantity.of(ratio)

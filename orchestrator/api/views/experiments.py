@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from orchestrator.api.views.common import Json, Time, View, maybe_rfc3339, rfc3339
-from orchestrator.api.views.runs import PlanView, plan_view
+from orchestrator.api.views.common import Json, Time, View
+from orchestrator.api.views.runs import PlanView
 from orchestrator.domain.run import Experiment, RunState
 from orchestrator.services.preview import Preview
 
@@ -65,8 +65,8 @@ def experiment_view(experiment: Experiment) -> ExperimentView:
         owner=experiment.owner,
         state=experiment.state.value,
         cancel_requested=experiment.cancel_requested,
-        created_at=rfc3339(experiment.created_at),
-        ended_at=maybe_rfc3339(experiment.ended_at),
+        created_at=experiment.created_at,
+        ended_at=experiment.ended_at,
         run_counts=RunCounts(**counts),
         spec=experiment.spec.to_json(),
         facts=dict(experiment.facts),
@@ -78,7 +78,7 @@ def preview_view(preview: Preview) -> PreviewView:
         spec=preview.spec.to_json(),
         facts=preview.facts.to_json(),
         n_runs=len(preview.runs),
-        plans=[PlannedRun(plan=plan_view(plan), nodes=nodes, waiting=waiting) for plan, nodes, waiting in preview.runs],
+        plans=[PlannedRun(plan=PlanView.of(plan), nodes=nodes, waiting=why) for plan, nodes, why in preview.runs],
         device_time_limit_s=preview.device_time_limit_s,
         expected_duration_s=preview.expected_duration_s,
         expected_duration_reason=None if preview.expected_duration_s is not None else preview.unknown,

@@ -1,27 +1,25 @@
 """Profiles of a run as they are answered: memory by class, kernels, layers; and what a new analysis would change."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from orchestrator.analysis import kernels
-from orchestrator.api.views.common import PageView, View
+from orchestrator.api.views.common import PageView, View, fields_of
 from orchestrator.domain.profile import (
+    GradientExchange,
     Kernel,
     KernelTable,
+    Layer,
     LayerTimes,
-    MemoryProfile,
     Profiles,
     Share,
     merged,
 )
-from orchestrator.services.reanalyse import Reanalysis
+from orchestrator.services.reanalyse import Difference, Reanalysis
 
 
+@fields_of(Share)
 class MemoryClass(View):
     """Memory of one class: its own maximum, and its share when the whole was greatest."""
-
-    max_bytes: int
-    at_peak_bytes: int
 
 
 class RankMemory(View):
@@ -48,16 +46,9 @@ class MemoryView(RankMemory):
     reason: str | None
 
 
+@fields_of(Kernel)
 class KernelRow(View):
     """A kernel, or an operator on CPU devices. ``fp32_utilization_ratio`` is null with a ``reason``."""
-
-    name: str
-    kind: str
-    calls: int
-    total_s: float
-    share_ratio: float
-    fp32_utilization_ratio: float | None
-    reason: str | None
 
 
 class KernelsView(PageView[KernelRow]):
@@ -78,23 +69,14 @@ class KernelsView(PageView[KernelRow]):
     longest_below_average: list[KernelRow]
 
 
+@fields_of(Layer)
 class LayerRow(View):
     """A layer, per step."""
 
-    name: str
-    kind: str
-    parameters_bytes: int
-    forward_s: float | None
-    backward_s: float | None
 
-
+@fields_of(GradientExchange)
 class ExchangeRow(View):
     """The exchange of one bucket or key of gradients, in seconds from the start of the backward pass."""
-
-    name: str
-    bytes: int
-    start_s: float
-    end_s: float
 
 
 class LayersView(PageView[LayerRow]):
@@ -112,14 +94,11 @@ class LayersView(PageView[LayerRow]):
     exchanges: list[ExchangeRow]
 
 
+@fields_of(kernels.KernelChange)
 class KernelChangeRow(View):
     """A kernel of two runs, in seconds per step and rank; ``change``: appeared, vanished, slower, faster or equal."""
 
-    name: str
-    kind: str
     change: str
-    baseline_s: float | None
-    candidate_s: float | None
     difference_s: float
 
 
@@ -129,12 +108,9 @@ class KernelChanges(PageView[KernelChangeRow]):
     reason: str | None
 
 
+@fields_of(Difference)
 class DifferenceView(View):
     """What today's analysis says otherwise."""
-
-    what: str
-    stored: Any
-    now: Any
 
 
 class ReanalysisView(View):
@@ -149,31 +125,12 @@ class ReanalysisView(View):
 
 def memory_view(found: Profiles, peak: tuple[float | None, str | None], reason: str) -> MemoryView:
     """``peak``: (bytes, method) of the run's own reading, for one that was not profiled."""
-    ranks = [_rank_memory(one) for one in found.memory]
+    ranks = [RankMemory.of(one) for one in found.memory]
     if not ranks:
         nothing = dict.fromkeys(RankMemory.model_fields)
         return MemoryView(**nothing | {"peak_bytes": peak[0], "method": peak[1]}, ranks=[], reason=reason)
     largest = max(ranks, key=lambda one: one.peak_bytes or 0)
-    return MemoryView(**{name: getattr(largest, name) for name in RankMemory.model_fields}, ranks=ranks, reason=None)
-
-
-def _rank_memory(one: MemoryProfile) -> RankMemory:
-    return RankMemory(
-        rank=one.rank,
-        classes={name: _share(share) for name, share in one.classes.items()},
-        parts={name: _share(share) for name, share in one.parts.items()},
-        peak_bytes=one.peak_bytes,
-        residual_bytes=one.residual_bytes,
-        residual_ratio=one.residual_ratio,
-        outside_bytes=one.outside_bytes,
-        method=one.method,
-        peak_method=one.peak_method,
-        steps=one.steps,
-    )
-
-
-def _share(share: Share) -> MemoryClass:
-    return MemoryClass(max_bytes=share.max_bytes, at_peak_bytes=share.at_peak_bytes)
+    return MemoryView(**vars(largest), ranks=ranks, reason=None)
 
 
 def kernels_view(tables: Sequence[KernelTable], page: PageView[KernelRow], reason: str | None) -> KernelsView:
@@ -191,18 +148,13 @@ def kernels_view(tables: Sequence[KernelTable], page: PageView[KernelRow], reaso
         active_s=sum(table.active_s for table in tables) / count if tables else None,
         kinds=kernels.by_kind(rows),
         average_fp32_utilization_ratio=average,
-        longest_below_average=[kernel_row(row) for row in below],
+        longest_below_average=[KernelRow.of(row) for row in below],
     )
-
-
-def kernel_row(row: Kernel) -> KernelRow:
-    return KernelRow(**{name: getattr(row, name) for name in KernelRow.model_fields})
 
 
 def layers_view(
     times: LayerTimes | None, ranks: Sequence[int], page: PageView[LayerRow], reason: str | None
 ) -> LayersView:
-    exchanges = [ExchangeRow(**vars(one)) for one in times.exchanges] if times else []
     return LayersView(
         items=page.items,
         next_cursor=page.next_cursor,
@@ -214,18 +166,7 @@ def layers_view(
         serialised=times.serialised if times else None,
         breakdown=dict(times.breakdown) if times else None,
         breakdown_reasons=dict(times.reasons) if times else {},
-        exchanges=exchanges,
-    )
-
-
-def change_row(one: kernels.KernelChange) -> KernelChangeRow:
-    return KernelChangeRow(
-        name=one.name,
-        kind=one.kind,
-        change=one.change,
-        baseline_s=one.before_s,
-        candidate_s=one.after_s,
-        difference_s=one.difference_s,
+        exchanges=[ExchangeRow.of(one) for one in times.exchanges] if times else [],
     )
 
 
@@ -234,6 +175,6 @@ def reanalysis_view(found: Reanalysis) -> ReanalysisView:
         run_id=found.run.id,
         stored_code_version=found.stored_version,
         code_version=found.version,
-        differences=[DifferenceView(what=one.what, stored=one.stored, now=one.now) for one in found.differences],
+        differences=[DifferenceView.of(one) for one in found.differences],
         reason=found.reason,
     )

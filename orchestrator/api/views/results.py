@@ -1,12 +1,15 @@
 """Result rows and comparisons, as they are answered."""
 
-from orchestrator.analysis.history import LEAST_SESSIONS
-from orchestrator.api.views.common import Json, Quantity, View
-from orchestrator.api.views.runs import ReasonView, ValidityView, validity_view
+from typing import Any
+
+from orchestrator.analysis.history import LEAST_SESSIONS, Movement
+from orchestrator.analysis.nested import Components
+from orchestrator.api.views.common import Json, Quantity, View, fields_of, with_fields
+from orchestrator.api.views.runs import ReasonView, ValidityView
 from orchestrator.domain.measurement import METRICS, Grade
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import Run
-from orchestrator.services.results import ResultRow, why_not_sound
+from orchestrator.services.results import Precision, ResultRow, why_not_sound
 
 # Runs that gave no number which a row lists with their reasons; a judgement. The others are in /experiments/{id}/runs.
 MOST_LEFT_OUT = 50
@@ -51,34 +54,24 @@ class LeftOut(View):
     reasons: list[ReasonView]
 
 
+@fields_of(Components)
 class VariationView(View):
     """Relative standard deviations of the throughput: of a run's mean within itself, between runs of one node beyond
     that, and between nodes beyond that. Null where the runs cannot tell."""
 
-    interval_ratio: float | None
-    process_ratio: float | None
-    node_ratio: float | None
-    nodes: int
-    runs: int
 
-
+@fields_of(Movement, "deviation_ratio", "sessions")
 class MovementView(View):
     """How far the mean of this series moved from session to session, beyond what its runs explain: the relative
     standard deviation over ``sessions`` earlier experiments on the node."""
 
-    deviation_ratio: float
-    sessions: int
 
-
+@fields_of(Precision)
 class PrecisionView(View):
     """What became of ``precision_target``: the half-width that there is, and how many runs it takes in all."""
 
-    target: float
-    half_width_ratio: float | None
-    met: bool
-    n_wanted: int | None
 
-
+@with_fields(dict.fromkeys(METRICS, Quantity | None))
 class ResultRowView(View):
     """One cell. A quantity that was not measured is null, and ``reasons`` has the reason under its name.
 
@@ -106,44 +99,6 @@ class ResultRowView(View):
     n_scouts: int
     validity: ValidityView
     left_out: list[LeftOut]
-    throughput: Quantity | None
-    step_time_s: Quantity | None
-    step_time_p50_s: Quantity | None
-    step_time_p90_s: Quantity | None
-    step_time_p95_s: Quantity | None
-    step_time_p99_s: Quantity | None
-    warmup_steps: Quantity | None
-    warmup_s: Quantity | None
-    build_s: Quantity | None
-    replica_distance_ratio: Quantity | None
-    compute_utilization_ratio: Quantity | None
-    profiled_utilization_ratio: Quantity | None
-    sm_active_ratio: Quantity | None
-    fp32_pipe_ratio: Quantity | None
-    tensor_pipe_ratio: Quantity | None
-    fp32_utilization_ratio: Quantity | None
-    model_flops_per_s: Quantity | None
-    mfu_data_sheet_ratio: Quantity | None
-    mfu_calibrated_ratio: Quantity | None
-    cpu_utilization_ratio: Quantity | None
-    host_cpu_utilization_ratio: Quantity | None
-    input_ratio: Quantity | None
-    peak_memory_bytes: Quantity | None
-    loss_first: Quantity | None
-    loss_last: Quantity | None
-    power_w: Quantity | None
-    energy_per_work_j: Quantity | None
-    memory_residual_ratio: Quantity | None
-    kernels_other_ratio: Quantity | None
-    step_input_s: Quantity | None
-    step_host_to_device_s: Quantity | None
-    step_forward_s: Quantity | None
-    step_backward_s: Quantity | None
-    step_exchange_s: Quantity | None
-    step_update_s: Quantity | None
-    profile_cost_s: Quantity | None
-    profile_slowdown_ratio: Quantity | None
-    start_up_s: Quantity | None
     variation: VariationView | None
     between_sessions: MovementView | None
     fleet: Quantity | None
@@ -159,7 +114,7 @@ def axes_view(plan: Plan) -> AxesView:
 
 
 def result_row_view(row: ResultRow) -> ResultRowView:
-    quantities = {name: Quantity.of(row.measurements[name]) if name in row.measurements else None for name in METRICS}
+    quantities: dict[str, Any] = {metric: Quantity.maybe(row.measurements.get(metric)) for metric in METRICS}
     return ResultRowView(
         experiment_id=row.experiment_id,
         experiment_name=row.experiment_name,
@@ -176,12 +131,12 @@ def result_row_view(row: ResultRow) -> ResultRowView:
         fingerprint=dict(row.fingerprint) if row.fingerprint else None,
         fingerprint_differs_in=list(row.differing),
         grade=row.basis.grade,
-        validity=validity_view(row.validity),
+        validity=ValidityView.of(row.validity),
         left_out=[_left_out(run) for run in row.left_out[:MOST_LEFT_OUT]],
-        variation=VariationView(**row.variation.__dict__) if row.variation else None,
-        between_sessions=_movement(row),
-        fleet=Quantity.of(row.fleet) if row.fleet else None,
-        precision=PrecisionView(**row.precision.__dict__) if row.precision else None,
+        variation=VariationView.maybe(row.variation),
+        between_sessions=MovementView.maybe(row.movement),
+        fleet=Quantity.maybe(row.fleet),
+        precision=PrecisionView.maybe(row.precision),
         reasons=_reasons(row),
         **quantities,
     )
@@ -194,11 +149,6 @@ def _reasons(row: ResultRow) -> dict[str, str]:
     return dict(row.reasons) | {"between_sessions": text}
 
 
-def _movement(row: ResultRow) -> MovementView | None:
-    found = row.movement
-    return MovementView(deviation_ratio=found.deviation_ratio, sessions=found.sessions) if found else None
-
-
 def _left_out(run: Run) -> LeftOut:
-    reasons = [ReasonView(**reason.to_json()) for reason in why_not_sound(run)]
+    reasons = [ReasonView.of(reason) for reason in why_not_sound(run)]
     return LeftOut(run_id=run.id, repetition=run.plan.repetition, reasons=reasons)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from orchestrator.api.views.common import Json, Time, View, rfc3339
+from orchestrator.api.views.common import Json, Time, View, fields_of
 from orchestrator.domain.border import is_time, mended
 from orchestrator.domain.log import Entry
 from orchestrator.services.query import Output
@@ -42,15 +42,9 @@ class ReadingView(View):
     values: list[ReadingValue]
 
 
+@fields_of(Output)
 class OutputView(View):
     """A piece of what a process printed; ``offset`` in bytes of that stream of that process."""
-
-    node: str
-    process: str
-    ranks: list[int]
-    stream: str
-    offset: int
-    text: str
 
 
 class EventView(View):
@@ -75,7 +69,7 @@ def interval_view(attempt_id: str, entry: Entry) -> IntervalView:
         node=entry["node"],
         seq=entry["seq"],
         rank=entry.get("rank"),
-        at=rfc3339(float(entry["wall"])),
+        at=entry["wall"],
         phase=data["phase"],
         first_step=data["first_step"],
         n=data["n"],
@@ -90,7 +84,7 @@ def reading_view(attempt_id: str, entry: Entry) -> ReadingView:
         attempt_id=attempt_id,
         node=entry["node"],
         seq=entry["seq"],
-        at=rfc3339(float(entry["wall"])),
+        at=entry["wall"],
         window_s=data["window_s"],
         values=[ReadingValue(metric=metric, subject=subject, value=value) for metric, subject, value in data["values"]],
     )
@@ -104,7 +98,7 @@ def event_view(attempt_id: str, entry: Entry) -> EventView:
         source=None if entry.get("source") is None else str(entry["source"]),
         rank=entry["rank"] if isinstance(entry.get("rank"), int) else None,
         kind=entry["kind"],
-        at=rfc3339(float(entry["wall"])) if is_time(entry.get("wall")) else None,
+        at=entry["wall"] if is_time(entry.get("wall")) else None,
         t=float(entry["t"]) if is_time(entry.get("t")) else None,
         data=_without_secrets(mended(entry.get("data"))),
     )
@@ -117,14 +111,3 @@ def _without_secrets(data: Any) -> Json:
     if not isinstance(data.get("job"), dict):
         return data
     return data | {"job": {key: value for key, value in data["job"].items() if key != "token"}}
-
-
-def output_view(piece: Output) -> OutputView:
-    return OutputView(
-        node=piece.node,
-        process=piece.process,
-        ranks=list(piece.ranks),
-        stream=piece.stream,
-        offset=piece.offset,
-        text=piece.text,
-    )

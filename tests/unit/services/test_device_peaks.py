@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from orchestrator.domain.calibration import Calibration, DeviceKey
+from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.peaks import DataSheet, data_sheet
 from orchestrator.domain.placement import Device, NodeShare, Placement
 from orchestrator.domain.stored import StoredCalibration
@@ -46,8 +46,8 @@ def test_a_longer_name_is_another_device() -> None:
 
 def one(device_id: str, name: str, cores: int, rate: float) -> StoredCalibration:
     kind = "cpu" if cores else "cuda"
-    found = Calibration("n0", device_id, kind, name, cores, "fp32", rate, (8, 8, 8), 3, 0.0, 30.0, 1, "x", {})
-    return StoredCalibration("exp_1", "run_9", 77.0, True, found, None, "1")
+    found = ("n0", device_id, kind, name, cores, "fp32", rate, (8, 8, 8), 3, 0.0, 30.0, 1, "x", {})
+    return StoredCalibration(*found, "exp_1", "run_9", 77.0, True, None, "1")
 
 
 def job_for(found: Device, **plan: object) -> dict[str, object]:
