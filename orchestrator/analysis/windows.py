@@ -17,10 +17,6 @@ class Span:
     start_t: float
     end_t: float
 
-    @property
-    def length_s(self) -> float:
-        return self.end_t - self.start_t
-
 
 def span_of(intervals: Iterable[Interval], phase: str = "timed", first_step: int = 0) -> Span | None:
     """Return the time from the first to the last interval of ``phase`` that begins at ``first_step`` or later."""

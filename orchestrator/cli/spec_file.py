@@ -80,6 +80,12 @@ class SpecFile:
                 self.lines[below] = key.start_mark.line + 1
                 self._note_lines(value, below)
 
+    def replace(self, fields: dict[str, Any]) -> None:
+        """Take these values for some fields; they have no line."""
+        if fields and isinstance(self.spec, dict):
+            self.spec = self.spec | fields
+            self.lines = {place: line for place, line in self.lines.items() if f"{place}/".split("/")[1] not in fields}
+
     def explain(self, problem: ServerProblem) -> CommandError:
         """The server's problem with the lines of the file."""
         items = problem.document.get("errors") or []

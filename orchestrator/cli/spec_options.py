@@ -1,31 +1,34 @@
-"""A spec from a command line: ``tbd run resnet-50 -f pytorch -f mxnet --batch 4,8``, or from a file."""
+"""A spec from a command line: ``tbd run resnet-50 -f pytorch -f mxnet --batch 4,8``, or from a file, or from both."""
 
 import argparse
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cli.client import ServerProblem
+from orchestrator.cli.client import Client, ServerProblem
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.spec_file import SpecFile
 
 Json = Mapping[str, Any]
 
-# option -> field of the spec. Values may be repeated or separated by commas; each is an axis.
-_AXES = {
-    "framework": "framework",
-    "strategy": "strategy",
-    "interpreter": "interpreter",
-    "topology": "topology",
-    "device": "device",
-    "precision": "precision",
-    "data": "data",
-    "size": "size",
-}
+# Options that are named as their field of the spec.
+_AXES = ("framework", "strategy", "interpreter", "topology", "device", "precision", "data", "size")
+_SINGLE = (
+    "name",
+    "repeats",
+    "max_repeats",
+    "max_steps",
+    "precision_target",
+    "timeout_s",
+    "min_measure_s",
+    "max_measure_s",
+    "device_time_budget_s",
+)
 DEFAULT_FRAMEWORK = "pytorch"
-_DEFAULT_BATCH = ["4"]
+_DEFAULT_BATCH = [4]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +37,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SPEC.yaml|MODEL",
         help="a file (YAML or JSON; - is stdin), or a model. tbd plan --fields lists the fields of a file",
     )
-    group = parser.add_argument_group("with a MODEL", "values may be repeated or separated by commas: each is an axis")
+    group = parser.add_argument_group(
+        "fields of the spec",
+        "of a MODEL, or in place of those of the file; values may be repeated or separated by commas: each is an axis",
+    )
     group.add_argument("-f", "--framework", action="append", help="default pytorch, or what the model is there for")
     group.add_argument("--batch", action="append", metavar="N", help="batch size per device (default 4)")
     group.add_argument("--global-batch", action="append", metavar="N", help="batch size over all devices instead")
@@ -56,12 +62,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="RATIO",
         help="half-width of the 95 %% interval to repeat for (0.01: 1 %%)",
     )
-    group.add_argument("--min-measure", metavar="S", type=float, help="seconds of timed steps of a run, at least")
-    group.add_argument("--max-measure", metavar="S", type=float, help="seconds of timed steps of a run, at most")
-    group.add_argument("--device-time-budget", metavar="S", type=float, help="device-seconds of the whole experiment")
+    seconds: dict[str, Any] = {"metavar": "SECONDS", "type": float}
+    group.add_argument("--min-measure", dest="min_measure_s", **seconds, help="of timed steps of a run, at least")
+    group.add_argument("--max-measure", dest="max_measure_s", **seconds, help="of timed steps of a run, at most")
+    group.add_argument("--device-time-budget", dest="device_time_budget_s", **seconds, help="device-seconds of it all")
+    group.add_argument("--timeout", dest="timeout_s", **seconds, help="of one attempt")
     group.add_argument("--max-repeats", type=int)
     group.add_argument("--max-steps", type=int)
-    group.add_argument("--timeout", type=float, metavar="SECONDS", help="of one attempt")
     group.add_argument("--name", help="name of the experiment")
     group.add_argument("--label", action="append", metavar="KEY=VALUE")
 
@@ -72,8 +79,21 @@ class Source:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._file = SpecFile(options.spec) if _is_file(options.spec) else None
-        if self._file is None:
-            spec_from(options)  # what is wrong in itself is told before anybody is asked
+        given = _given(options)  # what is wrong in itself is told before anybody is asked
+        if self._file is not None:
+            self._file.replace(given)
+
+    def post(self, client: Client, key: str | None = None, **parameters: Any) -> dict[str, Any]:
+        """Submit the spec; REST's answer.
+
+        Raises:
+            CommandError: it is refused; of a file, the text has its lines.
+        """
+        spec = self.spec(lambda: client.get("/models"))
+        try:
+            return dict(client.post("/experiments", spec, key=key or os.urandom(16).hex(), **parameters))
+        except ServerProblem as problem:
+            raise self.explain(problem) from None
 
     def spec(self, models: Callable[[], Json]) -> Any:
         """The spec. ``models`` answers as REST does; it is asked only where the framework is left open."""
@@ -115,29 +135,30 @@ def spec_from(options: argparse.Namespace, default_framework: str = DEFAULT_FRAM
     Raises:
         CommandError: a value has not the form it should have.
     """
-    frameworks = _values(options.framework) or [default_framework]
-    spec: dict[str, Any] = {"name": options.name or _name(options.spec, frameworks), "model": options.spec}
-    for option, field in _AXES.items():
-        values = _values(getattr(options, option))
-        if values:
-            spec[field] = values
-    spec["framework"] = frameworks
+    given = _given(options)
+    frameworks = given.get("framework", [default_framework])
+    spec = {"name": _name(options.spec, frameworks), "model": options.spec, "framework": frameworks} | given
+    return spec if "global_batch_size" in given else {"per_device_batch_size": _DEFAULT_BATCH} | spec
+
+
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """The fields of the spec that the options name.
+
+    Raises:
+        CommandError: a value has not the form it should have.
+    """
+    spec: dict[str, Any] = {name: values for name in _AXES if (values := _values(getattr(options, name)))}
     if options.global_batch:
         spec["global_batch_size"] = [_scalar(text) for text in _values(options.global_batch)]
-    else:
-        spec["per_device_batch_size"] = [_scalar(text) for text in _values(options.batch) or _DEFAULT_BATCH]
+    elif options.batch:
+        spec["per_device_batch_size"] = [_scalar(text) for text in _values(options.batch)]
     if options.option:
         spec["options"] = _pairs(options.option, "--option", _scalars)
     if options.profile:
         spec["profile"] = _values(options.profile)
     if options.label:
         spec["labels"] = _pairs(options.label, "--label", str)
-    limits = {"repeats": options.repeats, "max_repeats": options.max_repeats, "max_steps": options.max_steps}
-    limits |= {"timeout_s": options.timeout, "precision_target": options.precision_target}
-    limits |= {"min_measure_s": options.min_measure, "max_measure_s": options.max_measure}
-    limits |= {"device_time_budget_s": options.device_time_budget}
-    spec |= {name: value for name, value in limits.items() if value is not None}
-    return spec
+    return spec | {name: value for name in _SINGLE if (value := getattr(options, name)) is not None}
 
 
 def _values(texts: list[str] | None) -> list[str]:

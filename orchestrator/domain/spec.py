@@ -24,7 +24,6 @@ from orchestrator.domain.catalog import parse_topology
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.spelling import did_you_mean
 
-FRAMEWORKS = ("pytorch", "tensorflow", "mxnet", "cntk", "sleep")
 Framework = Literal["pytorch", "tensorflow", "mxnet", "cntk", "sleep"]
 # ``single`` (one device) and ``gang`` (the test model's) are ours; the rest are the names the frameworks use.
 Strategy = Literal[

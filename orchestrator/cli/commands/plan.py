@@ -9,7 +9,6 @@ import argparse
 from typing import Any
 
 from orchestrator.cli import output, spec_options
-from orchestrator.cli.client import Client, ServerProblem
 from orchestrator.cli.embedded import some_server
 
 
@@ -33,19 +32,12 @@ class _Fields(argparse.Action):
 def execute(options: argparse.Namespace) -> int:
     source = spec_options.Source(options)
     with some_server(source.check_here) as (client, _):
-        preview = _preview(client, source)
+        preview = source.post(client, dry_run="true")
     if options.json:
         output.print_json(preview)
     else:
         _print(preview)
     return 0
-
-
-def _preview(client: Client, source: spec_options.Source) -> dict[str, Any]:
-    try:
-        return dict(client.post("/experiments", source.spec(lambda: client.get("/models")), dry_run="true"))
-    except ServerProblem as problem:
-        raise source.explain(problem) from None
 
 
 def _print(preview: dict[str, Any]) -> None:

@@ -5,11 +5,9 @@ tbd run resnet-50 -f pytorch -f tensorflow --batch 4,8 --repeats 3 --size small
 """
 
 import argparse
-import os
-from typing import Any
 
 from orchestrator.cli import output, spec_options
-from orchestrator.cli.client import Client, ServerProblem, path_of
+from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.embedded import some_server, wait_for_its_end
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.waiting import code_of
@@ -26,7 +24,7 @@ def execute(options: argparse.Namespace) -> int:
     with some_server(source.check_here) as (client, is_embedded):
         if is_embedded:
             _refuse_what_would_wait_for_ever(client, source)
-        experiment = _post(client, source)
+        experiment = source.post(client)
         ended = wait_for_its_end(client, experiment, is_embedded)
         _print(client, experiment["id"], options)
         return code_of(ended)
@@ -40,20 +38,9 @@ def _refuse_what_would_wait_for_ever(client: Client, source: spec_options.Source
     """
     if any(node["state"] != "available" for node in client.get("/nodes")["items"]):
         return  # not all is known of the machine yet
-    for one in _post(client, source, dry_run="true")["plans"]:
+    for one in source.post(client, dry_run="true")["plans"]:
         if one["nodes"] is None:
             raise CommandError(f"this machine cannot run {one['plan']['topology']}: {one['waiting']}")
-
-
-def _post(client: Client, source: spec_options.Source, **parameters: Any) -> dict[str, Any]:
-    try:
-        return dict(
-            client.post(
-                "/experiments", source.spec(lambda: client.get("/models")), key=os.urandom(16).hex(), **parameters
-            )
-        )
-    except ServerProblem as problem:
-        raise source.explain(problem) from None
 
 
 def _print(client: Client, experiment_id: str, options: argparse.Namespace) -> None:

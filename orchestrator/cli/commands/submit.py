@@ -1,17 +1,19 @@
-"""Submit an experiment (YAML or JSON; - is stdin) to the server, and wait for it with --wait."""
+"""Submit an experiment to the server, and wait for it with --wait.
+
+tbd submit suites/quick.yaml --data synthetic
+tbd submit resnet-50 -f pytorch --batch 4,8 --wait
+"""
 
 import argparse
-import os
 from typing import Any
 
-from orchestrator.cli import output
-from orchestrator.cli.client import Client, ServerProblem
+from orchestrator.cli import output, spec_options
+from orchestrator.cli.client import Client
 from orchestrator.cli.locate import connect
-from orchestrator.cli.spec_file import SpecFile
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("spec", metavar="SPEC.yaml", help="tbd plan --fields lists its fields")
+    spec_options.configure(parser)
     parser.add_argument("--wait", action="store_true", help="wait until it has ended and print the table")
     parser.add_argument("--key", help="idempotency key: the same key and spec are carried out once, however often sent")
     parser.add_argument(
@@ -21,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     client = connect()
-    experiment = post_spec(client, SpecFile(options.spec), options.key)
+    experiment = spec_options.Source(options).post(client, options.key)
     return tell(client, experiment, options.wait, options.json)
 
 
@@ -38,15 +40,3 @@ def tell(client: Client, experiment: dict[str, Any], wait: bool, as_json: bool) 
     if as_json:
         output.print_json(experiment)
     return 0
-
-
-def post_spec(client: Client, file: SpecFile, key: str | None = None) -> dict[str, Any]:
-    """Submit the spec of a file; the experiment.
-
-    Raises:
-        CommandError: it is refused; the text has the lines of the file.
-    """
-    try:
-        return dict(client.post("/experiments", file.spec, key=key or os.urandom(16).hex()))
-    except ServerProblem as problem:
-        raise file.explain(problem) from None

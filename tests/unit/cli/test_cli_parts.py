@@ -43,6 +43,21 @@ def spec_from(*words: str) -> dict[str, Any]:
     return spec_options.spec_from(parser.parse_args(words))
 
 
+def test_options_replace_fields_of_a_file_and_their_problems_have_no_line_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: mine\nmodel: sleep\ndata: photographs\nsize: tiny\nper_device_batch_size: 1\n")
+    parser = argparse.ArgumentParser()
+    spec_options.configure(parser)
+    source = spec_options.Source(parser.parse_args([str(path), "--data", "synthetic,absent", "--repeats", "3"]))
+    spec = source.spec(lambda: pytest.fail("a file names its framework"))
+    assert (spec["name"], spec["data"], spec["repeats"], spec["size"]) == ("mine", ["synthetic", "absent"], 3, "tiny")
+
+    items = [{"pointer": "/data/1", "detail": "none"}, {"pointer": "/size", "detail": "no"}]
+    text = str(source.explain(ServerProblem(422, {"errors": items})))
+    assert f"{path}: data/1: none" in text
+    assert f"{path}:4: size: no" in text
+
+
 def test_a_spec_that_comes_with_tbd_is_found_from_any_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

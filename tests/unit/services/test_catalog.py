@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.domain.errors import SettingsError
 from orchestrator.domain.profile import KERNEL_KINDS
-from orchestrator.domain.spec import FRAMEWORKS, Strategy
+from orchestrator.domain.spec import Framework, Strategy
 from orchestrator.services.catalog import load_catalog
 from workers.trainer.protocol import PROFILES
 
@@ -44,7 +44,7 @@ def test_a_model_states_its_facts_with_their_sources(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(CATALOG.frameworks))
 def test_a_framework_declares_known_strategies_and_has_an_adapter(name: str) -> None:
     framework = CATALOG.frameworks[name]
-    assert name in FRAMEWORKS
+    assert name in Framework.__args__
     assert set(framework.strategies) <= set(Strategy.__args__)
     assert framework.strategy_for(1, 1) is not None
     assert importlib.util.find_spec(f"workers.trainer.frameworks.{name}.adapter")

@@ -4,8 +4,6 @@ import collections
 
 from workers.trainer.frameworks.mxnet.library import mx
 
-PARTS = ("input", "forward", "backward", "update")
-
 
 class Step(object):
     """A model on its devices, with a trainer and a stream of batches for each device.
