@@ -8,7 +8,7 @@ from orchestrator.cli.client import Client, path_of
 from orchestrator.reports import comparisons, table
 from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, seconds_of, short_time
 from orchestrator.reports.results_table import Table, axis_text, results_table
-from orchestrator.reports.settings import inherited_settings, machine_settings
+from orchestrator.reports.settings import machine, program
 
 Json = Mapping[str, Any]
 MOST_LINES = 20  # of a comparison below a table: a judgement
@@ -210,21 +210,11 @@ def _print_fingerprint(fingerprint: Json) -> None:
     if not fingerprint:
         return
     subject, rig = fingerprint.get("subject") or {}, fingerprint.get("rig") or {}
-    commits = ", ".join(subject.get("code_commits") or []) + (" (dirty)" if subject.get("code_dirty") else "")
     print("\nfingerprint")
     print(
         f"  workload {fingerprint.get('workload_key')}  subject {fingerprint.get('subject_key')}  "
         f"rig {fingerprint.get('rig_key')}"
     )
-    interpreter = f"{subject.get('interpreter')} {(subject.get('interpreter_definition') or '')[:12]}".rstrip()
-    print(f"  {subject.get('framework')} {subject.get('framework_version')}, interpreter {interpreter}, code {commits}")
-    for name, node in (rig.get("nodes") or {}).items():
-        print(
-            f"  {name}: {node.get('cpu_model')}, {len(node.get('cores') or ())} cores, "
-            f"{memory(node.get('memory_bytes'))}, kernel {node.get('kernel')}, "
-            f"governor {node.get('governor') or 'not known'}"
-        )
-        if settings := machine_settings(node):
-            print(f"    {settings}")
-    if inherited := inherited_settings(subject):
-        print(f"  inherited: {inherited}")
+    machines = [f"{name}: {machine(node)}" for name, node in (rig.get("nodes") or {}).items()]
+    for text in (program(subject), *machines):
+        print("\n".join(output.wrapped(f"  {text}")))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.reports.numbers import NOTHING, percent, plain, with_half_width
-from orchestrator.reports.results_table import AXES, Table, axis_text, cell_text, differing_options
+from orchestrator.reports.results_table import AXES, Table, axis_text, cell_text, columns_of, differing_options
 
 Json = Mapping[str, Any]
 
@@ -12,9 +12,7 @@ Json = Mapping[str, Any]
 def comparison_table(comparison: Json) -> Table:
     """One line per cell that both have; what could not be matched, and what differs beside, as notes."""
     items = comparison["items"]
-    columns = [
-        axis for axis in AXES if axis in ("model", "framework", "per_device_batch_size") or _differs(items, axis)
-    ]
+    columns = columns_of(items)
     differing = differing_options([item["axes"]["options"] for item in items])
     rows = [
         [
@@ -30,10 +28,6 @@ def comparison_table(comparison: Json) -> Table:
     unit = units[0] if len(units) == 1 else "rate"
     headers = [*(AXES[axis] for axis in columns), f"A {unit}", f"B {unit}", "B / A - 1 (95 % CI)", "verdict"]
     return Table("", headers, rows, _notes(comparison))
-
-
-def _differs(items: list[Json], axis: str) -> bool:
-    return len({repr(item["axes"][axis]) for item in items}) > 1
 
 
 def _difference(difference: Json | None) -> str:

@@ -17,7 +17,7 @@ from orchestrator.reports.numbers import (
     value_of,
 )
 from orchestrator.reports.results_table import AXES, axis_text, cell_text, differing_options, results_table
-from orchestrator.reports.settings import inherited_settings, machine_settings
+from orchestrator.reports.settings import machine, program
 
 Json = Mapping[str, Any]
 
@@ -167,47 +167,14 @@ def _machines(rows: Sequence[Json], runs: Sequence[Json]) -> str:
     lines: dict[str, None] = {}
     for one in prints:
         for name, node in ((one.get("rig") or {}).get("nodes") or {}).items():
-            lines[_machine(name, node)] = None
+            lines[f"* Node `{name}`: {machine(node)}"] = None
         for device in (one.get("workload") or {}).get("device_models") or []:
             lines[f"* Device: {device}"] = None
     for one in prints:
-        lines[_subject(one.get("subject") or {})] = None
+        lines[f"* {program(one.get('subject') or {})}"] = None
     if not lines:
         return "No log tells."
     return "\n".join(lines)
-
-
-def _machine(name: str, node: Json) -> str:
-    told = [
-        str(node.get("cpu_model") or "unknown processor"),
-        f"{len(node.get('cores') or ())} logical cores",
-        memory(node.get("memory_bytes")),
-        f"kernel {node.get('kernel')}",
-        f"governor {node.get('governor') or 'not known'}",
-    ]
-    if node.get("driver"):
-        told.append(f"NVIDIA driver {node['driver']}")
-    if settings := machine_settings(node):
-        told.append(settings)
-    return f"* Node `{name}`: {', '.join(told)}"
-
-
-def _subject(subject: Json) -> str:
-    libraries = ", ".join(f"{name} {version}" for name, version in (subject.get("libraries") or {}).items())
-    commits = ", ".join(commit[:12] for commit in subject.get("code_commits") or []) or "unknown"
-    dirty = " with uncommitted changes" if subject.get("code_dirty") else ""
-    mathematics = axis_text(subject.get("mathematics") or {})
-    inherited = inherited_settings(subject)
-    return (
-        f"* {subject.get('framework')} {subject.get('framework_version')} in interpreter `{subject.get('interpreter')}`"
-        f"{_definition(subject)}; {libraries or 'no libraries'};"
-        f" mathematics: {mathematics};{f' inherited: {inherited};' if inherited else ''} tbd at commit {commits}{dirty}"
-    )
-
-
-def _definition(subject: Json) -> str:
-    digest = subject.get("interpreter_definition")
-    return f" (definition {digest[:12]})" if digest else ""
 
 
 def _reproduce(experiment: Json) -> str:

@@ -52,7 +52,7 @@ class Table:
 
 def results_table(rows: Sequence[Row]) -> Table:
     """The table of ``rows``."""
-    columns = [axis for axis in AXES if axis in _ALWAYS or len({repr(row["axes"][axis]) for row in rows}) > 1]
+    columns = columns_of(rows)
     differing = differing_options([row["axes"]["options"] for row in rows])
     rates = [row["throughput"] for row in rows if row["throughput"]]
     units = sorted({rate["unit"] for rate in rates})
@@ -78,6 +78,11 @@ def results_table(rows: Sequence[Row]) -> Table:
     if all(not line[-1] for line in cells):
         headers, cells = headers[:-1], [line[:-1] for line in cells]
     return Table(_common(rows, columns, differing), headers, cells, footnotes + _notes(rows))
+
+
+def columns_of(rows: Sequence[Row]) -> list[str]:
+    """The axes that have several values in ``rows``, or the cells of a comparison, and those that are always told."""
+    return [axis for axis in AXES if axis in _ALWAYS or len({repr(row["axes"][axis]) for row in rows}) > 1]
 
 
 def differing_options(options: Sequence[Mapping[str, Any]]) -> set[str]:

@@ -1,14 +1,45 @@
-"""Settings that change speed, in words: the machine's, and those of what runs on it. The keys are a fingerprint's."""
+"""A fingerprint in words: a machine, what ran on it, and their settings that change speed."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.reports.numbers import memory, plain
+from orchestrator.reports.results_table import axis_text
 
 Json = Mapping[str, Any]
 
 _WORDS = {"0": "off", "1": "on", True: "on", False: "off"}
 _RANDOMIZATION = {"0": "off", "1": "partly", "2": "on"}
+
+
+def machine(node: Json) -> str:
+    """One line of a node of the rig."""
+    told = [
+        str(node.get("cpu_model") or "unknown processor"),
+        f"{len(node.get('cores') or ())} logical cores",
+        memory(node.get("memory_bytes")),
+        f"kernel {node.get('kernel')}",
+        f"governor {node.get('governor') or 'not known'}",
+        f"NVIDIA driver {node['driver']}" if node.get("driver") else "",
+        machine_settings(node),
+    ]
+    return ", ".join(filter(None, told))
+
+
+def program(subject: Json) -> str:
+    """One line of the subject: framework, interpreter, libraries, mathematics and tbd itself."""
+    definition, inherited = subject.get("interpreter_definition"), inherited_settings(subject)
+    libraries = ", ".join(f"{name} {version}" for name, version in (subject.get("libraries") or {}).items())
+    commits = ", ".join(commit[:12] for commit in subject.get("code_commits") or []) or "unknown"
+    told = [
+        f"{subject.get('framework')} {subject.get('framework_version')} in interpreter {subject.get('interpreter')}"
+        + (f" (definition {definition[:12]})" if definition else ""),
+        libraries or "no libraries",
+        f"mathematics: {axis_text(subject.get('mathematics') or {})}",
+        f"inherited: {inherited}" if inherited else "",
+        f"tbd at commit {commits}" + (" with uncommitted changes" if subject.get("code_dirty") else ""),
+    ]
+    return "; ".join(filter(None, told))
 
 
 def machine_settings(node: Json) -> str:
