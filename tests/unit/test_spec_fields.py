@@ -1,4 +1,4 @@
-"""Every field of a spec says what it means: in OpenAPI, on the page of the docs, and at the terminal."""
+"""Every field of a request says what it means: in OpenAPI, on the page of the docs, and at the terminal."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +10,11 @@ from orchestrator.api.server import create_app
 from orchestrator.cli.main import main
 from orchestrator.domain.spec import ExperimentSpec
 from orchestrator.reports import spec_fields
+from orchestrator.services.calibrate import CalibrationRequest
+from orchestrator.services.netbench import NetbenchRequest
 from orchestrator.settings import read_settings
 
+REQUESTS = (ExperimentSpec, NetbenchRequest, CalibrationRequest)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spec.md"
 
 
@@ -23,17 +26,19 @@ def described(kind: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, st
             yield from described(field.annotation, f"{prefix}{name}.")
 
 
-def test_every_field_has_a_description() -> None:
-    found = dict(described(ExperimentSpec))
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_every_field_has_a_description(kind: type[BaseModel]) -> None:
+    found = dict(described(kind))
     assert "nodes.gpu_model" in found  # nested ones are looked at
     assert [name for name, text in found.items() if not text or len(text) < 10] == []
 
 
-def test_openapi_shows_every_description() -> None:
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_openapi_shows_every_description(kind: type[BaseModel]) -> None:
     schemas = create_app(None, read_settings({})).openapi()["components"]["schemas"]  # type: ignore[arg-type]
-    shown = schemas["ExperimentSpec"]["properties"]
+    shown = schemas[kind.__name__]["properties"]
     shown |= {f"nodes.{name}": field for name, field in schemas["NodeChoice"]["properties"].items()}
-    assert {name: field.get("description") for name, field in shown.items()} == dict(described(ExperimentSpec))
+    assert {name: field.get("description") for name, field in shown.items()} == dict(described(kind))
 
 
 def test_the_page_is_what_the_type_says() -> None:
