@@ -19,9 +19,9 @@ from orchestrator import serve_options
 from orchestrator.api.http_protocol import HttpProtocol
 from orchestrator.api.server import create_app
 from orchestrator.data_directory import DataDirectory
-from orchestrator.db.store import SqlStore
+from orchestrator.db.opening import open_store
 from orchestrator.db.writer import THREAD as WRITER_THREAD
-from orchestrator.domain.errors import SettingsError, TbdError
+from orchestrator.domain.errors import ClusterUnavailable, SettingsError, TbdError
 from orchestrator.domain.ports import Cluster
 from orchestrator.quiet_server import QuietServer
 from orchestrator.services.catalog import load_catalog
@@ -43,7 +43,7 @@ def running_service(settings: Settings, directory: Path) -> Iterator[Context]:
     """
     with ExitStack() as stack:
         catalog = load_catalog(settings.suite_path)
-        store = SqlStore(settings.database_url)
+        store = open_store(settings.database_url, settings.database_wait_s, _say)
         stack.callback(store.close)
         swept = store.sweep()
         if swept:
@@ -79,7 +79,8 @@ def make_cluster(settings: Settings, directory: Path) -> Cluster:
         return LocalCluster(directory / "local", settings.fence_s, settings.idle_exit_s, settings.local_nodes)
     from orchestrator.cluster.ray_cluster import RayCluster
 
-    return RayCluster(settings.ray_address or None, directory / "ray", settings.fence_s, settings.idle_exit_s)
+    address, folder = settings.ray_address or None, directory / "ray"
+    return RayCluster(address, folder, settings.fence_s, settings.idle_exit_s, settings.ray_wait_s)
 
 
 def serve(settings: Settings, as_json: bool, owner_fd: int | None = None) -> None:
@@ -103,9 +104,11 @@ def serve(settings: Settings, as_json: bool, owner_fd: int | None = None) -> Non
             config = uvicorn.Config(
                 app, http=HttpProtocol, log_level="warning", access_log=False, timeout_graceful_shutdown=5
             )
-            server = QuietServer(config, ending=context.news.tell)
+            server = QuietServer(config, ending=context.news.tell, lost=context.cluster.lost)
             _set_aside_what_stays()
             server.run(sockets=[listener])
+            if reason := context.cluster.lost():
+                raise ClusterUnavailable(reason)
     finally:
         directory.close()
 
@@ -167,6 +170,10 @@ def _say_where(url: str, as_json: bool) -> None:
         print(f"tbd serves on {url} (API: {url}/docs). Stop it with Ctrl-C.", file=sys.stderr, flush=True)
 
 
+def _say(text: str) -> None:
+    print(f"tbd serve: {text}", file=sys.stderr, flush=True)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """``tbd serve``: 0 after an orderly stop, 2 when the settings cannot be used, 4 when something is out of reach."""
     options = serve_options.parser().parse_args(arguments)
@@ -177,10 +184,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = {name: value for name in ("host", "port") if (value := getattr(options, name)) is not None}
         serve(replace(settings, **given), options.json, options.owner_fd)
     except SettingsError as error:
-        print(f"tbd serve: {error}", file=sys.stderr)
+        _say(str(error))
         return 2
     except TbdError as error:
-        print(f"tbd serve: {error}", file=sys.stderr)
+        _say(str(error))
         return 4
     return 0
 

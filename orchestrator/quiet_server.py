@@ -16,11 +16,15 @@ class QuietServer(uvicorn.Server):
 
     Args:
         ending: called in the event loop's thread when the end has begun, so that what waits there may go.
+        lost: asked at every tick; a reason to end as if it had been told to.
     """
 
-    def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, ending: Callable[[], None], lost: Callable[[], str | None] = lambda: None
+    ) -> None:
         super().__init__(config)
         self._ending = ending
+        self._lost = lost
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told = asyncio.Event()
 
@@ -31,7 +35,8 @@ class QuietServer(uvicorn.Server):
 
     async def main_loop(self) -> None:
         self._loop = asyncio.get_running_loop()
-        while not await self.on_tick(_DATE_TICK):
+        while not await self.on_tick(_DATE_TICK) and not self._lost():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._told.wait(), TICK_S)
+        self.should_exit = True
         self._ending()

@@ -3,11 +3,13 @@
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import quote, urlsplit
 
 from orchestrator.domain.errors import SettingsError
+from orchestrator.secret_files import NOT_EVERYBODY, read_secret
 
 Number = TypeVar("Number", int, float)
 # A name or an IPv4 address, or an IPv6 address with or without its brackets.
@@ -25,6 +27,16 @@ VARIABLES: dict[str, tuple[str, str, str]] = {
         "",
         "SQLAlchemy URL; empty: SQLite in the data directory; PostgreSQL: postgresql://…",
     ),
+    "TBD_DATABASE_PASSWORD_FILE": (
+        "database_password_file",
+        "",
+        "file with the password for TBD_DATABASE_URL; nobody but its owner and group may read it",
+    ),
+    "TBD_DATABASE_WAIT_S": (
+        "database_wait_s",
+        "60",
+        "seconds that the start of the service waits for a PostgreSQL that does not answer yet",
+    ),
     "TBD_HOST": ("host", "127.0.0.1", "address to listen on"),
     "TBD_PORT": ("port", "8585", "port to listen on; 0: a free one"),
     "TBD_ALLOWED_HOSTS": (
@@ -34,6 +46,11 @@ VARIABLES: dict[str, tuple[str, str, str]] = {
     ),
     "TBD_CLUSTER": ("cluster", "ray", "ray, or local: agents as child processes of this host, without Ray"),
     "TBD_RAY_ADDRESS": ("ray_address", "", "address of a Ray cluster; empty: an embedded one"),
+    "TBD_RAY_WAIT_S": (
+        "ray_wait_s",
+        "60",
+        "seconds without the Ray of TBD_RAY_ADDRESS after which the service ends (exit code 4), to be started anew",
+    ),
     "TBD_FENCE_S": ("fence_s", "60", "seconds of silence after which an agent ends its processes by itself"),
     "TBD_LOCAL_NODES": ("local_nodes", "1", "with TBD_CLUSTER=local: into how many nodes this host is divided"),
     "TBD_IDLE_EXIT_S": ("idle_exit_s", "900", "seconds without a server after which an embedded cluster ends itself"),
@@ -70,12 +87,15 @@ class Settings:
     """All settings of the control plane. Durations in seconds, sizes in bytes."""
 
     data_dir: Path
-    database_url: str
+    database_url: str = field(repr=False)  # with the password
+    database_password_file: str
+    database_wait_s: float
     host: str
     port: int
     allowed_hosts: tuple[str, ...]
     cluster: str
     ray_address: str
+    ray_wait_s: float
     fence_s: float
     local_nodes: int
     idle_exit_s: float
@@ -94,12 +114,16 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
     data_dir = Path(texts["data_dir"]).expanduser().absolute()
     settings = Settings(
         data_dir=data_dir,
-        database_url=texts["database_url"] or f"sqlite:///{data_dir / 'tbd.sqlite3'}",
+        database_url=_with_password(texts["database_url"], texts["database_password_file"])
+        or f"sqlite:///{data_dir / 'tbd.sqlite3'}",
+        database_password_file=texts["database_password_file"],
+        database_wait_s=_number("TBD_DATABASE_WAIT_S", texts["database_wait_s"], float, 0, 86400),
         host=texts["host"],
         port=_number("TBD_PORT", texts["port"], int, 0, 65535),
         allowed_hosts=_host_names("TBD_ALLOWED_HOSTS", texts["allowed_hosts"]),
         cluster=_one_of("TBD_CLUSTER", texts["cluster"], ("ray", "local")),
         ray_address=texts["ray_address"],
+        ray_wait_s=_number("TBD_RAY_WAIT_S", texts["ray_wait_s"], float, 5, 86400),
         fence_s=_number("TBD_FENCE_S", texts["fence_s"], float, 1, 86400),
         local_nodes=_number("TBD_LOCAL_NODES", texts["local_nodes"], int, 1, 64),
         idle_exit_s=_number("TBD_IDLE_EXIT_S", texts["idle_exit_s"], float, 1, 86400),
@@ -109,6 +133,22 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
     )
     assert {field.name for field in fields(Settings)} == {field for field, _, _ in VARIABLES.values()}
     return settings
+
+
+def _with_password(url: str, file: str) -> str:
+    """``url`` with the password that lies in ``file``, where one is named."""
+    if not file:
+        return url
+    password = read_secret(Path(file), "TBD_DATABASE_PASSWORD_FILE", closed_to=NOT_EVERYBODY).strip()
+    if not password:
+        raise SettingsError(f"TBD_DATABASE_PASSWORD_FILE: {file} is empty")
+    who, at, where = urlsplit(url).netloc.rpartition("@")
+    if not at or ":" in who:
+        raise SettingsError(
+            "TBD_DATABASE_PASSWORD_FILE: TBD_DATABASE_URL has to name the user and no password of its own, "
+            "as postgresql://tbd@host/tbd does"
+        )
+    return url.replace(f"{who}@{where}", f"{who}:{quote(password, safe='')}@{where}", 1)
 
 
 def _number(name: str, text: str, kind: Callable[[str], Number], low: float, high: float) -> Number:

@@ -82,8 +82,8 @@ class Keeper:
         self._read_at = -math.inf
         self._question: tuple[frozenset[tuple[str, int]], Future[Any]] | None = None
         self._handle: Handle | None = None
-        self._node = Node(name, (), NodeState.UNREACHABLE, address)
         self._why = "its agent has not been reached yet"
+        self._node = Node(name, (), NodeState.UNREACHABLE, address, reason=self._why)
         self._woken = threading.Event()
         self._closed = threading.Event()
         self._settled = threading.Event()
@@ -210,7 +210,7 @@ class Keeper:
                 _log.warning("node %s: %s", self.name, why)
             self._why = why
             self._handle = None
-            self._node = replace(self._node, state=NodeState.UNREACHABLE)
+            self._node = replace(self._node, state=NodeState.UNREACHABLE, reason=why)
 
 
 class AgentCluster(ABC):
@@ -231,6 +231,9 @@ class AgentCluster(ABC):
 
     @abstractmethod
     def shut_down(self) -> None: ...
+
+    def lost(self) -> str | None:
+        return None
 
     def nodes(self) -> Sequence[Node]:
         return [keeper.node for keeper in self._keepers().values()]

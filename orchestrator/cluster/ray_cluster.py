@@ -29,6 +29,7 @@ from orchestrator.cluster.agents import (
 from orchestrator.cluster.ray_agent import AgentActor
 from orchestrator.cluster.ray_embedded import HOST, EmbeddedRay
 from orchestrator.cluster.ray_holds import Holds
+from orchestrator.cluster.ray_versions import SameVersion
 from orchestrator.cluster.records import package_path
 from orchestrator.domain.errors import ClusterUnavailable
 from orchestrator.domain.placement import Placement
@@ -40,6 +41,8 @@ _SURVEY_LOOK_S = 1.0
 # An actor is ready in half a second; on a busy host its imports take longer.
 MAKE_TIMEOUT_S = 30.0
 LEAVE_TIMEOUT_S = 20.0
+# How long a Ray of somebody else may be away: the setting TBD_RAY_WAIT_S.
+WAIT_S = 60.0
 # Calls to an agent that are answered side by side, and questions for news beside them.
 CONCURRENT_CALLS = 8
 CONCURRENT_WAITS = 16
@@ -104,12 +107,15 @@ class RayCluster(AgentCluster):
         directory: what belongs to this cluster lies here; on other hosts the agents use the same path.
         fence_s: seconds without contact after which an agent ends its attempts.
         idle_exit_s: seconds without a server after which an embedded Ray ends itself.
+        wait_s: seconds without an answer of a Ray at ``address`` after which it is given up: ``lost``.
 
     Raises:
         ClusterUnavailable: Ray does not start, or cannot be reached.
     """
 
-    def __init__(self, address: str | None, directory: Path, fence_s: float, idle_exit_s: float) -> None:
+    def __init__(
+        self, address: str | None, directory: Path, fence_s: float, idle_exit_s: float, wait_s: float = WAIT_S
+    ) -> None:
         super().__init__()
         self._directory = Path(directory).absolute()
         self._fence_s = fence_s
@@ -118,6 +124,9 @@ class RayCluster(AgentCluster):
         self._lock = threading.Lock()
         self._known: dict[str, Keeper] = {}  # by name
         self._names: dict[str, str] = {}  # id of a living Ray node -> name
+        self._versions = SameVersion()
+        self._wait_s = wait_s
+        self._answered_at = time.monotonic()
         self._closed = threading.Event()
         try:
             self._ray = self._connect()
@@ -182,11 +191,20 @@ class RayCluster(AgentCluster):
     def _survey(self) -> None:
         """Take up Ray nodes that have come, and let the keepers of those that have gone rest."""
         alive = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
+        self._answered_at = time.monotonic()
         gone = [self._names.pop(node_id) for node_id in list(self._names) if node_id not in alive]
         close_all(self._known[name] for name in gone)
         for node_id, node in sorted(alive.items(), key=lambda item: (item[1]["NodeManagerAddress"], item[0])):
             if node_id not in self._names:
                 self._take_up(node_id, node)
+        self._versions.replace_idle()
+
+    def lost(self) -> str | None:
+        """A Ray that was started anew at the same address is another Ray, which this process cannot join any more."""
+        away_s = time.monotonic() - self._answered_at
+        if self._embedded is not None or away_s < self._wait_s:
+            return None
+        return f"Ray at {self._address} has not answered for {away_s:.0f} s (TBD_RAY_WAIT_S)"
 
     def _take_up(self, node_id: str, node: Mapping[str, Any]) -> None:
         name = self._name_of_agent(node_id) or self._free_name(node["NodeManagerHostname"])
@@ -215,16 +233,22 @@ class RayCluster(AgentCluster):
         """The agent of a Ray node: found by its name, or made.
 
         Raises:
-            AgentUnreachable: it cannot be made; for one because another agent holds the directory.
+            AgentUnreachable: it cannot be made; for one because another agent holds the directory, or because it is of
+                another version than this service.
         """
+        self._versions.check_node(node_id)
+        is_new = False
         try:
-            return RayHandle(self._ray, self._ray.get_actor(_actor_name(node_id), NAMESPACE))
+            agent = RayHandle(self._ray, self._ray.get_actor(_actor_name(node_id), NAMESPACE))
         except ValueError:  # there is none
-            return self._make(node_id, name)
+            is_new, agent = True, self._make(node_id, name)
         except self._ray.exceptions.RayError as error:
             raise AgentUnreachable(_first_line(error)) from error
+        if self._embedded is None:  # else it is of this very installation
+            self._versions.check_agent(node_id, name, agent, is_new=is_new)
+        return agent
 
-    def _make(self, node_id: str, name: str) -> Handle:
+    def _make(self, node_id: str, name: str) -> RayHandle:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         make = self._ray.remote(num_cpus=0, max_restarts=0, concurrency_groups={"wait": CONCURRENT_WAITS})(AgentActor)
@@ -278,6 +302,9 @@ class RayCluster(AgentCluster):
 
     def shut_down(self) -> None:
         if self._closed.is_set():
+            return
+        if self.lost():  # nobody can be told anything, and what runs is the next service's
+            self._closed.set()
             return
         self._leave_keepers()
         if self._embedded is None:

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from orchestrator.cluster.ray_node import CORE_PROGRAMS, program
 from orchestrator.cluster.ray_watchdog import LOCK, RECORD
 from orchestrator.cluster.records import (
     LONGEST_SOCKET_PATH,
@@ -41,7 +42,6 @@ LOCK_TIMEOUT_S = 30.0
 # Nothing of weight goes through Ray: it carries calls of a few kilobytes.
 OBJECT_STORE_BYTES = 80_000_000
 _LONGEST_IN_TEMP_DIR = "/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store.0"
-_CORE_PROGRAMS = ("gcs_server", "raylet")
 
 
 class EmbeddedRay:
@@ -135,7 +135,7 @@ class EmbeddedRay:
             self._end(record)
             raise
         background.session_steps_back(session.pid)  # processes of an attempt begin sessions of their own
-        record["core"] = [list(process) for process in in_session(session) if _program(process) in _CORE_PROGRAMS]
+        record["core"] = [list(process) for process in in_session(session) if program(process.pid) in CORE_PROGRAMS]
         write_record(self._record, record)
         return str(record["address"])
 
@@ -227,13 +227,6 @@ class EmbeddedRay:
 
 def _ids(pairs: list[list[int]]) -> list[ProcessId]:
     return [ProcessId(*pair) for pair in pairs]
-
-
-def _program(process: ProcessId) -> str:
-    try:
-        return Path(f"/proc/{process.pid}/comm").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
 
 
 def _free_port() -> int:

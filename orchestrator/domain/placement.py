@@ -53,13 +53,15 @@ class Device:
 
 @dataclass(frozen=True)
 class Node:
-    """A machine of the cluster as its agent describes it. ``inventory`` is that whole description."""
+    """A machine of the cluster as its agent describes it. ``inventory`` is that whole description; ``reason`` says why
+    the node is unreachable."""
 
     name: str
     devices: tuple[Device, ...]
     state: NodeState = NodeState.AVAILABLE
     address: str = "127.0.0.1"
     inventory: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    reason: str | None = None
 
     @property
     def fabrics(self) -> Mapping[str, Mapping[str, Any]]:

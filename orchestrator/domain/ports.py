@@ -258,11 +258,7 @@ class Cluster(Protocol):
 
     def hold(self, attempt_id: str, placement: Placement) -> None:
         """Hold the devices for an attempt against whoever else uses the cluster; nothing to do where nobody does.
-        Idempotent; survives this server.
-
-        Raises:
-            DevicesTaken: somebody else uses them now.
-        """
+        Idempotent; survives this server. Raises ``DevicesTaken`` while somebody else uses them."""
 
     def let_go(self, held: Collection[str]) -> None:
         """Give back what is held for attempts other than ``held``: nothing leaks, whoever died before saying so."""
@@ -300,6 +296,9 @@ class Cluster(Protocol):
 
     def interpreters(self, node: str) -> Sequence[Mapping[str, Any]]:
         """The named environments of the node: name, framework, definition, ready, reason, versions."""
+
+    def lost(self) -> str | None:
+        """Why the cluster cannot be reached by this process any more, only by a service that is started anew."""
 
     def close(self) -> None:
         """Let go of the cluster without stopping what runs there."""

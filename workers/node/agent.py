@@ -18,6 +18,7 @@ from typing import Any, Dict, Mapping, NamedTuple
 from workers.node import background, interpreters, port_choice, processes, space
 from workers.node.attempts import Attempts, token_sha256
 from workers.node.children import Spawner
+from workers.node.code_version import code_version
 from workers.node.event_log import EventLog
 from workers.node.inventory import Inventory, boot_id
 from workers.node.outcome import Failure
@@ -76,6 +77,7 @@ class Agent:
         self, directory: Any, node: str | None = None, fence_s: float | None = None, nvml: Nvml | None = None
     ) -> None:
         self.agent_id = uuid.uuid4().hex
+        self._code = code_version()  # of this process, whatever is installed beside it later
         self._fence_s = fence_from_environment() if fence_s is None else fence_s
         self._attempts = Attempts(Path(directory))
         self._nvml = nvml or Nvml()
@@ -286,10 +288,10 @@ class Agent:
         return True
 
     def heartbeat(self) -> Json:
-        """Return who this is and both clocks; its purpose is the contact."""
+        """Return who this is, of which version (``code_version``), and both clocks; its purpose is the contact."""
         self._touch()
         clocks = {"t": time.monotonic(), "wall": time.time()}
-        return {"node": self.node, "agent_id": self.agent_id, "boot_id": self._boot_id, **clocks}
+        return {"node": self.node, "agent_id": self.agent_id, "boot_id": self._boot_id, "tbd": self._code, **clocks}
 
     def interpreters(self) -> list[Json]:
         """Return every interpreter defined here, ready or not; see ``workers.node.interpreters.describe``."""

@@ -1,11 +1,16 @@
 """Is the server alive, is it ready, what does it speak. Outside ``/api/v1``."""
 
-from fastapi import APIRouter, Request, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from orchestrator.api.docs_page import docs_page
 from orchestrator.api.requests import Ctx
 from orchestrator.api.views.common import View, answer
+from orchestrator.domain.errors import NodeUnreachable
+from orchestrator.domain.placement import NodeState
+from orchestrator.services.context import Context
 
 router = APIRouter(tags=["health"])
 
@@ -39,7 +44,21 @@ def get_docs(request: Request) -> Response:
 
 
 @router.get("/readyz", response_model=ReadyView)
-def get_ready(context: Ctx) -> Response:
-    """Ready; else a problem (503) that says what is away."""
+def get_ready(context: Ctx, node: Annotated[str | None, Query(max_length=253)] = None) -> Response:
+    """Ready; else a problem (503) that says what is away. With the name or the address of a ``node``: whether that node
+    has joined and offers devices."""
     context.store.ping()
+    if node is not None:
+        _check_node(context, node)
     return answer(ReadyView(nodes=len(context.cluster.nodes())))
+
+
+def _check_node(context: Context, name: str) -> None:
+    found = [node for node in context.cluster.nodes() if name in (node.name, node.address)]
+    answering = [node for node in found if node.state is not NodeState.UNREACHABLE]
+    if not found:
+        raise NodeUnreachable(name, "it has not joined")
+    if not answering:
+        raise NodeUnreachable(name, found[0].reason or "it does not answer")
+    if not any(node.devices for node in answering):
+        raise NodeUnreachable(name, "it has joined and offers no devices")

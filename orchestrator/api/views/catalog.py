@@ -79,10 +79,11 @@ class DatasetView(View):
 
 
 class NodeView(View):
-    """A machine. ``state``: available, draining, quarantined or unreachable."""
+    """A machine. ``state``: available, draining, quarantined or unreachable; ``reason``: why it is unreachable."""
 
     name: str
     state: str
+    reason: str | None
     address: str
     devices: list[DeviceView]
     inventory: Json

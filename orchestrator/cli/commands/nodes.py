@@ -43,3 +43,6 @@ def _print(nodes: list[dict[str, Any]]) -> None:
         cores = str(len(inventory.get("cores") or ()))
         rows.append([node["name"], node["state"], cores, memory(inventory.get("memory_bytes")), devices])
     print(table.text(["node", "state", "cores", "memory", "devices"], rows, output.width()))
+    for node in nodes:
+        if node.get("reason"):
+            print(f"{node['name']}: {node['reason']}")

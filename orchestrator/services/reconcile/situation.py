@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from orchestrator.domain.errors import NodeUnreachable
+from orchestrator.domain.errors import NodeUnreachable, NotFound
 from orchestrator.domain.log import AttemptStatus
 from orchestrator.domain.placement import Node, NodeState
 from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Run
@@ -119,7 +119,7 @@ class Lookout:
         now = self._context.clock.monotonic()
         try:
             report = self._context.cluster.status(node)
-        except NodeUnreachable as error:
+        except (NodeUnreachable, NotFound) as error:  # unknown: it has not come back since this service was started
             since = self._silent_since.setdefault(node, now)
             if since == now:
                 log.warning("%s", error)

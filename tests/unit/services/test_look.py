@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from orchestrator.domain.errors import NotFound
 from orchestrator.domain.log import LogSlice
 from orchestrator.domain.placement import Node, place
 from orchestrator.domain.run import Run, RunState
 from orchestrator.services.reconcile import decisions
 from orchestrator.services.reconcile.decisions import Launch, Wait, decide
-from orchestrator.services.reconcile.situation import Lookout
+from orchestrator.services.reconcile.situation import Lookout, Word
 from orchestrator.services.reconciler import Bell, Reconciler
 from tests.unit import builders as make
 
@@ -161,3 +162,21 @@ def test_while_a_run_goes_on_passes_ask_nothing_of_the_queue() -> None:
     bell.ring()
     reconciler.reconcile()
     assert queue.asked == {"queue_heads": 2}
+
+
+def test_a_node_that_a_new_service_has_not_met_yet_is_silent_and_holds_up_nobody() -> None:
+    run = make.run("run_far", RunState.RUNNING, attempts=(make.attempt("run_far", nodes=("gone",)),))
+    context = context_of(Queue(elsewhere(1), [run]), [make.node("n0")])
+
+    def status(node: str) -> list[Any]:
+        if node == "gone":
+            raise NotFound("node", node)
+        return []
+
+    context.cluster.status = status
+    lookout = Lookout(context, fence_s=60.0)
+    (attempt,) = lookout.look().attempts.values()
+    assert attempt.words == {"gone": Word.SILENT}
+    context.clock.time = 60.0 + Lookout.FENCE_MARGIN_S + 1
+    (attempt,) = lookout.look().attempts.values()
+    assert attempt.words == {"gone": Word.DEAD}

@@ -1,0 +1,47 @@
+"""Opening the store at the start of the service, which may come before the database does."""
+
+import time
+from collections.abc import Callable
+
+from orchestrator.db import engine as engines
+from orchestrator.db.store import SqlStore
+from orchestrator.domain.errors import StoreFull, StoreUnavailable
+
+PAUSE_S = 1.0
+
+
+def open_store(
+    url: str,
+    patience_s: float,
+    say: Callable[[str], None],
+    *,
+    open_now: Callable[[str], SqlStore] = SqlStore,
+    sleep: Callable[[float], None] = time.sleep,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> SqlStore:
+    """The store of ``url``. A PostgreSQL that does not answer yet is waited for, and ``say`` is told so once.
+
+    Args:
+        patience_s: seconds to wait for PostgreSQL; a SQLite file is there or not.
+
+    Raises:
+        StoreUnavailable: the database does not answer within ``patience_s``.
+        SettingsError: see ``SqlStore``.
+    """
+    waits = not engines.is_sqlite(engines.parse_url(url))
+    deadline = monotonic() + patience_s
+    told = False
+    while True:
+        try:
+            return open_now(url)
+        except StoreFull:
+            raise
+        except StoreUnavailable as error:
+            if not waits:
+                raise
+            if monotonic() >= deadline:
+                raise StoreUnavailable(f"{error}; waited {patience_s:g} s for it (TBD_DATABASE_WAIT_S)") from error
+            if not told:
+                say(f"{error}; waiting for it, {patience_s:g} s at most (TBD_DATABASE_WAIT_S)")
+                told = True
+        sleep(PAUSE_S)

@@ -1,0 +1,115 @@
+"""The service does not come up, or comes up late: a message that names the cause and the way out, and an exit code.
+
+2: somebody has to change something. 4: what it needs is not there (any more), and whoever keeps it alive tries again.
+"""
+
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.contract.postgresql_server import PostgresqlServer
+from tests.faults.test_database_trouble import small_disk
+from tests.support.service import Service, until
+
+pytest_plugins = ["tests.contract.store_servers"]
+
+__all__ = ["small_disk"]
+START_S = 60
+
+
+def refused(folder: Path, **settings: str) -> tuple[int, str]:
+    """(exit code, last line of stderr) of a service that does not come up."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("TBD_")}
+    ours = {"TBD_DATA_DIR": str(folder / "data"), "TBD_LOCK_DIR": str(folder / "locks"), "TBD_CLUSTER": "local"}
+    command = [sys.executable, "-m", "orchestrator.app", "serve"]
+    environment = kept | ours | {"TBD_PORT": "0"} | settings
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=START_S, check=False)
+    return done.returncode, (done.stderr.strip().splitlines() or [""])[-1]
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        yield int(taken.getsockname()[1])
+
+
+def test_a_port_that_is_in_use_is_named(tmp_path: Path, taken_port: int) -> None:
+    code, said = refused(tmp_path, TBD_PORT=str(taken_port))
+    assert code == 2
+    assert f"cannot listen on 127.0.0.1:{taken_port}: Address already in use" in said
+    assert "TBD_PORT" in said
+
+
+def test_a_database_of_a_newer_schema_is_left_as_it_is(tmp_path: Path) -> None:
+    database = tmp_path / "newer.sqlite3"
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+        connection.execute("INSERT INTO alembic_version VALUES ('9999')")
+        connection.commit()
+    code, said = refused(tmp_path, TBD_DATABASE_URL=f"sqlite:///{database}")
+    assert code == 2
+    assert "schema 9999" in said
+    assert "a newer version wrote it" in said
+    with closing(sqlite3.connect(database)) as connection:
+        assert [name for (name,) in connection.execute("SELECT name FROM sqlite_master")] == ["alembic_version"]
+
+
+def test_a_database_that_does_not_come_is_given_up_with_exit_code_4(tmp_path: Path) -> None:
+    url = "postgresql://tbd@127.0.0.1:1/tbd?connect_timeout=2"
+    code, said = refused(tmp_path, TBD_DATABASE_URL=url, TBD_DATABASE_WAIT_S="2")
+    assert code == 4
+    assert "the database does not answer" in said
+    assert "waited 2 s for it (TBD_DATABASE_WAIT_S)" in said
+
+
+def test_a_database_that_comes_late_is_waited_for(
+    tmp_path: Path, postgresql: PostgresqlServer, postgresql_url: str
+) -> None:
+    service = Service(tmp_path / "data", TBD_CLUSTER="local", TBD_DATABASE_URL=postgresql_url)
+    postgresql.stop()
+    starting = threading.Thread(target=service.start)
+    try:
+        starting.start()
+        time.sleep(3)
+        assert starting.is_alive(), "it waits, neither up nor given up"
+    finally:
+        postgresql.start()
+    starting.join(START_S)
+    try:
+        assert until(lambda: service.call("GET", "/readyz"))["status"] == "ready"
+    finally:
+        service.stop()
+
+
+def test_a_full_volume_is_named_at_the_start(small_disk: Path, tmp_path: Path) -> None:
+    (small_disk / "data").mkdir()
+    filler = small_disk / "filler"
+    with open(filler, "wb", buffering=0) as file:
+        try:
+            while file.write(b"\0" * 65536):
+                pass
+        except OSError:
+            pass
+    code, said = refused(tmp_path, TBD_DATA_DIR=str(small_disk / "data"))
+    assert code in (2, 4)
+    assert "full" in said or "No space left" in said
+
+
+def test_a_secret_file_that_everybody_may_read_is_refused(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    password.chmod(0o644)
+    given = {"TBD_DATABASE_URL": "postgresql://tbd@127.0.0.1:1/tbd", "TBD_DATABASE_PASSWORD_FILE": str(password)}
+    code, said = refused(tmp_path, **given)
+    assert code == 2
+    assert f"TBD_DATABASE_PASSWORD_FILE: {password}" in said
+    assert "secret\n" not in said

@@ -1,0 +1,47 @@
+"""Readiness of a node, as its own health check asks for it: it has joined, answers and offers devices."""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.domain.placement import Node, NodeState
+from tests.unit import builders
+from tests.unit.api.api_rig import Rig
+
+VERSIONS = "its agent is tbd 0.1.0, and the service is tbd 0.2.0"
+NODES = [
+    replace(builders.node("worker"), address="10.0.0.2"),
+    replace(builders.node("head", devices=0), address="10.0.0.1"),
+    replace(builders.node("old", state=NodeState.UNREACHABLE), address="10.0.0.3", reason=VERSIONS),
+]
+
+
+@pytest.fixture
+def standing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    monkeypatch.setattr(rig.cluster, "nodes", lambda: list[Node](NODES))
+    return rig
+
+
+@pytest.mark.parametrize("name", ["worker", "10.0.0.2"])
+def test_a_node_that_offers_devices_is_ready_by_name_and_by_address(standing: Rig, name: str) -> None:
+    assert standing.http.get("/readyz", params={"node": name}).json() == {"status": "ready", "nodes": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("nobody", "it has not joined"),
+        ("head", "it has joined and offers no devices"),
+        ("old", VERSIONS),
+        ("10.0.0.3", VERSIONS),
+    ],
+)
+def test_a_node_that_is_not_ready_says_why(standing: Rig, name: str, why: str) -> None:
+    answer = standing.http.get("/readyz", params={"node": name})
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:tbd:problem:node-unreachable")
+    assert why in answer.json()["detail"]
+
+
+def test_the_reason_stands_in_the_list_of_nodes(standing: Rig) -> None:
+    reasons = {node["name"]: node["reason"] for node in standing.get("/nodes")["items"]}
+    assert reasons == {"worker": None, "head": None, "old": VERSIONS}
