@@ -23,8 +23,10 @@ models, PyTorch for all frameworks. A test looks every name up (tests/architectu
     ``suites/datasets/photographs/dataset.toml``
     ``suites/datasets/photographs/prepare.py: main``
     ``suites/datasets/image_folder/pytorch.py: batches``
- 5. A step is one update: a batch, the forward pass, the loss, the backward pass, the optimiser.
-    ``workers/trainer/frameworks/pytorch/step.py: Step``
+ 5. A step is one update: a batch, the forward pass, the loss, the backward pass, the optimiser. A model may have
+    several in a step, each with weights, a loss, an optimiser and batches of its own.
+    ``workers/trainer/updates.py: Update``
+    ``workers/trainer/frameworks/pytorch/step.py: Minimizer, Step``
 
 Beside them: experiments that are ready to run (``suites/quick.yaml``), and the peak rates of devices by their data
 sheets (``suites/device_peaks.toml``). All code here is clean for Python 3.6.

@@ -59,6 +59,7 @@ class ModelFacts:
     """A model of the suite. ``facts`` is its whole ``model.toml``; the rest are the parts that the control plane reads.
 
     ``parameters``, ``flops_per_sample`` (one forward pass, two per multiply-add) and ``layers`` are those of full size.
+    ``roles``: how many processes of each role of its own the model has beside a rank's worker.
     """
 
     name: str
@@ -76,6 +77,7 @@ class ModelFacts:
     flops_per_sample: float | None = None
     dominant_layer: str | None = None
     maintainers: tuple[str, ...] = ()
+    roles: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

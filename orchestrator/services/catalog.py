@@ -12,11 +12,15 @@ from orchestrator.domain.catalog import Catalog, DatasetFacts, FrameworkFacts, M
 from orchestrator.domain.errors import SettingsError
 from orchestrator.domain.peaks import DataSheet
 from orchestrator.domain.profile import KernelKinds, Kinds
+from workers.trainer.protocol import MODEL_ROLES
 
 _MODELS = Path(suites.models.__path__[0])
 _DATASETS = Path(suites.datasets.__path__[0])
 _FRAMEWORKS = Path(workers.trainer.frameworks.__path__[0])
 _PEAKS = _MODELS.parent / "device_peaks.toml"
+
+# Judgement: more processes beside one rank are a mistake.
+MOST_PER_RANK = 64
 
 
 def load_catalog(suite_path: Sequence[Path] = ()) -> Catalog:
@@ -69,9 +73,23 @@ def _model(path: Path, module: str) -> ModelFacts:
             flops_per_sample=full.get("flops_per_sample"),
             dominant_layer=facts.get("dominant_layer"),
             maintainers=tuple(facts.get("maintainers", ())),
+            roles=_roles(path, facts.get("roles", {})),
         )
     except KeyError as error:
         raise SettingsError(f"{path} lacks {error}") from None
+
+
+def _roles(path: Path, told: Mapping[str, Any]) -> dict[str, int]:
+    for name, facts in told.items():
+        table = f"{path}: [roles.{name}]"
+        if name not in MODEL_ROLES:
+            raise SettingsError(f"{table}: a model's own roles are: {', '.join(MODEL_ROLES)}")
+        count = facts.get("per_rank") if isinstance(facts, dict) and set(facts) == {"per_rank"} else None
+        if type(count) is not int or not 1 <= count <= MOST_PER_RANK:
+            raise SettingsError(f"{table} has per_rank, a whole number from 1 to {MOST_PER_RANK}, and nothing else")
+        if not (path.parent / f"{name}.py").exists():
+            raise SettingsError(f"{table}: there is no {name}.py beside, whose serve(job, process) it would run")
+    return {name: facts["per_rank"] for name, facts in told.items()}
 
 
 def _option(name: str, option: Mapping[str, Any]) -> OptionFacts:

@@ -1,6 +1,7 @@
 """From a plan and a placement to the job that goes out to the hosts (``workers.trainer.protocol``)."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from orchestrator.analysis.prospect import Prospect, prospect
@@ -69,7 +70,7 @@ def build_job(
         },
         "strategy": strategy.to_job(),
         "nodes": places,
-        "processes": processes_of(attempt.placement, strategy),
+        "processes": processes_of(attempt.placement, strategy, catalog.models[plan.model].roles),
         "world_size": plan.world_size,
         "control": {"host": places[0]["address"], "port": places[0]["ports"]["control"]},
         **_lasting(plan, expected or prospect((), (), plan.max_measure_s)),
@@ -160,8 +161,15 @@ def _place(fabric: str | None, node: Node | None, name: str, ports: Mapping[str,
     }
 
 
-def processes_of(placement: Placement, strategy: StrategyFacts) -> list[dict[str, Any]]:
-    """The processes of an attempt: those that others wait for come first, workers in the order of their ranks."""
+def processes_of(
+    placement: Placement, strategy: StrategyFacts, roles: Mapping[str, int] = MappingProxyType({})
+) -> list[dict[str, Any]]:
+    """The processes of an attempt: those that others wait for come first, workers in the order of their ranks.
+
+    Args:
+        roles: how many processes of each of the model's own roles every rank has. They come before the workers: of one
+            that dies and of its worker, which has then lost it, the first is named.
+    """
     first = placement.shares[0].node
     found = [_process("scheduler", "scheduler", first)] if strategy.scheduler else []
     if strategy.servers == "per-node":
@@ -170,7 +178,18 @@ def processes_of(placement: Placement, strategy: StrategyFacts) -> list[dict[str
     if strategy.launcher == "mpirun":
         found += [_process(f"launcher{index}", "launcher", node) for index, node in enumerate(placement.nodes)]
         workers = [worker | {"started_by": "launcher0"} for worker in workers]
-    return found + workers
+    return found + [own for worker in workers for own in _beside(worker, roles)] + workers
+
+
+def _beside(worker: Mapping[str, Any], roles: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The processes of the model's own roles for each rank of ``worker``, on the cores of the rank's device."""
+    return [
+        _process(f"{role}{rank}-{number}", role, worker["node"])
+        | {"beside": worker["name"], "of_rank": rank, "cores": device["cores"]}
+        for rank, device in zip(worker["ranks"], worker["devices"], strict=True)
+        for role, count in roles.items()
+        for number in range(count)
+    ]
 
 
 def _process(name: str, role: str, node: str) -> dict[str, Any]:

@@ -10,6 +10,6 @@ A model is no more than this, in a folder ``suites/models/<model>``:
     the network and its loss, see the module of that name beside this one: it makes the layers, gives them their initial
     weights and the batches their tensors, and is what an adapter calls: ``build(job, …)``
 
-A model that is none of that (several networks, roles of its own) names no ``input`` in its facts and has ``build`` in
-its own ``<framework>.py``.
+A model that is none of that (several updates in a step, batches that its actors make) names no ``input`` in its facts
+and has ``build`` in its own ``<framework>.py``; what is here helps it all the same.
 """

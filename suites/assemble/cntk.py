@@ -12,7 +12,7 @@ import numpy
 
 from suites.assemble import layers, layouts, parts
 from workers.trainer import job as jobs
-from workers.trainer import optimizer
+from workers.trainer import optimizer, updates
 from workers.trainer.failure import TrainerError
 
 LAYOUTS = {"matrix": layouts.TRANSPOSED}
@@ -152,7 +152,12 @@ class Model(object):
         self.criterion = criterion
         self.parameters = list(network.variables.values())
         self.batches = batches
-        self.optimizer = optimizer
+        self._optimizer = optimizer
+
+    @property
+    def updates(self):
+        """All its parameters by its one loss."""
+        return updates.whole(self.criterion, self.parameters, self._optimizer)
 
 
 def build(job, process):

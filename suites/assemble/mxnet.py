@@ -12,7 +12,7 @@ from mxnet.gluon import nn
 
 from suites.assemble import layers, parts
 from workers.trainer import job as jobs
-from workers.trainer import optimizer
+from workers.trainer import optimizer, updates
 
 # Gluon's names of parameters, and the description's.
 _NAMES = {"gamma": "weight", "beta": "bias"}
@@ -96,7 +96,12 @@ class Model(object):
         found = named(network)
         self.parameters = [found[name] for name in names]
         self.batches = batches
-        self.optimizer = optimizer
+        self._optimizer = optimizer
+
+    @property
+    def updates(self):
+        """All its parameters by its one loss."""
+        return updates.whole(self.loss, self.parameters, self._optimizer)
 
     def loss(self, batch):
         """Return the loss of a batch, on the batch's device."""

@@ -11,7 +11,7 @@ from torch import nn
 
 from suites.assemble import layers, parts
 from workers.trainer import job as jobs
-from workers.trainer import optimizer
+from workers.trainer import optimizer, updates
 
 
 def module(layer):
@@ -55,7 +55,12 @@ class Model(object):
         self._loss = loss
         self._fields = fields
         self.batches = batches
-        self.optimizer = optimizer
+        self._optimizer = optimizer
+
+    @property
+    def updates(self):
+        """All its parameters by its one loss."""
+        return updates.whole(self.loss, self.network.parameters(), self._optimizer)
 
     def loss(self, batch):
         """Return the loss of a batch, the mean over its samples."""

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from suites.assemble import layers, layouts, parts
 from workers.trainer import job as jobs
-from workers.trainer import optimizer
+from workers.trainer import optimizer, updates
 
 # Of the four gates BlockLSTM has the second and the third the other way round.
 _GATES = (0, 2, 1, 3)
@@ -188,7 +188,12 @@ class Model(object):
         self.variables = list(network.variables.values())
         self._loss = loss
         self.batches = batches
-        self.optimizer = optimizer
+        self._optimizer = optimizer
+
+    @property
+    def updates(self):
+        """All its parameters by its one loss."""
+        return updates.whole(self.loss, self.variables, self._optimizer)
 
     def loss(self, batch):
         """Return the loss of a batch, the mean over its samples; updates the running statistics."""

@@ -23,7 +23,7 @@ def main(path):
     rank = torch.distributed.get_rank()
     model = suite.build(job, job["processes"][0], torch.device("cpu"))
     model.network = torch.nn.parallel.DistributedDataParallel(model.network)
-    facts = model.optimizer
+    facts = model.updates[0].optimizer
     optimizer = torch.optim.SGD(
         model.network.parameters(), facts["learning_rate"], facts["momentum"], weight_decay=facts["weight_decay"]
     )

@@ -19,7 +19,7 @@ def main(path):
     cntk.cntk_py.set_max_num_cputhreads(1)
     cntk.try_set_default_device(cntk.cpu())
     model = suite.build(job, job["processes"][0])
-    facts = model.optimizer
+    facts = model.updates[0].optimizer
     learner = cntk.momentum_sgd(
         model.parameters,
         cntk.learning_parameter_schedule(facts["learning_rate"]),

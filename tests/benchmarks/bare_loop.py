@@ -17,7 +17,7 @@ def pytorch(job):
 
     torch.set_num_threads(len(job["processes"][0]["devices"][0]["cores"]))
     model = suite.build(job, job["processes"][0], torch.device("cpu"))
-    facts = model.optimizer
+    facts = model.updates[0].optimizer
     optimizer = torch.optim.SGD(
         model.network.parameters(), facts["learning_rate"], facts["momentum"], weight_decay=facts["weight_decay"]
     )
@@ -44,7 +44,7 @@ def tensorflow(job):
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     model = suite.build(job, job["processes"][0])
-    facts = model.optimizer
+    facts = model.updates[0].optimizer
     momenta = [tf.Variable(tf.zeros_like(variable)) for variable in model.variables]
     batches = model.batches(0)
 
@@ -76,7 +76,7 @@ def mxnet(job):
     from suites.models.resnet_50 import mxnet as suite
 
     model = suite.build(job, [mx.cpu(0)])
-    facts = model.optimizer
+    facts = model.updates[0].optimizer
     options = {"learning_rate": facts["learning_rate"], "momentum": facts["momentum"], "wd": facts["weight_decay"]}
     trainer = mx.gluon.Trainer(model.parameters, "sgd", options, kvstore=None)
     batches = model.batches(0)
@@ -102,7 +102,7 @@ def cntk(job):
     library.cntk_py.set_max_num_cputhreads(len(job["processes"][0]["devices"][0]["cores"]))
     library.try_set_default_device(library.cpu())
     model = suite.build(job, job["processes"][0])
-    facts = model.optimizer
+    facts = model.updates[0].optimizer
     learner = library.momentum_sgd(
         model.parameters,
         library.learning_parameter_schedule(facts["learning_rate"]),

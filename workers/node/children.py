@@ -123,8 +123,9 @@ def of_process(
 
 
 def cores_of(process: Mapping[str, Any]) -> list[int]:
-    """Return the logical cores of all devices of ``process``, in order."""
-    return sorted({core for device in process["devices"] for core in device.get("cores") or ()})
+    """Return the logical cores of all devices of ``process``, and those that it was given without, in order."""
+    found = {core for device in process["devices"] for core in device.get("cores") or ()}
+    return sorted(found | set(process.get("cores") or ()))
 
 
 class Output(NamedTuple):

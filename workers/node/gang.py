@@ -332,7 +332,8 @@ class Gang:
         for process in self._mine:
             shutil.rmtree(self._folder / ("scratch-" + process["name"]), ignore_errors=True)
             own = rank.files(self._folder, process["name"])
-            for file in (self._folder / (process["name"] + ".job.json"), self._events(process), *own):
+            socket = Path(jobs.socket_path(str(self._folder), process["name"]))
+            for file in (self._folder / (process["name"] + ".job.json"), self._events(process), socket, *own):
                 file.unlink(missing_ok=True)
         if self._phase is not None:
             shutil.rmtree(self._folder, ignore_errors=True)

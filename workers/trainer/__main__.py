@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 
-from workers.trainer import control, counters, host, parity, profiling, protocol
+from workers.trainer import control, counters, host, parity, profiling, protocol, roles
 from workers.trainer import job as jobs
 from workers.trainer.calibration import Calibration
 from workers.trainer.failure import PEER_LOST, TrainerError, lacks_space
@@ -45,6 +45,8 @@ def main(arguments=None):
     process = protocol.process_of(job)
     # For the one model that can be told to spoil its own log, as a broken framework might.
     job["events_path"] = options.events
+    # Where the processes of a model's own roles meet their worker.
+    job["folder"] = os.path.dirname(os.path.abspath(options.job))
     # A framework may have to be told before it begins that its memory will be looked at.
     job["phase"] = options.phase
     writer = protocol.EventWriter(options.events, jobs.rank_of(process))
@@ -61,6 +63,9 @@ def run(job, process, emit, phase="train"):
     try:
         niceness = os.getpriority(os.PRIO_PROCESS, 0)
         emit("started", pid=os.getpid(), python=platform.python_version(), niceness=niceness)
+        if process["role"] in protocol.MODEL_ROLES:
+            roles.serve(job, process)
+            return status
         locks = host.lock_devices(job, process)
         fabric.apply(job, process)
         scheduler = SCHEDULERS.get(job["plan"]["strategy"])

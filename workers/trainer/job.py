@@ -81,6 +81,12 @@ def rendezvous(job):
     return first["address"], port
 
 
+def socket_path(folder, worker):
+    """Return the path of the socket in the attempt's ``folder`` at which the worker of that name meets those beside it
+    (``workers.trainer.roles``)."""
+    return os.path.join(folder, worker + ".socket")
+
+
 def device_kind(process):
     """Return ``cpu`` or ``cuda``: a process without devices computes on the CPU."""
     return process["devices"][0]["kind"] if process["devices"] else "cpu"

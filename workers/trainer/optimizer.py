@@ -33,8 +33,8 @@ DEFAULTS = {
 }
 
 
-def of_job(job):
-    """Return the rule of the job's model.
+def of_job(job, name=None):
+    """Return the rule of the job's model; of its table ``[optimizer.<name>]``, where it has several.
 
     Where the facts name ``learning_rate_samples`` the rate is for a global batch of so many, and in proportion for
     others (Goyal et al., "Accurate, Large Minibatch SGD", 2017).
@@ -42,12 +42,19 @@ def of_job(job):
     Raises:
         TrainerError: ``setup_failed``, the facts name what is not known here.
     """
-    facts = dict(job["model"]["optimizer"])
+    facts = job["model"]["optimizer"]
+    facts = dict(facts if name is None else facts[name])
     reference = facts.pop("learning_rate_samples", None)
     if reference is not None:
         samples = job["plan"]["per_device_batch_size"] * job["world_size"]
         facts["learning_rate"] = facts["learning_rate"] * samples / float(reference)
     return complete(facts)
+
+
+def changed(facts, **numbers):
+    """Return the facts of an optimiser, or of each of several, with ``numbers`` in the place of their own."""
+    several = {name: dict(one, **numbers) for name, one in facts.items() if isinstance(one, dict)}
+    return several or dict(facts, **numbers)
 
 
 def complete(facts):

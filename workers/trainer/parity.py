@@ -17,6 +17,7 @@ A process of its own, after which nothing is timed. Its job has one more key, ``
 
 import math
 
+from workers.trainer import optimizer
 from workers.trainer.failure import TrainerError
 
 # Few: rounding makes any two trainings part sooner or later, those of one framework on 1 and 2 threads too. The second
@@ -77,7 +78,7 @@ def _given(job, path):
     with numpy.load(path) as case:
         numbers = {name.partition(".")[2]: float(case[name]) for name in case if name.startswith("optimizer.")}
     samples = job["plan"]["per_device_batch_size"]
-    facts = dict(job["model"]["optimizer"], learning_rate_samples=samples, **numbers)
+    facts = optimizer.changed(job["model"]["optimizer"], learning_rate_samples=samples, **numbers)
     return dict(job, given=path, model=dict(job["model"], optimizer=facts))
 
 

@@ -8,6 +8,7 @@ allocations are followed from the first one, and nothing that was timed is slowe
 import math
 
 from workers.trainer import job as jobs
+from workers.trainer import updates
 from workers.trainer.failure import TrainerError
 
 # Judgements: least steps of each phase. A profiler's own share of them is small beside the operators' time, and the
@@ -32,6 +33,10 @@ def check(job, adapter):
     missing = [name for name in asked(job) if name not in adapter.abilities]
     if missing:
         raise TrainerError("unsupported", "this adapter makes no profile of %s" % ", ".join(missing))
+    if len(updates.names(job)) > 1:
+        untold = [name for name in asked(job) if name not in adapter.abilities_with_several]
+        if untold:
+            updates.refuse_several(job, "this adapter makes a profile of %s for one only" % ", ".join(untold))
 
 
 def whole_steps(job, least):

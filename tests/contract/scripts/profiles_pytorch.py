@@ -41,13 +41,13 @@ def memory(adapter, job, process):
     """The profile, and how much the C library's count grew over the forward pass of the last step."""
     grown = []
 
-    class Step(pytorch.Step):
-        def _forward(self):
+    class Minimizer(pytorch.Minimizer):
+        def forward(self):
             before = allocated()
-            super()._forward()
+            super().forward()
             grown.append(None if before is None else allocated() - before)
 
-    pytorch.Step = Step
+    pytorch.Minimizer = Minimizer
     found = adapter.memory_profile(job, process, Watch(time.monotonic))
     return {"memory": found, "grown_bytes": grown[-1]}
 

@@ -9,6 +9,11 @@ FEATURES = 8
 OPTIMIZER = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.01}
 
 
+def rule(job):
+    """Return the facts of the optimiser."""
+    return job["model"].get("rule", OPTIMIZER)
+
+
 def samples(job, rank):
     """Return (inputs, targets), float32, of the samples that ``rank`` trains on."""
     import numpy
@@ -26,8 +31,8 @@ def weights():
     return numpy.linspace(-1.0, 1.0, FEATURES).reshape(FEATURES, 1).astype(numpy.float32)
 
 
-def losses(steps, rule=None):
-    """Return the losses over all samples before each of ``steps`` updates by ``rule``, facts of an optimiser.
+def losses(steps, facts=None):
+    """Return the losses over all samples before each of ``steps`` updates by ``facts``, those of an optimiser.
 
     torch.optim.SGD's, Adam's and AdamW's documented algorithms. The number of ranks changes nothing.
     """
@@ -35,7 +40,7 @@ def losses(steps, rule=None):
 
     from workers.trainer import optimizer
 
-    rule = optimizer.complete(rule or OPTIMIZER)
+    rule = optimizer.complete(facts or OPTIMIZER)
     inputs, targets = samples({"world_size": 1}, 0)
     found = weights().astype(float)
     momentum = mean = square = numpy.zeros_like(found)

@@ -5,16 +5,20 @@ import itertools
 import cntk
 
 from tests.support import linear_model
+from workers.trainer import updates
 
 
 class Model:
     def __init__(self, job):
         self._job = job
-        self.optimizer = job["model"].get("rule", linear_model.OPTIMIZER)
         weights = cntk.parameter(init=linear_model.weights())
         self.parameters = [weights]
         inputs, targets = self.arguments = (cntk.input_variable(linear_model.FEATURES), cntk.input_variable(1))
         self.criterion = cntk.reduce_sum(cntk.square(cntk.times(inputs, weights) - targets))
+
+    @property
+    def updates(self):
+        return updates.whole(self.criterion, self.parameters, linear_model.rule(self._job))
 
     def batches(self, rank):
         inputs, targets = linear_model.samples(self._job, rank)

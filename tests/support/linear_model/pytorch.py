@@ -5,15 +5,19 @@ import itertools
 import torch
 
 from tests.support import linear_model
+from workers.trainer import updates
 
 
 class Model:
     def __init__(self, job):
         self._job = job
-        self.optimizer = job["model"].get("rule", linear_model.OPTIMIZER)
         self.network = torch.nn.Linear(linear_model.FEATURES, 1, bias=False)
         with torch.no_grad():
             self.network.weight.copy_(torch.from_numpy(linear_model.weights()).T)
+
+    @property
+    def updates(self):
+        return updates.whole(self.loss, self.network.parameters(), linear_model.rule(self._job))
 
     def batches(self, rank):
         batch = [torch.from_numpy(array) for array in linear_model.samples(self._job, rank)]

@@ -5,13 +5,17 @@ import itertools
 import tensorflow as tf
 
 from tests.support import linear_model
+from workers.trainer import updates
 
 
 class Model:
     def __init__(self, job):
         self._job = job
-        self.optimizer = job["model"].get("rule", linear_model.OPTIMIZER)
         self.variables = [tf.Variable(linear_model.weights())]
+
+    @property
+    def updates(self):
+        return updates.whole(self.loss, self.variables, linear_model.rule(self._job))
 
     def batches(self, rank):
         batch = tuple(tf.constant(array) for array in linear_model.samples(self._job, rank))

@@ -95,3 +95,47 @@ def test_a_broken_facts_file_is_named(tmp_path: Path) -> None:
     path.write_text("name = ")
     with pytest.raises(SettingsError, match=str(path)):
         load_catalog([tmp_path])
+
+
+MODEL = """
+name = "acted"
+domain = "games"
+work_unit = "frames"
+work_unit_definition = "frames of a game"
+frameworks = ["pytorch"]
+datasets = ["synthetic"]
+[sizes.full]
+"""
+
+
+def model_with(folder: Path, roles: str, actor: bool = True) -> Path:
+    """A suite of one model, with ``roles`` at the end of its facts."""
+    own = folder / "acted"
+    own.mkdir()
+    (own / "model.toml").write_text(MODEL + roles)
+    if actor:
+        (own / "actor.py").write_text("")
+    return folder
+
+
+def test_a_model_may_have_actors_beside_each_rank(tmp_path: Path) -> None:
+    assert load_catalog((model_with(tmp_path, "[roles.actor]\nper_rank = 3"),)).models["acted"].roles == {"actor": 3}
+    assert all(model.roles == {} for model in CATALOG.models.values())
+
+
+@pytest.mark.parametrize(
+    ("roles", "actor", "told"),
+    [
+        ("[roles.critic]\nper_rank = 1", True, "[roles.critic]: a model's own roles are: actor"),
+        ("[roles.actor]\nper_rank = 0", True, "[roles.actor] has per_rank, a whole number from 1 to 64"),
+        ("[roles.actor]\nper_rank = true", True, "a whole number"),
+        ("[roles.actor]\nper_rank = 2\nper_node = 1", True, "and nothing else"),
+        ("[roles.actor]\nper_rank = 2", False, "there is no actor.py beside"),
+        ("[roles]\nactor = 2", True, "[roles.actor] has per_rank"),
+    ],
+)
+def test_roles_that_cannot_be_are_refused_with_their_table(tmp_path: Path, roles: str, actor: bool, told: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        load_catalog((model_with(tmp_path, roles, actor),))
+    assert told in str(error.value)
+    assert "model.toml" in str(error.value)

@@ -53,6 +53,22 @@ def test_workers_of_mpirun_are_started_by_the_launcher_of_the_first_node() -> No
     assert {one["started_by"] for one in found[2:]} == {"launcher0"}
 
 
+def test_each_rank_has_the_actors_of_its_model_on_its_own_cores_before_the_workers() -> None:
+    strategy = StrategyFacts("any", "any", 8, 8, workers="per-node")
+    found = processes_of(placed(), strategy, {"actor": 2})
+    actors = [one for one in found if one["role"] == "actor"]
+    assert [one["name"] for one in found[:4]] == ["actor0-0", "actor0-1", "actor1-0", "actor1-1"]
+    assert [one["role"] for one in found[-2:]] == ["worker", "worker"]
+    assert [(one["of_rank"], one["beside"], one["node"]) for one in actors[1::2]] == [
+        (0, "worker0", "n0"),
+        (1, "worker0", "n0"),
+        (2, "worker1", "n1"),
+        (3, "worker1", "n1"),
+    ]
+    assert [list(one["cores"]) for one in actors[::2]] == [[0], [1], [0], [1]]
+    assert not any(one["ranks"] or one["devices"] for one in actors)
+
+
 def test_the_facts_of_a_strategy_are_what_hosts_are_told() -> None:
     assert StrategyFacts("one", "any", 1, 1).to_job() == {"name": "one"} | STRATEGY
 

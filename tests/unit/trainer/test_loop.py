@@ -110,7 +110,7 @@ def run(max_steps=4, interval_s=0.0, losses=None, orders=None, profile=(), strat
     adapter = Script(clock, losses)
     plan = {"max_steps": max_steps, "strategy": "single", "profile": list(profile)}
     process = {"ranks": [0], "node": "here"}
-    job = {"interval_s": interval_s, "plan": plan, "world_size": 1, "processes": [process]}
+    job = {"model": {}, "interval_s": interval_s, "plan": plan, "world_size": 1, "processes": [process]}
     job["strategy"] = strategy or {}
 
     def emit(kind, **data):

@@ -11,11 +11,12 @@ An adapter has no clock: the loop has (``workers.trainer.loop``), which calls th
     knows how long they were waited for. Returns {parameters, mathematics {}, device, exchange {}}: the last says how
     gradients are exchanged
 ``step()``
-    one optimiser update; returns its work, such as {"images": 4}. It may return before the device is done
+    all updates of the model, once or as often as it says (``workers.trainer.updates``), mostly one; returns their work,
+    such as {"images": 4}. It may return before the device is done
 ``synchronize()``
     return when the device is done
 ``loss()``
-    the loss of the last step, a float
+    the loss of the last step, a float: of its first update
 
 and besides, never inside a timed interval:
 
@@ -47,13 +48,15 @@ and besides, never inside a timed interval:
 ``gradients()``
     of a model that is assembled (``suites.assemble``): {loss, gradients, margins} of the next batch, without an update.
     ``gradients``: {described name: array in the description's layout} of all trainable parameters, of the mean over
-    the samples. ``margins``: how near the batch brings the network's choices to their borders, where the framework can
-    tell, else nothing in it
+    the samples; where there are several updates, each by a batch of its own. ``margins``: how near the batch brings
+    the network's choices to their borders, where the framework can tell, else nothing in it
 ``state()``
     of such a model: {weights {described name: array}, statistics {``<normalisation>.running_mean``, ``…_var``: array}},
     all in the description's layout; the statistics as they are after one batch
 ``case()``
     PyTorch's only: a case for ``workers.trainer.parity``
+``abilities_with_several``
+    those of ``abilities`` that are told of a model with several updates too: sums over all of a step
 ``serve(job, process)``
     for a process of role ``scheduler`` or ``server``, where a strategy has them and they need the framework: returns
     when the workers are done

@@ -1,9 +1,9 @@
 """CNTK: one process, one device, in fp32; several processes meet by MPI, which mpirun has started them for.
 
 A model for it is ``build(job, process)`` in ``suites/models/<model>/cntk.py``, which returns an object with
-``parameters`` (the trainable ones, in a fixed order), ``arguments`` (the input variables of a batch), ``criterion``
-(the loss of each sample), ``batches(rank)`` (an endless iterator of (values of the arguments, work)) and ``optimizer``
-(facts for ``workers.trainer.optimizer.complete``).
+``parameters`` (all trainable ones, in a fixed order), ``arguments`` (the input variables of a batch), ``updates`` (see
+``workers.trainer.updates``: a loss is the node with that of each sample) and ``batches(rank)`` (an endless iterator of
+(values of the arguments, work)).
 """
 
 import ctypes
@@ -19,10 +19,12 @@ import cntk  # noqa: E402
 
 from workers.trainer import job as jobs  # noqa: E402
 from workers.trainer import optimizer as rules  # noqa: E402
-from workers.trainer import profiling  # noqa: E402
+from workers.trainer import profiling, updates  # noqa: E402
 from workers.trainer.failure import TrainerError  # noqa: E402
 from workers.trainer.frameworks import waiting  # noqa: E402
 from workers.trainer.frameworks.cntk import graph, memory, optimizers, profiler, timing, trace  # noqa: E402
+from workers.trainer.frameworks.cntk.minimizer import Minimizer  # noqa: E402
+from workers.trainer.work import total  # noqa: E402
 
 # Judgement: how long the ranks may take to part.
 PARTING_TIMEOUT_S = 30.0
@@ -34,17 +36,19 @@ class Adapter(object):
     """See ``workers.trainer.frameworks``."""
 
     abilities = ("activity", "kernels", "layers", "memory")
+    # Layers are told apart in one criterion; of the memory CNTK plans that of each criterion by itself.
+    abilities_with_several = ("activity", "kernels")
 
     def __init__(self):
         self._device = None
         self._mathematics = None
         self._model = None
-        self._trainer = None
+        self._minimizers = []
+        # Each as often as a step carries it out.
+        self._order = []
         self._batches = None
         self._communicator = None
         self._block_steps = None
-        self._rule = None
-        self._steps = 0
         self._done = False
 
     def versions(self):
@@ -55,8 +59,11 @@ class Adapter(object):
         """Meet the other ranks; the process is ended by an alarm if some do not come.
 
         Raises:
-            TrainerError: ``setup_failed``, mpirun has started others than planned.
+            TrainerError: ``setup_failed``, mpirun has started others than planned; ``unsupported``, the strategy cannot
+                make several updates.
         """
+        if job["plan"]["strategy"] == BLOCK_MOMENTUM:
+            updates.refuse_several(job, "a block of %s is counted in the samples of one trainer" % BLOCK_MOMENTUM)
         if job["plan"]["strategy"] == "single":
             return job["world_size"]
         # MPI waits for the other ranks with Python's lock held.
@@ -71,8 +78,8 @@ class Adapter(object):
     def build(self, job, process, watch):
         mathematics = self._prepare(job, process)
         self._model = jobs.builder(job).build(job, process)
-        learner = self._distributed(self._learner_of(job), job)
-        self._trainer = cntk.Trainer(None, (self._model.criterion, None), [learner])
+        self._minimizers = [self._minimizer(update, job) for update in updates.of_model(self._model, job)]
+        self._order = [one for one in self._minimizers for _ in range(one.times)]
         self._batches = watch(self._model.batches(jobs.rank_of(process)))
         parameters = sum(int(parameter.value.size) for parameter in self._model.parameters)
         return {
@@ -93,13 +100,13 @@ class Adapter(object):
                 self._block_steps = jobs.strategy_of(job)["step_multiple"]
         return self._mathematics
 
-    def _learner_of(self, job):
+    def _minimizer(self, update, job):
         """With block momentum each rank learns alone, from its own batch: at the rate of that batch."""
-        rule = rules.complete(self._model.optimizer)
+        rule = rules.complete(update.optimizer)
         if job["plan"]["strategy"] == BLOCK_MOMENTUM:
             rule["learning_rate"] /= job["world_size"]
-        self._rule = rule
-        return optimizers.make(rule, self._model.parameters)
+        learner = self._distributed(optimizers.make(rule, update.parameters), job)
+        return Minimizer(update, rule, learner, self._model.arguments)
 
     def _distributed(self, learner, job):
         if self._communicator is None:
@@ -123,33 +130,30 @@ class Adapter(object):
         }
 
     def step(self):
-        batch, work = self._take()
-        self._train(batch)
-        return work
+        works = []
+        for minimizer in self._order:
+            batch, work = self._take()
+            minimizer.train(batch)
+            works.append(work)
+        return works[0] if len(works) == 1 else total(works)
 
     def _take(self):
         return next(self._batches)
 
-    def _train(self, batch):
-        if not rules.is_constant(self._rule):
-            self._steps += 1
-            rate = optimizers.schedule(self._rule, rules.rate(self._rule, self._steps))
-            self._trainer.parameter_learners[0].reset_learning_rate(rate)
-        self._trainer.train_minibatch(dict(zip(self._model.arguments, batch)))
-
     def synchronize(self):
         """Fetch the last loss and a weight: on a GPU, all that was asked for before is done then."""
         if self._device.type() != cntk.device.DeviceKind.CPU:
-            self.loss()
-            self._model.parameters[-1].asarray()
+            for minimizer in self._minimizers:
+                minimizer.loss()
+                minimizer.parameters[-1].asarray()
 
     def loss(self):
-        """The mean over the samples of the last step: of all ranks where gradients are shared, else of this one."""
-        return float(self._trainer.previous_minibatch_loss_average)
+        return self._minimizers[0].loss()
 
     def activity(self, steps):
         """The sum of the times of all nodes of the network, which CNTK computes one after another."""
-        return timing.activity(self._trainer, self.step, self.synchronize, steps)
+        trainers = [minimizer.trainer for minimizer in self._minimizers]
+        return timing.activity(trainers, self.step, self.synchronize, steps)
 
     def kernels(self, steps):
         recording = self._recorded(steps)
@@ -157,7 +161,7 @@ class Adapter(object):
 
     def layers(self, steps):
         recording = self._recorded(steps)
-        table = profiler.table(self._model.criterion)
+        table = profiler.table(self._minimizers[0].criterion)
         found = trace.layers(recording.spans, steps, recording.elapsed_s, recording.input_s, table, self._exchanged())
         return dict(found, backward_t=recording.ahead_s + found["backward_t"])
 
@@ -169,7 +173,8 @@ class Adapter(object):
         return ("changes of a block" if self._block_steps else "all gradients", size)
 
     def _recorded(self, steps):
-        return profiler.Recording(lambda: self._take()[0], self._train, self.synchronize, steps)
+        trains = [minimizer.train for minimizer in self._order]
+        return profiler.Recording(lambda: self._take()[0], trains, self.synchronize, steps)
 
     def memory_profile(self, job, process, watch):
         def build():
@@ -194,21 +199,22 @@ class Adapter(object):
             yield parameter.value
 
     def gradients(self):
-        """CNTK's own are sums over the samples: its learner takes their mean."""
-        batch, _ = self._take()
-        model = self._model
-        gradients, losses = model.criterion.grad(
-            dict(zip(model.arguments, batch)), wrt=model.parameters, outputs=[model.criterion.output]
-        )
-        found = [gradients[parameter] / float(len(losses)) for parameter in model.parameters]
-        return {"loss": float(losses.mean()), "gradients": model.network.described(found), "margins": {}}
+        loss, found = None, {parameter.uid: 0.0 for parameter in self._model.parameters}
+        for minimizer in self._minimizers:
+            one, gradients = minimizer.compute(self._take()[0])
+            loss = one if loss is None else loss
+            for parameter, gradient in zip(minimizer.parameters, gradients):
+                found[parameter.uid] = found[parameter.uid] + gradient
+        arrays = [found[parameter.uid] for parameter in self._model.parameters]
+        return {"loss": loss, "gradients": self._model.network.described(arrays), "margins": {}}
 
     def state(self):
         network = self._model.network
         return {"weights": network.described(self.weights(0)), "statistics": network.running()}
 
     def close(self):
-        self._batches = self._trainer = self._model = None
+        self._batches = self._model = None
+        self._minimizers = self._order = []
         # After a failure there may be nobody left to part from: mpirun ends them all.
         if self._communicator is not None and self._done:
             with waiting.alarm(PARTING_TIMEOUT_S):

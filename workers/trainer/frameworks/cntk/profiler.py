@@ -24,13 +24,13 @@ _BUFFER_BYTES = 32 * 1024 * 1024
 class Recording(object):
     """So many steps under the profiler: its ``spans``, ``elapsed_s``, ``input_s``, and ``ahead_s`` of its clock."""
 
-    def __init__(self, take, train, synchronize, steps):
-        """``take``: returns a batch; ``train``: trains with it."""
+    def __init__(self, take, trains, synchronize, steps):
+        """``take``: returns a batch; ``trains``: the updates of a step, each of which trains with one."""
         self.input_s = 0.0
         ends = []
         with _recorded() as folder:
             begun = time.monotonic()
-            for _ in range(steps):
+            for train in trains * steps:
                 before = time.monotonic()
                 batch = take()
                 self.input_s += time.monotonic() - before
@@ -41,8 +41,8 @@ class Recording(object):
             _stop()
             self.spans = trace.read(glob.glob(os.path.join(folder, "*_detail_*"))[0])
         steps_ends = sorted(span.end * 1e-6 for span in self.spans if span.name == trace.ITERATION)
-        if len(steps_ends) != steps:
-            raise RuntimeError("CNTK's profiler has recorded %d of %d steps" % (len(steps_ends), steps))
+        if len(steps_ends) != len(ends):
+            raise RuntimeError("CNTK's profiler has recorded %d of %d updates" % (len(steps_ends), len(ends)))
         # A step's end in the trace comes before our own reading: by the least, the clocks agree best.
         self.ahead_s = min(ours - theirs for ours, theirs in zip(ends, steps_ends))
 

@@ -9,7 +9,7 @@ from workers.trainer.frameworks import printed
 LINE = re.compile(r"^(\S+)\s+forward avg ([\d.]+)s, backward avg ([\d.]+)s \(fwd# (\d+)\|bwd# (\d+)\)")
 
 
-def activity(trainer, step, synchronize, steps):
+def activity(trainers, step, synchronize, steps):
     """Return {active_s, elapsed_s, method} of so many steps: nodes are computed one after another, so times add up."""
     import cntk
 
@@ -20,7 +20,7 @@ def activity(trainer, step, synchronize, steps):
         step()
     synchronize()
     elapsed_s = time.monotonic() - begun
-    active_s = total(printed.on_standard_error(trainer.print_node_timing))
+    active_s = sum(total(printed.on_standard_error(trainer.print_node_timing)) for trainer in trainers)
     return {"active_s": min(active_s, elapsed_s), "elapsed_s": elapsed_s, "method": "node-sum"}
 
 

@@ -1,10 +1,10 @@
 """MXNet: one process, one device or all devices of its node, in fp32, with Gluon and hybridized networks.
 
 A model for it is ``build(job, contexts)`` in ``suites/models/<model>/mxnet.py``, which returns an object with
-``parameters`` (the trainable ones, a list in a fixed order, initialised on all ``contexts``), ``loss(batch)`` (an array
-of one number, on the device of the batch), ``batches(rank)`` (an endless iterator of (arrays, work)) and ``optimizer``
-(facts for ``workers.trainer.optimizer.complete``). Its layers can be told apart if it also has ``network``, the one
-hybridized block that computes the loss.
+``parameters`` (all trainable ones, a list in a fixed order, initialised on all ``contexts``), ``updates`` (see
+``workers.trainer.updates``: losses are arrays of one number, on the device of the batch) and ``batches(rank)`` (an
+endless iterator of (arrays, work)). Its layers can be told apart if it also has ``network``, the one hybridized block
+that computes the loss.
 """
 
 import importlib
@@ -12,10 +12,11 @@ import os
 
 from workers.trainer import job as jobs
 from workers.trainer import optimizer as rules
+from workers.trainer import updates
 from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks.mxnet import memory, profiler, store
 from workers.trainer.frameworks.mxnet.library import mx
-from workers.trainer.frameworks.mxnet.step import Step
+from workers.trainer.frameworks.mxnet.step import Step, Steps
 
 # What MXNet 1.9.1 says when it gets no memory: of the host (cpu_device_storage.h), of a GPU (pooled_storage_manager.h).
 SHORTAGES = ("Failed to allocate CPU Memory", "cudaMalloc retry failed", "out of memory", "std::bad_alloc")
@@ -25,6 +26,8 @@ class Adapter(object):
     """See ``workers.trainer.frameworks``."""
 
     abilities = ("activity", "kernels", "layers", "memory")
+    # Layers are told apart by the one graph of a network, memory by the sizes of its arrays.
+    abilities_with_several = ("activity", "kernels")
 
     def __init__(self):
         self._contexts = []
@@ -67,8 +70,13 @@ class Adapter(object):
         self._contexts = _contexts(process)
         mx.random.seed(job["plan"]["seed"])
         model = jobs.builder(job).build(job, self._contexts)
-        trainer, divisor = self._exchange.trainer(model.parameters, rules.complete(model.optimizer))
-        self._step = Step(model, self._contexts, trainer, divisor)
+        steps = []
+        for update in updates.of_model(model, job):
+            first = sum(len(parameters) for _, parameters in steps)
+            trainer, divisor = self._exchange.trainer(update.parameters, rules.complete(update.optimizer), first)
+            step = Step(model, update.loss, self._contexts, trainer, divisor, update.times)
+            steps.append((step, update.parameters))
+        self._step = steps[0][0] if len(steps) == 1 else Steps(steps)
         return self._step
 
     def _feed(self, process, watch):
@@ -82,7 +90,7 @@ class Adapter(object):
         mx.nd.waitall()
 
     def loss(self):
-        return sum(float(loss.asscalar()) for loss in self._step.losses) / len(self._step.losses)
+        return self._step.loss()
 
     def activity(self, steps):
         """Profile ``steps`` steps: union of operator intervals, on a GPU too, of which it knows no kernels."""
@@ -115,12 +123,9 @@ class Adapter(object):
             yield parameter.data(self._contexts[index]).asnumpy()
 
     def gradients(self):
-        self._step.input()
-        self._step.forward()
-        self._step.backward()
-        model, context = self._step.model, self._contexts[0]
-        found = [parameter.grad(context).asnumpy() for parameter in model.parameters]
-        return {"loss": self.loss(), "gradients": model.described(found), "margins": {}}
+        model = self._step.model
+        loss, found = self._step.gradients(model.parameters)
+        return {"loss": loss, "gradients": model.described(found), "margins": {}}
 
     def state(self):
         model = self._step.model

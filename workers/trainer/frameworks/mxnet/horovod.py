@@ -41,11 +41,15 @@ class Exchange(object):
         self._kind = jobs.device_kind(process)
         return horovod_gloo.join(horovod.mxnet, job, process)
 
-    def trainer(self, parameters, rule):
-        """Return Horovod's trainer, and the divisor that its ``step`` takes: it averages over the ranks itself."""
+    def trainer(self, parameters, rule, first=0):
+        """Return Horovod's trainer, and the divisor that its ``step`` takes: it averages over the ranks itself.
+
+        ``first``: see ``store.Exchange.trainer``; Horovod goes by names.
+        """
+        prefix = "from %d: " % first if first else None
         named = collections.OrderedDict(("%04d" % index, parameter) for index, parameter in enumerate(parameters))
-        horovod.mxnet.broadcast_parameters(named, root_rank=0)
-        return horovod.mxnet.DistributedTrainer(named, optimizers.make(rule)), 1
+        horovod.mxnet.broadcast_parameters(named, root_rank=0, prefix=prefix)
+        return horovod.mxnet.DistributedTrainer(named, optimizers.make(rule), prefix=prefix), 1
 
     def exchange(self):
         return horovod_gloo.exchange(horovod.mxnet, self._kind)

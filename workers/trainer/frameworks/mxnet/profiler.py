@@ -186,9 +186,7 @@ def one_by_one(step):
         return
     network.hybridize(static_alloc=True, static_shape=True, forward_bulk_size=0, backward_bulk_size=0)
     network._tbd_one_by_one = True
-    step.input()
-    step.forward()
-    step.backward()
+    step.rehearse()
     mx.nd.waitall()
 
 

@@ -1,23 +1,26 @@
-"""One optimiser update in MXNet, in its parts: each queues operators and returns, nothing waits but for the input."""
+"""One step in MXNet, in its parts: each queues operators and returns, nothing waits but for the input."""
 
 import collections
 
 from workers.trainer.frameworks.mxnet.library import mx
+from workers.trainer.work import total
 
 
 class Step(object):
-    """A model on its devices, with a trainer and a stream of batches for each device.
+    """One update of a model on its devices, with a trainer and a stream of batches for each device.
 
     ``losses``: those of the last step, an array of one number per device.
     """
 
-    def __init__(self, model, contexts, trainer, divisor, streams=()):
+    def __init__(self, model, loss, contexts, trainer, divisor, times=1):
         self.model = model
         self.contexts = contexts
         self.trainer = trainer
         self.losses = []
+        self.times = times
+        self.streams = ()
+        self._loss = loss
         self._divisor = divisor
-        self.streams = streams
         self._batches = []
 
     def run(self):
@@ -28,14 +31,20 @@ class Step(object):
         self.update()
         return work
 
+    def rehearse(self):
+        """Do a step's passes, without an update."""
+        self.input()
+        self.forward()
+        self.backward()
+
     def input(self):
         """Take a batch for each device; return their work."""
         self._batches = [next(stream) for stream in self.streams]
-        total = collections.OrderedDict()
+        found = collections.OrderedDict()
         for _, work in self._batches:
             for unit, amount in work.items():
-                total[unit] = total.get(unit, 0) + amount
-        return total
+                found[unit] = found.get(unit, 0) + amount
+        return found
 
     def arrays(self):
         """Return the arrays of the last batch of the first device."""
@@ -45,7 +54,7 @@ class Step(object):
         """Copy the batches to the devices, if they are not there, and compute the losses."""
         with mx.autograd.record():
             self.losses = [
-                self.model.loss([array.as_in_context(context) for array in arrays])
+                self._loss([array.as_in_context(context) for array in arrays])
                 for context, (arrays, _) in zip(self.contexts, self._batches)
             ]
 
@@ -55,3 +64,87 @@ class Step(object):
     def update(self):
         """Exchange the gradients, where there are others, and update the weights."""
         self.trainer.step(self._divisor)
+
+    def gradients(self, parameters):
+        """Return (loss, gradients by ``parameters`` on the first device) of the next batch, without an update."""
+        self.rehearse()
+        return self.loss(), [parameter.grad(self.contexts[0]).asnumpy() for parameter in parameters]
+
+    def loss(self):
+        """Return the mean of the last losses."""
+        return sum(float(loss.asscalar()) for loss in self.losses) / len(self.losses)
+
+
+class Steps(object):
+    """Several updates in one step, as one ``Step``.
+
+    MXNet computes gradients by all arrays that are marked for it: before each update, those of its parameters are, and
+    those of the other updates are not.
+
+    Args:
+        parts: [(``Step``, its parameters)] in their order.
+    """
+
+    def __init__(self, parts):
+        self._parts = parts
+        self._marked = None
+        self.model, self.contexts = parts[0][0].model, parts[0][0].contexts
+        self._order = [part for part in parts for _ in range(part[0].times)]
+
+    @property
+    def streams(self):
+        """The batches of each device, which all updates share."""
+        return self._parts[0][0].streams
+
+    @streams.setter
+    def streams(self, streams):
+        for step, _ in self._parts:
+            step.streams = streams
+
+    @property
+    def losses(self):
+        """Those of the first update, when it was carried out last."""
+        return self._parts[0][0].losses
+
+    def run(self):
+        """Return the work of a whole step."""
+        works = []
+        for step, parameters in self._order:
+            self._mark(parameters)
+            works.append(step.run())
+        return total(works)
+
+    def rehearse(self):
+        """Do a step's passes, without an update."""
+        for step, parameters in self._order:
+            self._mark(parameters)
+            step.rehearse()
+
+    def gradients(self, parameters):
+        """See ``Step.gradients``; each update takes a batch. Of a parameter that several share, it is the sum."""
+        loss, found = None, {id(parameter): 0.0 for parameter in parameters}
+        for step, own in self._parts:
+            self._mark(own)
+            one, gradients = step.gradients(own)
+            loss = one if loss is None else loss
+            for parameter, gradient in zip(own, gradients):
+                found[id(parameter)] = found[id(parameter)] + gradient
+        return loss, [found[id(parameter)] for parameter in parameters]
+
+    def loss(self):
+        """Return the mean of the last losses of the first update."""
+        return self._parts[0][0].loss()
+
+    def _mark(self, parameters):
+        if parameters is self._marked:
+            return
+        for _, others in self._parts:
+            _request(others, "null")
+        _request(parameters, "write")
+        self._marked = parameters
+
+
+def _request(parameters, what):
+    """Say whether gradients by ``parameters`` are computed from now on ("write") or not ("null")."""
+    arrays = [array for parameter in parameters for array in parameter.list_data()]
+    mx.autograd.mark_variables(arrays, [array for one in parameters for array in one.list_grad()], what)

@@ -22,7 +22,7 @@ import socket
 import sys
 
 from workers.trainer import job as jobs
-from workers.trainer import protocol
+from workers.trainer import protocol, updates
 from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks import waiting
 from workers.trainer.frameworks.mxnet import optimizers
@@ -54,11 +54,14 @@ class Exchange(object):
         """Meet the other workers; return the number of ranks that take part.
 
         Raises:
-            TrainerError: ``timed_out``, they did not all come; ``unsupported``, a strategy that is none of ``STORES``.
+            TrainerError: ``timed_out``, they did not all come; ``unsupported``, a strategy that is none of ``STORES``,
+                or one that cannot make several updates.
         """
         name = job["plan"]["strategy"]
         if name not in STORES:
             raise TrainerError("unsupported", "this adapter has no strategy %s" % name)
+        if name == "kvstore-dist-async":
+            updates.refuse_several(job, "the servers of %s have one optimiser for all weights" % name)
         self._ranks = len(process["ranks"])
         if STORES[name] is None:
             return self._ranks
@@ -72,13 +75,16 @@ class Exchange(object):
         self._workers = self._store.num_workers
         return self._workers * self._ranks
 
-    def trainer(self, parameters, rule):
+    def trainer(self, parameters, rule, first=0):
         """Return a Gluon trainer that exchanges through the store, and the divisor that its ``step`` takes.
 
         ``rule`` is one of ``workers.trainer.optimizer``; losses are means over the samples of a rank, so the divisor
         makes of the sum of their gradients the mean over the global batch. Asynchronously each worker's
         gradient is an update of its own, and all of them together are to move the weights as far as one step of a
         synchronous run: an update has a worker's share of the learning rate.
+
+        Trainers number their parameters: ``first`` is the number of parameters that the trainers before this one
+        exchange through the same store.
         """
         options, divisor = {}, self._workers * self._ranks
         if self._asynchronous:
@@ -88,7 +94,7 @@ class Exchange(object):
         trainer = mx.gluon.Trainer(
             parameters,
             optimizers.make(rule, **options),
-            kvstore=self._store,
+            kvstore=_Shifted(self._store, first) if self._store and first else self._store,
             update_on_kvstore=self._asynchronous if self._store else None,
         )
         _share_weights(trainer)
@@ -144,6 +150,36 @@ class Exchange(object):
             sys.stderr.write("%s\n" % error)
             sys.stderr.flush()
             os._exit(protocol.EXIT_STATUS[error.kind])
+
+
+class _Shifted(mx.kvstore.KVStoreBase):
+    """A store under keys that begin with another one: so several trainers share it."""
+
+    def __init__(self, store, first):
+        self._store = store
+        self._first = first
+
+    @property
+    def type(self):
+        return self._store.type
+
+    @property
+    def rank(self):
+        return self._store.rank
+
+    @property
+    def num_workers(self):
+        return self._store.num_workers
+
+    def is_capable(self, capability):
+        """The workers update."""
+        return False
+
+    def broadcast(self, key, value, out, priority=0):
+        self._store.broadcast(self._first + key, value, out, priority)
+
+    def pushpull(self, key, value, out=None, priority=0):
+        self._store.pushpull(self._first + key, value, out=out, priority=priority)
 
 
 def _share_weights(trainer):

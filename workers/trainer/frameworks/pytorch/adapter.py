@@ -3,8 +3,8 @@
 In fp64 too, which is no cell of any experiment: it is what parity is held against.
 
 A model for it is ``build(job, process, device)`` in ``suites/models/<model>/pytorch.py``, which returns an object with
-``network`` (a module), ``loss(batch)`` (a scalar tensor), ``batches(rank)`` (an endless iterator of (tensors, work))
-and ``optimizer`` (facts for ``workers.trainer.optimizer.complete``).
+``network`` (a module of all that is trained), ``updates`` (``workers.trainer.updates``; losses are scalar tensors)
+and ``batches(rank)`` (an endless iterator of (tensors, work)).
 """
 
 import importlib
@@ -13,9 +13,10 @@ import torch
 
 from workers.trainer import job as jobs
 from workers.trainer import optimizer as rules
+from workers.trainer import updates
 from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks.pytorch import borders, events, kernels, layers, memory, optimizers
-from workers.trainer.frameworks.pytorch.step import Step
+from workers.trainer.frameworks.pytorch.step import Feed, Minimizer, Step
 from workers.trainer.frameworks.pytorch.trace import PART
 
 # strategy -> the module with its class ``Strategy`` (see ``single``). Each is imported only where it is asked
@@ -31,6 +32,7 @@ class Adapter(object):
     """See ``workers.trainer.frameworks``."""
 
     abilities = ("activity", "kernels", "layers", "memory")
+    abilities_with_several = abilities
 
     def __init__(self):
         self._device = None
@@ -58,14 +60,13 @@ class Adapter(object):
         torch.set_num_threads(jobs.threads())
         mathematics = _mathematics(job["plan"]["precision"])
         self._model = jobs.builder(job).build(job, process, self._device)
-        self._model.network = self._strategy.network(self._model.network.train())
-        rule = rules.complete(self._model.optimizer)
-        made = optimizers.make(rule, self._model.network.parameters())
-        optimizer = self._strategy.optimizer(made, self._model.network)
+        self._model.network.train()
+        feed = Feed(self._device)
+        minimizers = self._minimizers(updates.of_model(self._model, job), feed)
         # The mark is for the profile of memory.
         with events.mark(PART + "input"):
-            batches = watch(self._model.batches(jobs.rank_of(process)))
-        self._step = Step(self._model, optimizer, optimizers.Schedule(rule, optimizer), batches, self._device)
+            feed.begin(watch(self._model.batches(jobs.rank_of(process))))
+        self._step = Step(self._model, feed, minimizers)
         parameters = sum(parameter.numel() for parameter in self._model.network.parameters())
         return {
             "parameters": parameters,
@@ -73,6 +74,20 @@ class Adapter(object):
             "device": _device_name(self._device),
             "exchange": self._strategy.exchange(),
         }
+
+    def _minimizers(self, found, feed):
+        named = list(self._model.network.named_parameters())
+        minimizers = []
+        for update, loss in zip(found, self._strategy.losses(self._model, found)):
+            own = {id(parameter) for parameter in update.parameters}
+            rule = rules.complete(update.optimizer)
+            optimizer = self._strategy.optimizer(
+                optimizers.make(rule, update.parameters), [pair for pair in named if id(pair[1]) in own]
+            )
+            wanted = update.parameters if len(found) > 1 else None
+            schedule = optimizers.Schedule(rule, optimizer)
+            minimizers.append(Minimizer(feed, loss, wanted, optimizer, schedule, update.times))
+        return minimizers
 
     def step(self):
         return self._step()

@@ -112,16 +112,17 @@ def _backward(trace, owners):
 def _nodes(trace):
     """Return [(node of the backward graph, its time)], without what communication is in it, in order.
 
+    A node that runs in a forward pass, as for a gradient penalty, is a part of the loss and not of the backward pass.
     On CPU devices its time begins where the node before it ends: what the engine does in between is for the next one.
     On a GPU it is that of the kernels it started.
     """
-    nodes, spent, within, reached = [], {}, [], {}
+    nodes, spent, within, reached, until = [], {}, [], {}, 0.0
     for position, event in enumerate(trace.events):
         node, around = (None, False) if event.parent is None else within[event.parent]
         communicates = event.kind == "communication"
         if event.name == _PART + "backward":
-            reached[event.lane] = event.start
-        elif event.kind == "node" and node is None:
+            reached[event.lane], until = event.start, event.end
+        elif event.kind == "node" and node is None and event.start < until:
             node = position
             nodes.append(node)
             spent[node] = 0.0 if trace.cuda else event.end - reached.get(event.lane, event.start)

@@ -5,6 +5,10 @@ statistics of a batch normalisation are each rank's own and have no part in trai
 before every step would cost time that no other framework's strategy spends (Goyal et al., "Accurate, Large Minibatch
 SGD", 2017, section 4: statistics are not communicated). The parameters of rank 0 are broadcast when the network is
 wrapped, before the first step.
+
+What is wrapped calls the model and is waited for as a whole: the network, where one loss is minimised by all of it. Of
+several updates each has a wrapper around its loss, with the parameters of that update only. Then a second backward pass
+in the forward one, as for a gradient penalty, is inside of what is wrapped.
 """
 
 import datetime
@@ -57,14 +61,18 @@ class Strategy(single.Strategy):
         )
         return distributed.get_world_size()
 
-    def network(self, network):
+    def losses(self, model, updates):
+        if len(updates) > 1:
+            return [self._wrapped(_Loss(update)) for update in updates]
+        model.network = self._wrapped(model.network)
+        return super().losses(model, updates)
+
+    def _wrapped(self, module):
         device_ids = [self._device] if self._device.type == "cuda" else None
-        return DistributedDataParallel(
-            network, device_ids=device_ids, broadcast_buffers=False, bucket_cap_mb=BUCKET_MIB
-        )
+        return DistributedDataParallel(module, device_ids=device_ids, broadcast_buffers=False, bucket_cap_mb=BUCKET_MIB)
 
     def bare(self, network):
-        return network.module
+        return network.module if isinstance(network, DistributedDataParallel) else network
 
     def exchange(self):
         return {
@@ -87,6 +95,18 @@ class Strategy(single.Strategy):
         if distributed.is_initialized():
             distributed.destroy_process_group()
         self._store = None
+
+
+class _Loss(torch.nn.Module):
+    """The loss of an update, as a module of its parameters."""
+
+    def __init__(self, update):
+        super().__init__()
+        self.own = torch.nn.ParameterList(update.parameters)
+        self._loss = update.loss
+
+    def forward(self, batch):
+        return self._loss(batch)
 
 
 def meet(address, rank, world_size, timeout_s):

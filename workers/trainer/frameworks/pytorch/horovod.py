@@ -25,12 +25,12 @@ class Strategy(single.Strategy):
             torch.cuda.set_device(device)
         return horovod_gloo.join(horovod.torch, job, process)
 
-    def network(self, network):
-        horovod.torch.broadcast_parameters(network.state_dict(), root_rank=0)
-        return network
+    def losses(self, model, updates):
+        horovod.torch.broadcast_parameters(model.network.state_dict(), root_rank=0)
+        return super().losses(model, updates)
 
-    def optimizer(self, optimizer, network):
-        return horovod.torch.DistributedOptimizer(optimizer, network.named_parameters(), op=horovod.torch.Average)
+    def optimizer(self, optimizer, named):
+        return horovod.torch.DistributedOptimizer(optimizer, named, op=horovod.torch.Average)
 
     def exchange(self):
         return horovod_gloo.exchange(horovod.torch, self._kind)

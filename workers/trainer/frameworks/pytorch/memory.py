@@ -69,20 +69,20 @@ def _run(build):
 
     with pytorch_events.mark(_RECORDED + _BUILD + ":0"):
         step = build()
-    network, optimizer = step.model.network, step.optimizer
+    network, optimizers = step.model.network, [one.optimizer for one in step.minimizers]
     for number in range(1, STEPS + 1):
         for name, part in step.parts:
             with pytorch_events.mark("%s%s:%d" % (_RECORDED, name, number)):
                 part()
-            note(_owned(network, optimizer, step.tensors))
+            note(_owned(network, optimizers, step.tensors))
     return owned
 
 
-def _owned(network, optimizer, tensors):
+def _owned(network, optimizers, tensors):
     """Return {address of a storage: [(class, bytes)]} of all that has a role now."""
     parameters = list(network.parameters())
     roles = [("weights", parameters), ("weight_gradients", [p.grad for p in parameters if p.grad is not None])]
-    roles.append(("optimizer_state", _state(optimizer)))
+    roles.append(("optimizer_state", _state(optimizers)))
     roles.append(("other", network.buffers()))
     roles.append(("input", tensors or []))
     found = collections.defaultdict(list)
@@ -92,8 +92,8 @@ def _owned(network, optimizer, tensors):
     return dict(found)
 
 
-def _state(optimizer):
-    for state in optimizer.state.values():
+def _state(optimizers):
+    for state in [state for optimizer in optimizers for state in optimizer.state.values()]:
         for value in state.values():
             if torch.is_tensor(value):
                 yield value

@@ -21,16 +21,19 @@ class Strategy(object):
         """
         return job["world_size"]
 
-    def network(self, network):
-        """Return the module that the model calls, after all ranks begin with the weights of rank 0."""
-        return network
+    def losses(self, model, updates):
+        """Return the loss of each of the model's ``updates``, after all ranks begin with the weights of rank 0.
+
+        What the strategy needs is put around ``model.network``, or around the losses.
+        """
+        return [update.loss for update in updates]
 
     def bare(self, network):
-        """Return the model's own module, without what ``network`` put around it."""
+        """Return the model's own module, without what ``losses`` put around it."""
         return network
 
-    def optimizer(self, optimizer, network):
-        """Return what updates the weights by gradients that are averaged over all ranks."""
+    def optimizer(self, optimizer, named):
+        """Return what updates the weights, [(name, parameter)], by gradients that are averaged over all ranks."""
         return optimizer
 
     def exchange(self):

@@ -1,64 +1,119 @@
 """One step of PyTorch, in parts: the timed loop takes them at a go, the profilers one by one."""
 
+from workers.trainer.work import total
+
+
+class Feed(object):
+    """The batches of a rank, taken to ``device``: ``tensors`` of the last one, ``work`` of all in a step."""
+
+    def __init__(self, device):
+        self.tensors = None
+        self.work = None
+        self._batches = None
+        self._device = device
+
+    def begin(self, batches):
+        """Feed from ``batches``, an endless iterator of (tensors, work)."""
+        self._batches = batches
+
+    def first(self):
+        """Take the first batch of a step."""
+        self.tensors, self.work = next(self._batches)
+
+    def further(self):
+        """Take another batch of the same step."""
+        before = self.work
+        self.first()
+        self.work = total([before, self.work])
+
+    def copy(self):
+        self.tensors = [tensor.to(self._device, non_blocking=True) for tensor in self.tensors]
+
+
+class Minimizer(object):
+    """One update of a step, ``times`` times in a row, in parts.
+
+    Args:
+        loss: a function of the tensors of a batch.
+        parameters: those whose gradients are computed; None for all that the loss depends on.
+        optimizer, schedule: of the same parameters.
+    """
+
+    def __init__(self, feed, loss, parameters, optimizer, schedule, times):
+        self.loss = None
+        self.optimizer = optimizer
+        self.times = times
+        self._feed = feed
+        self._loss = loss
+        self._parameters = parameters
+        self._schedule = schedule
+
+    def clear(self):
+        self.optimizer.zero_grad()
+
+    def forward(self):
+        self.loss = self._loss(self._feed.tensors)
+
+    def backward(self):
+        self.loss.backward(inputs=self._parameters)
+        self.loss = self.loss.detach()
+
+    def update(self):
+        self._schedule()
+        self.optimizer.step()
+
 
 class Step(object):
-    """What a step does on ``device``, with ``model``, ``optimizer`` and its ``schedule``, and endless ``batches`` of
-    (tensors, work).
+    """What a step does with ``model``: its ``minimizers`` one after another, each with a batch of ``feed``.
 
     ``parts`` are pairs (name, function) in order; the names are those of ``layers``' breakdown (an update has two
     parts: the gradients of the last step are given back before the forward pass).
     """
 
-    def __init__(self, model, optimizer, schedule, batches, device):
+    def __init__(self, model, feed, minimizers):
         self.model = model
-        self.optimizer = optimizer
-        self.loss = None
-        self.work = None
-        self.tensors = None
-        self._schedule = schedule
-        self._batches = batches
-        self._device = device
-        self.parts = (
-            ("input", self._fetch),
-            ("host_to_device", self._copy),
-            ("update", self._clear),
-            ("forward", self._forward),
-            ("backward", self._backward),
-            ("update", self._update),
-        )
+        self.minimizers = minimizers
+        self.parts = tuple(_parts(feed, minimizers))
+        self._feed = feed
+
+    @property
+    def loss(self):
+        """The loss of the first update, when it was carried out last."""
+        return self.minimizers[0].loss
+
+    @property
+    def tensors(self):
+        """Those of the last batch."""
+        return self._feed.tensors
 
     def __call__(self):
         """Do one step; return its work."""
-        self.compute()
-        self._update()
-        return self.work
+        for _, part in self.parts:
+            part()
+        return self._feed.work
 
     def compute(self):
-        """Do all of a step but its update: the gradients are those of the next batch."""
-        for _, part in self.parts[:-1]:
-            part()
+        """Do no update: the gradients are those of the next batch of each; where two share a parameter, their sum."""
+        for minimizer in self.minimizers:
+            minimizer.clear()
+        for minimizer in self.minimizers:
+            for part in (self._feed.first, self._feed.copy, minimizer.forward, minimizer.backward):
+                part()
 
     def take(self):
         """Return the tensors of the next batch, on the host."""
-        self._fetch()
-        return self.tensors
+        self._feed.first()
+        return self._feed.tensors
 
-    def _fetch(self):
-        self.tensors, self.work = next(self._batches)
 
-    def _copy(self):
-        self.tensors = [tensor.to(self._device, non_blocking=True) for tensor in self.tensors]
-
-    def _clear(self):
-        self.optimizer.zero_grad()
-
-    def _forward(self):
-        self.loss = self.model.loss(self.tensors)
-
-    def _backward(self):
-        self.loss.backward()
-        self.loss = self.loss.detach()
-
-    def _update(self):
-        self._schedule()
-        self.optimizer.step()
+def _parts(feed, minimizers):
+    fetch = feed.first
+    for minimizer in minimizers:
+        for _ in range(minimizer.times):
+            yield "input", fetch
+            yield "host_to_device", feed.copy
+            yield "update", minimizer.clear
+            yield "forward", minimizer.forward
+            yield "backward", minimizer.backward
+            yield "update", minimizer.update
+            fetch = feed.further

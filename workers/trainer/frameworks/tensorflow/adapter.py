@@ -1,9 +1,8 @@
 """TensorFlow in fp32, with a training step of our own in a ``tf.function``; a process may drive several devices.
 
 A model for it is ``build(job, process)`` in ``suites/models/<model>/tensorflow.py``, which returns an object with
-``variables`` (the trainable ones, in a fixed order), ``loss(batch)`` (a scalar tensor; called in the ``tf.function``),
-``batches(rank)`` (an endless iterator of (tensors, work)) and ``optimizer`` (facts for
-``workers.trainer.optimizer.complete``).
+``variables`` (all trainable ones, in a fixed order), ``updates`` (see ``workers.trainer.updates``: losses are scalar
+tensors, made in a ``tf.function``) and ``batches(rank)`` (an endless iterator of (tensors, work)).
 """
 
 import importlib
@@ -11,11 +10,12 @@ import importlib
 import tensorflow as tf
 
 from workers.trainer import job as jobs
-from workers.trainer import optimizer as rules
+from workers.trainer import updates
 from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks.tensorflow import graph as tensorflow_graph
-from workers.trainer.frameworks.tensorflow import kernels, layers, memory, optimizers, scopes
+from workers.trainer.frameworks.tensorflow import kernels, layers, memory, scopes
 from workers.trainer.frameworks.tensorflow import trace as tensorflow_trace
+from workers.trainer.frameworks.tensorflow.minimizer import Minimizer
 from workers.trainer.work import total
 
 # strategy -> the module with its class ``Strategy`` (see ``single``). Each is imported only where it is
@@ -32,6 +32,8 @@ class Adapter(object):
     """See ``workers.trainer.frameworks``."""
 
     abilities = ("activity", "kernels", "layers", "memory")
+    # Each update is a graph of its own: those of several have equal names for different operators.
+    abilities_with_several = ("activity", "kernels")
 
     def __init__(self):
         self._device = None
@@ -39,12 +41,11 @@ class Adapter(object):
         self._strategy = None
         self._world_size = None
         self._model = None
-        self._optimizer = None
-        self._update = None
+        self._minimizers = []
+        # Each as often as a step carries it out.
+        self._order = []
         self._batches = None
         self._batch = None
-        self._loss = None
-        self._gradients = {}
 
     def versions(self):
         libraries = {"numpy": importlib.import_module("numpy").__version__}
@@ -67,9 +68,9 @@ class Adapter(object):
         tf.random.set_seed(job["plan"]["seed"])
         with self._strategy.scope():
             self._model = jobs.builder(job).build(job, process)
-            self._optimizer = optimizers.make(rules.complete(self._model.optimizer), self._model.variables)
+            self._minimizers = [Minimizer(one, self._strategy) for one in updates.of_model(self._model, job)]
+        self._order = [one for one in self._minimizers for _ in range(one.times)]
         self._strategy.begin(self._model.variables)
-        self._update = tf.function(lambda batch: self._strategy.run(self._train, batch), jit_compile=False)
         self._batches = [watch(self._model.batches(rank)) for rank in process["ranks"]]
         parameters = sum(variable.shape.num_elements() for variable in self._model.variables)
         return {
@@ -79,25 +80,13 @@ class Adapter(object):
             "exchange": self._strategy.exchange(),
         }
 
-    def _train(self, batch):
-        """One rank's update."""
-        variables = self._model.variables
-        with tf.GradientTape() as tape:
-            loss = self._model.loss(batch)
-        with tf.name_scope(scopes.BACKWARD):
-            gradients = [_dense(gradient) for gradient in tape.gradient(loss, variables)]
-            self._gradients.update(memory.gradients(gradients))
-        with tf.name_scope(scopes.EXCHANGE):
-            gradients = self._strategy.mean(gradients)
-        with tf.name_scope(scopes.UPDATE):
-            self._optimizer.apply(variables, gradients)
-        return loss
-
     def step(self):
-        self._batch, work = self._fetch()
-        self._optimizer.advance()
-        self._loss = self._update(self._batch)
-        return work
+        works = []
+        for minimizer in self._order:
+            self._batch, work = self._fetch()
+            minimizer(self._batch)
+            works.append(work)
+        return works[0] if len(works) == 1 else total(works)
 
     def _fetch(self):
         found = [next(batches) for batches in self._batches]
@@ -105,17 +94,14 @@ class Adapter(object):
 
     def synchronize(self):
         """Fetch the last losses: updates are in the same graph call, and a device runs its calls in order."""
-        if self._loss is not None:
-            self._losses()
+        for minimizer in self._minimizers:
+            minimizer.losses()
         if self._on_gpu():
             tf.test.experimental.sync_devices()
 
     def loss(self):
-        losses = self._losses()
+        losses = self._minimizers[0].losses()
         return sum(losses) / len(losses)
-
-    def _losses(self):
-        return [float(loss.numpy()) for loss in self._strategy.of_ranks(self._loss)]
 
     def activity(self, steps):
         """Profile ``steps`` steps: union of kernel intervals on a GPU, of operator intervals on a CPU device."""
@@ -136,7 +122,7 @@ class Adapter(object):
             lambda: self.build(job, process, watch),
             lambda: (self.step(), self.synchronize()),
             self._owned,
-            self._gradients.values,
+            lambda: self._minimizers[0].gradients.values(),
             self._lookups,
             self._on_gpu(),
         )
@@ -145,7 +131,8 @@ class Adapter(object):
         """Return [(class, tensor)] of what has a role in memory: of all ranks of this process, on GPUs of its first."""
         ranks = slice(1) if self._on_gpu() else slice(None)
         found = []
-        for name, variables in (("weights", self._model.variables), ("optimizer_state", self._optimizer.state)):
+        states = [variable for minimizer in self._minimizers for variable in minimizer.optimizer.state]
+        for name, variables in (("weights", self._model.variables), ("optimizer_state", states)):
             found.extend((name, one) for variable in variables for one in self._strategy.of_ranks(variable)[ranks])
         batch = self._strategy.of_ranks(self._batch)[ranks] if self._batch is not None else []
         found.extend(("input", tensor) for tensor in tf.nest.flatten(batch))
@@ -156,7 +143,7 @@ class Adapter(object):
         return tensorflow_graph.lookups(self._graph(self._batch), variables)
 
     def _graph(self, batch):
-        return self._update.get_concrete_function(batch).graph
+        return self._minimizers[0].graph(batch)
 
     def _record(self, steps):
         position = self._strategy.position()
@@ -168,10 +155,10 @@ class Adapter(object):
     def _run(self, steps, position):
         for _ in range(steps):
             self._strategy.rewind(position)
-            with tensorflow_trace.mark(scopes.INPUT):
-                batch, _ = self._fetch()
-            self._optimizer.advance()
-            self._loss = self._update(batch)
+            for minimizer in self._order:
+                with tensorflow_trace.mark(scopes.INPUT):
+                    batch, _ = self._fetch()
+                minimizer(batch)
         self.synchronize()
 
     def memory(self):
@@ -186,19 +173,23 @@ class Adapter(object):
             yield self._strategy.of_ranks(variable)[index].numpy()
 
     def gradients(self):
-        """Not in a ``tf.function``: that of the step, which also updates, would be traced twice."""
-        batch, _ = self._fetch()
-        with self._strategy.scope(), tf.GradientTape() as tape:
-            loss = self._model.loss(batch)
-        found = [tf.convert_to_tensor(gradient).numpy() for gradient in tape.gradient(loss, self._model.variables)]
-        return {"loss": float(loss.numpy()), "gradients": self._model.network.described(found), "margins": {}}
+        loss, found = None, {id(variable): 0.0 for variable in self._model.variables}
+        for minimizer in self._minimizers:
+            batch, _ = self._fetch()
+            one, gradients = minimizer.compute(batch)
+            loss = one if loss is None else loss
+            for variable, gradient in zip(minimizer.variables, gradients):
+                found[id(variable)] = found[id(variable)] + gradient
+        arrays = [found[id(variable)] for variable in self._model.variables]
+        return {"loss": loss, "gradients": self._model.network.described(arrays), "margins": {}}
 
     def state(self):
         network = self._model.network
         return {"weights": network.described(self.weights(0)), "statistics": network.running()}
 
     def close(self):
-        self._batches = self._model = self._update = None
+        self._batches = self._model = None
+        self._minimizers = self._order = []
         if self._strategy:
             self._strategy.close()
 
@@ -215,14 +206,6 @@ class Adapter(object):
             return "cpu"
         details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
         return details.get("device_name", "unknown GPU")
-
-
-def _dense(gradient):
-    """Return a gradient as a tensor, as other frameworks have that of an embedding, made under its layer's name."""
-    if isinstance(gradient, tf.IndexedSlices):
-        with tf.name_scope(scopes.layer_of(gradient.values.op.name)):
-            return tf.convert_to_tensor(gradient)
-    return gradient
 
 
 def _strategy(job):

@@ -1,0 +1,67 @@
+"""A model's own roles through the whole node agent: actors beside a worker, whose batches they make."""
+
+import os
+import signal
+
+import pytest
+
+from orchestrator.domain.catalog import StrategyFacts
+from orchestrator.domain.placement import Device, NodeShare, Placement
+from orchestrator.services.job import processes_of
+from tests.integration.node_attempts import NODE, a_job, carried_out, failure_of, log_of, of_kind, steps_begin, until
+from tests.trainer_process import ROOT
+from workers.node import processes
+from workers.node.agent import Agent
+
+NAMES = ["actor0-0", "actor0-1", "worker0"]
+
+
+@pytest.fixture
+def agent(tmp_path, monkeypatch):
+    # Models of the tests are found as an operator's own would be.
+    monkeypatch.setenv("TBD_SUITE_PATH", str(ROOT))
+    found = Agent(tmp_path, NODE, fence_s=300)
+    yield found
+    found.close()
+
+
+def acted(**plan):
+    """A job with two actors beside its worker, laid out by the orchestrator."""
+    job = a_job(**plan)
+    (device,) = job["processes"][0]["devices"]
+    placement = Placement((NodeShare(NODE, (Device(device["id"], "cpu", "a cpu", tuple(device["cores"])),)),))
+    job["processes"] = processes_of(placement, StrategyFacts("single", "system", 1, 1), {"actor": 2})
+    job["model"] = {**job["model"], "module": "tests.support.acted_model", "options": {}, "work_unit": "images"}
+    job["plan"]["options"] = {}
+    return job
+
+
+def started(entries):
+    return {data["process"]: data for data in of_kind(entries, "process_started")}
+
+
+def test_actors_feed_their_worker_on_its_cores_and_end_with_it(agent, tmp_path):
+    job = acted(max_steps=6)
+    entries = carried_out(agent, job)
+    assert failure_of(entries) is None
+    assert [started(entries)[name]["role"] for name in NAMES] == ["actor", "actor", "worker"]
+    assert [data["value"] for data in of_kind(entries, "loss")] == [1, 1001, 2, 1002, 3, 1003]
+    cores = job["processes"][-1]["devices"][0]["cores"]
+    said = "".join(data["text"] for data in of_kind(entries, "output") if data["stream"] == "stdout")
+    assert sorted(said.splitlines()) == [f"{name} {list(cores)} no framework" for name in NAMES[:2]]
+    exits = {data["process"]: data["exit_code"] for data in of_kind(entries, "process_exited")}
+    assert exits == dict.fromkeys(NAMES, 0)
+    assert not processes.with_token(job["token"])
+    # The log is closed before the files beside it are removed.
+    until(lambda: not list(tmp_path.rglob("*.socket")), 10)
+
+
+def test_an_actor_that_dies_fails_the_attempt_and_is_the_one_named(agent):
+    job = acted(max_steps=10**9)
+    assert agent.start(job)["state"] == "running"
+    steps_begin(agent, job)
+    os.kill(started(agent.fetch(job["attempt_id"], 0, 10**6)["entries"])["actor0-1"]["pid"], signal.SIGKILL)
+    failure = failure_of(log_of(agent, job))
+    assert (failure["kind"], failure["signal"]) == ("crashed", signal.SIGKILL)
+    assert failure["message"].startswith("actor0-1: killed by SIGKILL")
+    assert not processes.with_token(job["token"])

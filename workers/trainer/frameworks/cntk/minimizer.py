@@ -1,0 +1,50 @@
+"""One update of a step in CNTK: a trainer of one criterion, with the learner of its parameters."""
+
+import cntk
+
+from workers.trainer import optimizer as rules
+from workers.trainer.frameworks.cntk import optimizers
+
+
+class Minimizer(object):
+    """Carries out ``update``, one of ``workers.trainer.updates``.
+
+    Args:
+        rule: by which the ``learner`` of its parameters begins.
+        arguments: the input variables of a batch; those that the criterion does not read are not given to it.
+    """
+
+    def __init__(self, update, rule, learner, arguments):
+        self.criterion = update.loss
+        self.parameters = update.parameters
+        self.times = update.times
+        self.trainer = cntk.Trainer(None, (update.loss, None), [learner])
+        self._rule = rule
+        read = {variable.uid for variable in update.loss.arguments}
+        self._read = [(place, one) for place, one in enumerate(arguments) if one.uid in read]
+        self._steps = 0
+
+    def train(self, batch):
+        """Update by ``batch``, a value for each argument."""
+        if not rules.is_constant(self._rule):
+            self._steps += 1
+            rate = optimizers.schedule(self._rule, rules.rate(self._rule, self._steps))
+            self.trainer.parameter_learners[0].reset_learning_rate(rate)
+        self.trainer.train_minibatch(self._given(batch))
+
+    def _given(self, batch):
+        return {variable: batch[place] for place, variable in self._read}
+
+    def compute(self, batch):
+        """Return (loss, gradients) without an update. CNTK's own are sums over the samples: its learner takes means."""
+        gradients, losses = self.criterion.grad(
+            self._given(batch), wrt=self.parameters, outputs=[self.criterion.output]
+        )
+        if len(self.parameters) == 1:
+            # Of a single one it returns the array.
+            gradients = {self.parameters[0]: gradients}
+        return float(losses.mean()), [gradients[parameter] / float(len(losses)) for parameter in self.parameters]
+
+    def loss(self):
+        """The mean over the samples of the last step: of all ranks where gradients are shared, else of this one."""
+        return float(self.trainer.previous_minibatch_loss_average)

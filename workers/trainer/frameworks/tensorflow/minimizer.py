@@ -1,0 +1,74 @@
+"""One update of a step in TensorFlow: a ``tf.function`` of loss, gradients, exchange and optimiser."""
+
+import functools
+
+import tensorflow as tf
+
+from workers.trainer import optimizer as rules
+from workers.trainer.frameworks.tensorflow import memory, optimizers, scopes
+
+
+class Minimizer(object):
+    """Carries out ``update``, one of ``workers.trainer.updates``, for all ranks of this process.
+
+    To be made in the strategy's scope. ``gradients``: {name: ``ownership.Gradient``} of a step, once it was traced.
+    """
+
+    def __init__(self, update, strategy):
+        self.variables = update.parameters
+        self.times = update.times
+        self.optimizer = optimizers.make(rules.complete(update.optimizer), self.variables)
+        self.gradients = {}
+        self._loss = update.loss
+        self._strategy = strategy
+        self._losses = None
+        # Nothing that the function holds holds it: it goes with this object.
+        train = functools.partial(_train, self._loss, self.variables, self.optimizer, strategy, self.gradients)
+        self._function = tf.function(lambda batch: strategy.run(train, batch), jit_compile=False)
+
+    def __call__(self, batch):
+        """Queue the update by ``batch``, as the strategy's ``run`` takes it."""
+        self.optimizer.advance()
+        self._losses = self._function(batch)
+
+    def compute(self, batch):
+        """Return (loss, gradients) as arrays, without an update, of the only rank of this process.
+
+        Not in a ``tf.function``: that of the step, which also updates, would be traced twice.
+        """
+        with self._strategy.scope(), tf.GradientTape() as tape:
+            loss = self._loss(batch)
+        found = [tf.convert_to_tensor(gradient).numpy() for gradient in tape.gradient(loss, self.variables)]
+        return float(loss.numpy()), found
+
+    def losses(self):
+        """Return the last loss of each rank of this process, once the update is done; none before the first one."""
+        if self._losses is None:
+            return []
+        return [float(loss.numpy()) for loss in self._strategy.of_ranks(self._losses)]
+
+    def graph(self, batch):
+        """Return the graph that it is traced to."""
+        return self._function.get_concrete_function(batch).graph
+
+
+def _train(loss_of, variables, optimizer, strategy, noted, batch):
+    """One rank's update; return its loss. ``noted``: where its gradients are written down."""
+    with tf.GradientTape() as tape:
+        loss = loss_of(batch)
+    with tf.name_scope(scopes.BACKWARD):
+        gradients = [_dense(gradient) for gradient in tape.gradient(loss, variables)]
+        noted.update(memory.gradients(gradients))
+    with tf.name_scope(scopes.EXCHANGE):
+        gradients = strategy.mean(gradients)
+    with tf.name_scope(scopes.UPDATE):
+        optimizer.apply(variables, gradients)
+    return loss
+
+
+def _dense(gradient):
+    """Return a gradient as a tensor, as other frameworks have that of an embedding, made under its layer's name."""
+    if isinstance(gradient, tf.IndexedSlices):
+        with tf.name_scope(scopes.layer_of(gradient.values.op.name)):
+            return tf.convert_to_tensor(gradient)
+    return gradient
