@@ -86,10 +86,10 @@ test-interpreters: setup
 	@$(if $(PYTHON36),$(BIN)/python -m workers.node.interpreters install cntk,\
 	echo "there is no Python 3.6 here: CNTK is not tested (tbd frameworks install cntk says how to get it)")
 
-# PostgreSQL for the tests of the store, OpenMPI for CNTK, a compiler for Horovod, iproute2 for the tests on several
-# hosts, which need root as well; everything else comes from the Python registry.
+# PostgreSQL for the tests of the store, openssl for certificates, OpenMPI for CNTK, a compiler for Horovod, iproute2 for
+# the tests on several hosts, which need root as well; everything else comes from the Python registry.
 system-packages:
-	@deploy/system_packages.sh postgresql g++ $(if $(filter 0,$(shell id -u)),iproute2) $(if $(PYTHON36),libopenmpi3 openmpi-bin)
+	@deploy/system_packages.sh postgresql g++ openssl $(if $(filter 0,$(shell id -u)),iproute2) $(if $(PYTHON36),libopenmpi3 openmpi-bin)
 
 clean: ## remove .venv and caches of this folder (not the frameworks' environments in ~/.cache/tbd)
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from orchestrator import serve_options
 from orchestrator.api.http_protocol import HttpProtocol
@@ -22,13 +24,15 @@ from orchestrator.data_directory import DataDirectory
 from orchestrator.db.opening import open_store
 from orchestrator.db.writer import THREAD as WRITER_THREAD
 from orchestrator.domain.errors import ClusterUnavailable, SettingsError, TbdError
-from orchestrator.domain.ports import Cluster
+from orchestrator.domain.ports import Cluster, Store
 from orchestrator.quiet_server import QuietServer
 from orchestrator.services.catalog import load_catalog
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
 from orchestrator.services.reconciler import Bell, Reconciler
-from orchestrator.settings import Settings, read_settings
+from orchestrator.services.tokens import has_usable_admin
+from orchestrator.settings import EVERY_ADDRESS, Settings, is_loopback, read_settings
+from orchestrator.tls import context_of
 from workers.node import background
 
 log = logging.getLogger("tbd")
@@ -48,6 +52,7 @@ def running_service(settings: Settings, directory: Path) -> Iterator[Context]:
         swept = store.sweep()
         if swept:
             log.warning("%d experiments were removed that a crash had left half imported or half removed", swept)
+        check_that_it_may_listen(settings, store)
         cluster = make_cluster(settings, directory)
         stack.callback(cluster.shut_down)
         step_back(cluster)
@@ -89,21 +94,19 @@ def serve(settings: Settings, as_json: bool, owner_fd: int | None = None) -> Non
     Raises:
         TbdError: it cannot start; the message names the cause and the way out.
     """
-    _check_address(settings)
+    tls = context_of(settings)
     _end_in_order()
     directory = DataDirectory(settings.data_dir).open(owner_fd)
     try:
         listener = listen(settings)
         with listener, running_service(settings, settings.data_dir) as context:
             _end_in_order()  # again: Ray has put a handler of its own in its place, which does not unwind anything
-            name = f"[{settings.host}]" if ":" in settings.host else settings.host
-            url = f"http://{name}:{listener.getsockname()[1]}"
+            url = url_of(settings, listener.getsockname()[1])
             directory.announce(url)
             _say_where(url, as_json)
             app = create_app(context, settings, stopping=lambda: server.should_exit)
-            config = uvicorn.Config(
-                app, http=HttpProtocol, log_level="warning", access_log=False, timeout_graceful_shutdown=5
-            )
+            app.state.gate.refresh()
+            config = configuration(app, settings, tls)
             server = QuietServer(config, ending=context.news.tell, lost=context.cluster.lost)
             _set_aside_what_stays()
             server.run(sockets=[listener])
@@ -133,12 +136,45 @@ def _end_in_order() -> None:
         signal.signal(number, leave)
 
 
-def _check_address(settings: Settings) -> None:
-    if settings.host not in ("127.0.0.1", "::1", "localhost"):
-        raise SettingsError(
-            f"{settings.host} (TBD_HOST, --host) is beyond loopback, and there are no tokens yet: "
-            "listen on 127.0.0.1 and put a proxy that authenticates in front"
-        )
+def check_that_it_may_listen(settings: Settings, store: Store) -> None:
+    """Refuse to be reached by others where nobody could be told apart.
+
+    Raises:
+        SettingsError: the address is beyond loopback, and there is no token by which an admin could enter.
+    """
+    if settings.on_loopback or has_usable_admin(store, SystemClock()):
+        if settings.on_loopback and settings.allowed_hosts and not store.all_tokens():
+            log.warning("TBD_ALLOWED_HOSTS: whoever reaches the proxy may do everything. tbd token add makes tokens")
+        return
+    raise SettingsError(
+        f"{settings.host} (TBD_HOST, --host) is beyond loopback, and there is no usable token of scope admin. "
+        "Make one first: tbd token add NAME --scope admin"
+    )
+
+
+def configuration(app: ASGIApp, settings: Settings, tls: ssl.SSLContext | None) -> uvicorn.Config:
+    """How uvicorn serves ``app``. No line of its log has a header, and so none has a token."""
+    return uvicorn.Config(
+        app,
+        http=HttpProtocol,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=5,
+        forwarded_allow_ips=settings.proxies,
+        server_header=False,
+        ssl_context_factory=(lambda *_: tls) if tls else None,
+    )
+
+
+def url_of(settings: Settings, port: int) -> str:
+    """Where commands on this machine find the server. A certificate is for names, so that https has that of loopback."""
+    host = settings.host
+    if host in EVERY_ADDRESS:
+        host = "127.0.0.1"
+    if settings.tls_cert and is_loopback(host):
+        host = "localhost"
+    scheme = "https" if settings.tls_cert else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def listen(settings: Settings) -> socket.socket:

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
@@ -14,6 +15,8 @@ from orchestrator.secret_files import NOT_EVERYBODY, read_secret
 Number = TypeVar("Number", int, float)
 # A name or an IPv4 address, or an IPv6 address with or without its brackets.
 _HOST_NAME = re.compile(r"[a-z0-9._-]+|\[?[0-9a-f:.]*:[0-9a-f:.]*:[0-9a-f:.]*\]?")
+
+EVERY_ADDRESS = ("0.0.0.0", "::")
 
 # variable -> (field, default, what it is)
 VARIABLES: dict[str, tuple[str, str, str]] = {
@@ -43,6 +46,22 @@ VARIABLES: dict[str, tuple[str, str, str]] = {
         "allowed_hosts",
         "",
         "names by which clients may address the server, beside those of loopback, with commas; a proxy passes them on",
+    ),
+    "TBD_PROXIES": (
+        "proxies",
+        "127.0.0.1,::1",
+        "addresses or networks of proxies that are believed who asks (X-Forwarded-For), with commas; *: any",
+    ),
+    "TBD_TLS_CERT": (
+        "tls_cert",
+        "",
+        "file with the certificate (PEM, with its chain) to serve https by; needs TBD_TLS_KEY",
+    ),
+    "TBD_TLS_KEY": ("tls_key", "", "file with its private key, which nobody but its owner and group may read"),
+    "TBD_RATE_LIMIT": (
+        "rate_limit",
+        "",
+        "most requests a second of one token, or of one address without; 0: any; empty: 50 where tokens are needed",
     ),
     "TBD_CLUSTER": ("cluster", "ray", "ray, or local: agents as child processes of this host, without Ray"),
     "TBD_RAY_ADDRESS": ("ray_address", "", "address of a Ray cluster; empty: an embedded one"),
@@ -78,6 +97,10 @@ NODE_VARIABLES: dict[str, tuple[str, str]] = {
 # Read by the command line.
 CLIENT_VARIABLES: dict[str, tuple[str, str]] = {
     "TBD_SERVER": ("", "URL of the server that commands talk to; empty: the one that owns the data directory"),
+    "TBD_TOKEN": ("", "token that commands present"),
+    "TBD_TOKEN_FILE": ("~/.config/tbd/token", "file with that token, which nobody but its owner may read"),
+    "TBD_CA_FILE": ("", "file with certificates (PEM) by which the server's is believed, beside those of the system"),
+    "TBD_INSECURE": ("", "1: present the token also over http to other machines, where the network is private"),
     "NO_COLOR": ("", "set: no colours"),
 }
 
@@ -93,6 +116,10 @@ class Settings:
     host: str
     port: int
     allowed_hosts: tuple[str, ...]
+    proxies: str
+    tls_cert: Path | None
+    tls_key: Path | None
+    rate_limit: float | None
     cluster: str
     ray_address: str
     ray_wait_s: float
@@ -102,6 +129,16 @@ class Settings:
     max_body_bytes: int
     max_log_bytes: int
     suite_path: tuple[Path, ...]
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """By which names and addresses clients may speak of the server, beside those of loopback."""
+        return self.allowed_hosts if self.host in EVERY_ADDRESS else (*self.allowed_hosts, self.host.lower())
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether only this machine reaches the server."""
+        return is_loopback(self.host)
 
 
 def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
@@ -121,6 +158,10 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         host=texts["host"],
         port=_number("TBD_PORT", texts["port"], int, 0, 65535),
         allowed_hosts=_host_names("TBD_ALLOWED_HOSTS", texts["allowed_hosts"]),
+        proxies=_networks("TBD_PROXIES", texts["proxies"]),
+        tls_cert=_file(texts["tls_cert"]),
+        tls_key=_file(texts["tls_key"]),
+        rate_limit=_number("TBD_RATE_LIMIT", texts["rate_limit"], float, 0, 1e6) if texts["rate_limit"] else None,
         cluster=_one_of("TBD_CLUSTER", texts["cluster"], ("ray", "local")),
         ray_address=texts["ray_address"],
         ray_wait_s=_number("TBD_RAY_WAIT_S", texts["ray_wait_s"], float, 5, 86400),
@@ -149,6 +190,27 @@ def _with_password(url: str, file: str) -> str:
             "as postgresql://tbd@host/tbd does"
         )
     return url.replace(f"{who}@{where}", f"{who}:{quote(password, safe='')}@{where}", 1)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host``, a name or an address, is this machine and nobody else reaches it there."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _file(text: str) -> Path | None:
+    return Path(text).expanduser().absolute() if text else None
+
+
+def _networks(name: str, text: str) -> str:
+    for one in text.split(",") if text != "*" else ():
+        try:
+            ip_network(one.strip())
+        except ValueError:
+            raise SettingsError(f"{name}: {one.strip()!r} is no address and no network such as 10.0.0.0/8") from None
+    return text
 
 
 def _number(name: str, text: str, kind: Callable[[str], Number], low: float, high: float) -> Number:

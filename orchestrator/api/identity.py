@@ -1,16 +1,17 @@
-"""Who asks. The one place that decides it."""
+"""Who asks, for routers."""
 
 from typing import Annotated
 
 from fastapi import Depends
 
-LOCAL = "local"
+from orchestrator.api.access import actor_of_request
+from orchestrator.domain.access import Actor
+
+Who = Annotated[Actor, Depends(actor_of_request)]
 
 
-async def owner_of_request() -> str:
-    """The owner of what is created and the only one whose things are shown. Until there are tokens, the server listens
-    on loopback and everyone who reaches it is the same person. (async: see ``requests``.)"""
-    return LOCAL
+async def _owner_of_request(actor: Who) -> str:
+    return actor.owner
 
 
-Owner = Annotated[str, Depends(owner_of_request)]
+Owner = Annotated[str, Depends(_owner_of_request)]

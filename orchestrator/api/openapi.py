@@ -6,12 +6,21 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import JsonSchemaMode
 
+from orchestrator.api.access import NEEDED
 from orchestrator.api.problems import ProblemView
 from orchestrator.domain.spec import AXES, ExperimentSpec
 from orchestrator.services.calibrate import CalibrationRequest
 from orchestrator.services.netbench import NetbenchRequest
+from orchestrator.services.tokens import TokenRequest
 
 _REFS = "#/components/schemas/{model}"
+
+_BEARER = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "A token of the scope that is named, or a wider one: read, submit, admin (tbd token add). On a server "
+    "for which no token was ever made, and which listens on loopback only, nobody needs one.",
+}
 
 
 def install(app: FastAPI) -> None:
@@ -30,7 +39,7 @@ def _describe(app: FastAPI) -> dict[str, Any]:
         title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
     )
     schemas = description.setdefault("components", {}).setdefault("schemas", {})
-    for model in (ExperimentSpec, NetbenchRequest, CalibrationRequest, ProblemView):
+    for model in (ExperimentSpec, NetbenchRequest, CalibrationRequest, TokenRequest, ProblemView):
         # A problem is described as it is written: one of its fields has another name on the wire.
         way: JsonSchemaMode = "serialization" if model is ProblemView else "validation"
         schema = model.model_json_schema(ref_template=_REFS, mode=way, by_alias=True)
@@ -40,9 +49,13 @@ def _describe(app: FastAPI) -> dict[str, Any]:
     for axis in AXES:
         spec[axis] = _one_or_list(spec[axis])
     spec["options"]["additionalProperties"] = _one_or_list(spec["options"]["additionalProperties"])
-    for path in description["paths"].values():
-        for operation in path.values():
+    description["components"]["securitySchemes"] = {"bearer": _BEARER}
+    for path, operations in description["paths"].items():
+        for method, operation in operations.items():
             _only_our_errors(operation)
+            needed = NEEDED.get((method.upper(), path.removeprefix("/api/v1")))
+            if needed:
+                operation["security"] = [{"bearer": [needed.value]}]
     return description
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
@@ -29,6 +30,9 @@ TABLE: dict[type[errors.TbdError], tuple[int, str]] = {
     errors.TbdError: (500, "internal"),
     errors.InvalidRequest: (422, "invalid-request"),
     errors.NotFound: (404, "not-found"),
+    errors.NotAuthenticated: (401, "not-authenticated"),
+    errors.NotAllowed: (403, "not-allowed"),
+    errors.TooManyRequests: (429, "too-many-requests"),
     errors.Conflict: (409, "conflict"),
     errors.DamagedRow: (409, "damaged-row"),
     errors.IdempotencyMismatch: (422, "idempotency-key-reused"),
@@ -134,12 +138,26 @@ def _on_domain_error(request: Request, error: errors.TbdError) -> JSONResponse:
     status, slug = status_of(error)
     if status == 500:
         log.error("%s %s", request.method, request.url.path, exc_info=error)
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if status in (503, 507) else None
+    headers = _headers_of(error, status)
     items: list[ProblemItem] = []
     if isinstance(error, errors.InvalidRequest):
         place = "query" if request.method == "GET" else "body"
         items = [ProblemItem(pointer=p.pointer, detail=p.message, location=place) for p in error.problems]
     return problem(request.url.path, status, slug, str(error), items, headers)
+
+
+def _headers_of(error: errors.TbdError, status: int) -> dict[str, str] | None:
+    if isinstance(error, errors.NotAuthenticated):
+        return {"WWW-Authenticate": 'Bearer realm="tbd"'}  # RFC 6750, section 3
+    if isinstance(error, errors.TooManyRequests):
+        return {"Retry-After": str(math.ceil(error.wait_s))}
+    return {"Retry-After": str(RETRY_AFTER_S)} if status in (503, 507) else None
+
+
+def answer_to(path: str, error: errors.TbdError) -> JSONResponse:
+    """The answer for an error that came up before any route was reached."""
+    status, slug = status_of(error)
+    return problem(path, status, slug, str(error), headers=_headers_of(error, status))
 
 
 def _on_malformed(request: Request, error: MalformedBody) -> JSONResponse:

@@ -1,15 +1,19 @@
 """The FastAPI application. ``orchestrator.app`` makes its context and serves it."""
 
+import time
 from collections.abc import Callable
 
 from fastapi import APIRouter, Depends, FastAPI
 
 from orchestrator.api import openapi, problems
+from orchestrator.api.access import Door, allowed, check_scopes
 from orchestrator.api.body_limit import BodyLimit, Limit
+from orchestrator.api.careful_headers import CarefulHeaders
 from orchestrator.api.gone_client import GoneClient
 from orchestrator.api.head import Head
 from orchestrator.api.requests import only_known_parameters, only_offered_media_types
 from orchestrator.api.routers import (
+    audit,
     calibrations,
     catalog,
     experiments,
@@ -23,9 +27,11 @@ from orchestrator.api.routers import (
     results,
     runs,
     streams,
+    tokens,
 )
 from orchestrator.api.visitors import Visitors
 from orchestrator.services.context import Context
+from orchestrator.services.tokens import Gate
 from orchestrator.settings import Settings
 
 DESCRIPTION = "Measures how fast deep neural networks train. Errors are problem+json; lists are pages; times are UTC."
@@ -36,7 +42,7 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
 
     Args:
         context: the adapters; they stay the caller's to close.
-        settings: of them the API reads ``max_body_bytes``, ``max_log_bytes`` and ``allowed_hosts``.
+        settings: of them the API reads ``host``, ``allowed_hosts``, ``rate_limit`` and the sizes of bodies.
         stopping: tells the live streams that the server is about to stop, so that they end.
     """
     app = FastAPI(
@@ -50,13 +56,18 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
     logs = Limit(settings.max_log_bytes, "TBD_MAX_LOG_BYTES")
     app.add_middleware(BodyLimit, usual=usual, special={"/api/v1/ingest": logs})
     app.add_middleware(Head)
-    app.add_middleware(Visitors, allowed_hosts=settings.allowed_hosts)  # the last one added is the first one asked
+    gate = app.state.gate = Gate(context, always=not settings.on_loopback)
+    app.add_middleware(Door, gate=gate, monotonic=time.monotonic, rate=settings.rate_limit)
+    app.add_middleware(Visitors, allowed_hosts=settings.own_names)
+    app.add_middleware(CarefulHeaders)  # the last one added is the first one asked
     problems.install(app)
-    strict = [Depends(only_known_parameters), Depends(only_offered_media_types)]
+    strict = [Depends(allowed), Depends(only_known_parameters), Depends(only_offered_media_types)]
     api = APIRouter(prefix="/api/v1", dependencies=strict, responses=problems.RESPONSES)
     parts = (streams, experiments, runs, profiles, results, observations, catalog, nodes, netbench, calibrations)
-    for part in (*parts, ingest, lookup):
-        api.include_router(part.router)
+    routers = [part.router for part in (*parts, ingest, lookup, tokens, audit)]
+    check_scopes(routers)
+    for router in routers:
+        api.include_router(router)
     app.include_router(api)
     app.include_router(health.router, responses=problems.RESPONSES)
     openapi.install(app)

@@ -8,13 +8,13 @@ origin, but the name stands in ``Host``. Programs such as curl send neither head
 import re
 from collections.abc import Collection
 from http import HTTPStatus
-from ipaddress import ip_address
 from typing import NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from orchestrator.api.problems import problem
+from orchestrator.settings import is_loopback
 
 _AUTHORITY = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s\[\]:/@,]+)(:(?P<port>\d{1,5}))?", re.IGNORECASE)
 _ORIGIN = re.compile(r"(?P<scheme>https?)://(?P<authority>[^/]+)", re.IGNORECASE)
@@ -66,7 +66,7 @@ class Visitors:
         if not found:
             return False
         name = found["name"].lower().strip("[]").removesuffix(".")
-        return name in self._allowed_hosts or _is_loopback(name)
+        return name in self._allowed_hosts or is_loopback(name)
 
 
 def _unknown_host(host: str) -> str:
@@ -75,13 +75,6 @@ def _unknown_host(host: str) -> str:
         f"the request asks for {named} (header Host); this server answers to localhost, 127.0.0.1 and [::1], and to "
         "the names that TBD_ALLOWED_HOSTS lists"
     )
-
-
-def _is_loopback(name: str) -> bool:
-    try:
-        return ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"
 
 
 def _is_same_site(origin: str, host: str) -> bool:

@@ -5,6 +5,7 @@
 
 import http.client
 import json
+import ssl  # which http.client imports anyway
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -51,14 +52,17 @@ class Event(NamedTuple):
 
 
 class Client:
-    """Talks to the server at ``url``. Not for several threads."""
+    """Talks to the server at ``url``, and presents ``token`` where there is one. Not for several threads."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
         self.url = url.rstrip("/")
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise CommandError(f"{url!r} is no address of a server: they look like http://127.0.0.1:8585")
+        if parts.username is not None:
+            raise CommandError("an address of a server has no user and no password: set TBD_TOKEN or TBD_TOKEN_FILE")
         self._parts = parts
+        self._own_headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def get(self, path: str, **parameters: Any) -> Any:
         """The JSON at ``path`` (below ``/api/v1``). Parameters that are None are left out.
@@ -142,6 +146,7 @@ class Client:
         connection = self._connection(STREAM_TIMEOUT_S)
         try:
             headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
+            headers |= self._own_headers
             connection.request("GET", self._parts.path + path, headers=headers)
             response = connection.getresponse()
             if response.status != 200:
@@ -162,7 +167,7 @@ class Client:
         for left in reversed(range(tries)):
             connection = self._connection(timeout_s)
             try:
-                connection.request(method, self._parts.path + path, content, headers or {})
+                connection.request(method, self._parts.path + path, content, (headers or {}) | self._own_headers)
                 response = connection.getresponse()
                 text = response.read()
                 break
@@ -176,10 +181,20 @@ class Client:
         return _parse(text) if text else None
 
     def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
-        return kind(str(self._parts.hostname), self._parts.port, timeout=timeout_s)
+        host, port = str(self._parts.hostname), self._parts.port
+        if self._parts.scheme == "http":
+            return http.client.HTTPConnection(host, port, timeout=timeout_s)
+        from orchestrator.cli.credentials import tls_context
+
+        return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls_context())
 
     def _unreachable(self, error: Exception) -> CommandError:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return CommandError(
+                f"the certificate of {self.url} is not believed ({error.verify_message}). Address the server by a name "
+                "that is in it; TBD_CA_FILE names the certificates of a private authority",
+                UNREACHABLE,
+            )
         return CommandError(
             f"the server at {self.url} cannot be reached ({error}). Start one with: tbd serve", UNREACHABLE
         )

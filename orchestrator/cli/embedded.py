@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.cli import output
 from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import INTERRUPTED, UNREACHABLE, CommandError
-from orchestrator.cli.locate import find_server
+from orchestrator.cli.locate import client_of, find_server
 from orchestrator.cli.waiting import wait_for_experiment
 
 STOP_S = 60.0  # what an orderly stop may take before the server is killed
@@ -28,7 +28,7 @@ def some_server(check: Callable[[], None] = lambda: None) -> Iterator[tuple[Clie
     """
     url = find_server()
     if url is not None:
-        yield Client(url), False
+        yield client_of(url), False
         return
     check()
     output.say("no server: starting an embedded one …")
@@ -44,7 +44,7 @@ def some_server(check: Callable[[], None] = lambda: None) -> Iterator[tuple[Clie
         other = find_server() if own is None else None  # somebody started one at the same time, and was quicker
         if own is None and other is None:
             raise CommandError("the embedded server did not start; tbd doctor may know why", UNREACHABLE)
-        yield Client(str(own or other)), own is not None
+        yield client_of(str(own or other)), own is not None
     finally:
         _stop(server)
 

@@ -69,4 +69,15 @@ def connect() -> Client:
             f"there is no server: TBD_SERVER is not set and none owns {data_dir()}. Start one with: tbd serve",
             UNREACHABLE,
         )
-    return Client(url)
+    return client_of(url)
+
+
+def client_of(url: str) -> Client:
+    """A client of the server at ``url``, with the token that the environment names.
+
+    Raises:
+        CommandError: the token cannot be read, or should not be sent there.
+    """
+    from orchestrator.cli.credentials import token_for
+
+    return Client(url, token_for(url))

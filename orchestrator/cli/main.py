@@ -47,6 +47,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "serve": "run the service",
         "nodes": "list the nodes, or drain, quarantine, resume one",
         "doctor": "check this machine and say what to do about each finding",
+        "token": "make, list or revoke tokens: who may do what",
+        "audit": "list who did what",
         "rm": "remove an experiment with all that hangs on it",
         "ingest": "import the log of a job that ran without the service",
         "db": "look at, check or migrate the database",

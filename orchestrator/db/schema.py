@@ -12,7 +12,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    MetaData,
     PrimaryKeyConstraint,
     Table,
     Text,
@@ -20,22 +19,12 @@ from sqlalchemy import (
     text,
 )
 
+from orchestrator.db.access_schema import deed, token  # noqa: F401 - whoever takes tables from here knows them all
+from orchestrator.db.metadata import Count, Key, metadata
+
 # The newest migration in ``migrations/versions``; a test holds them equal. Known here so that opening a database that
 # is up to date does not import alembic.
-REVISION = "0008"
-
-# Names of constraints are fixed, so that migrations can speak of them on both databases.
-metadata = MetaData(
-    naming_convention={
-        "pk": "pk_%(table_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
-    }
-)
-
-# Identifiers and names of nodes: compared byte by byte on both databases, so that orders are the same.
-Key = Text().with_variant(Text(collation="C"), "postgresql")
-Count = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER can be SQLite's own row number
+REVISION = "0009"
 
 experiment = Table(
     "experiment",
@@ -141,9 +130,9 @@ cell = Table(
     Column("device_models", Key),
     UniqueConstraint("experiment_id", "cell_key"),
     Index("ix_cell_experiment", "experiment_id", "created_at", "id"),
-    Index("ix_cell_owner", "owner", "created_at", "id", "device_models"),
-    Index("ix_cell_model", "owner", "model", "created_at", "id", "framework", "device_models"),
-    Index("ix_cell_framework", "owner", "framework", "created_at", "id", "device_models"),
+    Index("ix_cell_created", "created_at", "id", "device_models"),
+    Index("ix_cell_model", "model", "created_at", "id", "framework", "device_models"),
+    Index("ix_cell_framework", "framework", "created_at", "id", "device_models"),
 )
 
 # How many runs of an experiment are in each state.

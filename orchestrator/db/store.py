@@ -12,6 +12,7 @@ from orchestrator.db import (
     calibrations,
     cell_pages,
     changes,
+    deeds,
     experiments,
     imported,
     keys,
@@ -22,10 +23,12 @@ from orchestrator.db import (
     removal,
     results,
     runs,
+    tokens,
     transfers,
 )
 from orchestrator.db import engine as engines
 from orchestrator.db.databases import Database, PostgresqlDatabase, SqliteDatabase
+from orchestrator.domain.access import Deed, Token
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.filters import CalibrationFilter, CellFilter, ExperimentFilter, RunFilter, TransferFilter
@@ -260,6 +263,28 @@ class SqlStore:
         if state is not None and state not in nodes.ORDERS:
             raise ValueError(f"a node is not ordered to be {state}")
         self.database.write(lambda connection: nodes.order(connection, node, state))
+
+    # access
+
+    def add_token(self, token: Token, deed: Deed) -> None:
+        self.database.write(lambda connection: tokens.add(connection, token, deed))
+
+    def revoke_token(self, token_id: str, at: float, deed: Deed) -> Token:
+        return self.database.write(lambda connection: tokens.revoke(connection, token_id, at, deed))
+
+    def tokens(self, *, limit: int = 50, cursor: str | None = None) -> Page[Token]:
+        return self.database.read(lambda connection: tokens.page(connection, limit, cursor))
+
+    def all_tokens(self) -> Sequence[Token]:
+        return self.database.read(tokens.all_of_them)
+
+    def note_use(self, token_ids: Sequence[str], at: float) -> None:
+        self.database.write(lambda connection: tokens.note_use(connection, token_ids, at))
+
+    def deeds(
+        self, *, who: str | None = None, target: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page[Deed]:
+        return self.database.read(lambda connection: deeds.page(connection, who, target, limit, cursor))
 
     def ping(self) -> None:
         self.database.write(nodes.beat)

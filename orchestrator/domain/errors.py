@@ -33,6 +33,22 @@ class NotFound(TbdError):  # noqa: N818
         super().__init__(f"there is no {kind} {name!r}")
 
 
+class NotAuthenticated(TbdError):  # noqa: N818
+    """Nobody knows who asks: there is no token, or it is not (any more) one of ours."""
+
+
+class NotAllowed(TbdError):  # noqa: N818
+    """Who asks is known, and may not do this; the text says who may."""
+
+
+class TooManyRequests(TbdError):  # noqa: N818
+    """One caller asks too often. ``wait_s``: seconds until the next request is served."""
+
+    def __init__(self, message: str, wait_s: float) -> None:
+        self.wait_s = wait_s
+        super().__init__(message)
+
+
 class Conflict(TbdError):  # noqa: N818
     """The thing is in a state that does not allow what was asked for."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from orchestrator.domain.access import AccessStore
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.filters import CalibrationFilter, CellFilter, ExperimentFilter, RunFilter, TransferFilter
@@ -33,7 +34,7 @@ class Clock(Protocol):
         """Seconds of a clock that never jumps, for durations and time-outs."""
 
 
-class Store(Protocol):
+class Store(AccessStore, Protocol):
     """The database: the truth. All methods are safe to call from several threads.
 
     Every method may raise ``StoreUnavailable`` (worth trying again) or ``StoreFull``; a method that returned has

@@ -8,9 +8,7 @@ MOST_LINES_OF_A_FILE = 400
 MOST_LINES_OF_A_FUNCTION = 50
 
 # Larger today, and by how many lines at most. Nothing is added here: what is new is split.
-FILES = {
-    "orchestrator/db/schema.py": 407,
-}
+FILES: dict[str, int] = {}
 FUNCTIONS = {
     # Migrations are lists of columns, and are not changed any more.
     "orchestrator/db/migrations/versions/v0001_first.py upgrade": 134,

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from orchestrator.app import listen
+from orchestrator.domain.errors import SettingsError
 from orchestrator.settings import Settings, read_settings
 from tests.integration.service_rig import Tbd, environment, service
 from tests.support.service import Service
@@ -59,6 +60,13 @@ def test_the_body_of_an_answer_does_not_wait_for_the_client_to_acknowledge_its_h
                 writer.close()
 
     assert asyncio.run(option_of_an_accepted_connection()) != 0
+
+
+def test_a_port_in_use_is_told(settings: Settings) -> None:
+    with listen(settings) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(SettingsError, match=rf"cannot listen on 127\.0\.0\.1:{port}: .*another TBD_PORT"):
+            listen(replace(settings, port=port))
 
 
 @pytest.mark.parametrize("host", HOSTS)

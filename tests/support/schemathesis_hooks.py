@@ -6,7 +6,12 @@ from typing import Any
 
 import schemathesis
 
+from orchestrator.api.access import NEEDED
+from orchestrator.domain.access import Scope
+
 RUNS = os.environ.get("TBD_FUZZ_RUNS", "").split()
+SCOPE = os.environ.get("TBD_FUZZ_SCOPE", "")  # of the token that is presented, if one is
+OWN = os.environ.get("TBD_FUZZ_TOKEN_ID", "").split()  # the id and the name of that token
 LOG_TYPES = ("application/jsonl", "application/x-ndjson")
 
 
@@ -23,6 +28,9 @@ _calls = count()
 def before_call(ctx: Any, case: Any, kwargs: dict[str, Any]) -> None:
     """Of the calls that a random value would stop at the door, every second one is let in: it compares runs that are
     there, and its idempotency key was never used."""
+    parameters = case.path_parameters or {}
+    if parameters.get("token_id") in OWN:  # it would saw off the branch that it sits on
+        parameters["token_id"] = "nobody"
     if next(_calls) % 2:
         return
     for name in ("baseline", "candidate"):
@@ -45,3 +53,14 @@ def a_refusal_is_a_problem_that_says_what_is_wrong(ctx: Any, response: Any, case
     if response.status_code == 422:
         reused = document["type"] == "urn:tbd:problem:idempotency-key-reused"
         assert reused or document["errors"], "a refusal that points at nothing"
+
+
+@schemathesis.check
+def nobody_reaches_beyond_their_scope(ctx: Any, response: Any, case: Any) -> None:
+    """What needs a wider scope is refused; with no tokens on the server nobody is asked for one."""
+    if not SCOPE:
+        assert response.status_code not in (401, 403), response.status_code
+        return
+    needed = NEEDED.get((case.method.upper(), case.operation.path.removeprefix("/api/v1")))
+    if needed is not None and not Scope(SCOPE).covers(needed):
+        assert 400 <= response.status_code < 500, f"{SCOPE} got {response.status_code}"

@@ -16,7 +16,8 @@ def test_the_defaults_are_an_embedded_service_on_loopback() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("TBD_PORT", "http"), ("TBD_PORT", "70000"), ("TBD_FENCE_S", "0"), ("TBD_CLUSTER", "slurm")],
+    [("TBD_PORT", "http"), ("TBD_PORT", "70000"), ("TBD_FENCE_S", "0"), ("TBD_CLUSTER", "slurm")]
+    + [("TBD_RATE_LIMIT", "-1"), ("TBD_RATE_LIMIT", "many"), ("TBD_PROXIES", "proxy.example.org")],
 )
 def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=name):
@@ -30,3 +31,28 @@ def test_every_variable_is_read_and_an_empty_one_is_its_default() -> None:
 
 def test_a_suite_path_has_several_folders() -> None:
     assert read_settings({"TBD_SUITE_PATH": "/a:/b"}).suite_path == (Path("/a"), Path("/b"))
+
+
+@pytest.mark.parametrize(
+    ("host", "on_loopback", "names"),
+    [
+        ("127.0.0.1", True, ("127.0.0.1",)),
+        ("::1", True, ("::1",)),
+        ("localhost", True, ("localhost",)),
+        ("0.0.0.0", False, ()),
+        ("::", False, ()),
+        ("10.0.0.7", False, ("10.0.0.7",)),
+        ("Node.example.org", False, ("node.example.org",)),
+    ],
+)
+def test_what_is_loopback_and_by_which_names_a_server_is_asked(host: str, on_loopback: bool, names: object) -> None:
+    settings = read_settings({"TBD_HOST": host})
+    assert (settings.on_loopback, settings.own_names) == (on_loopback, names)
+
+
+def test_limits_of_rate_are_chosen_by_the_service_unless_they_are_given() -> None:
+    assert read_settings({}).rate_limit is None
+    assert read_settings({"TBD_RATE_LIMIT": "0"}).rate_limit == 0
+    assert read_settings({"TBD_RATE_LIMIT": "12.5"}).rate_limit == 12.5
+    assert read_settings({"TBD_PROXIES": "10.0.0.0/8, ::1"}).proxies == "10.0.0.0/8, ::1"
+    assert read_settings({"TBD_PROXIES": "*"}).proxies == "*"

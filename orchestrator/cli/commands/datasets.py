@@ -4,8 +4,7 @@ import argparse
 from typing import Any
 
 from orchestrator.cli import output
-from orchestrator.cli.client import Client
-from orchestrator.cli.locate import find_server
+from orchestrator.cli.locate import client_of, find_server
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +31,7 @@ def _page() -> Any:
     """As the server has it; where there is none, what comes with tbd here."""
     url = find_server()
     if url is not None:
-        return Client(url).get("/datasets")
+        return client_of(url).get("/datasets")
     from orchestrator.cli import here
 
     output.say("no server: these are the datasets of this installation")

@@ -13,6 +13,12 @@ from orchestrator.cli.exits import CommandError
 from orchestrator.cli.main import COMMANDS, GROUPS, main
 from orchestrator.cli.spec_options import framework_for
 from orchestrator.data_directory import DataDirectory
+from orchestrator.db.store import SqlStore
+from orchestrator.domain.access import Actor, Scope
+from orchestrator.domain.errors import SettingsError
+from orchestrator.services import tokens
+from orchestrator.services.clock import SystemClock
+from orchestrator.settings import read_settings
 
 HEAVY = {"ray", "numpy", "scipy", "torch", "tensorflow", "sqlalchemy"}
 
@@ -211,12 +217,26 @@ def test_a_server_that_never_tells_its_address_is_given_up(tmp_path: Path) -> No
     owner.close()
 
 
-def test_a_server_listens_on_loopback_only_until_there_are_tokens(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_server_listens_on_loopback_only_until_an_admin_can_enter(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from orchestrator import app
+    from orchestrator.app import check_that_it_may_listen
 
-    monkeypatch.setenv("TBD_DATA_DIR", str(tmp_path / "data"))
-    assert app.main(["--host", "0.0.0.0"]) == 2
-    assert "0.0.0.0 (TBD_HOST, --host) is beyond loopback" in capsys.readouterr().err
-    assert not (tmp_path / "data").exists()
+    store = SqlStore(f"sqlite:///{tmp_path / 'tbd.sqlite3'}")
+    beyond, proxied = read_settings({"TBD_HOST": "0.0.0.0"}), read_settings({"TBD_ALLOWED_HOSTS": "tbd.example.org"})
+    by = Actor("root", Scope.ADMIN)
+    try:
+        check_that_it_may_listen(proxied, store)
+        assert "whoever reaches the proxy may do everything" in caplog.text
+        for scope in (None, "submit"):
+            if scope:
+                tokens.add(store, SystemClock(), {"name": "ada", "scope": scope}, by)
+            with pytest.raises(SettingsError, match=r"0\.0\.0\.0 \(TBD_HOST, --host\) is beyond loopback"):
+                check_that_it_may_listen(beyond, store)
+        tokens.add(store, SystemClock(), {"name": "root", "scope": "admin"}, by)
+        check_that_it_may_listen(beyond, store)
+        tokens.revoke(store, SystemClock(), "root", by)
+        with pytest.raises(SettingsError, match="no usable token of scope admin"):
+            check_that_it_may_listen(beyond, store)
+    finally:
+        store.close()

@@ -1,0 +1,143 @@
+"""Who may do what: tokens, their scopes, who asks, and the deeds that are kept of it. Pure: no clock, no chance."""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from orchestrator.domain.stored import Page
+
+LOCAL = "local"  # who asks where nobody needs a token, and whose what was made then is
+ID_PREFIX = "tok"
+OWNER_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}"
+_TEXT = re.compile(r"tbd_([0-9a-z]{20})_([0-9a-f]{64})")
+
+
+class Scope(StrEnum):
+    """What a token may do. Each level holds those before it."""
+
+    READ = "read"  # look at everything that was measured
+    SUBMIT = "submit"  # make experiments; cancel and remove one's own
+    ADMIN = "admin"  # those of others too; order nodes, tokens, the audit trail
+
+    def covers(self, needed: "Scope") -> bool:
+        """Whether a token of this scope may do what ``needed`` is needed for."""
+        levels = list(Scope)
+        return levels.index(self) >= levels.index(needed)
+
+
+class TokenState(StrEnum):
+    USABLE = "usable"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token as it is stored: without its secret. Times in seconds since the epoch; ``expires_at`` None: never."""
+
+    id: str
+    name: str
+    owner: str
+    scope: Scope
+    secret_sha256: str
+    created_at: float
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    last_used_at: float | None = None
+
+    def matches(self, secret: str) -> bool:
+        """Whether ``secret`` is its secret. How long that takes says nothing about where they differ."""
+        return hmac.compare_digest(digest(secret), self.secret_sha256)
+
+    def state(self, now: float) -> TokenState:
+        if self.revoked_at is not None:
+            return TokenState.REVOKED
+        is_over = self.expires_at is not None and self.expires_at <= now
+        return TokenState.EXPIRED if is_over else TokenState.USABLE
+
+
+class Presented(NamedTuple):
+    """What the text of a token says: the id, which is no secret, and the secret."""
+
+    id: str
+    secret: str
+
+
+def digest(secret: str) -> str:
+    """What is stored of a secret: SHA-256. A slow, salted hash is for passwords, which can be guessed; nobody tries out
+    256 bits that chance has chosen, and each request is checked against this."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def text_of(token_id: str, secret: str) -> str:
+    """The text that its holder keeps: ``tbd_<id>_<secret>``, in signs that need no quoting and are easy to search for."""
+    return f"tbd_{token_id.removeprefix(f'{ID_PREFIX}_')}_{secret}"
+
+
+def presented(text: str) -> Presented | None:
+    """What ``text_of`` wrote into ``text``; None where it is no token."""
+    found = _TEXT.fullmatch(text)
+    return Presented(f"{ID_PREFIX}_{found[1]}", found[2]) if found else None
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who asks: an owner with a scope, by which token (None: none is needed here), and from which address."""
+
+    owner: str
+    scope: Scope
+    token_id: str | None = None
+    address: str | None = None
+
+    def may_change(self, owner: str) -> bool:
+        """Whether it may cancel or remove what is ``owner``'s."""
+        return self.scope is Scope.ADMIN or (self.scope is Scope.SUBMIT and self.owner == owner)
+
+
+@dataclass(frozen=True)
+class Deed:
+    """Something that was done, and by whom. ``address`` is where the request came from; ``target`` an id or a name."""
+
+    id: str
+    at: float
+    who: str
+    token_id: str | None
+    address: str | None
+    action: str
+    target: str
+
+
+class AccessStore(Protocol):
+    """The part of the store that holds tokens and deeds. See ``ports.Store`` for what all its methods may raise."""
+
+    def add_token(self, token: Token, deed: Deed) -> None:
+        """Store a new token, and who made it."""
+
+    def revoke_token(self, token_id: str, at: float, deed: Deed) -> Token:
+        """Revoke it from ``at`` on; it as it is then. Idempotent: the first time stays."""
+
+    def tokens(self, *, limit: int = 50, cursor: str | None = None) -> Page[Token]:
+        """Newest first, also those that are over.
+
+        Raises:
+            InvalidRequest: the cursor is not one of ours.
+        """
+
+    def all_tokens(self) -> Sequence[Token]:
+        """Every token there ever was."""
+
+    def note_use(self, token_ids: Sequence[str], at: float) -> None:
+        """Note when these tokens were last used."""
+
+    def deeds(
+        self, *, who: str | None = None, target: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page[Deed]:
+        """What was done, newest first.
+
+        Raises:
+            InvalidRequest: the cursor is not one of ours.
+        """
