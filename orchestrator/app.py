@@ -143,7 +143,7 @@ def check_that_it_may_listen(settings: Settings, store: Store) -> None:
         SettingsError: the address is beyond loopback, and there is no token by which an admin could enter.
     """
     if settings.on_loopback or has_usable_admin(store, SystemClock()):
-        if settings.on_loopback and settings.allowed_hosts and not store.all_tokens():
+        if settings.on_loopback and settings.allowed_hosts and not store.tokens(limit=1).items:
             log.warning("TBD_ALLOWED_HOSTS: whoever reaches the proxy may do everything. tbd token add makes tokens")
         return
     raise SettingsError(
@@ -167,7 +167,7 @@ def configuration(app: ASGIApp, settings: Settings, tls: ssl.SSLContext | None) 
 
 
 def url_of(settings: Settings, port: int) -> str:
-    """Where commands on this machine find the server. A certificate is for names, so that https has that of loopback."""
+    """Where commands on this machine find the server. Certificates are for names: https has that of loopback."""
     host = settings.host
     if host in EVERY_ADDRESS:
         host = "127.0.0.1"

@@ -107,7 +107,7 @@ async def actor_of_request(request: Request) -> Actor:
 def routes_of(parts: Iterable[APIRouter]) -> set[tuple[str, str]]:
     """(method, path) of every route of ``parts``."""
     routes = [route for part in parts for route in part.routes]
-    return {(method, route.path) for route in routes if isinstance(route, APIRoute) for method in route.methods}
+    return {(method, route.path) for route in routes if isinstance(route, APIRoute) for method in route.methods or ()}
 
 
 def check_scopes(parts: Iterable[APIRouter]) -> None:

@@ -8,10 +8,3 @@ from orchestrator.api.access import actor_of_request
 from orchestrator.domain.access import Actor
 
 Who = Annotated[Actor, Depends(actor_of_request)]
-
-
-async def _owner_of_request(actor: Who) -> str:
-    return actor.owner
-
-
-Owner = Annotated[str, Depends(_owner_of_request)]

@@ -18,8 +18,8 @@ _REFS = "#/components/schemas/{model}"
 _BEARER = {
     "type": "http",
     "scheme": "bearer",
-    "description": "A token of the scope that is named, or a wider one: read, submit, admin (tbd token add). On a server "
-    "for which no token was ever made, and which listens on loopback only, nobody needs one.",
+    "description": "A token of the scope that is named, or a wider one: read, submit, admin (tbd token add). On a "
+    "server for which no token was ever made, and which listens on loopback only, nobody needs one.",
 }
 
 

@@ -115,6 +115,7 @@ JsonBody = Annotated[Any, Depends(_json_body)]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="most items of one page")]
 WholeLimit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="most items of one page; lists here are short")]
 Cursor = Annotated[str | None, Query(max_length=1000, description="next_cursor of the page before")]
+OfOwner = Annotated[str | None, Query(max_length=100, description="only what is this owner's")]
 Label = Annotated[str | None, Query(max_length=500, description="key=value", json_schema_extra={"pattern": "="})]
 IdempotencyKey = Annotated[
     str | None,

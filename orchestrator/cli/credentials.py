@@ -14,7 +14,7 @@ _TOKEN = re.compile(r"tbd_[0-9a-z]{20}_[0-9a-f]{64}")
 
 
 def token_for(url: str) -> str | None:
-    """The token for the server at ``url``: TBD_TOKEN, else that in TBD_TOKEN_FILE or in the default file, if it is there.
+    """The token for the server at ``url``: TBD_TOKEN, else what is in TBD_TOKEN_FILE or in the default file.
 
     Raises:
         CommandError: it is no token, or its file is missing or open to others, or it would go over a network in clear.

@@ -14,9 +14,7 @@ _INSERT = Insert(deed, "id", "created_at", "who", "token_id", "address", "action
 def record(connection: Connection, done: Deed | None) -> None:
     """Store it; None is what nobody asked for."""
     if done is not None:
-        _INSERT.one(
-            connection, (done.id, done.at, done.who, done.token_id, done.address, done.action, done.target)
-        )
+        _INSERT.one(connection, (done.id, done.at, done.who, done.token_id, done.address, done.action, done.target))
 
 
 def page(connection: Connection, who: str | None, target: str | None, limit: int, cursor: str | None) -> Page[Deed]:

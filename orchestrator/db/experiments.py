@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
-from orchestrator.db import cells, changes, counts, keys, labelled_runs, paging, rows
+from orchestrator.db import cells, changes, counts, keys, labelled_runs, owners, paging, rows
 from orchestrator.db import runs as run_rows
 from orchestrator.db.schema import experiment, label, run
 from orchestrator.db.statements import Insert
@@ -108,7 +108,8 @@ def owner_of(connection: Connection, experiment_id: str) -> str:
 
 def page(connection: Connection, wanted: ExperimentFilter, limit: int, cursor: str | None) -> Page[Experiment]:
     """See ``domain.ports.Store.experiments``."""
-    query = paging.agreeing(select(experiment), experiment, wanted, "owner", "state", "name")
+    query = select(experiment).where(owners.seen(wanted.owner))
+    query = paging.agreeing(query, experiment, wanted, "state", "name")
     if wanted.label is not None:
         query = query.where(experiment.c.id.in_(labelled_runs.experiments(wanted.label)))
     found, next_cursor = paging.page(connection, query, experiment, limit, cursor)
@@ -124,8 +125,9 @@ def idle(connection: Connection) -> list[str]:
     return list(connection.execute(query.order_by(experiment.c.created_at, experiment.c.id)).scalars())
 
 
-def cancel(connection: Connection, experiment_id: str, at: float) -> None:
-    """Request it of the experiment first: runs that are being added wait for that row, or are met below."""
+def cancel(connection: Connection, experiment_id: str, at: float) -> bool:
+    """Request it of the experiment first: runs that are being added wait for that row, or are met below. Whether that
+    is new."""
     statement = (
         update(experiment)
         .where(
@@ -137,10 +139,11 @@ def cancel(connection: Connection, experiment_id: str, at: float) -> None:
     )
     if connection.execute(statement).rowcount == 0:
         owner_of(connection, experiment_id)
-        return
+        return False
     told = changes.row(at, experiment_id, None, ExperimentState.ACTIVE.value, {"cancel_requested": True})
     requests = run_rows.request_cancel(connection, run.c.experiment_id == experiment_id, at)
     changes.record(connection, [told, *requests])
+    return True
 
 
 def end(connection: Connection, experiment_id: str, state: ExperimentState, at: float) -> bool:

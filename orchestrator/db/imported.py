@@ -12,10 +12,10 @@ from sqlalchemy import Connection, select, update
 
 from orchestrator.db import cells, changes, counts, experiments, logs, results, rows, runs
 from orchestrator.db.schema import attempt, experiment, run
+from orchestrator.domain.access import IMPORTING
 from orchestrator.domain.log import Line
 from orchestrator.domain.run import Experiment, Run
 
-IMPORTING = "(importing)"
 PART, PART_BYTES = 500, 250_000  # entries that share a transaction, at most; a judgement: some milliseconds
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, select, tuple_
 
-from orchestrator.db import cursors, paging
+from orchestrator.db import cursors, owners, paging
 from orchestrator.db.rows import AnyRow, bounded, searchable
 from orchestrator.db.schema import experiment, label, run
 
@@ -38,9 +38,7 @@ def _labelled(wanted: tuple[str, str], owner: str | None, before: float | None) 
     name, value = map(searchable, wanted)
     query = select(label.c.newest_run_at, label.c.experiment_id).where(label.c.name == name, label.c.value == value)
     # Not a join: it would let SQLite begin with the experiments, and sort them all.
-    suits = [experiment.c.id == label.c.experiment_id]
-    if owner is not None:
-        suits.append(experiment.c.owner == owner)
+    suits = [experiment.c.id == label.c.experiment_id, owners.seen(owner)]
     if before is not None:
         suits.append(experiment.c.created_at <= before)
     return query.where(select(experiment.c.id).where(*suits).exists())

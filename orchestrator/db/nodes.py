@@ -16,14 +16,15 @@ def orders(connection: Connection) -> Mapping[str, NodeState]:
     return {node: NodeState(state) for node, state in connection.execute(select(node_order.c.node, node_order.c.state))}
 
 
-def order(connection: Connection, node: str, state: NodeState | None) -> None:
-    """Replace the order for ``node``, or (None) take it back."""
+def order(connection: Connection, node: str, state: NodeState | None) -> bool:
+    """Replace the order for ``node``, or (None) take it back. Whether that is new."""
     which = node_order.c.node == node
     if state is None:
-        connection.execute(delete(node_order).where(which))
-        return
-    _INSERT.one(connection, (node, state.value))
-    connection.execute(update(node_order).where(which).values(state=state.value))
+        return connection.execute(delete(node_order).where(which)).rowcount > 0
+    if _INSERT.one(connection, (node, state.value)):
+        return True
+    changed = update(node_order).where(which, node_order.c.state != state.value).values(state=state.value)
+    return connection.execute(changed).rowcount > 0
 
 
 def beat(connection: Connection) -> None:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, Select, Table, select
 
-from orchestrator.db import paging, rows
+from orchestrator.db import owners, paging, rows
 from orchestrator.db.schema import experiment, run
 from orchestrator.domain.filters import CalibrationFilter, TransferFilter
 from orchestrator.domain.measurement import Analysis
@@ -38,8 +38,7 @@ def shared(connection: Connection, run_id: str, analysis: Analysis) -> dict[str,
 def matching(table: Table, wanted: TransferFilter | CalibrationFilter, *names: str) -> Select[Any]:
     """The rows of ``table``, each with its experiment's id, that agree with ``wanted``; ``names``: its own columns."""
     query = select(table, run.c.experiment_id).join(run, run.c.id == table.c.run_id)
-    if wanted.owner is not None:
-        query = query.join(experiment, experiment.c.id == run.c.experiment_id).where(experiment.c.owner == wanted.owner)
+    query = query.join(experiment, experiment.c.id == run.c.experiment_id).where(owners.seen(wanted.owner))
     query = paging.agreeing(query, run, wanted, "experiment_id")
     return paging.agreeing(query, table, wanted, *names)
 

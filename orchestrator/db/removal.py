@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, Table, delete, select, tuple_, update
 
 from orchestrator.db import rows
-from orchestrator.db.imported import IMPORTING
-from orchestrator.db.runs import OPEN, REMOVING
+from orchestrator.db.runs import OPEN
 from orchestrator.db.schema import attempt, experiment, idempotency, label, metadata, run
+from orchestrator.domain.access import HIDDEN, REMOVING
 from orchestrator.domain.errors import Conflict, DamagedRow, NotFound
 from orchestrator.domain.run import ExperimentState
 
@@ -21,7 +21,7 @@ PART = 500  # rows of a part, at most, beside its runs
 RUNS = 50  # runs that are looked at together
 
 
-def begin(connection: Connection, experiment_id: str) -> None:
+def begin(connection: Connection, experiment_id: str) -> bool:
     """See ``domain.ports.Store.remove_experiment``. The lock keeps runs from being added or begun meanwhile. What finds
     the experiment goes with its first part."""
     found = connection.execute(select(experiment.c.id).where(experiment.c.id == experiment_id).with_for_update())
@@ -35,6 +35,7 @@ def begin(connection: Connection, experiment_id: str) -> None:
             f"end it first (tbd cancel {experiment_id}), then remove it"
         )
     _hide(connection, experiment_id)
+    return True
 
 
 def _hide(connection: Connection, experiment_id: str) -> None:
@@ -85,7 +86,7 @@ def _remove_some(connection: Connection, table: Table, which: ColumnElement[bool
 
 def cut_off(connection: Connection) -> list[str]:
     """The experiments that an import or a removal has left behind half done; they are hidden from now on."""
-    query = select(experiment.c.id).where(experiment.c.owner.in_([IMPORTING, REMOVING]))
+    query = select(experiment.c.id).where(experiment.c.owner.in_(HIDDEN))
     found = _ids(connection, query.with_for_update())
     for one in found:
         _hide(connection, one)

@@ -6,9 +6,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Update, bindparam, func, select, text, update
 
-from orchestrator.db import changes, counts, labelled_runs, paging, rows
+from orchestrator.db import changes, counts, labelled_runs, owners, paging, rows
 from orchestrator.db.schema import attempt, cell, experiment, measurement, result, run, waiting
 from orchestrator.db.statements import Insert
+from orchestrator.domain.access import REMOVING
 from orchestrator.domain.errors import Damaged, DamagedRow, NotFound
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.filters import RunFilter
@@ -34,9 +35,6 @@ COLUMNS = (
 )
 INSERT = Insert(run, *COLUMNS)
 _INSERT_MISSING = Insert(run, *COLUMNS, or_nothing_on=("experiment_id", "plan_key"))
-
-# Whose an experiment is while it is removed: no request is ever of that owner. See ``removal``.
-REMOVING = "(removing)"
 
 OPEN = run.c.state.in_([state.value for state in HOLDS_DEVICES])
 UNFINISHED = run.c.state.in_([state.value for state in RunState if state not in TERMINAL])
@@ -78,10 +76,9 @@ def page(connection: Connection, wanted: RunFilter, limit: int, cursor: str | No
 
 def _matching(wanted: RunFilter) -> Select[Any]:
     query = paging.agreeing(select(run), run, wanted, "experiment_id", "state", "model", "framework")
-    if wanted.owner is not None:
-        # Not a join: it would let SQLite begin with the experiments, and sort all runs for a page of the newest.
-        theirs = (experiment.c.id == run.c.experiment_id, experiment.c.owner == wanted.owner)
-        query = query.where(select(experiment.c.id).where(*theirs).exists())
+    # Not a join: it would let SQLite begin with the experiments, and sort all runs for a page of the newest.
+    theirs = (experiment.c.id == run.c.experiment_id, owners.seen(wanted.owner))
+    query = query.where(select(experiment.c.id).where(*theirs).exists())
     if wanted.label is not None:
         query = query.where(run.c.experiment_id.in_(labelled_runs.experiments(wanted.label)))
     return query
@@ -238,12 +235,14 @@ def request_cancel(connection: Connection, which: ColumnElement[bool], at: float
     return [changes.row(at, of, run_id, state, {"cancel_requested": True}) for run_id, of, state in marked]
 
 
-def cancel(connection: Connection, run_id: str, at: float) -> None:
+def cancel(connection: Connection, run_id: str, at: float) -> bool:
+    """Whether that is new."""
     requests = request_cancel(connection, run.c.id == run_id, at)
     if requests:
         changes.record(connection, requests)
     else:
         _must_exist(connection, run_id)
+    return bool(requests)
 
 
 def set_waiting(connection: Connection, needs: str, reason: str) -> None:

@@ -131,6 +131,7 @@ cell = Table(
     UniqueConstraint("experiment_id", "cell_key"),
     Index("ix_cell_experiment", "experiment_id", "created_at", "id"),
     Index("ix_cell_created", "created_at", "id", "device_models"),
+    Index("ix_cell_owner", "owner", "created_at", "id", "device_models"),
     Index("ix_cell_model", "model", "created_at", "id", "framework", "device_models"),
     Index("ix_cell_framework", "framework", "created_at", "id", "device_models"),
 )

@@ -4,8 +4,10 @@ Each method is one piece of work on one connection. The work itself is in the ot
 each kind of thing that is stored.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+
+from sqlalchemy import Connection
 
 from orchestrator.db import (
     admin,
@@ -67,10 +69,20 @@ class SqlStore:
     # experiments
 
     def add_experiment(
-        self, experiment: Experiment, runs: Sequence[Run], idempotency: Idempotency | None = None
+        self,
+        experiment: Experiment,
+        runs: Sequence[Run],
+        idempotency: Idempotency | None = None,
+        deed: Deed | None = None,
     ) -> tuple[Experiment, bool]:
         new = experiments.prepare(experiment, runs, idempotency)
-        return self.database.write(lambda connection: experiments.add(connection, new))
+
+        def add(connection: Connection) -> tuple[Experiment, bool]:
+            stored, created = experiments.add(connection, new)
+            deeds.record(connection, deed if created else None)
+            return stored, created
+
+        return self.database.write(add)
 
     def key_used(self, key: Idempotency) -> bool:
         return self.database.read(lambda connection: keys.used(connection, key))
@@ -84,8 +96,18 @@ class SqlStore:
     def owner_of(self, experiment_id: str) -> str:
         return self.database.read(lambda connection: experiments.owner_of(connection, experiment_id))
 
-    def remove_experiment(self, experiment_id: str) -> None:
-        self.database.write(lambda connection: removal.begin(connection, experiment_id))
+    def _act(self, work: Callable[[Connection], bool], deed: Deed | None) -> bool:
+        """Carry out ``work`` and, where it changed something, note the deed in the same transaction."""
+
+        def act(connection: Connection) -> bool:
+            done = work(connection)
+            deeds.record(connection, deed if done else None)
+            return done
+
+        return self.database.write(act)
+
+    def remove_experiment(self, experiment_id: str, deed: Deed | None = None) -> None:
+        self._act(lambda connection: removal.begin(connection, experiment_id), deed)
         self._remove_hidden(experiment_id)
 
     def _remove_hidden(self, experiment_id: str) -> None:
@@ -107,14 +129,14 @@ class SqlStore:
             lambda connection: experiments.page(connection, wanted or ExperimentFilter(), limit, cursor)
         )
 
-    def find(self, text: str, *, owner: str, limit: int = 50) -> Sequence[Found]:
-        return self.database.read(lambda connection: lookup.find(connection, text, owner, limit))
+    def find(self, text: str, *, limit: int = 50) -> Sequence[Found]:
+        return self.database.read(lambda connection: lookup.find(connection, text, limit))
 
     def idle_experiments(self) -> Sequence[str]:
         return self.database.read(experiments.idle)
 
-    def cancel_experiment(self, experiment_id: str, at: float) -> None:
-        self.database.write(lambda connection: experiments.cancel(connection, experiment_id, at))
+    def cancel_experiment(self, experiment_id: str, at: float, deed: Deed | None = None) -> None:
+        self._act(lambda connection: experiments.cancel(connection, experiment_id, at), deed)
 
     def end_experiment(self, experiment_id: str, state: ExperimentState, at: float) -> bool:
         if state is ExperimentState.ACTIVE:
@@ -126,13 +148,15 @@ class SqlStore:
             return 0
         return self.database.write(lambda connection: experiments.add_runs(connection, runs))
 
-    def import_run(self, experiment: Experiment, run: Run, logs: Mapping[str, Iterable[Line]]) -> bool:
+    def import_run(
+        self, experiment: Experiment, run: Run, logs: Mapping[str, Iterable[Line]], deed: Deed | None = None
+    ) -> bool:
         write = self.database.write
         if not write(lambda connection: imported.begin(connection, experiment, run)):
             return False
         for part in imported.parts(run, logs):
             write(partial(imported.add, part=part))
-        return write(lambda connection: imported.finish(connection, experiment, run))
+        return self._act(lambda connection: imported.finish(connection, experiment, run), deed)
 
     # runs
 
@@ -166,8 +190,8 @@ class SqlStore:
     def verdicts_of(self, experiment_id: str) -> Sequence[Run]:
         return self.database.read(lambda connection: runs.verdicts_of(connection, experiment_id))
 
-    def cancel_run(self, run_id: str, at: float) -> None:
-        self.database.write(lambda connection: runs.cancel(connection, run_id, at))
+    def cancel_run(self, run_id: str, at: float, deed: Deed | None = None) -> None:
+        self._act(lambda connection: runs.cancel(connection, run_id, at), deed)
 
     def set_waiting(self, needs: str, reason: str) -> None:
         self.database.write(lambda connection: runs.set_waiting(connection, needs, reason))
@@ -259,10 +283,10 @@ class SqlStore:
     def node_orders(self) -> Mapping[str, NodeState]:
         return self.database.read(nodes.orders)
 
-    def order_node(self, node: str, state: NodeState | None) -> None:
+    def order_node(self, node: str, state: NodeState | None, deed: Deed | None = None) -> None:
         if state is not None and state not in nodes.ORDERS:
             raise ValueError(f"a node is not ordered to be {state}")
-        self.database.write(lambda connection: nodes.order(connection, node, state))
+        self._act(lambda connection: nodes.order(connection, node, state), deed)
 
     # access
 
@@ -275,7 +299,7 @@ class SqlStore:
     def tokens(self, *, limit: int = 50, cursor: str | None = None) -> Page[Token]:
         return self.database.read(lambda connection: tokens.page(connection, limit, cursor))
 
-    def all_tokens(self) -> Sequence[Token]:
+    def all_tokens(self) -> Page[Token]:
         return self.database.read(tokens.all_of_them)
 
     def note_use(self, token_ids: Sequence[str], at: float) -> None:

@@ -48,9 +48,10 @@ def page(connection: Connection, limit: int, cursor: str | None) -> Page[Token]:
     return Page(made, next_cursor, damaged)
 
 
-def all_of_them(connection: Connection) -> list[Token]:
-    """Those that can be read, oldest first: there are few, and each request may come with any."""
-    return rows.sorted_out(connection.execute(select(token).order_by(token.c.created_at, token.c.id)), _read)[0]
+def all_of_them(connection: Connection) -> Page[Token]:
+    """Oldest first: there are few, and each request may come with any."""
+    made, damaged = rows.sorted_out(connection.execute(select(token).order_by(token.c.created_at, token.c.id)), _read)
+    return Page(made, None, damaged)
 
 
 def note_use(connection: Connection, token_ids: Sequence[str], at: float) -> None:

@@ -10,6 +10,9 @@ from typing import NamedTuple, Protocol
 
 from orchestrator.domain.stored import Page
 
+# Whose an experiment is while it is imported, and while it is removed: no request is ever of these owners, and nobody
+# sees what is theirs.
+IMPORTING, REMOVING = HIDDEN = ("(importing)", "(removing)")
 LOCAL = "local"  # who asks where nobody needs a token, and whose what was made then is
 ID_PREFIX = "tok"
 OWNER_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}"
@@ -74,7 +77,7 @@ def digest(secret: str) -> str:
 
 
 def text_of(token_id: str, secret: str) -> str:
-    """The text that its holder keeps: ``tbd_<id>_<secret>``, in signs that need no quoting and are easy to search for."""
+    """The text that its holder keeps: ``tbd_<id>_<secret>``, in signs that need no quoting and can be searched for."""
     return f"tbd_{token_id.removeprefix(f'{ID_PREFIX}_')}_{secret}"
 
 
@@ -127,8 +130,8 @@ class AccessStore(Protocol):
             InvalidRequest: the cursor is not one of ours.
         """
 
-    def all_tokens(self) -> Sequence[Token]:
-        """Every token there ever was."""
+    def all_tokens(self) -> Page[Token]:
+        """Every token there ever was, oldest first, on one page."""
 
     def note_use(self, token_ids: Sequence[str], at: float) -> None:
         """Note when these tokens were last used."""

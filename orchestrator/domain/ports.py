@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from orchestrator.domain.access import AccessStore
+from orchestrator.domain.access import AccessStore, Deed
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.filters import CalibrationFilter, CellFilter, ExperimentFilter, RunFilter, TransferFilter
@@ -38,12 +38,17 @@ class Store(AccessStore, Protocol):
     """The database: the truth. All methods are safe to call from several threads.
 
     Every method may raise ``StoreUnavailable`` (worth trying again) or ``StoreFull``; a method that returned has
-    committed durably. Lookups by id raise ``NotFound``. A list without ``wanted`` has everything.
+    committed durably. Lookups by id raise ``NotFound``. A list without ``wanted`` has everything. A ``deed`` is stored
+    in the transaction of what it tells of, where that changed anything.
     """
 
     # experiments
     def add_experiment(
-        self, experiment: Experiment, runs: Sequence[Run], idempotency: Idempotency | None = None
+        self,
+        experiment: Experiment,
+        runs: Sequence[Run],
+        idempotency: Idempotency | None = None,
+        deed: Deed | None = None,
     ) -> tuple[Experiment, bool]:
         """Store an experiment and its first runs in one transaction; (it, True).
 
@@ -69,7 +74,7 @@ class Store(AccessStore, Protocol):
     def owner_of(self, experiment_id: str) -> str:
         """Whose experiment it is, also of one that cannot be read."""
 
-    def remove_experiment(self, experiment_id: str) -> None:
+    def remove_experiment(self, experiment_id: str, deed: Deed | None = None) -> None:
         """Remove it with all that hangs on it: runs, attempts, logs, measurements, profiles, and the idempotency keys
         that name it, so that the same request makes a new one. Nobody sees any of it from the beginning on; it goes
         part by part, so that others are not kept waiting.
@@ -87,7 +92,7 @@ class Store(AccessStore, Protocol):
             InvalidRequest: the cursor is not one of ours.
         """
 
-    def find(self, text: str, *, owner: str, limit: int = 50) -> Sequence[Found]:
+    def find(self, text: str, *, limit: int = 50) -> Sequence[Found]:
         """What ``text`` may stand for, at most ``limit``: first the experiments of that name, then the experiments and
         runs whose id begins with it (``exp_`` and ``run_`` may be left out); of each the newest first."""
 
@@ -102,7 +107,7 @@ class Store(AccessStore, Protocol):
             InvalidRequest: the cursor is not one of ours.
         """
 
-    def cancel_experiment(self, experiment_id: str, at: float) -> None:
+    def cancel_experiment(self, experiment_id: str, at: float, deed: Deed | None = None) -> None:
         """Record that it, and all its runs that have not ended, are to be cancelled. Idempotent."""
 
     def end_experiment(self, experiment_id: str, state: ExperimentState, at: float) -> bool:
@@ -111,7 +116,9 @@ class Store(AccessStore, Protocol):
     def add_runs(self, runs: Sequence[Run]) -> int:
         """Store further runs of active experiments; plans their experiment already has are passed over. The count."""
 
-    def import_run(self, experiment: Experiment, run: Run, logs: Mapping[str, Iterable[Line]]) -> bool:
+    def import_run(
+        self, experiment: Experiment, run: Run, logs: Mapping[str, Iterable[Line]], deed: Deed | None = None
+    ) -> bool:
         """Store an experiment with its only run, which has ended elsewhere: its attempt, the log of each node, analysis
         and fingerprint. Nobody sees any of it before it is there as a whole; the logs are read once, and written part
         by part. False when a run of that id is there already; nothing is stored then."""
@@ -151,7 +158,7 @@ class Store(AccessStore, Protocol):
     def completed_of_cell(self, cell_key: str, most: int) -> Sequence[Run]:
         """The newest completed runs of a cell, of whichever experiment, newest first, with attempts and analysis."""
 
-    def cancel_run(self, run_id: str, at: float) -> None:
+    def cancel_run(self, run_id: str, at: float, deed: Deed | None = None) -> None:
         """Record that it is to be cancelled. Idempotent; no effect on a run that has ended."""
 
     def set_waiting(self, needs: str, reason: str) -> None:
@@ -238,7 +245,7 @@ class Store(AccessStore, Protocol):
     def node_orders(self) -> Mapping[str, NodeState]:
         """Node -> DRAINING or QUARANTINED, where ordered."""
 
-    def order_node(self, node: str, state: NodeState | None) -> None:
+    def order_node(self, node: str, state: NodeState | None, deed: Deed | None = None) -> None:
         """Order a node to be drained or quarantined, or (None) take the order back."""
 
     def ping(self) -> None:

@@ -64,13 +64,13 @@ class Comparison:
     unmatched: Sequence[Unmatched]
 
 
-def compare(context: Context, owner: str, baseline: str, candidate: str) -> Comparison:
+def compare(context: Context, baseline: str, candidate: str) -> Comparison:
     """Compare ``candidate`` with ``baseline``, each the id of an experiment or of a run.
 
     Raises:
-        NotFound: there is no such thing, or it is another owner's.
+        NotFound: there is no such thing.
     """
-    left, right = _rows(context, baseline, owner), _rows(context, candidate, owner)
+    left, right = _rows(context, baseline), _rows(context, candidate)
     pairs = _match(left, right)
     paired = {id(row) for pair in pairs for row in pair}
     rest = [("baseline", row, right) for row in left if id(row) not in paired]
@@ -136,11 +136,11 @@ def _changes(part: str, one: ResultRow, other: ResultRow) -> list[Change]:
     return [Change(part, field, before, after) for field, before, after in differences(mine, theirs)]
 
 
-def _rows(context: Context, identifier: str, owner: str) -> list[ResultRow]:
+def _rows(context: Context, identifier: str) -> list[ResultRow]:
     if identifier.startswith("run_"):
-        run = query.run(context, identifier, owner)
+        run = query.run(context, identifier)
         return [row_of(context.store.experiment(run.experiment_id), [run])]
-    return all_of_experiment(context, identifier, owner)
+    return all_of_experiment(context, identifier)
 
 
 def _match(left: Sequence[ResultRow], right: Sequence[ResultRow]) -> list[tuple[ResultRow, ResultRow]]:

@@ -87,18 +87,18 @@ class _Cell:
 
 
 def comparisons(
-    context: Context, owner: str, experiment_id: str, axis: str | None = None, baseline: str | None = None
+    context: Context, experiment_id: str, axis: str | None = None, baseline: str | None = None
 ) -> Comparisons:
     """Compare the cells of an experiment that differ in ``axis`` only: all pairs, or each with ``baseline``.
 
     Without ``axis`` it is the framework where there are several, else the first axis that has several values.
 
     Raises:
-        NotFound: there is no such experiment, or it is another owner's.
+        NotFound: there is no such experiment.
         InvalidRequest: there is no such axis or baseline; the text names those that there are.
     """
-    spec = query.experiment(context, experiment_id, owner).spec
-    rows = {row.plan.cell_key: row for row in results.all_of_experiment(context, experiment_id, owner)}
+    spec = query.experiment(context, experiment_id).spec
+    rows = {row.plan.cell_key: row for row in results.all_of_experiment(context, experiment_id)}
     plans = [row.plan for row in rows.values()]
     axes = groups.axes_of(spec, plans)
     if axis is None and not axes and baseline is None:

@@ -3,6 +3,7 @@
 import tempfile
 from typing import BinaryIO
 
+from orchestrator.domain.access import Actor
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.placement import Device, NodeShare, Placement
@@ -14,9 +15,10 @@ from orchestrator.services import log_process, log_reading
 from orchestrator.services.conclude import outcome
 from orchestrator.services.context import Context
 from orchestrator.services.log_reading import Told
+from orchestrator.services.tokens import deed_of
 
 
-def import_log(context: Context, file: BinaryIO, owner: str) -> Run:
+def import_log(context: Context, file: BinaryIO, by: Actor) -> Run:
     """Store the run that the log in ``file`` tells of, and return it. The same log again is the same run.
 
     Raises:
@@ -29,14 +31,15 @@ def import_log(context: Context, file: BinaryIO, owner: str) -> Run:
         run = _run(told)
         experiment = Experiment(
             id=run.experiment_id,
-            owner=owner,
+            owner=by.owner,
             spec=_spec_of(run.plan),
             facts=facts_of(context.catalog, []).to_json(),
             state=experiment_outcome(False, [run.state]),
             created_at=run.created_at,
             ended_at=run.ended_at,
         )
-        context.store.import_run(experiment, run, {told.node: log_reading.stored_lines(rows)})
+        deed = deed_of(by, context.clock.now(), "ingest", run.id)
+        context.store.import_run(experiment, run, {told.node: log_reading.stored_lines(rows)}, deed)
     return context.store.run(run.id)
 
 

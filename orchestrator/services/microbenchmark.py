@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError
 
+from orchestrator.domain.access import Actor
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.run import Experiment
@@ -69,7 +70,7 @@ def check(spec: Mapping[str, Any], catalog: Catalog) -> None:
 
 
 def carry_out(
-    context: Context, spec: Mapping[str, Any], owner: str, idempotency_key: str | None
+    context: Context, spec: Mapping[str, Any], by: Actor, idempotency_key: str | None
 ) -> tuple[Experiment, bool]:
     """Store the experiment; (it, whether it is new).
 
@@ -79,7 +80,7 @@ def carry_out(
         IdempotencyMismatch: the key was used before with another body.
     """
     with _in_words_of_the_request():
-        return submit(context, spec, owner=owner, idempotency_key=idempotency_key)
+        return submit(context, spec, by=by, idempotency_key=idempotency_key, action=str(spec["model"]))
 
 
 @contextmanager

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from orchestrator.domain.access import Actor
 from orchestrator.domain.errors import NotFound
 from orchestrator.domain.placement import Node, NodeState
 from orchestrator.services.context import Context
+from orchestrator.services.tokens import deed_of
 
 
 def ordered_nodes(context: Context) -> Sequence[Node]:
@@ -30,7 +32,7 @@ def one_node(context: Context, name: str) -> Node:
     raise NotFound("node", name)
 
 
-def order_node(context: Context, name: str, state: NodeState | None) -> Node:
+def order_node(context: Context, name: str, state: NodeState | None, by: Actor) -> Node:
     """Order the node ``name`` to be DRAINING or QUARANTINED, or (None) take the order back; the node as it is then.
 
     Runs that are on it go on; no new ones come. Idempotent.
@@ -39,6 +41,7 @@ def order_node(context: Context, name: str, state: NodeState | None) -> Node:
         NotFound: the cluster has no such node.
     """
     one_node(context, name)
-    context.store.order_node(name, state)
+    order = "available" if state is None else state.value
+    context.store.order_node(name, state, deed_of(by, context.clock.now(), f"node {order}", name))
     context.wake()
     return one_node(context, name)

@@ -31,14 +31,14 @@ _NOT_OF_THE_SERIES: tuple[str, ...] = (
 _OF_THE_PROGRAM = ("model", "framework", "strategy", "interpreter", "options")
 
 
-def observations(context: Context, owner: str) -> list[Observation]:
-    """The twelve observations, judged by all results of ``owner``."""
-    return observe(cells(context, owner))
+def observations(context: Context) -> list[Observation]:
+    """The twelve observations, judged by all results."""
+    return observe(cells(context))
 
 
-def cells(context: Context, owner: str) -> list[Cell]:
+def cells(context: Context) -> list[Cell]:
     """The sound results of single devices, newest first."""
-    rows = results.all_rows(context, CellFilter(owner=owner))
+    rows = results.all_rows(context, CellFilter())
     return [cell for row in rows if (cell := _cell(context, row)) is not None]
 
 

@@ -1,9 +1,10 @@
-"""Look things up for their owner: experiments, runs, and the entries of a run's logs page by page."""
+"""Look things up: experiments, runs, and the entries of a run's logs page by page. Everybody may look at everything."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.domain.errors import Damaged, InvalidRequest, NotFound, Problem
+from orchestrator.domain.access import HIDDEN, Actor
+from orchestrator.domain.errors import Damaged, InvalidRequest, NotAllowed, NotFound, Problem
 from orchestrator.domain.filters import RunFilter
 from orchestrator.domain.log import Entry
 from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Experiment, Run, RunState
@@ -13,26 +14,36 @@ from orchestrator.services.context import Context
 MOST_DIGITS = 18  # of the numbers that every database holds, those of 64 bits
 
 
-def experiment(context: Context, experiment_id: str, owner: str) -> Experiment:
+def experiment(context: Context, experiment_id: str) -> Experiment:
     """The experiment.
 
     Raises:
-        NotFound: there is none, or it is another owner's: the two look alike.
+        NotFound: there is none, or it is half imported or half removed.
     """
     found = context.store.experiment(experiment_id)
-    if found.owner != owner:
+    if found.owner in HIDDEN:
         raise NotFound("experiment", experiment_id)
     return found
 
 
-def check_owner(context: Context, experiment_id: str, owner: str) -> None:
-    """Look whether the experiment is there, also one that cannot be read.
+def owner_of(context: Context, experiment_id: str) -> str:
+    """Whose experiment it is, also of one that cannot be read. Raises as ``experiment``."""
+    owner = context.store.owner_of(experiment_id)
+    if owner in HIDDEN:
+        raise NotFound("experiment", experiment_id)
+    return owner
+
+
+def check_may_change(context: Context, experiment_id: str, by: Actor) -> None:
+    """Refuse what only the owner of an experiment, or an admin, may do with it.
 
     Raises:
-        NotFound: there is none, or it is another owner's.
+        NotFound: as ``experiment``.
+        NotAllowed: it is somebody else's.
     """
-    if context.store.owner_of(experiment_id) != owner:
-        raise NotFound("experiment", experiment_id)
+    owner = owner_of(context, experiment_id)
+    if not by.may_change(owner):
+        raise NotAllowed(f"{experiment_id} is {owner}'s: only {owner}, or a token of scope admin, may do this to it")
 
 
 def why_nothing_runs(context: Context, experiment_id: str) -> str | None:
@@ -44,14 +55,14 @@ def why_nothing_runs(context: Context, experiment_id: str) -> str | None:
     return page.items[0].waiting if page.items else None
 
 
-def run(context: Context, run_id: str, owner: str) -> Run:
+def run(context: Context, run_id: str) -> Run:
     """The run.
 
     Raises:
-        NotFound: there is none, or it is another owner's.
+        NotFound: there is none, or its experiment is half imported or half removed.
     """
     found = context.store.run(run_id)
-    if context.store.owner_of(found.experiment_id) != owner:
+    if context.store.owner_of(found.experiment_id) in HIDDEN:
         raise NotFound("run", run_id)
     return found
 

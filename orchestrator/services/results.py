@@ -88,27 +88,25 @@ class ResultRow:
         return sum(1 for run in self.runs if run.state in TERMINAL)
 
 
-def of_experiment(
-    context: Context, experiment_id: str, owner: str, *, limit: int, cursor: str | None
-) -> Page[ResultRow]:
+def of_experiment(context: Context, experiment_id: str, *, limit: int, cursor: str | None) -> Page[ResultRow]:
     """Rows of one experiment in the order of its sweep, also while it runs.
 
     Raises:
-        NotFound: there is none, or it is another owner's.
+        NotFound: there is none.
         InvalidRequest: the cursor is not one of ours.
     """
-    query.experiment(context, experiment_id, owner)
-    return page_of_rows(context, CellFilter(owner=owner, experiment_id=experiment_id), limit, cursor)
+    query.experiment(context, experiment_id)
+    return page_of_rows(context, CellFilter(experiment_id=experiment_id), limit, cursor)
 
 
-def all_of_experiment(context: Context, experiment_id: str, owner: str) -> list[ResultRow]:
+def all_of_experiment(context: Context, experiment_id: str) -> list[ResultRow]:
     """All rows of one experiment in the order of its sweep.
 
     Raises:
-        NotFound: there is none, or it is another owner's.
+        NotFound: there is none.
     """
-    query.experiment(context, experiment_id, owner)
-    return list(all_rows(context, CellFilter(owner=owner, experiment_id=experiment_id)))
+    query.experiment(context, experiment_id)
+    return list(all_rows(context, CellFilter(experiment_id=experiment_id)))
 
 
 def all_rows(context: Context, wanted: CellFilter) -> Iterator[ResultRow]:

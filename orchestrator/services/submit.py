@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from orchestrator.domain.access import Actor
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import Experiment, ExperimentState, Run, RunState
 from orchestrator.domain.spec import ExperimentSpec, parse_spec
@@ -9,10 +10,14 @@ from orchestrator.domain.sweep import Facts, check, expand, facts_of
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
 from orchestrator.services.once import idempotency
+from orchestrator.services.tokens import deed_of
 
 
-def submit(context: Context, body: Any, *, owner: str, idempotency_key: str | None = None) -> tuple[Experiment, bool]:
-    """Store the experiment that ``body`` (a parsed spec) describes; (it, whether it is new).
+def submit(
+    context: Context, body: Any, *, by: Actor, idempotency_key: str | None = None, action: str = "submit"
+) -> tuple[Experiment, bool]:
+    """Store the experiment that ``body`` (a parsed spec) describes; (it, whether it is new). ``action`` is what the
+    audit trail calls it.
 
     Raises:
         InvalidRequest: the spec is wrong, or asks for what no framework can do. Nothing was stored.
@@ -23,15 +28,16 @@ def submit(context: Context, body: Any, *, owner: str, idempotency_key: str | No
     now = context.clock.now()
     experiment = Experiment(
         id=new_id("exp"),
-        owner=owner,
+        owner=by.owner,
         spec=spec,
         facts=facts.to_json(),
         state=ExperimentState.ACTIVE,
         created_at=now,
     )
     runs = new_runs(experiment, plans, now)
-    key = None if idempotency_key is None else idempotency(owner, idempotency_key, "submit", body)
-    stored, created = context.store.add_experiment(experiment, runs, key)
+    key = None if idempotency_key is None else idempotency(by.owner, idempotency_key, "submit", body)
+    deed = deed_of(by, now, action, experiment.id)
+    stored, created = context.store.add_experiment(experiment, runs, key, deed)
     if created:
         context.wake()
     return stored, created

@@ -31,8 +31,8 @@ WRONG_TOKEN = "this token is not known here: who runs the server makes one with 
 
 
 class TokenRequest(StrictModel):
-    """A token to be made. ``owner`` is whose its experiments are, ``name`` if it is not given; tokens of one owner share
-    them, so that one can replace another."""
+    """A token to be made. ``owner`` is whose its experiments are, ``name`` if it is not given; tokens of one owner
+    share them, so that one can replace another."""
 
     name: Annotated[str, Field(pattern=f"^{access.OWNER_PATTERN}$", description="for people: what it is for, or whose")]
     scope: Literal["read", "submit", "admin"] = "submit"
@@ -82,12 +82,14 @@ def revoke(store: Store, clock: Clock, wanted: str, by: Actor) -> Token:
 
 
 def _named(store: Store, name: str, now: float) -> str:
-    found = [one for one in store.all_tokens() if one.name == name and one.state(now) is TokenState.USABLE]
+    found = [one for one in store.all_tokens().items if one.name == name and one.state(now) is TokenState.USABLE]
     if not found:
         raise NotFound("usable token", name)
     if len(found) > 1:
         ids = ", ".join(one.id for one in found)
-        raise InvalidRequest([Problem("", f"{len(found)} usable tokens are called {name!r}; revoke one by its id: {ids}")])
+        raise InvalidRequest(
+            [Problem("", f"{len(found)} usable tokens are called {name!r}; revoke one by its id: {ids}")]
+        )
     return found[0].id
 
 
@@ -129,8 +131,9 @@ class Gate:
             if self.is_fresh():
                 return
             try:
-                self._tokens = {one.id: one for one in self._context.store.all_tokens()}
-                self._closed = self._closed or bool(self._tokens)
+                found = self._context.store.all_tokens()
+                self._tokens = {one.id: one for one in found.items}
+                self._closed = self._closed or bool(found.items or found.damaged)
                 self._is_known, self._away = True, None
             except StoreUnavailable as error:
                 self._away = error
@@ -186,4 +189,4 @@ class Gate:
 def has_usable_admin(store: Store, clock: Clock) -> bool:
     """Whether there is a token of scope admin that can be used now."""
     now = clock.now()
-    return any(one.scope is Scope.ADMIN and one.state(now) is TokenState.USABLE for one in store.all_tokens())
+    return any(one.scope is Scope.ADMIN and one.state(now) is TokenState.USABLE for one in store.all_tokens().items)

@@ -64,29 +64,25 @@ def second_page(ask: Callable[..., Any]) -> Any:
 
 
 PAGES: dict[str, Callable[[SqlStore], Any]] = {
-    "experiments": lambda store: store.experiments(ExperimentFilter(owner="local"), limit=LIMIT),
+    "experiments": lambda store: store.experiments(ExperimentFilter(), limit=LIMIT),
     "experiments that go on": lambda store: store.experiments(
         ExperimentFilter(state=ExperimentState.ACTIVE), limit=LIMIT
     ),
     "experiments by name": lambda store: store.experiments(ExperimentFilter(name="stored-3"), limit=1),
-    "runs": lambda store: store.runs(RunFilter(owner="local"), limit=LIMIT),
-    "runs that wait": lambda store: store.runs(RunFilter(owner="local", state=RunState.QUEUED), limit=LIMIT),
-    "runs by model": lambda store: store.runs(RunFilter(owner="local", model="resnet-50"), limit=LIMIT),
-    "runs by framework": lambda store: store.runs(RunFilter(owner="local", framework="pytorch"), limit=LIMIT),
-    "runs by label": lambda store: store.runs(RunFilter(owner="local", label=("kind", "stored")), limit=LIMIT),
+    "runs": lambda store: store.runs(RunFilter(), limit=LIMIT),
+    "runs that wait": lambda store: store.runs(RunFilter(state=RunState.QUEUED), limit=LIMIT),
+    "runs by model": lambda store: store.runs(RunFilter(model="resnet-50"), limit=LIMIT),
+    "runs by framework": lambda store: store.runs(RunFilter(framework="pytorch"), limit=LIMIT),
+    "runs by label": lambda store: store.runs(RunFilter(label=("kind", "stored")), limit=LIMIT),
     "the second page of runs by label": lambda store: second_page(
-        lambda **page: store.runs(RunFilter(owner="local", label=("kind", "stored")), **page)
+        lambda **page: store.runs(RunFilter(label=("kind", "stored")), **page)
     ),
     "runs of an experiment": lambda store: store.runs(RunFilter(experiment_id=newest(store)), limit=LIMIT),
-    "cells": lambda store: store.cells(CellFilter(owner="local"), limit=LIMIT),
-    "cells by model": lambda store: store.cells(CellFilter(owner="local", model="resnet-50"), limit=LIMIT),
-    "cells by framework": lambda store: store.cells(CellFilter(owner="local", framework="tensorflow"), limit=LIMIT),
-    "cells of an experiment": lambda store: store.cells(
-        CellFilter(owner="local", experiment_id=newest(store)), limit=LIMIT
-    ),
-    "the second page of cells": lambda store: second_page(
-        lambda **page: store.cells(CellFilter(owner="local"), **page)
-    ),
+    "cells": lambda store: store.cells(CellFilter(), limit=LIMIT),
+    "cells by model": lambda store: store.cells(CellFilter(model="resnet-50"), limit=LIMIT),
+    "cells by framework": lambda store: store.cells(CellFilter(framework="tensorflow"), limit=LIMIT),
+    "cells of an experiment": lambda store: store.cells(CellFilter(experiment_id=newest(store)), limit=LIMIT),
+    "the second page of cells": lambda store: second_page(lambda **page: store.cells(CellFilter(), **page)),
     "one experiment": lambda store: store.experiment(newest(store)),
     "the queue": lambda store: store.queue_heads(2),
     "earlier runs": lambda store: store.earlier_runs([run.plan.cell_key for run in store.runs(limit=9).items], 2),

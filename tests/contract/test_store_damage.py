@@ -7,11 +7,11 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select, text
 
-from orchestrator.api.identity import LOCAL
 from orchestrator.api.server import create_app
 from orchestrator.db import check
 from orchestrator.db.removal import hanging
 from orchestrator.db.schema import metadata
+from orchestrator.domain.access import LOCAL
 from orchestrator.domain.errors import Conflict, DamagedRow, NotFound
 from orchestrator.domain.measurement import Analysis, Measurement, Validity
 from orchestrator.domain.run import RunState
@@ -292,12 +292,6 @@ def test_a_damaged_run_that_nobody_can_follow_does_not_keep_its_experiment(store
     with pytest.raises(DamagedRow):
         store.run(run.id)
     store.remove_experiment(new.id)
-
-
-def test_another_owners_experiment_is_not_removed(http, store):
-    new, _ = scene.submitted(store, owner="ada")
-    assert http.delete(f"/api/v1/experiments/{new.id}").status_code == 404
-    assert store.experiment(new.id).id == new.id
 
 
 def test_the_key_of_a_removed_experiment_makes_a_new_one(store):

@@ -156,11 +156,12 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "runs of a cell": lambda store, exp, run, att: store.runs_of_cell(exp, "cell"),
     "verdicts": lambda store, exp, run, att: store.verdicts_of(exp),
     "earlier runs": lambda store, exp, run, att: store.earlier_runs(["cell"], 5),
-    "cells": lambda store, exp, run, att: store.cells(CellFilter(owner="ada")),
+    "cells": lambda store, exp, run, att: store.cells(),
+    "cells by owner": lambda store, exp, run, att: store.cells(CellFilter(owner="ada")),
     "cells of an experiment": lambda store, exp, run, att: store.cells(CellFilter(experiment_id=exp)),
-    "cells by label": lambda store, exp, run, att: store.cells(CellFilter(owner="ada", label=("a", "b"))),
+    "cells by label": lambda store, exp, run, att: store.cells(CellFilter(label=("a", "b"))),
     "cells by names": lambda store, exp, run, att: store.cells(
-        CellFilter(owner="ada", model="net", framework="pytorch", gpu_model="H100")
+        CellFilter(model="net", framework="pytorch", gpu_model="H100")
     ),
     "all runs of an experiment": lambda store, exp, run, att: store.runs_of(exp),
     "open runs": lambda store, exp, run, att: store.open_runs(5),
@@ -179,6 +180,11 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "calibrations": lambda store, exp, run, att: store.calibrations(),
     "calibrations of a run": lambda store, exp, run, att: store.calibrations(CalibrationFilter(run_id=run)),
     "calibrated": lambda store, exp, run, att: store.calibrated([DeviceKey("n0", "cpu:0", "a cpu", 1)], "fp32"),
+    "tokens": lambda store, exp, run, att: store.tokens(),
+    "deeds": lambda store, exp, run, att: store.deeds(),
+    "deeds by who": lambda store, exp, run, att: store.deeds(who="ada"),
+    "deeds by target": lambda store, exp, run, att: store.deeds(target=exp),
+    "find": lambda store, exp, run, att: store.find("exp_0"),
     "changes": lambda store, exp, run, att: store.changes(exp, after=5),
 }
 
@@ -222,6 +228,8 @@ def test_no_query_walks_a_whole_table(sqlite_url: str, name: str) -> None:
         "calibration",
         "cell",
         "waiting",
+        "token",
+        "deed",
     )
     tables += ("profile", "profile_missing", "memory_class", "kernel", "layer", "gradient_exchange")
     whole = [step for step, _ in steps if step in {f"SCAN {table}" for table in tables}]

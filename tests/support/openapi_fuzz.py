@@ -1,5 +1,5 @@
-"""The API held to its OpenAPI description by schemathesis, against a real server with real runs in a real store: without
-tokens, and with one of each scope.
+"""The API held to its OpenAPI description by schemathesis, against a real server with real runs in a real store:
+without tokens, and with one of each scope.
 
 ``python -m tests.support.openapi_fuzz --examples 100`` (``make fuzz``) looks longer than the test does.
 """

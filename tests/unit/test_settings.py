@@ -16,8 +16,15 @@ def test_the_defaults_are_an_embedded_service_on_loopback() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("TBD_PORT", "http"), ("TBD_PORT", "70000"), ("TBD_FENCE_S", "0"), ("TBD_CLUSTER", "slurm")]
-    + [("TBD_RATE_LIMIT", "-1"), ("TBD_RATE_LIMIT", "many"), ("TBD_PROXIES", "proxy.example.org")],
+    [
+        ("TBD_PORT", "http"),
+        ("TBD_PORT", "70000"),
+        ("TBD_FENCE_S", "0"),
+        ("TBD_CLUSTER", "slurm"),
+        ("TBD_RATE_LIMIT", "-1"),
+        ("TBD_RATE_LIMIT", "many"),
+        ("TBD_PROXIES", "proxy.example.org"),
+    ],
 )
 def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=name):

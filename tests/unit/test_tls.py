@@ -42,15 +42,15 @@ def test_a_certificate_and_its_key_serve_https(made: Path) -> None:
         ("one.pem", "none.key", "TBD_TLS_KEY: there is no file .*none.key"),
         ("one.pem", "two.key", "TBD_TLS_KEY is not the key of TBD_TLS_CERT"),
         ("one.key", "one.key", "cannot be used"),
-        ("one.pem", "one.pem", "cannot be used"),
+        ("one.pem", "certificate.key", "cannot be used"),
         ("one.pem", "open.key", "TBD_TLS_KEY: .* chmod 640 .*open.key"),
         ("one.pem", "locked.key", "TBD_TLS_KEY is encrypted"),
     ],
 )
 def test_files_that_cannot_be_used_are_named(made: Path, cert: str | None, key: str | None, told: str) -> None:
-    opened = made / "open.key"
-    opened.write_bytes((made / "one.key").read_bytes())
-    opened.chmod(0o644)
+    for name, holds, mode in (("open.key", "one.key", 0o644), ("certificate.key", "one.pem", 0o600)):
+        (made / name).write_bytes((made / holds).read_bytes())
+        (made / name).chmod(mode)
     certificate(made, "locked", password="secret")
     given = settings()
     given = replace(given, tls_cert=made / cert if cert else None, tls_key=made / key if key else None)

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from orchestrator.api.requests import Ctx, Cursor, Limit
-from orchestrator.api.views.access import DeedView, deed_view
+from orchestrator.api.views.access import DeedView
 from orchestrator.api.views.common import PageView, answer, page_view
 
 router = APIRouter(prefix="/audit", tags=["access"])
@@ -19,4 +19,4 @@ def get_audit(
     """What was done, newest first. A deed is stored together with what was done; what was refused is in the server's
     log."""
     page = context.store.deeds(who=who, target=target, limit=limit, cursor=cursor)
-    return answer(page_view(page, deed_view))
+    return answer(page_view(page, DeedView.of))

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from orchestrator.api.identity import Owner
-from orchestrator.api.requests import Ctx, Cursor, IdempotencyKey, JsonBody, Limit, json_body_of
+from orchestrator.api.identity import Who
+from orchestrator.api.requests import Ctx, Cursor, IdempotencyKey, JsonBody, Limit, OfOwner, json_body_of
 from orchestrator.api.routers.experiments import submitted
 from orchestrator.api.views.calibrations import CalibrationView
 from orchestrator.api.views.common import PageView, answer, page_view
@@ -18,15 +18,15 @@ BODY = json_body_of("CalibrationRequest", topology="1x1")
 
 
 @router.post("", status_code=201, response_model=ExperimentView, openapi_extra=BODY)
-def post_calibration(context: Ctx, owner: Owner, body: JsonBody, key: IdempotencyKey = None) -> Response:
+def post_calibration(context: Ctx, who: Who, body: JsonBody, key: IdempotencyKey = None) -> Response:
     """Find what devices can do at best. It is an experiment: follow and cancel it as one."""
-    return submitted(*microbenchmark.carry_out(context, calibrate.spec_of(body), owner, key))
+    return submitted(*microbenchmark.carry_out(context, calibrate.spec_of(body), who, key))
 
 
 @router.get("", response_model=PageView[CalibrationView])
 def get_calibrations(
     context: Ctx,
-    owner: Owner,
+    owner: OfOwner = None,
     experiment: str | None = None,
     run: str | None = None,
     node: str | None = None,

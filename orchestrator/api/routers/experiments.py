@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from orchestrator.api.identity import Owner
+from orchestrator.api.identity import Who
 from orchestrator.api.requests import (
     REPLAYED,
     Ctx,
@@ -13,6 +13,7 @@ from orchestrator.api.requests import (
     JsonBody,
     Label,
     Limit,
+    OfOwner,
     carried_out_once,
     json_body_of,
     parse_label,
@@ -53,7 +54,7 @@ def submitted(experiment: Experiment, created: bool) -> Response:
 )
 def post_experiment(
     context: Ctx,
-    owner: Owner,
+    who: Who,
     body: JsonBody,
     key: IdempotencyKey = None,
     dry_run: Annotated[bool, Query(description="answer the plans, store nothing")] = False,
@@ -61,13 +62,13 @@ def post_experiment(
     """Submit an experiment. Acknowledged only once it is stored durably."""
     if dry_run:
         return answer(preview_view(preview(context, body)))
-    return submitted(*submit(context, body, owner=owner, idempotency_key=key))
+    return submitted(*submit(context, body, by=who, idempotency_key=key))
 
 
 @router.get("", response_model=PageView[ExperimentView])
 def get_experiments(
     context: Ctx,
-    owner: Owner,
+    owner: OfOwner = None,
     state: ExperimentState | None = None,
     name: str | None = None,
     label: Label = None,
@@ -81,43 +82,42 @@ def get_experiments(
 
 
 @router.get("/{experiment_id}", response_model=ExperimentView)
-def get_experiment(context: Ctx, owner: Owner, experiment_id: str) -> Response:
+def get_experiment(context: Ctx, experiment_id: str) -> Response:
     """One experiment, with the counts of its runs by state."""
-    return answer(experiment_view(query.experiment(context, experiment_id, owner)))
+    return answer(experiment_view(query.experiment(context, experiment_id)))
 
 
 @router.delete("/{experiment_id}", status_code=204, response_class=Response)
-def delete_experiment(context: Ctx, owner: Owner, experiment_id: str) -> Response:
+def delete_experiment(context: Ctx, who: Who, experiment_id: str) -> Response:
     """Remove an experiment of which nothing is being carried out, with its runs, logs, measurements and profiles. An
     idempotency key that made it can be used again."""
-    remove_experiment(context, experiment_id, owner)
+    remove_experiment(context, experiment_id, who)
     return Response(status_code=204)
 
 
 @router.get("/{experiment_id}/runs", response_model=PageView[RunView])
 def get_runs_of_experiment(
     context: Ctx,
-    owner: Owner,
     experiment_id: str,
     state: RunState | None = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
     """The runs of an experiment, newest first."""
-    query.check_owner(context, experiment_id, owner)
+    query.owner_of(context, experiment_id)
     page = context.store.runs(RunFilter(experiment_id=experiment_id, state=state), limit=limit, cursor=cursor)
     return answer(page_view(page, run_view))
 
 
 @router.post("/{experiment_id}/cancel", status_code=202, response_model=ExperimentView)
-def post_cancel_experiment(context: Ctx, owner: Owner, experiment_id: str, key: IdempotencyKey = None) -> Response:
+def post_cancel_experiment(context: Ctx, who: Who, experiment_id: str, key: IdempotencyKey = None) -> Response:
     """Ask for an experiment and all its runs to end. Idempotent by nature, with or without a key."""
     experiment, headers = carried_out_once(
         context,
-        owner,
+        who.owner,
         key,
         ("cancel", experiment_id),
-        lambda: cancel.cancel_experiment(context, experiment_id, owner),
-        lambda: query.experiment(context, experiment_id, owner),
+        lambda: cancel.cancel_experiment(context, experiment_id, who),
+        lambda: query.experiment(context, experiment_id),
     )
     return answer(experiment_view(experiment), 202, headers)

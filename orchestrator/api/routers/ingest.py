@@ -8,7 +8,7 @@ from typing import Annotated, BinaryIO, NamedTuple
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from orchestrator.api.identity import Owner
+from orchestrator.api.identity import Who
 from orchestrator.api.problems import MalformedBody
 from orchestrator.api.requests import Ctx, IdempotencyKey, carried_out_once
 from orchestrator.api.views.common import answer
@@ -56,7 +56,7 @@ async def _received(request: Request) -> AsyncIterator[Received]:
 @router.post("/ingest", status_code=201, response_model=RunView, openapi_extra=LOG_BODY)
 def post_ingest(
     context: Ctx,
-    owner: Owner,
+    who: Who,
     body: Annotated[Received, Depends(_received)],
     key: IdempotencyKey = None,
 ) -> Response:
@@ -65,10 +65,10 @@ def post_ingest(
 
     def bring_in() -> Run:
         try:
-            return import_log(context, body.file, owner)
+            return import_log(context, body.file, who)
         except border.Malformed as error:
             raise MalformedBody(str(error)) from None
 
     # The same log again is the same run: the act itself is the look.
-    run, headers = carried_out_once(context, owner, key, ("ingest", body.sha256), bring_in, bring_in)
+    run, headers = carried_out_once(context, who.owner, key, ("ingest", body.sha256), bring_in, bring_in)
     return answer(run_view(run), 201, {"Location": f"/api/v1/runs/{run.id}"} | headers)

@@ -4,7 +4,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from orchestrator.api.identity import Owner
 from orchestrator.api.requests import Ctx, Limit
 from orchestrator.api.views.common import PageView, Time, View, answer, fields_of
 from orchestrator.domain.stored import Found
@@ -23,8 +22,8 @@ Text = Annotated[str, Query(max_length=100, pattern="^[A-Za-z0-9_-]+$", descript
 
 
 @router.get("/lookup", response_model=PageView[FoundView])
-def get_lookup(context: Ctx, owner: Owner, text: Text, limit: Limit = 50) -> Response:
+def get_lookup(context: Ctx, text: Text, limit: Limit = 50) -> Response:
     """What the text may stand for: first the experiments of that name, then the experiments and runs whose id begins
     with it (exp_ and run_ may be left out), of each the newest first. There is no second page: write more of the id."""
-    found = context.store.find(text, owner=owner, limit=limit)
+    found = context.store.find(text, limit=limit)
     return answer(PageView[FoundView](items=[FoundView.of(one) for one in found]))

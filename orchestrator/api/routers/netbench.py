@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from orchestrator.api.identity import Owner
-from orchestrator.api.requests import Ctx, Cursor, IdempotencyKey, JsonBody, Limit, json_body_of
+from orchestrator.api.identity import Who
+from orchestrator.api.requests import Ctx, Cursor, IdempotencyKey, JsonBody, Limit, OfOwner, json_body_of
 from orchestrator.api.routers.experiments import submitted
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.experiments import ExperimentView
@@ -18,15 +18,15 @@ BODY = json_body_of("NetbenchRequest", topology="2x1")
 
 
 @router.post("", status_code=201, response_model=ExperimentView, openapi_extra=BODY)
-def post_netbench(context: Ctx, owner: Owner, body: JsonBody, key: IdempotencyKey = None) -> Response:
+def post_netbench(context: Ctx, who: Who, body: JsonBody, key: IdempotencyKey = None) -> Response:
     """Measure messages between the ranks of a topology. It is an experiment: follow and cancel it as one."""
-    return submitted(*microbenchmark.carry_out(context, netbench.spec_of(body), owner, key))
+    return submitted(*microbenchmark.carry_out(context, netbench.spec_of(body), who, key))
 
 
 @router.get("", response_model=PageView[ExchangeView])
 def get_netbench(
     context: Ctx,
-    owner: Owner,
+    owner: OfOwner = None,
     experiment: str | None = None,
     run: str | None = None,
     topology: str | None = None,

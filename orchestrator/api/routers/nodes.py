@@ -2,10 +2,11 @@
 
 from fastapi import APIRouter, Response
 
-from orchestrator.api.identity import Owner
+from orchestrator.api.identity import Who
 from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, IdempotencyKey, WholeLimit, carried_out_once
 from orchestrator.api.views.catalog import NodeView
 from orchestrator.api.views.common import PageView, answer, page_of
+from orchestrator.domain.access import Actor
 from orchestrator.domain.placement import NodeState
 from orchestrator.services.context import Context
 from orchestrator.services.nodes import one_node, order_node, ordered_nodes
@@ -20,30 +21,30 @@ def get_nodes(context: Ctx, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None)
 
 
 @router.post("/{name}/drain", response_model=NodeView)
-def post_drain(context: Ctx, owner: Owner, name: str, key: IdempotencyKey = None) -> Response:
+def post_drain(context: Ctx, who: Who, name: str, key: IdempotencyKey = None) -> Response:
     """Place no new runs on the node; those on it go on. Idempotent."""
-    return _ordered(context, owner, name, key, NodeState.DRAINING)
+    return _ordered(context, who, name, key, NodeState.DRAINING)
 
 
 @router.post("/{name}/quarantine", response_model=NodeView)
-def post_quarantine(context: Ctx, owner: Owner, name: str, key: IdempotencyKey = None) -> Response:
+def post_quarantine(context: Ctx, who: Who, name: str, key: IdempotencyKey = None) -> Response:
     """Place no new runs on the node, because its results are not believed. Idempotent."""
-    return _ordered(context, owner, name, key, NodeState.QUARANTINED)
+    return _ordered(context, who, name, key, NodeState.QUARANTINED)
 
 
 @router.post("/{name}/resume", response_model=NodeView)
-def post_resume(context: Ctx, owner: Owner, name: str, key: IdempotencyKey = None) -> Response:
+def post_resume(context: Ctx, who: Who, name: str, key: IdempotencyKey = None) -> Response:
     """Take back what was ordered of the node. Idempotent."""
-    return _ordered(context, owner, name, key, None)
+    return _ordered(context, who, name, key, None)
 
 
-def _ordered(context: Context, owner: str, name: str, key: str | None, state: NodeState | None) -> Response:
+def _ordered(context: Context, who: Actor, name: str, key: str | None, state: NodeState | None) -> Response:
     node, headers = carried_out_once(
         context,
-        owner,
+        who.owner,
         key,
         ("order", name, state),
-        lambda: order_node(context, name, state),
+        lambda: order_node(context, name, state, who),
         lambda: one_node(context, name),
     )
     return answer(NodeView.of(node), headers=headers)

@@ -2,7 +2,6 @@
 
 from fastapi import APIRouter, Response
 
-from orchestrator.api.identity import Owner
 from orchestrator.api.requests import Ctx
 from orchestrator.api.views.common import PageView, View, answer
 from orchestrator.services.observations import observations
@@ -22,7 +21,7 @@ class ObservationView(View):
 
 
 @router.get("", response_model=PageView[ObservationView])
-def get_observations(context: Ctx, owner: Owner) -> Response:
+def get_observations(context: Ctx) -> Response:
     """Observations 1 to 12 of Zhu et al., IISWC 2018, each with its test and the numbers it was judged by."""
     items = [
         ObservationView(
@@ -33,6 +32,6 @@ def get_observations(context: Ctx, owner: Owner) -> Response:
             told=one.finding.told,
             numbers=list(one.finding.numbers),
         )
-        for one in observations(context, owner)
+        for one in observations(context)
     ]
     return answer(PageView[ObservationView](items=items, next_cursor=None))

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from orchestrator.analysis import kernels
-from orchestrator.api.identity import Owner
 from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, WholeLimit
 from orchestrator.api.routers.runs import AttemptNumber, OneRun
 from orchestrator.api.views.common import answer, page_of
@@ -65,14 +64,13 @@ def get_kernels(
 @router.get("/{run_id}/kernels/changes", response_model=KernelChanges)
 def get_kernel_changes(
     context: Ctx,
-    owner: Owner,
     run: OneRun,
     baseline: Annotated[str, Query(description="the run to compare with")],
     limit: WholeLimit = MAX_PAGE,
     cursor: Cursor = None,
 ) -> Response:
     """The kernel table of the run against that of another one: appeared, vanished, slower, faster."""
-    before = query.run(context, baseline, owner)
+    before = query.run(context, baseline)
     found = {one.id: profiles.profiles(context, one) for one in (before, run)}
     without = [one for one in (before, run) if not found[one.id].kernels]
     if without:

@@ -4,8 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from orchestrator.api.identity import Owner
-from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, Label, Limit, WholeLimit, parse_label
+from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, Label, Limit, OfOwner, WholeLimit, parse_label
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.comparison import ComparisonView, comparison_view
 from orchestrator.api.views.comparisons import ComparisonsView, comparisons_view
@@ -20,30 +19,29 @@ router = APIRouter(tags=["results"])
 
 @router.get("/experiments/{experiment_id}/results", response_model=PageView[ResultRowView])
 def get_results_of_experiment(
-    context: Ctx, owner: Owner, experiment_id: str, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None
+    context: Ctx, experiment_id: str, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None
 ) -> Response:
     """The results of an experiment, one row per cell, also while it runs."""
-    page = results.of_experiment(context, experiment_id, owner, limit=limit, cursor=cursor)
+    page = results.of_experiment(context, experiment_id, limit=limit, cursor=cursor)
     return answer(page_view(page, result_row_view))
 
 
 @router.get("/experiments/{experiment_id}/comparisons", response_model=ComparisonsView)
 def get_comparisons_of_experiment(
     context: Ctx,
-    owner: Owner,
     experiment_id: str,
     axis: Annotated[str | None, Query(max_length=200, description="of the spec, or options.NAME")] = None,
     baseline: Annotated[str | None, Query(max_length=200, description="its value to compare with")] = None,
 ) -> Response:
     """The cells of an experiment that differ in one axis only, against each other. Without ``axis`` it is the framework
     where there are several, else the first axis of several values."""
-    return answer(comparisons_view(comparisons(context, owner, experiment_id, axis, baseline)))
+    return answer(comparisons_view(comparisons(context, experiment_id, axis, baseline)))
 
 
 @router.get("/results", response_model=PageView[ResultRowView])
 def get_results(
     context: Ctx,
-    owner: Owner,
+    owner: OfOwner = None,
     model: str | None = None,
     framework: str | None = None,
     gpu_model: str | None = None,
@@ -61,9 +59,8 @@ def get_results(
 @router.get("/compare", response_model=ComparisonView)
 def get_comparison(
     context: Ctx,
-    owner: Owner,
     baseline: Annotated[str, Query(description="an experiment or a run")],
     candidate: Annotated[str, Query(description="an experiment or a run")],
 ) -> Response:
     """The candidate against the baseline, cell by cell where the workload is the same."""
-    return answer(comparison_view(compare(context, owner, baseline, candidate)))
+    return answer(comparison_view(compare(context, baseline, candidate)))

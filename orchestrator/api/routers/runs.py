@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from orchestrator.api.identity import Owner
+from orchestrator.api.identity import Who
 from orchestrator.api.requests import (
     MAX_PAGE,
     Ctx,
@@ -13,6 +13,7 @@ from orchestrator.api.requests import (
     IdempotencyKey,
     Label,
     Limit,
+    OfOwner,
     WholeLimit,
     carried_out_once,
     parse_label,
@@ -34,8 +35,8 @@ from orchestrator.services import cancel, query
 router = APIRouter(prefix="/runs", tags=["runs"])
 
 
-def _run(context: Ctx, owner: Owner, run_id: str) -> Run:
-    return query.run(context, run_id, owner)
+def _run(context: Ctx, run_id: str) -> Run:
+    return query.run(context, run_id)
 
 
 OneRun = Annotated[Run, Depends(_run)]
@@ -45,7 +46,7 @@ AttemptNumber = Annotated[int | None, Query(ge=1, description="an attempt of the
 @router.get("", response_model=PageView[RunView])
 def get_runs(
     context: Ctx,
-    owner: Owner,
+    owner: OfOwner = None,
     experiment: str | None = None,
     state: RunState | None = None,
     model: str | None = None,
@@ -67,15 +68,15 @@ def get_run(run: OneRun) -> Response:
 
 
 @router.post("/{run_id}/cancel", status_code=202, response_model=RunView)
-def post_cancel_run(context: Ctx, owner: Owner, run_id: str, key: IdempotencyKey = None) -> Response:
+def post_cancel_run(context: Ctx, who: Who, run_id: str, key: IdempotencyKey = None) -> Response:
     """Ask for a run to end. Idempotent by nature, with or without a key."""
     run, headers = carried_out_once(
         context,
-        owner,
+        who.owner,
         key,
         ("cancel", run_id),
-        lambda: cancel.cancel_run(context, run_id, owner),
-        lambda: query.run(context, run_id, owner),
+        lambda: cancel.cancel_run(context, run_id, who),
+        lambda: query.run(context, run_id),
     )
     return answer(run_view(run), 202, headers)
 

@@ -15,7 +15,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
-from orchestrator.api.identity import Owner
 from orchestrator.api.requests import Ctx
 from orchestrator.api.views.common import Time, View, fields_of
 from orchestrator.api.views.run_data import event_view
@@ -82,13 +81,11 @@ def _wrong_id(message: str) -> RequestValidationError:
     return RequestValidationError([{"loc": ("header", "Last-Event-ID"), "msg": message, "type": "value"}])
 
 
-def _experiment(
-    context: Ctx, owner: Owner, experiment_id: str, last_event_id: LastChange = None
-) -> tuple[Experiment, int]:
+def _experiment(context: Ctx, experiment_id: str, last_event_id: LastChange = None) -> tuple[Experiment, int]:
     after = last_event_id or "0"
     if not query.is_ordinal(after):
         raise _wrong_id(f"{after!r} is no id of this stream: they are numbers")
-    found = query.experiment(context, experiment_id, owner)
+    found = query.experiment(context, experiment_id)
     if int(after) and not _is_a_change(context, found, int(after)):
         raise _wrong_id(f"{after} is no id that this stream has sent: leave the header out to begin at the start")
     return found, int(after)
@@ -99,12 +96,12 @@ def _is_a_change(context: Context, experiment: Experiment, number: int) -> bool:
     return bool(following) and following[0].number == number
 
 
-def _run(context: Ctx, owner: Owner, run_id: str, last_event_id: LastEntry = None) -> tuple[Run, query.Position | None]:
+def _run(context: Ctx, run_id: str, last_event_id: LastEntry = None) -> tuple[Run, query.Position | None]:
     try:
         start = query.Position.parse(last_event_id) if last_event_id else None
     except ValueError as error:
         raise _wrong_id(str(error)) from None
-    found = query.run(context, run_id, owner)
+    found = query.run(context, run_id)
     if start and not _is_stored(context, found, start):
         raise _wrong_id(f"{start} is no id that this stream has sent: leave the header out to begin at the start")
     return found, start

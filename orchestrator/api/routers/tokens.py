@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request, Response
 
 from orchestrator.api.identity import Who
 from orchestrator.api.requests import Ctx, Cursor, JsonBody, Limit, json_body_of
-from orchestrator.api.views.access import NewTokenView, TokenView, new_token_view, token_view
+from orchestrator.api.views.access import NewTokenView, TokenView
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.services import tokens
 
@@ -17,14 +17,14 @@ def post_token(request: Request, context: Ctx, who: Who, body: JsonBody) -> Resp
     """Make a token. Its text is in this answer and nowhere else: the server keeps a digest."""
     token, text = tokens.add(context.store, context.clock, body, who)
     request.app.state.gate.forget()
-    return answer(new_token_view(token, text), 201)
+    return answer(NewTokenView.at(token.created_at, token, token=text), 201)
 
 
 @router.get("", response_model=PageView[TokenView])
 def get_tokens(context: Ctx, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """All tokens there ever were, newest first."""
     page, now = context.store.tokens(limit=limit, cursor=cursor), context.clock.now()
-    return answer(page_view(page, lambda token: token_view(token, now)))
+    return answer(page_view(page, lambda token: TokenView.at(now, token)))
 
 
 @router.post("/{token_id}/revoke", response_model=TokenView)
@@ -33,4 +33,4 @@ def post_revoke_token(request: Request, context: Ctx, who: Who, token_id: str) -
     others of the same database within a second."""
     token = tokens.revoke(context.store, context.clock, token_id, who)
     request.app.state.gate.forget()
-    return answer(token_view(token, context.clock.now()))
+    return answer(TokenView.at(context.clock.now(), token))

@@ -10,13 +10,15 @@ from orchestrator.cli.locate import connect
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--state", choices=["active", "completed", "failed", "cancelled"])
     parser.add_argument("--name", help="only experiments of this name")
+    parser.add_argument("--owner", help="only experiments of this owner")
     parser.add_argument("--label", metavar="KEY=VALUE", help="only experiments with this label")
     parser.add_argument("--limit", type=int, default=20, help="most experiments to list (default 20)")
     parser.add_argument("--json", action="store_true", help="print REST's answer")
 
 
 def execute(options: argparse.Namespace) -> int:
-    page = connect().pages("/experiments", options.limit, state=options.state, name=options.name, label=options.label)
+    wanted = {name: getattr(options, name) for name in ("owner", "state", "name", "label")}
+    page = connect().pages("/experiments", options.limit, **wanted)
     if options.json:
         output.print_json(page)
         return 0

@@ -4,9 +4,9 @@
   ls            list all there ever were
   revoke TOKEN  refuse one from the next second on, by its id or its name
 
-Without TBD_SERVER this works on the database of TBD_DATABASE_URL (or of the data directory), also while a server runs on
-it: so the first token is made. With TBD_SERVER it asks that server, by a token of scope admin. From the first token on
-every request needs one.
+Without TBD_SERVER this works on the database of TBD_DATABASE_URL (or of the data directory), also while a server runs
+on it: so the first token is made. With TBD_SERVER it asks that server, by a token of scope admin. From the first token
+on every request needs one.
 """
 
 import argparse
@@ -68,8 +68,8 @@ def _made(token: Answer, as_json: bool) -> None:
     else:
         print(token["token"])
     output.say(
-        f"{token['id']}: {token['name']} may {token['scope']} as {token['owner']}, {until}. This is told once: keep it in "
-        "~/.config/tbd/token (chmod 600) or in TBD_TOKEN"
+        f"{token['id']}: {token['name']} may {token['scope']} as {token['owner']}, {until}. This is told once: keep it "
+        "in ~/.config/tbd/token (chmod 600) or in TBD_TOKEN"
     )
 
 
@@ -86,14 +86,12 @@ def _list(page: Answer, as_json: bool) -> None:
     from orchestrator.reports import table
     from orchestrator.reports.numbers import short_time
 
-    def at(text: str | None, none: str) -> str:
-        return short_time(text) if text else none
+    def row(one: Answer) -> list[str]:
+        until = short_time(one["expires_at"]) if one["expires_at"] else "never"
+        words = [str(one[name]) for name in ("id", "name", "owner", "scope", "state")]
+        return [*words, short_time(one["created_at"]), until, short_time(one["last_used_at"])]
 
-    rows = [
-        [one["id"], one["name"], one["owner"], one["scope"], one["state"]]
-        + [short_time(one["created_at"]), at(one["expires_at"], "never"), at(one["last_used_at"], "-")]
-        for one in page["items"]
-    ]
+    rows = [row(one) for one in page["items"]]
     if not rows:
         output.say("there are no tokens: whoever reaches the server on this machine may do everything")
         return
@@ -155,24 +153,26 @@ class _OfDatabase:
         self._clock = SystemClock()
 
     def add(self, asked: Answer) -> Answer:
-        from orchestrator.api.views.access import new_token_view
+        from orchestrator.api.views.access import NewTokenView
         from orchestrator.services import tokens
 
-        return new_token_view(*tokens.add(self._store, self._clock, asked, _user())).model_dump(mode="json")
+        token, text = tokens.add(self._store, self._clock, asked, _user())
+        return NewTokenView.at(token.created_at, token, token=text).model_dump(mode="json")
 
     def all(self) -> Answer:
-        from orchestrator.api.views.access import token_view
+        from orchestrator.api.views.access import TokenView
 
         now = self._clock.now()
-        items = [token_view(one, now).model_dump(mode="json") for one in reversed(self._store.all_tokens())]
+        found = self._store.all_tokens().items
+        items = [TokenView.at(now, one).model_dump(mode="json") for one in reversed(found)]
         return {"items": items, "next_cursor": None, "damaged": []}
 
     def revoke(self, wanted: str) -> Answer:
-        from orchestrator.api.views.access import token_view
+        from orchestrator.api.views.access import TokenView
         from orchestrator.services import tokens
 
         found = tokens.revoke(self._store, self._clock, wanted, _user())
-        return token_view(found, self._clock.now()).model_dump(mode="json")
+        return TokenView.at(self._clock.now(), found).model_dump(mode="json")
 
 
 def _user() -> "Actor":

@@ -2,7 +2,6 @@
 
 import logging
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,11 +11,11 @@ from orchestrator.api.careful_headers import HEADERS
 from orchestrator.api.routers import health, runs
 from orchestrator.domain.access import Actor, Scope
 from orchestrator.domain.errors import StoreUnavailable
+from orchestrator.domain.stored import Page
 from orchestrator.services import tokens
 from tests.unit.api.api_rig import AS_LOG, SPEC, Rig
 
 ROOT = Actor("root", Scope.ADMIN, None, "(database)")
-EVERY = sorted(NEEDED)
 BODIES = {"/experiments": SPEC, "/tokens": {"name": "new"}, "/netbench": {}, "/calibrations": {}}
 
 
@@ -43,10 +42,10 @@ def ask(rig: Rig, method: str, path: str, text: str | None = None) -> Any:
 
 
 @pytest.fixture
-def closed(rig: Rig) -> Iterator[Rig]:
+def closed(rig: Rig) -> Rig:
     """A server for which there was a token once."""
     add(rig, "admin", "somebody")
-    yield rig
+    return rig
 
 
 def test_every_route_needs_a_scope_or_is_open(rig: Rig) -> None:
@@ -64,23 +63,25 @@ def test_a_route_without_a_scope_keeps_the_server_from_starting() -> None:
     assert ("GET", "/healthz") in routes_of([health.router])
 
 
-@pytest.mark.parametrize(("method", "path"), EVERY)
-def test_nothing_is_shown_or_done_without_a_token(closed: Rig, method: str, path: str) -> None:
-    answer = ask(closed, method, path)
-    assert answer.status_code == 401
-    assert answer.headers["WWW-Authenticate"] == 'Bearer realm="tbd"'
-    assert "TBD_TOKEN" in answer.json()["detail"]
+def test_nothing_is_shown_or_done_without_a_token(closed: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.api.rate_limit.Buckets.take", lambda *_: 0.0)
+    for method, path in sorted(NEEDED):
+        answer = ask(closed, method, path)
+        assert answer.status_code == 401, (method, path)
+        assert answer.headers["WWW-Authenticate"] == 'Bearer realm="tbd"'
+        assert "TBD_TOKEN" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize(("method", "path"), EVERY)
 @pytest.mark.parametrize("scope", list(Scope))
-def test_each_scope_reaches_what_its_line_says_and_no_more(rig: Rig, method: str, path: str, scope: Scope) -> None:
-    answer = ask(rig, method, path, add(rig, scope.value))
-    if scope.covers(NEEDED[method, path]):
-        assert answer.status_code in (200, 201, 404, 422), answer.text
-    else:
-        assert answer.status_code == 403
-        assert f"scope {NEEDED[method, path]}" in answer.json()["detail"]
+def test_each_scope_reaches_what_its_line_says_and_no_more(rig: Rig, scope: Scope) -> None:
+    text = add(rig, scope.value)
+    for (method, path), needed in sorted(NEEDED.items()):
+        answer = ask(rig, method, path, text)
+        if scope.covers(needed):
+            assert answer.status_code in (200, 201, 404, 422), (method, path, answer.text)
+        else:
+            assert answer.status_code == 403, (method, path, answer.text)
+            assert f"scope {needed}" in answer.json()["detail"]
 
 
 def test_what_is_no_route_is_not_told_without_a_token_either(closed: Rig) -> None:
@@ -150,9 +151,11 @@ def test_revoking_the_last_token_opens_nothing(rig: Rig) -> None:
     assert rig.http.get("/api/v1/runs").status_code == 401
 
 
-def test_a_database_that_is_replaced_by_an_empty_one_opens_nothing(closed: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_is_replaced_by_an_empty_one_opens_nothing(
+    closed: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert closed.http.get("/api/v1/runs").status_code == 401
-    monkeypatch.setattr(closed.store, "all_tokens", lambda: [])
+    monkeypatch.setattr(closed.store, "all_tokens", lambda: Page([]))
     closed.app.state.gate.forget()
     assert closed.http.get("/api/v1/runs").status_code == 401
 
@@ -192,11 +195,12 @@ def test_tokens_are_made_listed_and_revoked_over_rest(closed: Rig) -> None:
     assert audit[0]["address"] == "testclient"
 
 
-def test_a_damaged_token_admits_nobody_and_is_shown(closed: Rig) -> None:
+def test_a_damaged_token_admits_nobody_and_opens_nothing(closed: Rig) -> None:
     text = add(closed, "admin")
     closed.store.database.write(lambda connection: connection.exec_driver_sql("UPDATE token SET scope = 'root'"))
     closed.app.state.gate.forget()
-    assert closed.http.get("/api/v1/runs", headers=bearing(text)).status_code == 401
+    for headers in (bearing(text), {}):  # although no token can be read any more
+        assert closed.http.get("/api/v1/runs", headers=headers).status_code == 401
 
 
 def test_wrong_tokens_are_slowed_down_and_right_ones_are_not(closed: Rig) -> None:
@@ -209,8 +213,8 @@ def test_wrong_tokens_are_slowed_down_and_right_ones_are_not(closed: Rig) -> Non
 
 def test_one_token_asks_so_often_and_another_one_goes_on(rig: Rig) -> None:
     text, other = add(rig, "read"), add(rig, "read", "bob")
-    for _ in range(400):
-        answer = rig.http.get("/healthz" if _ % 2 else "/api/v1/nothing", headers=bearing(text))
+    for _ in range(5000):
+        answer = rig.http.get("/api/v1/nothing", headers=bearing(text))
         if answer.status_code == 429:
             break
     assert answer.status_code == 429

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.unit.api.api_rig import SPEC, Rig
 
 HOSTILE = [
@@ -20,7 +18,7 @@ HOSTILE = [
     "' OR 1=1 --",
 ]
 NAMES = ("model", "framework", "strategy", "interpreter", "data", "size", "precision", "device", "topology", "fabric")
-NAMES += ("name", "placement", "mode", "profile")
+NAMES += ("placement", "mode", "profile")
 PATHS = [
     "/experiments/{}",
     "/experiments/{}/events",
@@ -30,32 +28,39 @@ PATHS = [
     "/runs/{}/events",
     "/runs/{}/kernels",
 ]
-CLIMBING = ["..%2f..%2f..%2f..%2fetc%2fpasswd", "%2e%2e", "%2fetc%2fpasswd", "..%5c..%5cwin.ini", "%00", "run_%00", "~root"]
+CLIMBING = [
+    "..%2f..%2f..%2f..%2fetc%2fpasswd",
+    "%2e%2e",
+    "%2fetc%2fpasswd",
+    "..%5c..%5cwin.ini",
+    "%00",
+    "run_%00",
+    "~root",
+]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("value", HOSTILE)
-def test_a_spec_names_what_is_registered_and_nothing_else(rig: Rig, tmp_path: Path, name: str, value: str) -> None:
-    text = value.replace("{folder}", str(tmp_path))
-    for sent in (text, [text]):
-        answer = rig.http.post("/api/v1/experiments", json=SPEC | {name: sent})
-        assert answer.status_code == 422, answer.text
-        assert answer.json()["errors"][0]["pointer"].startswith(f"/{name}")
+def test_a_spec_names_what_is_registered_and_nothing_else(rig: Rig, tmp_path: Path) -> None:
+    for name in NAMES:
+        for text in (value.replace("{folder}", str(tmp_path)) for value in HOSTILE):
+            for sent in (text, [text]):
+                answer = rig.http.post("/api/v1/experiments", json=SPEC | {name: sent})
+                assert answer.status_code == 422, (name, text, answer.text)
+                assert answer.json()["errors"][0]["pointer"].startswith(f"/{name}")
     assert not (tmp_path / "made").exists()
     assert rig.get("/experiments")["items"] == []
 
 
-@pytest.mark.parametrize("value", HOSTILE)
-def test_options_are_those_that_the_model_declares(rig: Rig, value: str) -> None:
-    for options in ({value: 1}, {"depth": value}):
-        assert rig.http.post("/api/v1/experiments", json=SPEC | {"options": options}).status_code == 422
+def test_options_are_those_that_the_model_declares(rig: Rig) -> None:
+    for value in HOSTILE:
+        for options in ({value: 1}, {"depth": value}):
+            assert rig.http.post("/api/v1/experiments", json=SPEC | {"options": options}).status_code == 422
 
 
-@pytest.mark.parametrize("field", ["command", "cmd", "env", "environment", "module", "path", "script", "image", "url"])
-def test_a_spec_has_no_field_for_a_command(rig: Rig, field: str) -> None:
-    answer = rig.http.post("/api/v1/experiments", json=SPEC | {field: "/bin/sh"})
-    assert answer.status_code == 422
-    assert "unknown key" in answer.text
+def test_a_spec_has_no_field_for_a_command(rig: Rig) -> None:
+    for field in ("command", "cmd", "env", "environment", "module", "path", "script", "image", "url"):
+        answer = rig.http.post("/api/v1/experiments", json=SPEC | {field: "/bin/sh"})
+        assert answer.status_code == 422
+        assert "unknown key" in answer.text
 
 
 def test_free_text_is_kept_as_text(rig: Rig, tmp_path: Path) -> None:
@@ -66,13 +71,13 @@ def test_free_text_is_kept_as_text(rig: Rig, tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("text", CLIMBING)
-def test_no_path_leads_out_of_the_tables(rig: Rig, path: str, text: str) -> None:
-    answer = rig.http.get(f"/api/v1{path.format(text)}")
-    assert answer.status_code in (404, 422)
-    assert "root:" not in answer.text
-    assert answer.headers["Content-Type"] == "application/problem+json"
+def test_no_path_leads_out_of_the_tables(rig: Rig) -> None:
+    for path in PATHS:
+        for text in CLIMBING:
+            answer = rig.http.get(f"/api/v1{path.format(text)}")
+            assert answer.status_code in (404, 422), (path, text)
+            assert "root:" not in answer.text
+            assert answer.headers["Content-Type"] == "application/problem+json"
 
 
 def test_what_is_served_as_a_file_is_called_by_its_id(rig: Rig) -> None:

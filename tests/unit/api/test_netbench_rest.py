@@ -102,6 +102,7 @@ def test_a_question_that_makes_no_sense_is_refused(rig: Rig, query: str) -> None
     assert rig.http.get(f"{PATH}?{query}").status_code == 422
 
 
-def test_what_others_measured_is_theirs(rig: Rig) -> None:
-    measured(rig.store, rows(3), owner="somebody else")
-    assert rig.get("/netbench")["items"] == []
+def test_what_others_measured_is_shown_and_can_be_chosen(rig: Rig) -> None:
+    measured(rig.store, rows(3), owner="ada")
+    assert len(rig.get("/netbench")["items"]) == len(rig.get("/netbench", owner="ada")["items"]) == 3
+    assert rig.get("/netbench", owner="bob")["items"] == []

@@ -21,8 +21,10 @@ def test_the_text_of_a_token_says_its_id_and_its_secret_and_needs_no_quoting() -
 
 @pytest.mark.parametrize(
     "text",
-    ["", "tbd_", "tbd__", f"tbd_0123456789abcdefghjk_{SECRET}0", f"tbd_0123456789abcdefghjk_{SECRET[1:]}", SECRET]
-    + [f"tbd_0123456789abcdefghjk_{SECRET}\n", f"tbd_0123456789ABCDEFGHJK_{SECRET}", "ß" * 89],
+    [
+        *("", "tbd_", "tbd__", SECRET, "ß" * 89, f"tbd_0123456789ABCDEFGHJK_{SECRET}"),
+        *(f"tbd_0123456789abcdefghjk_{text}" for text in (SECRET + "0", SECRET[1:], SECRET + "\n")),
+    ],
 )
 def test_what_is_no_token_is_told_apart(text: str) -> None:
     assert access.presented(text) is None

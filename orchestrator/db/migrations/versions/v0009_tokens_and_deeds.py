@@ -12,12 +12,11 @@ branch_labels = None
 depends_on = None
 
 KEY = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-# index of ``cell`` -> its columns, without the owner with which they began
+# index of ``cell`` -> its columns, without the owner with which it began
 CELLS = {
     "ix_cell_model": ["model", "created_at", "id", "framework", "device_models"],
     "ix_cell_framework": ["framework", "created_at", "id", "device_models"],
 }
-BY_AGE = ["created_at", "id", "device_models"]
 
 
 def upgrade() -> None:
@@ -47,8 +46,7 @@ def upgrade() -> None:
     op.create_index("ix_deed_created", "deed", ["created_at", "id"])
     op.create_index("ix_deed_who", "deed", ["who", "created_at", "id"])
     op.create_index("ix_deed_target", "deed", ["target", "created_at", "id"])
-    op.drop_index("ix_cell_owner", "cell")
-    op.create_index("ix_cell_created", "cell", BY_AGE)
+    op.create_index("ix_cell_created", "cell", ["created_at", "id", "device_models"])
     for name, columns in CELLS.items():
         op.drop_index(name, "cell")
         op.create_index(name, "cell", columns)
@@ -59,6 +57,5 @@ def downgrade() -> None:
         op.drop_index(name, "cell")
         op.create_index(name, "cell", ["owner", *columns])
     op.drop_index("ix_cell_created", "cell")
-    op.create_index("ix_cell_owner", "cell", ["owner", *BY_AGE])
     op.drop_table("deed")
     op.drop_table("token")
