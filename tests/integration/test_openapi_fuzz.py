@@ -27,10 +27,8 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_no_scope_reaches_beyond_itself(tmp_path: Path) -> None:
     """Few cases of each operation; ``make fuzz`` has many."""
-    for scope in Scope:
-        folder = tmp_path / scope.value
-        folder.mkdir()
-        with filled_server(folder) as served:
-            few = ["--generation-deterministic", "--max-examples", "1", "--no-shrink", "--phases", "examples,fuzzing"]
-            found = fuzz(served, folder, few, scope.value)
-        assert found.returncode == 0, found.stdout + found.stderr
+    few = ["--generation-deterministic", "--max-examples", "1", "--no-shrink", "--phases", "fuzzing"]
+    with filled_server(tmp_path) as served:
+        for scope in Scope:  # the one that may do most comes last
+            found = fuzz(served, tmp_path, few, scope.value)
+            assert found.returncode == 0, found.stdout + found.stderr
