@@ -1,6 +1,7 @@
 """Whose each allocation of PyTorch is, with scripted ones."""
 
-from workers.trainer.frameworks.pytorch.ownership import Change, Note, Part, classify
+from workers.trainer.frameworks.allocation_profile import Note
+from workers.trainer.frameworks.pytorch.ownership import Change, Part, classify
 from workers.trainer.protocol import MEMORY_CLASSES
 
 PARTS = [

@@ -172,16 +172,6 @@ def test_waiting_for_other_ranks_is_no_active_time_of_a_cpu_device():
     assert [row[0] for row in table["rows"]] == ["gloo:all_reduce", "aten::add"]
 
 
-def test_of_a_long_timeline_the_longest_events_are_kept_in_order():
-    script = Script()
-    for number in range(5000):
-        script.add("operator", "aten::add", 10 * number, 10 * number + (9 if number % 5 else 1))
-    items = kernels.table(script.trace(50000.0), 1)["spans"]["items"]
-    assert len(items) == 4000
-    assert {round(item[3] * 1e6) for item in items} == {9}
-    assert items == sorted(items, key=lambda item: item[2])
-
-
 @pytest.mark.parametrize(
     ("name", "activity", "annotation", "kind"),
     [

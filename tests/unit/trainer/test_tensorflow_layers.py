@@ -201,5 +201,5 @@ def test_of_several_gpus_the_active_time_is_the_mean():
 
 def test_waiting_for_other_ranks_is_no_active_time_of_cpu_devices():
     operators = [event("a/Conv2D", 0.0, 2.0), event("tbd.exchange/CollectiveReduceV2", 1.0, 9.0)]
-    trace = namedtuple("Trace", "operators kernels whole")(operators, [], (0.0, 10.0))
-    assert tensorflow_kernels.active_s(trace, gpu=False) == 2.0
+    found = tensorflow_kernels.activity(Trace(operators, [], [], [], (0.0, 10.0), 0.0), False)
+    assert found == {"active_s": 2.0, "elapsed_s": 10.0, "method": "operator-union"}

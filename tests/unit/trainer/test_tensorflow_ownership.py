@@ -2,7 +2,8 @@
 
 from collections import namedtuple
 
-from workers.trainer.frameworks.tensorflow.ownership import Gradient, Note, classify
+from workers.trainer.frameworks.allocation_profile import Note
+from workers.trainer.frameworks.tensorflow.ownership import Gradient, classify
 from workers.trainer.protocol import MEMORY_CLASSES
 
 Change = namedtuple("Change", "at allocator address size requested operator until")

@@ -37,6 +37,27 @@ class Rise(object):
         return max(0, self._rise - counted_bytes)
 
 
+class WhileTraining(object):
+    """The peak resident set while training, over what was resident before the build."""
+
+    def __init__(self):
+        self._before = now_bytes()
+        self._most = None
+        self.method = None
+
+    def begin(self):
+        """Forget the peak of the build, in which the initial weights were there besides, as arrays that numpy owns."""
+        when = "while training" if forget_peak() else "while building and training"
+        self.method = "peak resident set %s (VmHWM) over that before the build" % when
+
+    def look(self):
+        """Read what would go on growing while a record is looked through."""
+        self._most = peak_bytes()
+
+    def peak_bytes(self):
+        return self._most - self._before
+
+
 def _status(key):
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(key + ":"))

@@ -21,7 +21,7 @@ from workers.trainer import job as jobs  # noqa: E402
 from workers.trainer import optimizer as rules  # noqa: E402
 from workers.trainer import profiling, updates  # noqa: E402
 from workers.trainer.failure import TrainerError  # noqa: E402
-from workers.trainer.frameworks import waiting  # noqa: E402
+from workers.trainer.frameworks import allocation_profile, waiting  # noqa: E402
 from workers.trainer.frameworks.cntk import graph, memory, optimizers, profiler, timing, trace  # noqa: E402
 from workers.trainer.frameworks.cntk.minimizer import Minimizer  # noqa: E402
 from workers.trainer.work import total  # noqa: E402
@@ -182,7 +182,7 @@ class Adapter(object):
             return self._model.parameters
 
         self._prepare(job, process)
-        steps = profiling.whole_steps(job, memory.STEPS)
+        steps = profiling.whole_steps(job, allocation_profile.STEPS)
         exchange = graph.Exchange(job["world_size"], self._block_steps)
         batch = job["plan"]["per_device_batch_size"]
         found = memory.profile(build, self.step, lambda: self._take()[0], steps, batch, exchange)

@@ -8,12 +8,10 @@ import cntk
 import numpy
 
 from workers.trainer import protocol
-from workers.trainer.frameworks import printed, resident
+from workers.trainer.frameworks import allocation_profile, printed, resident
 from workers.trainer.frameworks.cntk import graph
 from workers.trainer.frameworks.cntk import mkl as cntk_mkl
 
-# Judgement: the least. The first step makes what stays, the second is the first usual one, the third must be its like.
-STEPS = 3
 # Judgement: twice as many as there are of synthetic ones.
 _MOST_BATCHES = 8
 
@@ -28,26 +26,18 @@ def profile(build, train, take, steps, batch, exchange):
         batch: samples of a step.
         exchange: a ``graph.Exchange``.
     """
-    meter = _Meter()
+    _warm()
+    meter = resident.WhileTraining()
     parameters = build()
     meter.begin()
     text = printed.on_standard_error(lambda: _traced(train, steps))
-    meter.stop()
+    meter.look()
     trained = [4 * int(parameter.value.size) for parameter in parameters]
     network = graph.read(text, batch)
     found = [[protocol.MEMORY_CLASSES.index("input"), _held(take), 0]]
     found += graph.allocations(network, trained, steps, exchange, _arrays(network, batch))
-    # Read last: nothing above knows of it.
-    peak_bytes, peak_method = meter.peak()
-    return {
-        "method": "shapes in CNTK's graph, and its own plan of which share memory",
-        "steps": steps,
-        "classes": list(protocol.MEMORY_CLASSES),
-        "allocations": found,
-        "peak_bytes": peak_bytes,
-        "peak_method": peak_method,
-        "outside_bytes": None,
-    }
+    method = "shapes in CNTK's graph, and its own plan of which share memory"
+    return allocation_profile.answer(method, steps, found, (meter.peak_bytes(), meter.method))
 
 
 def _traced(train, steps):
@@ -83,28 +73,6 @@ def _held(take):
             return sum(4 * int(numpy.prod(value.shape)) for one in seen.values() for value in one)
         seen[id(batch)] = batch
     return 0
-
-
-class _Meter(object):
-    """The peak resident set while training, over what was resident before the build."""
-
-    def __init__(self):
-        _warm()
-        self._before = resident.now_bytes()
-        self._rise = None
-        self._when = "while training"
-
-    def begin(self):
-        """Forget the peak of the build, in which the initial weights were there besides, as arrays that numpy owns."""
-        if not resident.forget_peak():
-            self._when = "while building and training"
-
-    def stop(self):
-        """Read what would go on growing while the plan is looked through."""
-        self._rise = resident.peak_bytes() - self._before
-
-    def peak(self):
-        return self._rise, "peak resident set %s (VmHWM) over that before the build" % self._when
 
 
 def _warm():

@@ -9,7 +9,7 @@ import collections
 import json
 import re
 
-from workers.trainer.frameworks import intervals
+from workers.trainer.frameworks import kernel_table
 
 _NODE = re.compile(r"^(\D+)(\d+)(Forward|Backward)$")
 # Leaves of the graph: the backward pass comes by and computes nothing.
@@ -21,8 +21,7 @@ _BOTH_PASSES = "__Forward + Backward"
 ITERATION = "_Minibatch Iteration"
 
 LANE = "main thread"
-# Judgement: the timeline of two steps of a large network; what is left out is short.
-MOST_SPANS = 4000
+METHOD = "CNTK's profiler with node timing: nodes of the network, one after another"
 
 # ``node``: its uid, "" for a part of a step; ``times`` in microseconds.
 Span = collections.namedtuple("Span", "name node backward start end")
@@ -67,29 +66,10 @@ def kernels(spans, steps, elapsed_s, ahead_s):
         ahead_s: CLOCK_MONOTONIC less the trace's clock, in seconds.
     """
     found = working(spans)
-    rows = {}
-    for span in found:
-        row = rows.setdefault(span.name, [span.name, 0, 0.0])
-        row[1] += 1
-        row[2] += (span.end - span.start) * 1e-6
-    computing = [(span.start, span.end) for span in found if span.name != "Gradient Aggregation"]
-    return {
-        "steps": steps,
-        "elapsed_s": elapsed_s,
-        "active_s": min(elapsed_s, intervals.union(computing) * 1e-6),
-        "method": "CNTK's profiler with node timing: nodes of the network, one after another",
-        "rows": sorted(rows.values(), key=lambda row: -row[2]),
-        "spans": _timeline(found, ahead_s),
-    }
-
-
-def _timeline(found, ahead_s):
-    longest = sorted(found, key=lambda span: span.start - span.end)[:MOST_SPANS]
-    names, items = collections.OrderedDict(), []
-    for span in sorted(longest, key=lambda span: span.start):
-        index = names.setdefault(span.name, len(names))
-        items.append([index, 0, span.start * 1e-6 + ahead_s, (span.end - span.start) * 1e-6])
-    return {"names": list(names), "lanes": [LANE], "items": items}
+    items = [kernel_table.Item(one.name, LANE, one.start, one.end, one.end - one.start) for one in found]
+    computing = [span for span in found if span.name != "Gradient Aggregation"]
+    whole = (found[0].start, found[0].start + elapsed_s * 1e6)
+    return kernel_table.table(kernel_table.Recording(items, [computing], whole, ahead_s, 1e-6), steps, METHOD)
 
 
 def layers(spans, steps, elapsed_s, input_s, table, exchanged):
@@ -115,7 +95,7 @@ def layers(spans, steps, elapsed_s, input_s, table, exchanged):
     return {
         "steps": steps,
         "elapsed_s": elapsed_s,
-        "method": "CNTK's profiler with node timing: nodes of the network, one after another",
+        "method": METHOD,
         "serialised": False,
         "breakdown": dict(parts, input_s=input_s / steps),
         "rows": _rows(spans, table, share),

@@ -8,14 +8,12 @@ import contextlib
 import functools
 import operator
 
-from workers.trainer import protocol
+from workers.trainer.frameworks import allocation_profile
+from workers.trainer.frameworks.allocation_profile import STEPS
 from workers.trainer.frameworks.mxnet import meters, ownership
 from workers.trainer.frameworks.mxnet import trace as mxnet_trace
 from workers.trainer.frameworks.mxnet.library import mx
 from workers.trainer.frameworks.mxnet.profiler import PROFILER, devices
-
-# Judgement: the first step makes what stays (momenta), the second is the first usual one, the third must be its like.
-STEPS = 3
 
 
 def profile(make, feed, contexts):
@@ -46,18 +44,9 @@ def profile(make, feed, contexts):
         changes = [ownership.Change(*change) for change in mxnet_trace.changes(trace, name)]
         allocations.append(ownership.classify(changes, _parts(trace), [note[context] for note in notes], _arrays(step)))
     merged = sorted((entry for found in allocations for entry in found), key=lambda entry: entry[0])
-    found = [entry[1:] for entry in merged]
-    # Read last: nothing above knows of it.
-    peak_bytes = meter.peak_bytes()
-    return {
-        "method": "MXNet's count of its storage, each allocation; owner by size, then by time and the graph's shapes",
-        "steps": STEPS,
-        "classes": list(protocol.MEMORY_CLASSES),
-        "allocations": found,
-        "peak_bytes": peak_bytes,
-        "peak_method": meter.method,
-        "outside_bytes": None,
-    }
+    method = "MXNet's count of its storage, each allocation; owner by size, then by time and the graph's shapes"
+    peak = meter.peak_bytes(), meter.method
+    return allocation_profile.answer(method, STEPS, [entry[1:] for entry in merged], peak)
 
 
 @contextlib.contextmanager

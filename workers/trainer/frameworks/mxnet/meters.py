@@ -15,7 +15,7 @@ def meter(contexts):
     if contexts[0].device_type == "gpu":
         return _CudaMeter(contexts)
     _warm()
-    return _ResidentMeter() if heap.in_use_bytes() is None else _HeapMeter()
+    return resident.WhileTraining() if heap.in_use_bytes() is None else _HeapMeter()
 
 
 class _HeapMeter(object):
@@ -36,27 +36,6 @@ class _HeapMeter(object):
     def look(self):
         """Keep the count if it is the largest."""
         self._most = max(self._most, heap.in_use_bytes())
-
-    def peak_bytes(self):
-        return self._most - self._before
-
-
-class _ResidentMeter(object):
-    """The peak on CPU devices where the C library does not tell: that of the resident set while training."""
-
-    method = "peak resident set while training (VmHWM) over that before the build"
-
-    def __init__(self):
-        self._before = resident.now_bytes()
-        self._most = None
-
-    def begin(self):
-        """Forget the peak of the build, in which the initial weights were there besides, as arrays that numpy owns."""
-        resident.forget_peak()
-
-    def look(self):
-        """Read what would go on growing while the record is looked through."""
-        self._most = resident.peak_bytes()
 
     def peak_bytes(self):
         return self._most - self._before

@@ -10,10 +10,7 @@ stands under names of its own; it lasts from when it is ready to begin, and many
 import collections
 import json
 
-from workers.trainer.frameworks import intervals
-
-# Judgement: the timeline of two steps of a large network; what is left out is short.
-MOST_SPANS = 4000
+from workers.trainer.frameworks import kernel_table
 
 # How the names of exchanges through a distributed store and through Horovod begin.
 EXCHANGE = ("KVStore", "horovod_")
@@ -81,69 +78,37 @@ def changes(trace, device):
     return found
 
 
-def within(trace, task):
-    """Return (start, end) of the last time that ``task`` went on, and the operators that began in it."""
-    begun, ended = trace.tasks[task][-1]
-    return (begun, ended), [operator for operator in trace.operators if begun <= operator.start < ended]
-
-
-def computing(operators):
-    """Return the operators without exchanges with other processes, which are waiting."""
-    return [operator for operator in operators if not operator.name.startswith(EXCHANGE)]
-
-
 def activity(trace, task, devices):
-    """Return {active_s, elapsed_s, method} of ``devices`` (names as in the trace) while ``task`` went on.
-
-    Of several devices the active time is the mean.
-    """
-    (begun, ended), operators = within(trace, task)
-    return {
-        "active_s": active_s(computing(operators), devices, begun, ended),
-        "elapsed_s": (ended - begun) * 1e-6,
-        "method": "operator-union",
-    }
-
-
-def active_s(operators, devices, begun, ended):
-    """Return the seconds with an operator running, the mean of the devices."""
-    spans = [[(one.start, one.end) for one in operators if one.device == device] for device in devices]
-    return sum(intervals.union(intervals.clip(found, begun, ended)) for found in spans) / len(devices) * 1e-6
+    """Return the answer of ``activity`` for the last time that ``task`` went on; see ``kernels``."""
+    return kernel_table.activity(_recording(trace, task, devices, 0.0))
 
 
 def kernels(trace, task, steps, devices, ahead_s):
     """Return the answer of ``kernels``: each operator's calls and time on all devices of the process.
 
     Args:
+        devices: names as in the trace.
         ahead_s: CLOCK_MONOTONIC less the trace's clock, in seconds.
     """
-    (begun, ended), operators = within(trace, task)
-    return {
-        "steps": steps,
-        "elapsed_s": (ended - begun) * 1e-6,
-        "active_s": active_s(computing(operators), devices, begun, ended),
-        "method": "MXNet profiler, operators of the engine one by one; active: mean of the process's devices",
-        "rows": sorted(_rows(operators), key=lambda row: -row[2]),
-        "spans": _spans(operators, ahead_s),
-    }
+    method = "MXNet profiler, operators of the engine one by one; active: mean of the process's devices"
+    return kernel_table.table(_recording(trace, task, devices, ahead_s), steps, method)
 
 
-def _rows(operators):
-    """Yield [name, calls, total_s]; exchanges wait at the same time, their total is the time with any on its way."""
-    spans = collections.defaultdict(list)
-    for operator in operators:
-        spans[operator.name].append((operator.start, operator.end))
-    for name, found in spans.items():
-        total = intervals.union(found) if name.startswith(EXCHANGE) else sum(end - start for start, end in found)
-        yield [name, len(found), total * 1e-6]
+def _recording(trace, task, devices, ahead_s):
+    """Items are the operators that began while ``task`` went on; an exchange with other processes is waiting."""
+    begun, ended = trace.tasks[task][-1]
+    operators = [operator for operator in trace.operators if begun <= operator.start < ended]
+    computing = [operator for operator in operators if not operator.name.startswith(EXCHANGE)]
+    active = [[operator for operator in computing if operator.device == device] for device in devices]
+    return kernel_table.Recording(list(_items(operators)), active, (begun, ended), ahead_s, 1e-6)
 
 
-def _spans(operators, ahead_s):
-    """Return the timeline {names, lanes, items}; the shortest are left out where there are too many."""
-    longest = sorted(operators, key=lambda operator: operator.start - operator.end)[:MOST_SPANS]
-    names, lanes, items = collections.OrderedDict(), collections.OrderedDict(), []
-    for operator in sorted(longest, key=lambda operator: operator.start):
-        name = names.setdefault(operator.name, len(names))
-        lane = lanes.setdefault(operator.device, len(lanes))
-        items.append([name, lane, operator.start * 1e-6 + ahead_s, (operator.end - operator.start) * 1e-6])
-    return {"names": list(names), "lanes": list(lanes), "items": items}
+def _items(operators):
+    """Yield each operator as an item. Exchanges wait at the same time: own is when no earlier one was on its way."""
+    reached = {}
+    for name, device, start, end in operators:
+        alone = start
+        if name.startswith(EXCHANGE):
+            alone = min(end, max(start, reached.get(name, start)))
+            reached[name] = max(end, reached.get(name, end))
+        yield kernel_table.Item(name, device, start, end, end - alone)

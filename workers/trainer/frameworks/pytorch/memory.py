@@ -10,15 +10,12 @@ import re
 import torch
 
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks import resident
+from workers.trainer.frameworks import allocation_profile, resident
+from workers.trainer.frameworks.allocation_profile import STEPS, Note
 from workers.trainer.frameworks.pytorch import events as pytorch_events
 from workers.trainer.frameworks.pytorch import ownership
-from workers.trainer.frameworks.pytorch.ownership import Change, Note, Part
+from workers.trainer.frameworks.pytorch.ownership import Change, Part
 from workers.trainer.frameworks.pytorch.trace import MARK, PART
-from workers.trainer.protocol import MEMORY_CLASSES
-
-# Judgement: the first step makes what stays (momenta), the second is the first usual one, the third must be its like.
-STEPS = 3
 
 _BUILD = "build"
 _NOTE = "note:"
@@ -34,29 +31,28 @@ def profile(build, device):
     Raises:
         TrainerError: ``unsupported``, this version of PyTorch does not tell what its allocators do.
     """
-    cuda = device.type == "cuda"
-    meter = _CudaMeter(device) if cuda else _HostMeter()
+    rise = resident.Rise()
     # The host's part of the profiler sees the allocators of all devices; kernels need not be followed.
     with torch.autograd.profiler.profile(profile_memory=True, use_kineto=True) as profiler:
         owned = _run(build)
-        if cuda:
+        if device.type == "cuda":
             torch.cuda.synchronize(device)
-        meter.stop()
+        rise.stop()
     events = _events(profiler)
-    changes, counter = _changes(events, device.type)
+    changes, counted_bytes = _changes(events, device.type)
     notes, parts = _marks(events, owned)
     allocations = ownership.classify(changes, notes, parts)
-    # Read last: nothing above knows of it.
-    peak_bytes, peak_method = meter.peak(counter)
-    return {
-        "method": "kineto allocation events, owner by address, then by time",
-        "steps": STEPS,
-        "classes": list(MEMORY_CLASSES),
-        "allocations": allocations,
-        "peak_bytes": peak_bytes,
-        "peak_method": peak_method,
-        "outside_bytes": meter.outside(peak_bytes),
-    }
+    if device.type == "cuda":
+        # Of the whole process, which does nothing else.
+        peak = torch.cuda.max_memory_allocated(device), "torch.cuda.max_memory_allocated"
+        # Context, libraries, the allocator's own reserve.
+        free, total = torch.cuda.mem_get_info(device)
+        outside_bytes = total - free - peak[0]
+    else:
+        peak = counted_bytes, "count of PyTorch's CPU allocator at its highest (total_allocated)"
+        outside_bytes = rise.beyond(counted_bytes)
+    method = "kineto allocation events, owner by address, then by time"
+    return allocation_profile.answer(method, STEPS, allocations, peak, outside_bytes)
 
 
 def _run(build):
@@ -151,40 +147,3 @@ def _marks(events, owned):
             continue
         parts.append(Part(event.start_time_ns, event.end_time_ns, name, int(step)))
     return notes, parts
-
-
-class _HostMeter(object):
-    """The peak on CPU devices: the allocator's own count; beside it the peak resident set of the process."""
-
-    def __init__(self):
-        self._resident = resident.Rise()
-
-    def stop(self):
-        """Read what would go on growing while the record is looked through."""
-        self._resident.stop()
-
-    def peak(self, counter):
-        return counter, "count of PyTorch's CPU allocator at its highest (total_allocated)"
-
-    def outside(self, peak_bytes):
-        """Return what the process took beside the allocator: code, threads, libraries' own memory, the profiler's."""
-        return self._resident.beyond(peak_bytes)
-
-
-class _CudaMeter(object):
-    """The peak on a GPU: the caching allocator's own count; beside it what the device has in use."""
-
-    def __init__(self, device):
-        self._device = device
-        torch.cuda.reset_peak_memory_stats(device)
-
-    def stop(self):
-        """Nothing: the count is the allocator's."""
-
-    def peak(self, counter):
-        return torch.cuda.max_memory_allocated(self._device), "torch.cuda.max_memory_allocated"
-
-    def outside(self, peak_bytes):
-        """Return what is in use on the device beside the peak: context, libraries, the allocator's own reserve."""
-        free, total = torch.cuda.mem_get_info(self._device)
-        return total - free - peak_bytes

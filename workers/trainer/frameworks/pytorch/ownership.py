@@ -1,23 +1,17 @@
 """What each block of memory is for: arithmetic on the events of PyTorch's allocators, without PyTorch.
 
-By role first: what a weight, its gradient, the optimiser's state, a buffer or the input is stored in, by address at a
-time when it was looked up. Then by time: what an operator gives back before it returns is its workspace; what outlives
-the operator that took it is the input's in the loading of a batch, a feature map in the forward pass if it is given
-back in the same step, and "other" elsewhere: gradients of feature maps, averaging buffers, what an optimiser takes for
-the length of its update.
+Roles are those of what was looked up by address; what a part of a step took tells the rest, see
+``workers.trainer.frameworks.allocation_profile``. In the loading of a batch what outlives its operator is the input's.
 """
 
 import bisect
 import collections
 
-from workers.trainer.protocol import MEMORY_CLASSES
+from workers.trainer.frameworks import allocation_profile
 
 # An allocation (size > 0) or its end (size < 0) ``at`` some time; ``until``: end of the outermost operator, or of the
 # node of the backward graph, that it happened in, or None.
 Change = collections.namedtuple("Change", "at address size until")
-
-# ``owned``: {address: [(class, bytes)]} as looked up ``at`` some time.
-Note = collections.namedtuple("Note", "at owned")
 
 # A part of a step (``step``) or the "build", from ``start`` to ``end``; ``step`` is 0 for the build.
 Part = collections.namedtuple("Part", "start end name step")
@@ -26,79 +20,28 @@ Part = collections.namedtuple("Part", "start end name step")
 BY_TIME = {"input": "input", "host_to_device": "input", "forward": "feature_maps"}
 
 
-class _Block(object):
-    """One stretch of memory: from its allocation to its end."""
-
-    def __init__(self, change):
-        self.taken = change
-        self.given_back = None
-        self.shares = None
-
-
 def classify(changes, notes, parts):
     """Return [[class_index, delta_bytes, step], …] in order of time.
 
     Args:
-        changes, notes, parts: each in order of time, on one clock. Of parts that lie within each other the inner one
-            comes later.
+        changes, notes, parts: each in order of time, on one clock; of a ``Note`` {address: [(class, bytes)]}. Of parts
+            that lie within each other the inner one comes later.
     """
-    entries, blocks = _paired(changes)
-    _by_role(blocks, notes)
-    found = []
-    for change, block in entries:
-        if block.shares is None:
-            block.shares = [(_by_time(block, parts), block.taken.size)]
-        step = _part(parts, change.at).step
-        sign = 1 if change.size > 0 else -1
-        found.extend([MEMORY_CLASSES.index(name), sign * size, step] for name, size in block.shares)
-    return found
-
-
-def _paired(changes):
-    """Return ([(change, block)], [block]); ends of what was taken before are left out."""
-    live, entries, blocks = {}, [], []
-    for change in changes:
-        if change.size > 0:
-            block = live[change.address] = _Block(change)
-            blocks.append(block)
-        else:
-            block = live.pop(change.address, None)
-            if block is None:
-                continue
-            block.given_back = change
-        entries.append((change, block))
-    return entries, blocks
-
-
-def _by_role(blocks, notes):
-    by_address = collections.defaultdict(list)
+    blocks = allocation_profile.paired(changes)
+    for block, owned in allocation_profile.looked_up(blocks, notes):
+        block.divide(owned)
     for block in blocks:
-        by_address[block.taken.address].append(block)
-    for note in notes:
-        for address, owned in note.owned.items():
-            for block in by_address[address]:
-                if block.taken.at <= note.at and (block.given_back is None or block.given_back.at > note.at):
-                    block.shares = _shares(block.taken.size, owned)
-
-
-def _shares(size, owned):
-    """Split a block among those that it stores; what an allocator adds to round it up is "other"."""
-    found = collections.OrderedDict()
-    for name, count in owned:
-        found[name] = found.get(name, 0) + count
-    rest = size - sum(found.values())
-    if rest:
-        found["other"] = found.get("other", 0) + rest
-    return list(found.items())
+        if block.shares is None:
+            block.divide([(_by_time(block, parts), block.taken.size)])
+    return allocation_profile.listed(blocks, lambda at: _part(parts, at).step)
 
 
 def _by_time(block, parts):
-    taken, given_back = block.taken, block.given_back
-    if taken.until is not None and given_back is not None and given_back.at <= taken.until:
+    if block.is_workspace:
         return "workspace"
-    part = _part(parts, taken.at)
-    name = BY_TIME.get(part.name, "other")
-    if name == "feature_maps" and (given_back is None or _part(parts, given_back.at).step != part.step):
+    part = _part(parts, block.taken.at)
+    name, end = BY_TIME.get(part.name, "other"), block.given_back_at
+    if name == "feature_maps" and (end is None or _part(parts, end).step != part.step):
         return "other"
     return name
 

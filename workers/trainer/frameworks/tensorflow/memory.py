@@ -12,12 +12,11 @@ import os
 import tensorflow as tf
 
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks import resident
+from workers.trainer.frameworks import allocation_profile, resident
+from workers.trainer.frameworks.allocation_profile import STEPS, Note
 from workers.trainer.frameworks.tensorflow import ownership
 from workers.trainer.frameworks.tensorflow import trace as tensorflow_trace
-from workers.trainer.protocol import MEMORY_CLASSES
 
-STEPS = 3
 _STEP, _NOTE = "step:", "note:"
 # Read by TensorFlow when it makes its first CPU device. Source: tensorflow/core/common_runtime/process_state.cc.
 _ALLOCATOR_VARIABLE = "TF_CPU_ALLOCATOR_USE_BFC"
@@ -62,22 +61,20 @@ def profile(build, step, owned, gradients, copies, gpu):
     if not changes:
         raise TrainerError("unsupported", "TensorFlow %s tells nothing of its allocators" % tf.__version__)
     notes = [(int(name[len(_NOTE) :]), start) for name, start, _ in trace.marks if name.startswith(_NOTE)]
-    notes = [ownership.Note(start, found[number]) for number, start in notes]
+    notes = [Note(start, found[number]) for number, start in notes]
     steps = [start for name, start, _ in trace.marks if name.startswith(_STEP)]
     allocations = ownership.classify(changes, notes, gradients(), copies(), steps)
-    # Read last: nothing above knows of it.
     device = "GPU:0" if gpu else "CPU:0"
     peak_bytes = tf.config.experimental.get_memory_info(device)["peak"]
-    return {
-        "method": "xplane allocation events, owner by address and operator, then by time; "
+    peak_method = "tf.config.experimental.get_memory_info, the peak that the BFC allocator of %s counted" % device
+    return allocation_profile.answer(
+        "xplane allocation events, owner by address and operator, then by time; "
         "TensorFlow gives each gradient back once it is used",
-        "steps": STEPS,
-        "classes": list(MEMORY_CLASSES),
-        "allocations": allocations,
-        "peak_bytes": peak_bytes,
-        "peak_method": "tf.config.experimental.get_memory_info, the peak that the BFC allocator of %s counted" % device,
-        "outside_bytes": None if gpu else meter.beyond(peak_bytes),
-    }
+        STEPS,
+        allocations,
+        (peak_bytes, peak_method),
+        None if gpu else meter.beyond(peak_bytes),
+    )
 
 
 def gradients(tensors):

@@ -1,0 +1,113 @@
+"""What the profiles of memory share: blocks, their classes, and the answer of ``memory_profile``.
+
+The class of a block is by role first: what a weight, its gradient, the optimiser's state or a batch was found to be
+stored in. Then by time: what an operator gives back before it returns is its workspace; what outlives an operator of
+the forward pass is a feature map if the same step gives it back; all else is "other": gradients of feature maps,
+buffers of the exchange, what an update takes for its length, statistics, constants. What an allocator adds to round a
+block up is "other" too. How roles and parts of a step are told stands in each framework's ``ownership``.
+"""
+
+import collections
+
+from workers.trainer.protocol import MEMORY_CLASSES
+
+# Judgement: the least. The first step makes what stays (momenta), the second is the first usual one, the third must be
+# its like.
+STEPS = 3
+
+# ``owned``: {address: what the framework knows of it} as looked up ``at`` some time.
+Note = collections.namedtuple("Note", "at owned")
+
+
+class Block(object):
+    """One stretch of memory, from its allocation to its end.
+
+    ``taken``: its allocation; ``shares``: [(class, bytes)]; ``since``: when it begins to have them, where another block
+    has had this role until then: before that it is workspace.
+    """
+
+    def __init__(self, taken):
+        self.taken = taken
+        self.given_back_at = None
+        self.shares = None
+        self.since = None
+
+    @property
+    def is_workspace(self):
+        """Whether it was given back before the operator that took it returned."""
+        until = self.taken.until
+        return until is not None and self.given_back_at is not None and self.given_back_at <= until
+
+    def divide(self, owned):
+        """Share it among [(class, bytes)] that are stored in it."""
+        found = collections.OrderedDict()
+        for name, size in owned:
+            found[name] = found.get(name, 0) + size
+        rest = self.taken.size - sum(found.values())
+        if rest:
+            found["other"] = found.get("other", 0) + rest
+        self.shares = list(found.items())
+
+    def entries(self):
+        """Yield (time, class, bytes) of its allocation, of its taking over a role, and of its end."""
+        for name, size in self.shares:
+            if self.since is None:
+                yield self.taken.at, name, size
+            else:
+                yield self.taken.at, "workspace", size
+                yield self.since, "workspace", -size
+                yield self.since, name, size
+            if self.given_back_at is not None:
+                yield self.given_back_at, name, -size
+
+
+def paired(changes):
+    """Return the blocks in order of their allocation; ends of what was taken before are left out.
+
+    Args:
+        changes: in order of time, each with ``at``, ``address``, ``size`` (negative: an end) and, of an allocation,
+            ``until``, the end of the operator that it happened in, or None.
+    """
+    live, found = {}, []
+    for change in changes:
+        if change.size > 0:
+            live[change.address] = Block(change)
+            found.append(live[change.address])
+        elif change.address in live:
+            live.pop(change.address).given_back_at = change.at
+    return found
+
+
+def looked_up(blocks, notes):
+    """Yield (block, what a ``Note`` knows of it) for each block that was there when its address was looked up."""
+    by_address = collections.defaultdict(list)
+    for block in blocks:
+        by_address[block.taken.address].append(block)
+    for note in notes:
+        for address, owned in note.owned.items():
+            for block in by_address[address]:
+                if block.taken.at <= note.at and (block.given_back_at is None or block.given_back_at > note.at):
+                    yield block, owned
+
+
+def listed(blocks, step_at):
+    """Return [[class_index, delta_bytes, step], …] in order of time; ``step_at``: returns a time's step."""
+    found = sorted((entry for block in blocks for entry in block.entries()), key=lambda entry: entry[0])
+    return [[MEMORY_CLASSES.index(name), size, step_at(at)] for at, name, size in found]
+
+
+def answer(method, steps, allocations, peak, outside_bytes=None):
+    """Return the answer of ``memory_profile``.
+
+    Args:
+        peak: (bytes, how they were measured), read when the list was complete: nothing in it knows of them.
+    """
+    return {
+        "method": method,
+        "steps": steps,
+        "classes": list(MEMORY_CLASSES),
+        "allocations": allocations,
+        "peak_bytes": peak[0],
+        "peak_method": peak[1],
+        "outside_bytes": outside_bytes,
+    }
