@@ -40,14 +40,16 @@ def of_profiles(framework: str) -> pytest.MarkDecorator:
     """The mark of tests of ``framework``'s profiles against other methods: long, and broken by what makes a profile and
     by the networks that are profiled. Whole runs that ask for profiles are in every test run (tests/integration)."""
     trainer, suites = "workers/trainer", "suites"
-    makes = (f"{trainer}/frameworks/{framework}", f"{trainer}/frameworks/heap.py", f"{trainer}/frameworks/resident.py")
+    shared = ("allocation_profile", "heap", "intervals", "kernel_table", "resident")
+    makes = (f"{trainer}/frameworks/{framework}", *(f"{trainer}/frameworks/{name}.py" for name in shared))
     networks = (
         f"{suites}/assemble",
         f"{suites}/inputs",
         f"{suites}/models/resnet_50",
         f"{suites}/models/lstm_classifier",
     )
-    beside = (f"{trainer}/profiling.py", f"workers/interpreters/{framework}", "tests/contract/scripts")
+    tests = ("tests/support/allocation_lists.py", "tests/support/profiled.py")
+    beside = (f"{trainer}/profiling.py", f"workers/interpreters/{framework}", *tests)
     return getattr(pytest.mark, MARK)(*makes, *networks, *beside)
 
 
