@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 from workers.node import interpreters
+from workers.trainer import job as jobs
 from workers.trainer import protocol
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,6 +64,11 @@ def make_job(folder, framework, ranks=1, dataset=None, device="cpu", lock_dir=No
         "sample_s": 1.0,
         "lock_dir": str(lock_dir) if lock_dir else None,
     }
+
+
+def read_job(folder, framework, changes=None, **more):
+    """Return the job of ``make_job``, with ``changes`` to its keys, as a process of it reads it."""
+    return jobs.job_of({**make_job(folder, framework, **more), **(changes or {})})
 
 
 def _process(rank, kind):

@@ -6,14 +6,19 @@ applies a described layer. CNTK keeps the axis of the samples to itself; images 
 
 import collections
 import math
+from typing import Any, Dict, Iterable, Sequence, Tuple
 
 import cntk
 import numpy
 
 from suites.assemble import layers, layouts, parts
-from workers.trainer import job as jobs
 from workers.trainer import optimizer, updates
 from workers.trainer.failure import TrainerError
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Array, Arrays, Batches, Rule
+
+# A variable or an operation of CNTK's graph.
+Node = Any
 
 LAYOUTS = {"matrix": layouts.TRANSPOSED}
 
@@ -27,7 +32,7 @@ class Layers(object):
         count: samples of a batch: CNTK counts the time of running statistics in samples.
     """
 
-    def __init__(self, described, weights, count):
+    def __init__(self, described: Sequence[layers.Layer], weights: Arrays, count: int) -> None:
         self._layers = layers.by_name(described)
         self._parameters = layers.parameters(described)
         self._count = count
@@ -37,11 +42,11 @@ class Layers(object):
             self.variables[one.name] = cntk.parameter(init=value, name=one.name)
         self.statistics = {}
 
-    def described(self, arrays):
+    def described(self, arrays: Iterable[Array]) -> Dict[str, Array]:
         """Return {name: described array} of an array for each of ``variables``."""
         return layouts.described(LAYOUTS, self._parameters, arrays)
 
-    def running(self):
+    def running(self) -> Dict[str, Array]:
         """Return {name: array} of the running statistics."""
         names = ("running_mean", "running_var")
         return {
@@ -50,7 +55,7 @@ class Layers(object):
             for name, value in zip(names, pair)
         }
 
-    def __call__(self, name, x):
+    def __call__(self, name: str, x: Node) -> Node:
         layer = self._layers[name]
         return _OPERATIONS[type(layer)](self, layer, x)
 
@@ -138,7 +143,7 @@ def _padded(x_CHW, side):
     return cntk.pad(x_CHW, [(0, 0), (side, side), (side, side)]) if side else x_CHW
 
 
-def cross_entropy(logits_K, label):
+def cross_entropy(logits_K: Node, label: Node) -> Node:
     """Return the cross entropy of each sample."""
     return cntk.cross_entropy_with_softmax(logits_K, cntk.one_hot(label, logits_K.shape[0]))
 
@@ -146,7 +151,9 @@ def cross_entropy(logits_K, label):
 class Model(object):
     """What the adapter trains: a criterion over arguments, parameters, batches of a rank, an optimiser's numbers."""
 
-    def __init__(self, network, arguments, criterion, batches, optimizer):
+    def __init__(
+        self, network: Layers, arguments: Sequence[Node], criterion: Node, batches: Batches, optimizer: Rule
+    ) -> None:
         self.network = network
         self.arguments = arguments
         self.criterion = criterion
@@ -155,21 +162,21 @@ class Model(object):
         self._optimizer = optimizer
 
     @property
-    def updates(self):
+    def updates(self) -> Tuple[updates.Update, ...]:
         """All its parameters by its one loss."""
         return updates.whole(self.criterion, self.parameters, self._optimizer)
 
 
-def build(job, process):
+def build(job: Job, process: Process) -> Model:
     """Return the ``Model``, with its initial weights.
 
     Raises:
         TrainerError: ``unsupported``, the images are too small for this framework.
     """
-    own, size = parts.framework_of(job, "cntk"), jobs.size_of(job)
+    own, size = parts.framework_of(job, "cntk"), job.model.size
     described = parts.layers_of(job)
     _check(described)
-    network = Layers(described, parts.weights_of(job), job["plan"]["per_device_batch_size"])
+    network = Layers(described, parts.weights_of(job), job.plan.per_device_batch_size)
     fields = parts.fields_of(job)
     arguments = tuple(cntk.input_variable(_shape(field)) for field in fields)
 
@@ -202,7 +209,7 @@ def _shape(field):
     return field.shape[-1:] + field.shape[:-1] if field.kind == "image" else field.shape
 
 
-def value(kind, array):
+def value(kind: str, array: Array) -> cntk.Value:
     """Return CNTK's value of an array of a batch, see ``suites.inputs.Field``: all of them are float32."""
     array = array.transpose(0, 3, 1, 2) if kind == "image" else array
     return cntk.Value(numpy.ascontiguousarray(array, dtype=numpy.float32))

@@ -8,25 +8,37 @@ cell, output.
 
 import collections
 import math
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 
-# One array of trainable numbers. ``kind``: what a framework has to know to lay it out: "convolution", "matrix",
-# "lstm", "lstm_bias", "embedding" or "vector". ``initial``: a pair made by ``normal``, ``uniform`` or ``constant``.
-Parameter = collections.namedtuple("Parameter", "name shape kind initial")
+from workers.trainer.signatures import Array
 
 GATES = 4
 
+# A distribution of initial numbers: made by ``normal``, ``uniform`` or ``constant``.
+Initial = Tuple[str, float]
 
-def normal(deviation):
+
+class Parameter(NamedTuple):
+    """One array of trainable numbers. ``kind``: what a framework has to know to lay it out: "convolution", "matrix",
+    "lstm", "lstm_bias", "embedding" or "vector"."""
+
+    name: str
+    shape: Tuple[int, ...]
+    kind: str
+    initial: Initial
+
+
+def normal(deviation: float) -> Initial:
     """Initial numbers with a normal distribution around 0."""
     return "normal", deviation
 
 
-def uniform(bound):
+def uniform(bound: float) -> Initial:
     """Initial numbers with a uniform distribution from -bound to bound."""
     return "uniform", bound
 
 
-def constant(value):
+def constant(value: float) -> Initial:
     """Initial numbers that are all the same."""
     return "constant", value
 
@@ -34,87 +46,100 @@ def constant(value):
 ZERO = constant(0.0)
 
 
-class Convolution(
-    collections.namedtuple("Convolution", "name inputs outputs kernel stride padding pixels bias initial initial_bias")
-):
+class Convolution(NamedTuple):
     """A square convolution. ``pixels``: side of its output; ``padding``: zeros on each side."""
 
-    def __new__(
-        cls, name, inputs, outputs, kernel, pixels, initial, stride=1, padding=0, bias=False, initial_bias=ZERO
-    ):
-        found = (name, inputs, outputs, kernel, stride, padding, pixels, bias, initial, initial_bias)
-        return super(Convolution, cls).__new__(cls, *found)
+    name: str
+    inputs: int
+    outputs: int
+    kernel: int
+    pixels: int
+    initial: Initial
+    stride: int = 1
+    padding: int = 0
+    bias: bool = False
+    initial_bias: Initial = ZERO
 
-    def parameters(self):
+    def parameters(self) -> List[Parameter]:
         shape = (self.outputs, self.inputs, self.kernel, self.kernel)
         found = [Parameter(self.name + ".weight", shape, "convolution", self.initial)]
         if self.bias:
             found.append(Parameter(self.name + ".bias", (self.outputs,), "vector", self.initial_bias))
         return found
 
-    def flops(self):
+    def flops(self) -> int:
         return 2 * self.outputs * self.inputs * self.kernel**2 * self.pixels**2
 
 
-class Linear(collections.namedtuple("Linear", "name inputs outputs initial initial_bias")):
+class Linear(NamedTuple):
     """A matrix product and a bias."""
 
-    def parameters(self):
+    name: str
+    inputs: int
+    outputs: int
+    initial: Initial
+    initial_bias: Initial
+
+    def parameters(self) -> List[Parameter]:
         return [
             Parameter(self.name + ".weight", (self.outputs, self.inputs), "matrix", self.initial),
             Parameter(self.name + ".bias", (self.outputs,), "vector", self.initial_bias),
         ]
 
-    def flops(self):
+    def flops(self) -> int:
         return 2 * self.inputs * self.outputs
 
 
-class _Plain(object):
-    """A layer without parameters, whose operations do not count."""
-
-    __slots__ = ()
-
-    def parameters(self):
-        return []
-
-    def flops(self):
-        return 0
-
-
-class Normalization(collections.namedtuple("Normalization", "name channels pixels")):
+class Normalization(NamedTuple):
     """Batch normalisation of each channel, beginning as the identity. ``pixels``: side of the map.
 
     In all frameworks the share of a new batch in the running statistics, and the term that avoids a division by zero,
     are those below.
     """
 
+    name: str
+    channels: int
+    pixels: int
+
     MOMENTUM = 0.1
     EPSILON = 1e-5
 
-    def parameters(self):
+    def parameters(self) -> List[Parameter]:
         return [
             Parameter(self.name + ".weight", (self.channels,), "vector", constant(1.0)),
             Parameter(self.name + ".bias", (self.channels,), "vector", constant(0.0)),
         ]
 
-    def flops(self):
+    def flops(self) -> int:
         return 0
 
 
-class Embedding(collections.namedtuple("Embedding", "name count width initial")):
+class Embedding(NamedTuple):
     """A table with a row of ``width`` numbers for each of ``count`` tokens."""
 
-    def parameters(self):
+    name: str
+    count: int
+    width: int
+    initial: Initial
+
+    def parameters(self) -> List[Parameter]:
         return [Parameter(self.name + ".weight", (self.count, self.width), "embedding", self.initial)]
 
-    def flops(self):
+    def flops(self) -> int:
         return 0
 
 
-class Lstm(collections.namedtuple("Lstm", "name number inputs hidden length initial")):
+class Lstm(NamedTuple):
     """Layer ``number`` of the LSTM ``name``, over ``length`` places; it has two biases, as PyTorch's has."""
 
-    def parameters(self):
+    name: str
+    number: int
+    inputs: int
+    hidden: int
+    length: int
+    initial: Initial
+
+    def parameters(self) -> List[Parameter]:
         rows = GATES * self.hidden
         shapes = (("weight_ih", (rows, self.inputs)), ("weight_hh", (rows, self.hidden)))
         found = [Parameter(self.parameter(part), shape, "lstm", self.initial) for part, shape in shapes]
@@ -123,52 +148,86 @@ class Lstm(collections.namedtuple("Lstm", "name number inputs hidden length init
         ]
         return found
 
-    def parameter(self, part):
+    def parameter(self, part: str) -> str:
         """Return the name of its parameter ``part``: weight_ih, weight_hh, bias_ih or bias_hh."""
         return "%s.%s_l%d" % (self.name, part, self.number)
 
-    def flops(self):
+    def flops(self) -> int:
         return self.length * 2 * GATES * self.hidden * (self.inputs + self.hidden)
 
 
-class Pooling(_Plain, collections.namedtuple("Pooling", "name kernel stride padding ceil average")):
+class Pooling(NamedTuple):
     """Windows of a map: by their maximum, or their average (without padding then).
 
     ``ceil``: also a last window that is partly outside.
     """
 
-    def __new__(cls, name, kernel, stride, padding=0, ceil=False, average=False):
-        return super(Pooling, cls).__new__(cls, name, kernel, stride, padding, ceil, average)
+    name: str
+    kernel: int
+    stride: int
+    padding: int = 0
+    ceil: bool = False
+    average: bool = False
 
-    def pixels(self, before):
+    def parameters(self) -> List[Parameter]:
+        return []
+
+    def flops(self) -> int:
+        return 0
+
+    def pixels(self, before: int) -> int:
         """Return the side of its output, of maps with the side ``before``."""
         room = before + 2 * self.padding - self.kernel
         return (-(-room // self.stride) if self.ceil else room // self.stride) + 1
 
 
-class Response(_Plain, collections.namedtuple("Response", "name size alpha beta k")):
+class Response(NamedTuple):
     """Local response normalisation: x / (k + alpha / size * sum of the squares of ``size`` channels around x)^beta.
 
     Source: Krizhevsky et al., "ImageNet Classification with Deep Convolutional Neural Networks", 2012, section 3.3,
     with Caffe's division of alpha by the size.
     """
 
+    name: str
+    size: int
+    alpha: float
+    beta: float
+    k: float
 
-class Dropout(_Plain, collections.namedtuple("Dropout", "name rate")):
+    def parameters(self) -> List[Parameter]:
+        return []
+
+    def flops(self) -> int:
+        return 0
+
+
+class Dropout(NamedTuple):
     """Numbers that are nothing with a probability of ``rate``, the others divided by 1 - rate."""
 
+    name: str
+    rate: float
 
-def parameters(layers):
+    def parameters(self) -> List[Parameter]:
+        return []
+
+    def flops(self) -> int:
+        return 0
+
+
+Layer = Union[Convolution, Linear, Normalization, Embedding, Lstm, Pooling, Response, Dropout]
+
+
+def parameters(layers: Sequence[Layer]) -> List[Parameter]:
     """Return the ``Parameter`` of all layers, in the order of the forward pass."""
     return [parameter for layer in layers for parameter in layer.parameters()]
 
 
-def shapes(layers):
+def shapes(layers: Sequence[Layer]) -> Dict[str, Tuple[int, ...]]:
     """Return {name: shape} of the parameters, in the order of the forward pass."""
     return collections.OrderedDict((one.name, one.shape) for one in parameters(layers))
 
 
-def count(layers):
+def count(layers: Sequence[Layer]) -> int:
     """Return how many numbers are trained."""
     total = 0
     for one in parameters(layers):
@@ -179,14 +238,14 @@ def count(layers):
     return total
 
 
-def flops(layers):
+def flops(layers: Sequence[Layer]) -> int:
     """Return the operations of one sample's forward pass: 2 per multiply-add, convolutions and matrix products only."""
     return sum(layer.flops() for layer in layers)
 
 
-def by_name(layers):
+def by_name(layers: Sequence[Layer]) -> Dict[str, Any]:
     """Return {name: layer}; of an LSTM of several layers the list of them."""
-    found = collections.OrderedDict()
+    found: Dict[str, Any] = collections.OrderedDict()
     for layer in layers:
         if isinstance(layer, Lstm):
             found.setdefault(layer.name, []).append(layer)
@@ -195,7 +254,7 @@ def by_name(layers):
     return found
 
 
-def initial_weights(layers, seed):
+def initial_weights(layers: Sequence[Layer], seed: int) -> Dict[str, Array]:
     """Return {name: float32 array}, drawn in order. ``RandomState`` is frozen: its numbers are those of every numpy."""
     import numpy
 
@@ -213,12 +272,12 @@ def initial_weights(layers, seed):
     return weights
 
 
-def over_outputs(outputs, kernel):
+def over_outputs(outputs: int, kernel: int) -> Initial:
     """He's deviation over the outputs: variance 2 / (outputs * kernel^2), as torchvision initialises its ResNets."""
     return normal(math.sqrt(2.0 / (outputs * kernel**2)))
 
 
-def xavier(inputs, kernel=1):
+def xavier(inputs: int, kernel: int = 1) -> Initial:
     """Caffe's "xavier": uniform, variance 1 / (inputs * kernel^2).
 
     Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010,
@@ -227,6 +286,6 @@ def xavier(inputs, kernel=1):
     return uniform(math.sqrt(3.0 / (inputs * kernel**2)))
 
 
-def over_inputs(inputs):
+def over_inputs(inputs: int) -> Initial:
     """PyTorch's bound for its layers: uniform within 1 / sqrt(inputs), weights and biases."""
     return uniform(1.0 / math.sqrt(inputs))

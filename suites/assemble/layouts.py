@@ -1,15 +1,25 @@
 """How a framework lays out a parameter that ``suites.assemble.layers`` describes, there and back."""
 
 import collections
+from typing import Dict, Iterable, Mapping, NamedTuple, Optional, Tuple
 
-# ``blocks``: the order in which equal blocks of rows are taken; ``axes``: then, the order of the axes; None: as it is.
-Layout = collections.namedtuple("Layout", "blocks axes")
+from suites.assemble.layers import Parameter
+from workers.trainer.signatures import Array
+
+
+class Layout(NamedTuple):
+    """``blocks``: the order in which equal blocks of rows are taken; ``axes``: then, the order of the axes; None: as it
+    is."""
+
+    blocks: Optional[Tuple[int, ...]]
+    axes: Optional[Tuple[int, ...]]
+
 
 AS_IT_IS = Layout(None, None)
 TRANSPOSED = Layout(None, (1, 0))
 
 
-def apply(layout, value):
+def apply(layout: Layout, value: Array) -> Array:
     """Return the described array ``value`` as the framework has it."""
     import numpy
 
@@ -19,7 +29,7 @@ def apply(layout, value):
     return numpy.ascontiguousarray(value.transpose(layout.axes)) if layout.axes else value
 
 
-def undo(layout, value):
+def undo(layout: Layout, value: Array) -> Array:
     """The reverse of ``apply``."""
     import numpy
 
@@ -31,7 +41,9 @@ def undo(layout, value):
     return value
 
 
-def described(table, parameters, arrays):
+def described(
+    table: Mapping[str, Layout], parameters: Iterable[Parameter], arrays: Iterable[Array]
+) -> Dict[str, Array]:
     """Return {name: array as it is described} of a framework's ``arrays`` of ``parameters``, in their order.
 
     Args:

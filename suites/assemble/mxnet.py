@@ -6,13 +6,15 @@ are NCHW.
 """
 
 import re
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple, Union
 
 import mxnet as mx
 from mxnet.gluon import nn
 
 from suites.assemble import layers, parts
-from workers.trainer import job as jobs
 from workers.trainer import optimizer, updates
+from workers.trainer.job import Job
+from workers.trainer.signatures import Array, Arrays, Batches, Rule
 
 # Gluon's names of parameters, and the description's.
 _NAMES = {"gamma": "weight", "beta": "bias"}
@@ -20,7 +22,7 @@ _LSTM_NAME = re.compile(r"(.*)\._unfused\.(\d+)\.(i2h|h2h)_(weight|bias)")
 _SIDES = {"i2h": "ih", "h2h": "hh"}
 
 
-def block(layer):
+def block(layer: Union[layers.Layer, List[layers.Lstm]]) -> nn.HybridBlock:
     """Return the block of a described layer; of an LSTM, the list of its layers is one block."""
     kind = type(layer[0]) if isinstance(layer, list) else type(layer)
     return _BLOCKS[kind](layer)
@@ -89,7 +91,14 @@ class Model(object):
         counts: {normalisation: how many numbers of a channel a batch has}.
     """
 
-    def __init__(self, network, names, counts, batches, optimizer):
+    def __init__(
+        self,
+        network: nn.HybridBlock,
+        names: Sequence[str],
+        counts: Mapping[str, int],
+        batches: Batches,
+        optimizer: Rule,
+    ) -> None:
         self.network = network
         self._names = names
         self._counts = counts
@@ -99,19 +108,19 @@ class Model(object):
         self._optimizer = optimizer
 
     @property
-    def updates(self):
+    def updates(self) -> Tuple[updates.Update, ...]:
         """All its parameters by its one loss."""
         return updates.whole(self.loss, self.parameters, self._optimizer)
 
-    def loss(self, batch):
+    def loss(self, batch: Sequence[Any]) -> Any:
         """Return the loss of a batch, on the batch's device."""
         return self.network(*batch)
 
-    def described(self, arrays):
+    def described(self, arrays: Iterable[Array]) -> Dict[str, Array]:
         """Return {name: described array} of an array for each of ``parameters``: MXNet has the described layouts."""
         return dict(zip(self._names, arrays))
 
-    def running(self):
+    def running(self) -> Dict[str, Array]:
         """Return {name: array} of the running statistics on the first device, after one batch.
 
         MXNet averages the mean square over a batch's numbers of a channel, others that of one number less: theirs is
@@ -128,13 +137,13 @@ class Model(object):
         return found
 
 
-def build(job, contexts):
+def build(job: Job, contexts: Sequence[mx.Context]) -> Model:
     """Return the ``Model`` on ``contexts``, with its initial weights."""
-    network = parts.framework_of(job, "mxnet").Network(jobs.size_of(job))
+    network = parts.framework_of(job, "mxnet").Network(job.model.size)
     weights = parts.weights_of(job)
     load(network, weights, contexts)
     counts = {
-        layer.name: job["plan"]["per_device_batch_size"] * layer.pixels**2
+        layer.name: job.plan.per_device_batch_size * layer.pixels**2
         for layer in parts.layers_of(job)
         if isinstance(layer, layers.Normalization)
     }
@@ -150,7 +159,7 @@ def build(job, contexts):
     return Model(network, list(weights), counts, batches, optimizer.of_job(job))
 
 
-def named(network):
+def named(network: nn.HybridBlock) -> Dict[str, Any]:
     """Return {name: parameter} with the names of the description, and of the running statistics."""
     return {_named(path): one for path, one in network._collect_params_with_prefix().items()}
 
@@ -164,7 +173,7 @@ def _named(path):
     return prefix + "." + _NAMES.get(last, last)
 
 
-def load(network, weights, contexts):
+def load(network: nn.HybridBlock, weights: Arrays, contexts: Sequence[mx.Context]) -> None:
     """Take {name: array} as the trainable parameters, on all ``contexts``; all of them must be there.
 
     Raises:
@@ -178,7 +187,7 @@ def load(network, weights, contexts):
             parameter.set_data(mx.nd.array(weights[name]))
 
 
-def array_of(kind, array):
+def array_of(kind: str, array: Array) -> mx.nd.NDArray:
     """Return MXNet's array, on the host, of an array of a batch, see ``suites.inputs.Field``."""
     if kind in ("label", "tokens"):
         return mx.nd.array(array, dtype="int32")

@@ -1,57 +1,61 @@
 """The parts of a model that no framework makes: its description, its initial weights, its batches as arrays."""
 
 import importlib
+from types import ModuleType
+from typing import Any, Callable, Dict, Iterator, List
 
 from suites.assemble import layers
-from workers.trainer import job as jobs
+from suites.inputs import Field
+from workers.trainer.job import Job
+from workers.trainer.signatures import Array, Batch
 
 
-def network_of(job):
+def network_of(job: Job) -> ModuleType:
     """Return the module ``network`` of the job's model."""
-    return importlib.import_module(job["model"]["module"] + ".network")
+    return importlib.import_module(job.model.module + ".network")
 
 
-def framework_of(job, framework):
+def framework_of(job: Job, framework: str) -> ModuleType:
     """Return the model's own module for ``framework``."""
-    return importlib.import_module("%s.%s" % (job["model"]["module"], framework))
+    return importlib.import_module("%s.%s" % (job.model.module, framework))
 
 
-def layers_of(job):
+def layers_of(job: Job) -> List[layers.Layer]:
     """Return the list of the layers of the job's size."""
-    return network_of(job).layers(jobs.size_of(job))
+    return network_of(job).layers(job.model.size)
 
 
-def weights_of(job):
+def weights_of(job: Job) -> Dict[str, Array]:
     """Return {name: float32 array} to begin with: those that the job gives, else the initial ones of its seed."""
     import numpy
 
-    given = job.get("given")
+    given = job.given
     if given is None:
-        return layers.initial_weights(layers_of(job), job["plan"]["seed"])
+        return layers.initial_weights(layers_of(job), job.plan.seed)
     with numpy.load(given) as arrays:
         return {one.name: arrays[one.name] for one in layers.parameters(layers_of(job))}
 
 
-def input_of(job):
+def input_of(job: Job) -> ModuleType:
     """Return the module of ``suites.inputs`` that makes the model's batches."""
-    return importlib.import_module("suites.inputs." + job["model"]["input"])
+    return importlib.import_module("suites.inputs.%s" % job.model.input)
 
 
-def fields_of(job):
+def fields_of(job: Job) -> List[Field]:
     """Return the ``Field`` of each array in a batch."""
-    return input_of(job).fields(jobs.size_of(job))
+    return input_of(job).fields(job.model.size)
 
 
-def batches(job, rank, framework, to_tensors):
+def batches(job: Job, rank: int, framework: str, to_tensors: Callable[..., Any]) -> Iterator[Batch]:
     """Return the endless iterator of ``(tensors, work)`` for one rank.
 
     Args:
         to_tensors: turns the arrays of a batch (see ``fields_of``) into the framework's tensors.
     """
-    given = job.get("given")
+    given = job.given
     if given is not None:
         return _repeated(given, job, to_tensors)
-    return input_of(job).batches(job, rank, jobs.size_of(job), framework, to_tensors)
+    return input_of(job).batches(job, rank, job.model.size, framework, to_tensors)
 
 
 def _repeated(path, job, to_tensors):

@@ -6,15 +6,19 @@ A model's ``pytorch.py`` has ``Network(size)``, a module whose parameters have t
 PyTorch also computes in double precision (``fp64``): that is what the parity of all frameworks is held against.
 """
 
+from typing import Callable, Dict, Iterable, List, Sequence, Tuple, Union
+
 import torch
 from torch import nn
 
 from suites.assemble import layers, parts
-from workers.trainer import job as jobs
+from suites.inputs import Field
 from workers.trainer import optimizer, updates
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Array, Arrays, Batches, Rule
 
 
-def module(layer):
+def module(layer: Union[layers.Layer, List[layers.Lstm]]) -> nn.Module:
     """Return the module of a described layer; of an LSTM, the list of its layers is one module."""
     kind = type(layer[0]) if isinstance(layer, list) else type(layer)
     return _MODULES[kind](layer)
@@ -50,7 +54,14 @@ _MODULES = {
 class Model(object):
     """What the adapter trains: a network, its loss, the batches of a rank and its optimiser's numbers."""
 
-    def __init__(self, network, loss, fields, batches, optimizer):
+    def __init__(
+        self,
+        network: nn.Module,
+        loss: Callable[..., torch.Tensor],
+        fields: Sequence[Field],
+        batches: Batches,
+        optimizer: Rule,
+    ) -> None:
         self.network = network
         self._loss = loss
         self._fields = fields
@@ -58,35 +69,35 @@ class Model(object):
         self._optimizer = optimizer
 
     @property
-    def updates(self):
+    def updates(self) -> Tuple[updates.Update, ...]:
         """All its parameters by its one loss."""
         return updates.whole(self.loss, self.network.parameters(), self._optimizer)
 
-    def loss(self, batch):
+    def loss(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the loss of a batch, the mean over its samples."""
         return self._loss(self.network, *batch)
 
-    def described(self, arrays):
+    def described(self, arrays: Iterable[Array]) -> Dict[str, Array]:
         """Return {name: described array} of an array for each parameter: PyTorch has the described layouts."""
         return dict(zip((name for name, _ in self.network.named_parameters()), arrays))
 
-    def running(self):
+    def running(self) -> Dict[str, Array]:
         """Return {name: array} of the running statistics."""
         found = self.network.named_buffers()
         return {name: buffer.cpu().numpy() for name, buffer in found if buffer.is_floating_point()}
 
-    def given(self, batch):
+    def given(self, batch: Sequence[torch.Tensor]) -> Dict[str, Array]:
         """Return {``batch.<field>``: array}: a batch as a job gives it."""
         return {"batch." + field.name: array(field.kind, tensor) for field, tensor in zip(self._fields, batch)}
 
 
-def build(job, process, device):
+def build(job: Job, process: Process, device: torch.device) -> Model:
     """Return the ``Model`` on ``device``, with its initial weights."""
     own = parts.framework_of(job, "pytorch")
-    network = own.Network(jobs.size_of(job))
+    network = own.Network(job.model.size)
     load(network, parts.weights_of(job))
     fields = parts.fields_of(job)
-    dtype = torch.float64 if job["plan"]["precision"] == "fp64" else torch.float32
+    dtype = torch.float64 if job.plan.precision == "fp64" else torch.float32
 
     def to_tensors(*arrays):
         return [tensor(field.kind, found, dtype) for field, found in zip(fields, arrays)]
@@ -97,7 +108,7 @@ def build(job, process, device):
     return Model(network.to(device, dtype), own.loss, fields, batches, optimizer.of_job(job))
 
 
-def load(network, weights):
+def load(network: nn.Module, weights: Arrays) -> None:
     """Take {name: array} as the trainable parameters, all of which must be there.
 
     Raises:
@@ -108,7 +119,7 @@ def load(network, weights):
             parameter.copy_(torch.from_numpy(weights[name]))
 
 
-def tensor(kind, array, dtype=torch.float32):
+def tensor(kind: str, array: Array, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """Return the tensor of an array of a batch, see ``suites.inputs.Field``; ``dtype``: that of what is no integer."""
     found = torch.from_numpy(array)
     if found.is_floating_point():
@@ -116,7 +127,7 @@ def tensor(kind, array, dtype=torch.float32):
     return found.permute(0, 3, 1, 2).contiguous() if kind == "image" else found
 
 
-def array(kind, tensor):
+def array(kind: str, tensor: torch.Tensor) -> Array:
     """The reverse of ``tensor``."""
     found = tensor.permute(0, 2, 3, 1).contiguous() if kind == "image" else tensor
     return (found.float() if found.is_floating_point() else found).cpu().numpy()

@@ -5,13 +5,15 @@ A model's ``tensorflow.py`` has ``loss(layer, size, *tensors)``, a scalar tensor
 """
 
 import collections
+from typing import Callable, Dict, Iterable, Optional, Sequence, Tuple
 
 import numpy
 import tensorflow as tf
 
 from suites.assemble import layers, layouts, parts
-from workers.trainer import job as jobs
 from workers.trainer import optimizer, updates
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Array, Arrays, Batches, Rule
 
 # Of the four gates BlockLSTM has the second and the third the other way round.
 _GATES = (0, 2, 1, 3)
@@ -29,7 +31,7 @@ class Layers(object):
     ``variables`` {name: trainable variable} in the order of the forward pass; ``statistics`` {norm: (mean, variance)}.
     """
 
-    def __init__(self, described, weights):
+    def __init__(self, described: Sequence[layers.Layer], weights: Arrays) -> None:
         self._layers = layers.by_name(described)
         self._parameters = layers.parameters(described)
         self.variables = collections.OrderedDict()
@@ -42,11 +44,11 @@ class Layers(object):
                 mean, variance = numpy.zeros(layer.channels), numpy.ones(layer.channels)
                 self.statistics[layer.name] = (_statistic(mean), _statistic(variance))
 
-    def described(self, arrays):
+    def described(self, arrays: Iterable[Array]) -> Dict[str, Array]:
         """Return {name: described array} of an array for each of ``variables``."""
         return layouts.described(LAYOUTS, self._parameters, arrays)
 
-    def running(self):
+    def running(self) -> Dict[str, Array]:
         """Return {name: array} of the running statistics."""
         names = ("running_mean", "running_var")
         return {
@@ -55,7 +57,7 @@ class Layers(object):
             for name, value in zip(names, pair)
         }
 
-    def __call__(self, name, x, before=None):
+    def __call__(self, name: str, x: tf.Tensor, before: Optional[Callable[[tf.Tensor], tf.Tensor]] = None) -> tf.Tensor:
         """Return what the layer makes of ``x``, or of ``before(x)``, which then counts as the layer's."""
         layer = self._layers[name]
         if isinstance(layer, list):
@@ -143,18 +145,18 @@ _OPERATIONS = {
 }
 
 
-def relu(name, x):
+def relu(name: str, x: tf.Tensor) -> tf.Tensor:
     with tf.name_scope(name):
         return tf.nn.relu(x)
 
 
-def flat(x_NHWC):
+def flat(x_NHWC: tf.Tensor) -> tf.Tensor:
     """Return all numbers of each image as x_NF, in the order of the other frameworks: channels first."""
     x_NCHW = tf.transpose(x_NHWC, (0, 3, 1, 2))
     return tf.reshape(x_NCHW, (x_NCHW.shape[0], -1))
 
 
-def cross_entropy(logits_NK, labels_N):
+def cross_entropy(logits_NK: tf.Tensor, labels_N: tf.Tensor) -> tf.Tensor:
     """Return the mean cross entropy."""
     with tf.name_scope("loss"):
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels_N, logits=logits_NK))
@@ -183,7 +185,7 @@ def _beyond(layer, pixels):
 class Model(object):
     """What the adapter trains: a network's variables, its loss, the batches of a rank and its optimiser's numbers."""
 
-    def __init__(self, network, loss, batches, optimizer):
+    def __init__(self, network: Layers, loss: Callable[..., tf.Tensor], batches: Batches, optimizer: Rule) -> None:
         self.network = network
         self.variables = list(network.variables.values())
         self._loss = loss
@@ -191,18 +193,18 @@ class Model(object):
         self._optimizer = optimizer
 
     @property
-    def updates(self):
+    def updates(self) -> Tuple[updates.Update, ...]:
         """All its parameters by its one loss."""
         return updates.whole(self.loss, self.variables, self._optimizer)
 
-    def loss(self, batch):
+    def loss(self, batch: Sequence[tf.Tensor]) -> tf.Tensor:
         """Return the loss of a batch, the mean over its samples; updates the running statistics."""
         return self._loss(*batch)
 
 
-def build(job, process):
+def build(job: Job, process: Process) -> Model:
     """Return the ``Model``, with its initial weights."""
-    own, size = parts.framework_of(job, "tensorflow"), jobs.size_of(job)
+    own, size = parts.framework_of(job, "tensorflow"), job.model.size
     network = Layers(parts.layers_of(job), parts.weights_of(job))
 
     def to_tensors(*arrays):

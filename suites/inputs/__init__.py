@@ -8,8 +8,16 @@
     the endless iterator of ``(tensors, work)`` for one rank: synthetic ones, or those of the job's dataset
 """
 
-import collections
+from typing import NamedTuple, Tuple
 
-# ``kind`` says how a framework lays it out: "image" (HWC, float32), "label", "tokens" (integers), "numbers" (float32).
-# ``shape``: of one sample.
-Field = collections.namedtuple("Field", "name kind shape")
+
+class Field(NamedTuple):
+    """One array of a batch.
+
+    ``kind`` says how a framework lays it out: "image" (HWC, float32), "label", "tokens" (integers), "numbers"
+    (float32). ``shape``: of one sample.
+    """
+
+    name: str
+    kind: str
+    shape: Tuple[int, ...]

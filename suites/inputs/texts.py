@@ -6,8 +6,11 @@ texts and in the words that are no padding.
 """
 
 import itertools
+from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
 from suites.inputs import Field
+from workers.trainer.job import Job
+from workers.trainer.signatures import Array, Batch, Size, Work
 
 # Judgement: enough batches that a network does not see the same one at each step, few enough to stay in memory.
 POOL = 4
@@ -19,22 +22,22 @@ SHIFT = 2.7
 LENGTH_DEVIATION_RATIO = 0.3
 
 
-def fields(size):
+def fields(size: Size) -> List[Field]:
     words = size["words"]
     return [Field("tokens", "tokens", (words,)), Field("shares", "numbers", (words,)), Field("labels", "label", ())]
 
 
-def work(tokens_NT, shares_NT, labels_N):
+def work(tokens_NT: Array, shares_NT: Array, labels_N: Array) -> Work:
     return {"texts": len(labels_N), "words": int((tokens_NT != PADDING).sum())}
 
 
-def batches(job, rank, size, framework, to_tensors):
+def batches(job: Job, rank: int, size: Size, framework: str, to_tensors: Callable[..., Any]) -> Iterator[Batch]:
     """See ``suites.inputs``."""
-    pool = synthetic(job["plan"]["per_device_batch_size"], size, (job["plan"]["seed"], rank))
+    pool = synthetic(job.plan.per_device_batch_size, size, (job.plan.seed, rank))
     return itertools.cycle([(to_tensors(*arrays), work(*arrays)) for arrays in pool])
 
 
-def synthetic(count, size, seed):
+def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Array, Array, Array]]:
     """Yield ``POOL`` batches of random texts with the frequencies of words and the spread of lengths of real ones.
 
     ``size`` has ``vocabulary`` (the padding and the words by falling frequency), ``words`` (T), ``words_mean`` and

@@ -4,7 +4,6 @@
 step begins, and makes three steps.
 """
 
-import json
 import os
 import sys
 import time
@@ -13,15 +12,15 @@ import torch
 import torch.distributed
 
 from suites.models.resnet_50 import pytorch as suite
+from workers.trainer import job as jobs
 
 
 def main(path):
-    with open(path) as file:
-        job = json.load(file)
+    job = jobs.read(path)
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     torch.distributed.init_process_group("gloo")
     rank = torch.distributed.get_rank()
-    model = suite.build(job, job["processes"][0], torch.device("cpu"))
+    model = suite.build(job, job.processes[0], torch.device("cpu"))
     model.network = torch.nn.parallel.DistributedDataParallel(model.network)
     facts = model.updates[0].optimizer
     optimizer = torch.optim.SGD(

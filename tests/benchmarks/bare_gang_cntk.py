@@ -4,21 +4,20 @@
 step is done, and makes three steps. For Python 3.6.
 """
 
-import json
 import sys
 import time
 
 import cntk
 
 from suites.models.resnet_50 import cntk as suite
+from workers.trainer import job as jobs
 
 
 def main(path):
-    with open(path) as file:
-        job = json.load(file)
+    job = jobs.read(path)
     cntk.cntk_py.set_max_num_cputhreads(1)
     cntk.try_set_default_device(cntk.cpu())
-    model = suite.build(job, job["processes"][0])
+    model = suite.build(job, job.processes[0])
     facts = model.updates[0].optimizer
     learner = cntk.momentum_sgd(
         model.parameters,

@@ -4,9 +4,10 @@ Runs in the framework's own interpreter: ``python -m tests.benchmarks.bare_loop 
 CLOCK_MONOTONIC at the end of each step, and goes on until it is ended.
 """
 
-import json
 import sys
 import time
+
+from workers.trainer import job as jobs
 
 
 def pytorch(job):
@@ -15,8 +16,8 @@ def pytorch(job):
 
     from suites.models.resnet_50 import pytorch as suite
 
-    torch.set_num_threads(len(job["processes"][0]["devices"][0]["cores"]))
-    model = suite.build(job, job["processes"][0], torch.device("cpu"))
+    torch.set_num_threads(len(job.processes[0].devices[0].cores))
+    model = suite.build(job, job.processes[0], torch.device("cpu"))
     facts = model.updates[0].optimizer
     optimizer = torch.optim.SGD(
         model.network.parameters(), facts["learning_rate"], facts["momentum"], weight_decay=facts["weight_decay"]
@@ -40,10 +41,10 @@ def tensorflow(job):
 
     from suites.models.resnet_50 import tensorflow as suite
 
-    threads = len(job["processes"][0]["devices"][0]["cores"])
+    threads = len(job.processes[0].devices[0].cores)
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
-    model = suite.build(job, job["processes"][0])
+    model = suite.build(job, job.processes[0])
     facts = model.updates[0].optimizer
     momenta = [tf.Variable(tf.zeros_like(variable)) for variable in model.variables]
     batches = model.batches(0)
@@ -99,9 +100,9 @@ def cntk(job):
 
     from suites.models.resnet_50 import cntk as suite
 
-    library.cntk_py.set_max_num_cputhreads(len(job["processes"][0]["devices"][0]["cores"]))
+    library.cntk_py.set_max_num_cputhreads(len(job.processes[0].devices[0].cores))
     library.try_set_default_device(library.cpu())
-    model = suite.build(job, job["processes"][0])
+    model = suite.build(job, job.processes[0])
     facts = model.updates[0].optimizer
     learner = library.momentum_sgd(
         model.parameters,
@@ -123,8 +124,7 @@ def cntk(job):
 
 
 def main(framework, path):
-    with open(path) as file:
-        job = json.load(file)
+    job = jobs.read(path)
     step = {"pytorch": pytorch, "tensorflow": tensorflow, "mxnet": mxnet, "cntk": cntk}[framework](job)
     while True:
         step()

@@ -96,7 +96,7 @@ def test_block_momentum_averages_the_ways_of_the_ranks_as_its_authors_write(agen
     """Chen and Huo, "Scalable training of deep learning machines by incremental block training", 2016, with Nesterov's
     form, a block momentum of 1 - 1 / ranks and the ranks' own momenta begun anew after each block."""
     blocks, steps, ranks = 3, 4, 2
-    batches = [linear_model.samples({"world_size": ranks}, rank) for rank in range(ranks)]
+    batches = [linear_model.samples(ranks, rank) for rank in range(ranks)]
     rate, block_momentum = linear_model.OPTIMIZER["learning_rate"] / ranks, 1.0 - 1.0 / ranks
     weights, smoothed, losses = linear_model.weights().astype(float), 0.0, []
     for _ in range(blocks):

@@ -16,13 +16,13 @@ from tests.trainer_process import ROOT, environment_for
 # failure and the ranks.
 JOIN = """
 import json, sys
-from workers.trainer import __main__ as trainer, job as jobs, protocol
+from workers.trainer import __main__ as trainer, job as jobs
 jobs.RENDEZVOUS_TIMEOUT_S = 1.0
-job = protocol.read_job(sys.argv[1])
-process = protocol.process_of(job)
-adapter = trainer.load(job["plan"]["framework"]) if process["role"] == "worker" else None
+job = jobs.read(sys.argv[1])
+process = job.process
+adapter = trainer.load(job.plan.framework) if process.role == "worker" else None
 try:
-    adapter.join(job, process) if adapter else trainer.SCHEDULERS[job["plan"]["strategy"]](job)
+    adapter.join(job, process) if adapter else trainer.SCHEDULERS[job.plan.strategy](job)
 except Exception as error:
     print(json.dumps([trainer.failure_of(error, adapter), getattr(error, "ranks", None)]))
 """

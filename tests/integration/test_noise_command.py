@@ -10,6 +10,7 @@ from orchestrator.cli.main import main
 from workers.node import noise
 from workers.node.inventory import cpu_devices, usable_cores
 from workers.trainer import host
+from workers.trainer.job import Device
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +47,7 @@ def test_it_tells_the_noise_of_fresh_processes_and_what_they_ran_under(
 def test_it_gives_way_to_a_training(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (device,) = cpu_devices(usable_cores()[:1], 1, "a processor", 1)
     (tmp_path / "locks").mkdir(mode=0o700)
-    held = host.lock_devices({"lock_dir": str(tmp_path / "locks")}, {"devices": [device]})
+    held = host.lock_devices(str(tmp_path / "locks"), [Device(device["id"], "cpu")])
     try:
         assert main(["noise"]) == 1
     finally:

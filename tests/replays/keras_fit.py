@@ -6,6 +6,7 @@ No error, no warning: each rank trains for itself. Recorded as ``keras_fit`` (se
 """
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import horovod.keras
@@ -17,6 +18,7 @@ from suites.models.resnet_50 import network as described
 from workers.trainer import __main__ as trainer
 from workers.trainer import optimizer as optimizers
 from workers.trainer.frameworks.tensorflow import adapter as tensorflow_adapter
+from workers.trainer.job import Job, Process
 
 
 class Adapter(tensorflow_adapter.Adapter):
@@ -26,11 +28,11 @@ class Adapter(tensorflow_adapter.Adapter):
         found = super().versions()
         return found | {"libraries": found["libraries"] | {"keras": keras.__version__}}
 
-    def build(self, job: dict[str, Any], process: dict[str, Any], watch: Any) -> dict[str, Any]:
+    def build(self, job: Job, process: Process, watch: Any) -> dict[str, Any]:
         built = super().build(job, process, watch)
-        keras.utils.set_random_seed(job["plan"]["seed"])
+        keras.utils.set_random_seed(job.plan.seed)
         facts = optimizers.of_job(job)
-        self._keras = network(job["model"]["sizes"][job["plan"]["size"]])
+        self._keras = network(job.model.size)
         optimizer = keras.optimizers.SGD(facts["learning_rate"], facts["momentum"])
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         self._keras.compile(optimizer=horovod.keras.DistributedOptimizer(optimizer), loss=loss)
@@ -51,7 +53,7 @@ class Adapter(tensorflow_adapter.Adapter):
         return [variable.value for variable in self._keras.trainable_variables]
 
 
-def network(size: dict[str, Any]) -> Any:
+def network(size: Mapping[str, Any]) -> Any:
     """ResNet-50 of a size, of Keras's layers."""
     entry = keras.Input((size["image_pixels"], size["image_pixels"], 3))
     x = keras.layers.ReLU()(convolve(entry, size["width"], 7, 2))

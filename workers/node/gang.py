@@ -180,7 +180,7 @@ class Gang:
         if process["role"] == "launcher":
             # The agent's own Python: a launcher belongs to the node, not to the framework.
             python, switches, module = sys.executable, ["-S"], "workers.node.mpi.launch"
-            interface = jobs.node_of(self._job, process)["interface"]
+            interface = protocol.node_of(self._job, process)["interface"]
             added.update(hosts.environment(self._folder, scratch, python, interface))
         command = [python, *switches, "-m", module, "--job", str(job_path), "--events", str(self._events(process))]
         if self._phase is not None and process["role"] != "launcher":

@@ -16,17 +16,21 @@ import platform
 import sys
 import time
 import traceback
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from workers.trainer import control, counters, host, parity, profiling, protocol, roles
 from workers.trainer import job as jobs
 from workers.trainer.calibration import Calibration
+from workers.trainer.control import Channel
 from workers.trainer.failure import PEER_LOST, TrainerError, lacks_space
 from workers.trainer.frameworks import fabric, horovod_gloo
+from workers.trainer.job import Job, Process
 from workers.trainer.loop import Loop, Watch
+from workers.trainer.signatures import Adapter, Emit
 from workers.trainer.transfers import Transfers
 
 # What a model measures, where it does not train -> the loop that times it.
-RUNNERS = {"exchange": Transfers, "calibration": Calibration}
+RUNNERS: Dict[str, Any] = {"exchange": Transfers, "calibration": Calibration}
 # What processes of their own do instead of training.
 PHASES = {"memory": profiling.allocations, "counters": counters.counted_step, "parity": parity.compute}
 # Strategies whose scheduler is the same for all frameworks and needs none of them -> its verb. It is listening long
@@ -34,52 +38,53 @@ PHASES = {"memory": profiling.allocations, "counters": counters.counted_step, "p
 SCHEDULERS = {"horovod": horovod_gloo.serve}
 
 
-def main(arguments=None):
+def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run one process; return its exit status."""
     parser = argparse.ArgumentParser(prog="workers.trainer", description="One training process of an attempt.")
     parser.add_argument("--job", required=True, help="the job, a JSON file")
     parser.add_argument("--events", required=True, help="where this process appends its events")
     parser.add_argument("--phase", choices=["train", *PHASES], default="train", help="train, or make a profile")
     options = parser.parse_args(arguments)
-    job = protocol.read_job(options.job)
-    process = protocol.process_of(job)
-    # For the one model that can be told to spoil its own log, as a broken framework might.
-    job["events_path"] = options.events
-    # Where the processes of a model's own roles meet their worker.
-    job["folder"] = os.path.dirname(os.path.abspath(options.job))
-    # A framework may have to be told before it begins that its memory will be looked at.
-    job["phase"] = options.phase
-    writer = protocol.EventWriter(options.events, jobs.rank_of(process))
+    job = jobs.read(options.job)._replace(
+        # For the one model that can be told to spoil its own log, as a broken framework might.
+        events_path=options.events,
+        # Where the processes of a model's own roles meet their worker.
+        folder=os.path.dirname(os.path.abspath(options.job)),
+        # A framework may have to be told before it begins that its memory will be looked at.
+        phase=options.phase,
+    )
+    process = job.process
+    writer = protocol.EventWriter(options.events, process.rank if process.ranks else None)
     try:
-        return run(job, process, writer.emit, options.phase)
+        return run(job, process, writer.emit)
     finally:
         writer.close()
 
 
-def run(job, process, emit, phase="train"):
+def run(job: Job, process: Process, emit: Emit) -> int:
     """Carry out ``process`` of ``job``; return the exit status, 0 if it finished."""
     locks = adapter = channel = None
     status = 0
     try:
         niceness = os.getpriority(os.PRIO_PROCESS, 0)
         emit("started", pid=os.getpid(), python=platform.python_version(), niceness=niceness)
-        if process["role"] in protocol.MODEL_ROLES:
+        if process.role in protocol.MODEL_ROLES:
             roles.serve(job, process)
             return status
-        locks = host.lock_devices(job, process)
+        locks = host.lock_devices(job.lock_dir, process.devices)
         fabric.apply(job, process)
-        scheduler = SCHEDULERS.get(job["plan"]["strategy"])
-        if process["role"] == "scheduler" and scheduler:
+        scheduler = SCHEDULERS.get(job.plan.strategy)
+        if process.role == "scheduler" and scheduler:
             scheduler(job)
             return status
-        adapter = load(job["plan"]["framework"])
-        if process["role"] == "worker":
+        adapter = load(job.plan.framework)
+        if process.role == "worker":
             # Of the processes before these, some may not have ended yet: rank 0 of theirs is not ours.
-            channel = control.open_channel(job, process, again=phase != "train")
-            if phase in PHASES:
-                PHASES[phase](job, process, adapter, channel, emit, Watch(time.monotonic), time.monotonic)
+            channel = control.open_channel(job, process, again=job.phase != "train")
+            if job.phase in PHASES:
+                PHASES[job.phase](job, process, adapter, channel, emit, Watch(time.monotonic), time.monotonic)
             else:
-                runner = RUNNERS.get(job["model"].get("measures"), Loop)
+                runner = RUNNERS.get(job.model.measures or "", Loop)
                 runner(job, process, adapter, channel, emit).run()
         else:
             emit("versions", **adapter.versions())
@@ -97,7 +102,9 @@ def run(job, process, emit, phase="train"):
     return status
 
 
-def explained(error, kind, job, process, channel):
+def explained(
+    error: Exception, kind: str, job: Job, process: Process, channel: Optional[Channel]
+) -> Tuple[Exception, str]:
     """Return ``error`` and its kind; where it only says that a peer has gone, what the control channel knows of it.
 
     Where that knows nothing, a rank hangs or the network between them is cut. Of two processes the other one is blamed.
@@ -106,7 +113,7 @@ def explained(error, kind, job, process, channel):
         return error, kind
     found = channel.culprit() if channel else None
     if found is None:
-        others = [rank for rank in jobs.leading_ranks(job) if rank != jobs.rank_of(process)]
+        others = [rank for rank in job.leading_ranks if rank not in process.ranks]
         found = TrainerError(
             "timed_out", "another rank does not answer: %s" % error, others if len(others) == 1 else None
         )
@@ -114,13 +121,13 @@ def explained(error, kind, job, process, channel):
     return found, found.kind
 
 
-def lies_here(error, process):
+def lies_here(error: Exception, process: Process) -> bool:
     """Whether the cause of ``error`` is in this process, so that the other ranks do not know of it yet."""
     ranks = getattr(error, "ranks", None)
-    return not ranks or jobs.rank_of(process) in ranks
+    return not ranks or process.rank in ranks
 
 
-def load(framework):
+def load(framework: str) -> Adapter:
     """Return the adapter of ``framework``, a name that the orchestrator has checked against the adapters' facts.
 
     Raises:
@@ -134,7 +141,7 @@ def load(framework):
         ) from error
 
 
-def failure_of(error, adapter):
+def failure_of(error: Exception, adapter: Optional[Adapter]) -> str:
     """Return the failure kind of ``error``, or ``PEER_LOST``; an adapter knows the exceptions of its framework."""
     if lacks_space(error):
         return "no_space"
@@ -145,7 +152,7 @@ def failure_of(error, adapter):
     return (adapter.failure_of(error) if adapter else None) or "crashed"
 
 
-def emit_error(emit, kind, error):
+def emit_error(emit: Emit, kind: str, error: Exception) -> None:
     """Report ``error``; where memory is short, a traceback may be too much to ask. Where it cannot be
     written, the exit status has to tell."""
     try:
@@ -167,7 +174,7 @@ def emit_error(emit, kind, error):
         sys.stderr.write("the error could not be reported: %s\n" % unwritten)
 
 
-def leave(status):
+def leave(status: int) -> None:
     """End the process. After a failure a framework's own clean-up is left out: it may wait for ranks that are gone."""
     sys.stdout.flush()
     sys.stderr.flush()

@@ -4,6 +4,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from typing import Any, Iterator, List, Sequence
 
 from workers.trainer.failure import TrainerError
 
@@ -21,13 +22,13 @@ while os.getppid() == parent:
 
 
 @contextlib.contextmanager
-def busy_cores(cores):
+def busy_cores(cores: Sequence[int]) -> Iterator[None]:
     """Have a process compute on each of ``cores`` (logical core numbers) for as long as the block takes.
 
     Raises:
         TrainerError: ``setup_failed``, one of them cannot be kept busy.
     """
-    spinners = []
+    spinners: List[Any] = []
     try:
         for core in cores:
             words = [sys.executable, "-S", "-c", SPINNER, str(core), str(os.getpid())]

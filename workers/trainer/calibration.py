@@ -20,11 +20,17 @@ on a GPU, and one product on a CPU device.
 
 import math
 import time
+from typing import Any, List, Tuple
 
 from workers.trainer import host
-from workers.trainer import job as jobs
+from workers.trainer.control import Channel
 from workers.trainer.failure import TrainerError
+from workers.trainer.job import Job, Process
 from workers.trainer.session import Microbenchmark
+from workers.trainer.signatures import Adapter, Clock, Emit
+
+# (m, n, k) of a product of m x k and k x n.
+Shape = Tuple[int, int, int]
 
 # Judgements. Cubes and slabs of the sizes that networks have; on GPUs large enough to fill the device.
 SHAPES = {
@@ -39,23 +45,23 @@ LEAST = 3
 TOLERANCE = {"fp32": 1e-3, "tf32": 2e-2, "bf16": 1e-1, "fp16": 2e-2}
 
 
-def flops(shape):
+def flops(shape: Shape) -> float:
     """Return the operations of one product: two per multiply-add."""
     m, n, k = shape
     return 2.0 * m * n * k
 
 
-def shapes_of(job, kind):
+def shapes_of(job: Job, kind: str) -> List[Shape]:
     """Return the shapes (m, n, k) that the job's options name, or those for devices of ``kind``.
 
     Raises:
         TrainerError: ``setup_failed``, the option is no list of shapes such as ``1024,4096x1024x1024``.
     """
-    text = jobs.options_of(job)["shapes"]
+    text = job.model.options["shapes"]
     if text == "auto":
         return list(SHAPES[kind])
     try:
-        sides = [tuple(int(side) for side in part.split("x")) for part in text.split(",")]
+        sides: List[Any] = [tuple(int(side) for side in part.split("x")) for part in text.split(",")]
     except ValueError:
         sides = [()]
     if any(len(part) not in (1, 3) or min(part) < 1 for part in sides):
@@ -66,13 +72,21 @@ def shapes_of(job, kind):
 class Calibration(Microbenchmark):
     """Runs one process of a calibration from ``join`` to ``finished``; reports through ``emit(kind, **data)``."""
 
-    def __init__(self, job, process, adapter, channel, emit, clock=time.perf_counter):
+    def __init__(
+        self,
+        job: Job,
+        process: Process,
+        adapter: Adapter,
+        channel: Channel,
+        emit: Emit,
+        clock: Clock = time.perf_counter,
+    ) -> None:
         super().__init__(job, process, adapter, channel, emit, clock)
-        self._kind = jobs.device_kind(process)
-        self._options = jobs.options_of(job)
-        self._products = None
+        self._kind = process.device_kind
+        self._options = job.model.options
+        self._products: Any = None
 
-    def run(self):
+    def run(self) -> None:
         """Do the whole run.
 
         Raises:
@@ -134,7 +148,7 @@ class Calibration(Microbenchmark):
         error = self._products.error()
         if not error <= TOLERANCE[arithmetic]:  # also when it is not a number
             told = "a %s product of %d x %d x %d is off by %r" % (arithmetic, m, n, k, error)
-            raise TrainerError("crashed", told, self._process["ranks"])
+            raise TrainerError("crashed", told, self._process.ranks)
         return max(self._repeat(2) / 2.0, 1e-9)
 
     def _cell(self, cell, loaded_s):

@@ -6,14 +6,21 @@ counted, which are set in the driver itself (libcuda), whatever the framework.
 """
 
 import ctypes
+from typing import Any, Callable, Optional, Tuple
 
+from workers.trainer.control import Channel
 from workers.trainer.failure import TrainerError
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Adapter, Clock, Emit, Watch
+
+# What sets the driver's marks: (start, stop).
+Marks = Tuple[Callable[[], Any], Callable[[], Any]]
 
 # Steps before the one that is counted: algorithms are chosen and memory is taken by then.
 WARM_UP_STEPS = 3
 
 
-def profiler_marks():
+def profiler_marks() -> Marks:
     """Return (start, stop), which set the driver's profiler marks (CUDA driver API, cuProfilerStart and -Stop).
 
     Raises:
@@ -26,13 +33,22 @@ def profiler_marks():
         raise TrainerError("unsupported", "the CUDA driver has no profiler marks: %s" % error)
 
 
-def counted_step(job, process, adapter, channel, emit, watch, clock, marks=None):
+def counted_step(
+    job: Job,
+    process: Process,
+    adapter: Adapter,
+    channel: Channel,
+    emit: Emit,
+    watch: Watch,
+    clock: Clock,
+    marks: Optional[Marks] = None,
+) -> None:
     """Build the model, run a few steps, and one between the marks; says ``profiled`` when it is done.
 
     Raises:
         TrainerError: several ranks take part, or the driver has no marks.
     """
-    if job["world_size"] != 1:
+    if job.world_size != 1:
         raise TrainerError("unsupported", "kernels are replayed while they are counted: one rank only")
     start, stop = marks or profiler_marks()
     begun = clock()

@@ -3,26 +3,30 @@
 import fcntl
 import os
 import re
+from typing import List, Optional, Sequence
 
 from workers.trainer.failure import TrainerError
+from workers.trainer.job import Device
+from workers.trainer.signatures import Data
 
 
-def lock_path(lock_dir, device_id):
+def lock_path(lock_dir: str, device_id: str) -> str:
     """Return the lock file of a device: what is neither letter, digit, ``.`` nor ``-`` in its id becomes ``_``."""
     return os.path.join(lock_dir, re.sub(r"[^A-Za-z0-9.-]", "_", device_id) + ".lock")
 
 
-def lock_devices(job, process):
-    """Take the lock of every device of ``process``; return the descriptors, to be kept open as long as it lives.
+def lock_devices(lock_dir: Optional[str], devices: Sequence[Device]) -> List[int]:
+    """Take the lock of every device; return the descriptors, to be kept open as long as the process lives.
 
-    The lock outlives an agent that lost its memory: a device is free only when the process that held it is gone.
+    Where there is no ``lock_dir`` nothing is locked. A lock outlives an agent that lost its memory: a device is free
+    only when the process that held it is gone.
 
     Raises:
         TrainerError: ``setup_failed``, another process holds a device.
     """
-    if not job.get("lock_dir"):
+    if not lock_dir:
         return []
-    return [_lock(lock_path(job["lock_dir"], device["id"]), device["id"]) for device in process["devices"]]
+    return [_lock(lock_path(lock_dir, device.id), device.id) for device in devices]
 
 
 def _lock(path, device_id):
@@ -40,7 +44,7 @@ def _lock(path, device_id):
     return descriptor
 
 
-def peak_resident():
+def peak_resident() -> Data:
     """Return the data of a ``memory`` event for devices that are CPU cores: the process's own peak resident set.
 
     ``VmHWM`` starts anew with exec, which ``ru_maxrss`` of getrusage does not: that one would carry over the size of

@@ -6,23 +6,26 @@ adapter's steps and its ``synchronize``; emitting, reading the loss and deciding
 
 import math
 import time
+from typing import Any, Iterable, Iterator
 
 from workers.trainer import host, profiling, replica
-from workers.trainer import job as jobs
+from workers.trainer.control import Channel
 from workers.trainer.failure import TrainerError
+from workers.trainer.job import Job, Process
 from workers.trainer.pace import Pace
 from workers.trainer.session import Session
+from workers.trainer.signatures import Adapter, Clock, Emit
 from workers.trainer.work import total
 
 
 class Watch(object):
     """Adds up the time spent waiting for the next batch: an adapter wraps its batches in it and stays without clock."""
 
-    def __init__(self, clock):
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._waited_s = 0.0
 
-    def __call__(self, batches):
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield from ``batches``, an endless iterator, noting how long each took to come."""
         batches = iter(batches)
         while True:
@@ -31,7 +34,7 @@ class Watch(object):
             self._waited_s += self._clock() - before
             yield batch
 
-    def take(self):
+    def take(self) -> float:
         """Return the seconds waited since the last call."""
         waited_s, self._waited_s = self._waited_s, 0.0
         return waited_s
@@ -40,13 +43,15 @@ class Watch(object):
 class Loop(Session):
     """Runs one process of an attempt from ``join`` to ``finished``; reports through ``emit(kind, **data)``."""
 
-    def __init__(self, job, process, adapter, channel, emit, clock=time.monotonic):
+    def __init__(
+        self, job: Job, process: Process, adapter: Adapter, channel: Channel, emit: Emit, clock: Clock = time.monotonic
+    ) -> None:
         super().__init__(job, process, adapter, channel, emit, clock)
         self._watch = Watch(clock)
         self._steps = 0
         self._loss = None
 
-    def run(self):
+    def run(self) -> None:
         """Do the whole run.
 
         Raises:
@@ -73,8 +78,8 @@ class Loop(Session):
 
     def _train(self):
         """Run interval after interval until rank 0 says stop; return the reason."""
-        multiple = jobs.strategy_of(self._job)["step_multiple"]
-        pace = Pace(self._job["interval_s"], self._job["plan"]["max_steps"], multiple)
+        multiple = self._job.strategy.step_multiple
+        pace = Pace(self._job.interval_s, self._job.plan.max_steps, multiple)
         self._adapter.synchronize()
         while True:
             order = self._channel.turn(self._steps, pace.next())
@@ -109,7 +114,7 @@ class Loop(Session):
         self._loss = self._adapter.loss()
         self._emit("loss", step=self._steps, value=self._loss)
         if not math.isfinite(self._loss):
-            ranks = self._process["ranks"]
+            ranks = self._process.ranks
             raise TrainerError("diverged", "the loss is %r after step %d" % (self._loss, self._steps), ranks)
 
     def _profile(self, reason):
@@ -132,10 +137,10 @@ class Loop(Session):
 
     def _compare(self):
         """Say what each replica that this process holds has become; return the checksum of the first one."""
-        if self._job["world_size"] == 1:
+        if self._job.world_size == 1:
             return replica.digest(self._adapter.weights(0))
         found = []
-        for index, rank in enumerate(self._process["ranks"]):
+        for index, rank in enumerate(self._process.ranks):
             found.append(replica.describe(self._adapter.weights(index)))
             self._emit("replica", of_rank=rank, **found[-1])
         return found[0]["sha256"]

@@ -12,8 +12,11 @@ frameworks update by the same equations, those that PyTorch documents:
 """
 
 import math
+from typing import Any, Dict, Mapping, Optional
 
 from workers.trainer.failure import TrainerError
+from workers.trainer.job import Job
+from workers.trainer.signatures import Rule
 
 NAMES = ("sgd", "adam", "adamw")
 DECAYS = ("constant", "linear", "cosine", "inverse-sqrt")
@@ -33,7 +36,7 @@ DEFAULTS = {
 }
 
 
-def of_job(job, name=None):
+def of_job(job: Job, name: Optional[str] = None) -> Dict[str, Any]:
     """Return the rule of the job's model; of its table ``[optimizer.<name>]``, where it has several.
 
     Where the facts name ``learning_rate_samples`` the rate is for a global batch of so many, and in proportion for
@@ -42,22 +45,22 @@ def of_job(job, name=None):
     Raises:
         TrainerError: ``setup_failed``, the facts name what is not known here.
     """
-    facts = job["model"]["optimizer"]
+    facts = job.model.optimizer or {}
     facts = dict(facts if name is None else facts[name])
     reference = facts.pop("learning_rate_samples", None)
     if reference is not None:
-        samples = job["plan"]["per_device_batch_size"] * job["world_size"]
+        samples = job.plan.per_device_batch_size * job.world_size
         facts["learning_rate"] = facts["learning_rate"] * samples / float(reference)
     return complete(facts)
 
 
-def changed(facts, **numbers):
+def changed(facts: Mapping[str, Any], **numbers: float) -> Dict[str, Any]:
     """Return the facts of an optimiser, or of each of several, with ``numbers`` in the place of their own."""
     several = {name: dict(one, **numbers) for name, one in facts.items() if isinstance(one, dict)}
     return several or dict(facts, **numbers)
 
 
-def complete(facts):
+def complete(facts: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the rule of ``facts``, with the defaults for what they leave out.
 
     Raises:
@@ -78,12 +81,12 @@ def complete(facts):
     return rule
 
 
-def is_constant(rule):
+def is_constant(rule: Rule) -> bool:
     """Whether the rate is the same at all steps."""
     return not rule["warmup_steps"] and rule["decay"] == "constant"
 
 
-def rate(rule, step):
+def rate(rule: Rule, step: int) -> float:
     """Return the learning rate of ``step``, counted from 1.
 
     It rises in proportion to the step for ``warmup_steps``. Then it stays, falls to nothing at ``decay_steps`` along a

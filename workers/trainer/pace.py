@@ -5,6 +5,9 @@ keeps out the first steps, in which a framework compiles and allocates, and find
 """
 
 import math
+from typing import Optional
+
+from workers.trainer.signatures import Proposal
 
 # Judgement: an interval may at most grow tenfold at once, because the first steps are slower than those that follow.
 LARGEST_GROWTH = 10.0
@@ -15,7 +18,7 @@ MARGIN = 1.1
 class Pace(object):
     """Proposes (phase, n) for each interval. ``max_steps`` of None is no limit."""
 
-    def __init__(self, interval_s, max_steps, multiple=1):
+    def __init__(self, interval_s: float, max_steps: Optional[int], multiple: int = 1) -> None:
         self._interval_s = interval_s
         # Every interval is a multiple of so many steps, the last one too.
         self._multiple = multiple
@@ -24,7 +27,7 @@ class Pace(object):
         self._n = multiple
         self._warm = False
 
-    def next(self):
+    def next(self) -> Proposal:
         """Return ``("warmup" | "timed", n)``, or None when the plan's steps are done."""
         phase = "timed" if self._warm else "warmup"
         if self._max_steps is None:
@@ -32,7 +35,7 @@ class Pace(object):
         left = self._max_steps - self._steps
         return (phase, min(self._n, left)) if left > 0 else None
 
-    def note(self, n, duration_s):
+    def note(self, n: int, duration_s: float) -> None:
         """Take in how long the interval of ``n`` steps was."""
         first = self._steps == 0
         self._steps += n

@@ -18,7 +18,10 @@ A process of its own, after which nothing is timed. Its job has one more key, ``
 import math
 
 from workers.trainer import optimizer
+from workers.trainer.control import Channel
 from workers.trainer.failure import TrainerError
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Adapter, Clock, Emit, Watch
 
 # Few: rounding makes any two trainings part sooner or later, those of one framework on 1 and 2 threads too. The second
 # shows the momentum, the third that it goes on.
@@ -32,27 +35,31 @@ CHANGE = 2e-5
 DECAY = 0.3
 
 
-def compute(job, process, adapter, channel, emit, watch, clock):
+def compute(
+    job: Job, process: Process, adapter: Adapter, channel: Channel, emit: Emit, watch: Watch, clock: Clock
+) -> None:
     """Carry out the phase; says ``profiled`` when the result is written.
 
     Raises:
-        TrainerError: several ranks take part.
+        TrainerError: several ranks take part, or the job has no ``parity``.
         Exception: whatever the framework raises; the caller translates it by the adapter.
     """
-    if job["world_size"] != 1:
+    if job.parity is None:
+        raise TrainerError("setup_failed", "the job names no files for what frameworks agree on")
+    if job.world_size != 1:
         raise TrainerError("unsupported", "what frameworks agree on is computed by one rank")
     begun = clock()
     channel.join()
     adapter.join(job, process)
-    path = job["parity"]["case"]
-    if job["parity"]["makes_case"]:
+    path = job.parity.case
+    if job.parity.makes_case:
         _make_case(job, process, adapter, watch, path)
     adapter.build(_given(job, path), process, watch)
     found = _first_pass(adapter)
     found.update(_updated(adapter))
     adapter.build(job, process, watch)
     found.update(_begun(adapter))
-    _write(job["parity"]["found"], found)
+    _write(job.parity.found, found)
     emit("profiled", profile="parity", steps=UPDATES, elapsed_s=clock() - begun)
 
 
@@ -60,7 +67,7 @@ def _make_case(job, process, adapter, watch, path):
     adapter.build(job, process, watch)
     case = adapter.case()
     _write(path, case)
-    adapter.build(dict(job, given=path), process, watch)
+    adapter.build(job._replace(given=path), process, watch)
     gradient, weight = _length(adapter.gradients()["gradients"]), _length(adapter.state()["weights"])
     numbers = {"learning_rate": CHANGE * weight / gradient, "weight_decay": DECAY * gradient / weight}
     _write(path, dict(case, **_prefixed("optimizer", numbers)))
@@ -77,9 +84,9 @@ def _given(job, path):
 
     with numpy.load(path) as case:
         numbers = {name.partition(".")[2]: float(case[name]) for name in case if name.startswith("optimizer.")}
-    samples = job["plan"]["per_device_batch_size"]
-    facts = optimizer.changed(job["model"]["optimizer"], learning_rate_samples=samples, **numbers)
-    return dict(job, given=path, model=dict(job["model"], optimizer=facts))
+    samples = job.plan.per_device_batch_size
+    facts = optimizer.changed(job.model.optimizer, learning_rate_samples=samples, **numbers)
+    return job._replace(given=path, model=job.model._replace(optimizer=facts))
 
 
 def _first_pass(adapter):

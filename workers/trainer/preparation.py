@@ -6,12 +6,13 @@ Its exit status is the module's own; but where a full disk ended it, that which 
 import runpy
 import sys
 import traceback
+from typing import Sequence
 
 from workers.trainer.failure import lacks_space
 from workers.trainer.protocol import EXIT_STATUS
 
 
-def main(words):
+def main(words: Sequence[str]) -> int:
     """Run ``words[0]`` as a program with the arguments that follow; return the exit status of one that says none.
 
     Raises:

@@ -6,10 +6,13 @@ allocations are followed from the first one, and nothing that was timed is slowe
 """
 
 import math
+from typing import Tuple
 
-from workers.trainer import job as jobs
 from workers.trainer import updates
+from workers.trainer.control import Channel
 from workers.trainer.failure import TrainerError
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Adapter, Clock, Data, Emit, Watch
 
 # Judgements: least steps of each phase. A profiler's own share of them is small beside the operators' time, and the
 # first of three steps still differs from the others.
@@ -23,12 +26,12 @@ CHUNK = 500
 _TOTALS = ("steps", "peak_bytes", "peak_method", "outside_bytes")
 
 
-def asked(job):
+def asked(job: Job) -> Tuple[str, ...]:
     """Return the names of the profiles that the plan asks for."""
-    return job["plan"].get("profile") or []
+    return job.plan.profile
 
 
-def check(job, adapter):
+def check(job: Job, adapter: Adapter) -> None:
     """Raise ``TrainerError`` (unsupported) if the plan asks for a profile that the adapter cannot make."""
     missing = [name for name in asked(job) if name not in adapter.abilities]
     if missing:
@@ -39,13 +42,13 @@ def check(job, adapter):
             updates.refuse_several(job, "this adapter makes a profile of %s for one only" % ", ".join(untold))
 
 
-def whole_steps(job, least):
+def whole_steps(job: Job, least: int) -> int:
     """Return the smallest number of steps, ``least`` or more, that the strategy can do between two synchronisations."""
-    multiple = jobs.strategy_of(job)["step_multiple"]
+    multiple = job.strategy.step_multiple
     return int(math.ceil(float(least) / multiple)) * multiple
 
 
-def phases(job, adapter, emit, clock):
+def phases(job: Job, adapter: Adapter, emit: Emit, clock: Clock) -> int:
     """Run the phases that the plan asks for and report them; return how many steps they took."""
     taken = 0
     for name, least in PHASE_STEPS:
@@ -61,7 +64,7 @@ def phases(job, adapter, emit, clock):
     return taken
 
 
-def report(name, found, emit):
+def report(name: str, found: Data, emit: Emit) -> None:
     """Emit what the adapter found: one event, and the timeline of ``kernels`` in as many as it needs."""
     emit(name, **{key: value for key, value in found.items() if key != "spans"})
     spans = found.get("spans")
@@ -70,7 +73,9 @@ def report(name, found, emit):
             emit("spans", **_chosen(spans, items))
 
 
-def allocations(job, process, adapter, channel, emit, watch, clock):
+def allocations(
+    job: Job, process: Process, adapter: Adapter, channel: Channel, emit: Emit, watch: Watch, clock: Clock
+) -> None:
     """Carry out the phase ``memory`` in a process of its own, from joining to ``profiled``.
 
     Raises:

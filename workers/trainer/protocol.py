@@ -54,6 +54,7 @@ import json
 import math
 import os
 import time
+from typing import Any, Dict, List, Mapping, Optional
 
 PROTOCOL_VERSION = 1
 
@@ -241,7 +242,7 @@ class ProtocolError(ValueError):
     """A job or an event that does not follow the protocol; the message names what is wrong."""
 
 
-def local_node(name):
+def local_node(name: str) -> Dict[str, Any]:
     """Return what a job says of its only node, before the node's agent has picked its ports."""
     return {
         "name": name,
@@ -252,7 +253,20 @@ def local_node(name):
     }
 
 
-def check_job(job):
+def nodes_of(job: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """Return the nodes of the job in rank order, the first leads; one that says nothing of them has one node only."""
+    return job.get("nodes") or [local_node(job["processes"][0]["node"])]
+
+
+def node_of(job: Mapping[str, Any], process: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the entry of the node that ``process`` belongs to; the only one, whatever it is called, where one is."""
+    nodes = nodes_of(job)
+    if len(nodes) == 1:
+        return nodes[0]
+    return next(node for node in nodes if node["name"] == process["node"])
+
+
+def check_job(job: Any) -> Dict[str, Any]:
     """Return ``job`` if it follows the protocol.
 
     Raises:
@@ -271,7 +285,7 @@ def check_job(job):
     return job
 
 
-def read_job(path):
+def read_job(path: str) -> Dict[str, Any]:
     """Read and check the job in the file ``path``.
 
     Raises:
@@ -286,15 +300,7 @@ def read_job(path):
     return check_job(job)
 
 
-def process_of(job):
-    """Return the entry of ``job["processes"]`` that this process is."""
-    for process in job["processes"]:
-        if process["name"] == job.get("process"):
-            return process
-    raise ProtocolError("the job has no process named %r" % job.get("process"))
-
-
-def to_json(value):
+def to_json(value: Any) -> str:
     """Return ``value`` as one line of strict JSON; non-finite floats become strings."""
     try:
         return json.dumps(value, allow_nan=False, separators=(",", ":"))
@@ -312,7 +318,7 @@ def _finite(value):
     return value
 
 
-def number(value):
+def number(value: Any) -> float:
     """Return the float that travelled as ``value``: a JSON number, or one of the three strings.
 
     Raises:
@@ -327,7 +333,7 @@ def number(value):
     raise ProtocolError("%r is not a number" % (value,))
 
 
-def check_event(event):
+def check_event(event: Any) -> Dict[str, Any]:
     """Return ``event`` (with or without ``seq`` and ``source``) if it follows the protocol.
 
     Raises:
@@ -349,7 +355,7 @@ def check_event(event):
     return event
 
 
-def event(kind, data, rank=None):
+def event(kind: str, data: Dict[str, Any], rank: Optional[int] = None) -> Dict[str, Any]:
     """Return a new event, stamped with both clocks.
 
     Raises:
@@ -361,12 +367,12 @@ def event(kind, data, rank=None):
 class EventWriter(object):
     """Appends events to a process's own file, each flushed as a whole line."""
 
-    def __init__(self, path, rank=None):
+    def __init__(self, path: str, rank: Optional[int] = None) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._rank = rank
         self._rest = b""
 
-    def emit(self, kind, of_rank=None, **data):
+    def emit(self, kind: str, of_rank: Optional[int] = None, **data: Any) -> None:
         """Append one event, of the process's first rank unless ``of_rank`` names another one that it drives.
 
         A single write of a whole line: a reader never sees two processes' lines mixed. What a full disk cuts off
@@ -384,5 +390,5 @@ class EventWriter(object):
         finally:
             self._rest = rest
 
-    def close(self):
+    def close(self) -> None:
         os.close(self._file)

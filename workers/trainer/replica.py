@@ -9,6 +9,9 @@ Alon, Matias, Szegedy, "The space complexity of approximating the frequency mome
 
 import hashlib
 import math
+from typing import Iterable
+
+from workers.trainer.signatures import Array, Data
 
 # Judgement: 512 numbers estimate a distance within about 3 % and make an event of 10 kB.
 COUNTERS = 512
@@ -16,7 +19,7 @@ COUNTERS = 512
 CHUNK = 1 << 20
 
 
-def digest(arrays):
+def digest(arrays: Iterable[Array]) -> str:
     """Return the SHA-256 of ``arrays`` (numpy, in a fixed order) as hexadecimal text."""
     found = hashlib.sha256()
     for array in arrays:
@@ -24,7 +27,7 @@ def digest(arrays):
     return found.hexdigest()
 
 
-def describe(arrays):
+def describe(arrays: Iterable[Array]) -> Data:
     """Return the data of a ``replica`` event: {sha256, norm, sketch [COUNTERS], weights}."""
     found = hashlib.sha256()
     sketch, squares, count = None, 0.0, 0

@@ -12,53 +12,55 @@ import importlib
 import os
 import socket
 import time
+from typing import List
 
 from workers.trainer import job as jobs
 from workers.trainer.control.peer import JOIN_TIMEOUT_S
 from workers.trainer.failure import TrainerError
+from workers.trainer.job import Job, Process
 
 RETRY_S = 0.05
 
 
-def serve(job, process):
+def serve(job: Job, process: Process) -> None:
     """Do what the job's model has for the role of ``process``, until there is nothing left to do."""
-    importlib.import_module("%s.%s" % (job["model"]["module"], process["role"])).serve(job, process)
+    importlib.import_module("%s.%s" % (job.model.module, process.role)).serve(job, process)
 
 
-def beside(job, process):
+def beside(job: Job, process: Process) -> List[Process]:
     """Return the processes of the model's own roles that stand beside the worker ``process``, in order."""
-    return [other for other in job["processes"] if other.get("beside") == process["name"]]
+    return [other for other in job.processes if other.beside == process.name]
 
 
-def listen(job, process):
+def listen(job: Job, process: Process) -> socket.socket:
     """Return a socket on which the worker ``process`` accepts a connection from each of those ``beside`` it."""
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    server.bind(_address(job, process["name"]))
+    server.bind(_address(job, process.name))
     server.listen(len(beside(job, process)))
     return server
 
 
-def connect(job, process):
+def connect(job: Job, process: Process) -> socket.socket:
     """Return a socket that is connected to the worker which ``process`` is beside, once that listens.
 
     Raises:
         TrainerError: ``timed_out``, it does not in the time that all ranks have to meet.
     """
-    limit_s = min(JOIN_TIMEOUT_S, float(job["plan"]["timeout_s"]))
+    limit_s = min(JOIN_TIMEOUT_S, job.plan.timeout_s)
     deadline = time.monotonic() + limit_s
     while True:
         client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            client.connect(_address(job, process["beside"]))
+            client.connect(_address(job, process.beside))
             return client
         except (FileNotFoundError, ConnectionRefusedError):
             client.close()
         if time.monotonic() > deadline:
-            told = "%s does not listen to %s after %g s" % (process["beside"], process["name"], limit_s)
+            told = "%s does not listen to %s after %g s" % (process.beside, process.name, limit_s)
             raise TrainerError("timed_out", told)
         time.sleep(RETRY_S)
 
 
 def _address(job, worker):
     # Relative, for the address of a Unix socket has 107 characters at most, and each process begins in that folder.
-    return os.path.relpath(jobs.socket_path(job["folder"], worker))
+    return os.path.relpath(jobs.socket_path(job.folder, worker))

@@ -3,7 +3,10 @@ clock. ``Loop`` trains, ``Transfers`` and ``Calibration`` measure something else
 
 import importlib
 
+from workers.trainer.control import Channel
 from workers.trainer.frameworks import fabric
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Adapter, Clock, Emit
 
 
 class Session(object):
@@ -14,7 +17,9 @@ class Session(object):
         clock: the seconds that durations are told in.
     """
 
-    def __init__(self, job, process, adapter, channel, emit, clock):
+    def __init__(
+        self, job: Job, process: Process, adapter: Adapter, channel: Channel, emit: Emit, clock: Clock
+    ) -> None:
         self._job = job
         self._process = process
         self._adapter = adapter
@@ -38,14 +43,16 @@ class Session(object):
 class Microbenchmark(Session):
     """A session that trains nothing: it times repetitions of what a framework's module of the model offers."""
 
-    def __init__(self, job, process, adapter, channel, emit, clock):
+    def __init__(
+        self, job: Job, process: Process, adapter: Adapter, channel: Channel, emit: Emit, clock: Clock
+    ) -> None:
         super().__init__(job, process, adapter, channel, emit, clock)
         self._turns = 0
         self._repetitions = 0
 
     def _module(self):
         """Return the framework's module of the model."""
-        return importlib.import_module(self._job["model"]["module"] + "." + self._job["plan"]["framework"])
+        return importlib.import_module(self._job.model.module + "." + self._job.plan.framework)
 
     def _built(self, begun, device, **described):
         self._emit("built", parameters=0, device=device, build_s=self._clock() - begun, **described)

@@ -23,12 +23,18 @@ import math
 import os
 import random
 import time
+from typing import Any, Dict, Iterable, List, Tuple
 
 from workers.trainer import host
-from workers.trainer import job as jobs
 from workers.trainer.busy import busy_cores
+from workers.trainer.control import Channel
 from workers.trainer.failure import TrainerError
+from workers.trainer.job import Job, Process
 from workers.trainer.session import Microbenchmark
+from workers.trainer.signatures import Adapter, Clock, Data, Emit
+
+# (busy_cores, operation, ranks, bytes): what is measured at once.
+Cell = Tuple[bool, str, Tuple[int, ...], int]
 
 POINT_TO_POINT, ALL_REDUCE = "point_to_point", "all_reduce"
 SMALLEST_BYTES = 4
@@ -42,31 +48,31 @@ LEAST, MOST, SIZE_S = 3, 200, 1.0
 TOLERANCE = 1e-4  # relative, of the sum of a few fp32 numbers in any order
 
 
-def sizes(max_bytes):
+def sizes(max_bytes: int) -> List[int]:
     """Return the powers of two from 4 to ``max_bytes``."""
     return [SMALLEST_BYTES << k for k in range(32) if SMALLEST_BYTES << k <= max_bytes]
 
 
-def pairs(job):
+def pairs(job: Job) -> List[Tuple[int, int]]:
     """Return the pairs of ranks that exchange messages: the first ranks of the first node and of each other one; of one
     node the first two."""
-    first = {}
-    for process in job["processes"]:
-        if process["ranks"]:
-            first[process["node"]] = min(first.get(process["node"], jobs.rank_of(process)), jobs.rank_of(process))
+    first: Dict[str, int] = {}
+    for process in job.processes:
+        if process.ranks:
+            first[process.node] = min(first.get(process.node, process.rank), process.rank)
     leaders = sorted(first.values())
     return [(leaders[0], other) for other in leaders[1:]] or [(0, 1)]
 
 
-def cells(job):
+def cells(job: Job) -> List[Cell]:
     """Return what is measured, in order: (busy_cores, operation, ranks, bytes)."""
-    everyone = tuple(range(job["world_size"]))
+    everyone = tuple(range(job.world_size))
     operations = [(POINT_TO_POINT, pair) for pair in pairs(job)] + [(ALL_REDUCE, everyone)]
-    steps = sizes(jobs.options_of(job)["max_bytes"])
+    steps = sizes(job.model.options["max_bytes"])
     return [(busy, name, ranks, size) for busy in (False, True) for name, ranks in operations for size in steps]
 
 
-def head_of(rank, count):
+def head_of(rank: int, count: int) -> List[float]:
     """Return the first numbers of a rank's vector: all ranks know them of all ranks, and can check what arrives."""
     numbers = random.Random(rank)
     return [numbers.random() for _ in range(min(count, HEAD))]
@@ -78,14 +84,14 @@ class Pace(object):
     Each cell gets a second, or its share of what is left: a small budget costs repetitions before it costs sizes.
     """
 
-    def __init__(self, budget_s, clock, to_come):
+    def __init__(self, budget_s: float, clock: Clock, to_come: Iterable[Cell]) -> None:
         self._clock = clock
         self._end = clock() + budget_s
         self._kept_s = budget_s / 2.0
-        self._seen = {}
+        self._seen: Dict[Cell, float] = {}
         self._to_come = collections.Counter(cell[0] for cell in to_come)
 
-    def warm_up(self, cell):
+    def warm_up(self, cell: Cell) -> int:
         """Return how many repetitions to warm up with; 0: the cell is left out, there is no time for it."""
         busy, operation, ranks, size = cell
         self._to_come[busy] -= 1
@@ -96,7 +102,7 @@ class Pace(object):
         expected_s = 2.0 * before if size > LARGE_BYTES else before
         return number if expected_s * (number + LEAST) <= self._left(busy) else 0
 
-    def repetitions(self, cell, seconds):
+    def repetitions(self, cell: Cell, seconds: float) -> int:
         """Return how many to time, after a warm-up of which the last repetition took ``seconds``."""
         self._seen[cell] = seconds
         share_s = self._left(cell[0]) / (self._to_come[cell[0]] + 1)
@@ -112,14 +118,22 @@ class Pace(object):
 class Transfers(Microbenchmark):
     """Runs one process of a netbench from ``join`` to ``finished``; reports through ``emit(kind, **data)``."""
 
-    def __init__(self, job, process, adapter, channel, emit, clock=time.perf_counter):
+    def __init__(
+        self,
+        job: Job,
+        process: Process,
+        adapter: Adapter,
+        channel: Channel,
+        emit: Emit,
+        clock: Clock = time.perf_counter,
+    ) -> None:
         super().__init__(job, process, adapter, channel, emit, clock)
-        self._rank = jobs.rank_of(process)
-        self._skipped = []
-        self._exchange = None
-        self._pace = None
+        self._rank = process.rank
+        self._skipped: List[Data] = []
+        self._exchange: Any = None
+        self._pace: Any = None
 
-    def run(self):
+    def run(self) -> None:
         """Do the whole run.
 
         Raises:
@@ -127,14 +141,14 @@ class Transfers(Microbenchmark):
             Exception: whatever the framework raises; the caller translates it by the adapter.
         """
         self._prepare()
-        self._pace = Pace(float(jobs.options_of(self._job)["budget_s"]), self._clock, cells(self._job))
+        self._pace = Pace(float(self._job.model.options["budget_s"]), self._clock, cells(self._job))
         reason = self._measure()
         self._tell_clocks()
         self._exchange.close()
         self._finish(reason, host.peak_resident(), skipped=self._skipped)
 
     def _prepare(self):
-        if self._job["world_size"] < 2:
+        if self._job.world_size < 2:
             raise TrainerError("unsupported", "netbench needs two ranks or more: a topology such as 1x2 or 2x1")
         self._meet()
         begun = self._clock()
@@ -188,7 +202,7 @@ class Transfers(Microbenchmark):
             operation=operation,
             library=self._exchange.library,
             bytes=size,
-            world_size=self._job["world_size"],
+            world_size=self._job.world_size,
             ranks=list(ranks),
             busy_cores=busy,
             repetitions=len(timed),
@@ -241,16 +255,16 @@ class Transfers(Microbenchmark):
             raise TrainerError("crashed", told, [self._rank])
 
 
-def rescale_every(growth):
+def rescale_every(growth: int) -> int:
     """Return after how many sums in place, each ``growth`` times the one before, a vector is scaled back."""
     return max(1, int(60.0 / math.log(growth, 2))) if growth > 1 else 1
 
 
-def cores_of(job, process):
+def cores_of(job: Job, process: Process) -> List[int]:
     """Return the cores that this process keeps busy: those of its CPU devices; with GPUs, which have none of their own,
     its share of all that the processes of its node may use."""
-    own = sorted({core for device in process["devices"] for core in device.get("cores") or ()})
+    own = sorted({core for device in process.devices for core in device.cores})
     if own:
         return own
-    beside = sorted(jobs.rank_of(p) for p in job["processes"] if p["ranks"] and p["node"] == process["node"])
-    return sorted(os.sched_getaffinity(0))[beside.index(jobs.rank_of(process)) :: len(beside)]
+    beside = sorted(p.rank for p in job.processes if p.ranks and p.node == process.node)
+    return sorted(os.sched_getaffinity(0))[beside.index(process.rank) :: len(beside)]

@@ -9,8 +9,11 @@ Several losses that are minimised together are one update: their sum, which the 
 """
 
 import collections
+from typing import Any, Iterable, List, Tuple
 
 from workers.trainer.failure import TrainerError
+from workers.trainer.job import Job
+from workers.trainer.signatures import Rule
 
 WHOLE = "all"
 
@@ -34,17 +37,17 @@ class Update(collections.namedtuple("Update", "name loss parameters optimizer ti
         return super(Update, cls).__new__(cls, name, loss, list(parameters), optimizer, times)
 
 
-def whole(loss, parameters, optimizer):
+def whole(loss: Any, parameters: Iterable[Any], optimizer: Rule) -> Tuple[Update, ...]:
     """Return the ``updates`` of a model that minimises one loss by all its parameters."""
     return (Update(WHOLE, loss, parameters, optimizer),)
 
 
-def names(job):
+def names(job: Job) -> List[str]:
     """Return the names of the tables ``[optimizer.<name>]`` of the job's model; none where it has one optimiser."""
-    return sorted(name for name, facts in (job["model"].get("optimizer") or {}).items() if isinstance(facts, dict))
+    return sorted(name for name, facts in (job.model.optimizer or {}).items() if isinstance(facts, dict))
 
 
-def of_model(model, job):
+def of_model(model: Any, job: Job) -> Tuple[Update, ...]:
     """Return the updates of ``model``.
 
     Raises:
@@ -60,7 +63,7 @@ def of_model(model, job):
     return found
 
 
-def refuse_several(job, why):
+def refuse_several(job: Job, why: str) -> None:
     """Refuse a model with several updates, before anything is made.
 
     Raises:

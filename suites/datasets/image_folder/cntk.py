@@ -7,6 +7,7 @@ C channels, H height, W width.
 import collections
 import os
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Iterator, Optional
 
 import cntk
 import numpy
@@ -17,7 +18,7 @@ from suites.datasets.image_folder import listing, pillow_decoding
 AHEAD = 4
 
 
-def batches(root, count, pixels, seed, rank, world_size):
+def batches(root: Optional[str], count: int, pixels: int, seed: int, rank: int, world_size: int) -> Iterator[Any]:
     """Return an endless iterator of (images_NCHW, labels_N).
 
     Raises (also while it is iterated):

@@ -3,11 +3,11 @@
 Standard library only. A ``Sample`` says all that a framework's own decoder needs to know.
 """
 
-import collections
 import math
 import os
 import random
 import struct
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from workers.trainer.failure import TrainerError
 
@@ -17,14 +17,26 @@ DEVIATION = (0.229, 0.224, 0.225)
 
 EXTENSIONS = (".jpeg", ".jpg")
 
-# ``draw`` seeds the cut of this showing of the image.
-Sample = collections.namedtuple("Sample", "path label draw")
 
-# Left, top, width, height in pixels of the file's image, and whether it is mirrored.
-Cut = collections.namedtuple("Cut", "left top width height mirrored")
+class Sample(NamedTuple):
+    """One showing of an image; ``draw`` seeds its cut."""
+
+    path: str
+    label: int
+    draw: str
 
 
-def files(root, split="train"):
+class Cut(NamedTuple):
+    """A piece of the file's image, in pixels, and whether it is mirrored."""
+
+    left: int
+    top: int
+    width: int
+    height: int
+    mirrored: bool
+
+
+def files(root: Optional[str], split: str = "train") -> List[Tuple[str, int]]:
     """Return [(path, label)], sorted by name; labels count the sorted classes from 0.
 
     Raises:
@@ -48,7 +60,7 @@ def files(root, split="train"):
     return found
 
 
-def samples(found, seed, rank, world_size):
+def samples(found: Sequence[Tuple[str, int]], seed: int, rank: int, world_size: int) -> Iterator[Sample]:
     """Yield ``Sample`` without end: each epoch shuffled anew, and dealt to the ranks in turn."""
     epoch = 0
     while True:
@@ -60,14 +72,16 @@ def samples(found, seed, rank, world_size):
         epoch += 1
 
 
-def batches(found, count, seed, rank, world_size):
+def batches(
+    found: Sequence[Tuple[str, int]], count: int, seed: int, rank: int, world_size: int
+) -> Iterator[List[Sample]]:
     """Yield lists of ``count`` samples without end."""
     stream = samples(found, seed, rank, world_size)
     while True:
         yield [next(stream) for _ in range(count)]
 
 
-def cut(draw, width, height):
+def cut(draw: str, width: int, height: int) -> Cut:
     """Return the ``Cut`` of an image: 8 to 100 % of its area, aspect 3/4 to 4/3, mirrored every other time.
 
     Source: "random resized crop" of Szegedy et al., "Going Deeper with Convolutions", 2014, section 6, in torchvision's
@@ -85,7 +99,7 @@ def cut(draw, width, height):
     return Cut((width - w) // 2, (height - h) // 2, w, h, mirrored)
 
 
-def jpeg_size(path):
+def jpeg_size(path: str) -> Tuple[int, int]:
     """Return (width, height) of the JPEG file ``path``, read from its frame header (ITU-T T.81, B.2.2).
 
     Raises:
@@ -110,6 +124,6 @@ def _frame_size(file):
         file.seek(length - 2, os.SEEK_CUR)
 
 
-def unreadable(path, error):
+def unreadable(path: str, error: Any) -> TrainerError:
     """Return the error that ends the attempt because of one file."""
     return TrainerError("setup_failed", "cannot read the image %s: %s" % (path, error))

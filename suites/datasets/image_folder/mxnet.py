@@ -9,6 +9,7 @@ Dimensions: N images of a batch, C channels, H height, W width.
 import collections
 import concurrent.futures
 import os
+from typing import Any, Iterator, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy
@@ -19,7 +20,7 @@ from suites.datasets.image_folder import listing, pillow_decoding
 AHEAD = 4
 
 
-def batches(root, count, pixels, seed, rank, world_size):
+def batches(root: Optional[str], count: int, pixels: int, seed: int, rank: int, world_size: int) -> Iterator[Any]:
     """Return an endless iterator of (images_NCHW, labels_N).
 
     Raises (also while it is iterated):
@@ -46,7 +47,7 @@ def _ahead(lists, pixels):
         pool.shutdown()
 
 
-def decode(samples, pixels):
+def decode(samples: Sequence[listing.Sample], pixels: int) -> Tuple[numpy.ndarray, numpy.ndarray]:
     """Return (images_NCHW, labels_N) of a list of samples.
 
     Raises:

@@ -9,7 +9,7 @@ from PIL import Image
 from suites.datasets.image_folder import listing
 
 
-def decode(sample, pixels):
+def decode(sample: listing.Sample, pixels: int) -> numpy.ndarray:
     """Return image_CHW, float32: the sample's cut, ``pixels`` square, normalised.
 
     Raises:

@@ -4,6 +4,7 @@ Dimensions: N images of a batch, C channels, H height, W width.
 """
 
 import os
+from typing import Any, Iterator, Optional, Sequence
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -15,7 +16,7 @@ from workers.trainer.failure import TrainerError
 AHEAD = 4
 
 
-def batches(root, count, pixels, seed, rank, world_size):
+def batches(root: Optional[str], count: int, pixels: int, seed: int, rank: int, world_size: int) -> Iterator[Any]:
     """Return an endless iterator of (images_NCHW, labels_N).
 
     Raises (also while it is iterated):
@@ -45,7 +46,7 @@ def _checked(loader):
 class Decoder(Dataset):
     """Turns a sample into (image_CHW, label), or into the message of what is wrong with its file."""
 
-    def __init__(self, pixels):
+    def __init__(self, pixels: int) -> None:
         self._pixels = pixels
 
     def __getitem__(self, sample):
@@ -56,7 +57,7 @@ class Decoder(Dataset):
             return str(listing.unreadable(sample.path, error))
 
 
-def collate(items):
+def collate(items: Sequence[Any]) -> Any:
     """Return (images_NCHW, labels_N), or the first message among the items."""
     for item in items:
         if isinstance(item, str):

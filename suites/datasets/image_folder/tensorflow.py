@@ -6,6 +6,7 @@ Dimensions: N images of a batch, H height, W width, C channels.
 import collections
 import os
 import threading
+from typing import Any, Iterator, Optional, Tuple
 
 import tensorflow as tf
 
@@ -16,7 +17,7 @@ from workers.trainer.failure import TrainerError
 AHEAD = 4
 
 
-def batches(root, count, pixels, seed, rank, world_size):
+def batches(root: Optional[str], count: int, pixels: int, seed: int, rank: int, world_size: int) -> Iterator[Any]:
     """Return an endless iterator of (images_NHWC, labels_N).
 
     Raises (also while it is iterated):
@@ -55,7 +56,9 @@ def _cuts(samples, recent, over):
         yield sample.path, sample.label, (cut.top, cut.left, cut.height, cut.width), cut.mirrored
 
 
-def decode(path, label, window, mirrored, pixels):
+def decode(
+    path: tf.Tensor, label: tf.Tensor, window: tf.Tensor, mirrored: tf.Tensor, pixels: int
+) -> Tuple[tf.Tensor, tf.Tensor]:
     """Return (image_HWC, label): the cut, ``pixels`` square, normalised."""
     image_HWC = tf.io.decode_and_crop_jpeg(tf.io.read_file(path), window, channels=3, dct_method="INTEGER_ACCURATE")
     # Pillow, too, filters before it makes an image smaller.

@@ -14,6 +14,7 @@ import random
 import shutil
 import sys
 import tempfile
+from typing import Any, Dict, Optional, Sequence
 
 VERSION = 1
 
@@ -38,7 +39,7 @@ SPLITS = {"train": 60, "val": 10}
 SHORTEST, LONGEST = 300, 500
 
 
-def main(arguments=None):
+def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Prepare the dataset; return the exit status."""
     parser = argparse.ArgumentParser(description="Makes the dataset `photographs`.")
     parser.add_argument("--root", required=True, help="the folder to make")
@@ -49,7 +50,7 @@ def main(arguments=None):
     return 0
 
 
-def is_prepared(root):
+def is_prepared(root: str) -> bool:
     """Whether ``root`` holds this version of the dataset."""
     try:
         manifest = read_manifest(root)
@@ -58,13 +59,13 @@ def is_prepared(root):
     return manifest.get("version") == VERSION and all(os.path.exists(os.path.join(root, p)) for p in manifest["files"])
 
 
-def read_manifest(root):
+def read_manifest(root: str) -> Dict[str, Any]:
     """Return the object in ``manifest.json``: {version, made_with, files {path: {sha256, bytes}}}."""
     with open(os.path.join(root, "manifest.json"), encoding="utf-8") as file:
         return json.load(file)
 
 
-def prepare(root):
+def prepare(root: str) -> None:
     """Make the dataset in ``root``, in one move. What stood there, an older or a damaged one, is replaced."""
     parent = os.path.dirname(root)
     os.makedirs(parent, exist_ok=True)
@@ -80,7 +81,7 @@ def prepare(root):
     shutil.rmtree(os.path.join(root, "replaced"), ignore_errors=True)
 
 
-def put_in_place(folder, root):
+def put_in_place(folder: str, root: str) -> None:
     """Rename ``folder`` to ``root``, unless another process has just made the same."""
     try:
         os.rename(folder, root)
@@ -89,7 +90,7 @@ def put_in_place(folder, root):
             raise
 
 
-def write_all(folder):
+def write_all(folder: str) -> None:
     """Write every file and the manifest below ``folder``."""
     import PIL
     import skimage
@@ -111,7 +112,7 @@ def write_all(folder):
         json.dump(manifest, file, indent=1, sort_keys=True)
 
 
-def load(source):
+def load(source: str) -> Any:
     """Return a photograph of scikit-image as a Pillow image in RGB."""
     import skimage
     from PIL import Image
@@ -120,7 +121,7 @@ def load(source):
         return image.convert("RGB")
 
 
-def cut(photograph, generator):
+def cut(photograph: Any, generator: random.Random) -> Any:
     """Return a piece of ``photograph``, a third of its side or more, scaled to a usual size and aspect."""
     from PIL import Image
 
@@ -133,7 +134,7 @@ def cut(photograph, generator):
     return piece.transpose(Image.FLIP_LEFT_RIGHT) if generator.random() < 0.5 else piece
 
 
-def write(image, path, generator):
+def write(image: Any, path: str, generator: random.Random) -> None:
     """Encode ``image`` as JPEG, with a quality as photographs in the wild have it. In memory first: where Pillow writes
     by itself it does not say that the disk is full."""
     encoded = io.BytesIO()
@@ -142,7 +143,7 @@ def write(image, path, generator):
         file.write(encoded.getvalue())
 
 
-def describe(path):
+def describe(path: str) -> Dict[str, Any]:
     """Return {sha256, bytes} of a file."""
     with open(path, "rb") as file:
         data = file.read()

@@ -1,11 +1,14 @@
 """AlexNet in CNTK. Dimensions: C channels, H height, W width, F features."""
 
+from typing import Callable
+
 import cntk
 
-from suites.assemble.cntk import cross_entropy
+from suites.assemble.cntk import Node, cross_entropy
+from workers.trainer.signatures import Size
 
 
-def loss(layer, size, images_CHW, label):
+def loss(layer: Callable[[str, Node], Node], size: Size, images_CHW: Node, label: Node) -> Node:
     x_CHW = layer("pool1", cntk.relu(layer("conv1", images_CHW)))
     x_CHW = layer("pool2", cntk.relu(layer("conv2", x_CHW)))
     x_CHW = cntk.relu(layer("conv3", x_CHW))

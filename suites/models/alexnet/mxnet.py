@@ -1,20 +1,23 @@
 """AlexNet in MXNet's Gluon. Dimensions: N images of a batch, C channels, H height, W width, F features."""
 
+from typing import Any
+
 import mxnet as mx
 from mxnet.gluon import nn
 
 from suites.assemble.mxnet import block
 from suites.models.alexnet import network
+from workers.trainer.signatures import Size
 
 
 class Network(nn.HybridBlock):
-    def __init__(self, size):
+    def __init__(self, size: Size) -> None:
         super(Network, self).__init__()
         for layer in network.layers(size):
             setattr(self, layer.name, block(layer))
         self.cross_entropy = mx.gluon.loss.SoftmaxCrossEntropyLoss()
 
-    def hybrid_forward(self, F, images_NCHW, labels_N):
+    def hybrid_forward(self, F: Any, images_NCHW: Any, labels_N: Any) -> Any:
         x_NCHW = self.pool1(F.relu(self.conv1(images_NCHW)))
         x_NCHW = self.pool2(F.relu(self.conv2(x_NCHW)))
         x_NCHW = F.relu(self.conv3(x_NCHW))

@@ -8,13 +8,16 @@ Weights begin as Caffe's "xavier", biases as zeros. With torchvision's, a third 
 last layer: the loss of the first 45 steps of the size small falls by a hundredth only.
 """
 
-from suites.assemble.layers import ZERO, Convolution, Dropout, Linear, Pooling, xavier
+from typing import List
+
+from suites.assemble.layers import ZERO, Convolution, Dropout, Layer, Linear, Pooling, xavier
+from workers.trainer.signatures import Size
 
 # Kernel, stride and padding of each convolution, and whether a pooling follows it.
 _CONVOLUTIONS = ((11, 4, 2, True), (5, 1, 2, True), (3, 1, 1, False), (3, 1, 1, False), (3, 1, 1, True))
 
 
-def layers(size):
+def layers(size: Size) -> List[Layer]:
     """Return all layers of a size (a table of ``[sizes]``), in the order of the forward pass."""
     found, inputs, pixels = [], 3, size["image_pixels"]
     for number, (outputs, shape) in enumerate(zip(size["channels"], _CONVOLUTIONS), 1):

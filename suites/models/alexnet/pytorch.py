@@ -1,20 +1,21 @@
 """AlexNet in plain PyTorch. Dimensions: N images of a batch, C channels, H height, W width, F features."""
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from suites.assemble.pytorch import module
 from suites.models.alexnet import network
+from workers.trainer.signatures import Size
 
 
 class Network(nn.Module):
-    def __init__(self, size):
+    def __init__(self, size: Size) -> None:
         super().__init__()
         for layer in network.layers(size):
             self.add_module(layer.name, module(layer))
         self.relu = nn.ReLU(inplace=True)
 
-    def forward(self, images_NCHW):
+    def forward(self, images_NCHW: Tensor) -> Tensor:
         x_NCHW = self.pool1(self.relu(self.conv1(images_NCHW)))
         x_NCHW = self.pool2(self.relu(self.conv2(x_NCHW)))
         x_NCHW = self.relu(self.conv3(x_NCHW))
@@ -25,5 +26,5 @@ class Network(nn.Module):
         return self.fc8(self.relu(self.fc7(x_NF)))
 
 
-def loss(network, images_NCHW, labels_N):
+def loss(network: nn.Module, images_NCHW: Tensor, labels_N: Tensor) -> Tensor:
     return functional.cross_entropy(network(images_NCHW), labels_N)

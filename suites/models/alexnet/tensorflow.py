@@ -1,9 +1,14 @@
 """AlexNet in TensorFlow. Dimensions: N images of a batch, H height, W width, C channels, F features."""
 
+from typing import Callable
+
+import tensorflow as tf
+
 from suites.assemble.tensorflow import cross_entropy, flat, relu
+from workers.trainer.signatures import Size
 
 
-def loss(layer, size, images_NHWC, labels_N):
+def loss(layer: Callable[..., tf.Tensor], size: Size, images_NHWC: tf.Tensor, labels_N: tf.Tensor) -> tf.Tensor:
     x_NHWC = layer("pool1", relu("relu1", layer("conv1", images_NHWC)))
     x_NHWC = layer("pool2", relu("relu2", layer("conv2", x_NHWC)))
     x_NHWC = relu("relu3", layer("conv3", x_NHWC))

@@ -1,12 +1,15 @@
 """GoogLeNet in CNTK. Dimensions: C channels, H height, W width, F features."""
 
+from typing import Callable
+
 import cntk
 
-from suites.assemble.cntk import cross_entropy
+from suites.assemble.cntk import Node, cross_entropy
 from suites.models.googlenet import network
+from workers.trainer.signatures import Size
 
 
-def loss(layer, size, images_CHW, label):
+def loss(layer: Callable[[str, Node], Node], size: Size, images_CHW: Node, label: Node) -> Node:
     def convolved(name, x_CHW):
         return cntk.relu(layer(name, x_CHW))
 
@@ -25,7 +28,9 @@ def loss(layer, size, images_CHW, label):
     return main + network.AUXILIARY_WEIGHT * sum(auxiliary)
 
 
-def inception(layer, convolved, name, x_CHW):
+def inception(
+    layer: Callable[[str, Node], Node], convolved: Callable[[str, Node], Node], name: str, x_CHW: Node
+) -> Node:
     return cntk.splice(
         convolved(name + "conv1x1", x_CHW),
         convolved(name + "conv3x3", convolved(name + "reduce3x3", x_CHW)),
@@ -35,7 +40,9 @@ def inception(layer, convolved, name, x_CHW):
     )
 
 
-def classified(layer, convolved, name, x_CHW, label):
+def classified(
+    layer: Callable[[str, Node], Node], convolved: Callable[[str, Node], Node], name: str, x_CHW: Node, label: Node
+) -> Node:
     """Return the loss of an auxiliary classifier."""
     x_CHW = convolved(name + "conv", layer(name + "pool", x_CHW))
     x_F = cntk.relu(layer(name + "fc", cntk.reshape(x_CHW, (-1,))))

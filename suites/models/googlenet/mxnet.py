@@ -1,21 +1,24 @@
 """GoogLeNet in MXNet's Gluon. Dimensions: N images of a batch, C channels, H height, W width, F features, K classes."""
 
+from typing import Any
+
 import mxnet as mx
 from mxnet.gluon import nn
 
 from suites.assemble.mxnet import block as made
 from suites.models.googlenet import network
+from workers.trainer.signatures import Size
 
 
 class Inception(nn.HybridBlock):
-    def __init__(self, module):
+    def __init__(self, module: network.Inception) -> None:
         super(Inception, self).__init__()
         self.conv1x1 = made(module.conv1x1)
         self.reduce3x3, self.conv3x3 = made(module.reduce3x3), made(module.conv3x3)
         self.reduce5x5, self.conv5x5 = made(module.reduce5x5), made(module.conv5x5)
         self.pool, self.project = made(module.pool), made(module.project)
 
-    def hybrid_forward(self, F, x_NCHW):
+    def hybrid_forward(self, F: Any, x_NCHW: Any) -> Any:
         one_NCHW = F.relu(self.conv1x1(x_NCHW))
         three_NCHW = F.relu(self.conv3x3(F.relu(self.reduce3x3(x_NCHW))))
         five_NCHW = F.relu(self.conv5x5(F.relu(self.reduce5x5(x_NCHW))))
@@ -24,18 +27,18 @@ class Inception(nn.HybridBlock):
 
 
 class Auxiliary(nn.HybridBlock):
-    def __init__(self, auxiliary):
+    def __init__(self, auxiliary: network.Auxiliary) -> None:
         super(Auxiliary, self).__init__()
         self.pool, self.conv, self.fc, self.drop, self.classifier = map(made, auxiliary[1:])
 
-    def hybrid_forward(self, F, x_NCHW):
+    def hybrid_forward(self, F: Any, x_NCHW: Any) -> Any:
         x_NCHW = F.relu(self.conv(self.pool(x_NCHW)))
         # A dense layer takes all of an image as its features.
         return self.classifier(self.drop(F.relu(self.fc(x_NCHW))))
 
 
 class Network(nn.HybridBlock):
-    def __init__(self, size):
+    def __init__(self, size: Size) -> None:
         super(Network, self).__init__()
         for layer in network.stem(size):
             setattr(self, layer.name, made(layer))
@@ -49,7 +52,7 @@ class Network(nn.HybridBlock):
         self.pool5, self.drop, self.classifier = map(made, network.head(size))
         self.cross_entropy = mx.gluon.loss.SoftmaxCrossEntropyLoss()
 
-    def hybrid_forward(self, F, images_NCHW, labels_N):
+    def hybrid_forward(self, F: Any, images_NCHW: Any, labels_N: Any) -> Any:
         x_NCHW = self.norm1(self.pool1(F.relu(self.conv1(images_NCHW))))
         x_NCHW = F.relu(self.conv2(F.relu(self.reduce2(x_NCHW))))
         x_NCHW = self.pool2(self.norm2(x_NCHW))

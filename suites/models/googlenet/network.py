@@ -7,20 +7,41 @@ a pooling that is partly outside counts. Channels are the paper's divided by a s
 Weights begin as Caffe's "xavier", biases with 0.2, those of the three classifiers with zero, as bvlc_googlenet has it.
 """
 
-import collections
+from typing import List, NamedTuple, Optional
 
-from suites.assemble.layers import ZERO, Convolution, Dropout, Linear, Pooling, Response, constant, xavier
+from suites.assemble.layers import ZERO, Convolution, Dropout, Layer, Linear, Pooling, Response, constant, xavier
+from workers.trainer.signatures import Size
 
 # Of each auxiliary loss beside the main one (section 5).
 AUXILIARY_WEIGHT = 0.3
 
-# The four branches are conv1x1, conv3x3 of reduce3x3, conv5x5 of reduce5x5 and project of pool, and their channels
-# follow each other in this order. ``after``: a pooling of what they give, or None; ``auxiliary``: or None.
-Inception = collections.namedtuple(
-    "Inception", "name conv1x1 reduce3x3 conv3x3 reduce5x5 conv5x5 pool project after auxiliary"
-)
-# A classifier of the maps between two modules.
-Auxiliary = collections.namedtuple("Auxiliary", "name pool conv fc drop classifier")
+
+class Auxiliary(NamedTuple):
+    """A classifier of the maps between two modules."""
+
+    name: str
+    pool: Pooling
+    conv: Convolution
+    fc: Linear
+    drop: Dropout
+    classifier: Linear
+
+
+class Inception(NamedTuple):
+    """A module. The four branches are conv1x1, conv3x3 of reduce3x3, conv5x5 of reduce5x5 and project of pool, and
+    their channels follow each other in this order. ``after``: a pooling of what they give."""
+
+    name: str
+    conv1x1: Convolution
+    reduce3x3: Convolution
+    conv3x3: Convolution
+    reduce5x5: Convolution
+    conv5x5: Convolution
+    pool: Pooling
+    project: Convolution
+    after: Optional[Pooling]
+    auxiliary: Optional[Auxiliary]
+
 
 # Channels of conv1x1, reduce3x3, conv3x3, reduce5x5, conv5x5 and project (table 1).
 _CHANNELS = (
@@ -39,7 +60,7 @@ _AUXILIARIES = {"inception_4a": "auxiliary1", "inception_4d": "auxiliary2"}
 _BIAS = constant(0.2)
 
 
-def stem(size):
+def stem(size: Size) -> List[Layer]:
     """Return the layers before the first module of a size (a table of ``[sizes]``), in order."""
     width, pixels = 64 // size["narrowing"], (size["image_pixels"] + 1) // 2
     conv1, pool1, pool2 = _convolution("conv1", 3, width, 7, pixels, stride=2), _halving("pool1"), _halving("pool2")
@@ -49,7 +70,7 @@ def stem(size):
     return [conv1, pool1, _response("norm1"), reduce2, conv2, _response("norm2"), pool2]
 
 
-def modules(size):
+def modules(size: Size) -> List[Inception]:
     """Return the ``Inception`` modules of a size, in order."""
     conv2, _, pool2 = stem(size)[-3:]
     found, inputs, pixels = [], conv2.outputs, pool2.pixels(conv2.pixels)
@@ -60,7 +81,7 @@ def modules(size):
     return found
 
 
-def outputs(module):
+def outputs(module: Inception) -> int:
     """Return the channels of what a module gives."""
     return sum(one.outputs for one in (module.conv1x1, module.conv3x3, module.conv5x5, module.project))
 
@@ -99,7 +120,7 @@ def _auxiliary(name, inputs, pixels, size):
     )
 
 
-def head(size):
+def head(size: Size) -> List[Layer]:
     """Return the mean over the last maps, what drops parts of it, and the main classifier."""
     last = modules(size)[-1]
     features = outputs(last)
@@ -107,7 +128,7 @@ def head(size):
     return [Pooling("pool5", last.project.pixels, 1, average=True), Dropout("drop", size["dropout"]), classifier]
 
 
-def layers(size):
+def layers(size: Size) -> List[Layer]:
     """Return all layers of a size, in the order of the forward pass."""
     found = stem(size)
     for module in modules(size):

@@ -1,16 +1,19 @@
 """GoogLeNet in plain PyTorch. Dimensions: N images of a batch, C channels, H height, W width, F features, K classes."""
 
+from typing import List, Tuple
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from suites.assemble.pytorch import module as made
 from suites.models.googlenet import network
 from suites.models.googlenet.network import AUXILIARY_WEIGHT
+from workers.trainer.signatures import Size
 
 
 class Inception(nn.Module):
-    def __init__(self, module):
+    def __init__(self, module: network.Inception) -> None:
         super().__init__()
         self.conv1x1 = made(module.conv1x1)
         self.reduce3x3, self.conv3x3 = made(module.reduce3x3), made(module.conv3x3)
@@ -18,7 +21,7 @@ class Inception(nn.Module):
         self.pool, self.project = made(module.pool), made(module.project)
         self.relu = nn.ReLU(inplace=True)
 
-    def forward(self, x_NCHW):
+    def forward(self, x_NCHW: Tensor) -> Tensor:
         one_NCHW = self.relu(self.conv1x1(x_NCHW))
         three_NCHW = self.relu(self.conv3x3(self.relu(self.reduce3x3(x_NCHW))))
         five_NCHW = self.relu(self.conv5x5(self.relu(self.reduce5x5(x_NCHW))))
@@ -27,19 +30,19 @@ class Inception(nn.Module):
 
 
 class Auxiliary(nn.Module):
-    def __init__(self, auxiliary):
+    def __init__(self, auxiliary: network.Auxiliary) -> None:
         super().__init__()
         self.pool, self.conv, self.fc, self.drop, self.classifier = map(made, auxiliary[1:])
         self.relu = nn.ReLU(inplace=True)
 
-    def forward(self, x_NCHW):
+    def forward(self, x_NCHW: Tensor) -> Tensor:
         x_NCHW = self.relu(self.conv(self.pool(x_NCHW)))
         x_NF = self.drop(self.relu(self.fc(x_NCHW.flatten(1))))
         return self.classifier(x_NF)
 
 
 class Network(nn.Module):
-    def __init__(self, size):
+    def __init__(self, size: Size) -> None:
         super().__init__()
         for layer in network.stem(size):
             self.add_module(layer.name, made(layer))
@@ -53,7 +56,7 @@ class Network(nn.Module):
         self.pool5, self.drop, self.classifier = map(made, network.head(size))
         self.relu = nn.ReLU(inplace=True)
 
-    def forward(self, images_NCHW):
+    def forward(self, images_NCHW: Tensor) -> Tuple[Tensor, List[Tensor]]:
         """Return the logits_NK of the main classifier, and a list of those of the auxiliary ones."""
         x_NCHW = self.norm1(self.pool1(self.relu(self.conv1(images_NCHW))))
         x_NCHW = self.relu(self.conv2(self.relu(self.reduce2(x_NCHW))))
@@ -69,7 +72,7 @@ class Network(nn.Module):
         return self.classifier(x_NF), auxiliary
 
 
-def loss(network, images_NCHW, labels_N):
+def loss(network: nn.Module, images_NCHW: Tensor, labels_N: Tensor) -> Tensor:
     main_NK, auxiliary = network(images_NCHW)
     found = functional.cross_entropy(main_NK, labels_N)
     for logits_NK in auxiliary:

@@ -1,12 +1,15 @@
 """GoogLeNet in TensorFlow. Dimensions: N images of a batch, H height, W width, C channels, F features."""
 
+from typing import Callable
+
 import tensorflow as tf
 
 from suites.assemble.tensorflow import cross_entropy, flat, relu
 from suites.models.googlenet import network
+from workers.trainer.signatures import Size
 
 
-def loss(layer, size, images_NHWC, labels_N):
+def loss(layer: Callable[..., tf.Tensor], size: Size, images_NHWC: tf.Tensor, labels_N: tf.Tensor) -> tf.Tensor:
     def convolved(name, x_NHWC):
         return relu(name + ".relu", layer(name, x_NHWC))
 
@@ -25,7 +28,9 @@ def loss(layer, size, images_NHWC, labels_N):
     return main + network.AUXILIARY_WEIGHT * tf.add_n(auxiliary)
 
 
-def inception(layer, convolved, name, x_NHWC):
+def inception(
+    layer: Callable[..., tf.Tensor], convolved: Callable[[str, tf.Tensor], tf.Tensor], name: str, x_NHWC: tf.Tensor
+) -> tf.Tensor:
     branches = (
         convolved(name + "conv1x1", x_NHWC),
         convolved(name + "conv3x3", convolved(name + "reduce3x3", x_NHWC)),
@@ -36,7 +41,13 @@ def inception(layer, convolved, name, x_NHWC):
         return tf.concat(branches, axis=3)
 
 
-def classified(layer, convolved, name, x_NHWC, labels_N):
+def classified(
+    layer: Callable[..., tf.Tensor],
+    convolved: Callable[[str, tf.Tensor], tf.Tensor],
+    name: str,
+    x_NHWC: tf.Tensor,
+    labels_N: tf.Tensor,
+) -> tf.Tensor:
     """Return the loss of an auxiliary classifier."""
     x_NHWC = convolved(name + "conv", layer(name + "pool", x_NHWC))
     x_NF = relu(name + "fc.relu", layer(name + "fc", x_NHWC, before=flat))

@@ -8,17 +8,20 @@ word2vec's), and the norm of the gradients is not limited (theirs is, to 5).
 Weights begin as those of PyTorch's layers: words normal with variance 1, all others uniform within 1 / sqrt(hidden).
 """
 
-from suites.assemble.layers import Embedding, Linear, Lstm, normal, over_inputs
+from typing import List
+
+from suites.assemble.layers import Embedding, Layer, Linear, Lstm, normal, over_inputs
+from workers.trainer.signatures import Size
 
 
-def lstm(size):
+def lstm(size: Size) -> List[Lstm]:
     """Return the LSTM layers of a size (a table of ``[sizes]``), in order."""
     inputs = [size["embedding"]] + [size["hidden"]] * (size["lstm_layers"] - 1)
     initial = over_inputs(size["hidden"])
     return [Lstm("lstm", number, count, size["hidden"], size["words"], initial) for number, count in enumerate(inputs)]
 
 
-def layers(size):
+def layers(size: Size) -> List[Layer]:
     """Return all layers of a size, in the order of the forward pass."""
     embedding = Embedding("embedding", size["vocabulary"], size["embedding"], normal(1.0))
     initial = over_inputs(size["hidden"])

@@ -3,12 +3,17 @@
 Dimensions: N texts of a batch, T words, E numbers per word, H per hidden state.
 """
 
+from typing import Callable
+
 import tensorflow as tf
 
 from suites.assemble.tensorflow import cross_entropy
+from workers.trainer.signatures import Size
 
 
-def loss(layer, size, tokens_NT, shares_NT, labels_N):
+def loss(
+    layer: Callable[..., tf.Tensor], size: Size, tokens_NT: tf.Tensor, shares_NT: tf.Tensor, labels_N: tf.Tensor
+) -> tf.Tensor:
     x_TNE = layer("embedding", tokens_NT, before=tf.transpose)
     x_TNH = layer("lstm", x_TNE)
     with tf.name_scope("mean"):

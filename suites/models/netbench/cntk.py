@@ -5,13 +5,14 @@ the library, and ``MPI_IN_PLACE`` is 1 (ompi/include/mpi.h.in).
 """
 
 import ctypes
+from typing import List, Sequence
 
 import cntk
 import numpy
 
-from workers.trainer import job as jobs
 from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks import waiting
+from workers.trainer.job import Job, Process
 
 IN_PLACE = ctypes.c_void_p(1)
 STATUS_IGNORE = ctypes.c_void_p(0)
@@ -20,16 +21,16 @@ TAG = ctypes.c_int(7)
 PARTING_TIMEOUT_S = 30.0
 
 
-def open_exchange(job, process):
+def open_exchange(job: Job, process: Process) -> "Exchange":
     """Return the exchange of this process, which has joined.
 
     Raises:
         TrainerError: ``unsupported``, another strategy or device than the one whose exchange this is.
     """
-    strategy, kind = job["plan"]["strategy"], jobs.device_kind(process)
+    strategy, kind = job.plan.strategy, process.device_kind
     if strategy != "mpi" or kind != "cpu":
         raise TrainerError("unsupported", "CNTK's netbench needs strategy mpi on cpu, not %s on %s" % (strategy, kind))
-    return Exchange(jobs.rank_of(process))
+    return Exchange(process.rank)
 
 
 class Exchange(object):
@@ -38,7 +39,7 @@ class Exchange(object):
     library = "mpi"
     device = "cpu"
 
-    def __init__(self, rank):
+    def __init__(self, rank: int) -> None:
         self._mpi = ctypes.CDLL("libmpi.so.12")
         self._world = self._handle("ompi_mpi_comm_world")
         self._float = self._handle("ompi_mpi_float")
@@ -49,35 +50,35 @@ class Exchange(object):
     def _handle(self, name):
         return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(self._mpi, name)))
 
-    def fill(self, count, head):
+    def fill(self, count: int, head: Sequence[float]) -> None:
         self._data = self._inbox = None  # two sizes need not be held at once
         self._data = self._random.random_sample(count).astype(numpy.float32)
         self._data[: len(head)] = head
         self._inbox = numpy.zeros_like(self._data)
 
-    def head(self, count):
+    def head(self, count: int) -> List[float]:
         return self._data[:count].tolist()
 
-    def received(self, count):
+    def received(self, count: int) -> List[float]:
         return self._inbox[:count].tolist()
 
-    def scale(self, factor):
+    def scale(self, factor: float) -> None:
         self._data *= numpy.float32(factor)
 
-    def all_reduce(self):
+    def all_reduce(self) -> None:
         self._call("Allreduce", IN_PLACE, _address(self._data), self._count(), self._float, self._sum, self._world)
 
-    def send(self, rank):
+    def send(self, rank: int) -> None:
         self._call("Send", _address(self._data), self._count(), self._float, ctypes.c_int(rank), TAG, self._world)
 
-    def receive(self, rank):
+    def receive(self, rank: int) -> None:
         arguments = (_address(self._inbox), self._count(), self._float, ctypes.c_int(rank), TAG, self._world)
         self._call("Recv", *(arguments + (STATUS_IGNORE,)))
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         """Nothing is left to wait for: all calls return when their data is there."""
 
-    def close(self):
+    def close(self) -> None:
         """Part from the other ranks, which have all come to their end."""
         self._data = self._inbox = None
         with waiting.alarm(PARTING_TIMEOUT_S):

@@ -1,12 +1,15 @@
 """ResNet-50 v1.5 in CNTK. Dimensions: C channels, H height, W width, F features."""
 
+from typing import Callable
+
 import cntk
 
-from suites.assemble.cntk import cross_entropy
+from suites.assemble.cntk import Node, cross_entropy
 from suites.models.resnet_50 import network
+from workers.trainer.signatures import Size
 
 
-def loss(layer, size, images_CHW, label):
+def loss(layer: Callable[[str, Node], Node], size: Size, images_CHW: Node, label: Node) -> Node:
     x_CHW = layer("maxpool", cntk.relu(layer("bn1", layer("conv1", images_CHW))))
     for block in network.blocks(size):
         x_CHW = bottleneck(layer, block, x_CHW)
@@ -14,7 +17,7 @@ def loss(layer, size, images_CHW, label):
     return cross_entropy(layer("fc", x_F), label)
 
 
-def bottleneck(layer, block, x_CHW):
+def bottleneck(layer: Callable[[str, Node], Node], block: network.Block, x_CHW: Node) -> Node:
     """The shortcut is added before the last ReLU."""
     name = block.name + "."
     shortcut_CHW = x_CHW

@@ -1,18 +1,20 @@
 """ResNet-50 v1.5 in MXNet's Gluon. Dimensions: N images of a batch, C channels, H height, W width, F features."""
 
 import collections
+from typing import Any
 
 import mxnet as mx
 from mxnet.gluon import nn
 
 from suites.assemble.mxnet import block as made
 from suites.models.resnet_50 import network
+from workers.trainer.signatures import Size
 
 
 class Bottleneck(nn.HybridBlock):
     """The shortcut is added before the last ReLU."""
 
-    def __init__(self, block):
+    def __init__(self, block: network.Block) -> None:
         super(Bottleneck, self).__init__()
         self.conv1, self.bn1 = made(block.conv1), made(block.bn1)
         self.conv2, self.bn2 = made(block.conv2), made(block.bn2)
@@ -22,7 +24,7 @@ class Bottleneck(nn.HybridBlock):
             self.downsample = nn.HybridSequential()
             self.downsample.add(*map(made, block.shortcut))
 
-    def hybrid_forward(self, F, x_NCHW):
+    def hybrid_forward(self, F: Any, x_NCHW: Any) -> Any:
         shortcut_NCHW = x_NCHW if self.downsample is None else self.downsample(x_NCHW)
         x_NCHW = F.relu(self.bn1(self.conv1(x_NCHW)))
         x_NCHW = F.relu(self.bn2(self.conv2(x_NCHW)))
@@ -30,7 +32,7 @@ class Bottleneck(nn.HybridBlock):
 
 
 class Network(nn.HybridBlock):
-    def __init__(self, size):
+    def __init__(self, size: Size) -> None:
         super(Network, self).__init__()
         self.conv1, self.bn1, self.maxpool = map(made, network.stem(size))
         stages = collections.OrderedDict()
@@ -44,7 +46,7 @@ class Network(nn.HybridBlock):
         self.fc = made(network.classifier(size))
         self.cross_entropy = mx.gluon.loss.SoftmaxCrossEntropyLoss()
 
-    def hybrid_forward(self, F, images_NCHW, labels_N):
+    def hybrid_forward(self, F: Any, images_NCHW: Any, labels_N: Any) -> Any:
         x_NCHW = self.maxpool(F.relu(self.bn1(self.conv1(images_NCHW))))
         for stage in self.stages:
             x_NCHW = getattr(self, stage)(x_NCHW)

@@ -5,25 +5,36 @@ a block in its 3 x 3 convolution (v1.5: https://catalog.ngc.nvidia.com/orgs/nvid
 Weights begin as torchvision's.
 """
 
-import collections
+from typing import List, NamedTuple, Optional, Tuple
 
-from suites.assemble.layers import Convolution, Linear, Normalization, Pooling, over_inputs, over_outputs
+from suites.assemble.layers import Convolution, Layer, Linear, Normalization, Pooling, over_inputs, over_outputs
+from workers.trainer.signatures import Size
 
 # A block gives four times the channels of its inner convolutions (He et al., figure 5).
 EXPANSION = 4
 
-# The layers of a bottleneck: 1 x 1 narrows, 3 x 3 (with the stride) works, 1 x 1 widens, each with its normalisation.
-# ``shortcut``: (convolution, normalisation), where the input has another shape than the output, else None.
-Block = collections.namedtuple("Block", "name conv1 bn1 conv2 bn2 conv3 bn3 shortcut")
+
+class Block(NamedTuple):
+    """The layers of a bottleneck: 1 x 1 narrows, 3 x 3 (with the stride) works, 1 x 1 widens, each with its
+    normalisation. ``shortcut``: where the input has another shape than the output, else None."""
+
+    name: str
+    conv1: Convolution
+    bn1: Normalization
+    conv2: Convolution
+    bn2: Normalization
+    conv3: Convolution
+    bn3: Normalization
+    shortcut: Optional[Tuple[Convolution, Normalization]]
 
 
-def stem(size):
+def stem(size: Size) -> Tuple[Convolution, Normalization, Pooling]:
     """Return (convolution, normalisation, pooling) before the first block."""
     pixels = _halved(size["image_pixels"])
     return _pair("conv1", "bn1", 3, size["width"], 7, 2, pixels) + (Pooling("maxpool", 3, 2, padding=1),)
 
 
-def blocks(size):
+def blocks(size: Size) -> List[Block]:
     """Return the ``Block`` of a size (a table of ``[sizes]``), in order."""
     found = []
     inputs, pixels = size["width"], _halved(_halved(size["image_pixels"]))
@@ -59,13 +70,13 @@ def _halved(pixels):
     return (pixels + 1) // 2
 
 
-def classifier(size):
+def classifier(size: Size) -> Linear:
     """Return the fully connected layer."""
     features = size["width"] * 2 ** (len(size["blocks"]) - 1) * EXPANSION
     return Linear("fc", features, size["classes"], over_inputs(features), over_inputs(features))
 
 
-def layers(size):
+def layers(size: Size) -> List[Layer]:
     """Return all layers of a size, in the order of the forward pass."""
     found = list(stem(size))
     for block in blocks(size):

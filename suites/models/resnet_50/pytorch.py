@@ -2,17 +2,18 @@
 
 import collections
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from suites.assemble.pytorch import module
 from suites.models.resnet_50 import network
+from workers.trainer.signatures import Size
 
 
 class Bottleneck(nn.Module):
     """The shortcut is added before the last ReLU."""
 
-    def __init__(self, block):
+    def __init__(self, block: network.Block) -> None:
         super().__init__()
         self.conv1, self.bn1 = module(block.conv1), module(block.bn1)
         self.conv2, self.bn2 = module(block.conv2), module(block.bn2)
@@ -20,7 +21,7 @@ class Bottleneck(nn.Module):
         self.relu = nn.ReLU(inplace=True)
         self.downsample = nn.Sequential(*map(module, block.shortcut)) if block.shortcut else None
 
-    def forward(self, x_NCHW):
+    def forward(self, x_NCHW: Tensor) -> Tensor:
         shortcut_NCHW = x_NCHW if self.downsample is None else self.downsample(x_NCHW)
         x_NCHW = self.relu(self.bn1(self.conv1(x_NCHW)))
         x_NCHW = self.relu(self.bn2(self.conv2(x_NCHW)))
@@ -28,7 +29,7 @@ class Bottleneck(nn.Module):
 
 
 class Network(nn.Module):
-    def __init__(self, size):
+    def __init__(self, size: Size) -> None:
         super().__init__()
         self.conv1, self.bn1, self.maxpool = map(module, network.stem(size))
         self.relu = nn.ReLU(inplace=True)
@@ -40,7 +41,7 @@ class Network(nn.Module):
             self.add_module(stage, nn.Sequential(*blocks))
         self.fc = module(network.classifier(size))
 
-    def forward(self, images_NCHW):
+    def forward(self, images_NCHW: Tensor) -> Tensor:
         x_NCHW = self.maxpool(self.relu(self.bn1(self.conv1(images_NCHW))))
         for stage in self.stages:
             x_NCHW = getattr(self, stage)(x_NCHW)
@@ -48,5 +49,5 @@ class Network(nn.Module):
         return self.fc(x_NF)
 
 
-def loss(network, images_NCHW, labels_N):
+def loss(network: nn.Module, images_NCHW: Tensor, labels_N: Tensor) -> Tensor:
     return functional.cross_entropy(network(images_NCHW), labels_N)

@@ -1,12 +1,15 @@
 """ResNet-50 v1.5 in TensorFlow. Dimensions: N images of a batch, H height, W width, C channels, F features."""
 
+from typing import Callable
+
 import tensorflow as tf
 
 from suites.assemble.tensorflow import cross_entropy, relu
 from suites.models.resnet_50 import network
+from workers.trainer.signatures import Size
 
 
-def loss(layer, size, images_NHWC, labels_N):
+def loss(layer: Callable[..., tf.Tensor], size: Size, images_NHWC: tf.Tensor, labels_N: tf.Tensor) -> tf.Tensor:
     x_NHWC = relu("relu", layer("bn1", layer("conv1", images_NHWC)))
     x_NHWC = layer("maxpool", x_NHWC)
     for block in network.blocks(size):
@@ -16,7 +19,7 @@ def loss(layer, size, images_NHWC, labels_N):
     return cross_entropy(layer("fc", x_NF), labels_N)
 
 
-def bottleneck(layer, block, x_NHWC):
+def bottleneck(layer: Callable[..., tf.Tensor], block: network.Block, x_NHWC: tf.Tensor) -> tf.Tensor:
     """The shortcut is added before the last ReLU."""
     name = block.name + "."
     shortcut_NHWC = x_NHWC

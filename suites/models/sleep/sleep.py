@@ -6,18 +6,21 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any, Iterator, List, Mapping, Optional, Tuple
+
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Work
 
 
-def build(job, process, options):
+def build(job: Job, process: Process, options: Mapping[str, Any]) -> "Model":
     """Return the model; building takes ``options["build_time_s"]``."""
     time.sleep(options["build_time_s"])
-    rank = min(process["ranks"])
+    rank = process.rank
     faulty = options["fault_rank"] in (-1, rank)
-    plan = job["plan"]
     # Each repetition and each rank has noise of its own, and the same again when it is repeated.
-    seed = "%s/%s/%s" % (plan["seed"], plan.get("repetition", 0), rank)
-    samples = plan["per_device_batch_size"] or 1
-    return Model(options, seed, samples, options["fault"] if faulty else "none", job.get("events_path"))
+    seed = "%s/%s/%s" % (job.plan.seed, job.plan.repetition, rank)
+    samples = job.plan.per_device_batch_size or 1
+    return Model(options, seed, samples, options["fault"] if faulty else "none", job.events_path)
 
 
 # The parts of a step in order, with their shares of its time: two imaginary layers, there and back, and the update.
@@ -34,7 +37,9 @@ BYTES_PER_NUMBER = 4
 class Model(object):
     """Waits for a step's time; on ``fault_step`` (counted from 1) it has its fault."""
 
-    def __init__(self, options, seed, samples, fault, events_path):
+    def __init__(
+        self, options: Mapping[str, Any], seed: str, samples: int, fault: str, events_path: Optional[str]
+    ) -> None:
         self._options = options
         self._random = random.Random(seed)
         self._samples = samples
@@ -42,7 +47,7 @@ class Model(object):
         self._events_path = events_path
         self._steps = 0
 
-    def step(self):
+    def step(self) -> Work:
         """Wait; return the work done."""
         self._steps += 1
         if self._steps == self._options["fault_step"] and self._fault in FAULTS:
@@ -50,23 +55,23 @@ class Model(object):
         self.wait()
         return {"samples": self._samples}
 
-    def wait(self):
+    def wait(self) -> float:
         """Wait for one step's time; return it in seconds."""
         step_s = step_time(self._options, self._fault, self._steps, self._random)
         time.sleep(step_s)
         return step_s
 
     @property
-    def parameters(self):
+    def parameters(self) -> int:
         """How many imaginary weights there are."""
         return self._options.get("parameters", 0)
 
-    def layers(self):
+    def layers(self) -> List[Tuple[str, int]]:
         """Return the imaginary layers as (name, bytes of its weights), in the order of the forward pass."""
         first = self.parameters // 4
         return [("first", BYTES_PER_NUMBER * first), ("second", BYTES_PER_NUMBER * (self.parameters - first))]
 
-    def timed_parts(self):
+    def timed_parts(self) -> Iterator[Tuple[str, float, float]]:
         """Wait for one step's time part by part; yield (name, start, duration), in seconds of CLOCK_MONOTONIC."""
         step_s = step_time(self._options, self._fault, self._steps, self._random)
         for name, share in PARTS:
@@ -74,7 +79,7 @@ class Model(object):
             time.sleep(share * step_s)
             yield name, begun, time.monotonic() - begun
 
-    def allocate(self, steps):
+    def allocate(self, steps: int) -> Iterator[Tuple[str, int, int]]:
         """Allocate as a training of the weights would, for ``steps`` steps: yield (class, bytes, step) of each.
 
         Freed bytes are negative; step 0 is the build. Feature maps are as large as the weights, for each sample.
@@ -101,19 +106,19 @@ class Model(object):
                     kept.append(bytearray(size))
                     yield "optimizer_state", size, step
 
-    def loss(self):
+    def loss(self) -> float:
         """A loss that falls, and is no number from ``fault_step`` on where the fault is ``nan``."""
         if self._fault == "nan" and self._steps >= self._options["fault_step"]:
             return float("nan")
         return 1.0 + 1.0 / (1.0 + 0.1 * self._steps)
 
-    def spoil_log(self):
+    def spoil_log(self) -> None:
         """Write into our own events what is no event."""
         with open(self._events_path, "a") as file:
             file.write("this is not an event\n")
 
 
-def step_time(options, fault, step, generator):
+def step_time(options: Mapping[str, Any], fault: str, step: int, generator: random.Random) -> float:
     """Return the seconds that ``step`` takes. ``unsteady`` jumps between two speeds, ``drift`` gets ever slower."""
     step_s = options["step_time_s"] * (1.0 + options["noise_ratio"] * generator.gauss(0.0, 1.0))
     if fault == "drift":

@@ -7,20 +7,19 @@ import importlib
 import json
 import sys
 
-from workers.trainer import protocol
+from workers.trainer import job as jobs
 
 
 def main(framework, path, rules):
-    job = protocol.read_job(path)
-    process = protocol.process_of(job)
+    job = jobs.read(path)
     module = importlib.import_module("workers.trainer.frameworks.%s.adapter" % framework)
     found = []
     for rule in json.loads(rules):
-        job["model"]["rule"] = rule
+        updated = job._replace(model=job.model._replace(facts=dict(job.model.facts, rule=rule)))
         adapter, losses = module.Adapter(), []
-        adapter.join(job, process)
-        adapter.build(job, process, iter)
-        for _ in range(job["plan"]["max_steps"]):
+        adapter.join(updated, job.process)
+        adapter.build(updated, job.process, iter)
+        for _ in range(job.plan.max_steps):
             adapter.step()
             adapter.synchronize()
             losses.append(adapter.loss())

@@ -8,19 +8,18 @@ import json
 import sys
 
 from tests.support import two_networks
-from workers.trainer import protocol
+from workers.trainer import job as jobs
 
 
 def main(framework, path):
-    job = protocol.read_job(path)
-    process = protocol.process_of(job)
+    job = jobs.read(path)
     adapter = importlib.import_module(f"workers.trainer.frameworks.{framework}.adapter").Adapter()
-    adapter.join(job, process)
-    adapter.build(job, process, iter)
+    adapter.join(job, job.process)
+    adapter.build(job, job.process, iter)
     first = adapter.gradients()
     found = {"slopes": [first["loss"], listed(first["gradients"])], "losses": []}
-    adapter.build(job, process, iter)
-    for _ in range(job["plan"]["max_steps"]):
+    adapter.build(job, job.process, iter)
+    for _ in range(job.plan.max_steps):
         found["work"] = adapter.step()
         adapter.synchronize()
         found["losses"].append(adapter.loss())

@@ -12,6 +12,7 @@ from workers.trainer.control import Leader, Member
 from workers.trainer.control import leader as leader_end
 from workers.trainer.control import member as member_end
 from workers.trainer.failure import TrainerError
+from workers.trainer.job import Control
 
 TOKEN = "secret"
 
@@ -24,7 +25,7 @@ def free_port():
 
 @pytest.fixture
 def address():
-    return {"host": "127.0.0.1", "port": free_port()}
+    return Control("127.0.0.1", free_port())
 
 
 class Rank(threading.Thread):
@@ -81,7 +82,7 @@ def finish(ranks):
 
 def say(address, message):
     """Connect and send one line; return the connection."""
-    connection = socket.create_connection((address["host"], address["port"]), timeout=10.0)
+    connection = socket.create_connection((address.host, address.port), timeout=10.0)
     connection.sendall((json.dumps(message) + "\n").encode())
     return connection
 
@@ -132,7 +133,7 @@ def test_a_stranger_with_a_wrong_token_is_refused_and_changes_nothing(address):
 @pytest.mark.parametrize("noise", [b"\xff\xfe\x00\n", b"[1, 2]\n", b"GET / HTTP/1.1\r\n\r\n", b"x" * 200000])
 def test_nonsense_from_a_stranger_does_not_disturb_the_ranks(address, noise):
     ranks = start(address, leader={"max_steps": 200, "step_s": 0.001})
-    with socket.create_connection((address["host"], address["port"]), timeout=10.0) as stranger:
+    with socket.create_connection((address.host, address.port), timeout=10.0) as stranger:
         with contextlib.suppress(OSError):
             stranger.sendall(noise)
         finish(ranks)
@@ -206,7 +207,7 @@ def test_a_rank_that_is_not_awaited_is_refused(address):
 
 def test_a_port_that_is_taken_is_a_failed_set_up(address):
     with socket.socket() as other:
-        other.bind((address["host"], address["port"]))
+        other.bind((address.host, address.port))
         other.listen(1)
         with pytest.raises(TrainerError) as caught:
             Leader(address, TOKEN, [], 1, 1.0)
@@ -217,7 +218,7 @@ def test_a_peer_that_stays_silent_is_let_go(address, monkeypatch):
     monkeypatch.setattr(leader_end, "HELLO_TIMEOUT_S", 0.1)
     ranks = start(address, leader={"max_steps": 400, "step_s": 0.002})
     assert ranks[0].joined.wait(10.0)
-    with socket.create_connection((address["host"], address["port"]), timeout=10.0) as silent:
+    with socket.create_connection((address.host, address.port), timeout=10.0) as silent:
         assert silent.recv(1) == b""
     finish(ranks)
 
@@ -259,7 +260,7 @@ def test_a_rank_that_comes_again_waits_for_the_successor_of_a_rank_0_that_is_jus
         leaving.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         leaving.bind(("127.0.0.1", 0))
         leaving.listen(8)
-        address = {"host": "127.0.0.1", "port": leaving.getsockname()[1]}
+        address = Control("127.0.0.1", leaving.getsockname()[1])
         member = Rank(Member(address, TOKEN, 1, 20.0, again=True))
         member.start()
         leaving.accept()[0].close()

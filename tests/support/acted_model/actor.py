@@ -9,10 +9,10 @@ from workers.trainer import roles
 
 
 def serve(job, process):
-    others = [other["name"] for other in job["processes"] if other.get("beside") == process["beside"]]
-    place = others.index(process["name"])
+    others = [other.name for other in job.processes if other.beside == process.beside]
+    place = others.index(process.name)
     framework = any(name.endswith(".adapter") for name in sys.modules)
-    print(process["name"], sorted(os.sched_getaffinity(0)), "framework" if framework else "no framework", flush=True)
+    print(process.name, sorted(os.sched_getaffinity(0)), "framework" if framework else "no framework", flush=True)
     with roles.connect(job, process) as worker:
         try:
             for number in itertools.count():

@@ -11,17 +11,17 @@ OPTIMIZER = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.01}
 
 def rule(job):
     """Return the facts of the optimiser."""
-    return job["model"].get("rule", OPTIMIZER)
+    return job.model.facts.get("rule", OPTIMIZER)
 
 
-def samples(job, rank):
-    """Return (inputs, targets), float32, of the samples that ``rank`` trains on."""
+def samples(world_size, rank):
+    """Return (inputs, targets), float32, of the samples that ``rank`` of so many trains on."""
     import numpy
 
     generator = numpy.random.RandomState(3)
     inputs = generator.standard_normal((SAMPLES, FEATURES)).astype(numpy.float32)
     targets = generator.standard_normal((SAMPLES, 1)).astype(numpy.float32)
-    return inputs[rank :: job["world_size"]], targets[rank :: job["world_size"]]
+    return inputs[rank::world_size], targets[rank::world_size]
 
 
 def weights():
@@ -41,7 +41,7 @@ def losses(steps, facts=None):
     from workers.trainer import optimizer
 
     rule = optimizer.complete(facts or OPTIMIZER)
-    inputs, targets = samples({"world_size": 1}, 0)
+    inputs, targets = samples(1, 0)
     found = weights().astype(float)
     momentum = mean = square = numpy.zeros_like(found)
     told = []

@@ -21,7 +21,7 @@ class Model:
         return updates.whole(self.criterion, self.parameters, linear_model.rule(self._job))
 
     def batches(self, rank):
-        inputs, targets = linear_model.samples(self._job, rank)
+        inputs, targets = linear_model.samples(self._job.world_size, rank)
         return itertools.repeat(((cntk.Value(inputs), cntk.Value(targets)), {"images": len(inputs)}))
 
 

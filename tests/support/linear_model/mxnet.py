@@ -22,7 +22,7 @@ class Model:
         return updates.whole(self.loss, self.parameters, linear_model.rule(self._job))
 
     def batches(self, rank):
-        batch = [mx.nd.array(array) for array in linear_model.samples(self._job, rank)]
+        batch = [mx.nd.array(array) for array in linear_model.samples(self._job.world_size, rank)]
         return itertools.repeat((batch, {"images": len(batch[0])}))
 
     def loss(self, batch):

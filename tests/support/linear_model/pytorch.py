@@ -20,7 +20,7 @@ class Model:
         return updates.whole(self.loss, self.network.parameters(), linear_model.rule(self._job))
 
     def batches(self, rank):
-        batch = [torch.from_numpy(array) for array in linear_model.samples(self._job, rank)]
+        batch = [torch.from_numpy(array) for array in linear_model.samples(self._job.world_size, rank)]
         return itertools.repeat((batch, {"images": len(batch[0])}))
 
     def loss(self, batch):

@@ -18,7 +18,7 @@ class Model:
         return updates.whole(self.loss, self.variables, linear_model.rule(self._job))
 
     def batches(self, rank):
-        batch = tuple(tf.constant(array) for array in linear_model.samples(self._job, rank))
+        batch = tuple(tf.constant(array) for array in linear_model.samples(self._job.world_size, rank))
         return itertools.repeat((batch, {"images": int(batch[0].shape[0])}))
 
     def loss(self, batch):

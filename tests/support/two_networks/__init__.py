@@ -54,7 +54,7 @@ def batches(job, rank, to_tensors):
     """Yield (tensors, work) without an end."""
     number = 0
     while True:
-        arrays = batch(number, job["world_size"], rank)
+        arrays = batch(number, job.world_size, rank)
         yield to_tensors(arrays), {"images": len(arrays[0])}
         number += 1
 

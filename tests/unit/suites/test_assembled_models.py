@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.services.catalog import load_catalog
 from suites.assemble import layers, layouts
-from tests.trainer_process import make_job
+from tests.trainer_process import read_job
 from workers.trainer import optimizer
 
 MODELS = {name: model for name, model in load_catalog().models.items() if "input" in model.facts}
@@ -42,7 +42,7 @@ def test_initial_weights_follow_the_seed(name):
 def test_the_learning_rate_is_in_proportion_to_the_global_batch(name):
     facts = MODELS[name].facts["optimizer"]
     batch = facts["learning_rate_samples"] // 4
-    job = make_job(MODELS[name].module.rpartition(".")[2], "pytorch", ranks=2, per_device_batch_size=batch)
+    job = read_job(MODELS[name].module.rpartition(".")[2], "pytorch", ranks=2, per_device_batch_size=batch)
     assert optimizer.of_job(job)["learning_rate"] == pytest.approx(facts["learning_rate"] / 2)
 
 

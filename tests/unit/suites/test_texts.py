@@ -4,7 +4,7 @@ import numpy
 import pytest
 
 from suites.inputs import texts
-from tests.trainer_process import make_job, model_facts
+from tests.trainer_process import model_facts, read_job
 
 FACTS = model_facts("lstm_classifier")
 
@@ -42,7 +42,7 @@ def test_words_come_as_often_as_in_english(drawn):
 
 
 def test_batches_follow_the_seed_and_the_rank_and_state_their_work():
-    job = make_job("lstm_classifier", "pytorch", per_device_batch_size=3)
+    job = read_job("lstm_classifier", "pytorch", per_device_batch_size=3)
     size = FACTS["sizes"]["tiny"]
     one, again, other = (texts.batches(job, rank, size, "pytorch", lambda *arrays: arrays) for rank in (0, 0, 1))
     for (batch, work), (same, _), (another, _) in zip(

@@ -5,6 +5,7 @@ import types
 
 import pytest
 
+from tests.trainer_process import model_facts, read_job
 from workers.trainer import calibration, session
 from workers.trainer.calibration import Calibration, flops, shapes_of
 from workers.trainer.failure import TrainerError
@@ -81,17 +82,15 @@ def calibrated(monkeypatch):
         monkeypatch.setitem(sys.modules, "a_calibration", types.ModuleType("a_calibration"))
         monkeypatch.setitem(sys.modules, "a_calibration.x", module)
         monkeypatch.setattr(session.fabric, "used", lambda job, process: {})
-        device = {"id": "d", "kind": kind, "cores": []}
-        process = {"name": "worker0", "ranks": [0], "devices": [device], "role": "worker", "node": "n"}
         given = {"shapes": "8,4x2x3", "arithmetics": "auto", "load_s": 30.0, "measure_s": 5.0, **options}
-        plan = {"options": given, "framework": "x", "max_steps": 10}
-        job = {"processes": [process], "world_size": 1, "plan": plan, "model": {"module": "a_calibration"}}
+        model = {**model_facts("calibration"), "module": "a_calibration"}
+        job = read_job("calibration", "x", {"model": model}, device=kind, options=given, max_steps=10)
         events, channel = [], Channel(stop_after)
 
         def emit(kind, **data):
             events.append((kind, data))
 
-        Calibration(job, process, Adapter(), channel, emit, lambda: now[0]).run()
+        Calibration(job, job.processes[0], Adapter(), channel, emit, lambda: now[0]).run()
         return [data for name, data in events if name == "calibration"], products, channel
 
     return run
@@ -146,7 +145,7 @@ def test_an_arithmetic_that_the_device_lacks_is_unsupported(calibrated):
 
 @pytest.mark.parametrize("text", ["", "8x8", "0", "a", "8,-1x2x3"])
 def test_what_is_no_list_of_shapes_is_refused(text):
-    job = {"model": {}, "plan": {"options": {"shapes": text}}}
+    job = read_job("calibration", "x", options={"shapes": text})
     with pytest.raises(TrainerError):
         shapes_of(job, "cpu")
 

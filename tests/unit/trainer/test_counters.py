@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.trainer_process import read_job
 from workers.trainer import counters
 from workers.trainer.failure import TrainerError
 
@@ -35,8 +36,8 @@ def counted(world_size=1):
     def emit(kind, **data):
         events.append((kind, data))
 
-    job = {"world_size": world_size}
-    counters.counted_step(job, {}, Adapter(told), Channel(), emit, None, iter([1.0, 3.5]).__next__, marks)
+    job = read_job("sleep", "sleep", ranks=world_size)
+    counters.counted_step(job, job.processes[0], Adapter(told), Channel(), emit, None, iter([1.0, 3.5]).__next__, marks)
     return told, events
 
 

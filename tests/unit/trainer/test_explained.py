@@ -1,5 +1,6 @@
 """What a process reports when its framework only knows that some other rank has gone."""
 
+from tests.trainer_process import read_job
 from workers.trainer.__main__ import explained
 from workers.trainer.failure import PEER_LOST, TrainerError
 
@@ -15,8 +16,8 @@ class Channel:
 
 
 def told(channel, ranks=2, kind=PEER_LOST):
-    processes = [{"name": f"worker{rank}", "ranks": [rank]} for rank in range(ranks)]
-    return explained(GONE, kind, {"processes": processes}, processes[0], channel)
+    job = read_job("sleep", "sleep", ranks=ranks)
+    return explained(GONE, kind, job, job.processes[0], channel)
 
 
 def test_the_rank_that_the_control_channel_names_is_the_one_reported():

@@ -5,21 +5,24 @@ import types
 
 import pytest
 
+from tests.trainer_process import read_job
+from workers.trainer import protocol
 from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks import horovod_gloo
 
 
 def job_of(*nodes):
-    processes = [{"name": "scheduler", "role": "scheduler", "node": nodes[0], "ranks": []}]
+    processes = [{"name": "scheduler", "role": "scheduler", "node": nodes[0], "ranks": [], "devices": []}]
     processes += [
-        {"name": f"worker{rank}", "role": "worker", "node": node, "ranks": [rank]} for rank, node in enumerate(nodes)
+        {"name": f"worker{rank}", "role": "worker", "node": node, "ranks": [rank], "devices": []}
+        for rank, node in enumerate(nodes)
     ]
     names = list(dict.fromkeys(nodes))
     places = [
-        {"name": name, "address": f"10.0.0.{index}", "interface": "eth0", "ports": {"control": 1, "framework": 2}}
+        protocol.local_node(name) | {"address": f"10.0.0.{index}", "ports": {"control": 1, "framework": 2}}
         for index, name in enumerate(names)
     ]
-    return {"processes": processes, "nodes": places, "plan": {"timeout_s": 3600}}
+    return read_job("sleep", "sleep", {"processes": processes, "nodes": places}, timeout_s=3600.0)
 
 
 def places_of(*nodes):
@@ -47,7 +50,7 @@ def test_hosts_with_unequal_numbers_of_ranks_meet_where_they_have_the_same_place
 
 def test_a_worker_is_told_where_the_rendezvous_is_and_that_every_wait_ends():
     job = job_of("a", "b")
-    found = horovod_gloo.environment(job, job["processes"][2])
+    found = horovod_gloo.environment(job, job.processes[2])
     assert found["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "10.0.0.0"
     assert found["HOROVOD_GLOO_RENDEZVOUS_PORT"] == "2"
     assert found["HOROVOD_RANK"] == "1"
@@ -72,9 +75,9 @@ def test_the_backend_recorded_is_the_one_that_carries_the_gradients(nccl, kind, 
 
 
 def test_gpus_are_refused_by_a_build_without_nccl_only():
-    worker = {"role": "worker", "node": "a", "ranks": [0], "devices": [{"kind": "cuda"}]}
     # A job without a port: a build with NCCL comes further, to the rendezvous.
-    job = {"processes": [worker], "nodes": [{"name": "a", "address": "127.0.0.1"}], "plan": {"timeout_s": 60}}
+    job = read_job("sleep", "sleep", device="cuda")
+    worker = job.processes[0]
     with pytest.raises(TrainerError, match="it has no NCCL") as refused:
         horovod_gloo.join(library(0), job, worker)
     assert refused.value.kind == "unsupported"

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from tests.trainer_process import read_job
 from workers.trainer.failure import TrainerError
 from workers.trainer.loop import Loop
 
@@ -108,20 +109,18 @@ def run(max_steps=4, interval_s=0.0, losses=None, orders=None, profile=(), strat
     """Run a loop; return its events as (kind, data) and the calls on its adapter."""
     clock, events = Clock(), []
     adapter = Script(clock, losses)
-    plan = {"max_steps": max_steps, "strategy": "single", "profile": list(profile)}
-    process = {"ranks": [0], "node": "here"}
-    job = {"model": {}, "interval_s": interval_s, "plan": plan, "world_size": 1, "processes": [process]}
-    job["strategy"] = strategy or {}
+    changes = {"interval_s": interval_s, "strategy": strategy or {}}
+    job = read_job("sleep", "sleep", changes, max_steps=max_steps, profile=list(profile))
 
     def emit(kind, **data):
         events.append((kind, data))
         clock.now += 10.0
 
-    loop = Loop(job, process, adapter, orders or Orders(), emit, clock)
+    loop = Loop(job, job.processes[0], adapter, orders or Orders(), emit, clock)
     try:
         loop.run()
     except TrainerError as failure:
-        events.append(("failure", {"kind": failure.kind, "ranks": failure.ranks}))
+        events.append(("failure", {"kind": failure.kind, "ranks": failure.ranks and list(failure.ranks)}))
     return events, adapter.calls
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.trainer_process import model_facts, read_job
 from workers.trainer import optimizer
 from workers.trainer.failure import TrainerError
 
@@ -43,7 +44,10 @@ def test_what_is_not_known_is_refused_by_name(facts, named):
 
 
 def test_a_rate_for_so_many_samples_is_in_proportion_for_others_and_any_other_is_as_it_stands():
-    job = {"plan": {"per_device_batch_size": 16}, "world_size": 4, "model": {"optimizer": {"learning_rate": 0.5}}}
-    assert optimizer.of_job(job)["learning_rate"] == 0.5
-    job["model"]["optimizer"]["learning_rate_samples"] = 256
-    assert optimizer.of_job(job)["learning_rate"] == 0.125
+    def rate_of(**facts):
+        model = {**model_facts("resnet_50"), "optimizer": facts}
+        job = read_job("resnet_50", "pytorch", {"model": model}, ranks=4, per_device_batch_size=16)
+        return optimizer.of_job(job)["learning_rate"]
+
+    assert rate_of(learning_rate=0.5) == 0.5
+    assert rate_of(learning_rate=0.5, learning_rate_samples=256) == 0.125

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tests.trainer_process import make_job
+from tests.trainer_process import read_job
 from workers.trainer import profiling, protocol
 from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks.sleep.adapter import Adapter
@@ -23,22 +23,22 @@ class Channel:
 def profile(adapter, **plan):
     """Carry out the phase ``memory`` of a job of one rank; return its events as (kind, data)."""
     options = {"parameters": PARAMETERS, "step_time_s": 0.0}
-    job = make_job("sleep", "sleep", options=options, **{"profile": ["memory"], "per_device_batch_size": 2, **plan})
+    job = read_job("sleep", "sleep", options=options, **{"profile": ["memory"], "per_device_batch_size": 2, **plan})
     events = []
 
     def emit(kind, **data):
         events.append((kind, protocol.event(kind, data)["data"]))
 
     ticks = itertools.count()
-    profiling.allocations(job, job["processes"][0], adapter, Channel(), emit, None, lambda: float(next(ticks)))
+    profiling.allocations(job, job.processes[0], adapter, Channel(), emit, None, lambda: float(next(ticks)))
     return events
 
 
 def built(**options):
     adapter = Adapter()
     options = {"step_time_s": 0.02, "parameters": 1000, **options}
-    job = make_job("sleep", "sleep", options=options)
-    adapter.build(job, job["processes"][0], None)
+    job = read_job("sleep", "sleep", options=options)
+    adapter.build(job, job.processes[0], None)
     return adapter
 
 

@@ -4,8 +4,10 @@ import contextlib
 
 import pytest
 
+from tests.trainer_process import read_job
 from workers.trainer import transfers
 from workers.trainer.failure import TrainerError
+from workers.trainer.job import Device
 from workers.trainer.transfers import Pace, cells, head_of, pairs, rescale_every, sizes
 
 
@@ -14,8 +16,9 @@ def a_job(nodes, devices, **options):
         {"name": f"worker{rank}", "node": f"n{rank // devices}", "ranks": [rank], "role": "worker", "devices": []}
         for rank in range(nodes * devices)
     ]
-    plan = {"options": dict({"max_bytes": 16, "budget_s": 10.0}, **options), "framework": "x", "strategy": "ddp"}
-    return {"processes": processes, "world_size": nodes * devices, "plan": plan, "model": {}}
+    changes = {"processes": processes, "world_size": nodes * devices}
+    options = {"max_bytes": 16, "budget_s": 10.0, **options}
+    return read_job("netbench", "x", changes, strategy="ddp", options=options)
 
 
 def test_sizes_are_powers_of_two_up_to_the_largest():
@@ -81,9 +84,9 @@ def test_a_pace_keeps_half_of_the_time_for_busy_cores():
 def test_processes_of_a_node_keep_each_core_busy_once(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3, 4})
     job = a_job(1, 2)
-    assert [transfers.cores_of(job, process) for process in job["processes"]] == [[0, 2, 4], [1, 3]]
-    job["processes"][0]["devices"] = [{"cores": [7, 6]}]
-    assert transfers.cores_of(job, job["processes"][0]) == [6, 7]
+    assert [transfers.cores_of(job, process) for process in job.processes] == [[0, 2, 4], [1, 3]]
+    with_cores = job.processes[0]._replace(devices=(Device("cpu:6-7", "cpu", (7, 6)),))
+    assert transfers.cores_of(job, with_cores) == [6, 7]
 
 
 @pytest.fixture
@@ -151,7 +154,7 @@ def a_loop(library, channel, **options):
     clock = iter(range(10**9))
     loop = transfers.Transfers(
         job,
-        job["processes"][0],
+        job.processes[0],
         None,
         channel,
         lambda kind, **data: told.append((kind, data)),

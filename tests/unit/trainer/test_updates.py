@@ -4,6 +4,7 @@ import collections
 
 import pytest
 
+from tests.trainer_process import model_facts, read_job
 from workers.trainer import optimizer, profiling, updates
 from workers.trainer.failure import TrainerError
 from workers.trainer.updates import Update
@@ -15,7 +16,8 @@ ADAPTER = Adapter(("kernels", "layers"), ("kernels",))
 
 
 def job(facts, **plan):
-    return {"model": {"optimizer": facts}, "plan": {"per_device_batch_size": 4, **plan}, "world_size": 4}
+    model = {**model_facts("resnet_50"), "optimizer": facts}
+    return read_job("resnet_50", "pytorch", {"model": model}, ranks=4, per_device_batch_size=4, **plan)
 
 
 def update(name, times=1):

@@ -1,6 +1,6 @@
 """The control channel: how all ranks of an attempt begin every interval together and stop at the same step.
 
-Rank 0 listens at ``job["control"]``; every other process connects and says ``{"token", "rank"}``; the node agent
+Rank 0 listens at ``job.control``; every other process connects and says ``{"token", "rank"}``; the node agent
 connects and says ``{"token", "role": "agent"}``. Then, one JSON object a line:
 
 * a rank, before each interval: ``{"ready": steps done}``, or ``{"failed": kind, "message"}`` and nothing more;
@@ -14,12 +14,17 @@ Nobody waits without a time-out, and nobody is listened to without the attempt's
 interval: messages are read and sent between them.
 """
 
-from workers.trainer import job as jobs
+from typing import Union
+
 from workers.trainer.control.leader import Leader
 from workers.trainer.control.member import Member
+from workers.trainer.job import Job, Process
+
+# An end of the channel.
+Channel = Union[Leader, Member]
 
 
-def open_channel(job, process, again=False):
+def open_channel(job: Job, process: Process, again: bool = False) -> Channel:
     """Return the channel's end for ``process``: ``Leader`` with rank 0, else ``Member``.
 
     ``again``: other processes have used the same address before, and the last of them may still listen there.
@@ -27,10 +32,10 @@ def open_channel(job, process, again=False):
     Raises:
         TrainerError: ``setup_failed``, the address cannot be listened on.
     """
-    ranks = jobs.leading_ranks(job)
-    timeout_s = float(job["plan"]["timeout_s"])
-    rank = jobs.rank_of(process)
+    ranks = job.leading_ranks
+    timeout_s = job.plan.timeout_s
+    rank = process.rank
     if rank == ranks[0]:
-        far = jobs.ranks_on_other_nodes(job, process)
-        return Leader(job["control"], job["token"], ranks[1:], job["world_size"], timeout_s, far)
-    return Member(job["control"], job["token"], rank, timeout_s, again=again)
+        far = job.ranks_on_other_nodes(process)
+        return Leader(job.control, job.token, ranks[1:], job.world_size, timeout_s, far)
+    return Member(job.control, job.token, rank, timeout_s, again=again)

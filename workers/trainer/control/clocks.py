@@ -1,7 +1,9 @@
 """How far another node's clock is ahead, from the answers to pings."""
 
+from typing import Dict, Sequence, Tuple
 
-def clock_of(answers):
+
+def clock_of(answers: Sequence[Tuple[float, float, float]]) -> Dict[str, float]:
     """Return what pings say of another clock: ``{"offset_s", "uncertainty_s", "at_t"}``.
 
     ``answers`` are triples (sent, clock of the peer, received), sent and received on the own clock. The peer looked at

@@ -4,10 +4,13 @@ import hmac
 import select
 import socket
 import time
+from typing import Dict, List, Optional, Sequence
 
 from workers.trainer.control.clocks import clock_of
 from workers.trainer.control.peer import CULPRIT_S, HELLO_TIMEOUT_S, JOIN_TIMEOUT_S, Peer
 from workers.trainer.failure import TrainerError
+from workers.trainer.job import Control
+from workers.trainer.signatures import Clock, Data, Order, Proposal
 
 ROUNDS = 8
 # Judgements: so many pings show how far a clock is ahead (the quickest one counts), and one that takes longer says
@@ -22,44 +25,53 @@ class Leader(object):
     ``far`` are the ranks on other nodes: those with clocks of their own. ``take_clocks`` returns what was found out.
     """
 
-    def __init__(self, control, token, others, world_size, timeout_s, far=(), clock=time.monotonic):
+    def __init__(
+        self,
+        control: Control,
+        token: str,
+        others: Sequence[int],
+        world_size: int,
+        timeout_s: float,
+        far: Sequence[int] = (),
+        clock: Clock = time.monotonic,
+    ) -> None:
         self._token = token
         self._others = list(others)
         self._world_size = world_size
         self._timeout_s = timeout_s
         self._clock = clock
-        self._strangers = []
-        self._members = {}
-        self._agents = []
-        self._ready = {}
+        self._strangers: List[Peer] = []
+        self._members: Dict[int, Peer] = {}
+        self._agents: List[Peer] = []
+        self._ready: Dict[int, int] = {}
         self._failed = None
         self._stop = None
         self._far = list(far)
         self._pong = None
-        self._clocks = []
+        self._clocks: List[Data] = []
         self._listener = self._listen(control)
 
     def _listen(self, control):
-        if control.get("port") is None:
+        if control.port is None:
             if self._others:
                 raise TrainerError("setup_failed", "several processes and no port for their control channel")
             return None
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((control["host"], control["port"]))
+            listener.bind((control.host, control.port))
         except OSError as error:
             listener.close()
-            raise TrainerError("setup_failed", "cannot listen on %s:%s: %s" % (control["host"], control["port"], error))
+            raise TrainerError("setup_failed", "cannot listen on %s:%s: %s" % (control.host, control.port, error))
         listener.listen(64)
         return listener
 
     @property
-    def port(self):
+    def port(self) -> Optional[int]:
         """The port listened on, or None."""
         return self._listener.getsockname()[1] if self._listener else None
 
-    def join(self):
+    def join(self) -> None:
         """Wait until every rank has come, then tell them.
 
         Raises:
@@ -72,7 +84,7 @@ class Leader(object):
         self._compare_clocks()
         self._broadcast({"joined": self._world_size})
 
-    def turn(self, step, proposal):
+    def turn(self, step: int, proposal: Proposal) -> Order:
         """Wait for all ranks to have done ``step`` steps; return the order that was given to all of them.
 
         ``proposal`` is (phase, n), or None when the plan's steps are done. The order is ``{"go": n, "phase": phase}``
@@ -90,6 +102,7 @@ class Leader(object):
         while any(self._ready.get(rank) != step for rank in self._others):
             late = [rank for rank in self._others if self._ready.get(rank) != step]
             self._wait(deadline, late, "did not finish step %d" % step)
+        order: Order
         if self._stop is not None:
             order = {"stop": self._stop}
         elif proposal is None:
@@ -101,12 +114,12 @@ class Leader(object):
         self._broadcast(order)
         return order
 
-    def take_clocks(self):
+    def take_clocks(self) -> List[Data]:
         """Return what was found out about the clocks of other nodes since the last call: data of ``clock`` events."""
         clocks, self._clocks = self._clocks, []
         return clocks
 
-    def culprit(self, patience_s=CULPRIT_S):
+    def culprit(self, patience_s: float = CULPRIT_S) -> Optional[TrainerError]:
         """Return as a ``TrainerError`` which other rank has failed or gone, when that is known, else None.
 
         For a rank whose framework says that some other one does not answer any more. The others are told too.
@@ -122,11 +135,11 @@ class Leader(object):
             return found
         return None
 
-    def fail(self, kind, message):
+    def fail(self, kind: str, message: str) -> None:
         """Tell all ranks that rank 0 has failed."""
         self._broadcast({"stop": message, "failure": kind, "ranks": [0]})
 
-    def close(self):
+    def close(self) -> None:
         for peer in self._peers():
             peer.close()
         if self._listener:

@@ -3,9 +3,12 @@
 import select
 import socket
 import time
+from typing import Any, List, Optional
 
 from workers.trainer.control.peer import CULPRIT_S, JOIN_TIMEOUT_S, Peer
 from workers.trainer.failure import TrainerError
+from workers.trainer.job import Control
+from workers.trainer.signatures import Clock, Data, Order, Proposal
 
 RETRY_S = 0.05
 # A member waits this much longer than rank 0 does: who is missing is for rank 0 to say.
@@ -15,17 +18,25 @@ PATIENCE_S = 5.0
 class Member(object):
     """Any other rank's end: reports and obeys."""
 
-    def __init__(self, control, token, rank, timeout_s, clock=time.monotonic, again=False):
-        self._address = (control["host"], control["port"])
+    def __init__(
+        self,
+        control: Control,
+        token: str,
+        rank: int,
+        timeout_s: float,
+        clock: Clock = time.monotonic,
+        again: bool = False,
+    ) -> None:
+        self._address = (control.host, control.port)
         self._token = token
         self._rank = rank
         self._timeout_s = timeout_s + PATIENCE_S
         self._again = again
         self._clock = clock
-        self._peer = None
-        self._inbox = []
+        self._peer: Any = None
+        self._inbox: List[Order] = []
 
-    def join(self):
+    def join(self) -> None:
         """Connect to rank 0 and wait until every rank has come.
 
         Raises:
@@ -41,7 +52,7 @@ class Member(object):
                 "setup_failed", "rank 0 refused rank %d: %s" % (self._rank, answer["refused"]), [self._rank]
             )
 
-    def turn(self, step, proposal):
+    def turn(self, step: int, proposal: Proposal) -> Order:
         """Report ``step`` steps done; return rank 0's order. ``proposal`` is not asked for.
 
         Raises:
@@ -50,11 +61,11 @@ class Member(object):
         self._peer.send({"ready": step})
         return self._receive(self._clock() + self._timeout_s)
 
-    def take_clocks(self):
+    def take_clocks(self) -> List[Data]:
         """Return nothing: it is rank 0 that compares the clocks."""
         return []
 
-    def culprit(self, patience_s=CULPRIT_S):
+    def culprit(self, patience_s: float = CULPRIT_S) -> Optional[TrainerError]:
         """Return as a ``TrainerError`` which other rank has failed or gone, when rank 0 tells it or has gone itself."""
         deadline = self._clock() + patience_s
         while self._peer and self._clock() < deadline:
@@ -65,12 +76,12 @@ class Member(object):
                 return found if self._clock() < deadline else None
         return None
 
-    def fail(self, kind, message):
+    def fail(self, kind: str, message: str) -> None:
         """Tell rank 0 that this rank has failed."""
         if self._peer:
             self._peer.send({"failed": kind, "message": message})
 
-    def close(self):
+    def close(self) -> None:
         if self._peer:
             self._peer.close()
 

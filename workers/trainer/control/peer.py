@@ -2,6 +2,12 @@
 
 import json
 import socket
+from typing import Any, Dict, List
+
+from workers.trainer.signatures import Clock
+
+# One JSON object, a line of the channel.
+Message = Dict[str, Any]
 
 # Judgement: at most this long for all ranks to meet (interpreters start, frameworks are imported).
 JOIN_TIMEOUT_S = 300.0
@@ -16,7 +22,7 @@ LONGEST_LINE = 65536
 class Peer(object):
     """One connection, read by lines without blocking."""
 
-    def __init__(self, connection, clock):
+    def __init__(self, connection: socket.socket, clock: Clock) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.settimeout(HELLO_TIMEOUT_S)
         self.socket = connection
@@ -25,17 +31,17 @@ class Peer(object):
         self.open = True
         self._rest = b""
 
-    def fileno(self):
+    def fileno(self) -> int:
         return self.socket.fileno()
 
-    def send(self, message):
+    def send(self, message: Message) -> None:
         """Send one line. That a peer has gone is noticed when it is read from: it may have said why before it went."""
         try:
             self.socket.sendall((json.dumps(message) + "\n").encode("utf-8"))
         except OSError:
             pass
 
-    def read(self):
+    def read(self) -> List[Message]:
         """Return the messages that have arrived; afterwards ``open`` is False if the peer has gone or talks nonsense.
 
         Call it when ``select`` says there is something to read.
@@ -61,6 +67,6 @@ class Peer(object):
             return None
         return message if isinstance(message, dict) else None
 
-    def close(self):
+    def close(self) -> None:
         self.open = False
         self.socket.close()

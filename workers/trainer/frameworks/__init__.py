@@ -66,5 +66,5 @@ and besides, never inside a timed interval:
     the failure kind of a foreign exception, or None: the one place where a framework's exceptions are known; or
     ``failure.PEER_LOST``, which rank it was is then asked of the control channel
 
-A model is found at ``job["model"]["module"] + "." + framework``; what that module has to offer stands in each adapter.
+A model is found at ``job.model.module + "." + framework``; what that module has to offer stands in each adapter.
 """

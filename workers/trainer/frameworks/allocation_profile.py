@@ -8,8 +8,10 @@ block up is "other" too. How roles and parts of a step are told stands in each f
 """
 
 import collections
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple
 
 from workers.trainer.protocol import MEMORY_CLASSES
+from workers.trainer.signatures import Data
 
 # Judgement: the least. The first step makes what stays (momenta), the second is the first usual one, the third must be
 # its like.
@@ -26,19 +28,19 @@ class Block(object):
     has had this role until then: before that it is workspace.
     """
 
-    def __init__(self, taken):
+    def __init__(self, taken: Any) -> None:
         self.taken = taken
         self.given_back_at = None
         self.shares = None
         self.since = None
 
     @property
-    def is_workspace(self):
+    def is_workspace(self) -> bool:
         """Whether it was given back before the operator that took it returned."""
         until = self.taken.until
         return until is not None and self.given_back_at is not None and self.given_back_at <= until
 
-    def divide(self, owned):
+    def divide(self, owned: Iterable[Tuple[str, int]]) -> None:
         """Share it among [(class, bytes)] that are stored in it."""
         found = collections.OrderedDict()
         for name, size in owned:
@@ -48,7 +50,7 @@ class Block(object):
             found["other"] = found.get("other", 0) + rest
         self.shares = list(found.items())
 
-    def entries(self):
+    def entries(self) -> Iterator[Tuple[float, str, int]]:
         """Yield (time, class, bytes) of its allocation, of its taking over a role, and of its end."""
         for name, size in self.shares:
             if self.since is None:
@@ -61,7 +63,7 @@ class Block(object):
                 yield self.given_back_at, name, -size
 
 
-def paired(changes):
+def paired(changes: Iterable[Any]) -> List[Block]:
     """Return the blocks in order of their allocation; ends of what was taken before are left out.
 
     Args:
@@ -78,7 +80,7 @@ def paired(changes):
     return found
 
 
-def looked_up(blocks, notes):
+def looked_up(blocks: Iterable[Block], notes: Iterable[Any]) -> Iterator[Tuple[Block, Any]]:
     """Yield (block, what a ``Note`` knows of it) for each block that was there when its address was looked up."""
     by_address = collections.defaultdict(list)
     for block in blocks:
@@ -90,13 +92,15 @@ def looked_up(blocks, notes):
                     yield block, owned
 
 
-def listed(blocks, step_at):
+def listed(blocks: Iterable[Block], step_at: Callable[[float], int]) -> List[List[Any]]:
     """Return [[class_index, delta_bytes, step], …] in order of time; ``step_at``: returns a time's step."""
     found = sorted((entry for block in blocks for entry in block.entries()), key=lambda entry: entry[0])
     return [[MEMORY_CLASSES.index(name), size, step_at(at)] for at, name, size in found]
 
 
-def answer(method, steps, allocations, peak, outside_bytes=None):
+def answer(
+    method: str, steps: int, allocations: List[List[Any]], peak: Tuple[int, str], outside_bytes: Optional[int] = None
+) -> Data:
     """Return the answer of ``memory_profile``.
 
     Args:

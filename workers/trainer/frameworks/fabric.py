@@ -7,17 +7,18 @@ loop, in ``joined``.
 """
 
 import os
+from typing import Dict, Optional
 
-from workers.trainer import job as jobs
+from workers.trainer.job import Job, Process
 
 
-def environment(job, process):
+def environment(job: Job, process: Process) -> Dict[str, str]:
     """Return what the environment of ``process`` needs so that its libraries use the job's fabric."""
-    node = jobs.node_of(job, process)
-    interface = node["interface"]
+    node = job.node_of(process)
+    interface = node.interface
     if interface is None:
         return {}
-    infiniband = node["fabric"] == "infiniband"
+    infiniband = node.fabric == "infiniband"
     return {
         "GLOO_SOCKET_IFNAME": interface,
         "TP_SOCKET_IFNAME": interface,
@@ -25,7 +26,7 @@ def environment(job, process):
         # Verbs are only used where InfiniBand was asked for: else NCCL would take them over the interface named above.
         "NCCL_IB_DISABLE": "0" if infiniband else "1",
         "DMLC_INTERFACE": interface,
-        "DMLC_NODE_HOST": node["address"],
+        "DMLC_NODE_HOST": node.address,
         "HOROVOD_GLOO_IFACE": interface,
         "OMPI_MCA_btl_tcp_if_include": interface,
         "OMPI_MCA_oob_tcp_if_include": interface,
@@ -35,14 +36,14 @@ def environment(job, process):
     }
 
 
-def apply(job, process):
+def apply(job: Job, process: Process) -> Dict[str, str]:
     """Put it into this process's environment; return it."""
     added = environment(job, process)
     os.environ.update(added)
     return added
 
 
-def used(job, process):
+def used(job: Job, process: Process) -> Dict[str, Optional[str]]:
     """Return what is recorded of the fabric: {fabric, interface, address}; fabric is null within one node."""
-    node = jobs.node_of(job, process)
-    return {"fabric": node["fabric"], "interface": node["interface"], "address": node["address"]}
+    node = job.node_of(process)
+    return {"fabric": node.fabric, "interface": node.interface, "address": node.address}

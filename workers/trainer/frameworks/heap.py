@@ -1,6 +1,7 @@
 """The C library's heap, from which a framework and its libraries take what they allocate: glibc's own count."""
 
 import ctypes
+from typing import Optional
 
 # struct mallinfo2 of glibc 2.33 and newer: mallinfo(3).
 _FIELDS = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
@@ -10,7 +11,7 @@ class _Count(ctypes.Structure):
     _fields_ = [(name, ctypes.c_size_t) for name in _FIELDS]
 
 
-def in_use_bytes():
+def in_use_bytes() -> Optional[int]:
     """Return what is taken and not given back, touched or not; None where the C library does not tell."""
     try:
         count = ctypes.CDLL(None).mallinfo2

@@ -14,9 +14,13 @@ import socketserver
 import time
 import urllib.error
 import urllib.request
+from types import ModuleType
+from typing import Any, Dict, Optional, Set
 
 from workers.trainer import job as jobs
 from workers.trainer.failure import PEER_LOST, TrainerError
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Data
 
 # A scope of the rendezvous server's store that Horovod does not use: each rank writes its number there when it is in.
 ARRIVED = "tbd_arrived"
@@ -33,12 +37,12 @@ GONE = (
 _POLL_S = 0.05
 
 
-def environment(job, process):
+def environment(job: Job, process: Process) -> Dict[str, str]:
     """Return what Horovod reads from the environment of the worker ``process``, beside the fabric's interface."""
-    rank, address_port = jobs.rank_of(process), jobs.rendezvous(job)
+    rank, address_port = process.rank, job.rendezvous
     slot = slots(job)[rank]
     # Whole seconds; at least two, so that the warning below can come before the end.
-    timeout_s = max(2, int(job["plan"]["timeout_s"]))
+    timeout_s = max(2, int(job.plan.timeout_s))
     return {
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
@@ -61,19 +65,19 @@ def environment(job, process):
     }
 
 
-def limit_s(job):
+def limit_s(job: Job) -> float:
     """Return for how long a rank may wait for the others to come."""
-    return min(jobs.RENDEZVOUS_TIMEOUT_S, float(job["plan"]["timeout_s"]))
+    return min(jobs.RENDEZVOUS_TIMEOUT_S, job.plan.timeout_s)
 
 
-def slots(job):
+def slots(job: Job) -> Dict[int, Any]:
     """Return {rank: its place as Horovod names it}. Hosts are named by number: their names become parts of URLs."""
-    workers = sorted((process for process in job["processes"] if process["ranks"]), key=jobs.rank_of)
+    workers = sorted((process for process in job.processes if process.ranks), key=lambda process: process.rank)
     nodes = []
     for process in workers:
-        if process["node"] not in nodes:
-            nodes.append(process["node"])
-    members = [[jobs.rank_of(process) for process in workers if process["node"] == node] for node in nodes]
+        if process.node not in nodes:
+            nodes.append(process.node)
+    members = [[process.rank for process in workers if process.node == node] for node in nodes]
     found = {}
     for index, ranks in enumerate(members):
         for local_rank, rank in enumerate(ranks):
@@ -90,24 +94,24 @@ def slots(job):
     return found
 
 
-def join(horovod, job, process):
+def join(horovod: ModuleType, job: Job, process: Process) -> int:
     """Meet the other ranks through ``horovod``, a module such as ``horovod.torch``; return the world size.
 
     Raises:
         TrainerError: ``timed_out``, the rendezvous server does not answer; ``setup_failed``, Horovod cannot begin;
             ``unsupported``, this build of it has nothing for GPUs.
     """
-    if jobs.device_kind(process) == "cuda" and not horovod.nccl_built():
+    if process.device_kind == "cuda" and not horovod.nccl_built():
         raise TrainerError("unsupported", "this build of Horovod exchanges between CPU devices only: it has no NCCL")
     os.environ.update(environment(job, process))
-    address = jobs.rendezvous(job)
+    address = job.rendezvous
     # Horovod tries three times, for a second in all, and then aborts its process.
     _wait_for_server(address, limit_s(job))
     try:
         horovod.init()
     except Exception as error:
         raise TrainerError("setup_failed", "Horovod cannot begin: %s" % error)
-    _say_arrived(address, jobs.rank_of(process), limit_s(job))
+    _say_arrived(address, process.rank, limit_s(job))
     return horovod.size()
 
 
@@ -134,14 +138,14 @@ def _say_arrived(address, rank, patience_s):
         raise TrainerError("setup_failed", "the rendezvous server at %s:%s has gone: %s" % (address + (error,)))
 
 
-def serve(job):
+def serve(job: Job) -> None:
     """Hold the rendezvous server on the job's port until all ranks are in.
 
     Raises:
         TrainerError: ``setup_failed``, the port cannot be listened on; ``timed_out`` with the ranks that did not come.
     """
     hosts = importlib.import_module("horovod.runner.common.util.hosts")
-    address, places = jobs.rendezvous(job), slots(job)
+    address, places = job.rendezvous, slots(job)
     try:
         server = _server(address)
     except OSError as error:
@@ -172,13 +176,13 @@ def _server(address):
     return Server(address, library.RendezvousHandler, False)
 
 
-def arrived(server):
+def arrived(server: Any) -> Set[int]:
     """Return the ranks that have said that they are in."""
     with server.cache_lock:
         return {int(rank) for rank in server.cache.get(ARRIVED, {})}
 
 
-def exchange(horovod, kind):
+def exchange(horovod: ModuleType, kind: str) -> Data:
     """Return what is recorded of how gradients of devices of ``kind``, ``cpu`` or ``cuda``, are exchanged."""
     return {
         "library": "horovod",
@@ -196,6 +200,6 @@ def _backend(horovod, kind):
     return "gloo" if horovod.gloo_enabled() else "none"
 
 
-def failure_of(error):
+def failure_of(error: BaseException) -> Optional[str]:
     """Return the failure kind of an exception that came through Horovod, or None."""
     return PEER_LOST if any(words in str(error) for words in GONE) else None

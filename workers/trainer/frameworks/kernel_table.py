@@ -8,6 +8,7 @@ an operator does on other cores meanwhile is inside its time.
 import collections
 
 from workers.trainer.frameworks import intervals
+from workers.trainer.signatures import Data
 
 # Judgement: the timeline of two steps of a large network; what is left out is short.
 MOST_SPANS = 4000
@@ -26,17 +27,17 @@ class Recording(collections.namedtuple("Recording", "items active whole ahead_s 
     """
 
     @property
-    def elapsed_s(self):
+    def elapsed_s(self) -> float:
         return (self.whole[1] - self.whole[0]) * self.unit_s
 
     @property
-    def active_s(self):
+    def active_s(self) -> float:
         """The seconds with anything running, the mean of the devices."""
         busy = [[(one.start, one.end) for one in found] for found in self.active]
         return sum(intervals.union(intervals.clip(found, *self.whole)) for found in busy) / len(busy) * self.unit_s
 
 
-def table(recording, steps, method):
+def table(recording: Recording, steps: int, method: str) -> Data:
     """Return the answer of ``kernels``: see ``workers.trainer.frameworks``."""
     rows = {}
     for item in recording.items:
@@ -53,7 +54,7 @@ def table(recording, steps, method):
     }
 
 
-def activity(recording, gpu=False):
+def activity(recording: Recording, gpu: bool = False) -> Data:
     """Return the answer of ``activity``; ``gpu``: whether the items are a GPU's kernels."""
     method = "kernel-union" if gpu else "operator-union"
     return {"active_s": recording.active_s, "elapsed_s": recording.elapsed_s, "method": method}

@@ -2,9 +2,10 @@
 
 import os
 import tempfile
+from typing import Any, Callable
 
 
-def on_standard_error(call):
+def on_standard_error(call: Callable[[], Any]) -> str:
     """Return what ``call`` writes there meanwhile, as text."""
     kept = os.dup(2)
     with tempfile.TemporaryFile() as file:

@@ -3,11 +3,12 @@
 import contextlib
 import signal
 import threading
+from typing import Any, Callable, Iterator
 
 from workers.trainer.failure import TrainerError
 
 
-def within(limit_s, complaint, function, *arguments):
+def within(limit_s: float, complaint: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Return ``function(*arguments)``; it is called in a thread, since a wait in foreign code cannot be interrupted.
 
     Raises:
@@ -34,7 +35,7 @@ def within(limit_s, complaint, function, *arguments):
 
 
 @contextlib.contextmanager
-def alarm(limit_s):
+def alarm(limit_s: float) -> Iterator[None]:
     """End the process by SIGALRM if the block takes longer than ``limit_s``, even where it holds Python's lock.
 
     The node agent reads that as ``timed_out``.

@@ -11,6 +11,10 @@ import importlib
 import os
 import re
 import warnings
+from typing import Iterator, Optional
+
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Array, Data, Watch, Work
 
 # CNTK warns of every Linux but Ubuntu 16.04, and of a GPU that may be missing.
 warnings.filterwarnings("ignore", module="cntk")
@@ -39,7 +43,7 @@ class Adapter(object):
     # Layers are told apart in one criterion; of the memory CNTK plans that of each criterion by itself.
     abilities_with_several = ("activity", "kernels")
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._device = None
         self._mathematics = None
         self._model = None
@@ -51,36 +55,36 @@ class Adapter(object):
         self._block_steps = None
         self._done = False
 
-    def versions(self):
+    def versions(self) -> Data:
         libraries = {"numpy": importlib.import_module("numpy").__version__, "openmpi": _openmpi_version()}
         return {"framework": "cntk", "version": cntk.__version__, "libraries": libraries}
 
-    def join(self, job, process):
+    def join(self, job: Job, process: Process) -> int:
         """Meet the other ranks; the process is ended by an alarm if some do not come.
 
         Raises:
             TrainerError: ``setup_failed``, mpirun has started others than planned; ``unsupported``, the strategy cannot
                 make several updates.
         """
-        if job["plan"]["strategy"] == BLOCK_MOMENTUM:
+        if job.plan.strategy == BLOCK_MOMENTUM:
             updates.refuse_several(job, "a block of %s is counted in the samples of one trainer" % BLOCK_MOMENTUM)
-        if job["plan"]["strategy"] == "single":
-            return job["world_size"]
+        if job.plan.strategy == "single":
+            return job.world_size
         # MPI waits for the other ranks with Python's lock held.
-        with waiting.alarm(min(jobs.RENDEZVOUS_TIMEOUT_S, float(job["plan"]["timeout_s"]))):
+        with waiting.alarm(min(jobs.RENDEZVOUS_TIMEOUT_S, job.plan.timeout_s)):
             self._communicator = cntk.distributed.mpi_communicator()
         found = (cntk.distributed.Communicator.rank(), cntk.distributed.Communicator.num_workers())
-        if found != (jobs.rank_of(process), job["world_size"]):
-            planned = (jobs.rank_of(process), job["world_size"])
+        if found != (process.rank, job.world_size):
+            planned = (process.rank, job.world_size)
             raise TrainerError("setup_failed", "MPI calls this rank %d of %d, the plan %d of %d" % (found + planned))
         return found[1]
 
-    def build(self, job, process, watch):
+    def build(self, job: Job, process: Process, watch: Watch) -> Data:
         mathematics = self._prepare(job, process)
         self._model = jobs.builder(job).build(job, process)
         self._minimizers = [self._minimizer(update, job) for update in updates.of_model(self._model, job)]
         self._order = [one for one in self._minimizers for _ in range(one.times)]
-        self._batches = watch(self._model.batches(jobs.rank_of(process)))
+        self._batches = watch(self._model.batches(process.rank))
         parameters = sum(int(parameter.value.size) for parameter in self._model.parameters)
         return {
             "parameters": parameters,
@@ -92,19 +96,19 @@ class Adapter(object):
     def _prepare(self, job, process):
         """Choose threads and device, before CNTK computes anything; return what is in force."""
         if self._device is None:
-            self._mathematics = _mathematics(job["plan"]["precision"])
+            self._mathematics = _mathematics(job.plan.precision)
             self._device = _device(process)
             _check_profiles(job, self._device)
             cntk.try_set_default_device(self._device)
-            if job["plan"]["strategy"] == BLOCK_MOMENTUM:
-                self._block_steps = jobs.strategy_of(job)["step_multiple"]
+            if job.plan.strategy == BLOCK_MOMENTUM:
+                self._block_steps = job.strategy.step_multiple
         return self._mathematics
 
     def _minimizer(self, update, job):
         """With block momentum each rank learns alone, from its own batch: at the rate of that batch."""
         rule = rules.complete(update.optimizer)
-        if job["plan"]["strategy"] == BLOCK_MOMENTUM:
-            rule["learning_rate"] /= job["world_size"]
+        if job.plan.strategy == BLOCK_MOMENTUM:
+            rule["learning_rate"] /= job.world_size
         learner = self._distributed(optimizers.make(rule, update.parameters), job)
         return Minimizer(update, rule, learner, self._model.arguments)
 
@@ -115,7 +119,7 @@ class Adapter(object):
             return cntk.distributed.data_parallel_distributed_learner(learner)
         # CNTK counts a block in samples of all ranks. The block's momentum is its default of 1 - 1 / ranks, by which
         # a sample counts as much as it does for a single rank.
-        images = job["plan"]["per_device_batch_size"] * job["world_size"]
+        images = job.plan.per_device_batch_size * job.world_size
         return cntk.distributed.block_momentum_distributed_learner(learner, images * self._block_steps)
 
     def _exchange(self):
@@ -129,7 +133,7 @@ class Adapter(object):
             "interface": os.environ.get("OMPI_MCA_btl_tcp_if_include"),
         }
 
-    def step(self):
+    def step(self) -> Work:
         works = []
         for minimizer in self._order:
             batch, work = self._take()
@@ -140,26 +144,26 @@ class Adapter(object):
     def _take(self):
         return next(self._batches)
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         """Fetch the last loss and a weight: on a GPU, all that was asked for before is done then."""
         if self._device.type() != cntk.device.DeviceKind.CPU:
             for minimizer in self._minimizers:
                 minimizer.loss()
                 minimizer.parameters[-1].asarray()
 
-    def loss(self):
+    def loss(self) -> float:
         return self._minimizers[0].loss()
 
-    def activity(self, steps):
+    def activity(self, steps: int) -> Data:
         """The sum of the times of all nodes of the network, which CNTK computes one after another."""
         trainers = [minimizer.trainer for minimizer in self._minimizers]
         return timing.activity(trainers, self.step, self.synchronize, steps)
 
-    def kernels(self, steps):
+    def kernels(self, steps: int) -> Data:
         recording = self._recorded(steps)
         return trace.kernels(recording.spans, steps, recording.elapsed_s, recording.ahead_s)
 
-    def layers(self, steps):
+    def layers(self, steps: int) -> Data:
         recording = self._recorded(steps)
         table = profiler.table(self._minimizers[0].criterion)
         found = trace.layers(recording.spans, steps, recording.elapsed_s, recording.input_s, table, self._exchanged())
@@ -176,29 +180,29 @@ class Adapter(object):
         trains = [minimizer.train for minimizer in self._order]
         return profiler.Recording(lambda: self._take()[0], trains, self.synchronize, steps)
 
-    def memory_profile(self, job, process, watch):
+    def memory_profile(self, job: Job, process: Process, watch: Watch) -> Data:
         def build():
             self.build(job, process, watch)
             return self._model.parameters
 
         self._prepare(job, process)
         steps = profiling.whole_steps(job, allocation_profile.STEPS)
-        exchange = graph.Exchange(job["world_size"], self._block_steps)
-        batch = job["plan"]["per_device_batch_size"]
+        exchange = graph.Exchange(job.world_size, self._block_steps)
+        batch = job.plan.per_device_batch_size
         found = memory.profile(build, self.step, lambda: self._take()[0], steps, batch, exchange)
         self._done = True
         return found
 
-    def memory(self):
+    def memory(self) -> Optional[Data]:
         """None: CNTK does not say what it allocates."""
 
-    def weights(self, index):
+    def weights(self, index: int) -> Iterator[Array]:
         # Asked for when all training is done.
         self._done = True
         for parameter in self._model.parameters:
             yield parameter.value
 
-    def gradients(self):
+    def gradients(self) -> Data:
         loss, found = None, {parameter.uid: 0.0 for parameter in self._model.parameters}
         for minimizer in self._minimizers:
             one, gradients = minimizer.compute(self._take()[0])
@@ -208,11 +212,11 @@ class Adapter(object):
         arrays = [found[parameter.uid] for parameter in self._model.parameters]
         return {"loss": loss, "gradients": self._model.network.described(arrays), "margins": {}}
 
-    def state(self):
+    def state(self) -> Data:
         network = self._model.network
         return {"weights": network.described(self.weights(0)), "statistics": network.running()}
 
-    def close(self):
+    def close(self) -> None:
         self._batches = self._model = None
         self._minimizers = self._order = []
         # After a failure there may be nobody left to part from: mpirun ends them all.
@@ -220,7 +224,7 @@ class Adapter(object):
             with waiting.alarm(PARTING_TIMEOUT_S):
                 cntk.distributed.Communicator.finalize()
 
-    def failure_of(self, error):
+    def failure_of(self, error: BaseException) -> Optional[str]:
         short = "bad_alloc" in str(error) or "out of memory" in str(error).lower()
         return "out_of_memory" if isinstance(error, (RuntimeError, ValueError)) and short else None
 
@@ -236,7 +240,7 @@ def _device(process):
     Raises:
         TrainerError: ``unsupported``, this build or this host has no GPU to offer.
     """
-    if jobs.device_kind(process) == "cpu":
+    if process.device_kind == "cpu":
         return cntk.cpu()
     if not any(device.type() == cntk.device.DeviceKind.GPU for device in cntk.device.all_devices()):
         raise TrainerError("unsupported", "CNTK %s finds no GPU here" % cntk.__version__)
@@ -249,7 +253,7 @@ def _check_profiles(job, device):
     Raises:
         TrainerError: ``unsupported``, CNTK's profiler knows nothing of kernels, and its plan nothing of cuDNN.
     """
-    if job["plan"].get("profile") and device.type() != cntk.device.DeviceKind.CPU:
+    if job.plan.profile and device.type() != cntk.device.DeviceKind.CPU:
         raise TrainerError("unsupported", "CNTK's profiles are those of the host: none is made on a GPU")
 
 

@@ -19,6 +19,7 @@ MatrixPool.h, Source/Math/ConvolutionEngine.cpp.
 
 import collections
 import re
+from typing import Any, List, Sequence
 
 from workers.trainer.protocol import MEMORY_CLASSES
 
@@ -53,7 +54,7 @@ Geometry = collections.namedtuple("Geometry", "input output kernel stride padded
 Network = collections.namedtuple("Network", "nodes geometries matrices tables")
 
 
-def read(text, batch):
+def read(text: str, batch: int) -> Network:
     """Return the ``Network`` in what CNTK has printed, for ``batch`` samples.
 
     Raises:
@@ -121,12 +122,14 @@ def _size(shape, batch):
     return size
 
 
-def gives_gradient(network, name):
+def gives_gradient(network: Network, name: str) -> bool:
     """Return whether the convolution ``name`` computes the gradient of what it goes over: not that of a batch."""
     return all(network.nodes[one].operation != INPUT for one in network.nodes[name].inputs)
 
 
-def allocations(network, trained, steps, exchange, arrays):
+def allocations(
+    network: Network, trained: Sequence[int], steps: int, exchange: Exchange, arrays: Any
+) -> List[List[Any]]:
     """Return [[class_index, delta_bytes, step], …] in order of time, as the training goes through the network.
 
     A value is there from the forward pass on, a parameter's gradient from the backward pass on, in its place or in a

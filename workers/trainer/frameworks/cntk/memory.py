@@ -4,6 +4,8 @@ CNTK tells nothing of single allocations. It prints the shapes of its nodes and 
 momenta and what an exchange needs follow from them. Of the arrays that MKL makes for convolutions MKL tells itself.
 """
 
+from typing import Any, Callable
+
 import cntk
 import numpy
 
@@ -11,12 +13,15 @@ from workers.trainer import protocol
 from workers.trainer.frameworks import allocation_profile, printed, resident
 from workers.trainer.frameworks.cntk import graph
 from workers.trainer.frameworks.cntk import mkl as cntk_mkl
+from workers.trainer.signatures import Data
 
 # Judgement: twice as many as there are of synthetic ones.
 _MOST_BATCHES = 8
 
 
-def profile(build, train, take, steps, batch, exchange):
+def profile(
+    build: Callable[[], Any], train: Callable[..., Any], take: Callable[..., Any], steps: int, batch: int, exchange: Any
+) -> Data:
     """Build, train ``steps`` steps, and return the answer of ``memory_profile``.
 
     Args:

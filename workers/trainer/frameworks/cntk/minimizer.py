@@ -1,9 +1,13 @@
 """One update of a step in CNTK: a trainer of one criterion, with the learner of its parameters."""
 
+from typing import Any, List, Sequence, Tuple
+
 import cntk
 
 from workers.trainer import optimizer as rules
 from workers.trainer.frameworks.cntk import optimizers
+from workers.trainer.signatures import Array, Rule
+from workers.trainer.updates import Update
 
 
 class Minimizer(object):
@@ -14,7 +18,7 @@ class Minimizer(object):
         arguments: the input variables of a batch; those that the criterion does not read are not given to it.
     """
 
-    def __init__(self, update, rule, learner, arguments):
+    def __init__(self, update: Update, rule: Rule, learner: Any, arguments: Sequence[Any]) -> None:
         self.criterion = update.loss
         self.parameters = update.parameters
         self.times = update.times
@@ -24,7 +28,7 @@ class Minimizer(object):
         self._read = [(place, one) for place, one in enumerate(arguments) if one.uid in read]
         self._steps = 0
 
-    def train(self, batch):
+    def train(self, batch: Sequence[Any]) -> None:
         """Update by ``batch``, a value for each argument."""
         if not rules.is_constant(self._rule):
             self._steps += 1
@@ -35,7 +39,7 @@ class Minimizer(object):
     def _given(self, batch):
         return {variable: batch[place] for place, variable in self._read}
 
-    def compute(self, batch):
+    def compute(self, batch: Sequence[Any]) -> Tuple[float, List[Array]]:
         """Return (loss, gradients) without an update. CNTK's own are sums over the samples: its learner takes means."""
         gradients, losses = self.criterion.grad(
             self._given(batch), wrt=self.parameters, outputs=[self.criterion.output]
@@ -45,6 +49,6 @@ class Minimizer(object):
             gradients = {self.parameters[0]: gradients}
         return float(losses.mean()), [gradients[parameter] / float(len(losses)) for parameter in self.parameters]
 
-    def loss(self):
+    def loss(self) -> float:
         """The mean over the samples of the last step: of all ranks where gradients are shared, else of this one."""
         return float(self.trainer.previous_minibatch_loss_average)

@@ -11,6 +11,7 @@ Sources: CNTK 2.7, Source/Math/ConvolutionEngine.cpp (``MKLConvolutionContext``)
 
 import collections
 import ctypes
+from typing import Any
 
 # dnnAlgorithmConvolutionDirect, dnnBorderZeros: mkl_dnn_types.h.
 _DIRECT, _ZEROS = 1, 0
@@ -30,13 +31,13 @@ _DIMENSIONS = 4
 class Mkl(object):
     """MKL as this process has it: its threads must have been chosen."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         # CNTK has loaded it; the name is enough.
         self._library = ctypes.CDLL("libmklml_intel.so")
         self._library.mkl_serv_mem_stat.restype = ctypes.c_longlong
         self._library.dnnLayoutGetMemorySize_F32.restype = ctypes.c_size_t
 
-    def arrays(self, geometry, batch, which):
+    def arrays(self, geometry: Any, batch: int, which: Any) -> int:
         """Return the bytes that MKL holds for a convolution in the pass ``which``, beside what CNTK has.
 
         That is either layouts of MKL's own, or what it unfolds into. Room for code that MKL writes is not in it: only a

@@ -1,12 +1,15 @@
 """The update of weights in CNTK, by the rules of ``workers.trainer.optimizer``."""
 
+from typing import Any, Sequence
+
 import cntk
 
 from workers.trainer import optimizer as rules
 from workers.trainer.failure import TrainerError
+from workers.trainer.signatures import Rule
 
 
-def make(rule, parameters):
+def make(rule: Rule, parameters: Sequence[Any]) -> Any:
     """Return the learner of ``parameters``, on the mean gradient of a batch.
 
     CNTK's Adam adds epsilon to the root of the second moment before that is corrected.
@@ -40,7 +43,7 @@ def make(rule, parameters):
     )
 
 
-def schedule(rule, rate):
+def schedule(rule: Rule, rate: Any) -> Any:
     """Return CNTK's schedule of a rate that stays.
 
     Without a reference batch CNTK divides Adam's rate by the batch, as if it were meant for sums of gradients.

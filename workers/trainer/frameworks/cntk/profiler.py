@@ -11,11 +11,13 @@ import os
 import shutil
 import tempfile
 import time
+from typing import Any, Callable, List, Tuple
 
 import cntk
 import numpy
 
 from workers.trainer.frameworks.cntk import trace
+from workers.trainer.signatures import Data
 
 # Bytes for the record: a node's pass takes some 50.
 _BUFFER_BYTES = 32 * 1024 * 1024
@@ -24,7 +26,7 @@ _BUFFER_BYTES = 32 * 1024 * 1024
 class Recording(object):
     """So many steps under the profiler: its ``spans``, ``elapsed_s``, ``input_s``, and ``ahead_s`` of its clock."""
 
-    def __init__(self, take, trains, synchronize, steps):
+    def __init__(self, take: Callable[[], Any], trains: Any, synchronize: Callable[[], None], steps: int) -> None:
         """``take``: returns a batch; ``trains``: the updates of a step, each of which trains with one."""
         self.input_s = 0.0
         ends = []
@@ -64,7 +66,7 @@ def _stop():
     cntk.debugging.stop_profiler()
 
 
-def table(criterion):
+def table(criterion: Any) -> List[Tuple[Data, List[str]]]:
     """Return [(row, [uids])] of a network's layers in the order of the forward pass, for ``trace.layers``.
 
     A layer is what works with parameters of one name (``fc.weight`` and ``fc.bias``: ``fc``); an operation without

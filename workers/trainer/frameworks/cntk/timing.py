@@ -2,14 +2,16 @@
 
 import re
 import time
+from typing import Any, Callable
 
 from workers.trainer.frameworks import printed
+from workers.trainer.signatures import Data
 
 # "Convolution6    forward avg 0.000298s, backward avg 0.000364s (fwd# 2|bwd# 2)"
 LINE = re.compile(r"^(\S+)\s+forward avg ([\d.]+)s, backward avg ([\d.]+)s \(fwd# (\d+)\|bwd# (\d+)\)")
 
 
-def activity(trainers, step, synchronize, steps):
+def activity(trainers: Any, step: Callable[[], Any], synchronize: Callable[[], None], steps: int) -> Data:
     """Return {active_s, elapsed_s, method} of so many steps: nodes are computed one after another, so times add up."""
     import cntk
 
@@ -24,7 +26,7 @@ def activity(trainers, step, synchronize, steps):
     return {"active_s": min(active_s, elapsed_s), "elapsed_s": elapsed_s, "method": "node-sum"}
 
 
-def total(text):
+def total(text: str) -> float:
     """Return the seconds of all nodes in what CNTK has printed."""
     found = [match.groups() for match in map(LINE.match, text.splitlines()) if match]
     return sum(float(fs) * int(fn) + float(bs) * int(bn) for _, fs, bs, fn, bn in found)

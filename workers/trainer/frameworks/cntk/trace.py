@@ -8,8 +8,10 @@ profiler's start. Source: CNTK 2.7, Source/PerformanceProfilerDll and what it wr
 import collections
 import json
 import re
+from typing import List, Sequence, Tuple
 
 from workers.trainer.frameworks import kernel_table
+from workers.trainer.signatures import Data
 
 _NODE = re.compile(r"^(\D+)(\d+)(Forward|Backward)$")
 # Leaves of the graph: the backward pass comes by and computes nothing.
@@ -29,7 +31,7 @@ Span = collections.namedtuple("Span", "name node backward start end")
 OTHERS = {"name": "(other)", "kind": "other", "parameters_bytes": 0}
 
 
-def read(path):
+def read(path: str) -> List[Span]:
     """Return the events of a file as [Span] in order of their start, without the leaves of the network."""
     with open(path) as file:
         events = json.load(file)
@@ -51,7 +53,7 @@ def _span(name, start, end):
     return Span("%s %s" % (operation, direction.lower()), operation + number, direction == "Backward", start, end)
 
 
-def working(spans):
+def working(spans: Sequence[Span]) -> List[Span]:
     """Return the spans that are kernels: nodes, updates, exchanges."""
     names = {theirs: ours for ours, theirs in PARTS}
     return [
@@ -59,7 +61,7 @@ def working(spans):
     ]
 
 
-def kernels(spans, steps, elapsed_s, ahead_s):
+def kernels(spans: Sequence[Span], steps: int, elapsed_s: float, ahead_s: float) -> Data:
     """Return the answer of ``kernels``.
 
     Args:
@@ -72,7 +74,14 @@ def kernels(spans, steps, elapsed_s, ahead_s):
     return kernel_table.table(kernel_table.Recording(items, [computing], whole, ahead_s, 1e-6), steps, METHOD)
 
 
-def layers(spans, steps, elapsed_s, input_s, table, exchanged):
+def layers(
+    spans: Sequence[Span],
+    steps: int,
+    elapsed_s: float,
+    input_s: float,
+    table: Sequence[Tuple[Data, List[str]]],
+    exchanged: bool,
+) -> Data:
     """Return the answer of ``layers``.
 
     Args:

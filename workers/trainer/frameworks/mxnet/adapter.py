@@ -9,6 +9,7 @@ that computes the loss.
 
 import importlib
 import os
+from typing import Iterator, Optional
 
 from workers.trainer import job as jobs
 from workers.trainer import optimizer as rules
@@ -17,6 +18,8 @@ from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks.mxnet import memory, profiler, store
 from workers.trainer.frameworks.mxnet.library import mx
 from workers.trainer.frameworks.mxnet.step import Step, Steps
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Array, Data, Watch, Work
 
 # What MXNet 1.9.1 says when it gets no memory: of the host (cpu_device_storage.h), of a GPU (pooled_storage_manager.h).
 SHORTAGES = ("Failed to allocate CPU Memory", "cudaMalloc retry failed", "out of memory", "std::bad_alloc")
@@ -29,13 +32,13 @@ class Adapter(object):
     # Layers are told apart by the one graph of a network, memory by the sizes of its arrays.
     abilities_with_several = ("activity", "kernels")
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._contexts = []
         self._exchange = None
         self._step = None
         self._complete = False
 
-    def versions(self):
+    def versions(self) -> Data:
         libraries = {"numpy": importlib.import_module("numpy").__version__}
         features = mx.runtime.Features()
         for library, feature in (("mkldnn", "MKLDNN"), ("cuda", "CUDA"), ("cudnn", "CUDNN"), ("nccl", "NCCL")):
@@ -43,16 +46,16 @@ class Adapter(object):
                 libraries[library] = "enabled" if features.is_enabled(feature) else "disabled"
         return {"framework": "mxnet", "version": mx.__version__, "libraries": libraries}
 
-    def join(self, job, process):
+    def join(self, job: Job, process: Process) -> int:
         self._exchange = _exchanges(job).Exchange()
         return self._exchange.join(job, process)
 
-    def serve(self, job, process):
+    def serve(self, job: Job, process: Process) -> None:
         store.serve(job, process)
 
-    def build(self, job, process, watch):
-        if job["plan"]["precision"] != "fp32":
-            raise TrainerError("unsupported", "this adapter computes in fp32, not in %s" % job["plan"]["precision"])
+    def build(self, job: Job, process: Process, watch: Watch) -> Data:
+        if job.plan.precision != "fp32":
+            raise TrainerError("unsupported", "this adapter computes in fp32, not in %s" % job.plan.precision)
         self._make(job, process)
         self._feed(process, watch)
         model = self._step.model
@@ -68,7 +71,7 @@ class Adapter(object):
     def _make(self, job, process):
         """Make all of a step but its input."""
         self._contexts = _contexts(process)
-        mx.random.seed(job["plan"]["seed"])
+        mx.random.seed(job.plan.seed)
         model = jobs.builder(job).build(job, self._contexts)
         steps = []
         for update in updates.of_model(model, job):
@@ -80,64 +83,64 @@ class Adapter(object):
         return self._step
 
     def _feed(self, process, watch):
-        self._step.streams = [watch(self._step.model.batches(rank)) for rank in sorted(process["ranks"])]
+        self._step.streams = [watch(self._step.model.batches(rank)) for rank in sorted(process.ranks)]
 
-    def step(self):
+    def step(self) -> Work:
         return self._step.run()
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         """Wait for everything that was begun, the exchange too."""
         mx.nd.waitall()
 
-    def loss(self):
+    def loss(self) -> float:
         return self._step.loss()
 
-    def activity(self, steps):
+    def activity(self, steps: int) -> Data:
         """Profile ``steps`` steps: union of operator intervals, on a GPU too, of which it knows no kernels."""
         return profiler.activity(self._step, steps)
 
-    def kernels(self, steps):
+    def kernels(self, steps: int) -> Data:
         """The engine's operators, on a GPU too: of its kernels MXNet knows nothing."""
         return profiler.kernels(self._step, steps)
 
-    def layers(self, steps):
+    def layers(self, steps: int) -> Data:
         return profiler.layers(self._step, steps, self._exchange)
 
-    def memory_profile(self, job, process, watch):
+    def memory_profile(self, job: Job, process: Process, watch: Watch) -> Data:
         def feed():
             self._feed(process, watch)
 
         return memory.profile(lambda: self._make(job, process), feed, _contexts(process))
 
-    def memory(self):
+    def memory(self) -> Optional[Data]:
         if not self._contexts or self._contexts[0].device_type != "gpu":
             return None
         used = [total - free for free, total in map(mx.context.gpu_memory_info, range(len(self._contexts)))]
         # MXNet keeps what it once took from CUDA: what it holds at the end is what it held at the peak.
         return {"peak_bytes": sum(used), "method": "mxnet.context.gpu_memory_info: total - free, CUDA's own included"}
 
-    def weights(self, index):
+    def weights(self, index: int) -> Iterator[Array]:
         # They are asked for when all ranks have trained to the end, and then only.
         self._complete = True
         for parameter in self._step.model.parameters:
             yield parameter.data(self._contexts[index]).asnumpy()
 
-    def gradients(self):
+    def gradients(self) -> Data:
         model = self._step.model
         loss, found = self._step.gradients(model.parameters)
         return {"loss": loss, "gradients": model.described(found), "margins": {}}
 
-    def state(self):
+    def state(self) -> Data:
         model = self._step.model
         return {"weights": model.described(self.weights(0)), "statistics": model.running()}
 
-    def close(self):
+    def close(self) -> None:
         self._step = None
         # After a failure there may be nobody left to part from.
         if self._complete:
             self._exchange.part()
 
-    def failure_of(self, error):
+    def failure_of(self, error: BaseException) -> Optional[str]:
         if isinstance(error, mx.MXNetError) and any(words in str(error) for words in SHORTAGES):
             return "out_of_memory"
         return self._exchange.failure_of(error) if self._exchange else None
@@ -145,7 +148,7 @@ class Adapter(object):
 
 def _exchanges(job):
     """Return the module of the strategy's exchange; that of Horovod is not there in every interpreter."""
-    name = "horovod" if job["plan"]["strategy"] == "horovod" else "store"
+    name = "horovod" if job.plan.strategy == "horovod" else "store"
     return importlib.import_module("workers.trainer.frameworks.mxnet." + name)
 
 
@@ -157,8 +160,8 @@ def _contexts(process):
     Raises:
         TrainerError: ``unsupported``, this build or this host has not so many GPUs to offer.
     """
-    count = len(process["ranks"])
-    if jobs.device_kind(process) == "cpu":
+    count = len(process.ranks)
+    if process.device_kind == "cpu":
         return [mx.cpu(index) for index in range(count)]
     found = mx.context.num_gpus()
     if found < count:

@@ -2,12 +2,14 @@
 
 import collections
 import contextlib
+from typing import Any, Callable, ContextManager, Iterator, Optional, Sequence, Tuple
 
 import horovod.mxnet
 
-from workers.trainer import job as jobs
 from workers.trainer.frameworks import horovod_gloo
 from workers.trainer.frameworks.mxnet import optimizers
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Data, Rule
 
 
 class Exchange(object):
@@ -15,15 +17,15 @@ class Exchange(object):
 
     servers_update = False
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._kind = None
 
     @property
-    def several(self):
+    def several(self) -> bool:
         return horovod.mxnet.size() > 1
 
     @contextlib.contextmanager
-    def each(self, around):
+    def each(self, around: Callable[[str, int], ContextManager[Any]]) -> Iterator[None]:
         plain = horovod.mxnet.allreduce_
 
         def allreduce(gradient, *others, **options):
@@ -37,11 +39,11 @@ class Exchange(object):
         finally:
             horovod.mxnet.allreduce_ = plain
 
-    def join(self, job, process):
-        self._kind = jobs.device_kind(process)
+    def join(self, job: Job, process: Process) -> int:
+        self._kind = process.device_kind
         return horovod_gloo.join(horovod.mxnet, job, process)
 
-    def trainer(self, parameters, rule, first=0):
+    def trainer(self, parameters: Sequence[Any], rule: Rule, first: Any = 0) -> Tuple[Any, int]:
         """Return Horovod's trainer, and the divisor that its ``step`` takes: it averages over the ranks itself.
 
         ``first``: see ``store.Exchange.trainer``; Horovod goes by names.
@@ -51,11 +53,11 @@ class Exchange(object):
         horovod.mxnet.broadcast_parameters(named, root_rank=0, prefix=prefix)
         return horovod.mxnet.DistributedTrainer(named, optimizers.make(rule), prefix=prefix), 1
 
-    def exchange(self):
+    def exchange(self) -> Data:
         return horovod_gloo.exchange(horovod.mxnet, self._kind)
 
-    def failure_of(self, error):
+    def failure_of(self, error: BaseException) -> Optional[str]:
         return horovod_gloo.failure_of(error)
 
-    def part(self):
+    def part(self) -> None:
         horovod.mxnet.shutdown()

@@ -8,8 +8,10 @@ being called ``_backward_X``; what else runs there (sums of gradients) goes with
 
 import collections
 import json
+from typing import Any, Iterator, Sequence, Tuple
 
 from workers.trainer.frameworks.mxnet import trace as mxnet_trace
+from workers.trainer.signatures import Data
 
 # A node of the graph that computes. ``inputs``: positions of the nodes that it reads; ``row``: number of its layer.
 Node = collections.namedtuple("Node", "op inputs row")
@@ -26,7 +28,7 @@ _GRADIENTS = {"_rnn_param_concat": "_backward_Concat", "Reshape": "_backward_res
 _BETWEEN_DEVICES = ("CopyCPU2CPU", "CopyGPU2GPU", "CopyGPU2CPU", "CopyCPU2GPU", "ElementwiseSum")
 
 
-def graph(network):
+def graph(network: Any) -> Graph:
     """Return the ``Graph`` of a hybridized block that has run: a layer is a block with operators of its own."""
     blocks = {block.prefix: (name, block) for name, block in _blocks(network, "")}
     nodes, layers, numbers, places = [], [], {}, {}
@@ -57,7 +59,7 @@ def _layer(name, block):
     return {"name": name, "kind": type(block).__name__, "parameters_bytes": size}
 
 
-def attribute(trace, found, devices, task, step, taking):
+def attribute(trace: Any, found: Graph, devices: Sequence[str], task: str, step: str, taking: str) -> Data:
     """Return the answer of ``layers`` for the steps in the trace, without exchanges; means of steps and devices.
 
     Args:
@@ -98,7 +100,7 @@ def attribute(trace, found, devices, task, step, taking):
     }
 
 
-def told_apart(operators, nodes):
+def told_apart(operators: Sequence[Any], nodes: Sequence[Any]) -> Iterator[Tuple[Any, str, Any]]:
     """Yield (operator, part, row) for the operators of one step on one device, in order of their start."""
     names = {operator.name for operator in operators}
     ahead = _Followed(nodes, [node.inputs for node in nodes], [node.op for node in nodes], names)

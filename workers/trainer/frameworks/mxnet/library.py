@@ -9,9 +9,10 @@ import glob
 import importlib
 import os
 import sysconfig
+from types import ModuleType
 
 
-def load():
+def load() -> ModuleType:
     """Return the module ``mxnet``."""
     # TensorFloat-32 is a matter of CUDA's libraries, which read this when they are loaded (NVIDIA, cuBLAS and cuDNN
     # documentation, "NVIDIA_TF32_OVERRIDE"). The adapter does fp32 only.

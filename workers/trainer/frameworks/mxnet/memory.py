@@ -7,6 +7,7 @@ Parts of a step are waited for one by one here, so that what is allocated while 
 import contextlib
 import functools
 import operator
+from typing import Any, Callable, Sequence
 
 from workers.trainer.frameworks import allocation_profile
 from workers.trainer.frameworks.allocation_profile import STEPS
@@ -14,9 +15,10 @@ from workers.trainer.frameworks.mxnet import meters, ownership
 from workers.trainer.frameworks.mxnet import trace as mxnet_trace
 from workers.trainer.frameworks.mxnet.library import mx
 from workers.trainer.frameworks.mxnet.profiler import PROFILER, devices
+from workers.trainer.signatures import Data
 
 
-def profile(make, feed, contexts):
+def profile(make: Callable[[], Any], feed: Callable[[], Any], contexts: Sequence[Any]) -> Data:
     """Build, train a few steps with every allocation followed, and return the answer of ``memory_profile``.
 
     Args:

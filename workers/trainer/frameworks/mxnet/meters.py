@@ -1,12 +1,13 @@
 """The peak that an allocation profile of MXNet is held against, measured apart from MXNet's own record."""
 
 import gc
+from typing import Any, Sequence
 
 from workers.trainer.frameworks import heap, resident
 from workers.trainer.frameworks.mxnet.library import mx
 
 
-def meter(contexts):
+def meter(contexts: Sequence[Any]) -> Any:
     """Return a meter that begins to count now, before the build.
 
     It has ``begin()``, called after the build, ``look()``, called after every part of a step, ``peak_bytes()`` and the

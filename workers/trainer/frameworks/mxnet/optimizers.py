@@ -1,12 +1,14 @@
 """The update of weights in MXNet, by the rules of ``workers.trainer.optimizer``."""
 
 import math
+from typing import Any, Sequence
 
 from workers.trainer import optimizer as rules
 from workers.trainer.frameworks.mxnet.library import mx
+from workers.trainer.signatures import Rule
 
 
-def make(rule, **options):
+def make(rule: Rule, **options: Any) -> mx.optimizer.Optimizer:
     """Return the optimiser; ``options`` are MXNet's own, such as ``rescale_grad``."""
     if not rules.is_constant(rule):
         options["lr_scheduler"] = Rate(rule)
@@ -20,11 +22,11 @@ def make(rule, **options):
 class Rate(mx.lr_scheduler.LRScheduler):
     """The rate of each step."""
 
-    def __init__(self, rule):
+    def __init__(self, rule: Rule) -> None:
         super(Rate, self).__init__(rule["learning_rate"])
         self._rule = rule
 
-    def __call__(self, num_update):
+    def __call__(self, num_update: int) -> float:
         # It is also asked before the first step.
         return rules.rate(self._rule, max(1, num_update))
 
@@ -36,15 +38,15 @@ class Sgd(mx.optimizer.Optimizer):
     one (Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 3: momentum correction).
     """
 
-    def __init__(self, momentum, **options):
+    def __init__(self, momentum: float, **options: Any) -> None:
         super(Sgd, self).__init__(**options)
         self._momentum = momentum
         self._rates = {}
 
-    def create_state(self, index, weight):
+    def create_state(self, index: int, weight: Any) -> Any:
         return mx.nd.zeros(weight.shape, weight.context, dtype=weight.dtype)
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
         self._update_count(index)
         rate, where = self._get_lr(index), (index, weight.context)
         rescaled = rate / self._rates.get(where, rate)
@@ -68,16 +70,16 @@ class Adam(mx.optimizer.Optimizer):
     by which the sum is PyTorch's.
     """
 
-    def __init__(self, betas, epsilon, decoupled, **options):
+    def __init__(self, betas: Sequence[float], epsilon: float, decoupled: bool, **options: Any) -> None:
         super(Adam, self).__init__(**options)
         self._betas = tuple(betas)
         self._epsilon = epsilon
         self._decoupled = decoupled
 
-    def create_state(self, index, weight):
+    def create_state(self, index: int, weight: Any) -> Any:
         return tuple(mx.nd.zeros(weight.shape, weight.context, dtype=weight.dtype) for _ in self._betas)
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
         self._update_count(index)
         step, rate, decay = self._index_update_count[index], self._get_lr(index), self._get_wd(index)
         first, second = self._betas

@@ -12,6 +12,7 @@ step: what a later step keeps beside what the first one kept is workspace.
 """
 
 import collections
+from typing import Any, List, Optional, Sequence, Tuple
 
 from workers.trainer.protocol import MEMORY_CLASSES
 
@@ -40,7 +41,9 @@ class _Block(object):
         self.name = None
 
 
-def classify(changes, parts, notes, arrays=None):
+def classify(
+    changes: Sequence[Any], parts: Sequence[Any], notes: Sequence[Tuple[str, int]], arrays: Optional[Arrays] = None
+) -> List[List[Any]]:
     """Return [[time, class_index, delta_bytes, step], …] of one device in order of time.
 
     Args:

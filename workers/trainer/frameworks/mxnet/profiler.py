@@ -10,11 +10,13 @@ import os
 import shutil
 import tempfile
 import time
+from typing import Any, List, Sequence
 
 from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks.mxnet import layers as mxnet_layers
 from workers.trainer.frameworks.mxnet import trace as mxnet_trace
 from workers.trainer.frameworks.mxnet.library import mx
+from workers.trainer.signatures import Data
 
 _TASK = "tbd.task"
 _STEP = "tbd.step"
@@ -70,18 +72,18 @@ class _Profiler(object):
 PROFILER = _Profiler()
 
 
-def activity(step, steps):
+def activity(step: Any, steps: int) -> Data:
     """Return the answer of ``activity``: operators run as they do in the timed phase."""
     return mxnet_trace.activity(_recorded(step, steps), _TASK, devices(step.contexts))
 
 
-def kernels(step, steps):
+def kernels(step: Any, steps: int) -> Data:
     """Return the answer of ``kernels``."""
     one_by_one(step)
     return mxnet_trace.kernels(_recorded(step, steps), _TASK, steps, devices(step.contexts), _ahead_s())
 
 
-def layers(step, steps, exchange):
+def layers(step: Any, steps: int, exchange: Any) -> Data:
     """Return the answer of ``layers``.
 
     Args:
@@ -175,7 +177,7 @@ def _recorded(step, steps):
     return PROFILER.end()
 
 
-def one_by_one(step):
+def one_by_one(step: Any) -> None:
     """Have the engine run each operator by itself from now on, with a step's passes rehearsed but no update.
 
     The plan of the memory stays that of the training. It is not undone: nothing is timed any more.
@@ -190,6 +192,6 @@ def one_by_one(step):
     mx.nd.waitall()
 
 
-def devices(contexts):
+def devices(contexts: Sequence[Any]) -> List[str]:
     """Return the names of the contexts in the trace."""
     return ["%s/%d" % (context.device_type, context.device_id) for context in contexts]

@@ -1,8 +1,10 @@
 """One step in MXNet, in its parts: each queues operators and returns, nothing waits but for the input."""
 
 import collections
+from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
 from workers.trainer.frameworks.mxnet.library import mx
+from workers.trainer.signatures import Array, Batch, Work
 from workers.trainer.work import total
 
 
@@ -12,7 +14,15 @@ class Step(object):
     ``losses``: those of the last step, an array of one number per device.
     """
 
-    def __init__(self, model, loss, contexts, trainer, divisor, times=1):
+    def __init__(
+        self,
+        model: Any,
+        loss: Callable[[Sequence[Any]], Any],
+        contexts: Sequence[Any],
+        trainer: Any,
+        divisor: int,
+        times: int = 1,
+    ) -> None:
         self.model = model
         self.contexts = contexts
         self.trainer = trainer
@@ -23,7 +33,7 @@ class Step(object):
         self._divisor = divisor
         self._batches = []
 
-    def run(self):
+    def run(self) -> Work:
         """Return the work of a whole step."""
         work = self.input()
         self.forward()
@@ -31,13 +41,13 @@ class Step(object):
         self.update()
         return work
 
-    def rehearse(self):
+    def rehearse(self) -> None:
         """Do a step's passes, without an update."""
         self.input()
         self.forward()
         self.backward()
 
-    def input(self):
+    def input(self) -> Work:
         """Take a batch for each device; return their work."""
         self._batches = [next(stream) for stream in self.streams]
         found = collections.OrderedDict()
@@ -46,11 +56,11 @@ class Step(object):
                 found[unit] = found.get(unit, 0) + amount
         return found
 
-    def arrays(self):
+    def arrays(self) -> Sequence[Any]:
         """Return the arrays of the last batch of the first device."""
         return self._batches[0][0]
 
-    def forward(self):
+    def forward(self) -> None:
         """Copy the batches to the devices, if they are not there, and compute the losses."""
         with mx.autograd.record():
             self.losses = [
@@ -58,19 +68,19 @@ class Step(object):
                 for context, (arrays, _) in zip(self.contexts, self._batches)
             ]
 
-    def backward(self):
+    def backward(self) -> None:
         mx.autograd.backward(self.losses)
 
-    def update(self):
+    def update(self) -> None:
         """Exchange the gradients, where there are others, and update the weights."""
         self.trainer.step(self._divisor)
 
-    def gradients(self, parameters):
+    def gradients(self, parameters: Sequence[Any]) -> Tuple[float, List[Array]]:
         """Return (loss, gradients by ``parameters`` on the first device) of the next batch, without an update."""
         self.rehearse()
         return self.loss(), [parameter.grad(self.contexts[0]).asnumpy() for parameter in parameters]
 
-    def loss(self):
+    def loss(self) -> float:
         """Return the mean of the last losses."""
         return sum(float(loss.asscalar()) for loss in self.losses) / len(self.losses)
 
@@ -85,28 +95,28 @@ class Steps(object):
         parts: [(``Step``, its parameters)] in their order.
     """
 
-    def __init__(self, parts):
+    def __init__(self, parts: Sequence[Tuple[Step, Sequence[Any]]]) -> None:
         self._parts = parts
         self._marked = None
         self.model, self.contexts = parts[0][0].model, parts[0][0].contexts
         self._order = [part for part in parts for _ in range(part[0].times)]
 
     @property
-    def streams(self):
+    def streams(self) -> Sequence[Iterator[Batch]]:
         """The batches of each device, which all updates share."""
         return self._parts[0][0].streams
 
     @streams.setter
-    def streams(self, streams):
+    def streams(self, streams: Sequence[Iterator[Batch]]) -> None:
         for step, _ in self._parts:
             step.streams = streams
 
     @property
-    def losses(self):
+    def losses(self) -> Sequence[Any]:
         """Those of the first update, when it was carried out last."""
         return self._parts[0][0].losses
 
-    def run(self):
+    def run(self) -> Work:
         """Return the work of a whole step."""
         works = []
         for step, parameters in self._order:
@@ -114,13 +124,13 @@ class Steps(object):
             works.append(step.run())
         return total(works)
 
-    def rehearse(self):
+    def rehearse(self) -> None:
         """Do a step's passes, without an update."""
         for step, parameters in self._order:
             self._mark(parameters)
             step.rehearse()
 
-    def gradients(self, parameters):
+    def gradients(self, parameters: Sequence[Any]) -> Tuple[float, List[Array]]:
         """See ``Step.gradients``; each update takes a batch. Of a parameter that several share, it is the sum."""
         loss, found = None, {id(parameter): 0.0 for parameter in parameters}
         for step, own in self._parts:
@@ -131,7 +141,7 @@ class Steps(object):
                 found[id(parameter)] = found[id(parameter)] + gradient
         return loss, [found[id(parameter)] for parameter in parameters]
 
-    def loss(self):
+    def loss(self) -> float:
         """Return the mean of the last losses of the first update."""
         return self._parts[0][0].loss()
 

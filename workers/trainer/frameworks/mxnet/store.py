@@ -20,6 +20,7 @@ import gc
 import os
 import socket
 import sys
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from workers.trainer import job as jobs
 from workers.trainer import protocol, updates
@@ -27,6 +28,8 @@ from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks import waiting
 from workers.trainer.frameworks.mxnet import optimizers
 from workers.trainer.frameworks.mxnet.library import mx
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Data, Rule
 
 # Strategy -> MXNet's name of the store.
 STORES = {
@@ -44,38 +47,38 @@ PARTING_TIMEOUT_S = 30.0
 class Exchange(object):
     """The store of a worker, from ``join`` to ``part``."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._store = None
         self._asynchronous = False
         self._workers = 1
         self._ranks = 1
 
-    def join(self, job, process):
+    def join(self, job: Job, process: Process) -> int:
         """Meet the other workers; return the number of ranks that take part.
 
         Raises:
             TrainerError: ``timed_out``, they did not all come; ``unsupported``, a strategy that is none of ``STORES``,
                 or one that cannot make several updates.
         """
-        name = job["plan"]["strategy"]
+        name = job.plan.strategy
         if name not in STORES:
             raise TrainerError("unsupported", "this adapter has no strategy %s" % name)
         if name == "kvstore-dist-async":
             updates.refuse_several(job, "the servers of %s have one optimiser for all weights" % name)
-        self._ranks = len(process["ranks"])
+        self._ranks = len(process.ranks)
         if STORES[name] is None:
             return self._ranks
         self._asynchronous = name == "kvstore-dist-async"
         if name != "kvstore-device":
             os.environ.update(environment(job, process))
-        limit_s = min(jobs.RENDEZVOUS_TIMEOUT_S, float(job["plan"]["timeout_s"]))
+        limit_s = min(jobs.RENDEZVOUS_TIMEOUT_S, job.plan.timeout_s)
         self._store = waiting.within(
             limit_s, "MXNet's workers, servers and scheduler did not all meet", create, STORES[name]
         )
         self._workers = self._store.num_workers
         return self._workers * self._ranks
 
-    def trainer(self, parameters, rule, first=0):
+    def trainer(self, parameters: Sequence[Any], rule: Rule, first: Any = 0) -> Tuple[Any, int]:
         """Return a Gluon trainer that exchanges through the store, and the divisor that its ``step`` takes.
 
         ``rule`` is one of ``workers.trainer.optimizer``; losses are means over the samples of a rank, so the divisor
@@ -100,7 +103,7 @@ class Exchange(object):
         _share_weights(trainer)
         return trainer, divisor
 
-    def exchange(self):
+    def exchange(self) -> Data:
         """Return what is recorded of the exchange, {library, backend, weights_updated_by}, if there is any."""
         if self._store is None:
             return {}
@@ -108,17 +111,17 @@ class Exchange(object):
         return {"library": "mxnet.kvstore", "backend": self._store.type, "weights_updated_by": updater}
 
     @property
-    def several(self):
+    def several(self) -> bool:
         """Whether there is anything to exchange."""
         return self._store is not None
 
     @property
-    def servers_update(self):
+    def servers_update(self) -> bool:
         """Whether the exchange brings new weights, and no gradients that this process updates its own by."""
         return self._asynchronous
 
     @contextlib.contextmanager
-    def each(self, around):
+    def each(self, around: Callable[[str, int], ContextManager[Any]]) -> Iterator[None]:
         """While this lasts, exchange each gradient within the context ``around(its name, its bytes)``."""
         store, plain = self._store, self._store.pushpull
 
@@ -132,10 +135,10 @@ class Exchange(object):
         finally:
             del store.pushpull
 
-    def failure_of(self, error):
+    def failure_of(self, error: BaseException) -> Optional[str]:
         """Return the failure kind of the library's own exception, or None: it has none of its own."""
 
-    def part(self):
+    def part(self) -> None:
         """Say good-bye to the servers, which end when all workers have. The trainer must have been let go.
 
         Where that takes too long the process ends at once: it is stuck in MXNet's code, and so would be its exit.
@@ -193,23 +196,23 @@ def _share_weights(trainer):
     mx.nd.waitall()
 
 
-def create(name):
+def create(name: str) -> Any:
     """Return a new store; a distributed one waits for all workers, servers and the scheduler."""
     return mx.kv.create(name)
 
 
-def let_go(held):
+def let_go(held: List[Any]) -> None:
     """Destroy the store in the list ``held``; a distributed one waits for the other workers."""
     held.clear()
     gc.collect()
 
 
-def environment(job, process):
+def environment(job: Job, process: Process) -> Dict[str, str]:
     """Return the variables by which MXNet's processes find each other, beside those of the fabric."""
-    address, port = jobs.rendezvous(job)
-    roles = [other["role"] for other in job["processes"]]
+    address, port = job.rendezvous
+    roles = [other.role for other in job.processes]
     return {
-        "DMLC_ROLE": process["role"],
+        "DMLC_ROLE": process.role,
         "DMLC_PS_ROOT_URI": address,
         "DMLC_PS_ROOT_PORT": str(port),
         "DMLC_NUM_WORKER": str(roles.count("worker")),
@@ -217,7 +220,7 @@ def environment(job, process):
     }
 
 
-def serve(job, process):
+def serve(job: Job, process: Process) -> None:
     """Be the scheduler or a server until the workers are done.
 
     The role is set only now: an import of MXNet with it in the environment would not return.
@@ -226,10 +229,10 @@ def serve(job, process):
         TrainerError: ``setup_failed``, the scheduler's port is taken; ``timed_out``, the workers did not end in time.
     """
     os.environ.update(environment(job, process))
-    if process["role"] == "scheduler":
-        _check_port(*jobs.rendezvous(job))
+    if process.role == "scheduler":
+        _check_port(*job.rendezvous)
     server = mx.kvstore.kvstore_server.KVStoreServer(mx.kv.create("dist"))
-    waiting.within(float(job["plan"]["timeout_s"]), "the workers did not end", server.run)
+    waiting.within(job.plan.timeout_s, "the workers did not end", server.run)
 
 
 def _check_port(address, port):

@@ -9,8 +9,10 @@ stands under names of its own; it lasts from when it is ready to begin, and many
 
 import collections
 import json
+from typing import Any, List, Sequence
 
 from workers.trainer.frameworks import kernel_table
+from workers.trainer.signatures import Data
 
 # How the names of exchanges through a distributed store and through Horovod begin.
 EXCHANGE = ("KVStore", "horovod_")
@@ -22,7 +24,7 @@ Operator = collections.namedtuple("Operator", "name device start end")
 Trace = collections.namedtuple("Trace", "operators tasks allocated")
 
 
-def read(path):
+def read(path: str) -> Trace:
     """Return the ``Trace`` in a file, which MXNet leaves open at its end while it may still go on."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
@@ -68,7 +70,7 @@ def _allocated(events):
     return {device: sorted(entries, key=lambda entry: entry[0]) for device, entries in found.items()}
 
 
-def changes(trace, device):
+def changes(trace: Trace, device: str) -> List[Any]:
     """Return [(time, bytes)] of what was allocated (released: negative) on a device, in order."""
     found, before = [], 0
     for at, count in trace.allocated.get(device, []):
@@ -78,12 +80,12 @@ def changes(trace, device):
     return found
 
 
-def activity(trace, task, devices):
+def activity(trace: Trace, task: str, devices: Sequence[str]) -> Data:
     """Return the answer of ``activity`` for the last time that ``task`` went on; see ``kernels``."""
     return kernel_table.activity(_recording(trace, task, devices, 0.0))
 
 
-def kernels(trace, task, steps, devices, ahead_s):
+def kernels(trace: Trace, task: str, steps: int, devices: Sequence[str], ahead_s: float) -> Data:
     """Return the answer of ``kernels``: each operator's calls and time on all devices of the process.
 
     Args:

@@ -8,6 +8,7 @@ and ``batches(rank)`` (an endless iterator of (tensors, work)).
 """
 
 import importlib
+from typing import Dict, Iterator, Optional
 
 import torch
 
@@ -18,6 +19,8 @@ from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks.pytorch import borders, events, kernels, layers, memory, optimizers
 from workers.trainer.frameworks.pytorch.step import Feed, Minimizer, Step
 from workers.trainer.frameworks.pytorch.trace import PART
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Array, Data, Watch, Work
 
 # strategy -> the module with its class ``Strategy`` (see ``single``). Each is imported only where it is asked
 # for: the interpreter of one strategy need not have the library of another.
@@ -34,14 +37,14 @@ class Adapter(object):
     abilities = ("activity", "kernels", "layers", "memory")
     abilities_with_several = abilities
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._device = None
         self._strategy = None
         self._seed = None
         self._model = None
         self._step = None
 
-    def versions(self):
+    def versions(self) -> Data:
         libraries = {"numpy": importlib.import_module("numpy").__version__}
         if torch.version.cuda:
             libraries.update(cuda=torch.version.cuda, cudnn=str(torch.backends.cudnn.version()))
@@ -49,23 +52,23 @@ class Adapter(object):
             libraries["mkldnn"] = "enabled" if torch.backends.mkldnn.enabled else "disabled"
         return {"framework": "pytorch", "version": torch.__version__, "libraries": libraries}
 
-    def join(self, job, process):
+    def join(self, job: Job, process: Process) -> int:
         self._device = _device(process)
         self._strategy = _strategy(job)
         return self._strategy.join(job, process, self._device)
 
-    def build(self, job, process, watch):
-        self._seed = job["plan"]["seed"]
+    def build(self, job: Job, process: Process, watch: Watch) -> Data:
+        self._seed = job.plan.seed
         torch.manual_seed(self._seed)
         torch.set_num_threads(jobs.threads())
-        mathematics = _mathematics(job["plan"]["precision"])
+        mathematics = _mathematics(job.plan.precision)
         self._model = jobs.builder(job).build(job, process, self._device)
         self._model.network.train()
         feed = Feed(self._device)
         minimizers = self._minimizers(updates.of_model(self._model, job), feed)
         # The mark is for the profile of memory.
         with events.mark(PART + "input"):
-            feed.begin(watch(self._model.batches(jobs.rank_of(process))))
+            feed.begin(watch(self._model.batches(process.rank)))
         self._step = Step(self._model, feed, minimizers)
         parameters = sum(parameter.numel() for parameter in self._model.network.parameters())
         return {
@@ -89,29 +92,29 @@ class Adapter(object):
             minimizers.append(Minimizer(feed, loss, wanted, optimizer, schedule, update.times))
         return minimizers
 
-    def step(self):
+    def step(self) -> Work:
         return self._step()
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
 
-    def loss(self):
+    def loss(self) -> float:
         return self._step.loss.item()
 
-    def activity(self, steps):
+    def activity(self, steps: int) -> Data:
         """Profile ``steps`` steps: union of kernel intervals on a GPU, of operator intervals on a CPU device."""
         return kernels.activity(self._record(steps, self._step))
 
-    def kernels(self, steps):
+    def kernels(self, steps: int) -> Data:
         return kernels.table(self._record(steps, self._step), steps)
 
-    def layers(self, steps):
+    def layers(self, steps: int) -> Data:
         network = self._strategy.bare(self._model.network)
         unseen = self._strategy.unseen_exchange
         return layers.profile(self._record, steps, self._step, self._device, network, unseen)
 
-    def memory_profile(self, job, process, watch):
+    def memory_profile(self, job: Job, process: Process, watch: Watch) -> Data:
         def build():
             self.build(job, process, watch)
             return self._step
@@ -121,42 +124,42 @@ class Adapter(object):
     def _record(self, steps, step, **options):
         return events.record(steps, step, self.synchronize, self._device.type == "cuda", **options)
 
-    def memory(self):
+    def memory(self) -> Optional[Data]:
         if self._device.type != "cuda":
             return None
         peak_bytes = torch.cuda.max_memory_allocated(self._device)
         return {"peak_bytes": peak_bytes, "method": "torch.cuda.max_memory_allocated"}
 
-    def weights(self, index):
+    def weights(self, index: int) -> Iterator[Array]:
         for _, parameter in self._model.network.named_parameters():
             yield parameter.detach().cpu().contiguous().numpy()
 
-    def case(self):
+    def case(self) -> Dict[str, Array]:
         """In double precision: a case for all frameworks, see ``borders``."""
         return borders.case(self._model, self._step.take, self._seed)
 
-    def gradients(self):
+    def gradients(self) -> Data:
         with borders.Margins() as margins:
             self._step.compute()
         found = [parameter.grad.cpu().numpy() for parameter in self._model.network.parameters()]
         return {"loss": self.loss(), "gradients": self._model.described(found), "margins": margins.found}
 
-    def state(self):
+    def state(self) -> Data:
         return {"weights": self._model.described(self.weights(0)), "statistics": self._model.running()}
 
-    def close(self):
+    def close(self) -> None:
         self._model = self._step = None
         if self._strategy:
             self._strategy.close()
 
-    def failure_of(self, error):
+    def failure_of(self, error: BaseException) -> Optional[str]:
         if isinstance(error, torch.cuda.OutOfMemoryError) or "DefaultCPUAllocator: can't allocate memory" in str(error):
             return "out_of_memory"
         return self._strategy.failure_of(error) if self._strategy else None
 
 
 def _strategy(job):
-    module = STRATEGIES[job["plan"]["strategy"]]
+    module = STRATEGIES[job.plan.strategy]
     return importlib.import_module("workers.trainer.frameworks.pytorch." + module).Strategy()
 
 
@@ -166,7 +169,7 @@ def _device(process):
     Raises:
         TrainerError: ``unsupported``, this build or this host has no CUDA device to offer.
     """
-    if jobs.device_kind(process) == "cpu":
+    if process.device_kind == "cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available():
         raise TrainerError("unsupported", "PyTorch %s finds no CUDA device here" % torch.__version__)

@@ -1,9 +1,11 @@
 """Which layer each event of a PyTorch trace belongs to."""
 
 import collections
+from typing import Any, Sequence
 
 from workers.trainer.frameworks import intervals
-from workers.trainer.frameworks.pytorch.trace import LAYER, MARK, PART
+from workers.trainer.frameworks.pytorch.trace import LAYER, MARK, PART, Trace
+from workers.trainer.signatures import Data
 
 # Names of rows that are no module's: what the whole network does itself, what the loss does beside it.
 NETWORK = "(network)"
@@ -13,7 +15,7 @@ _PART, _LAYER = MARK + PART, MARK + LAYER
 PARTS = ("input", "host_to_device", "forward", "backward", "exchange", "update")
 
 
-def attribute(trace, steps, layers, unseen=None):
+def attribute(trace: Trace, steps: int, layers: Sequence[Any], unseen: Any = None) -> Data:
     """Return the answer of ``layers`` from a trace with marks; besides ``exposed_exchange_s``, per step,
     and ``backward_t``, when the last backward pass began, on CLOCK_MONOTONIC.
 

@@ -5,11 +5,15 @@ does which of two values of a pooling window is the larger. One that changes sid
 before it, by 0.5 % in a small network: far more than rounding does. In a good case nothing is near a border.
 """
 
+from typing import Any, Callable, Dict, Sequence
+
 import numpy
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from workers.trainer.signatures import Array
 
 _RELUS = (torch.ops.aten.relu.default, torch.ops.aten.relu_.default)
 _POOLING = torch.ops.aten.max_pool2d_with_indices.default
@@ -33,7 +37,7 @@ class Margins(TorchDispatchMode):
     largest numbers of a pooling window; as parts of the root mean square of the array that they stand in.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.found = {"from_zero": float("inf"), "apart": float("inf")}
 
@@ -101,7 +105,7 @@ class _Shifts(TorchDispatchMode):
         return super().__exit__(*error)
 
 
-def shift(numbers):
+def shift(numbers: torch.Tensor) -> float:
     """Return what, added to all ``numbers``, leaves none near zero: it moves zero into their widest gap around it."""
     farthest = FARTHEST * float(numbers.std())
     near = numbers[numpy.abs(numbers) < farthest]
@@ -111,7 +115,7 @@ def shift(numbers):
 
 
 @torch.no_grad()
-def case(model, next_batch, seed):
+def case(model: Any, next_batch: Callable[[], Sequence[torch.Tensor]], seed: int) -> Dict[str, Array]:
     """Return weights and a batch for all frameworks, {name: float32 array}: see ``workers.trainer.parity``.
 
     The weights are the model's, with all vectors moved. ``model`` computes in double precision; it is left changed.

@@ -13,14 +13,18 @@ in the forward one, as for a gradient penalty, is inside of what is wrapped.
 
 import datetime
 import os
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
-from torch import distributed
+from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from workers.trainer import job as jobs
 from workers.trainer.failure import PEER_LOST, TrainerError
 from workers.trainer.frameworks.pytorch import single
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Data
+from workers.trainer.updates import Update
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 # torch.nn.parallel.DistributedDataParallel, "bucket_cap_mb": stated here so that it can be recorded.
@@ -40,18 +44,18 @@ LATE = ("Timed out waiting", "Timeout waiting", "timed out", "wait timeout")
 class Strategy(single.Strategy):
     """See ``single.Strategy``."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._backend = None
         self._device = None
         self._store = None
 
-    def join(self, job, process, device):
+    def join(self, job: Job, process: Process, device: torch.device) -> int:
         self._backend, self._device = BACKENDS[device.type], device
         if device.type == "cuda":
             torch.cuda.set_device(device)
-        rank, world_size = jobs.rank_of(process), job["world_size"]
-        timeout_s = float(job["plan"]["timeout_s"])
-        self._store = meet(jobs.rendezvous(job), rank, world_size, min(jobs.RENDEZVOUS_TIMEOUT_S, timeout_s))
+        rank, world_size = process.rank, job.world_size
+        timeout_s = job.plan.timeout_s
+        self._store = meet(job.rendezvous, rank, world_size, min(jobs.RENDEZVOUS_TIMEOUT_S, timeout_s))
         distributed.init_process_group(
             self._backend,
             store=distributed.PrefixStore("process_group", self._store),
@@ -61,7 +65,7 @@ class Strategy(single.Strategy):
         )
         return distributed.get_world_size()
 
-    def losses(self, model, updates):
+    def losses(self, model: Any, updates: Sequence[Update]) -> List[Any]:
         if len(updates) > 1:
             return [self._wrapped(_Loss(update)) for update in updates]
         model.network = self._wrapped(model.network)
@@ -71,10 +75,10 @@ class Strategy(single.Strategy):
         device_ids = [self._device] if self._device.type == "cuda" else None
         return DistributedDataParallel(module, device_ids=device_ids, broadcast_buffers=False, bucket_cap_mb=BUCKET_MIB)
 
-    def bare(self, network):
+    def bare(self, network: nn.Module) -> nn.Module:
         return network.module if isinstance(network, DistributedDataParallel) else network
 
-    def exchange(self):
+    def exchange(self) -> Data:
         return {
             "library": "torch.distributed",
             "backend": distributed.get_backend(),
@@ -83,7 +87,7 @@ class Strategy(single.Strategy):
             "interface": os.environ.get(self._backend.upper() + "_SOCKET_IFNAME"),
         }
 
-    def failure_of(self, error):
+    def failure_of(self, error: BaseException) -> Optional[str]:
         if not isinstance(error, RuntimeError):
             return None
         said = str(error)
@@ -91,7 +95,7 @@ class Strategy(single.Strategy):
             return PEER_LOST
         return "timed_out" if any(words in said for words in LATE) else None
 
-    def close(self):
+    def close(self) -> None:
         if distributed.is_initialized():
             distributed.destroy_process_group()
         self._store = None
@@ -109,7 +113,7 @@ class _Loss(torch.nn.Module):
         return self._loss(batch)
 
 
-def meet(address, rank, world_size, timeout_s):
+def meet(address: Tuple[str, int], rank: int, world_size: int, timeout_s: float) -> Any:
     """Return the store through which all ranks have met at ``address``, (host, port) of rank 0.
 
     Raises:

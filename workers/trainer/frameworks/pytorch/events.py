@@ -1,6 +1,7 @@
 """Recording a trace: the one place that knows the types of PyTorch's profiler."""
 
 import time
+from typing import Any, Callable, ContextManager
 
 import torch
 
@@ -11,12 +12,14 @@ _CLOCK = "clock"
 _CLOCK_READINGS = 5
 
 
-def mark(name):
+def mark(name: str) -> ContextManager[Any]:
     """Return a context manager: what runs in it is nested in an event of kind "mark" with this name."""
     return torch.profiler.record_function(MARK + name)
 
 
-def record(steps, step, synchronize, cuda, shapes=False):
+def record(
+    steps: int, step: Callable[[], Any], synchronize: Callable[[], None], cuda: bool, shapes: bool = False
+) -> Trace:
     """Run ``step`` so many times under the profiler; return the ``Trace``."""
     kinds = [torch.profiler.ProfilerActivity.CPU] + [torch.profiler.ProfilerActivity.CUDA] * cuda
     with torch.profiler.profile(activities=kinds, acc_events=True, record_shapes=shapes) as profiler:

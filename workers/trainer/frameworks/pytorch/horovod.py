@@ -4,11 +4,16 @@ Gradients are averaged over all ranks while the backward pass runs, fused as the
 beginning, as with ``ddp``.
 """
 
+from typing import Any, List, Optional, Sequence
+
 import horovod.torch
 import torch
 
 from workers.trainer.frameworks import horovod_gloo
 from workers.trainer.frameworks.pytorch import single
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Data
+from workers.trainer.updates import Update
 
 
 class Strategy(single.Strategy):
@@ -16,27 +21,27 @@ class Strategy(single.Strategy):
 
     unseen_exchange = "Horovod exchanges gradients on a thread of its own, which PyTorch's profiler does not see"
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._kind = None
 
-    def join(self, job, process, device):
+    def join(self, job: Job, process: Process, device: torch.device) -> int:
         self._kind = device.type
         if device.type == "cuda":
             torch.cuda.set_device(device)
         return horovod_gloo.join(horovod.torch, job, process)
 
-    def losses(self, model, updates):
+    def losses(self, model: Any, updates: Sequence[Update]) -> List[Any]:
         horovod.torch.broadcast_parameters(model.network.state_dict(), root_rank=0)
         return super().losses(model, updates)
 
-    def optimizer(self, optimizer, named):
+    def optimizer(self, optimizer: torch.optim.Optimizer, named: Any) -> torch.optim.Optimizer:
         return horovod.torch.DistributedOptimizer(optimizer, named, op=horovod.torch.Average)
 
-    def exchange(self):
+    def exchange(self) -> Data:
         return horovod_gloo.exchange(horovod.torch, self._kind)
 
-    def failure_of(self, error):
+    def failure_of(self, error: BaseException) -> Optional[str]:
         return horovod_gloo.failure_of(error)
 
-    def close(self):
+    def close(self) -> None:
         horovod.torch.shutdown()

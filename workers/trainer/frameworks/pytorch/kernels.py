@@ -1,15 +1,17 @@
 """What of a recorded PyTorch trace is an item of the table: kernels on a GPU, operators on CPU devices."""
 
 from workers.trainer.frameworks import kernel_table
+from workers.trainer.frameworks.pytorch.trace import Trace
+from workers.trainer.signatures import Data
 
 
-def table(trace, steps):
+def table(trace: Trace, steps: int) -> Data:
     """Return the answer of ``kernels``."""
     method = "kineto kernels" if trace.cuda else "kineto operators, own time"
     return kernel_table.table(_recording(trace), steps, method)
 
 
-def activity(trace):
+def activity(trace: Trace) -> Data:
     """Return the answer of ``activity``."""
     return kernel_table.activity(_recording(trace), trace.cuda)
 

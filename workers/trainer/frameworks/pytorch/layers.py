@@ -9,18 +9,23 @@ come from CUDA events of steps without the profiler, which would slow down the l
 
 import collections
 import contextlib
+from typing import Any, Callable, Iterator, List
 
 import torch
+from torch import nn
 
 from workers.trainer.frameworks.pytorch import attribution
 from workers.trainer.frameworks.pytorch import events as pytorch_events
 from workers.trainer.frameworks.pytorch.trace import LAYER, PART
+from workers.trainer.signatures import Data
 
 # ``name`` in the network; ``kind``: its class; ``parameters_bytes``: of its own, without those of modules in it.
 Layer = collections.namedtuple("Layer", "name kind parameters_bytes")
 
 
-def profile(record, steps, step, device, network, exchange):
+def profile(
+    record: Callable[..., Any], steps: int, step: Any, device: torch.device, network: nn.Module, exchange: Any
+) -> Data:
     """Return the answer of ``layers``.
 
     Args:
@@ -46,7 +51,7 @@ def _marked(step):
 
 
 @contextlib.contextmanager
-def marked_layers(network):
+def marked_layers(network: nn.Module) -> Iterator[List[Any]]:
     """Put marks around the forward pass of every module while this lasts; yields the list of ``Layer``."""
     layers, handles, opened = [], [], []
 

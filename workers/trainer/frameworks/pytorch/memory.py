@@ -6,6 +6,7 @@ up here and nowhere else, and a version that has no such thing says so.
 
 import collections
 import re
+from typing import Any, Callable
 
 import torch
 
@@ -16,13 +17,14 @@ from workers.trainer.frameworks.pytorch import events as pytorch_events
 from workers.trainer.frameworks.pytorch import ownership
 from workers.trainer.frameworks.pytorch.ownership import Change, Part
 from workers.trainer.frameworks.pytorch.trace import MARK, PART
+from workers.trainer.signatures import Data
 
 _BUILD = "build"
 _NOTE = "note:"
 _RECORDED = "recorded:"
 
 
-def profile(build, device):
+def profile(build: Callable[[], Any], device: torch.device) -> Data:
     """Build and run a few steps with tracking on from the first allocation; return the answer of ``memory_profile``.
 
     Args:

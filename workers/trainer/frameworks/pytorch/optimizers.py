@@ -1,11 +1,14 @@
 """The update of weights in PyTorch, by the rules of ``workers.trainer.optimizer``."""
 
+from typing import Iterable
+
 import torch
 
 from workers.trainer import optimizer as rules
+from workers.trainer.signatures import Rule
 
 
-def make(rule, parameters):
+def make(rule: Rule, parameters: Iterable[torch.Tensor]) -> torch.optim.Optimizer:
     """Return the optimiser of ``parameters``."""
     facts = {"lr": rule["learning_rate"], "weight_decay": rule["weight_decay"]}
     if rule["name"] == "sgd":
@@ -17,12 +20,12 @@ def make(rule, parameters):
 class Schedule(object):
     """Sets the rate of each step, where it is not always the same."""
 
-    def __init__(self, rule, optimizer):
+    def __init__(self, rule: Rule, optimizer: torch.optim.Optimizer) -> None:
         self._rule = rule
         self._optimizer = optimizer
         self._steps = 0
 
-    def __call__(self):
+    def __call__(self) -> None:
         """To be called before each update."""
         if rules.is_constant(self._rule):
             return

@@ -6,6 +6,7 @@ Roles are those of what was looked up by address; what a part of a step took tel
 
 import bisect
 import collections
+from typing import Any, List, Sequence
 
 from workers.trainer.frameworks import allocation_profile
 
@@ -20,7 +21,7 @@ Part = collections.namedtuple("Part", "start end name step")
 BY_TIME = {"input": "input", "host_to_device": "input", "forward": "feature_maps"}
 
 
-def classify(changes, notes, parts):
+def classify(changes: Sequence[Any], notes: Sequence[Any], parts: Sequence[Any]) -> List[List[Any]]:
     """Return [[class_index, delta_bytes, step], …] in order of time.
 
     Args:

@@ -3,6 +3,12 @@
 Its class is what every strategy of the PyTorch adapter is: the verbs of exchange, none of which does anything here.
 """
 
+from typing import Any, List, Optional, Sequence
+
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Data
+from workers.trainer.updates import Update
+
 
 class Strategy(object):
     """How the ranks of a job exchange their gradients."""
@@ -10,7 +16,7 @@ class Strategy(object):
     # Why PyTorch's profiler does not see the exchange, where it does not.
     unseen_exchange = None
 
-    def join(self, job, process, device):
+    def join(self, job: Job, process: Process, device: Any) -> int:
         """Meet the other ranks, which will train on ``device`` (a torch device) as this one does.
 
         Returns:
@@ -19,29 +25,29 @@ class Strategy(object):
         Raises:
             TrainerError: ``timed_out`` with the ranks that did not come; ``setup_failed``.
         """
-        return job["world_size"]
+        return job.world_size
 
-    def losses(self, model, updates):
+    def losses(self, model: Any, updates: Sequence[Update]) -> List[Any]:
         """Return the loss of each of the model's ``updates``, after all ranks begin with the weights of rank 0.
 
         What the strategy needs is put around ``model.network``, or around the losses.
         """
         return [update.loss for update in updates]
 
-    def bare(self, network):
+    def bare(self, network: Any) -> Any:
         """Return the model's own module, without what ``losses`` put around it."""
         return network
 
-    def optimizer(self, optimizer, named):
+    def optimizer(self, optimizer: Any, named: Any) -> Any:
         """Return what updates the weights, [(name, parameter)], by gradients that are averaged over all ranks."""
         return optimizer
 
-    def exchange(self):
+    def exchange(self) -> Data:
         """Return what is recorded of the exchange: library, backend, what is fused and what is not sent."""
         return {}
 
-    def failure_of(self, error):
+    def failure_of(self, error: BaseException) -> Optional[str]:
         """Return the failure kind of the library's own exception, ``failure.PEER_LOST``, or None."""
 
-    def close(self):
+    def close(self) -> None:
         """Leave the other ranks."""

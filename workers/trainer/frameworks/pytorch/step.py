@@ -1,32 +1,35 @@
 """One step of PyTorch, in parts: the timed loop takes them at a go, the profilers one by one."""
 
+from typing import Any, Callable, Iterator, Optional, Sequence
+
+from workers.trainer.signatures import Batch, Work
 from workers.trainer.work import total
 
 
 class Feed(object):
     """The batches of a rank, taken to ``device``: ``tensors`` of the last one, ``work`` of all in a step."""
 
-    def __init__(self, device):
+    def __init__(self, device: Any) -> None:
         self.tensors = None
         self.work = None
         self._batches = None
         self._device = device
 
-    def begin(self, batches):
+    def begin(self, batches: Iterator[Batch]) -> None:
         """Feed from ``batches``, an endless iterator of (tensors, work)."""
         self._batches = batches
 
-    def first(self):
+    def first(self) -> None:
         """Take the first batch of a step."""
         self.tensors, self.work = next(self._batches)
 
-    def further(self):
+    def further(self) -> None:
         """Take another batch of the same step."""
         before = self.work
         self.first()
         self.work = total([before, self.work])
 
-    def copy(self):
+    def copy(self) -> None:
         self.tensors = [tensor.to(self._device, non_blocking=True) for tensor in self.tensors]
 
 
@@ -39,7 +42,15 @@ class Minimizer(object):
         optimizer, schedule: of the same parameters.
     """
 
-    def __init__(self, feed, loss, parameters, optimizer, schedule, times):
+    def __init__(
+        self,
+        feed: Feed,
+        loss: Callable[[Sequence[Any]], Any],
+        parameters: Optional[Sequence[Any]],
+        optimizer: Any,
+        schedule: Callable[[], None],
+        times: int,
+    ) -> None:
         self.loss = None
         self.optimizer = optimizer
         self.times = times
@@ -48,17 +59,17 @@ class Minimizer(object):
         self._parameters = parameters
         self._schedule = schedule
 
-    def clear(self):
+    def clear(self) -> None:
         self.optimizer.zero_grad()
 
-    def forward(self):
+    def forward(self) -> None:
         self.loss = self._loss(self._feed.tensors)
 
-    def backward(self):
+    def backward(self) -> None:
         self.loss.backward(inputs=self._parameters)
         self.loss = self.loss.detach()
 
-    def update(self):
+    def update(self) -> None:
         self._schedule()
         self.optimizer.step()
 
@@ -70,29 +81,29 @@ class Step(object):
     parts: the gradients of the last step are given back before the forward pass).
     """
 
-    def __init__(self, model, feed, minimizers):
+    def __init__(self, model: Any, feed: Feed, minimizers: Sequence[Minimizer]) -> None:
         self.model = model
         self.minimizers = minimizers
         self.parts = tuple(_parts(feed, minimizers))
         self._feed = feed
 
     @property
-    def loss(self):
+    def loss(self) -> Any:
         """The loss of the first update, when it was carried out last."""
         return self.minimizers[0].loss
 
     @property
-    def tensors(self):
+    def tensors(self) -> Sequence[Any]:
         """Those of the last batch."""
         return self._feed.tensors
 
-    def __call__(self):
+    def __call__(self) -> Work:
         """Do one step; return its work."""
         for _, part in self.parts:
             part()
         return self._feed.work
 
-    def compute(self):
+    def compute(self) -> None:
         """Do no update: the gradients are those of the next batch of each; where two share a parameter, their sum."""
         for minimizer in self.minimizers:
             minimizer.clear()
@@ -100,7 +111,7 @@ class Step(object):
             for part in (self._feed.first, self._feed.copy, minimizer.forward, minimizer.backward):
                 part()
 
-    def take(self):
+    def take(self) -> Sequence[Any]:
         """Return the tensors of the next batch, on the host."""
         self._feed.first()
         return self._feed.tensors

@@ -4,6 +4,7 @@ Times are microseconds on the profiler's clock, one for all threads and devices.
 """
 
 import collections
+from typing import Optional
 
 # Our marks in the trace begin with it. After it: a part of the step, or the forward pass of a layer by its number.
 MARK = "tbd."
@@ -26,7 +27,7 @@ Event = collections.namedtuple("Event", "name kind lane start end own sequence e
 Trace = collections.namedtuple("Trace", "events whole ahead cuda")
 
 
-def device_kind(name, activity, annotation):
+def device_kind(name: str, activity: Optional[str], annotation: bool) -> str:
     """Return the kind of an event on a GPU's timeline.
 
     Args:

@@ -8,9 +8,11 @@ import importlib
 import platform
 import time
 import tracemalloc
+from typing import Iterator, Optional
 
-from workers.trainer import job as jobs
 from workers.trainer import protocol
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Array, Data, Watch, Work
 
 _NOTHING_COPIED = "nothing is copied to a device"
 
@@ -20,35 +22,35 @@ class Adapter(object):
 
     abilities = ("activity", "kernels", "layers", "memory")
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._model = None
 
-    def versions(self):
+    def versions(self) -> Data:
         return {"framework": "sleep", "version": platform.python_version(), "libraries": {}}
 
-    def join(self, job, process):
-        return job["world_size"]
+    def join(self, job: Job, process: Process) -> int:
+        return job.world_size
 
-    def build(self, job, process, watch):
+    def build(self, job: Job, process: Process, watch: Watch) -> Data:
         self._model = _model_of(job, process)
-        mathematics = {"precision": job["plan"]["precision"]}
+        mathematics = {"precision": job.plan.precision}
         return {"parameters": self._model.parameters, "mathematics": mathematics, "device": "none"}
 
-    def step(self):
+    def step(self) -> Work:
         return self._model.step()
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         """Nothing is under way when a step has returned."""
 
-    def loss(self):
+    def loss(self) -> float:
         return self._model.loss()
 
-    def activity(self, steps):
+    def activity(self, steps: int) -> Data:
         """The waiting is the operator, so it is active all the time."""
         waited_s = sum(self._model.wait() for _ in range(steps))
         return {"active_s": waited_s, "elapsed_s": waited_s, "method": "waited"}
 
-    def kernels(self, steps):
+    def kernels(self, steps: int) -> Data:
         """Each part of a step is an operator; the profiler is two looks at the clock."""
         begun = time.monotonic()
         parts = [part for _ in range(steps) for part in self._model.timed_parts()]
@@ -68,7 +70,7 @@ class Adapter(object):
             "spans": {"names": names, "lanes": ["main thread"], "items": items},
         }
 
-    def layers(self, steps):
+    def layers(self, steps: int) -> Data:
         """The parts of a step are named after layers and directions."""
         begun = time.monotonic()
         seconds = {}
@@ -104,7 +106,7 @@ class Adapter(object):
             "exchanges": [],
         }
 
-    def memory_profile(self, job, process, watch):
+    def memory_profile(self, job: Job, process: Process, watch: Watch) -> Data:
         """Allocate what the model says it needs; the peak is what Python's own tracer of allocations has seen."""
         tracemalloc.start()
         try:
@@ -127,20 +129,20 @@ class Adapter(object):
             "outside_bytes": None,
         }
 
-    def memory(self):
+    def memory(self) -> Optional[Data]:
         return None
 
-    def weights(self, index):
+    def weights(self, index: int) -> Iterator[Array]:
         """None: it trains nothing."""
         return iter(())
 
-    def close(self):
+    def close(self) -> None:
         self._model = None
 
-    def failure_of(self, error):
+    def failure_of(self, error: BaseException) -> Optional[str]:
         return None
 
 
 def _model_of(job, process):
-    module = importlib.import_module(job["model"]["module"] + ".sleep")
-    return module.build(job, process, jobs.options_of(job))
+    module = importlib.import_module(job.model.module + ".sleep")
+    return module.build(job, process, job.model.options)

@@ -6,6 +6,7 @@ tensors, made in a ``tf.function``) and ``batches(rank)`` (an endless iterator o
 """
 
 import importlib
+from typing import Iterator, Optional
 
 import tensorflow as tf
 
@@ -16,6 +17,8 @@ from workers.trainer.frameworks.tensorflow import graph as tensorflow_graph
 from workers.trainer.frameworks.tensorflow import kernels, layers, memory, scopes
 from workers.trainer.frameworks.tensorflow import trace as tensorflow_trace
 from workers.trainer.frameworks.tensorflow.minimizer import Minimizer
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Array, Data, Watch, Work
 from workers.trainer.work import total
 
 # strategy -> the module with its class ``Strategy`` (see ``single``). Each is imported only where it is
@@ -35,7 +38,7 @@ class Adapter(object):
     # Each update is a graph of its own: those of several have equal names for different operators.
     abilities_with_several = ("activity", "kernels")
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._device = None
         self._mathematics = None
         self._strategy = None
@@ -47,7 +50,7 @@ class Adapter(object):
         self._batches = None
         self._batch = None
 
-    def versions(self):
+    def versions(self) -> Data:
         libraries = {"numpy": importlib.import_module("numpy").__version__}
         build = tf.sysconfig.get_build_info()
         for name in ("cuda_version", "cudnn_version"):
@@ -55,23 +58,23 @@ class Adapter(object):
                 libraries[name.split("_")[0]] = build[name]
         return {"framework": "tensorflow", "version": tf.__version__, "libraries": libraries}
 
-    def join(self, job, process):
-        self._mathematics = _mathematics(job["plan"]["precision"])
+    def join(self, job: Job, process: Process) -> int:
+        self._mathematics = _mathematics(job.plan.precision)
         self._device = _device(process)
-        if job.get("phase") == "memory":
+        if job.phase == "memory":
             memory.prepare()
         self._strategy = _strategy(job)
         self._world_size = self._strategy.join(job, process, self._device)
         return self._world_size
 
-    def build(self, job, process, watch):
-        tf.random.set_seed(job["plan"]["seed"])
+    def build(self, job: Job, process: Process, watch: Watch) -> Data:
+        tf.random.set_seed(job.plan.seed)
         with self._strategy.scope():
             self._model = jobs.builder(job).build(job, process)
             self._minimizers = [Minimizer(one, self._strategy) for one in updates.of_model(self._model, job)]
         self._order = [one for one in self._minimizers for _ in range(one.times)]
         self._strategy.begin(self._model.variables)
-        self._batches = [watch(self._model.batches(rank)) for rank in process["ranks"]]
+        self._batches = [watch(self._model.batches(rank)) for rank in process.ranks]
         parameters = sum(variable.shape.num_elements() for variable in self._model.variables)
         return {
             "parameters": parameters,
@@ -80,7 +83,7 @@ class Adapter(object):
             "exchange": self._strategy.exchange(),
         }
 
-    def step(self):
+    def step(self) -> Work:
         works = []
         for minimizer in self._order:
             self._batch, work = self._fetch()
@@ -92,32 +95,32 @@ class Adapter(object):
         found = [next(batches) for batches in self._batches]
         return self._strategy.batch([batch for batch, _ in found]), total([work for _, work in found])
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         """Fetch the last losses: updates are in the same graph call, and a device runs its calls in order."""
         for minimizer in self._minimizers:
             minimizer.losses()
         if self._on_gpu():
             tf.test.experimental.sync_devices()
 
-    def loss(self):
+    def loss(self) -> float:
         losses = self._minimizers[0].losses()
         return sum(losses) / len(losses)
 
-    def activity(self, steps):
+    def activity(self, steps: int) -> Data:
         """Profile ``steps`` steps: union of kernel intervals on a GPU, of operator intervals on a CPU device."""
         return kernels.activity(self._record(steps), self._on_gpu())
 
-    def kernels(self, steps):
+    def kernels(self, steps: int) -> Data:
         return kernels.table(self._record(steps), steps, self._on_gpu())
 
-    def layers(self, steps):
+    def layers(self, steps: int) -> Data:
         trace = self._record(steps)
         batch, _ = self._fetch()
         variables = [self._strategy.of_ranks(variable)[0] for variable in self._model.variables]
         graph = tensorflow_graph.describe(self._graph(batch), variables)
         return layers.profile(trace, steps, graph, self._world_size > 1, self._on_gpu())
 
-    def memory_profile(self, job, process, watch):
+    def memory_profile(self, job: Job, process: Process, watch: Watch) -> Data:
         return memory.profile(
             lambda: self.build(job, process, watch),
             lambda: (self.step(), self.synchronize()),
@@ -161,18 +164,18 @@ class Adapter(object):
                 minimizer(batch)
         self.synchronize()
 
-    def memory(self):
+    def memory(self) -> Optional[Data]:
         if not self._on_gpu():
             return None
         names = [device.name.partition("device:")[2] for device in tf.config.list_logical_devices("GPU")]
         peaks = [tf.config.experimental.get_memory_info(name)["peak"] for name in names]
         return {"peak_bytes": max(peaks), "method": "tf.config.experimental.get_memory_info, the fullest GPU"}
 
-    def weights(self, index):
+    def weights(self, index: int) -> Iterator[Array]:
         for variable in self._model.variables:
             yield self._strategy.of_ranks(variable)[index].numpy()
 
-    def gradients(self):
+    def gradients(self) -> Data:
         loss, found = None, {id(variable): 0.0 for variable in self._model.variables}
         for minimizer in self._minimizers:
             batch, _ = self._fetch()
@@ -183,17 +186,17 @@ class Adapter(object):
         arrays = [found[id(variable)] for variable in self._model.variables]
         return {"loss": loss, "gradients": self._model.network.described(arrays), "margins": {}}
 
-    def state(self):
+    def state(self) -> Data:
         network = self._model.network
         return {"weights": network.described(self.weights(0)), "statistics": network.running()}
 
-    def close(self):
+    def close(self) -> None:
         self._batches = self._model = None
         self._minimizers = self._order = []
         if self._strategy:
             self._strategy.close()
 
-    def failure_of(self, error):
+    def failure_of(self, error: BaseException) -> Optional[str]:
         if isinstance(error, tf.errors.ResourceExhaustedError):
             return "out_of_memory"
         return self._strategy.failure_of(error) if self._strategy else None
@@ -209,7 +212,7 @@ class Adapter(object):
 
 
 def _strategy(job):
-    module = STRATEGIES[job["plan"]["strategy"]]
+    module = STRATEGIES[job.plan.strategy]
     return importlib.import_module("workers.trainer.frameworks.tensorflow." + module).Strategy()
 
 
@@ -219,7 +222,7 @@ def _device(process):
     Raises:
         TrainerError: ``unsupported``, this build or this host has no GPU to offer.
     """
-    if jobs.device_kind(process) == "cpu":
+    if process.device_kind == "cpu":
         return "/CPU:0"
     if not tf.config.list_physical_devices("GPU"):
         raise TrainerError("unsupported", "TensorFlow %s finds no GPU here" % tf.__version__)

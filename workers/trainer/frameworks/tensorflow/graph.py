@@ -1,6 +1,7 @@
 """What the graph of a traced ``tf.function`` says of its operators, as plain tuples."""
 
 import collections
+from typing import Any, List, Sequence, Set, Tuple
 
 # ``type``: TensorFlow's word for what it does; ``inputs``: ``Input`` of each; ``bytes``: of all its outputs together,
 # as far as their shapes are known; ``parameters_bytes``: of the trainable variables that it reads.
@@ -13,7 +14,7 @@ Input = collections.namedtuple("Input", "operator output bytes")
 PASSES_ON = ("Identity", "IdentityN", "Reshape")
 
 
-def describe(graph, variables):
+def describe(graph: Any, variables: Sequence[Any]) -> List[Operator]:
     """Return the ``Operator`` of each operator in ``graph``, in the order in which they were made.
 
     Args:
@@ -29,7 +30,7 @@ def describe(graph, variables):
     return found
 
 
-def lookups(graph, variables):
+def lookups(graph: Any, variables: Sequence[Any]) -> Set[Tuple[str, int]]:
     """Return {(operator, bytes of the whole variable)} of what looks up rows of ``variables``, those of all ranks."""
     inside = _inside(graph, variables)
     operators = [one for one in graph.get_operations() if one.type == "ResourceGather"]

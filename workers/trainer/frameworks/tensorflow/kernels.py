@@ -4,18 +4,21 @@ An operator that only starts something and returns, as an exchange between proce
 see the exchange in ``layers``.
 """
 
+from typing import Any
+
 from workers.trainer.frameworks import kernel_table
+from workers.trainer.signatures import Data
 
 # Operators that last as long as an exchange with other processes.
 _WAITING = "Collective"
 
 
-def table(trace, steps, gpu):
+def table(trace: Any, steps: int, gpu: bool) -> Data:
     """Return the answer of ``kernels``."""
     return kernel_table.table(_recording(trace, gpu), steps, "xplane kernels" if gpu else "xplane operators, own time")
 
 
-def activity(trace, gpu):
+def activity(trace: Any, gpu: bool) -> Data:
     """Return the answer of ``activity``."""
     return kernel_table.activity(_recording(trace, gpu), gpu)
 

@@ -7,10 +7,12 @@ operator begins next. On a GPU the operators are the kernels that they have star
 """
 
 import collections
+from typing import Any, Sequence, Tuple
 
 from workers.trainer.frameworks import intervals
 from workers.trainer.frameworks.tensorflow.graph import PASSES_ON
 from workers.trainer.frameworks.tensorflow.scopes import INPUT, layer_of, of_first_replica, operator_of, part_of
+from workers.trainer.signatures import Data
 
 _COMPUTING = ("forward", "backward", "update")
 # What only brings something into the graph, or only works with weights, is no kind of layer: that is the operator with
@@ -20,7 +22,7 @@ _WEIGHTS = {"ReadVariableOp", "Const"}
 _LATER = "the batch is on the device before the step begins, or its copying is part of the forward pass"
 
 
-def profile(trace, steps, graph, exchanging, gpu):
+def profile(trace: Any, steps: int, graph: Sequence[Any], exchanging: bool, gpu: bool) -> Data:
     """Return the answer of ``layers`` for a recorded trace of so many steps: see ``attribute``."""
     events = sorted((event for one in trace.kernels for event in one), key=_start) if gpu else trace.operators
     inputs = [(start, end) for name, start, end in trace.marks if name == INPUT]
@@ -34,7 +36,15 @@ def _start(event):
     return event.start
 
 
-def attribute(events, inputs, whole, steps, graph, exchanging, gpu=False):
+def attribute(
+    events: Sequence[Any],
+    inputs: Any,
+    whole: Tuple[float, float],
+    steps: int,
+    graph: Sequence[Any],
+    exchanging: bool,
+    gpu: bool = False,
+) -> Data:
     """Return the answer of ``layers``; besides ``exposed_exchange_s``, per step, and ``backward_t``: when the backward
     pass of the exchanges began, on the clock of the events.
 

@@ -8,6 +8,7 @@ same.
 import collections
 import ctypes
 import os
+from typing import Any, Callable, Dict, Sequence
 
 import tensorflow as tf
 
@@ -16,20 +17,32 @@ from workers.trainer.frameworks import allocation_profile, resident
 from workers.trainer.frameworks.allocation_profile import STEPS, Note
 from workers.trainer.frameworks.tensorflow import ownership
 from workers.trainer.frameworks.tensorflow import trace as tensorflow_trace
+from workers.trainer.signatures import Data
 
 _STEP, _NOTE = "step:", "note:"
 # Read by TensorFlow when it makes its first CPU device. Source: tensorflow/core/common_runtime/process_state.cc.
 _ALLOCATOR_VARIABLE = "TF_CPU_ALLOCATOR_USE_BFC"
+METHOD = (
+    "xplane allocation events, owner by address and operator, then by time; "
+    "TensorFlow gives each gradient back once it is used"
+)
 # Operators that pass on the memory of what they are given: a gradient of a weight is where its source put it.
 _PASSING_ON = ("Identity", "Reshape", "ExpandDims", "Squeeze", "Slice")
 
 
-def prepare():
+def prepare() -> None:
     """Let TensorFlow trace and count all allocations of CPU devices; before it computes anything."""
     os.environ[_ALLOCATOR_VARIABLE] = "true"
 
 
-def profile(build, step, owned, gradients, copies, gpu):
+def profile(
+    build: Callable[[], Any],
+    step: Callable[[], Any],
+    owned: Callable[[], Any],
+    gradients: Callable[[], Any],
+    copies: Callable[[], Any],
+    gpu: bool,
+) -> Data:
     """Build and run a few steps with tracking on from the first allocation; return the answer of ``memory_profile``.
 
     Args:
@@ -64,20 +77,17 @@ def profile(build, step, owned, gradients, copies, gpu):
     notes = [Note(start, found[number]) for number, start in notes]
     steps = [start for name, start, _ in trace.marks if name.startswith(_STEP)]
     allocations = ownership.classify(changes, notes, gradients(), copies(), steps)
-    device = "GPU:0" if gpu else "CPU:0"
-    peak_bytes = tf.config.experimental.get_memory_info(device)["peak"]
-    peak_method = "tf.config.experimental.get_memory_info, the peak that the BFC allocator of %s counted" % device
-    return allocation_profile.answer(
-        "xplane allocation events, owner by address and operator, then by time; "
-        "TensorFlow gives each gradient back once it is used",
-        STEPS,
-        allocations,
-        (peak_bytes, peak_method),
-        None if gpu else meter.beyond(peak_bytes),
-    )
+    peak = _peak("GPU:0" if gpu else "CPU:0")
+    return allocation_profile.answer(METHOD, STEPS, allocations, peak, None if gpu else meter.beyond(peak[0]))
 
 
-def gradients(tensors):
+def _peak(device):
+    """Return (bytes, how they were counted)."""
+    method = "tf.config.experimental.get_memory_info, the peak that the BFC allocator of %s counted" % device
+    return tf.config.experimental.get_memory_info(device)["peak"], method
+
+
+def gradients(tensors: Sequence[tf.Tensor]) -> Dict[str, ownership.Gradient]:
     """Return {name: ``ownership.Gradient``} of gradients of weights, tensors of a graph, by their source."""
     sources, used = {}, collections.Counter()
     for tensor in tensors:
@@ -117,7 +127,7 @@ class _Tensor(ctypes.Structure):
     ]
 
 
-def address(tensor):
+def address(tensor: Any) -> int:
     """Return where an eager tensor, or the present value of a variable, is stored."""
     if not isinstance(tensor, tf.Variable):
         return _data(tensor)

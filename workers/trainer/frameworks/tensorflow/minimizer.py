@@ -1,11 +1,14 @@
 """One update of a step in TensorFlow: a ``tf.function`` of loss, gradients, exchange and optimiser."""
 
 import functools
+from typing import Any, List, Tuple
 
 import tensorflow as tf
 
 from workers.trainer import optimizer as rules
 from workers.trainer.frameworks.tensorflow import memory, optimizers, scopes
+from workers.trainer.signatures import Array
+from workers.trainer.updates import Update
 
 
 class Minimizer(object):
@@ -14,7 +17,7 @@ class Minimizer(object):
     To be made in the strategy's scope. ``gradients``: {name: ``ownership.Gradient``} of a step, once it was traced.
     """
 
-    def __init__(self, update, strategy):
+    def __init__(self, update: Update, strategy: Any) -> None:
         self.variables = update.parameters
         self.times = update.times
         self.optimizer = optimizers.make(rules.complete(update.optimizer), self.variables)
@@ -26,12 +29,12 @@ class Minimizer(object):
         train = functools.partial(_train, self._loss, self.variables, self.optimizer, strategy, self.gradients)
         self._function = tf.function(lambda batch: strategy.run(train, batch), jit_compile=False)
 
-    def __call__(self, batch):
+    def __call__(self, batch: Any) -> None:
         """Queue the update by ``batch``, as the strategy's ``run`` takes it."""
         self.optimizer.advance()
         self._losses = self._function(batch)
 
-    def compute(self, batch):
+    def compute(self, batch: Any) -> Tuple[float, List[Array]]:
         """Return (loss, gradients) as arrays, without an update, of the only rank of this process.
 
         Not in a ``tf.function``: that of the step, which also updates, would be traced twice.
@@ -41,13 +44,13 @@ class Minimizer(object):
         found = [tf.convert_to_tensor(gradient).numpy() for gradient in tape.gradient(loss, self.variables)]
         return float(loss.numpy()), found
 
-    def losses(self):
+    def losses(self) -> List[float]:
         """Return the last loss of each rank of this process, once the update is done; none before the first one."""
         if self._losses is None:
             return []
         return [float(loss.numpy()) for loss in self._strategy.of_ranks(self._losses)]
 
-    def graph(self, batch):
+    def graph(self, batch: Any) -> Any:
         """Return the graph that it is traced to."""
         return self._function.get_concrete_function(batch).graph
 

@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import time
+from typing import Any, Optional, Tuple
 
 import tensorflow as tf
 from tensorflow.python.distribute import collective_all_reduce_strategy
@@ -21,6 +22,8 @@ from tensorflow.python.distribute import collective_all_reduce_strategy
 from workers.trainer import job as jobs
 from workers.trainer.failure import PEER_LOST, TrainerError
 from workers.trainer.frameworks.tensorflow import mirrored
+from workers.trainer.job import Job, Process
+from workers.trainer.signatures import Data
 
 RETRY_S = 0.1
 # Beyond the waiting for the first process, in which that one waits for the others.
@@ -31,20 +34,20 @@ LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledE
 class Strategy(mirrored.Strategy):
     """See ``single.Strategy``."""
 
-    def join(self, job, process, device):
+    def join(self, job: Job, process: Process, device: str) -> int:
         gpus = device.startswith("/GPU")
         implementations = tf.distribute.experimental.CommunicationImplementation
         implementation = implementations.NCCL if gpus else implementations.RING
-        timeout_s = float(job["plan"]["timeout_s"])
+        timeout_s = job.plan.timeout_s
         patience_s = min(jobs.RENDEZVOUS_TIMEOUT_S, timeout_s)
         cluster = cluster_of(job, process)
         os.environ["TF_CONFIG"] = json.dumps(cluster)
         if cluster["task"]["index"] > 0:
-            wait_for(jobs.rendezvous(job), patience_s)
+            wait_for(job.rendezvous, patience_s)
         options = tf.distribute.experimental.CommunicationOptions(
             implementation=implementation, timeout_seconds=timeout_s
         )
-        count = len(process["ranks"])
+        count = len(process.ranks)
         signal.setitimer(signal.ITIMER_REAL, patience_s + ALARM_MARGIN_S)
         try:
             self._strategy = _strategy(options, 0 if gpus else count)
@@ -58,7 +61,7 @@ class Strategy(mirrored.Strategy):
         }
         return self._strategy.num_replicas_in_sync
 
-    def position(self):
+    def position(self) -> Any:
         """See ``single.Strategy``.
 
         TensorFlow gives each exchange of each step a key of its own, and the ranks agree on it first: begun in one
@@ -68,13 +71,13 @@ class Strategy(mirrored.Strategy):
         """
         return copy.deepcopy(self._keys()._instance_key_table)
 
-    def rewind(self, position):
+    def rewind(self, position: Any) -> None:
         self._keys()._instance_key_table = copy.deepcopy(position)
 
     def _keys(self):
         return self._strategy.extended._collective_keys
 
-    def failure_of(self, error):
+    def failure_of(self, error: BaseException) -> Optional[str]:
         if not isinstance(error, tf.errors.OpError):
             return None
         if isinstance(error, tf.errors.DeadlineExceededError):
@@ -84,21 +87,21 @@ class Strategy(mirrored.Strategy):
         return PEER_LOST if isinstance(error, LOST) or "Collective ops is aborted" in error.message else None
 
 
-def cluster_of(job, process):
+def cluster_of(job: Job, process: Process) -> Data:
     """Return what ``TF_CONFIG`` says: the servers of all nodes in rank order, and which of them this process is.
 
     Raises:
         TrainerError: ``setup_failed``, a node has no port for it.
     """
-    nodes = jobs.nodes_of(job)
-    if any((node.get("ports") or {}).get("framework") is None for node in nodes):
+    nodes = job.nodes
+    if any(node.framework_port is None for node in nodes):
         raise TrainerError("setup_failed", "the job names no port for TensorFlow's server on each node")
-    servers = ["%s:%d" % (node["address"], node["ports"]["framework"]) for node in nodes]
-    index = nodes.index(jobs.node_of(job, process))
+    servers = ["%s:%d" % (node.address, node.framework_port) for node in nodes]
+    index = nodes.index(job.node_of(process))
     return {"cluster": {"worker": servers}, "task": {"type": "worker", "index": index}}
 
 
-def wait_for(address, patience_s):
+def wait_for(address: Tuple[str, int], patience_s: float) -> None:
     """Wait until the first process's server listens at ``address``.
 
     Raises:

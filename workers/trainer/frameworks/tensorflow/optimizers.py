@@ -4,13 +4,15 @@
 """
 
 import math
+from typing import List, Sequence
 
 import tensorflow as tf
 
 from workers.trainer import optimizer as rules
+from workers.trainer.signatures import Rule
 
 
-def make(rule, variables):
+def make(rule: Rule, variables: Sequence[tf.Variable]) -> "Optimizer":
     """Return the optimiser of ``variables``, with its state; to be called in the strategy's scope."""
     return (Sgd if rule["name"] == "sgd" else Adam)(rule, variables)
 
@@ -18,7 +20,7 @@ def make(rule, variables):
 class Optimizer(object):
     """What all have: ``state``, its variables that are as large as the weights."""
 
-    def __init__(self, rule, variables, copies):
+    def __init__(self, rule: Rule, variables: Sequence[tf.Variable], copies: int) -> None:
         self.rule = rule
         self.slots = [[tf.Variable(tf.zeros(v.shape), trainable=False) for v in variables] for _ in range(copies)]
         self._steps = 0
@@ -26,10 +28,10 @@ class Optimizer(object):
         self._numbers = None
 
     @property
-    def state(self):
+    def state(self) -> List[tf.Variable]:
         return [variable for slot in self.slots for variable in slot]
 
-    def advance(self):
+    def advance(self) -> None:
         """Prepare the next step."""
         self._steps += 1
         if self._numbers is not None:
@@ -43,7 +45,7 @@ class Optimizer(object):
 class Sgd(Optimizer):
     """With momentum and coupled decay."""
 
-    def __init__(self, rule, variables):
+    def __init__(self, rule: Rule, variables: Sequence[tf.Variable]) -> None:
         super().__init__(rule, variables, copies=1)
         if not rules.is_constant(rule):
             self._numbers = tf.Variable(self._of_step(1), trainable=False)
@@ -51,7 +53,7 @@ class Sgd(Optimizer):
     def _of_step(self, step):
         return [rules.rate(self.rule, step)]
 
-    def apply(self, variables, gradients):
+    def apply(self, variables: Sequence[tf.Variable], gradients: Sequence[tf.Tensor]) -> None:
         rate = self.rule["learning_rate"] if self._numbers is None else self._numbers[0]
         for variable, momentum, gradient in zip(variables, self.slots[0], gradients):
             tf.raw_ops.ResourceApplyMomentum(
@@ -70,7 +72,7 @@ class Adam(Optimizer):
     by which the sum is PyTorch's.
     """
 
-    def __init__(self, rule, variables):
+    def __init__(self, rule: Rule, variables: Sequence[tf.Variable]) -> None:
         super().__init__(rule, variables, copies=2)
         self._numbers = tf.Variable(self._of_step(1), trainable=False)
 
@@ -79,7 +81,7 @@ class Adam(Optimizer):
         root = math.sqrt(1.0 - second**step)
         return [rules.rate(self.rule, step), first**step, second**step, self.rule["epsilon"] * root]
 
-    def apply(self, variables, gradients):
+    def apply(self, variables: Sequence[tf.Variable], gradients: Sequence[tf.Tensor]) -> None:
         rate, first_power, second_power, epsilon = tf.unstack(self._numbers)
         decay = self.rule["weight_decay"]
         for variable, mean, square, gradient in zip(variables, self.slots[0], self.slots[1], gradients):

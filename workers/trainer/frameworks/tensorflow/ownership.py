@@ -6,6 +6,7 @@ them; what an operator's name says tells the rest, see ``workers.trainer.framewo
 
 import bisect
 import collections
+from typing import Any, List, Sequence
 
 from workers.trainer.frameworks import allocation_profile
 from workers.trainer.frameworks.tensorflow.scopes import part_of
@@ -14,7 +15,9 @@ from workers.trainer.frameworks.tensorflow.scopes import part_of
 Gradient = collections.namedtuple("Gradient", "operator bytes used")
 
 
-def classify(changes, notes, gradients, copies, steps):
+def classify(
+    changes: Sequence[Any], notes: Sequence[Any], gradients: Sequence[Any], copies: Any, steps: Sequence[Any]
+) -> List[List[Any]]:
     """Return [[class_index, delta_bytes, step], …] in order of time.
 
     Args:

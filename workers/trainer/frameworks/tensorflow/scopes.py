@@ -23,7 +23,7 @@ _SENT = re.compile(r"/_\d+$")
 _REPLICA = re.compile(r"(^|/)replica_[1-9]\d*/")
 
 
-def part_of(name):
+def part_of(name: str) -> str:
     """Return "forward", "backward", "exchange" or "update", by the name of an operator."""
     for scope, part in ((UPDATE, "update"), (EXCHANGE, "exchange"), ("gradient_tape/", "backward")):
         if scope in name:
@@ -31,7 +31,7 @@ def part_of(name):
     return "backward" if BACKWARD in name else "forward"
 
 
-def layer_of(name):
+def layer_of(name: str) -> str:
     """Return the name of the layer of an operator of the forward or backward pass: its outermost scope."""
     name = operator_of(name)
     while _PREFIX.match(name):
@@ -40,11 +40,11 @@ def layer_of(name):
     return layer if scoped else NETWORK
 
 
-def operator_of(name):
+def operator_of(name: str) -> str:
     """Return the name in the graph of an operator that was recorded under ``name``."""
     return _SENT.sub("", name)
 
 
-def of_first_replica(name):
+def of_first_replica(name: str) -> bool:
     """Return whether an operator is the first rank's of its process."""
     return not _REPLICA.search(name)

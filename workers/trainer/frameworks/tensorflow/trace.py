@@ -12,6 +12,7 @@ import re
 import shutil
 import tempfile
 import time
+from typing import Any, Callable, ContextManager, Sequence
 
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
@@ -43,12 +44,12 @@ Change = collections.namedtuple("Change", "at allocator address size requested o
 Trace = collections.namedtuple("Trace", "operators kernels marks changes whole ahead")
 
 
-def mark(name):
+def mark(name: str) -> ContextManager[Any]:
     """Return a context manager that puts a mark of this name into the trace, for as long as it lasts."""
     return tf.profiler.experimental.Trace(MARK + name)
 
 
-def record(run):
+def record(run: Callable[[], Any]) -> Trace:
     """Call ``run`` under the profiler; return the ``Trace``."""
     folder = tempfile.mkdtemp(prefix="tbd-trace-")
     try:
@@ -72,7 +73,7 @@ def _clock_reading():
         return time.monotonic()
 
 
-def read(space, readings):
+def read(space: Any, readings: Sequence[float]) -> Trace:
     """Return the ``Trace`` of an XSpace; ``readings``: of CLOCK_MONOTONIC in each of its marks of the clock."""
     operators, kernels, marks, changes = [], [], [], []
     for plane in space.planes:
