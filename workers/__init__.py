@@ -28,6 +28,7 @@ says what happens, and below that where. A test looks every name up (tests/archi
  5. A training process reads its job, locks its device, imports its framework, and joins the control channel.
     ``workers/trainer/__main__.py: main, run, load``
     ``workers/trainer/protocol.py: read_job, check_job, EventWriter``
+    ``workers/trainer/job.py: read, Job``
     ``workers/trainer/host.py: lock_devices``
     ``workers/trainer/control/__init__.py: open_channel``
     ``workers/trainer/control/leader.py: Leader``

@@ -8,6 +8,7 @@ import pytest
 
 from tests.gpu import check, jobs, verdicts
 from workers.trainer import protocol
+from workers.trainer.job import job_of
 
 CORES_PER_CYCLE, CLOCK = 33792.0, 1.5e9
 
@@ -157,6 +158,7 @@ def test_t_is_student_s():
 def test_jobs_follow_the_protocol_and_know_the_device_s_peak():
     device = {"id": "GPU-a", "kind": "cuda", "name": "NVIDIA H200", "cores": [], "memory_bytes": None}
     made = protocol.check_job(jobs.job("resnet_50", device, "x", seconds=5.0, per_device_batch_size=64))
+    assert job_of(made).plan.per_device_batch_size == 64
     assert made["stopping"]["max_duration_s"] == 5.0
     assert made["peaks"][0]["data_sheet"]["flops_per_s"] == 67e12
     assert made["model"]["module"] == "suites.models.resnet_50"

@@ -11,6 +11,7 @@ from orchestrator.domain.run import Attempt, Run, RunState
 from orchestrator.services.catalog import load_catalog
 from orchestrator.services.job import build_job, processes_of
 from tests.unit import builders
+from workers.trainer.job import job_of
 from workers.trainer.protocol import STRATEGY, check_job
 
 PORTS = {"n0": {"control": 1, "framework": 2}, "n1": {"control": 3, "framework": 4}}
@@ -81,7 +82,9 @@ def a_job(nodes: list[Node], topology: str = "2x1") -> dict[str, object]:
     placement = placed(count, 1)
     attempt = Attempt("att_1", "run_1", 1, "token", placement, 0.0)
     run = Run("run_1", "exp_1", replace(plan, fabric="ethernet" if count > 1 else None), RunState.PLACING, 0.0)
-    return check_job(build_job(run, attempt, load_catalog(), nodes, PORTS))
+    made = check_job(build_job(run, attempt, load_catalog(), nodes, PORTS))
+    assert len(job_of(made).processes) == len(made["processes"])  # a trainer can read it
+    return made
 
 
 def node(name: str, address: str = "10.0.0.1", **inventory: object) -> Node:

@@ -6,6 +6,7 @@ from orchestrator.domain.errors import InvalidRequest
 from orchestrator.services import parity
 from orchestrator.services.catalog import load_catalog
 from workers.trainer import protocol
+from workers.trainer.job import job_of
 
 CATALOG = load_catalog()
 MODEL = CATALOG.models["resnet-50"]
@@ -38,7 +39,7 @@ def test_all_frameworks_of_a_model_are_compared_where_none_is_named() -> None:
 def test_a_job_follows_the_protocol_and_drops_nothing_at_random() -> None:
     size = {**MODEL.sizes["tiny"], "dropout": 0.5, "auxiliary_dropout": 0.7}
     job = parity.job(MODEL, "mxnet", size, 4, 1, [0, 1])
-    protocol.check_job(job)
+    assert job_of(protocol.check_job(job)).model.size == {**size, "dropout": 0.0, "auxiliary_dropout": 0.0}
     assert job["model"]["sizes"][job["plan"]["size"]] == size | {"dropout": 0.0, "auxiliary_dropout": 0.0}
     assert parity.exactly(job)["plan"]["precision"] == "fp64"
     assert job["plan"]["precision"] == "fp32"
