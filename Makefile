@@ -14,7 +14,7 @@ PYTHON36 = $(shell $(PYTHON) -m workers.node.pythons 3.6)
 # All tests, in two processes; the slowest are named.
 WHOLE := -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 --durations-min=5
 
-.PHONY: help demo test prove lint unit bench faults coverage test-horovod-pytorch cluster fuzz openapi matrix gpu-check announce-downloads setup system-packages interpreters test-interpreters clean
+.PHONY: help demo test prove lint unit bench faults coverage test-horovod-pytorch cluster deploy-check fuzz openapi matrix gpu-check announce-downloads setup system-packages interpreters test-interpreters clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -51,6 +51,9 @@ test-horovod-pytorch: system-packages setup ## the tests of PyTorch's Horovod, w
 
 cluster: system-packages setup test-interpreters ## the tests on several hosts in full: every framework and strategy, as root (about 15 minutes)
 	@$(BIN)/python -m pytest tests/cluster -m ""
+
+deploy-check: system-packages setup ## the containers in full: images, every fault, a PyTorch job, by an engine of its own, as root (about 15 minutes)
+	@$(BIN)/python -m pytest tests/deploy -m ""
 
 matrix: system-packages setup test-interpreters ## every framework, strategy and topology on several hosts: the table of docs/matrix.md (about 20 minutes)
 	@$(BIN)/python -m tests.cluster.matrix --out docs/matrix.md

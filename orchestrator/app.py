@@ -140,11 +140,15 @@ def check_that_it_may_listen(settings: Settings, store: Store) -> None:
     """Refuse to be reached by others where nobody could be told apart.
 
     Raises:
-        SettingsError: the address is beyond loopback, and there is no token by which an admin could enter.
+        SettingsError: the address is beyond loopback, there is no token by which an admin could enter, and nobody said
+            that the first one comes later.
     """
     if settings.on_loopback or has_usable_admin(store, SystemClock()):
         if settings.on_loopback and settings.allowed_hosts and not store.tokens(limit=1).items:
             log.warning("TBD_ALLOWED_HOSTS: whoever reaches the proxy may do everything. tbd token add makes tokens")
+        return
+    if settings.first_token == "later":  # the door is closed all the same: whoever reaches it sees its health
+        _say("nobody may enter before there is a token of scope admin. Make one: tbd token add NAME --scope admin")
         return
     raise SettingsError(
         f"{settings.host} (TBD_HOST, --host) is beyond loopback, and there is no usable token of scope admin. "

@@ -47,6 +47,12 @@ VARIABLES: dict[str, tuple[str, str, str]] = {
         "",
         "names by which clients may address the server, beside those of loopback, with commas; a proxy passes them on",
     ),
+    "TBD_FIRST_TOKEN": (
+        "first_token",
+        "before",
+        "beyond loopback an admin's token is needed before the service starts; later: it starts all the same, and "
+        "until there is one it answers nothing but its health",
+    ),
     "TBD_PROXIES": (
         "proxies",
         "127.0.0.1,::1",
@@ -116,6 +122,7 @@ class Settings:
     host: str
     port: int
     allowed_hosts: tuple[str, ...]
+    first_token: str
     proxies: str
     tls_cert: Path | None
     tls_key: Path | None
@@ -158,6 +165,7 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         host=texts["host"],
         port=_number("TBD_PORT", texts["port"], int, 0, 65535),
         allowed_hosts=_host_names("TBD_ALLOWED_HOSTS", texts["allowed_hosts"]),
+        first_token=_one_of("TBD_FIRST_TOKEN", texts["first_token"], ("before", "later")),
         proxies=_networks("TBD_PROXIES", texts["proxies"]),
         tls_cert=_file(texts["tls_cert"]),
         tls_key=_file(texts["tls_key"]),

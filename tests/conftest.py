@@ -15,8 +15,9 @@ from workers.node import interpreters
 
 # What takes longest begins first, so that both processes end at about the same time. The several hosts have to be one
 # process's; they mostly wait, so that the other one has the cores. What lies in no folder of these comes after them.
-FIRST = ("cluster", "contract", "integration", "faults")
-TOGETHER = "cluster"
+FIRST = ("cluster", "deploy", "contract", "integration", "faults")
+# Several hosts and containers share a process: each is as much as two cores carry beside the other process's tests.
+TOGETHER = ("cluster", "deploy")
 # Judgement: a unit test that takes longer is no unit test, or can be made quicker.
 UNIT_S = 1.0
 
@@ -38,12 +39,13 @@ def pytest_configure(config: pytest.Config) -> None:
 # every process makes every fixture.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep together what shares fixtures: the tests of a module with a framework; and all on several hosts."""
+    """Keep together what shares fixtures: the tests of a module with a framework; all on several hosts and all in
+    containers."""
     items.sort(key=lambda item: _turn(_folder(item)))
     for item in items:
         framework = item.get_closest_marker("framework")
         of_framework = f"-{framework.args[0]}" if framework else ""
-        name = TOGETHER if _folder(item) == TOGETHER else item.nodeid.partition("::")[0] + of_framework
+        name = TOGETHER[0] if _folder(item) in TOGETHER else item.nodeid.partition("::")[0] + of_framework
         item.add_marker(pytest.mark.xdist_group(name))
 
 

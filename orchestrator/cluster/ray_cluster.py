@@ -126,7 +126,7 @@ class RayCluster(AgentCluster):
         self._names: dict[str, str] = {}  # id of a living Ray node -> name
         self._versions = SameVersion()
         self._wait_s = wait_s
-        self._answered_at = time.monotonic()
+        self._unanswered_since: float | None = None
         self._closed = threading.Event()
         try:
             self._ray = self._connect()
@@ -190,8 +190,10 @@ class RayCluster(AgentCluster):
 
     def _survey(self) -> None:
         """Take up Ray nodes that have come, and let the keepers of those that have gone rest."""
+        if self._unanswered_since is None:
+            self._unanswered_since = time.monotonic()
         alive = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
-        self._answered_at = time.monotonic()
+        self._unanswered_since = None
         gone = [self._names.pop(node_id) for node_id in list(self._names) if node_id not in alive]
         close_all(self._known[name] for name in gone)
         for node_id, node in sorted(alive.items(), key=lambda item: (item[1]["NodeManagerAddress"], item[0])):
@@ -201,7 +203,8 @@ class RayCluster(AgentCluster):
 
     def lost(self) -> str | None:
         """A Ray that was started anew at the same address is another Ray, which this process cannot join any more."""
-        away_s = time.monotonic() - self._answered_at
+        since = self._unanswered_since
+        away_s = 0.0 if since is None else time.monotonic() - since
         if self._embedded is not None or away_s < self._wait_s:
             return None
         return f"Ray at {self._address} has not answered for {away_s:.0f} s (TBD_RAY_WAIT_S)"

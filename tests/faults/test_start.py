@@ -18,7 +18,7 @@ import pytest
 
 from tests.contract.postgresql_server import PostgresqlServer
 from tests.faults.test_database_trouble import small_disk
-from tests.support.service import Service, until
+from tests.support.service import Service, status_of, until
 
 pytest_plugins = ["tests.contract.store_servers"]
 
@@ -113,3 +113,28 @@ def test_a_secret_file_that_everybody_may_read_is_refused(tmp_path: Path) -> Non
     assert code == 2
     assert f"TBD_DATABASE_PASSWORD_FILE: {password}" in said
     assert "secret\n" not in said
+
+
+def test_a_service_that_comes_before_its_first_token_is_closed_until_there_is_one(tmp_path: Path) -> None:
+    """As in a container, which others reach from its start and in which the first token is made."""
+    given = {"TBD_CLUSTER": "local", "TBD_HOST": "0.0.0.0", "TBD_FIRST_TOKEN": "later"}
+    service = Service(tmp_path / "data", **given).start()
+    try:
+        assert service.call("GET", "/readyz")["status"] == "ready"
+        status, problem = status_of(lambda: service.call("GET", "/api/v1/nodes"))
+        assert (status, "tbd token add" in problem["detail"]) == (401, True)
+        command = [sys.executable, "-m", "orchestrator.cli.main", "token", "add", "root", "--scope", "admin"]
+        kept = {name: text for name, text in os.environ.items() if not name.startswith("TBD_")}
+        environment = kept | {"TBD_DATA_DIR": str(service.data_dir)}
+        made = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=START_S, check=True)
+        (token,) = [word for word in made.stdout.split() if word.startswith("tbd_")]
+        until(lambda: _nodes(service, token), 10)
+    finally:
+        service.stop()
+
+
+def _nodes(service: Service, token: str) -> object:
+    try:
+        return service.call("GET", "/api/v1/nodes", Authorization=f"Bearer {token}")
+    except OSError:  # HTTPError is one: tokens are looked at every second
+        return None
