@@ -52,7 +52,9 @@ def _missing(names: Sequence[str]) -> list[str]:
 
 def _unpack(folder: Path, names: Iterable[str], options: Mapping[str, object]) -> None:
     settings = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-    if names := list(names):
+    names = list(names)
+    if names and _apt(*settings, "download", *names, check=False, cwd=folder / "packages") is None:
+        _apt(*settings, "update")  # the lists are older than what the mirror has
         _apt(*settings, "download", *names, cwd=folder / "packages")
     for package in sorted((folder / "packages").glob("*.deb")):
         subprocess.run(["dpkg-deb", "-x", str(package), str(folder)], check=True)
