@@ -13,6 +13,8 @@ from tests.deploy.engine import Engine, NoEngine
 from tests.deploy.stack import Stack
 from tests.support.service import until
 
+KEPT = "4GB"  # of layers that may be of use again
+
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
@@ -48,5 +50,7 @@ def stack(engine: Engine) -> Iterator[Stack]:
         for kind, words in {"container": ("-a",), "volume": (), "network": ("--filter", "type=custom")}.items():
             assert engine.docker(kind, "ls", "-q", *words) == "", f"a {kind} is left"
         until(lambda: not [link for link in engines.links() if link.startswith("br-")], 10)
+        engine.tried("image", "prune", "--force")  # of earlier trees; the layers that are used again stay
+        engine.tried("builder", "prune", "--force", "--keep-storage", KEPT)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
