@@ -75,3 +75,11 @@ def test_a_block_that_stores_several_is_split_and_its_rounding_is_other():
 
 def test_the_end_of_what_was_taken_before_is_left_out():
     assert found([Change(10, 0xA, -64, None)]) == []
+
+
+def test_an_end_that_is_told_after_the_next_use_of_its_address_ends_the_block_before():
+    """Threads share addresses, and one may be held up between giving a block back and telling so."""
+    changes = [Change(121, 0xA, 400, None), Change(131, 0xA, 400, None), Change(132, 0xA, -400, None)]
+    notes = [Note(128, {0xA: [("weight_gradients", 400)]}), Note(138, {0xA: [("weight_gradients", 400)]})]
+    expected = [("weight_gradients", 400, 1), ("weight_gradients", -400, 1), ("weight_gradients", 400, 1)]
+    assert found(changes, notes) == expected

@@ -70,11 +70,17 @@ def paired(changes: Iterable[Any]) -> List[Block]:
         changes: in order of time, each with ``at``, ``address``, ``size`` (negative: an end) and, of an allocation,
             ``until``, the end of the operator that it happened in, or None.
     """
-    live, found = {}, []
+    live, late, found = {}, collections.Counter(), []
     for change in changes:
         if change.size > 0:
+            if change.address in live:
+                # One thread gave it back, another took it and told so first: the end that comes next is that of before.
+                live[change.address].given_back_at = change.at
+                late[change.address] += 1
             live[change.address] = Block(change)
             found.append(live[change.address])
+        elif late[change.address]:
+            late[change.address] -= 1
         elif change.address in live:
             live.pop(change.address).given_back_at = change.at
     return found
