@@ -3,11 +3,15 @@
 The walk of a run, from a request to a number. Each step says what happens, and below that where: a file, and the
 functions and types in it that do it. A test looks every name up (tests/architecture/test_walk.py).
 
- 1. The service is put together once: facts from the suites' TOML, a store, a cluster, and a thread that reconciles.
+ 1. The service is put together once: facts from TOML files (of models, datasets and frameworks), a store, a cluster,
+    and a thread that reconciles.
     ``orchestrator/app.py: serve, running_service, make_cluster``
     ``orchestrator/services/catalog.py: load_catalog``
     ``orchestrator/services/context.py: Context``
- 2. A request arrives with an experiment: ``tbd submit`` and ``tbd run`` send the same one as any other client.
+ 2. A request arrives with an experiment: ``tbd submit`` and ``tbd run`` send the same one as any other client. The door
+    looks at its token first: who asks, and whether the token's scope covers this request.
+    ``orchestrator/api/access.py: Door, NEEDED, allowed``
+    ``orchestrator/services/tokens.py: Gate.admit``
     ``orchestrator/api/routers/experiments.py: post_experiment``
     ``orchestrator/services/submit.py: submit, plan``
  3. Its body becomes a spec. What is unknown or contradicts itself is refused, with a pointer to the place.
@@ -33,6 +37,7 @@ functions and types in it that do it. A test looks every name up (tests/architec
  8. The attempt is stored, with a secret token, before any process starts. The length of the run is chosen from what
     earlier runs showed, and never changes later. Both go into the job, the one thing that travels to the hosts.
     ``orchestrator/services/reconcile/decisions.py: Launch``
+    ``orchestrator/services/reconcile/application.py: _launch, _tell, _job``
     ``orchestrator/services/expectations.py: expected_of``
     ``orchestrator/services/job.py: build_job, processes_of``
     ``workers/trainer/protocol.py: PROTOCOL_VERSION, check_job``

@@ -16,6 +16,7 @@ models, PyTorch for all frameworks. A test looks every name up (tests/architectu
     ``workers/trainer/frameworks/pytorch/adapter.py: Adapter.build``
     ``workers/trainer/job.py: builder``
     ``suites/assemble/pytorch.py: build, module, Model``
+    ``suites/assemble/parts.py: framework_of, weights_of, batches``
     ``workers/trainer/optimizer.py: of_job, rate``
     ``suites/models/resnet_50/pytorch.py: Network, loss``
  4. Batches come from synthetic data or from the files of a dataset, which the node's agent has prepared.
@@ -23,8 +24,8 @@ models, PyTorch for all frameworks. A test looks every name up (tests/architectu
     ``suites/datasets/photographs/dataset.toml``
     ``suites/datasets/photographs/prepare.py: main``
     ``suites/datasets/image_folder/pytorch.py: batches``
- 5. A step is one update: a batch, the forward pass, the loss, the backward pass, the optimiser. A model may have
-    several in a step, each with weights, a loss, an optimiser and batches of its own.
+ 5. A step is mostly one update: a batch, the forward pass, the loss, the backward pass, the optimiser. A model may have
+    several updates in a step, each with weights, a loss, an optimiser and batches of its own.
     ``workers/trainer/updates.py: Update``
     ``workers/trainer/frameworks/pytorch/step.py: Minimizer, Step``
 

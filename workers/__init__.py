@@ -9,23 +9,26 @@ says what happens, and below that where. A test looks every name up (tests/archi
     ``workers/node/__main__.py: main``
     ``workers/node/supervisor.py: Supervisor.run``
  2. The job is completed by what only this node knows: the path of the interpreter, the folder of the dataset, ports.
-    Then the log is opened with the whole job and all facts of the machine in it.
+    Then the log is opened with the whole job, but for its secret token, and all facts of the machine in it.
     ``workers/node/prepare.py: complete, dataset_files``
     ``workers/node/interpreters/__init__.py: resolve``
     ``workers/node/inventory.py: Inventory.read``
     ``workers/node/provenance.py: Provenance.read``
     ``workers/node/event_log.py: EventLog``
- 3. The processes of this node are started, each in the framework's own interpreter and on its own cores or GPU. Where
-    MPI has to start the ranks, it starts them through a launcher of ours.
+ 3. The processes of this node are started, each in the framework's own interpreter and on its own cores or GPU. A small
+    program between fork and exec pins them. Where MPI has to start the ranks, the agent starts a launcher on each node
+    instead, and MPI starts the ranks through those.
     ``workers/node/gang.py: Gang.start``
     ``workers/node/children.py: Spawner.popen, of_process``
     ``workers/node/launch.py: main``
     ``workers/node/mpi/launch.py: main``
+    ``workers/node/mpi/rank.py: main``
  4. Beside them the machine is watched: cores, memory, network, devices, and whatever else runs there.
     ``workers/node/telemetry/sampler.py: Sampler``
     ``workers/node/telemetry/census.py: Census``
     ``workers/node/telemetry/nvml.py: Nvml``
- 5. A training process reads its job, locks its device, imports its framework, and joins the control channel.
+ 5. A training process reads its job into types, locks its device, imports its framework, and opens its end of the
+    control channel. A process of a model's own role, such as an actor, reads the job and does only the model's part.
     ``workers/trainer/__main__.py: main, run, load``
     ``workers/trainer/protocol.py: read_job, check_job, EventWriter``
     ``workers/trainer/job.py: read, Job``
@@ -33,10 +36,11 @@ says what happens, and below that where. A test looks every name up (tests/archi
     ``workers/trainer/control/__init__.py: open_channel``
     ``workers/trainer/control/leader.py: Leader``
     ``workers/trainer/control/member.py: Member``
- 6. The one loop that times every framework prepares: the ranks meet by the framework's own means, and the adapter
-    builds the model. ``suites/__init__.py`` has that part of the walk.
+    ``workers/trainer/roles.py: serve``
+ 6. The one loop that times every framework prepares: the ranks meet on the control channel and by the framework's own
+    means, and the adapter builds the model. ``suites/__init__.py`` has the building.
     ``workers/trainer/loop.py: Loop.run, Loop._prepare``
-    ``workers/trainer/session.py: Session``
+    ``workers/trainer/session.py: Session._meet``
     ``workers/trainer/frameworks/__init__.py``
     ``workers/trainer/frameworks/pytorch/adapter.py: Adapter.join, Adapter.build``
     ``workers/trainer/frameworks/pytorch/framework.toml``
@@ -56,7 +60,11 @@ says what happens, and below that where. A test looks every name up (tests/archi
     ``workers/node/stop_channel.py: send_stop``
 10. The profiles that were asked for are made, after the timed part or in processes of their own, and every rank says
     what its weights have become.
+    ``workers/trainer/loop.py: Loop._profile, Loop._compare``
     ``workers/trainer/profiling.py: phases, allocations``
+    ``workers/trainer/frameworks/kernel_table.py: table``
+    ``workers/trainer/frameworks/allocation_profile.py: answer``
+    ``workers/node/supervisor.py: Supervisor._apart``
     ``workers/trainer/replica.py: describe``
 11. The processes end, or are ended: by a limit, a request, a failed rank, or a service that has fallen silent. None of
     them is left running. The log is closed, with the cause of the failure if there was one.

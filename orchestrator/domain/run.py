@@ -79,7 +79,7 @@ def experiment_outcome(cancelled: bool, run_states: Iterable[RunState]) -> Exper
 class Attempt:
     """One try at a run. Its row, with the token, is durable before any process starts.
 
-    Times are seconds since the epoch. ``closed_nodes`` are those whose log was stored to its end.
+    Times are seconds since the epoch. ``stop_requested`` is the failure kind with which it is to be ended.
     """
 
     id: str

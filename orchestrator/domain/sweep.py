@@ -1,7 +1,8 @@
 """From a spec to plans: the grid, what ``auto`` stands for, what is refused, and which plans are still missing.
 
-``expand`` is called at submission and after each run ends. Repetitions, replacements of disturbed runs and whatever
-else needs another run go through it; the experiment is over when it returns none.
+``expand`` is called at submission, and again when all runs of the experiment have ended: it is over when ``expand``
+returns none. In between, the end of a run asks ``repetitions.missing`` about its own cell only
+(``orchestrator.services.review``).
 """
 
 import itertools

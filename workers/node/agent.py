@@ -224,7 +224,7 @@ class Agent:
         return {"node": self.node, "agent_id": self.agent_id, "boot_id": self._boot_id, "attempts": attempts, **room}
 
     def fetch(self, attempt_id: str, after: int = 0, limit: int = 1000) -> Json:
-        """Return ``{"entries", "last_seq", "ended"}``: at most ``limit`` entries of a log after number ``after``.
+        """Return ``{"entries", "last_seq", "ended", "known"}``: at most ``limit`` entries of a log after ``after``.
 
         ``ended`` says that the log is closed; the last entry is then ``log_closed``. Of an attempt that is not known
         (any more) there are no entries, ``last_seq`` is 0 and ``known`` is false.

@@ -1,5 +1,5 @@
-"""What the timed loops have in common before and after what they time: a process meets the other ranks, and tells its
-clock. ``Loop`` trains, ``Transfers`` and ``Calibration`` measure something else than training."""
+"""What the timed loops share beside the timing: each meets the other ranks first, and reports how far the clocks of
+other nodes differ. ``Loop`` trains; ``Transfers`` and ``Calibration`` are microbenchmarks, which train nothing."""
 
 import importlib
 
