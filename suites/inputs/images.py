@@ -8,6 +8,7 @@ import itertools
 from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
 from suites.inputs import Field
+from workers.trainer.failure import TrainerError
 from workers.trainer.job import Job
 from workers.trainer.signatures import Array, Batch, Size, Work
 
@@ -30,6 +31,8 @@ def batches(job: Job, rank: int, size: Size, framework: str, to_tensors: Callabl
     if job.dataset is None:
         pool = synthetic(count, size["image_pixels"], size["classes"], (seed, rank))
         return itertools.cycle([(to_tensors(*arrays), work(*arrays)) for arrays in pool])
+    if job.dataset.loader is None:
+        raise TrainerError("setup_failed", "the job's dataset names no loader: nothing here reads its files")
     loader = importlib.import_module("suites.datasets.%s.%s" % (job.dataset.loader, framework))
     stream = loader.batches(job.dataset.root, count, size["image_pixels"], seed, rank, job.world_size)
     return zip(stream, itertools.repeat({"images": count}))

@@ -10,7 +10,7 @@ from workers.trainer import __main__ as trainer
 from workers.trainer import protocol
 
 # framework -> (module of the strategy, its verb that exchanges); the verb then gives back what it was given.
-EXCHANGES = {"pytorch": ("pytorch.ddp", "network"), "tensorflow": ("tensorflow.mirrored", "mean")}
+EXCHANGES = {"pytorch": ("pytorch.ddp", "_wrapped"), "tensorflow": ("tensorflow.mirrored", "mean")}
 
 
 def main(arguments):

@@ -49,10 +49,10 @@ class Model(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """Real files: the folder that they are in, and the package of ``suites.datasets`` that reads them."""
+    """Real files: the folder that they are in, and the package of ``suites.datasets`` that reads them, if any does."""
 
     root: str
-    loader: str
+    loader: Optional[str]
 
 
 class Device(NamedTuple):
@@ -228,7 +228,7 @@ def _job_of(data: Mapping[str, Any]) -> Job:
         token=data["token"],
         plan=_plan_of(data["plan"]),
         model=_model_of(data["model"], data["plan"]),
-        dataset=Dataset(dataset["root"], dataset["loader"]) if dataset else None,
+        dataset=Dataset(dataset["root"], dataset.get("loader")) if dataset else None,
         processes=tuple(_process_of(process) for process in data["processes"]),
         nodes=tuple(_node_of(node) for node in protocol.nodes_of(data)),
         world_size=data["world_size"],
