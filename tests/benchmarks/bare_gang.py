@@ -11,7 +11,7 @@ import time
 import torch
 import torch.distributed
 
-from suites.models.resnet_50 import pytorch as suite
+from suites.assemble import pytorch as suite
 from workers.trainer import job as jobs
 
 

@@ -9,7 +9,7 @@ import time
 
 import cntk
 
-from suites.models.resnet_50 import cntk as suite
+from suites.assemble import cntk as suite
 from workers.trainer import job as jobs
 
 
