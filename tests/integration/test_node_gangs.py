@@ -17,8 +17,8 @@ from workers.node.agent import Agent
 
 DDP = ("pytorch", "ddp")
 MULTI_WORKER = ("tensorflow", "multi-worker-mirrored")
-# Judgement: two frameworks are imported on few and busy cores.
-PATIENCE_S = 120.0
+# Judgement: two frameworks are imported on few and busy cores, or a rank that stands still is noticed.
+PATIENCE_S = 180.0
 
 
 @pytest.fixture
@@ -87,13 +87,18 @@ def test_a_killed_rank_ends_the_gang_on_both_nodes_and_is_the_one_named(agents, 
 
 
 @pytest.mark.framework("tensorflow")
-@pytest.mark.depends_on("workers/trainer/frameworks/tensorflow/multi_worker.py", "workers/interpreters/tensorflow")
-def test_a_rank_that_stands_still_is_timed_out_and_named(agents, job_of):
-    """Its sockets stay open: TensorFlow's heartbeat tells on the other node, and on its own one the time limit."""
-    # Time to start on a busy machine, and for the heartbeat to be missed before the limit is reached.
-    job = job_of(MULTI_WORKER, max_steps=10**6, timeout_s=75.0)
+@pytest.mark.depends_on(
+    "workers/trainer/frameworks/tensorflow/multi_worker.py",
+    "workers/trainer/control",
+    "workers/interpreters/tensorflow",
+)
+def test_a_rank_that_stands_still_is_named_on_the_other_node(agents, job_of):
+    """Its sockets stay open: within a minute TensorFlow's health check tells, or between steps rank 0 does."""
+    job = job_of(MULTI_WORKER, max_steps=10**6, timeout_s=600.0)
     start(agents, job)
     os.kill(pid_in_mid_run(agents[1], job, 3), signal.SIGSTOP)
-    failures = [failure_of(entries) for entries in logs_of(agents, job)]
-    assert [(failure["kind"], failure["ranks"]) for failure in failures] == [("timed_out", [1])] * 2, failures
+    first = failure_of(log_of(agents[0], job, PATIENCE_S))
+    assert (first["kind"], first["ranks"]) == ("timed_out", [1]), first
+    agents[1].stop(job["attempt_id"], "timed_out")
+    assert failure_of(log_of(agents[1], job, PATIENCE_S))["kind"] == "timed_out"
     assert not processes.with_token(job["token"])

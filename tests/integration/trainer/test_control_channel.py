@@ -195,6 +195,25 @@ def test_a_rank_that_hangs_is_given_up_on(address):
     assert (ranks[0].failure.kind, ranks[0].failure.ranks) == ("timed_out", [2])
 
 
+def test_a_rank_that_stands_still_between_steps_is_named_long_before_the_time_limit(address, monkeypatch):
+    monkeypatch.setattr(leader_end, "STANDSTILL_S", 0.3)
+    ranks = start(address, timeout_s=300.0, members={2: {"step_s": 4.0}})
+    finish(ranks)
+    assert (ranks[0].failure.kind, ranks[0].failure.ranks) == ("timed_out", [2])
+    assert "did not finish step 2" in str(ranks[0].failure)
+
+
+def test_a_rank_may_take_long_before_the_first_step_and_as_long_as_rank_0_does_in_later_ones(address, monkeypatch):
+    monkeypatch.setattr(leader_end, "STANDSTILL_S", 0.01)
+    slow_to_begin = Rank(Member(address, TOKEN, 1, 20.0))
+    leader = Rank(Leader(address, TOKEN, [1], 2, 20.0), max_steps=4, step_s=0.1)
+    slow_to_begin.turn = lambda: (time.sleep(0.3), Rank.turn(slow_to_begin))
+    for rank in (leader, slow_to_begin):
+        rank.start()
+    finish([leader, slow_to_begin])
+    assert (leader.steps, leader.reason) == (4, "max_steps"), leader.failure
+
+
 def test_a_rank_that_is_not_awaited_is_refused(address):
     ranks = start(address, leader={"max_steps": 10**9, "step_s": 0.001})
     assert ranks[0].joined.wait(10.0)

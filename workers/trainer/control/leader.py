@@ -17,6 +17,10 @@ ROUNDS = 8
 # nothing worth waiting for.
 PINGS = 8
 PING_TIMEOUT_S = 1.0
+# Judgements: all ranks take the same steps. One that lets the others wait for a minute, and ten times as long as rank 0
+# needed, stands still. The time limit would end it too, but each node would then name its own ranks.
+STANDSTILL_S = 60.0
+STANDSTILL_RATIO = 10.0
 
 
 class Leader(object):
@@ -46,6 +50,7 @@ class Leader(object):
         self._ready: Dict[int, int] = {}
         self._failed = None
         self._stop = None
+        self._ordered_at: Optional[float] = None
         self._far = list(far)
         self._pong = None
         self._clocks: List[Data] = []
@@ -93,7 +98,7 @@ class Leader(object):
         Raises:
             TrainerError: a rank failed, was lost or did not become ready in time; the others have been told.
         """
-        deadline = self._clock() + self._timeout_s
+        deadline = self._clock() + self._patience_s(step)
         # A connection is accepted, read and answered in a round each; a peer that never ends is not waited for.
         for _ in range(ROUNDS):
             if not self._poll(0.0):
@@ -112,6 +117,7 @@ class Leader(object):
         if "stop" in order:  # every rank waits for this order, so every one answers at once
             self._compare_clocks()
         self._broadcast(order)
+        self._ordered_at = self._clock()
         return order
 
     def take_clocks(self) -> List[Data]:
@@ -144,6 +150,13 @@ class Leader(object):
             peer.close()
         if self._listener:
             self._listener.close()
+
+    def _patience_s(self, step):
+        """How long the others are waited for. Before the first step each prepares at a pace of its own."""
+        if step == 0 or self._ordered_at is None:
+            return self._timeout_s
+        own_s = self._clock() - self._ordered_at
+        return min(self._timeout_s, max(STANDSTILL_S, STANDSTILL_RATIO * own_s))
 
     def _wait(self, deadline, ranks, what):
         left = deadline - self._clock()
