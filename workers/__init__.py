@@ -20,7 +20,7 @@ says what happens, and below that where. A test looks every name up (tests/archi
     instead, and MPI starts the ranks through those.
     ``workers/node/gang.py: Gang.start``
     ``workers/node/children.py: Spawner.popen, of_process``
-    ``workers/node/launch.py: main``
+    ``workers/node/before_exec.py: main``
     ``workers/node/mpi/launch.py: main``
     ``workers/node/mpi/rank.py: main``
  4. Beside them the machine is watched: cores, memory, network, devices, and whatever else runs there.

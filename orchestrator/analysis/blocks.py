@@ -39,7 +39,7 @@ PAIRED = "paired by block, Student's t on logarithms, Holm"
 ADJUSTED = "Welch's t on block-adjusted logarithms, Holm"
 
 Floats = NDArray[np.float64]
-Cell = Hashable
+CellKey = Hashable
 Block = Hashable
 Verdict = Literal["faster", "slower", "cannot_tell", "too_few_runs"]
 
@@ -156,7 +156,9 @@ def compare_groups(
 
 
 def _contrasts(
-    group: Mapping[Cell, Mapping[Block, float]], pairs: Sequence[tuple[Cell, Cell]], stage: Container[Block] | None
+    group: Mapping[CellKey, Mapping[Block, float]],
+    pairs: Sequence[tuple[CellKey, CellKey]],
+    stage: Container[Block] | None,
 ) -> list[tuple[_Contrast | None, str]]:
     """The contrast of each pair, and the method that made it."""
     logs = {cell: {block: math.log(rate) for block, rate in row.items()} for cell, row in group.items()}
@@ -171,7 +173,7 @@ def _noise(row: Mapping[Block, float], stage: Container[Block] | None) -> dict[B
     return {block: value for block, value in row.items() if stage is None or block in stage}
 
 
-def _family(cells: Sequence[Cell], baseline: Cell | None) -> list[tuple[Cell, Cell]]:
+def _family(cells: Sequence[CellKey], baseline: CellKey | None) -> list[tuple[CellKey, CellKey]]:
     if baseline is None:
         return list(combinations(cells, 2))
     return [(baseline, cell) for cell in cells if cell != baseline] if baseline in cells else []
@@ -188,7 +190,9 @@ def _paired(a: Mapping[Block, float], b: Mapping[Block, float], stage: Container
 
 
 def _adjusted(
-    usable: Mapping[Cell, Mapping[Block, float]], pairs: Sequence[tuple[Cell, Cell]], stage: Container[Block] | None
+    usable: Mapping[CellKey, Mapping[Block, float]],
+    pairs: Sequence[tuple[CellKey, CellKey]],
+    stage: Container[Block] | None,
 ) -> list[_Contrast | None]:
     """Least squares of cell + block; None for a pair that the design cannot tell apart or that is not usable."""
     index = {cell: number for number, cell in enumerate(usable)}
@@ -217,7 +221,7 @@ def _satterthwaite(parts: Floats, degrees: NDArray[np.int_]) -> float:
     return total**2 / float((parts**2 / degrees).sum()) if total > 0 else float(degrees.min())
 
 
-def _two_way(rows: Mapping[Cell, Mapping[Block, float]]) -> tuple[Floats, NDArray[np.int_], Floats]:
+def _two_way(rows: Mapping[CellKey, Mapping[Block, float]]) -> tuple[Floats, NDArray[np.int_], Floats]:
     """(logarithms, cell of each, design matrix of indicators: cells first, then blocks)."""
     blocks = {block: number for number, block in enumerate(dict.fromkeys(b for row in rows.values() for b in row))}
     entries = [(c, blocks[block], value) for c, row in enumerate(rows.values()) for block, value in row.items()]
@@ -227,7 +231,7 @@ def _two_way(rows: Mapping[Cell, Mapping[Block, float]]) -> tuple[Floats, NDArra
     return np.array([value for _, _, value in entries]), np.array([cell for cell, _, _ in entries]), design
 
 
-def _variances(rows: Mapping[Cell, Mapping[Block, float]]) -> tuple[Floats, NDArray[np.int_]]:
+def _variances(rows: Mapping[CellKey, Mapping[Block, float]]) -> tuple[Floats, NDArray[np.int_]]:
     """Return each cell's variance (Grubbs' unbiased one, or what its own residuals or the middle cell say if more) and
     its degrees of freedom.
 
@@ -264,7 +268,7 @@ def _holm(ps: Sequence[float | None]) -> tuple[list[float | None], list[float]]:
 
 
 def _pair(
-    a: Cell, b: Cell, found: _Contrast | None, p_holm: float | None, level: float, family: int, method: str
+    a: CellKey, b: CellKey, found: _Contrast | None, p_holm: float | None, level: float, family: int, method: str
 ) -> Pair:
     if found is None or p_holm is None:
         text = f"{b} against {a}: too few runs that can be compared"

@@ -30,7 +30,7 @@ RULES = (
 
 
 @dataclass(frozen=True)
-class Cell:
+class Case:
     """What was measured at once: one operation and size, among some ranks, idle or with busy cores."""
 
     busy_cores: bool
@@ -77,17 +77,17 @@ def judged(logs: Sequence[NodeLog], told: Mapping[str, Any], code_version: str) 
 
 def transfers(logs: Sequence[NodeLog]) -> tuple[list[Transfer], str | None]:
     """What was measured, in the order of rank 0's log; and what is missing of it, if anything is."""
-    reported: dict[Cell, dict[int, list[float]]] = {}
+    reported: dict[Case, dict[int, list[float]]] = {}
     for rank, data in _in_order(logs):
-        reported.setdefault(_cell(data), {})[rank] = _durations(data)
+        reported.setdefault(_case(data), {})[rank] = _durations(data)
     if not reported:
         return [], "no message was timed"
-    for cell, by_rank in reported.items():
-        missing = sorted(cell.reporting - set(by_rank))
+    for case, by_rank in reported.items():
+        missing = sorted(case.reporting - set(by_rank))
         if missing or len({len(durations) for durations in by_rank.values()}) > 1:
             told = f"ranks {missing} report nothing" if missing else "ranks report different numbers of repetitions"
-            return [], f"{cell.operation} of {cell.bytes} bytes: {told}"
-    return [_transfer(cell, by_rank) for cell, by_rank in reported.items()], None
+            return [], f"{case.operation} of {case.bytes} bytes: {told}"
+    return [_transfer(case, by_rank) for case, by_rank in reported.items()], None
 
 
 def headline(rows: Sequence[Transfer]) -> dict[str, float]:
@@ -111,8 +111,8 @@ def _in_order(logs: Sequence[NodeLog]) -> Iterator[tuple[int, Mapping[str, Any]]
     return iter(sorted(found, key=lambda item: item[0] != 0))
 
 
-def _cell(data: Mapping[str, Any]) -> Cell:
-    cell = Cell(
+def _case(data: Mapping[str, Any]) -> Case:
+    case = Case(
         busy_cores=bool(data["busy_cores"]),
         operation=str(data["operation"]),
         library=str(data["library"]),
@@ -121,9 +121,9 @@ def _cell(data: Mapping[str, Any]) -> Cell:
         world_size=int(data["world_size"]),
         ways=int(data["ways"]),
     )
-    if cell.operation not in OPERATIONS or len(cell.ranks) < 2 or cell.bytes < 1 or cell.ways < 1:
+    if case.operation not in OPERATIONS or len(case.ranks) < 2 or case.bytes < 1 or case.ways < 1:
         raise LogError(f"an exchange that cannot be: {dict(data, duration_s=None)}")
-    return cell
+    return case
 
 
 def _durations(data: Mapping[str, Any]) -> list[float]:
@@ -133,18 +133,18 @@ def _durations(data: Mapping[str, Any]) -> list[float]:
     return durations
 
 
-def _transfer(cell: Cell, by_rank: Mapping[int, Sequence[float]]) -> Transfer:
-    slowest = np.max([by_rank[rank] for rank in sorted(by_rank)], axis=0) / cell.ways
+def _transfer(case: Case, by_rank: Mapping[int, Sequence[float]]) -> Transfer:
+    slowest = np.max([by_rank[rank] for rank in sorted(by_rank)], axis=0) / case.ways
     p50, p90 = (float(value) for value in np.quantile(slowest, (0.5, 0.9)))
-    n = len(cell.ranks)
-    rate = cell.bytes / p50
+    n = len(case.ranks)
+    rate = case.bytes / p50
     return Transfer(
-        operation=cell.operation,
-        library=cell.library,
-        bytes=cell.bytes,
-        world_size=cell.world_size,
-        ranks=cell.ranks,
-        busy_cores=cell.busy_cores,
+        operation=case.operation,
+        library=case.library,
+        bytes=case.bytes,
+        world_size=case.world_size,
+        ranks=case.ranks,
+        busy_cores=case.busy_cores,
         repetitions=len(slowest),
         duration_min_s=float(slowest.min()),
         duration_p50_s=p50,
@@ -152,7 +152,7 @@ def _transfer(cell: Cell, by_rank: Mapping[int, Sequence[float]]) -> Transfer:
         duration_p90_s=p90,
         duration_max_s=float(slowest.max()),
         algorithm_bytes_per_s=rate,
-        bus_bytes_per_s=rate * (2.0 * (n - 1) / n if cell.operation == ALL_REDUCE else 1.0),
+        bus_bytes_per_s=rate * (2.0 * (n - 1) / n if case.operation == ALL_REDUCE else 1.0),
     )
 
 

@@ -37,7 +37,7 @@ class Answer(StrEnum):
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellResult:
     """One result of one device.
 
     ``series`` names everything but the batch size, ``workload`` everything but batch size, model and framework.
@@ -80,14 +80,14 @@ class Finding:
     numbers: tuple[str, ...] = ()
 
 
-Series = list[Cell]  # by rising batch size
-Rule = Callable[[Sequence[Cell]], Finding]
+Series = list[CellResult]  # by rising batch size
+Rule = Callable[[Sequence[CellResult]], Finding]
 
 
 def on_gpus(judge: Rule) -> Rule:
     """The same test, for which results of CPU devices are no evidence."""
 
-    def judged(cells: Sequence[Cell]) -> Finding:
+    def judged(cells: Sequence[CellResult]) -> Finding:
         if not cells:
             return Finding(Answer.NOT_APPLICABLE, "it speaks of GPUs, and all results are of CPU devices")
         return judge(cells)
@@ -95,8 +95,8 @@ def on_gpus(judge: Rule) -> Rule:
     return judged
 
 
-def _series(cells: Iterable[Cell], least: int = LEAST_BATCHES) -> list[Series]:
-    found: dict[str, dict[int, Cell]] = {}
+def _series(cells: Iterable[CellResult], least: int = LEAST_BATCHES) -> list[Series]:
+    found: dict[str, dict[int, CellResult]] = {}
     for cell in cells:
         found.setdefault(cell.series, {}).setdefault(cell.batch, cell)
     ordered = [[own[batch] for batch in sorted(own)] for own in found.values()]
@@ -126,7 +126,7 @@ def _levels(own: Series, metric: str) -> str:
     return ", ".join(f"{cell.batch}: {100 * cell.measured[metric]:.1f} %" for cell in own)
 
 
-def grows_with_batch(cells: Sequence[Cell]) -> Finding:
+def grows_with_batch(cells: Sequence[CellResult]) -> Finding:
     cases = []
     for own in _series(cells):
         falls = any(b.throughput < (1 - NOISE) * a.throughput for a, b in pairwise(own))
@@ -135,13 +135,13 @@ def grows_with_batch(cells: Sequence[Cell]) -> Finding:
     return _all(cases, "series") if cases else _no_series()
 
 
-def _gain_per_doubling(a: Cell, b: Cell) -> float:
+def _gain_per_doubling(a: CellResult, b: CellResult) -> float:
     """How much the rate grows where the batch doubles, by the two of them."""
     ratio = max(b.throughput / a.throughput, 1e-9)
     return float(ratio ** (1.0 / math.log2(b.batch / a.batch))) - 1.0
 
 
-def recurrent_not_saturated(cells: Sequence[Cell]) -> Finding:
+def recurrent_not_saturated(cells: Sequence[CellResult]) -> Finding:
     cases = []
     for own in _series(cell for cell in cells if cell.recurrent):
         last, filled = own[-1], _filled(own[-1])
@@ -157,14 +157,14 @@ def recurrent_not_saturated(cells: Sequence[Cell]) -> Finding:
     return _all(cases, "series of recurrent models")
 
 
-def _filled(cell: Cell) -> float | None:
+def _filled(cell: CellResult) -> float | None:
     peak = cell.measured.get("peak_memory_bytes")
     return peak / cell.device_memory_bytes if peak and cell.device_memory_bytes else None
 
 
-def no_framework_wins_everywhere(cells: Sequence[Cell]) -> Finding:
+def no_framework_wins_everywhere(cells: Sequence[CellResult]) -> Finding:
     """For every model the fastest framework on one device, each at its best batch size."""
-    best: dict[str, dict[str, dict[str, Cell]]] = {}
+    best: dict[str, dict[str, dict[str, CellResult]]] = {}
     for cell in cells:
         own = best.setdefault(cell.workload, {}).setdefault(cell.model, {})
         if cell.framework not in own or own[cell.framework].throughput < cell.throughput:
@@ -181,13 +181,13 @@ def no_framework_wins_everywhere(cells: Sequence[Cell]) -> Finding:
     return _all(cases, "devices and sizes of input")
 
 
-def _ranking(cells: Sequence[Cell]) -> str:
+def _ranking(cells: Sequence[CellResult]) -> str:
     rates = ", ".join(f"{cell.framework} {cell.throughput:.4g}/s" for cell in cells)
     return f"{cells[0].model} on {cells[0].device_name}: {rates}"
 
 
 def level_grows(metric: str, full: float) -> Rule:
-    def judge(cells: Sequence[Cell]) -> Finding:
+    def judge(cells: Sequence[CellResult]) -> Finding:
         cases = []
         for own in _series(cell for cell in cells if metric in cell.measured):
             first, last = own[0].measured[metric], own[-1].measured[metric]
@@ -199,7 +199,7 @@ def level_grows(metric: str, full: float) -> Rule:
 
 
 def recurrent_is_low(metric: str) -> Rule:
-    def judge(cells: Sequence[Cell]) -> Finding:
+    def judge(cells: Sequence[CellResult]) -> Finding:
         cases = []
         known = [cell for cell in cells if metric in cell.measured]
         for device in sorted({cell.device_name for cell in known}):
@@ -217,12 +217,12 @@ def recurrent_is_low(metric: str) -> Rule:
     return judge
 
 
-def _largest(cells: Iterable[Cell]) -> list[Cell]:
+def _largest(cells: Iterable[CellResult]) -> list[CellResult]:
     """Of each series the cell of the largest batch."""
     return [own[-1] for own in _series(cells, least=1)]
 
 
-def long_kernels_are_low(cells: Sequence[Cell]) -> Finding:
+def long_kernels_are_low(cells: Sequence[CellResult]) -> Finding:
     cases = []
     for cell in _largest(cell for cell in cells if cell.kernels):
         known = [(name, share, level) for name, share, level in cell.kernels if level is not None]
@@ -237,7 +237,7 @@ def long_kernels_are_low(cells: Sequence[Cell]) -> Finding:
     return _all(cases, "kernel tables") if cases else _too_few("no kernel table has FP32 utilisations (ncu)")
 
 
-def host_is_idle(cells: Sequence[Cell]) -> Finding:
+def host_is_idle(cells: Sequence[CellResult]) -> Finding:
     metric = "cpu_utilization_ratio"
     known = _largest(cell for cell in cells if metric in cell.measured)
     if not known:
@@ -246,10 +246,10 @@ def host_is_idle(cells: Sequence[Cell]) -> Finding:
     return _all(cases, "results", MOST)
 
 
-def better_devices_are_used_less(cells: Sequence[Cell]) -> Finding:
+def better_devices_are_used_less(cells: Sequence[CellResult]) -> Finding:
     """The same work on two GPUs: the one with the higher peak is faster, and its peak used less."""
     metric = "mfu_data_sheet_ratio"
-    by_work: dict[tuple[str, str, int], dict[str, Cell]] = {}
+    by_work: dict[tuple[str, str, int], dict[str, CellResult]] = {}
     for cell in cells:
         if cell.measured.get(metric) and cell.measured.get("model_flops_per_s"):
             by_work.setdefault((cell.model, cell.framework, cell.batch), {}).setdefault(cell.device_name, cell)
@@ -267,11 +267,11 @@ def better_devices_are_used_less(cells: Sequence[Cell]) -> Finding:
     return _all(cases, "pairs", MOST) if cases else _too_few("no cell was measured on two GPUs of different peaks")
 
 
-def _peak(cell: Cell) -> float:
+def _peak(cell: CellResult) -> float:
     return cell.measured["model_flops_per_s"] / cell.measured["mfu_data_sheet_ratio"]
 
 
-def feature_maps_dominate(cells: Sequence[Cell]) -> Finding:
+def feature_maps_dominate(cells: Sequence[CellResult]) -> Finding:
     cases, shares = [], []
     for cell in _largest(cell for cell in cells if sum(cell.memory.values()) > 0):
         whole = sum(cell.memory.values())
@@ -288,7 +288,7 @@ def feature_maps_dominate(cells: Sequence[Cell]) -> Finding:
     return Finding(answer, told, found.numbers)
 
 
-def filling_memory_is_wasteful(cells: Sequence[Cell]) -> Finding:
+def filling_memory_is_wasteful(cells: Sequence[CellResult]) -> Finding:
     """There is a model for which the last growth of the batch costs much memory and gains little."""
     cases = []
     for own in _series(cell for cell in cells if cell.measured.get("peak_memory_bytes")):

@@ -25,7 +25,7 @@ from orchestrator.analysis.observation_rules import (
     NOISE,
     SATURATED,
     Answer,
-    Cell,
+    CellResult,
     Finding,
     Rule,
     better_devices_are_used_less,
@@ -52,7 +52,7 @@ class Observation:
     finding: Finding
 
 
-def observe(cells: Sequence[Cell]) -> list[Observation]:
+def observe(cells: Sequence[CellResult]) -> list[Observation]:
     """Judge all twelve by ``cells``, the valid results of single devices."""
     return [
         Observation(number, says, test, judge(_of_its_devices(cells, gpu_only)) if cells else _nothing())
@@ -64,7 +64,7 @@ def _nothing() -> Finding:
     return Finding(Answer.NOT_ENOUGH, "there is no valid result of one device")
 
 
-def _of_its_devices(cells: Sequence[Cell], gpu_only: bool) -> Sequence[Cell]:
+def _of_its_devices(cells: Sequence[CellResult], gpu_only: bool) -> Sequence[CellResult]:
     return [cell for cell in cells if cell.gpu] if gpu_only else cells
 
 

@@ -10,7 +10,7 @@ from orchestrator.db.schema import cell, experiment, run
 from orchestrator.domain.errors import Damaged
 from orchestrator.domain.filters import CellFilter
 from orchestrator.domain.run import Run
-from orchestrator.domain.stored import Cell, Page
+from orchestrator.domain.stored import Page, StoredCell
 
 # Runs that a page may hold beyond those of its first cell: a judgement that bounds what a request reads.
 MOST_RUNS = 5_000
@@ -18,7 +18,7 @@ MOST_RUNS = 5_000
 _RUNS = cell.join(run, (run.c.experiment_id == cell.c.experiment_id) & (run.c.cell_key == cell.c.cell_key))
 
 
-def page(connection: Connection, wanted: CellFilter, limit: int, cursor: str | None) -> Page[Cell]:
+def page(connection: Connection, wanted: CellFilter, limit: int, cursor: str | None) -> Page[StoredCell]:
     """See ``domain.ports.Store.cells``."""
     found, next_cursor = paging.page(connection, _matching(wanted), cell, limit, cursor)
     if len(found) > 1:
@@ -50,7 +50,7 @@ def _few_enough(connection: Connection, found: Sequence[rows.AnyRow]) -> int:
     return len(found)
 
 
-def _complete(connection: Connection, found: Sequence[rows.AnyRow]) -> tuple[list[Cell], list[Damaged]]:
+def _complete(connection: Connection, found: Sequence[rows.AnyRow]) -> tuple[list[StoredCell], list[Damaged]]:
     """(the cells with their experiments and runs, what of these cannot be read): as many statements for one as for a
     thousand."""
     theirs = select(experiment).where(experiment.c.id.in_({row.experiment_id for row in found}))
@@ -61,5 +61,5 @@ def _complete(connection: Connection, found: Sequence[rows.AnyRow]) -> tuple[lis
     for one in read:
         by_cell.setdefault((one.experiment_id, one.plan.cell_key), []).append(one)
     keys = [(row.experiment_id, row.cell_key) for row in found]
-    cells = [Cell(of[key[0]], by_cell[key]) for key in keys if key[0] in of and key in by_cell]
+    cells = [StoredCell(of[key[0]], by_cell[key]) for key in keys if key[0] in of and key in by_cell]
     return cells, damaged + unread

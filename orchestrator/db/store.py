@@ -41,13 +41,13 @@ from orchestrator.domain.ports import Store
 from orchestrator.domain.profile import Profiles
 from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState, transition
 from orchestrator.domain.stored import (
-    Cell,
     Change,
     EarlierRun,
     Found,
     Idempotency,
     Page,
     StoredCalibration,
+    StoredCell,
     StoredTransfer,
 )
 
@@ -172,7 +172,9 @@ class SqlStore:
     def runs_of_cell(self, experiment_id: str, cell_key: str) -> Sequence[Run]:
         return self.database.read(lambda connection: runs.of_cell(connection, experiment_id, cell_key))
 
-    def cells(self, wanted: CellFilter | None = None, *, limit: int = 50, cursor: str | None = None) -> Page[Cell]:
+    def cells(
+        self, wanted: CellFilter | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[StoredCell]:
         return self.database.read(lambda connection: cell_pages.page(connection, wanted or CellFilter(), limit, cursor))
 
     def open_runs(self, most_cancelled: int) -> Sequence[Run]:

@@ -13,13 +13,13 @@ from orchestrator.domain.placement import Node, NodeState, Placement
 from orchestrator.domain.profile import Profiles
 from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState
 from orchestrator.domain.stored import (
-    Cell,
     Change,
     EarlierRun,
     Found,
     Idempotency,
     Page,
     StoredCalibration,
+    StoredCell,
     StoredTransfer,
 )
 
@@ -99,7 +99,9 @@ class Store(AccessStore, Protocol):
     def idle_experiments(self) -> Sequence[str]:
         """The ids of those whose state is ACTIVE although all their runs have ended, oldest first."""
 
-    def cells(self, wanted: CellFilter | None = None, *, limit: int = 50, cursor: str | None = None) -> Page[Cell]:
+    def cells(
+        self, wanted: CellFilter | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[StoredCell]:
         """Cells, those of the newest experiment first, of one experiment in the order of its sweep. A page is shorter
         than ``limit`` where its cells have many runs.
 

@@ -56,7 +56,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Cell:
+class StoredCell:
     """A cell of an experiment (without its ``run_counts``) with its runs, oldest first, as ``Store.runs`` has them."""
 
     experiment: Experiment

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from orchestrator.analysis.observation_rules import Cell
+from orchestrator.analysis.observation_rules import CellResult
 from orchestrator.analysis.observations import Observation, observe
 from orchestrator.domain.filters import CellFilter
 from orchestrator.domain.measurement import Grade
@@ -36,13 +36,13 @@ def observations(context: Context) -> list[Observation]:
     return observe(cells(context))
 
 
-def cells(context: Context) -> list[Cell]:
+def cells(context: Context) -> list[CellResult]:
     """The sound results of single devices, newest first."""
     rows = results.all_rows(context, CellFilter())
     return [cell for row in rows if (cell := _cell(context, row)) is not None]
 
 
-def _cell(context: Context, row: ResultRow) -> Cell | None:
+def _cell(context: Context, row: ResultRow) -> CellResult | None:
     plan = row.plan
     rate = row.measurements.get("throughput")
     if plan.world_size != 1 or row.basis.grade is not Grade.SOUND or rate is None or not rate.value:
@@ -50,7 +50,7 @@ def _cell(context: Context, row: ResultRow) -> Cell | None:
     facts = context.catalog.models.get(plan.model)
     name, memory_bytes = _device(row)
     found = context.store.profiles(row.basis.runs[-1].id) if plan.profile else Profiles()
-    return Cell(
+    return CellResult(
         series=_text(plan, _NOT_OF_THE_SERIES) + name,
         workload=_text(plan, (*_NOT_OF_THE_SERIES, *_OF_THE_PROGRAM)) + name,
         model=plan.model,

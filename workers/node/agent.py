@@ -37,7 +37,7 @@ LONGEST_WAIT_S = 30.0
 Json = Dict[str, Any]
 
 
-class Attempt(NamedTuple):
+class KnownAttempt(NamedTuple):
     """An attempt whose log is still here. ``supervisor`` is None for one that a former agent left."""
 
     id: str
@@ -88,7 +88,7 @@ class Agent:
         self._boot_id = boot_id()
         self._lock = threading.RLock()
         self._changed = threading.Condition()
-        self._known: dict[str, Attempt] = {}
+        self._known: dict[str, KnownAttempt] = {}
         self._ports = port_choice.Ports()
         self._spawner = Spawner()
         self._around = Surroundings(
@@ -113,7 +113,7 @@ class Agent:
             ranks = [rank for item in job["processes"] if item["node"] == self.node for rank in item["ranks"]]
             message = f"the agent of this node ended while the attempt ran; {len(stray)} processes of it were found"
             log.close(Failure("node_lost", ranks, message=message).as_json())
-            attempt = Attempt(job["attempt_id"], token_sha256(job["token"]), log, None, None)
+            attempt = KnownAttempt(job["attempt_id"], token_sha256(job["token"]), log, None, None)
             self._known[attempt.id] = attempt
             self._drop_if_done(attempt)
 
@@ -180,7 +180,7 @@ class Agent:
         log = EventLog(folder / "log.jsonl", self._notify)
         supervisor = Supervisor(job, folder, log, self._around)
         thread = threading.Thread(target=supervisor.run, name="tbd-attempt-" + job["attempt_id"], daemon=True)
-        self._known[job["attempt_id"]] = Attempt(job["attempt_id"], sha256, log, supervisor, thread)
+        self._known[job["attempt_id"]] = KnownAttempt(job["attempt_id"], sha256, log, supervisor, thread)
         thread.start()
 
     def stop(self, attempt_id: str, reason: str, detail: str = "") -> Json:
@@ -277,7 +277,7 @@ class Agent:
             acknowledged = known.log.acknowledge(seq)
             return {"attempt_id": attempt_id, "acknowledged": acknowledged, "deleted": self._drop_if_done(known)}
 
-    def _drop_if_done(self, attempt: Attempt) -> bool:
+    def _drop_if_done(self, attempt: KnownAttempt) -> bool:
         if not attempt.log.deletable:
             return False
         if attempt.thread is not None:
@@ -347,7 +347,7 @@ def _now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def _state(attempt: Attempt) -> str:
+def _state(attempt: KnownAttempt) -> str:
     return "ended" if attempt.log.closed else "running"
 
 

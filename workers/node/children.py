@@ -32,12 +32,12 @@ _READ_BYTES = 64 * 1024
 _F_SETPIPE_SZ = 1031  # linux/fcntl.h; Python 3.10 has it by name
 _PIPE_BYTES = 1024 * 1024  # what an ordinary user may ask for (/proc/sys/fs/pipe-max-size)
 _LINE_LIMIT_BYTES = 16 * 1024 * 1024
-_LAUNCH = str(Path(__file__).with_name("launch.py"))
+_BEFORE_EXEC = str(Path(__file__).with_name("before_exec.py"))
 
 # Of the agent's own surroundings, nothing of this reaches a child: Ray's and Python's settings would change what is
 # measured, and tbd's hold secrets.
 _DROPPED = ("PYTHON", "RAY_", "TBD_", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "GOMP_", "CUDA_VISIBLE", "NVIDIA_VISIBLE")
-_DROPPED_NAMES = ("VIRTUAL_ENV", "LD_PRELOAD", "__PYVENV_LAUNCHER__")
+_DROPPED_NAMES = ("VIRTUAL_ENV", "LD_PRELOAD", "__PYVENV_BEFORE_EXECER__")
 
 
 class Spawner:
@@ -70,7 +70,7 @@ class Spawner:
         Raises:
             OSError: it cannot be started.
         """
-        launcher = [sys.executable, "-I", "-S", _LAUNCH, str(os.getpid()), ",".join(map(str, cores))]
+        launcher = [sys.executable, "-I", "-S", _BEFORE_EXEC, str(os.getpid()), ",".join(map(str, cores))]
 
         def start() -> subprocess.Popen[bytes]:
             return subprocess.Popen(

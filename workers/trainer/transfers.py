@@ -34,7 +34,7 @@ from workers.trainer.session import Microbenchmark
 from workers.trainer.signatures import Adapter, Clock, Data, Emit
 
 # (busy_cores, operation, ranks, bytes): what is measured at once.
-Cell = Tuple[bool, str, Tuple[int, ...], int]
+Case = Tuple[bool, str, Tuple[int, ...], int]
 
 POINT_TO_POINT, ALL_REDUCE = "point_to_point", "all_reduce"
 SMALLEST_BYTES = 4
@@ -64,7 +64,7 @@ def pairs(job: Job) -> List[Tuple[int, int]]:
     return [(leaders[0], other) for other in leaders[1:]] or [(0, 1)]
 
 
-def cells(job: Job) -> List[Cell]:
+def cases(job: Job) -> List[Case]:
     """Return what is measured, in order: (busy_cores, operation, ranks, bytes)."""
     everyone = tuple(range(job.world_size))
     operations = [(POINT_TO_POINT, pair) for pair in pairs(job)] + [(ALL_REDUCE, everyone)]
@@ -81,19 +81,19 @@ def head_of(rank: int, count: int) -> List[float]:
 class Pace(object):
     """Rank 0's choice of how many repetitions come next, within the time for all of them.
 
-    Each cell gets a second, or its share of what is left: a small budget costs repetitions before it costs sizes.
+    Each case gets a second, or its share of what is left: a small budget costs repetitions before it costs sizes.
     """
 
-    def __init__(self, budget_s: float, clock: Clock, to_come: Iterable[Cell]) -> None:
+    def __init__(self, budget_s: float, clock: Clock, to_come: Iterable[Case]) -> None:
         self._clock = clock
         self._end = clock() + budget_s
         self._kept_s = budget_s / 2.0
-        self._seen: Dict[Cell, float] = {}
-        self._to_come = collections.Counter(cell[0] for cell in to_come)
+        self._seen: Dict[Case, float] = {}
+        self._to_come = collections.Counter(case[0] for case in to_come)
 
-    def warm_up(self, cell: Cell) -> int:
-        """Return how many repetitions to warm up with; 0: the cell is left out, there is no time for it."""
-        busy, operation, ranks, size = cell
+    def warm_up(self, case: Case) -> int:
+        """Return how many repetitions to warm up with; 0: the case is left out, there is no time for it."""
+        busy, operation, ranks, size = case
         self._to_come[busy] -= 1
         number = WARM_UP_LARGE if size > LARGE_BYTES else WARM_UP_SMALL
         before = self._seen.get((busy, operation, ranks, size // 2), 0.0 if size == SMALLEST_BYTES else None)
@@ -102,10 +102,10 @@ class Pace(object):
         expected_s = 2.0 * before if size > LARGE_BYTES else before
         return number if expected_s * (number + LEAST) <= self._left(busy) else 0
 
-    def repetitions(self, cell: Cell, seconds: float) -> int:
+    def repetitions(self, case: Case, seconds: float) -> int:
         """Return how many to time, after a warm-up of which the last repetition took ``seconds``."""
-        self._seen[cell] = seconds
-        share_s = self._left(cell[0]) / (self._to_come[cell[0]] + 1)
+        self._seen[case] = seconds
+        share_s = self._left(case[0]) / (self._to_come[case[0]] + 1)
         wanted = min(SIZE_S, share_s) / max(seconds, 1e-9)
         return max(LEAST, min(MOST, int(wanted)))
 
@@ -141,7 +141,7 @@ class Transfers(Microbenchmark):
             Exception: whatever the framework raises; the caller translates it by the adapter.
         """
         self._prepare()
-        self._pace = Pace(float(self._job.model.options["budget_s"]), self._clock, cells(self._job))
+        self._pace = Pace(float(self._job.model.options["budget_s"]), self._clock, cases(self._job))
         reason = self._measure()
         self._tell_clocks()
         self._exchange.close()
@@ -156,24 +156,24 @@ class Transfers(Microbenchmark):
         self._built(begun, self._exchange.device, mathematics={}, exchange={"library": self._exchange.library})
 
     def _measure(self):
-        """Go through all cells; return why it ended."""
-        everything = cells(self._job)
+        """Go through all cases; return why it ended."""
+        everything = cases(self._job)
         for busy in (False, True):
             with busy_cores(cores_of(self._job, self._process) if busy else ()):
-                for cell in everything:
-                    if cell[0] != busy:
+                for case in everything:
+                    if case[0] != busy:
                         continue
-                    stopped = self._cell(cell)
+                    stopped = self._case(case)
                     if stopped:
                         return stopped
         # All ranks have come to the end: the order is the last one, at which clocks are compared.
         return self._turn(None)["stop"]
 
-    def _cell(self, cell):
-        """Warm up and time one cell; return why the run is to stop, or None."""
-        busy, operation, ranks, size = cell
+    def _case(self, case):
+        """Warm up and time one case; return why the run is to stop, or None."""
+        busy, operation, ranks, size = case
         number = size // BYTES_PER_NUMBER
-        order = self._turn(("warmup", self._pace.warm_up(cell)))
+        order = self._turn(("warmup", self._pace.warm_up(case)))
         if "stop" in order:
             return order["stop"]
         if not order["go"]:
@@ -184,7 +184,7 @@ class Transfers(Microbenchmark):
         if taking_part:
             self._exchange.fill(number, head_of(self._rank, number))
             warm = self._repeat(operation, ranks, order["go"], number)
-        order = self._turn(("timed", self._pace.repetitions(cell, warm[-1])))
+        order = self._turn(("timed", self._pace.repetitions(case, warm[-1])))
         if "stop" in order:
             return order["stop"]
         if taking_part:
@@ -192,11 +192,11 @@ class Transfers(Microbenchmark):
             self._repetitions += len(timed)
             # Of a pair the rank that begins has seen the whole round trip.
             if operation == ALL_REDUCE or self._rank == ranks[0]:
-                self._report(cell, timed)
+                self._report(case, timed)
         return None
 
-    def _report(self, cell, timed):
-        busy, operation, ranks, size = cell
+    def _report(self, case, timed):
+        busy, operation, ranks, size = case
         self._emit(
             "exchange",
             operation=operation,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.analysis.observation_rules import Answer, Cell
+from orchestrator.analysis.observation_rules import Answer, CellResult
 from orchestrator.analysis.observations import observe
 
 HOLDS, DOES_NOT, NOT_ENOUGH, NOT_APPLICABLE = Answer.HOLDS, Answer.DOES_NOT, Answer.NOT_ENOUGH, Answer.NOT_APPLICABLE
@@ -14,7 +14,7 @@ KERNELS = [("sgemm", 0.6, 0.8), ("batch_norm", 0.3, 0.1), ("copy", 0.1, 0.0)]
 
 def cell(batch=8, rate=100.0, model="resnet-50", framework="pytorch", layer="convolution", kind="cuda", **more):
     device = more.pop("device", "a gpu" if kind == "cuda" else "a cpu")
-    return Cell(
+    return CellResult(
         series=f"{model} {framework} {device}",
         workload=device,
         model=model,

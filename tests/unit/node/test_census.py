@@ -2,6 +2,7 @@
 
 import pytest
 
+from workers.node import before_exec
 from workers.node.telemetry.census import Database, database_of, is_own, serves
 
 OWN = [
@@ -10,6 +11,7 @@ OWN = [
     b"python3.11\0-m\0workers.node\0serve\0--directory\0/d\0",
     b"python3\0-m\0orchestrator.cluster.ray_watchdog\0--directory=/d\0",
     b"python3\0-u\0-m\0workers.node.mpi.launch\0",
+    b"python3\0-I\0-S\0" + before_exec.__file__.encode() + b"\x001234\0\0/bin/true\0",
     b"python\0deploy/demo.py\0",
     b"/site-packages/ray/core/src/ray/raylet/raylet\0--raylet_socket_name=/s\0",
     b"/site-packages/ray/core/src/ray/gcs/gcs_server\0--log_dir=/l\0",

@@ -8,7 +8,7 @@ from tests.trainer_process import read_job
 from workers.trainer import transfers
 from workers.trainer.failure import TrainerError
 from workers.trainer.job import Device
-from workers.trainer.transfers import Pace, cells, head_of, pairs, rescale_every, sizes
+from workers.trainer.transfers import Pace, cases, head_of, pairs, rescale_every, sizes
 
 
 def a_job(nodes, devices, **options):
@@ -36,9 +36,9 @@ def test_messages_go_between_nodes_where_there_are_several(nodes, devices, wante
 
 
 def test_everything_is_measured_idle_first_and_then_with_busy_cores():
-    found = cells(a_job(2, 1))
+    found = cases(a_job(2, 1))
     assert found[0] == (False, "point_to_point", (0, 1), 4)
-    assert [cell[0] for cell in found] == [False] * 6 + [True] * 6
+    assert [case[0] for case in found] == [False] * 6 + [True] * 6
 
 
 @pytest.mark.parametrize("growth", [2, 3, 8, 64, 4096])
@@ -54,13 +54,13 @@ def test_a_pace_times_a_size_for_about_a_second():
 
 
 def test_a_small_budget_costs_repetitions_before_it_costs_sizes():
-    cells_of_a_load = [(False, "all_reduce", (0, 1), 4 << k) for k in range(10)]
-    pace = Pace(2.0, lambda: 0.0, cells_of_a_load)
-    assert pace.warm_up(cells_of_a_load[0]) > 0
-    assert pace.repetitions(cells_of_a_load[0], 0.01) == 10  # a tenth of the second for idle cores
-    for cell in cells_of_a_load[1:]:
-        pace.warm_up(cell)
-    assert pace.repetitions(cells_of_a_load[-1], 0.01) == 100
+    cases_of_a_load = [(False, "all_reduce", (0, 1), 4 << k) for k in range(10)]
+    pace = Pace(2.0, lambda: 0.0, cases_of_a_load)
+    assert pace.warm_up(cases_of_a_load[0]) > 0
+    assert pace.repetitions(cases_of_a_load[0], 0.01) == 10  # a tenth of the second for idle cores
+    for case in cases_of_a_load[1:]:
+        pace.warm_up(case)
+    assert pace.repetitions(cases_of_a_load[-1], 0.01) == 100
 
 
 def test_a_pace_leaves_out_what_takes_longer_than_what_is_left_and_all_larger_sizes():
@@ -160,7 +160,7 @@ def a_loop(library, channel, **options):
         lambda kind, **data: told.append((kind, data)),
         lambda: next(clock) * 1e-3,
     )
-    loop._exchange, loop._pace = library, Pace(1e6, lambda: 0.0, cells(job))
+    loop._exchange, loop._pace = library, Pace(1e6, lambda: 0.0, cases(job))
     return loop, told
 
 

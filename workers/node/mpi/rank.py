@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Sequence
 
 from workers.node.mpi import hosts
 
-_LAUNCH = str(Path(__file__).parents[1] / "launch.py")
+_BEFORE_EXEC = str(Path(__file__).parents[1] / "before_exec.py")
 
 # How often it looks whether mpirun (or orted) still lives: a rank must not outlive it. Signals wake it at once.
 _LOOK_S = 1.0
@@ -73,7 +73,7 @@ def _carry_out(launch: Launch, own: Files) -> Ended:
     parent = os.getppid()
     environment = {**os.environ, **launch.environment}
     cores = ",".join(map(str, launch.cores))
-    command = [sys.executable, "-I", "-S", _LAUNCH, str(os.getpid()), cores, *launch.command]
+    command = [sys.executable, "-I", "-S", _BEFORE_EXEC, str(os.getpid()), cores, *launch.command]
     # In mpirun's process group for this rank, and not in a session of its own: what mpirun sends reaches both.
     stdout, stderr = _opened(own.stdout), _opened(own.stderr)
     process = subprocess.Popen(

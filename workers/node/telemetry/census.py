@@ -24,7 +24,7 @@ _RAY_PROGRAMS = (b"raylet", b"gcs_server")
 _RAY_TITLES = re.compile(rb"ray::(IDLE|AgentActor|DashboardAgent|DashboardHead|RuntimeEnvAgent)\b|ray-dashboard-")
 _RAY_SCRIPTS = re.compile(rb"/ray/(_private|dashboard|autoscaler|scripts|util/client)/|^ray\.|/bin/ray$")
 _OWN_MODULES = re.compile(rb"(workers\.node|orchestrator)(\.|$)")
-_OWN_SCRIPTS = re.compile(rb"(^|/)(tbd|deploy/demo\.py|workers/node/launch\.py)$")
+_OWN_SCRIPTS = re.compile(rb"(^|/)(tbd|deploy/demo\.py|workers/node/before_exec\.py)$")
 _SERVICE = re.compile(rb"orchestrator\.app|(^|/)tbd\0(.*\0)?serve\0")
 _PYTHON = re.compile(rb"(^|/)(python|pypy)[0-9.]*$")
 # "postgres: 15/main: user database 127.0.0.1(4711) idle"; the cluster's name is there where it has one.
