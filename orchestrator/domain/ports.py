@@ -260,7 +260,9 @@ class Cluster(Protocol):
     """Nodes and their agents. ``local`` and ``ray`` keep this contract; one test suite holds both to it.
 
     A call to one node raises ``NodeUnreachable`` when its agent does not answer in time: that says nothing about the
-    processes there. No call blocks for longer than a few seconds.
+    processes there. Calls to one node give up after 5 s, and ``interpreters`` after 10 s. ``wait`` blocks for its
+    ``timeout_s`` at most. ``hold`` and ``let_go`` block until whoever keeps the books of the devices has answered, and
+    ``close`` and ``shut_down`` until what they end has ended.
     """
 
     def nodes(self) -> Sequence[Node]:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.contract.test_strategies import LOSSES
 from tests.integration.node_attempts import failure_of, log_of, of_kind
-from tests.support import linear_model
+from tests.support import linear_model, two_networks
 from tests.support.strategy_jobs import strategy_job
 from tests.trainer_process import ROOT
 from workers.node import processes
@@ -81,6 +81,23 @@ def test_two_ranks_train_as_one_with_the_double_batch_does(agents):
     for rank in (0, 1):
         told = [loss["value"] for loss in of_rank(entries, "loss", rank)]
         assert told == pytest.approx(linear_model.losses(6), rel=1e-5)
+
+
+def test_several_updates_of_two_ranks_train_as_one_with_the_double_batch_does(agents):
+    """Each update has a learner of its own, whose gradients MPI averages: in ``tests.support.two_networks`` the loss of
+    one network tells what has become of both."""
+    job = strategy_job("cntk", "mpi", 1, 2, max_steps=6, profile=["kernels"])
+    job["model"].update(two_networks.facts())
+    entries = carried_out(agents, job)
+    losses, _ = two_networks.trained(6)
+    for rank in (0, 1):
+        told = [loss["value"] for loss in of_rank(entries, "loss", rank)]
+        assert told == pytest.approx(losses, rel=1e-4)
+        images = [interval["work"]["images"] for interval in of_rank(entries, "interval", rank)]
+        assert sum(images) == 6 * (two_networks.CRITIC_TIMES + 1) * two_networks.SAMPLES // 2
+        (kernels,) = of_rank(entries, "kernels", rank)
+        assert kernels["rows"]
+    assert len({replica["sha256"] for replica in of_kind(entries, "replica")}) == 1
 
 
 def stepped(weights, momentum, inputs, targets, rate):

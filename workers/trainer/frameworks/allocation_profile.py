@@ -4,7 +4,8 @@ The class of a block is by role first: what a weight, its gradient, the optimise
 stored in. Then by time: what an operator gives back before it returns is its workspace; what outlives an operator of
 the forward pass is a feature map if the same step gives it back; all else is "other": gradients of feature maps,
 buffers of the exchange, what an update takes for its length, statistics, constants. What an allocator adds to round a
-block up is "other" too. How roles and parts of a step are told stands in each framework's ``ownership``.
+block up is "other" too. How roles and parts of a step are told stands in the ``ownership`` of PyTorch, TensorFlow and
+MXNet. CNTK tells of no single allocation: its roles follow from its graph (``frameworks/cntk/memory.py``).
 """
 
 import collections
