@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.analysis import utilization
 from orchestrator.domain.measurement import Measurement
 from orchestrator.domain.profile import Kernel, KernelKinds, KernelTable
 from workers.trainer import protocol
@@ -43,8 +44,10 @@ def table_of(
         uncounted: why none were, where that is known.
 
     Raises:
-        ValueError: a number in it cannot be.
+        ValueError: a number in it cannot be, or it has no row.
     """
+    if not data["rows"]:
+        raise ValueError(utilization.NOTHING_RECORDED)
     found = [(str(name), int(calls), protocol.number(total_s)) for name, calls, total_s in data["rows"]]
     wrong = [name for name, calls, total_s in found if calls < 1 or not 0 <= total_s < float("inf")]
     if wrong:

@@ -241,7 +241,7 @@ def _analytic(evidence: Evidence, drivers: Sequence[Driver]) -> Iterator[Measure
         operations, capacity = operations + done, capacity + peak * active
         found.append(Measurement(metric, done / (peak * active), "1", _analytic_method(gpu), subject=driver.subject))
     if not found or len(found) < len(drivers):
-        yield utilization.missing(metric, _why_not(drivers, gpu, activities))
+        yield utilization.missing(metric, _why_not(evidence, drivers, gpu, activities))
         return
     yield from found if len(found) > 1 else ()
     yield Measurement(
@@ -259,11 +259,11 @@ def _analytic_method(gpu: bool) -> str:
     return f"analytic: the model's operation rate while active / {peak}; not counted in hardware"
 
 
-def _why_not(drivers: Sequence[Driver], gpu: bool, activities: Sequence[Any]) -> str:
+def _why_not(evidence: Evidence, drivers: Sequence[Driver], gpu: bool, activities: Sequence[Any]) -> str:
     if any(driver.step_flops is None for driver in drivers):
         return NO_OPERATIONS
     if len(activities) < len(drivers):
-        return "the framework's adapter does not report its activity"
+        return utilization.why_no_activity(evidence.logs)
     return NO_DATA_SHEET if gpu else NO_CALIBRATION
 
 

@@ -15,6 +15,8 @@ from orchestrator.domain.measurement import Measurement
 from workers.trainer import protocol
 
 NOTHING_READ = "no reading of the sampler falls into the steady part"
+NO_ACTIVITY = "the framework's adapter does not report its activity"
+NOTHING_RECORDED = "the profiler has recorded nothing: on a GPU, CUPTI is missing or serves another tool"
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def compute_utilization(nodes: Sequence[NodeSpan], scope: str) -> Measurement:
         return _mean_of(busy, "compute_utilization_ratio", "NVML busy time, steady part; mean of devices", scope)
     activities = [data for _, data in sorted(active([node.log for node in nodes]).items())]
     if not activities:
-        return missing("compute_utilization_ratio", "the framework's adapter does not report its activity")
+        return missing("compute_utilization_ratio", why_no_activity([node.log for node in nodes]))
     active_s = sum(protocol.number(data["active_s"]) for data in activities)
     elapsed_s = sum(protocol.number(data["elapsed_s"]) for data in activities)
     return Measurement(
@@ -85,6 +87,11 @@ def active(logs: Iterable[NodeLog]) -> dict[int, Mapping[str, Any]]:
                 if data["active_s"] is not None:
                     found[int(rank or 0)] = data
     return found
+
+
+def why_no_activity(logs: Iterable[NodeLog]) -> str:
+    """Why ``active`` has nothing of a process that trained."""
+    return NOTHING_RECORDED if any(log.of("activity") for log in logs) else NO_ACTIVITY
 
 
 def union_method(data: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ import pytest
 from orchestrator.analysis.analyse import analyse
 from orchestrator.analysis.counters import by_kernel, plain
 from orchestrator.analysis.ladder import model_flops_per_sample
+from orchestrator.analysis.utilization import NOTHING_RECORDED
 from orchestrator.services.catalog import load_catalog
 from tests.unit.analysis.logs import BATCH, NODE, STEP_S, a_job, a_log, quiet
 
@@ -280,3 +281,14 @@ def test_eq_1_of_each_rank_s_gpu_and_eq_3_of_each_rank_s_cores():
     assert value(found, "compute_utilization_ratio", "rank:0") == pytest.approx(0.9)
     assert value(found, "compute_utilization_ratio", "rank:1") == pytest.approx(0.5)
     assert not [m for m in found.measurements if m.metric == "cpu_utilization_ratio" and m.subject]
+
+
+def test_a_profiler_that_saw_nothing_gives_a_reason_and_no_zero():
+    made = job(sheet=1e12)
+    log = a_log(job=made, readings=quiet())
+    for entry in log:
+        if entry["kind"] == "activity":
+            entry["data"]["active_s"] = None
+    found = analyse({NODE: log})
+    for metric in ("compute_utilization_ratio", "fp32_utilization_ratio"):
+        assert reason(found, metric) == NOTHING_RECORDED

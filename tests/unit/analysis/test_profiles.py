@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.analysis import kernels, layers, memory
+from orchestrator.analysis import kernels, layers, memory, utilization
 from orchestrator.analysis.analyse import analyse
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.profile import Share, merged
@@ -192,6 +192,11 @@ def test_tables_five_and_six_are_the_longest_kernels_below_the_average_utilisati
     assert average == pytest.approx((3.6 + 0.6 + 0.8 + 0.8) / 10)
     assert [row.name for row in below] == ["b", "c"]
     assert kernels.longest_below_average([row for row in rows if row.name == "d"]) == (None, [])
+
+
+def test_a_table_without_kernels_is_none_and_says_why():
+    found = analysed(kernel_event(rows=[])).profiles
+    assert (found.kernels, found.reasons["kernels"]) == ((), "rank 0: " + utilization.NOTHING_RECORDED)
 
 
 def test_the_utilisation_of_a_kernel_is_what_hardware_has_counted_of_it():

@@ -6,6 +6,7 @@ an operator does on other cores meanwhile is inside its time.
 """
 
 import collections
+from typing import Optional
 
 from workers.trainer.frameworks import intervals
 from workers.trainer.signatures import Data
@@ -31,8 +32,13 @@ class Recording(collections.namedtuple("Recording", "items active whole ahead_s 
         return (self.whole[1] - self.whole[0]) * self.unit_s
 
     @property
-    def active_s(self) -> float:
-        """The seconds with anything running, the mean of the devices."""
+    def active_s(self) -> Optional[float]:
+        """The seconds with anything running, the mean of the devices; None where the profiler has recorded nothing.
+
+        Whoever trains runs something: then the profiler could not look, as where CUPTI is missing or serves another.
+        """
+        if not any(self.active):
+            return None
         busy = [[(one.start, one.end) for one in found] for found in self.active]
         return sum(intervals.union(intervals.clip(found, *self.whole)) for found in busy) / len(busy) * self.unit_s
 
