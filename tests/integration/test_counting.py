@@ -1,7 +1,7 @@
 """Operations counted in hardware: a process of its own under ``ncu``, for one rank with a GPU.
 
 ``ncu`` and the driver are scripted: a program of that name on the PATH, which starts what it is told to, and a library
-with the driver's two marks, which writes down when they are set.
+with the driver's two marks, which writes down when they are set and wants a current context, as the driver does.
 """
 
 import shutil
@@ -26,8 +26,16 @@ static int say(const char *word) {
     fclose(file);
     return 0;
 }
-int cuProfilerStart(void) { return say("start"); }
-int cuProfilerStop(void) { return say("stop"); }
+static int initialised;
+static __thread void *current;
+int cuInit(unsigned flags) { initialised = 1; return flags; }
+int cuDevicePrimaryCtxRetain(void **context, int device) {
+    *context = &initialised;
+    return !initialised ? 3 : device ? 101 : 0;
+}
+int cuCtxSetCurrent(void *context) { current = context; return 0; }
+int cuProfilerStart(void) { return %d ? %d : current ? say("start") : 201; }
+int cuProfilerStop(void) { return current ? say("stop") : 201; }
 """
 
 TOOL = """\
@@ -64,7 +72,8 @@ def scripted(tmp_path, monkeypatch):
     def make(mode="well"):
         folder, marks = tmp_path / "nvidia", tmp_path / "marks"
         folder.mkdir()
-        (folder / "driver.c").write_text(DRIVER % marks)
+        refusal = 801 if mode == "refused" else 0  # CUDA_ERROR_NOT_SUPPORTED
+        (folder / "driver.c").write_text(DRIVER % (marks, refusal, refusal))
         library = str(folder / "libcuda.so.1")
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, str(folder / "driver.c")], check=True)
         tool = folder / "ncu"
@@ -132,6 +141,15 @@ def test_without_permission_the_run_stands_and_says_why_nothing_was_counted(agen
     assert failed["profile"] == "counters"
     assert failed["failure"]["kind"] == "unsupported"
     assert "ERR_NVGPUCTRPERM" in failed["failure"]["message"]
+    assert "counters" not in kinds(entries)
+
+
+def test_a_driver_that_refuses_the_mark_is_named_with_its_answer(agent, scripted):
+    scripted("refused")
+    entries = carried_out(agent, on_gpus())
+    assert failure_of(entries) is None
+    (failed,) = of_kind(entries, "profile_failed")
+    assert "the CUDA driver refuses cuProfilerStart: CUresult 801" in failed["failure"]["message"]
     assert "counters" not in kinds(entries)
 
 

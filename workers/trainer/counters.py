@@ -19,18 +19,42 @@ Marks = Tuple[Callable[[], Any], Callable[[], Any]]
 # Steps before the one that is counted: algorithms are chosen and memory is taken by then.
 WARM_UP_STEPS = 3
 
+# What is called of the driver.
+_DRIVER = ("cuInit", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuProfilerStart", "cuProfilerStop")
+
 
 def profiler_marks() -> Marks:
     """Return (start, stop), which set the driver's profiler marks (CUDA driver API, cuProfilerStart and -Stop).
 
+    A mark counts for the context of the thread that sets it, and a framework may compute in threads of its own. So the
+    context that they all share, the device's primary one, is made current first.
+
     Raises:
-        TrainerError: ``unsupported``, there is no such driver.
+        TrainerError: ``unsupported``, there is no such driver; from ``start`` and ``stop`` too, the driver refuses.
     """
     try:
         driver = ctypes.CDLL("libcuda.so.1")
-        return driver.cuProfilerStart, driver.cuProfilerStop
+        for name in _DRIVER:
+            getattr(driver, name)
     except (OSError, AttributeError) as error:
         raise TrainerError("unsupported", "the CUDA driver has no profiler marks: %s" % error)
+
+    def marked(name):
+        context = ctypes.c_void_p()
+        _call(driver, "cuInit", 0)
+        # The agent shows this process its own device only: number 0.
+        _call(driver, "cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        _call(driver, "cuCtxSetCurrent", context)
+        _call(driver, name)
+
+    return lambda: marked("cuProfilerStart"), lambda: marked("cuProfilerStop")
+
+
+def _call(driver, name, *arguments):
+    """Call a function of the driver, which returns a CUresult: 0 where all is well."""
+    status = getattr(driver, name)(*arguments)
+    if status != 0:
+        raise TrainerError("unsupported", "the CUDA driver refuses %s: CUresult %d" % (name, status))
 
 
 def counted_step(
