@@ -1,9 +1,9 @@
 """Which network a distributed run uses: what each library wants to hear of it, said before the library is loaded.
 
 Owns the table of environment variables by library. Sources: PyTorch "torch.distributed" (GLOO_SOCKET_IFNAME), NCCL
-"Environment Variables" (NCCL_SOCKET_IFNAME, NCCL_IB_DISABLE), ps-lite "Environment Variables" (DMLC_INTERFACE,
-DMLC_NODE_HOST), Horovod (HOROVOD_GLOO_IFACE), Open MPI "MCA parameters" (btl, oob). What was used is recorded by the
-loop, in ``joined``.
+"Environment Variables" (NCCL_SOCKET_IFNAME, NCCL_IB_DISABLE, NCCL_NET, NCCL_DEBUG), ps-lite "Environment Variables"
+(DMLC_INTERFACE, DMLC_NODE_HOST), Horovod (HOROVOD_GLOO_IFACE), Open MPI "MCA parameters" (btl, oob). What was used is
+recorded by the loop, in ``joined``.
 """
 
 import os
@@ -22,9 +22,16 @@ def environment(job: Job, process: Process) -> Dict[str, str]:
     return {
         "GLOO_SOCKET_IFNAME": interface,
         "TP_SOCKET_IFNAME": interface,
-        "NCCL_SOCKET_IFNAME": interface,
+        # Without the sign NCCL takes it for the beginning of a name: ib1 would be ib10 too.
+        "NCCL_SOCKET_IFNAME": "=" + interface,
         # Verbs are only used where InfiniBand was asked for: else NCCL would take them over the interface named above.
         "NCCL_IB_DISABLE": "0" if infiniband else "1",
+        # Neither a plugin's network nor TCP over an InfiniBand interface may stand in for what was asked for: where
+        # NCCL cannot have the network of this name, it fails.
+        "NCCL_NET": "IB" if infiniband else "Socket",
+        # It then says which network it uses, once, as it starts; the log keeps what a process prints.
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": "INIT",
         "DMLC_INTERFACE": interface,
         "DMLC_NODE_HOST": node.address,
         "HOROVOD_GLOO_IFACE": interface,
