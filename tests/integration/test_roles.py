@@ -9,6 +9,7 @@ from orchestrator.domain.catalog import StrategyFacts
 from orchestrator.domain.placement import Device, NodeShare, Placement
 from orchestrator.services.job import processes_of
 from tests.integration.node_attempts import NODE, a_job, carried_out, failure_of, log_of, of_kind, steps_begin, until
+from tests.support.acted_model.actor import WAYS
 from tests.trainer_process import ROOT
 from workers.node import processes
 from workers.node.agent import Agent
@@ -25,14 +26,14 @@ def agent(tmp_path, monkeypatch):
     found.close()
 
 
-def acted(**plan):
-    """A job with two actors beside its worker, laid out by the orchestrator."""
+def acted(leaves=None, **plan):
+    """A job with two actors beside its worker, laid out by the orchestrator; ``leaves``: see the model's actor."""
     job = a_job(**plan)
     (device,) = job["processes"][0]["devices"]
     placement = Placement((NodeShare(NODE, (Device(device["id"], "cpu", "a cpu", tuple(device["cores"])),)),))
     job["processes"] = processes_of(placement, StrategyFacts("single", "system", 1, 1), {"actor": 2})
     job["model"] = {**job["model"], "module": "tests.support.acted_model", "options": {}, "work_unit": "images"}
-    job["plan"]["options"] = {}
+    job["plan"]["options"] = {"leaves": leaves}
     return job
 
 
@@ -62,6 +63,15 @@ def test_an_actor_that_dies_fails_the_attempt_and_is_the_one_named(agent):
     steps_begin(agent, job)
     os.kill(started(agent.fetch(job["attempt_id"], 0, 10**6)["entries"])["actor0-1"]["pid"], signal.SIGKILL)
     failure = failure_of(log_of(agent, job))
-    assert (failure["kind"], failure["signal"]) == ("crashed", signal.SIGKILL)
+    assert (failure["kind"], failure["ranks"], failure["signal"]) == ("crashed", [], signal.SIGKILL)
     assert failure["message"].startswith("actor0-1: killed by SIGKILL")
+    assert not processes.with_token(job["token"])
+
+
+@pytest.mark.parametrize("leaves", WAYS)
+def test_an_actor_that_ends_with_status_0_in_mid_training_is_lost_as_a_killed_one_is(agent, leaves):
+    job = acted(leaves, max_steps=10**9)
+    failure = failure_of(carried_out(agent, job))
+    assert failure["message"] == "actor0-1: ended with status 0 before its worker had gone"
+    assert (failure["kind"], failure["ranks"], failure["exit_code"]) == ("crashed", [], 0)
     assert not processes.with_token(job["token"])

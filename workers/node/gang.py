@@ -245,7 +245,7 @@ class Gang:
 
     def _is_end(self, event: Mapping[str, Any]) -> bool:
         """Whether a process has said by ``event`` that it has done all it had to do."""
-        if self._phase is None:
+        if self._phase is None or event["rank"] is None:
             return bool(event["kind"] == "finished")
         return bool(event["kind"] == "profiled" and event["data"]["profile"] == self._phase)
 
@@ -282,7 +282,7 @@ class Gang:
             child,
             status,
             self._errors.get(child.name),
-            child.name in self._finished or not child.process["ranks"],
+            child.name in self._finished or not _has_to_finish(child.process),
             bool(torn),
         )
         child.reported = True
@@ -345,6 +345,11 @@ class Heard(NamedTuple):
     child: Member
     events: list[dict[str, Any]]
     garbage: int
+
+
+def _has_to_finish(process: Mapping[str, Any]) -> bool:
+    """Whether ``process`` reports ``finished`` where all goes well; servers, schedulers and launchers do not."""
+    return bool(process["ranks"]) or process["role"] in protocol.MODEL_ROLES
 
 
 def _parse(line: bytes, ranks: Sequence[int]) -> dict[str, Any] | None:

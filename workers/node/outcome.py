@@ -63,10 +63,10 @@ def of_exit(
     """Judge the end of one process that the agent did not end itself.
 
     Args:
-        ranks: the ranks it drove.
+        ranks: the ranks it drove; none: it is of a model's own role, if it has to report that it has finished.
         status: as subprocess gives it: an exit code, or a signal's number negated.
         error: data of its ``error`` event, if it sent one.
-        finished: whether it reported ``finished``, or has no rank and so need not.
+        finished: whether it reported ``finished``, or need not.
         stderr_tail: the last it said.
         memory_short: whether the kernel killed something for want of memory meanwhile.
 
@@ -88,6 +88,8 @@ def of_exit(
         return Failure(_KIND_OF_STATUS[status], ranks, status, None, message)
     if status != 0:
         return Failure("crashed", ranks, status, None, _with_tail(f"exit status {status}", stderr_tail))
+    if not finished and not ranks:
+        return Failure("crashed", ranks, 0, None, "ended with status 0 before its worker had gone")
     if not finished:
         return Failure("invalid_log", ranks, 0, None, "ended with status 0 but never reported that it had finished")
     return None

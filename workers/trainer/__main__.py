@@ -69,7 +69,9 @@ def run(job: Job, process: Process, emit: Emit) -> int:
         niceness = os.getpriority(os.PRIO_PROCESS, 0)
         emit("started", pid=os.getpid(), python=platform.python_version(), niceness=niceness)
         if process.role in protocol.MODEL_ROLES:
-            roles.serve(job, process)
+            # Without this word the agent takes it for lost.
+            if roles.serve(job, process):
+                emit("finished", steps=0, weights_sha256=None)
             return status
         locks = host.lock_devices(job.lock_dir, process.devices)
         fabric.apply(job, process)

@@ -2,7 +2,7 @@
 
 The facts say how many (``[roles.actor] per_rank = 2``). Such a process holds no rank and no device, needs no framework,
 and runs on the cores of its rank's device. It carries out ``serve(job, process)`` of ``<module>.actor``, which returns
-when the worker has gone. If it fails, the attempt has failed.
+when the worker has gone. If it fails, or ends before its worker has gone, the attempt has failed.
 
 Its entry in the job says whom it is ``beside`` (the worker's name) and ``of_rank``. They meet at a Unix socket in the
 attempt's folder, which nobody but their user may use: the worker listens, before or while its model is built.
@@ -10,6 +10,7 @@ attempt's folder, which nobody but their user may use: the worker listens, befor
 
 import importlib
 import os
+import select
 import socket
 import time
 from typing import List
@@ -21,10 +22,27 @@ from workers.trainer.job import Job, Process
 
 RETRY_S = 0.05
 
+# Judgement: how long a worker may take to close a connection over which it has told its actor to end.
+GONE_S = 1.0
 
-def serve(job: Job, process: Process) -> None:
-    """Do what the job's model has for the role of ``process``, until there is nothing left to do."""
+# Linux: the peer has closed its end, or will write nothing more. The module ``select`` names it from Python 3.7 on.
+_PEER_GONE = select.POLLHUP | 0x2000
+
+# Copies of the connections of this process. They are never closed: so a worker notices that this process has gone when
+# it really has, and this process can see whether its worker has.
+_connections: List[int] = []
+
+
+def serve(job: Job, process: Process) -> bool:
+    """Do what the job's model has for the role of ``process``; return whether the worker has gone by then."""
     importlib.import_module("%s.%s" % (job.model.module, process.role)).serve(job, process)
+    return bool(_connections) and all(_has_gone(connection) for connection in _connections)
+
+
+def _has_gone(connection):
+    poll = select.poll()
+    poll.register(connection, _PEER_GONE)
+    return bool(poll.poll(GONE_S * 1000))
 
 
 def beside(job: Job, process: Process) -> List[Process]:
@@ -52,6 +70,7 @@ def connect(job: Job, process: Process) -> socket.socket:
         client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             client.connect(_address(job, process.beside))
+            _connections.append(os.dup(client.fileno()))
             return client
         except (FileNotFoundError, ConnectionRefusedError):
             client.close()

@@ -19,6 +19,11 @@ def test_status_0_without_finished_is_an_invalid_log():
     assert judged(0, finished=False).kind == "invalid_log"
 
 
+def test_an_actor_that_ends_with_status_0_and_has_not_finished_has_crashed():
+    failure = outcome.of_exit([], 0, None, False, "", False)
+    assert (failure.kind, failure.ranks, failure.exit_code) == ("crashed", [], 0)
+
+
 @pytest.mark.parametrize(("kind", "status"), protocol.EXIT_STATUS.items())
 def test_every_exit_status_of_the_protocol_has_its_kind(kind, status):
     assert judged(status).kind == kind
