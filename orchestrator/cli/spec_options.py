@@ -37,6 +37,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SPEC.yaml|MODEL",
         help="a file (YAML or JSON; - is stdin), or a model. tbd plan --fields lists the fields of a file",
     )
+    configure_fields(parser)
+
+
+def configure_fields(parser: argparse.ArgumentParser) -> None:
+    """The options that name fields of a spec."""
     group = parser.add_argument_group(
         "fields of the spec",
         "of a MODEL, or in place of those of the file; values may be repeated or separated by commas: each is an axis",
@@ -79,19 +84,21 @@ class Source:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._file = SpecFile(options.spec) if _is_file(options.spec) else None
-        given = _given(options)  # what is wrong in itself is told before anybody is asked
+        given = given_fields(options)  # what is wrong in itself is told before anybody is asked
         if self._file is not None:
             self._file.replace(given)
 
-    def post(self, client: Client, key: str | None = None, **parameters: Any) -> dict[str, Any]:
-        """Submit the spec; REST's answer.
+    def post(
+        self, client: Client, key: str | None = None, path: str = "/experiments", **parameters: Any
+    ) -> dict[str, Any]:
+        """Submit the spec, or send it to another ``path``; REST's answer.
 
         Raises:
             CommandError: it is refused; of a file, the text has its lines.
         """
         spec = self.spec(lambda: client.get("/models"))
         try:
-            return dict(client.post("/experiments", spec, key=key or os.urandom(16).hex(), **parameters))
+            return dict(client.post(path, spec, key=key or os.urandom(16).hex(), **parameters))
         except ServerProblem as problem:
             raise self.explain(problem) from None
 
@@ -135,13 +142,13 @@ def spec_from(options: argparse.Namespace, default_framework: str = DEFAULT_FRAM
     Raises:
         CommandError: a value has not the form it should have.
     """
-    given = _given(options)
+    given = given_fields(options)
     frameworks = given.get("framework", [default_framework])
     spec = {"name": _name(options.spec, frameworks), "model": options.spec, "framework": frameworks} | given
     return spec if "global_batch_size" in given else {"per_device_batch_size": _DEFAULT_BATCH} | spec
 
 
-def _given(options: argparse.Namespace) -> dict[str, Any]:
+def given_fields(options: argparse.Namespace) -> dict[str, Any]:
     """The fields of the spec that the options name.
 
     Raises:

@@ -59,7 +59,7 @@ def print_experiment(experiment: Json, rows: Sequence[Json], runs: Sequence[Json
     counts = ", ".join(f"{count} {name}" for name, count in experiment["run_counts"].items() if count)
     pairs = [
         ("experiment", f"{experiment['id']}  {experiment['name']}"),
-        ("state", output.state(experiment["state"]) + (" (to be cancelled)" if _is_ending(experiment) else "")),
+        ("state", output.state(experiment["state"]) + _what_was_asked(experiment)),
         ("runs", counts),
         ("submitted", f"{short_time(experiment['created_at'])} UTC{_took(experiment, 'created_at')}"),
         ("labels", axis_text(experiment["spec"]["labels"])),
@@ -78,6 +78,12 @@ def print_experiment(experiment: Json, rows: Sequence[Json], runs: Sequence[Json
 
 def _cell_of(plan: Json) -> str:
     return f"{plan['framework']} {plan['per_device_batch_size']} {plan['topology']} #{plan['repetition']}"
+
+
+def _what_was_asked(experiment: Json) -> str:
+    if _is_ending(experiment):
+        return " (to be cancelled)"
+    return " (paused)" if experiment["paused"] else ""
 
 
 def _is_ending(thing: Json) -> bool:

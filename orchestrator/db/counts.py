@@ -25,6 +25,11 @@ def move(connection: Connection, experiment_id: str, before: RunState, to: RunSt
     _change(connection, [(experiment_id, before, -1), (experiment_id, to, 1)])
 
 
+def remove(connection: Connection, experiment_id: str, state: RunState, count: int) -> None:
+    """So many runs in that state are there no more."""
+    _change(connection, [(experiment_id, state, -count)] if count else [])
+
+
 def _change(connection: Connection, changes: Sequence[tuple[str, RunState, int]]) -> None:
     rows = [{"experiment_id": of, "state": state.value, "runs": count} for of, state, count in sorted(changes)]
     if rows:

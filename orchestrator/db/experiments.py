@@ -10,7 +10,7 @@ from orchestrator.db import cells, changes, counts, keys, labelled_runs, owners,
 from orchestrator.db import runs as run_rows
 from orchestrator.db.schema import experiment, label, run
 from orchestrator.db.statements import Insert
-from orchestrator.domain.errors import NotFound
+from orchestrator.domain.errors import Conflict, NotFound
 from orchestrator.domain.filters import ExperimentFilter
 from orchestrator.domain.run import Experiment, ExperimentState, Run, RunState
 from orchestrator.domain.stored import Idempotency, Page
@@ -146,11 +146,57 @@ def cancel(connection: Connection, experiment_id: str, at: float) -> bool:
     return True
 
 
-def end(connection: Connection, experiment_id: str, state: ExperimentState, at: float) -> bool:
+def pause(connection: Connection, experiment_id: str, paused: bool, at: float) -> bool:
+    """Pause or resume it and its runs, also those that may come back to the queue. Whether that is new."""
     statement = (
         update(experiment)
-        .where(experiment.c.id == experiment_id, experiment.c.state == ExperimentState.ACTIVE.value)
-        .values(state=state.value, ended_at=at)
+        .where(
+            experiment.c.id == experiment_id,
+            experiment.c.state == ExperimentState.ACTIVE.value,
+            experiment.c.cancel_requested.is_(False),
+            experiment.c.paused.is_not(paused),
+        )
+        .values(paused=paused)
+    )
+    if connection.execute(statement).rowcount == 0:
+        owner_of(connection, experiment_id)
+        return False
+    theirs = (run.c.experiment_id == experiment_id, run_rows.UNFINISHED)
+    connection.execute(update(run).where(*theirs).values(paused=paused))
+    changes.record(connection, [changes.row(at, experiment_id, None, ExperimentState.ACTIVE.value, {"paused": paused})])
+    return True
+
+
+def extend(connection: Connection, old: Experiment, new: Experiment, runs: Sequence[Run], at: float) -> int:
+    """See ``domain.ports.Store.extend_experiment``."""
+    found = connection.execute(select(experiment).where(experiment.c.id == old.id).with_for_update()).one_or_none()
+    if found is None:
+        raise NotFound("experiment", old.id)
+    as_it_was = (found.state == old.state.value, found.cancel_requested == old.cancel_requested)
+    if not all(as_it_was) or rows.spec_of(found.spec) != old.spec:
+        raise Conflict(f"{old.id} was changed meanwhile: look at it (tbd show), then extend it again")
+    values: dict[str, Any] = {"spec": rows.to_text(new.spec.to_json()), "facts": rows.to_text(dict(new.facts))}
+    if runs and old.state is not ExperimentState.ACTIVE:
+        values |= {"state": ExperimentState.ACTIVE.value, "ended_at": None, "cancel_requested": False}
+    connection.execute(update(experiment).where(experiment.c.id == old.id).values(values))
+    if old.state is ExperimentState.CANCELLED:
+        run_rows.forget_never_begun(connection, old.id)
+    added = add_runs(connection, runs)
+    if values["spec"] != found.spec or added:
+        told = {"extended": True, "runs": added}
+        state = values.get("state", old.state.value)
+        changes.record(connection, [changes.row(at, old.id, None, state, told)])
+    return added
+
+
+def end(connection: Connection, experiment_id: str, state: ExperimentState, at: float) -> bool:
+    """Not where it was extended just now: the lock waits for whoever does that, so that their runs are seen."""
+    connection.execute(select(experiment.c.id).where(experiment.c.id == experiment_id).with_for_update())
+    left = select(run.c.id).where(run.c.experiment_id == experiment_id, run_rows.UNFINISHED).exists()
+    statement = (
+        update(experiment)
+        .where(experiment.c.id == experiment_id, experiment.c.state == ExperimentState.ACTIVE.value, ~left)
+        .values(state=state.value, ended_at=at, paused=False)
     )
     if connection.execute(statement).rowcount == 0:
         owner_of(connection, experiment_id)
@@ -159,20 +205,23 @@ def end(connection: Connection, experiment_id: str, state: ExperimentState, at: 
     return True
 
 
-def open_for_runs(connection: Connection, experiment_ids: Collection[str]) -> set[str]:
-    """Those that may get further runs: active, and nobody asked to cancel them. They stay so until the commit."""
-    query = select(experiment.c.id).where(
+def open_for_runs(connection: Connection, experiment_ids: Collection[str]) -> dict[str, bool]:
+    """Those that may get further runs: active, and nobody asked to cancel them; and whether they are paused. They stay
+    so until the commit."""
+    query = select(experiment.c.id, experiment.c.paused).where(
         experiment.c.id.in_(sorted(experiment_ids)),
         experiment.c.state == ExperimentState.ACTIVE.value,
         experiment.c.cancel_requested.is_(False),
     )
-    return set(connection.execute(query.order_by(experiment.c.id).with_for_update(read=True)).scalars())
+    found = connection.execute(query.order_by(experiment.c.id).with_for_update(read=True)).all()
+    return {row.id: row.paused for row in found}
 
 
 def add_runs(connection: Connection, runs: Sequence[Run]) -> int:
     """Insert the runs whose experiment is open for them and has no run of that plan yet; how many."""
     welcome = open_for_runs(connection, {one.experiment_id for one in runs})
-    added = run_rows.add_missing(connection, [one for one in runs if one.experiment_id in welcome])
+    fitting = [replace(one, paused=welcome[one.experiment_id]) for one in runs if one.experiment_id in welcome]
+    added = run_rows.add_missing(connection, fitting)
     cells.add_missing(connection, added)
     _note_newest(connection, added)
     counts.add(connection, added)

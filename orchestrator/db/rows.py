@@ -186,6 +186,7 @@ def _experiment(row: AnyRow, run_counts: Mapping[RunState, int]) -> Experiment:
         created_at=time_of(row.created_at),
         ended_at=maybe_time(row.ended_at),
         cancel_requested=row.cancel_requested,
+        paused=row.paused,
         run_counts=run_counts,
     )
 
@@ -206,6 +207,7 @@ def run_row(run: Run) -> tuple[Any, ...]:
         run.created_at,
         run.cancel_requested,
         plan.needs.key,
+        run.paused,
     )
 
 
@@ -226,6 +228,7 @@ def _run(row: AnyRow, attempts: Iterable[AnyRow], result: AnyRow | None, waiting
         started_at=maybe_time(row.started_at),
         ended_at=maybe_time(row.ended_at),
         cancel_requested=row.cancel_requested,
+        paused=row.paused,
         waiting=waiting,
         failure=failure_of(row.failure),
     )

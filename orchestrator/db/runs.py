@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Update, bindparam, func, select, text, update
+from sqlalchemy import ColumnElement, Connection, Select, Update, bindparam, delete, func, select, text, update
 
 from orchestrator.db import changes, counts, labelled_runs, owners, paging, rows
 from orchestrator.db.schema import attempt, cell, experiment, measurement, result, run, waiting
@@ -14,7 +14,7 @@ from orchestrator.domain.errors import Damaged, DamagedRow, NotFound
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.filters import RunFilter
 from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.run import HOLDS_DEVICES, TERMINAL, Attempt, Run, RunState, transition
+from orchestrator.domain.run import HOLDS_DEVICES, PAUSED, TERMINAL, Attempt, Run, RunState, transition
 from orchestrator.domain.stored import EarlierRun, Page
 
 log = logging.getLogger(__name__)
@@ -32,6 +32,7 @@ COLUMNS = (
     "created_at",
     "cancel_requested",
     "needs",
+    "paused",
 )
 INSERT = Insert(run, *COLUMNS)
 _INSERT_MISSING = Insert(run, *COLUMNS, or_nothing_on=("experiment_id", "plan_key"))
@@ -48,6 +49,15 @@ def birth(new: Run) -> changes.ChangeRow:
 def add_missing(connection: Connection, runs: Iterable[Run]) -> list[Run]:
     """Insert runs whose experiment has none of that plan yet; those inserted."""
     return [one for one in runs if _INSERT_MISSING.one(connection, rows.run_row(one)) == 1]
+
+
+def forget_never_begun(connection: Connection, experiment_id: str) -> None:
+    """Delete the runs of an experiment that were cancelled before they began: nothing hangs on them, and their plans
+    may be queued anew."""
+    begun = select(attempt.c.id).where(attempt.c.run_id == run.c.id).exists()
+    theirs = (run.c.experiment_id == experiment_id, run.c.state == RunState.CANCELLED.value)
+    forgotten = connection.execute(delete(run).where(*theirs, ~begun)).rowcount
+    counts.remove(connection, experiment_id, RunState.CANCELLED, forgotten)
 
 
 # Reading
@@ -152,21 +162,23 @@ def heads(connection: Connection, most: int) -> list[Run]:
     """Of the queued runs that ask for the same the first ``most`` in the order of placing."""
     found: list[rows.AnyRow] = []
     for needs in connection.execute(_KINDS).scalars().all():
-        alike = (run.c.state == RunState.QUEUED.value, ~run.c.cancel_requested, run.c.needs == needs)
+        alike = (run.c.state == RunState.QUEUED.value, ~run.c.cancel_requested, ~run.c.paused, run.c.needs == needs)
         found += connection.execute(select(run).where(*alike).order_by(*_ORDER).limit(most))
     found.sort(key=lambda row: (-row.priority, row.created_at, row.id))
     return _unjudged(connection, found)
 
 
 _ORDER = (run.c.priority.desc(), run.c.created_at, run.c.id)
-_TO_BE_CANCELLED = (run.c.needs, *_ORDER)
+_TO_BE_CANCELLED = (run.c.paused, run.c.needs, *_ORDER)
 # One look into the index for each kind of needs: a plain DISTINCT would walk the whole queue.
 _KINDS = text("""
 WITH RECURSIVE kinds (needs) AS (
-    SELECT (SELECT min(needs) FROM run WHERE state = 'queued' AND cancel_requested = false)
+    SELECT (SELECT min(needs) FROM run WHERE state = 'queued' AND cancel_requested = false AND paused = false)
     UNION ALL
-    SELECT (SELECT min(needs) FROM run WHERE state = 'queued' AND cancel_requested = false AND needs > kinds.needs)
-    FROM kinds WHERE kinds.needs IS NOT NULL
+    SELECT (
+        SELECT min(needs) FROM run
+        WHERE state = 'queued' AND cancel_requested = false AND paused = false AND needs > kinds.needs
+    ) FROM kinds WHERE kinds.needs IS NOT NULL
 )
 SELECT needs FROM kinds WHERE needs IS NOT NULL
 """)
@@ -204,12 +216,14 @@ def complete(
 
 def _why_waiting(connection: Connection, found: Sequence[rows.AnyRow]) -> dict[str, str]:
     """Queued run -> why it is not placed, where that was said."""
-    needs = {row.id: row.needs for row in found if row.state == RunState.QUEUED.value}
+    queued = [row for row in found if row.state == RunState.QUEUED.value]
+    paused = {row.id: PAUSED for row in queued if row.paused}
+    needs = {row.id: row.needs for row in queued if not row.paused}
     if not needs:
-        return {}
+        return paused
     query = select(waiting.c.needs, waiting.c.reason).where(waiting.c.needs.in_(set(needs.values())))
     reasons: dict[str, str] = dict(connection.execute(query).all())
-    return {run_id: reasons[asked] for run_id, asked in needs.items() if asked in reasons}
+    return paused | {run_id: reasons[asked] for run_id, asked in needs.items() if asked in reasons}
 
 
 def _attempts(connection: Connection, run_ids: Any) -> dict[str, list[rows.AnyRow]]:
@@ -276,15 +290,20 @@ def move_statement(run_id: str, expected: RunState, to: RunState, values: Mappin
 
 
 def take(
-    connection: Connection, run_id: str, expected: RunState, to: RunState, values: Mapping[str, Any]
+    connection: Connection,
+    run_id: str,
+    expected: RunState,
+    to: RunState,
+    values: Mapping[str, Any],
+    *conditions: ColumnElement[bool],
 ) -> str | None:
-    """Move the run if it is where it is expected; its experiment, or None when it was not there.
+    """Move the run if it is where it is expected, and meets the conditions; its experiment, or None where it does not.
 
     Raises:
         IllegalMove: the table of states has no such move.
         NotFound: there is no such run.
     """
-    statement = move_statement(run_id, expected, to, values).returning(run.c.experiment_id)
+    statement = move_statement(run_id, expected, to, values).where(*conditions).returning(run.c.experiment_id)
     experiment_id: str | None = connection.execute(statement).scalar_one_or_none()
     if experiment_id is None:
         _must_exist(connection, run_id)
@@ -294,7 +313,7 @@ def take(
 
 
 def begin_attempt(connection: Connection, run_id: str, new: Attempt) -> bool:
-    experiment_id = take(connection, run_id, RunState.QUEUED, RunState.PLACING, {})
+    experiment_id = take(connection, run_id, RunState.QUEUED, RunState.PLACING, {}, ~run.c.paused)
     if experiment_id is None:
         return False
     owner = select(experiment.c.owner).where(experiment.c.id == experiment_id).with_for_update(read=True)

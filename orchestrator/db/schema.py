@@ -24,7 +24,7 @@ from orchestrator.db.metadata import Count, Key, metadata
 
 # The newest migration in ``migrations/versions``; a test holds them equal. Known here so that opening a database that
 # is up to date does not import alembic.
-REVISION = "0009"
+REVISION = "0010"
 
 experiment = Table(
     "experiment",
@@ -38,6 +38,7 @@ experiment = Table(
     Column("created_at", Double, nullable=False),
     Column("ended_at", Double),
     Column("cancel_requested", Boolean, nullable=False),
+    Column("paused", Boolean, nullable=False, server_default=text("false")),
     Index("ix_experiment_created", "created_at", "id"),
     Index("ix_experiment_owner", "owner", "created_at", "id"),
     Index("ix_experiment_name", "name", "created_at", "id"),
@@ -92,6 +93,7 @@ run = Table(
     Column("failure", Text),
     # What its plan asks of nodes (``Plan.needs``): runs that ask for the same are placed alike.
     Column("needs", Key, nullable=False, server_default=text("''")),
+    Column("paused", Boolean, nullable=False, server_default=text("false")),  # its experiment is
     UniqueConstraint("experiment_id", "plan_key"),
     # What lists may also be filtered by stands at the end of an index: rows that do not match are passed over there.
     Index("ix_run_created", "created_at", "id"),
@@ -108,6 +110,7 @@ Index(
     "ix_run_queue",
     run.c.state,
     run.c.cancel_requested,
+    run.c.paused,
     run.c.needs,
     run.c.priority.desc(),
     run.c.created_at,

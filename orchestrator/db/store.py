@@ -138,6 +138,19 @@ class SqlStore:
     def cancel_experiment(self, experiment_id: str, at: float, deed: Deed | None = None) -> None:
         self._act(lambda connection: experiments.cancel(connection, experiment_id, at), deed)
 
+    def pause_experiment(self, experiment_id: str, paused: bool, at: float, deed: Deed | None = None) -> None:
+        self._act(lambda connection: experiments.pause(connection, experiment_id, paused, at), deed)
+
+    def extend_experiment(
+        self, old: Experiment, new: Experiment, runs: Sequence[Run], at: float, deed: Deed | None = None
+    ) -> int:
+        def extend(connection: Connection) -> int:
+            added = experiments.extend(connection, old, new, runs, at)
+            deeds.record(connection, deed if added or new.spec != old.spec else None)
+            return added
+
+        return self.database.write(extend)
+
     def end_experiment(self, experiment_id: str, state: ExperimentState, at: float) -> bool:
         if state is ExperimentState.ACTIVE:
             raise ValueError("an experiment does not end by being active")

@@ -112,8 +112,23 @@ class Store(AccessStore, Protocol):
     def cancel_experiment(self, experiment_id: str, at: float, deed: Deed | None = None) -> None:
         """Record that it, and all its runs that have not ended, are to be cancelled. Idempotent."""
 
+    def pause_experiment(self, experiment_id: str, paused: bool, at: float, deed: Deed | None = None) -> None:
+        """Record that none of its queued runs is to begin, or (False) that they may again. Idempotent; no effect on
+        one that has ended or is being cancelled."""
+
+    def extend_experiment(
+        self, old: Experiment, new: Experiment, runs: Sequence[Run], at: float, deed: Deed | None = None
+    ) -> int:
+        """Give the experiment the spec and the facts of ``new``, and ``runs``: plans that it has are passed over; how
+        many were added. One that had ended is active again where there are runs. Of a cancelled one those runs are
+        forgotten first that were cancelled before they began.
+
+        Raises:
+            Conflict: it is no longer as ``old`` says.
+        """
+
     def end_experiment(self, experiment_id: str, state: ExperimentState, at: float) -> bool:
-        """Move it from ACTIVE to ``state``; False when it is not ACTIVE any more."""
+        """Move it from ACTIVE to ``state``; False when it is not ACTIVE any more, or has runs that are not over."""
 
     def add_runs(self, runs: Sequence[Run]) -> int:
         """Store further runs of active experiments; plans their experiment already has are passed over. The count."""

@@ -39,6 +39,8 @@ MOVES: dict[RunState, frozenset[RunState]] = {
 TERMINAL = frozenset(state for state, exits in MOVES.items() if not exits)
 HOLDS_DEVICES = frozenset({RunState.PLACING, RunState.RUNNING, RunState.COLLECTING})
 
+PAUSED = "its experiment is paused (tbd resume)"  # why a run of it waits
+
 
 class IllegalMove(ValueError):  # noqa: N818 - reads as what happened
     """A move that the table does not have: a mistake in the code that asked for it."""
@@ -96,7 +98,8 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Run:
-    """One plan being carried out. ``waiting`` says in words why a queued run is not placed yet."""
+    """One plan being carried out. ``waiting`` says in words why a queued run is not placed yet; ``paused``: its
+    experiment is, so that it is not placed while it is queued."""
 
     id: str
     experiment_id: str
@@ -108,6 +111,7 @@ class Run:
     started_at: float | None = None
     ended_at: float | None = None
     cancel_requested: bool = False
+    paused: bool = False
     waiting: str | None = None
     failure: Failure | None = None
     analysis: Analysis | None = None
@@ -135,7 +139,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a person submitted. ``facts`` were fixed at submission: what ``auto`` stood for then."""
+    """What a person submitted. ``facts`` were fixed at submission: what ``auto`` stood for then. While it is ``paused``
+    none of its queued runs is placed."""
 
     id: str
     owner: str
@@ -145,4 +150,5 @@ class Experiment:
     created_at: float
     ended_at: float | None = None
     cancel_requested: bool = False
+    paused: bool = False
     run_counts: Mapping[RunState, int] = field(default_factory=dict)

@@ -49,9 +49,9 @@ class Facts:
         return cls(catalog, data["device"], pool, None if fabrics is None else tuple(fabrics))
 
 
-def facts_of(catalog: Catalog, nodes: Sequence[Node]) -> Facts:
-    """The facts as of now: GPUs where any node has one, else CPU devices."""
-    device = "cuda" if any(node.devices_of("cuda") for node in nodes) else "cpu"
+def facts_of(catalog: Catalog, nodes: Sequence[Node], device: str | None = None) -> Facts:
+    """The facts as of now. ``device``, where none is given: GPUs where any node has one, else CPU devices."""
+    device = device or ("cuda" if any(node.devices_of("cuda") for node in nodes) else "cpu")
     counts = [len(node.devices_of(device)) for node in nodes]
     described = [node for node in nodes if "fabrics" in node.inventory]  # others have not been reached yet
     fabrics = tuple(sorted({fabric for node in described for fabric in node.fabrics})) if described else None
@@ -122,6 +122,11 @@ def expand(spec: ExperimentSpec, facts: Facts, runs: Sequence[Run]) -> list[Plan
         plan = _plan(choice, facts, spec)
         cells.setdefault(plan.cell_key, Cell(plan, by_cell.get(plan.cell_key, [])))  # two may resolve to one
     return missing(list(cells.values()), spec)
+
+
+def cell_keys(spec: ExperimentSpec, facts: Facts) -> set[str]:
+    """The identities of all cells of the grid."""
+    return {_plan(choice, facts, spec).cell_key for choice in _cells(spec, facts)}
 
 
 # Fields that say how long a run is.

@@ -176,8 +176,9 @@ def test_cancelling_an_experiment_marks_its_runs_that_have_not_ended(store: SqlS
 
 
 def test_a_cancelled_or_ended_experiment_gets_no_further_runs(store: SqlStore) -> None:
-    cancelled, ended = scene.submitted(store)[0], scene.submitted(store)[0]
+    (cancelled, _), (ended, (over,)) = scene.submitted(store), scene.submitted(store)
     store.cancel_experiment(cancelled.id, 3000.0)
+    scene.brought_to(store, over, RunState.COMPLETED)
     store.end_experiment(ended.id, ExperimentState.COMPLETED, 3000.0)
 
     assert store.add_runs([*scene.runs_for(cancelled, first=2), *scene.runs_for(ended, first=2)]) == 0
@@ -195,7 +196,9 @@ def test_an_experiment_is_idle_when_its_runs_have_ended_and_it_has_not(store: Sq
 
 
 def test_an_experiment_ends_once(store: SqlStore) -> None:
-    experiment, _ = scene.submitted(store)
+    experiment, (run,) = scene.submitted(store)
+    assert not store.end_experiment(experiment.id, ExperimentState.FAILED, 3000.0)  # its run has not ended
+    scene.brought_to(store, run, RunState.FAILED)
     assert store.end_experiment(experiment.id, ExperimentState.FAILED, 3000.0)
     assert not store.end_experiment(experiment.id, ExperimentState.COMPLETED, 4000.0)
 

@@ -1,5 +1,6 @@
-"""Experiments: submit, look, cancel."""
+"""Experiments: submit, look, pause, extend, cancel."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -21,9 +22,12 @@ from orchestrator.api.requests import (
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.experiments import ExperimentView, PreviewView, experiment_view, preview_view
 from orchestrator.api.views.runs import RunView, run_view
+from orchestrator.domain.access import Actor
 from orchestrator.domain.filters import ExperimentFilter, RunFilter
 from orchestrator.domain.run import Experiment, ExperimentState, RunState
-from orchestrator.services import cancel, query
+from orchestrator.services import cancel, pause, query
+from orchestrator.services.context import Context
+from orchestrator.services.extend import extend_experiment
 from orchestrator.services.preview import preview
 from orchestrator.services.remove import remove_experiment
 from orchestrator.services.submit import submit
@@ -112,12 +116,48 @@ def get_runs_of_experiment(
 @router.post("/{experiment_id}/cancel", status_code=202, response_model=ExperimentView)
 def post_cancel_experiment(context: Ctx, who: Who, experiment_id: str, key: IdempotencyKey = None) -> Response:
     """Ask for an experiment and all its runs to end. Idempotent by nature, with or without a key."""
-    experiment, headers = carried_out_once(
+    return _ordered(context, who, experiment_id, key, "cancel", cancel.cancel_experiment)
+
+
+@router.post("/{experiment_id}/pause", status_code=202, response_model=ExperimentView)
+def post_pause_experiment(context: Ctx, who: Who, experiment_id: str, key: IdempotencyKey = None) -> Response:
+    """Let none of its queued runs begin; those that have begun come to their end. Idempotent by nature."""
+    return _ordered(context, who, experiment_id, key, "pause", pause.pause_experiment)
+
+
+@router.post("/{experiment_id}/resume", status_code=202, response_model=ExperimentView)
+def post_resume_experiment(context: Ctx, who: Who, experiment_id: str, key: IdempotencyKey = None) -> Response:
+    """Let the queued runs of a paused experiment begin. Idempotent by nature."""
+    return _ordered(context, who, experiment_id, key, "resume", pause.resume_experiment)
+
+
+@router.post("/{experiment_id}/extend", response_model=ExperimentView, openapi_extra=SPEC_BODY)
+def post_extend_experiment(
+    context: Ctx, who: Who, experiment_id: str, body: JsonBody, key: IdempotencyKey = None
+) -> Response:
+    """Extend an experiment by a spec that has everything the old one has and more: values of axes, repeats. Only what
+    is missing runs. One that is over goes on; of one that was cancelled, what had not begun is queued anew."""
+    found, headers = carried_out_once(
         context,
         who.owner,
         key,
-        ("cancel", experiment_id),
-        lambda: cancel.cancel_experiment(context, experiment_id, who),
+        ("extend", experiment_id, body),
+        lambda: extend_experiment(context, experiment_id, body, who),
         lambda: query.experiment(context, experiment_id),
     )
-    return answer(experiment_view(experiment), 202, headers)
+    return answer(experiment_view(found), headers=headers)
+
+
+def _ordered(
+    context: Context, who: Actor, experiment_id: str, key: str | None, order: str, act: Callable[..., Experiment]
+) -> Response:
+    """The answer to an order that may come again."""
+    found, headers = carried_out_once(
+        context,
+        who.owner,
+        key,
+        (order, experiment_id),
+        lambda: act(context, experiment_id, who),
+        lambda: query.experiment(context, experiment_id),
+    )
+    return answer(experiment_view(found), 202, headers)

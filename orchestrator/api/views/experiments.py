@@ -28,6 +28,7 @@ class ExperimentView(View):
     owner: str
     state: str
     cancel_requested: bool
+    paused: bool
     created_at: Time
     ended_at: Time | None
     run_counts: RunCounts
@@ -65,6 +66,7 @@ def experiment_view(experiment: Experiment) -> ExperimentView:
         owner=experiment.owner,
         state=experiment.state.value,
         cancel_requested=experiment.cancel_requested,
+        paused=experiment.paused,
         created_at=experiment.created_at,
         ended_at=experiment.ended_at,
         run_counts=RunCounts(**counts),

@@ -63,20 +63,32 @@ def test_only_its_owner_or_an_admin_ends_or_removes_an_experiment(people: People
     (run, *_) = people.call("ada", "GET", f"/experiments/{mine}/runs").json()["items"]
     acts = [
         ("POST", f"/experiments/{mine}/cancel"),
+        ("POST", f"/experiments/{mine}/pause"),
+        ("POST", f"/experiments/{mine}/resume"),
+        ("POST", f"/experiments/{mine}/extend"),
         ("POST", f"/runs/{run['id']}/cancel"),
         ("DELETE", f"/experiments/{mine}"),
     ]
     for method, path in acts:
-        answer = people.call("bob", method, path)
+        body = {"json": SPEC} if path.endswith("extend") else {}
+        answer = people.call("bob", method, path, **body)
         assert answer.status_code == 403
         assert answer.json()["detail"].startswith(f"{mine} is ada's: only ada, or a token of scope admin")
-        assert people.call("eve", method, path).status_code == 403
+        assert people.call("eve", method, path, **body).status_code == 403
     assert people.call("eve", "GET", f"/experiments/{mine}").json()["cancel_requested"] is False
-    assert people.call("ada", *acts[1]).status_code == 202
-    assert people.call("root", *acts[0]).status_code == 202
-    assert people.call("ada", *acts[2]).status_code == 204
+    cancel, pause, resume, extend, cancel_run, remove = acts
+    for order in (pause, pause, resume):  # the second time nothing changes
+        assert people.call("ada", *order).status_code == 202
+    for _ in range(2):
+        assert people.call("ada", *extend, json=SPEC | {"repeats": 4}).status_code == 200
+    assert people.call("ada", *cancel_run).status_code == 202
+    assert people.call("root", *cancel).status_code == 202
+    assert people.call("ada", *remove).status_code == 204
     assert people.did() == [
         ("ada", "submit", mine),
+        ("ada", "pause", mine),
+        ("ada", "resume", mine),
+        ("ada", "extend", mine),
         ("ada", "cancel", run["id"]),
         ("root", "cancel", mine),
         ("ada", "remove", mine),
