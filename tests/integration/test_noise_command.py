@@ -53,7 +53,7 @@ def test_it_gives_way_to_a_training(capsys: pytest.CaptureFixture[str], tmp_path
     finally:
         for descriptor in held:
             os.close(descriptor)
-    assert f"a training holds {device['id']}" in capsys.readouterr().err
+    assert f"process {os.getpid()} holds {device['id']}: measure again" in capsys.readouterr().err
 
 
 def test_a_process_that_fails_is_told_with_what_it_said(

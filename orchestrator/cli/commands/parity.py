@@ -5,7 +5,8 @@ tbd parity lstm-classifier --frameworks tensorflow,mxnet
 
 The same weights and the same batch must give the same loss, gradients and, after three updates, weights, as far as
 single precision goes. PyTorch in double precision says what is exact. It takes a process per framework, some seconds
-each, at the size tiny; nothing is measured and nothing is stored.
+each, at the size tiny; nothing is measured and nothing is stored. While it computes it holds the CPU devices of this
+machine as a training does: it is refused while a run holds one of them.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cli import output
+from orchestrator.cli import cpu_devices, output
 from orchestrator.cli.exits import DONE, FAILED, USAGE, CommandError
 
 PHASE = "parity"
@@ -49,7 +50,7 @@ def compared(model: str, size: str, frameworks: str, batch: int, seed: int) -> d
     """What was found, as JSON.
 
     Raises:
-        CommandError: there is nothing to compare, or the exact result cannot be computed.
+        CommandError: there is nothing to compare, a run holds a CPU device, or the exact result cannot be computed.
     """
     from orchestrator.cli import here
     from orchestrator.domain.errors import InvalidRequest
@@ -65,8 +66,10 @@ def compared(model: str, size: str, frameworks: str, batch: int, seed: int) -> d
     interpreters = {name: _interpreter(catalog, name) for name in {*names, parity.REFERENCE}}
     if not interpreters[parity.REFERENCE].ready:
         raise CommandError(f"the exact result is {parity.REFERENCE}'s: {interpreters[parity.REFERENCE].reason}", FAILED)
-    with tempfile.TemporaryDirectory(prefix="tbd-parity-") as folder:
-        bench = _Bench(Path(folder), interpreters, lambda name: parity.job(facts, name, table, batch, seed, _cores()))
+    devices = cpu_devices.offered()
+    cores = sorted(core for device in devices for core in device.cores)
+    with cpu_devices.taken(devices), tempfile.TemporaryDirectory(prefix="tbd-parity-") as folder:
+        bench = _Bench(Path(folder), interpreters, lambda name: parity.job(facts, name, table, batch, seed, cores))
         results, skipped = bench.compare(parity.REFERENCE, names)
         found = {"margins": bench.margins(), "frameworks": results, "skipped": skipped}
         stated = table.get("parameters", facts.facts["parameters"])
@@ -78,12 +81,6 @@ def _interpreter(catalog: Any, framework: str) -> Any:
     from workers.node import interpreters
 
     return interpreters.resolve(catalog.frameworks[framework].strategies["single"].interpreter)
-
-
-def _cores() -> list[int]:
-    from workers.node.inventory import usable_cores
-
-    return usable_cores()
 
 
 class _Bench:
