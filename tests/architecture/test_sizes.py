@@ -13,10 +13,6 @@ FUNCTIONS = {
     # Migrations are lists of columns, and are not changed any more.
     "orchestrator/db/migrations/versions/v0001_first.py upgrade": 134,
     "orchestrator/db/migrations/versions/v0004_profiles.py upgrade": 71,
-    # A job is one large object.
-    "tests/gpu/jobs.py job": 66,
-    "tests/integration/node_attempts.py a_job": 65,
-    "workers/node/interpreters/build.py build": 51,
 }
 
 

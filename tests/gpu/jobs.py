@@ -58,31 +58,8 @@ def job(model: str, device: Dict[str, Any], name: str, **changes: Any) -> Dict[s
             timed phase is), sample_s.
     """
     seconds, sample_s = changes.pop("seconds", None), changes.pop("sample_s", 0.5)
-    plan = {
-        "model": model.replace("_", "-"),
-        "options": {},
-        "framework": "pytorch",
-        "strategy": "single",
-        "interpreter": "system",
-        "topology": "1x1",
-        "fabric": None,
-        "device": device["kind"],
-        "precision": "fp32",
-        "per_device_batch_size": 1,
-        "data": "synthetic",
-        "size": "full",
-        "seed": 1,
-        "mode": "throughput",
-        "max_steps": 1_000_000 if seconds else 1000,
-        "profile": [],
-        "timeout_s": 470.0,
-        "repetition": 1,
-        **changes,
-    }
-    plan["global_batch_size"] = plan["per_device_batch_size"]
+    plan = plan_of(model, device, **{"max_steps": 1_000_000 if seconds else 1000, **changes})
     facts = toml(ROOT / "suites" / "models" / model / "model.toml")
-    vendor = sheet(device["name"])
-    peak = (vendor or {}).get("flops_per_s", {}).get("fp32")
     worker = {"name": "worker0", "role": "worker", "node": "here", "ranks": [0], "local_ranks": [0]}
     return {
         "protocol": protocol.PROTOCOL_VERSION,
@@ -104,13 +81,43 @@ def job(model: str, device: Dict[str, Any], name: str, **changes: Any) -> Dict[s
         },
         "interval_s": 0.2 if device["kind"] == "cuda" else 0.0,
         "sample_s": sample_s,
-        "peaks": [
-            {
-                "node": "here",
-                "device": device["id"],
-                "arithmetic": "fp32",
-                "data_sheet": {"flops_per_s": peak, "source": vendor["source"]} if vendor and peak else None,
-                "calibrated": None,
-            }
-        ],
+        "peaks": [peak_of(device)],
+    }
+
+
+def plan_of(model: str, device: Dict[str, Any], **changes: Any) -> Dict[str, Any]:
+    """A plan of one rank in PyTorch; ``changes`` override its fields."""
+    plan = {
+        "model": model.replace("_", "-"),
+        "options": {},
+        "framework": "pytorch",
+        "strategy": "single",
+        "interpreter": "system",
+        "topology": "1x1",
+        "fabric": None,
+        "device": device["kind"],
+        "precision": "fp32",
+        "per_device_batch_size": 1,
+        "data": "synthetic",
+        "size": "full",
+        "seed": 1,
+        "mode": "throughput",
+        "profile": [],
+        "timeout_s": 470.0,
+        "repetition": 1,
+        **changes,
+    }
+    return {**plan, "global_batch_size": plan["per_device_batch_size"]}
+
+
+def peak_of(device: Dict[str, Any]) -> Dict[str, Any]:
+    """What the vendor promises of ``device`` in fp32, as a job has it among its ``peaks``."""
+    vendor = sheet(device["name"])
+    peak = (vendor or {}).get("flops_per_s", {}).get("fp32")
+    return {
+        "node": "here",
+        "device": device["id"],
+        "arithmetic": "fp32",
+        "data_sheet": {"flops_per_s": peak, "source": vendor["source"]} if vendor and peak else None,
+        "calibrated": None,
     }

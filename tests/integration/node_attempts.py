@@ -17,7 +17,32 @@ UNEVEN = {"step_time_s": 0.01, "noise_ratio": 0.5}
 def a_job(ranks=1, **changes):
     """A job for the model that waits; ``changes`` go into the plan, ``options`` and ``timeout_s`` among them."""
     facts = tomllib.loads((ROOT / "suites/models/sleep/model.toml").read_text())
-    plan = {
+    plan = a_plan(ranks, **changes)
+    return {
+        "protocol": protocol.PROTOCOL_VERSION,
+        "attempt_id": "attempt-" + uuid.uuid4().hex[:12],
+        "run_id": "run-1",
+        "token": uuid.uuid4().hex,
+        "plan": plan,
+        "model": {**facts, "module": "suites.models.sleep"},
+        "dataset": None,
+        "interpreter": {"name": "system", "definition": None, "python": None, "environment": {}},
+        "processes": [a_worker(rank) for rank in range(ranks)],
+        "world_size": ranks,
+        "control": {"host": "127.0.0.1", "port": None},
+        "stopping": {
+            "intervals": None,
+            "max_steps": plan["max_steps"],
+            "max_duration_s": None,
+        },
+        "interval_s": 0.0,
+        "sample_s": 0.1,
+    }
+
+
+def a_plan(ranks, **changes):
+    """A plan for the model that waits."""
+    return {
         "model": "sleep",
         "options": {"step_time_s": 0.002},
         "framework": "sleep",
@@ -39,45 +64,26 @@ def a_job(ranks=1, **changes):
         "repetition": 0,
         **changes,
     }
+
+
+def a_worker(rank):
+    """The worker of ``rank`` on a core of its own, where there are cores enough."""
     cores = sorted(os.sched_getaffinity(0))
+    device = {
+        # An id that no other test and no running service locks.
+        "id": f"cpu:test-{uuid.uuid4().hex[:8]}",
+        "kind": "cpu",
+        "name": "a cpu",
+        "cores": [cores[rank % len(cores)]],
+        "memory_bytes": None,
+    }
     return {
-        "protocol": protocol.PROTOCOL_VERSION,
-        "attempt_id": "attempt-" + uuid.uuid4().hex[:12],
-        "run_id": "run-1",
-        "token": uuid.uuid4().hex,
-        "plan": plan,
-        "model": {**facts, "module": "suites.models.sleep"},
-        "dataset": None,
-        "interpreter": {"name": "system", "definition": None, "python": None, "environment": {}},
-        "processes": [
-            {
-                "name": f"worker{rank}",
-                "role": "worker",
-                "node": NODE,
-                "ranks": [rank],
-                "local_ranks": [rank],
-                # Device ids that no other test and no running service locks.
-                "devices": [
-                    {
-                        "id": f"cpu:test-{uuid.uuid4().hex[:8]}",
-                        "kind": "cpu",
-                        "name": "a cpu",
-                        "cores": [cores[rank % len(cores)]],
-                        "memory_bytes": None,
-                    }
-                ],
-            }
-            for rank in range(ranks)
-        ],
-        "world_size": ranks,
-        "control": {"host": "127.0.0.1", "port": None},
-        "stopping": {
-            "intervals": None,
-            "max_steps": plan["max_steps"],
-            "max_duration_s": None,
-        },
-        "interval_s": 0.0,
-        "sample_s": 0.1,
+        "name": f"worker{rank}",
+        "role": "worker",
+        "node": NODE,
+        "ranks": [rank],
+        "local_ranks": [rank],
+        "devices": [device],
     }
 
 

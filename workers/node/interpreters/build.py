@@ -52,37 +52,46 @@ def build(wanted: Definition, progress: Progress) -> None:
         f"{wanted.name} ({wanted.variant}): downloading about {_size(wanted.download_bytes)},"
         f" {_size(wanted.installed_bytes)} on disk, into {folder}"
     )
+    own = _make(wanted, python)
+    pip = [own, "-m", "pip", "--require-virtualenv", "--no-input", "--disable-pip-version-check"]
+    _install(wanted, own, pip, progress)
+    progress(f"{wanted.name}: proving it")
+    found = _described(wanted, own, pip)
+    _write_last(folder, found)
+    progress(f"{wanted.name}: ready: {found['proof']}")
+
+
+def _make(wanted: Definition, python: str) -> str:
+    """Make the environment of ``python``, empty but for what its system has; return its own Python."""
+    folder = wanted.folder
     folder.mkdir()
     (folder / _MARKER).write_text(f"{os.getpid()}\n")
     _run(wanted, "making the environment", [python, "-m", "venv", str(folder)])
     system_parts.make_links(wanted.system, folder, python)
-    own = str(folder / "bin" / "python")
-    pip = [own, "-m", "pip", "--require-virtualenv", "--no-input", "--disable-pip-version-check"]
+    return str(folder / "bin" / "python")
+
+
+def _install(wanted: Definition, own: str, pip: Sequence[str], progress: Progress) -> None:
     progress(f"{wanted.name}: installing {wanted.requirements.name}")
-    _run(
-        wanted,
-        "pip install",
-        [*pip, "install", "--no-warn-script-location", "-r", str(wanted.requirements)],
-        progress=progress,
-    )
+    command = [*pip, "install", "--no-warn-script-location", "-r", str(wanted.requirements)]
+    _run(wanted, "pip install", command, progress=progress)
     _install_sources(wanted, own, pip, progress)
-    # An old pip repeats its options here.
-    packages = [line for line in _run(wanted, "pip freeze", [*pip, "freeze"]).splitlines() if line[:1] != "-"]
-    progress(f"{wanted.name}: proving it")
-    command = [own, "-I", str(wanted.proof), *wanted.proof_arguments]
-    proof = _run(wanted, "its proof", command, limit_s=_PROOF_LIMIT_S).strip().splitlines()[-1]
-    found = {
+
+
+def _described(wanted: Definition, own: str, pip: Sequence[str]) -> dict[str, Any]:
+    """What the environment is, and what its proof says: it is run here."""
+    packages = _run(wanted, "pip freeze", [*pip, "freeze"]).splitlines()
+    proof = _run(wanted, "its proof", [own, "-I", str(wanted.proof), *wanted.proof_arguments], limit_s=_PROOF_LIMIT_S)
+    version = [own, "-c", "import platform; print(platform.python_version())"]
+    return {
         "name": wanted.name,
         "definition": wanted.hash,
         "variant": wanted.variant,
-        "python": _run(
-            wanted, "asking its version", [own, "-c", "import platform; print(platform.python_version())"]
-        ).strip(),
-        "packages": packages,
-        "proof": proof,
+        "python": _run(wanted, "asking its version", version).strip(),
+        # An old pip repeats its options here.
+        "packages": [line for line in packages if line[:1] != "-"],
+        "proof": proof.strip().splitlines()[-1],
     }
-    _write_last(folder, found)
-    progress(f"{wanted.name}: ready: {proof}")
 
 
 def wheels_folder() -> Path:
