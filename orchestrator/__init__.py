@@ -18,7 +18,9 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/domain/spec.py: parse_spec, ExperimentSpec``
  4. What no framework or model can do is refused. What remains becomes plans: one for each cell of the grid and each
     repetition, with nothing left open.
-    ``orchestrator/domain/sweep.py: facts_of, Facts, check, expand``
+    ``orchestrator/domain/facts.py: facts_of, Facts``
+    ``orchestrator/domain/refusals.py: in_spec, why_impossible``
+    ``orchestrator/domain/sweep.py: check, expand, left_out``
     ``orchestrator/domain/repetitions.py: missing, in_blocks``
     ``orchestrator/domain/plan.py: Plan``
  5. The experiment and its runs, all queued, are stored in one transaction. Only then is the request answered.

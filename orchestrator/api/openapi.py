@@ -47,7 +47,8 @@ def _describe(app: FastAPI) -> dict[str, Any]:
         schemas[model.__name__] = schema
     spec = schemas["ExperimentSpec"]["properties"]
     for axis in AXES:
-        spec[axis] = _one_or_list(spec[axis])
+        fields = spec if axis in spec else schemas["NodeChoice"]["properties"]
+        fields[axis] = _one_or_list(fields[axis])
     spec["options"]["additionalProperties"] = _one_or_list(spec["options"]["additionalProperties"])
     description["components"]["securitySchemes"] = {"bearer": _BEARER}
     for path, operations in description["paths"].items():
@@ -64,7 +65,8 @@ def _one_or_list(schema: dict[str, Any]) -> dict[str, Any]:
     choices = schema.get("anyOf", [schema])
     arrays = [choice for choice in choices if choice.get("type") == "array"]
     rest = {key: value for key, value in schema.items() if key in ("title", "default", "description")}
-    return {**rest, "anyOf": [*(array["items"] for array in arrays), *({**c, "title": "List"} for c in choices)]}
+    single = [choice for array in arrays for choice in array["items"].get("anyOf", [array["items"]])]
+    return {**rest, "anyOf": [*single, *({**c, "title": "List"} for c in choices)]}
 
 
 def _only_our_errors(operation: dict[str, Any]) -> None:

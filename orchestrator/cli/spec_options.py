@@ -15,7 +15,7 @@ from orchestrator.cli.spec_file import SpecFile
 Json = Mapping[str, Any]
 
 # Options that are named as their field of the spec.
-_AXES = ("framework", "strategy", "interpreter", "topology", "device", "precision", "data", "size")
+_AXES = ("framework", "strategy", "interpreter", "topology", "fabric", "device", "precision", "data", "size")
 _SINGLE = (
     "name",
     "repeats",
@@ -56,6 +56,8 @@ def configure_fields(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--device", action="append", help="auto, cuda or cpu (default auto)")
     group.add_argument("--strategy", action="append", help="default auto")
     group.add_argument("--interpreter", action="append", help="default auto")
+    group.add_argument("--fabric", action="append", help="ethernet or infiniband (default ethernet)")
+    group.add_argument("--gpu-model", action="append", metavar="NAME", help="GPUs whose name has this (default any)")
     group.add_argument("--option", action="append", metavar="KEY=VALUE", help="an option of the model")
     group.add_argument(
         "--profile", action="append", metavar="LIST", help="memory,kernels,layers: all of them in each run, no axis"
@@ -161,6 +163,8 @@ def given_fields(options: argparse.Namespace) -> dict[str, Any]:
         spec["per_device_batch_size"] = [_scalar(text) for text in _values(options.batch)]
     if options.option:
         spec["options"] = _pairs(options.option, "--option", _scalars)
+    if options.gpu_model:
+        spec["nodes"] = {"gpu_model": _values(options.gpu_model)}
     if options.profile:
         spec["profile"] = _values(options.profile)
     if options.label:

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from orchestrator.domain.errors import Problem
+from orchestrator.domain.facts import Facts
 from orchestrator.domain.run import Run, RunState
 from orchestrator.domain.spec import AXES, ExperimentSpec
-from orchestrator.domain.sweep import Facts, cell_keys
+from orchestrator.domain.sweep import cell_keys
 
 _COUNTS = ("repeats", "max_repeats")
 # Whether these take cells away shows in the cells.
@@ -24,6 +25,10 @@ def _of_field(field: str, old: ExperimentSpec, new: ExperimentSpec) -> Iterator[
         return
     if field in AXES:
         yield from _of_axis(f"/{field}", before, after)
+    elif field == "nodes":
+        yield from _of_axis("/nodes/gpu_model", before.gpu_model, after.gpu_model)
+        if before.names != after.names:
+            yield Problem("/nodes/names", "an extension keeps the nodes: submit another experiment for others")
     elif field == "options":
         for name, values in before.items():
             yield from _of_axis(f"/options/{name}", values, after.get(name))

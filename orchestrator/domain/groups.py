@@ -25,6 +25,7 @@ _WORDS = {
     "fabric": "fabric",
     "per_device_batch_size": "batch",
     "global_batch_size": "batch",
+    "gpu_model": "GPU",
     "seed": "seed",
 }
 

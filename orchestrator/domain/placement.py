@@ -1,6 +1,6 @@
 """Which devices an attempt holds. ``place`` is pure: plan and nodes in, placement or reason out."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -118,16 +118,20 @@ class NotNow:
     reason: str
 
 
-def place(needs: Needs, nodes: Sequence[Node], held: Mapping[str, Collection[str]]) -> Placement | NotNow:
+def place(
+    needs: Needs, nodes: Sequence[Node], held: Mapping[str, Collection[str]], block: int = 1
+) -> Placement | NotNow:
     """Choose the devices for ``needs``: all of them at once, or none.
 
     Args:
         needs: what the plan that is to be run asks of them.
         nodes: all nodes known, in any order.
         held: node -> ids of the devices on it that other attempts hold.
+        block: the repetition that is to be placed, counted from 1.
 
     A node that is running anything gets nothing more: co-runners spoil a measurement. Nodes are taken in the order of
-    their names, devices in the order of the inventory, so that repeated runs of a cell meet the same devices.
+    their names, devices in the order of the inventory. Among equal nodes each block begins with another one, so that
+    the repetitions of a cell meet all of them, and the cells of a block the same ones where these are free.
     """
     fitting = [node for node in nodes if _fits(needs, node)]
     if len(fitting) < needs.nodes:
@@ -139,11 +143,28 @@ def place(needs: Needs, nodes: Sequence[Node], held: Mapping[str, Collection[str
     roomy = [node for node in ready if node.has_room]
     if len(roomy) < needs.nodes:
         return NotNow(_why_no_room([node for node in ready if not node.has_room]))
-    free = sorted((node for node in roomy if not held.get(node.name)), key=lambda node: node.name)
+    free = [node for node in _in_turn(needs, ready, block) if node.has_room and not held.get(node.name)]
     if len(free) < needs.nodes:
         return NotNow(f"waits for {needs.nodes - len(free)} of {len(roomy)} nodes to become free")
     chosen = free[: needs.nodes]
     return Placement(tuple(NodeShare(node.name, _usable(needs, node)[: needs.devices_per_node]) for node in chosen))
+
+
+def _in_turn(needs: Needs, nodes: Sequence[Node], block: int) -> list[Node]:
+    """``nodes`` by name, equal ones together, each set of equals from another one on with each block."""
+    equals: dict[Hashable, list[Node]] = {}
+    for node in sorted(nodes, key=lambda node: node.name):
+        equals.setdefault(_kind(needs, node), []).append(node)
+    turned = []
+    for alike in equals.values():
+        first = (block - 1) * needs.nodes % len(alike)
+        turned += alike[first:] + alike[:first]
+    return turned
+
+
+def _kind(needs: Needs, node: Node) -> Hashable:
+    """Equal for nodes whose devices are equal, as far as a run of ``needs`` meets them."""
+    return tuple((device.name, len(device.cores), device.memory_bytes) for device in _usable(needs, node))
 
 
 def _fits(needs: Needs, node: Node) -> bool:

@@ -74,8 +74,8 @@ class StrictModel(BaseModel):
 class NodeChoice(StrictModel):
     """Where an experiment may run."""
 
-    gpu_model: str | None = Field(
-        default=None, description="only GPUs whose name contains this, in capitals or not, such as H100; null: any"
+    gpu_model: Axis[Annotated[str, Field(min_length=1, max_length=200)] | None] = Field(
+        default=[None], description="only GPUs whose name contains this, in capitals or not, such as H100; null: any"
     )
     names: list[str] | None = Field(default=None, description="only these nodes, by name (tbd nodes); null: any")
 
@@ -226,6 +226,11 @@ class ExperimentSpec(StrictModel):
             return {**data, "repeats": most}
         return data
 
+    @property
+    def gpu_model(self) -> list[str | None]:
+        """An axis like the others, though it stands in ``nodes``."""
+        return self.nodes.gpu_model
+
     @field_validator("name")
     @classmethod
     def _check_name(cls, name: str) -> str:
@@ -257,6 +262,7 @@ AXES = (
     "fabric",
     "per_device_batch_size",
     "global_batch_size",
+    "gpu_model",
     "seed",
 )
 
@@ -298,7 +304,8 @@ def _contradictions(spec: ExperimentSpec) -> list[Problem]:
     for axis in AXES:
         values = getattr(spec, axis)
         if values is not None and len({repr(value) for value in values}) < len(values):
-            found.append(Problem(f"/{axis}", f"{axis} names a value twice"))
+            where = f"/nodes/{axis}" if axis == "gpu_model" else f"/{axis}"
+            found.append(Problem(where, f"{axis} names a value twice"))
     return found
 
 

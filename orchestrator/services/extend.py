@@ -6,9 +6,10 @@ from typing import Any
 from orchestrator.domain import extension
 from orchestrator.domain.access import Actor
 from orchestrator.domain.errors import Conflict, InvalidRequest
+from orchestrator.domain.facts import Facts, facts_of
 from orchestrator.domain.run import Experiment, ExperimentState
 from orchestrator.domain.spec import ExperimentSpec, parse_spec
-from orchestrator.domain.sweep import Facts, check, expand, facts_of
+from orchestrator.domain.sweep import check, expand
 from orchestrator.services import query
 from orchestrator.services.context import Context
 from orchestrator.services.submit import new_runs

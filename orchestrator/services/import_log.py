@@ -5,12 +5,13 @@ from typing import BinaryIO
 
 from orchestrator.domain.access import Actor
 from orchestrator.domain.errors import InvalidRequest, Problem
+from orchestrator.domain.facts import facts_of
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.placement import Device, NodeShare, Placement
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import Attempt, Experiment, Run, experiment_outcome
 from orchestrator.domain.spec import ExperimentSpec
-from orchestrator.domain.sweep import facts_of, spec_of
+from orchestrator.domain.sweep import spec_of
 from orchestrator.services import log_process, log_reading
 from orchestrator.services.conclude import outcome
 from orchestrator.services.context import Context

@@ -10,12 +10,13 @@ from typing import Any
 from scipy import stats
 
 from orchestrator.analysis.between_runs import CONFIDENCE
+from orchestrator.domain.facts import Facts
 from orchestrator.domain.placement import NotNow, place
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.repetitions import repeats_of
 from orchestrator.domain.spec import ExperimentSpec
 from orchestrator.domain.stored import EarlierRun
-from orchestrator.domain.sweep import Facts
+from orchestrator.domain.sweep import LeftOut, left_out
 from orchestrator.services import submit
 from orchestrator.services.context import Context
 from orchestrator.services.nodes import ordered_nodes
@@ -25,7 +26,8 @@ LOOK_BACK = 20  # completed runs of a cell, the newest ones, that it is judged b
 
 @dataclass(frozen=True)
 class Preview:
-    """``runs`` are (plan, names of its nodes or None, why it would wait or None), as if nothing else were running.
+    """``left_out`` are the cells that no run is of. ``runs`` are (plan, names of its nodes or None, why it would wait
+    or None), as if nothing else were running.
 
     ``expected_*`` come from earlier completed runs of the same cells, one after another, and are None, for the reason
     ``unknown``, where a cell has none (or, for the widest half-width, fewer than two). Durations in seconds.
@@ -33,6 +35,7 @@ class Preview:
 
     spec: ExperimentSpec
     facts: Facts
+    left_out: list[LeftOut]
     runs: list[tuple[Plan, list[str] | None, str | None]]
     device_time_limit_s: float
     expected_duration_s: float | None
@@ -48,7 +51,8 @@ def preview(context: Context, body: Any) -> Preview:
     """
     spec, facts, plans = submit.plan(context, body)
     nodes = ordered_nodes(context)
-    places = {needs: place(needs, nodes, {}) for needs in dict.fromkeys(plan.needs for plan in plans)}
+    asked = dict.fromkeys((plan.needs, plan.repetition) for plan in plans)
+    places = {(needs, block): place(needs, nodes, {}, block) for needs, block in asked}
     earlier = context.store.earlier_runs(list(dict.fromkeys(plan.cell_key for plan in plans)), LOOK_BACK)
     mean_s = {cell: _mean_duration_s(runs) for cell, runs in earlier.items()}
     durations = [mean_s[plan.cell_key] for plan in plans]
@@ -61,8 +65,9 @@ def preview(context: Context, body: Any) -> Preview:
         runs=[
             (plan, None, where.reason) if isinstance(where, NotNow) else (plan, list(where.nodes), None)
             for plan in plans
-            for where in [places[plan.needs]]
+            for where in [places[plan.needs, plan.repetition]]
         ],
+        left_out=left_out(spec, facts),
         device_time_limit_s=math.fsum(plan.timeout_s * plan.world_size for plan in plans),
         expected_duration_s=math.fsum(known) if len(known) == len(plans) else None,
         expected_half_width_ratio=max(widths) if widths and len(widths) == len(half_widths) else None,

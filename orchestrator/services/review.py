@@ -3,10 +3,11 @@
 import logging
 
 from orchestrator.domain.errors import DamagedRow, NotFound
+from orchestrator.domain.facts import Facts
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.repetitions import Cell, missing
 from orchestrator.domain.run import TERMINAL, Experiment, ExperimentState, experiment_outcome
-from orchestrator.domain.sweep import Facts, expand
+from orchestrator.domain.sweep import expand
 from orchestrator.services.context import Context
 from orchestrator.services.submit import new_runs
 

@@ -3,10 +3,11 @@
 from typing import Any
 
 from orchestrator.domain.access import Actor
+from orchestrator.domain.facts import Facts, facts_of
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import Experiment, ExperimentState, Run, RunState
 from orchestrator.domain.spec import ExperimentSpec, parse_spec
-from orchestrator.domain.sweep import Facts, check, expand, facts_of
+from orchestrator.domain.sweep import check, expand
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
 from orchestrator.services.once import idempotency

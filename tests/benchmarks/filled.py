@@ -13,12 +13,13 @@ from sqlalchemy import Connection, bindparam
 from orchestrator.db import experiments, rows
 from orchestrator.db.schema import attempt, measurement, result, run
 from orchestrator.db.store import SqlStore
+from orchestrator.domain.facts import Facts
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.placement import Device, NodeShare, Placement
 from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState, experiment_outcome
 from orchestrator.domain.spec import ExperimentSpec, parse_spec
-from orchestrator.domain.sweep import Facts, expand
+from orchestrator.domain.sweep import expand
 from orchestrator.services.catalog import load_catalog
 from orchestrator.services.clock import new_id
 from orchestrator.services.conclude import outcome

@@ -44,13 +44,22 @@ class PlannedRun(View):
     waiting: str | None
 
 
+class LeftOutCell(View):
+    """A cell of the grid that is not carried out, by what the spec says of it, and why."""
+
+    cell: Json
+    reason: str
+
+
 class PreviewView(View):
-    """What an experiment would run. ``device_time_limit_s`` is the most it can take, over all devices."""
+    """What an experiment would run, and the cells that it leaves out. ``device_time_limit_s`` is the most it can take,
+    over all devices."""
 
     spec: Json
     facts: Json
     n_runs: int
     plans: list[PlannedRun]
+    left_out: list[LeftOutCell]
     device_time_limit_s: float
     expected_duration_s: float | None
     expected_duration_reason: str | None
@@ -81,6 +90,7 @@ def preview_view(preview: Preview) -> PreviewView:
         facts=preview.facts.to_json(),
         n_runs=len(preview.runs),
         plans=[PlannedRun(plan=PlanView.of(plan), nodes=nodes, waiting=why) for plan, nodes, why in preview.runs],
+        left_out=[LeftOutCell(cell=dict(one.cell), reason=one.reason) for one in preview.left_out],
         device_time_limit_s=preview.device_time_limit_s,
         expected_duration_s=preview.expected_duration_s,
         expected_duration_reason=None if preview.expected_duration_s is not None else preview.unknown,

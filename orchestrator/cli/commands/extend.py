@@ -51,6 +51,9 @@ def widened(spec: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     for axis, values in given.items():
         if isinstance(values, list) and axis != "profile" and spec.get(axis) is not None:
             wider[axis] = _beside(spec[axis], values)
+    if "nodes" in given:
+        models = _beside(spec["nodes"]["gpu_model"], given["nodes"]["gpu_model"])
+        wider["nodes"] = spec["nodes"] | {"gpu_model": models}
     options = given.get("options", {})
     own = spec["options"]
     wider["options"] = own | {name: _beside(own.get(name, []), values) for name, values in options.items()}

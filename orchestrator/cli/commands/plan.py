@@ -53,6 +53,9 @@ def _print(preview: dict[str, Any]) -> None:
         rows.append([str(number), *cell, batch, plan["topology"], plan["device"], str(plan["repetition"]), where])
     headers = ["#", "model", "framework", "strategy", "batch", "topology", "device", "rep", "where"]
     print(table.text(headers, rows, output.width()))
+    for one in preview["left_out"]:
+        named = ", ".join(str(one["cell"][axis]) for axis in ("model", "framework", "topology"))
+        print(f"left out: {named}: {one['reason']}")
     print(
         f"{preview['n_runs']} runs; at most {plain(preview['device_time_limit_s'] / 3600, 3)} device-hours (timeout_s)"
     )

@@ -94,7 +94,7 @@ def _decide_queue(situation: Situation, held: dict[str, set[str]]) -> Iterator[A
         needs = run.plan.needs
         if run.state is not RunState.QUEUED or run.cancel_requested or needs in refused:
             continue
-        answer = place(needs, situation.nodes, held)
+        answer = place(needs, situation.nodes, held, run.plan.repetition)
         if not isinstance(answer, NotNow):
             _hold(held, answer)
             yield Launch(run, answer)

@@ -34,7 +34,8 @@ def test_a_dry_run_answers_the_plans_and_their_nodes_and_stores_nothing(rig: Rig
     assert answer.status_code == 200
     preview = answer.json()
     assert preview["n_runs"] == len(preview["plans"]) == 4
-    assert {tuple(one["nodes"]) for one in preview["plans"]} == {("n0",)}
+    assert {tuple(one["nodes"]) for one in preview["plans"]} == {("n0",), ("n1",)}  # equal: a block on each
+    assert preview["left_out"] == []
     assert preview["device_time_limit_s"] == 400
     assert preview["expected_duration_s"] is None
     assert preview["expected_duration_reason"]

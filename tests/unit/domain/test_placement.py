@@ -59,6 +59,20 @@ def test_named_nodes_and_gpu_models_are_kept_to() -> None:
     assert isinstance(place(make.plan(device="cuda", gpu_model="A CUDA").needs, nodes, {}), Placement)
 
 
+def test_the_blocks_of_a_sweep_go_around_the_equal_nodes() -> None:
+    nodes = [make.node("a"), make.node("b"), make.node("c"), make.node("larger", 4)]
+
+    def met(block: int, topology: str = "1x1", busy: str = "") -> tuple[str, ...]:
+        answer = place(make.plan(topology=topology, fabric="ethernet").needs, nodes, {busy: {"cpu:0"}}, block)
+        assert isinstance(answer, Placement)
+        return answer.nodes
+
+    assert [met(block) for block in (1, 2, 3, 4)] == [("a",), ("b",), ("c",), ("a",)]
+    assert [met(block, "2x1") for block in (1, 2, 3)] == [("a", "b"), ("c", "a"), ("b", "c")]
+    assert met(2, busy="b") == ("c",)  # rather than to wait
+    assert met(7, "1x2") == ("larger",)
+
+
 @given(
     sizes=st.lists(st.integers(0, 4), min_size=1, max_size=5),
     wanted=st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4)), max_size=8),

@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.domain.errors import InvalidRequest
+from orchestrator.domain.facts import Facts, facts_of
 from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import Run, RunState
 from orchestrator.domain.spec import ExperimentSpec
-from orchestrator.domain.sweep import Facts, check, check_for_any_machine, expand, facts_of, place_in_sweep, spec_of
+from orchestrator.domain.sweep import check, check_for_any_machine, expand, left_out, place_in_sweep, spec_of
 from tests.unit import builders as make
 from tests.unit.builders import is_over
 
@@ -58,6 +59,51 @@ def test_powers_of_two_go_up_to_the_whole_pool() -> None:
     plans = expand(spec, make.facts(pool=(4, 6)), [])
     in_order = sorted(plans, key=lambda plan: place_in_sweep(spec, plan))
     assert [plan.topology for plan in in_order] == ["1x1", "1x2", "1x4", "2x6", "4x6"]
+
+
+def test_a_pool_of_unequal_nodes_is_what_most_of_its_devices_can_take_part_in() -> None:
+    def pool(*counts: int) -> tuple[int, int]:
+        return facts_of(make.catalog(), [make.node(f"n{i}", count) for i, count in enumerate(counts)]).pool
+
+    assert pool(8, 8, 4) == (2, 8)
+    assert pool(8, 4, 4, 4) == (4, 4)
+    assert pool(2, 1) == (1, 2)
+    assert pool() == (0, 0)
+
+
+def test_a_batch_that_does_not_divide_leaves_out_its_cell_and_not_the_sweep() -> None:
+    spec = make.spec(topology=["1x1", "1x2", "1x3"], per_device_batch_size=None, global_batch_size=[8, 9], repeats=1)
+    check(spec, make.facts())
+    plans = expand(spec, make.facts(), [])
+    assert sorted((plan.topology, plan.global_batch_size) for plan in plans) == [
+        ("1x1", 8),
+        ("1x1", 9),
+        ("1x2", 8),
+        ("1x3", 9),
+    ]
+    reasons = [one.reason for one in left_out(spec, make.facts())]
+    assert reasons == [
+        "9 is not divisible by the 2 devices of 1x2",
+        "8 is not divisible by the 3 devices of 1x3",
+    ]
+    assert left_out(make.spec(), make.facts()) == []
+
+
+def test_gpu_models_are_an_axis() -> None:
+    spec = make.spec(nodes={"gpu_model": ["H100", "H200"]}, per_device_batch_size=[4, 8], repeats=1)
+    spec = replaced(spec, exclude=[{"gpu_model": "H200", "per_device_batch_size": 8}])
+    plans = expand(spec, make.facts("cuda"), [])
+    assert {(plan.gpu_model, plan.per_device_batch_size) for plan in plans} == {("H100", 4), ("H100", 8), ("H200", 4)}
+    assert len({plan.cell_key for plan in plans}) == 3
+    assert expand(spec_of(plans[0], "again"), make.facts(), [])[0].gpu_model == plans[0].gpu_model
+    ((pointer, _),) = twice("nodes", {"gpu_model": ["H100", "H100"]})
+    assert pointer == "/nodes/gpu_model"
+
+
+def twice(field: str, value: object) -> list[tuple[str, str]]:
+    with pytest.raises(InvalidRequest) as caught:
+        make.spec(**{field: value})
+    return [(problem.pointer, problem.message) for problem in caught.value.problems]
 
 
 def test_nothing_is_missing_when_all_repeats_completed_or_failed() -> None:

@@ -8,9 +8,10 @@ import yaml
 
 from orchestrator.analysis.prospect import prospect
 from orchestrator.analysis.settling import cut_of, scouts
+from orchestrator.domain.facts import Facts
 from orchestrator.domain.series import Series
 from orchestrator.domain.spec import parse_spec
-from orchestrator.domain.sweep import Facts, expand
+from orchestrator.domain.sweep import expand
 from orchestrator.services.catalog import load_catalog
 from workers.node.stopping import StoppingRule
 from workers.trainer.pace import Pace

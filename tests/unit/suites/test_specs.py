@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from orchestrator.domain.facts import Facts
 from orchestrator.domain.spec import ExperimentSpec, parse_spec
-from orchestrator.domain.sweep import Facts, check, expand
+from orchestrator.domain.sweep import check, expand
 from orchestrator.services.catalog import load_catalog
 
 FOLDER = Path(__file__).parents[3] / "suites"

@@ -1,0 +1,49 @@
+"""What a sweep is expanded by, beside its spec: the catalogue, and what the cluster was when it was submitted."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.placement import Node
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was known when the experiment was submitted. Only ``device`` and ``pool`` depend on the cluster: they are
+    stored with the experiment, so that a node that comes later changes no plan that was made.
+
+    ``device`` is what ``auto`` stands for; ``pool`` is (nodes, devices of that kind on each of them), the most devices
+    that a topology can take; ``fabrics`` are those that any node has, None where that is not known.
+    """
+
+    catalog: Catalog
+    device: str
+    pool: tuple[int, int]
+    fabrics: tuple[str, ...] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        fabrics = None if self.fabrics is None else list(self.fabrics)
+        return {"device": self.device, "pool": list(self.pool), "fabrics": fabrics}
+
+    @classmethod
+    def from_json(cls, catalog: Catalog, data: Mapping[str, Any]) -> "Facts":
+        fabrics = data.get("fabrics")
+        pool = (data["pool"][0], data["pool"][1])
+        return cls(catalog, data["device"], pool, None if fabrics is None else tuple(fabrics))
+
+
+def facts_of(catalog: Catalog, nodes: Sequence[Node], device: str | None = None) -> Facts:
+    """The facts as of now. ``device``, where none is given: GPUs where any node has one, else CPU devices."""
+    device = device or ("cuda" if any(node.devices_of("cuda") for node in nodes) else "cpu")
+    counts = [len(node.devices_of(device)) for node in nodes]
+    described = [node for node in nodes if "fabrics" in node.inventory]  # others have not been reached yet
+    fabrics = tuple(sorted({fabric for node in described for fabric in node.fabrics})) if described else None
+    return Facts(catalog, device, _pool(counts), fabrics)
+
+
+def _pool(counts: Sequence[int]) -> tuple[int, int]:
+    """(nodes, devices on each) that take up most of nodes with so many devices; of equals the one of fewer nodes."""
+    shapes = [(sum(1 for count in counts if count >= most), most) for most in Counter(counts) if most]
+    return max(shapes, key=lambda shape: (shape[0] * shape[1], shape[1]), default=(0, 0))

@@ -1,0 +1,172 @@
+"""What of a spec is refused before anything runs: names that are not there, and cells that nothing could carry out."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from orchestrator.domain.catalog import Catalog, FrameworkFacts, StrategyFacts, parse_topology
+from orchestrator.domain.errors import Problem
+from orchestrator.domain.facts import Facts
+from orchestrator.domain.precision import FIRST_STAGE
+from orchestrator.domain.repetitions import repeats_of
+from orchestrator.domain.spec import AXES, LARGEST_THAT_FITS, ExperimentSpec
+from orchestrator.domain.spelling import did_you_mean
+
+# Fields of the spec whose meaning is not built yet: the value that may stand there, and what it waits for.
+_NOT_BUILT: tuple[tuple[str, Any, str], ...] = (
+    ("placement", "any", "a series that stays on the devices it began on"),
+    ("mode", "throughput", "training to a target"),
+    ("target", None, "training to a target"),
+    ("deadline_s", None, "a deadline for the whole run"),
+)
+
+
+def in_spec(spec: ExperimentSpec, catalog: Catalog) -> list[Problem]:
+    """What is wrong with the fields by themselves."""
+    found = [*_unbuilt(spec), *_unknown_names(spec, catalog), *_wrong_options(spec, catalog)]
+    return [*found, *_wrong_excludes(spec), *_too_few_for_precision(spec)]
+
+
+def why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, str] | None:
+    """(axis, reason) why no node could ever carry out the cell, or None."""
+    model, framework = facts.catalog.models[cell["model"]], facts.catalog.frameworks[cell["framework"]]
+    if framework.name not in model.frameworks:
+        return (
+            "framework",
+            f"model {model.name} is not there for {framework.name}, only for {', '.join(model.frameworks)}",
+        )
+    device = device_of(cell, facts)
+    checks = (
+        ("device", device, framework.devices),
+        ("precision", cell["precision"], framework.precisions),
+        ("data", cell["data"], model.datasets),
+        ("size", cell["size"], tuple(model.sizes)),
+    )
+    for axis, value, offered in checks:
+        if value not in offered:
+            return axis, f"{axis} {value} is not offered for {model.name} in {framework.name}: {', '.join(offered)}"
+    return (
+        _why_undistributable(cell, framework)
+        or _why_unconnected(cell, facts)
+        or _why_uninterpretable(cell, framework)
+        or why_indivisible(cell)
+    )
+
+
+def _why_undistributable(cell: Mapping[str, Any], framework: FrameworkFacts) -> tuple[str, str] | None:
+    nodes, devices = parse_topology(cell["topology"])
+    if cell["strategy"] == "auto":
+        if framework.strategy_for(nodes, devices) is None:
+            return "topology", f"{framework.name} has no strategy for topology {cell['topology']}"
+        return None
+    strategy = framework.strategies.get(cell["strategy"])
+    if strategy is None:
+        return "strategy", f"{framework.name} has the strategies {', '.join(framework.strategies)}"
+    if nodes > strategy.max_nodes or devices > strategy.max_devices_per_node:
+        reach = f"{strategy.max_nodes}x{strategy.max_devices_per_node}"
+        return "topology", f"strategy {strategy.name} of {framework.name} reaches {reach} at most"
+    return None
+
+
+def _why_unconnected(cell: Mapping[str, Any], facts: Facts) -> tuple[str, str] | None:
+    """Nodes that come later may have the fabric; where there are nodes, and none has it, the spec is mistaken."""
+    if parse_topology(cell["topology"])[0] == 1 or facts.fabrics is None or cell["fabric"] in facts.fabrics:
+        return None
+    have = f"the nodes have {', '.join(facts.fabrics)}" if facts.fabrics else "no node has any"
+    return "fabric", f"no node has the fabric {cell['fabric']} ({have}; TBD_FABRICS can declare one)"
+
+
+def _why_uninterpretable(cell: Mapping[str, Any], framework: FrameworkFacts) -> tuple[str, str] | None:
+    offered = sorted({strategy.interpreter for strategy in framework.strategies.values()})
+    if cell["interpreter"] not in ("auto", *offered):
+        return "interpreter", f"{framework.name} runs in the interpreters {', '.join(offered)}"
+    return None
+
+
+def why_indivisible(cell: Mapping[str, Any]) -> tuple[str, str] | None:
+    nodes, devices = parse_topology(cell["topology"])
+    batch = cell["global_batch_size"]
+    if batch is not None and batch % (nodes * devices):
+        return "global_batch_size", f"{batch} is not divisible by the {nodes * devices} devices of {cell['topology']}"
+    return None
+
+
+def why_unprofiled(cell: Mapping[str, Any], facts: Facts, profile: Sequence[str]) -> tuple[str, str] | None:
+    """Abilities are declared: what an adapter cannot profile is known before anything runs."""
+    framework, model = facts.catalog.frameworks[cell["framework"]], facts.catalog.models[cell["model"]]
+    if profile and model.facts.get("measures") == "exchange":
+        return "profile", f"model {model.name} trains nothing: there is no profile of it"
+    strategy = strategy_of(cell, framework, *parse_topology(cell["topology"]))
+    device = device_of(cell, facts)
+    lacking = [name for name in profile if name in framework.lacks.get(device, ())]
+    if lacking:
+        return "profile", f"{framework.name} makes no profile of {', '.join(lacking)} on {device} devices"
+    offered = [ability for ability in framework.abilities if ability not in strategy.lacks]
+    missing = [name for name in profile if name not in offered]
+    if not missing:
+        return None
+    return "profile", f"{framework.name} with the strategy {strategy.name} makes no profile of {', '.join(missing)}"
+
+
+def device_of(cell: Mapping[str, Any], facts: Facts) -> str:
+    return facts.device if cell["device"] == "auto" else str(cell["device"])
+
+
+def strategy_of(cell: Mapping[str, Any], framework: FrameworkFacts, nodes: int, devices: int) -> StrategyFacts:
+    if cell["strategy"] != "auto":
+        return framework.strategies[cell["strategy"]]
+    strategy = framework.strategy_for(nodes, devices)
+    assert strategy is not None, "check() lets no such cell pass"
+    return strategy
+
+
+def _unbuilt(spec: ExperimentSpec) -> Iterator[Problem]:
+    for field, allowed, what in _NOT_BUILT:
+        if getattr(spec, field) != allowed:
+            yield Problem(f"/{field}", f"{what} is not built yet: leave {field} out")
+    if spec.per_device_batch_size and LARGEST_THAT_FITS in spec.per_device_batch_size:
+        yield Problem("/per_device_batch_size", "the search for the largest batch is not built yet: give numbers")
+
+
+def _too_few_for_precision(spec: ExperimentSpec) -> Iterator[Problem]:
+    if spec.precision_target is not None and spec.max_repeats < repeats_of(spec):
+        message = f"precision_target begins with {repeats_of(spec)} runs of each cell (at least {FIRST_STAGE})"
+        yield Problem("/max_repeats", f"{message}: {spec.max_repeats} are too few")
+
+
+def _unknown_names(spec: ExperimentSpec, catalog: Catalog) -> Iterator[Problem]:
+    known: tuple[tuple[str, Iterable[str]], ...] = (
+        ("model", catalog.models),
+        ("framework", catalog.frameworks),
+        ("data", ("synthetic", *catalog.datasets)),
+    )
+    for axis, names in known:
+        offered = sorted(names)
+        for value in getattr(spec, axis):
+            if value not in offered:
+                yield Problem(f"/{axis}", f"there is no {axis} {value!r}{_offer(value, offered)}")
+
+
+def _offer(wrong: str, offered: Sequence[str], verb: str = "there are") -> str:
+    """How a sentence ends that says that ``wrong`` is not there: what was probably meant, and all there is."""
+    hint = did_you_mean(wrong, offered)
+    begin = f"{hint} {verb.capitalize()}" if hint else f"; {verb}"
+    return f"{begin} {', '.join(offered) or 'none'}"
+
+
+def _wrong_options(spec: ExperimentSpec, catalog: Catalog) -> Iterator[Problem]:
+    for model in (catalog.models[name] for name in spec.model if name in catalog.models):
+        for name, values in spec.options.items():
+            option = model.options.get(name)
+            if option is None:
+                declared = _offer(name, sorted(model.options), "it has")
+                yield Problem(f"/options/{name}", f"model {model.name} has no option {name}{declared}")
+                continue
+            wrong = (option.problem(value) for value in values)
+            yield from (Problem(f"/options/{name}", text) for text in wrong if text)
+
+
+def _wrong_excludes(spec: ExperimentSpec) -> Iterator[Problem]:
+    for index, partial in enumerate(spec.exclude):
+        for key in partial:
+            if key not in AXES and key not in spec.options:
+                yield Problem(f"/exclude/{index}/{key}", f"{key} is no axis of this sweep{did_you_mean(key, AXES)}")
