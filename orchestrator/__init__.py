@@ -88,6 +88,7 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/services/comparisons.py: comparisons``
     ``orchestrator/analysis/blocks.py: Pair``
     ``orchestrator/services/compare.py: compare``
+    ``orchestrator/services/scaling.py: scaling``
 19. The number is shown: as JSON, in a table, in a report.
     ``orchestrator/api/routers/results.py: router``
     ``orchestrator/reports/results_table.py``

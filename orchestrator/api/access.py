@@ -35,6 +35,7 @@ NEEDED: Mapping[tuple[str, str], access.Scope] = {
     ("GET", "/experiments/{experiment_id}/runs"): READ,
     ("GET", "/experiments/{experiment_id}/results"): READ,
     ("GET", "/experiments/{experiment_id}/comparisons"): READ,
+    ("GET", "/experiments/{experiment_id}/scaling"): READ,
     ("GET", "/experiments/{experiment_id}/events"): READ,
     ("GET", "/runs"): READ,
     ("GET", "/runs/{run_id}"): READ,

@@ -42,6 +42,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "analyse": {
         "compare": "compare two experiments or runs",
+        "scaling": "show speed-up and efficiency over devices, as table and figure",
         "report": "write a report of an experiment (Markdown)",
         "observations": "check the TBD paper's observations on the results there are",
         "analyse": "analyse stored logs anew and show what that would change",

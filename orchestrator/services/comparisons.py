@@ -77,7 +77,7 @@ class Comparisons:
 
 
 @dataclass(frozen=True)
-class _Cell:
+class ComparedCell:
     """A cell of the family: its result row, and its runs by the basis that all share."""
 
     row: ResultRow
@@ -108,21 +108,22 @@ def comparisons(
     if baseline is not None:
         values = dict.fromkeys(groups.value_of(plan, by) for plan in plans)
         against = groups.label(by, groups.chosen_value(values, by, baseline))
-    found = groups.groups_of(spec, plans, by, lambda plan: _unit(context, plan))
+    found = groups.groups_of(spec, plans, by, lambda plan: unit_of(context, plan))
     family = [group for group in found if _has_pairs(group, by, against)]
-    cells = _cells(spec, family, rows)
+    cells = cells_of(spec, family, rows)
     pairs = _compared(spec, family, cells, by, against)
     not_compared = _not_compared(plans, family, cells, by, against)
-    return Comparisons(by, axes, against, pairs, not_compared, _scope([cell.basis for cell in cells.values()]))
+    return Comparisons(by, axes, against, pairs, not_compared, scope_over([cell.basis for cell in cells.values()]))
 
 
-def _scope(bases: Sequence[Basis]) -> str | None:
+def scope_over(bases: Sequence[Basis]) -> str | None:
     """What the runs of some cells speak of, all of one rule."""
     known = [basis for basis in bases if basis.runs]
     return scope_of(Basis(tuple(run for basis in known for run in basis.runs), known[0].grade)) if known else None
 
 
-def _unit(context: Context, plan: Plan) -> str | None:
+def unit_of(context: Context, plan: Plan) -> str | None:
+    """The unit of work of the plan's model; None where the catalogue has no such model any more."""
     model = context.catalog.models.get(plan.model)
     return model.work_unit if model else None
 
@@ -132,25 +133,25 @@ def _has_pairs(group: Group, by: str, against: str | None) -> bool:
     return len(labels) > 1 and (against is None or against in labels)
 
 
-def _cells(spec: ExperimentSpec, family: Sequence[Group], rows: Mapping[str, ResultRow]) -> dict[str, _Cell]:
+def cells_of(spec: ExperimentSpec, family: Sequence[Group], rows: Mapping[str, ResultRow]) -> dict[str, ComparedCell]:
     """cell -> its runs, for all cells of the family. Grades are never mixed, so the family has one rule."""
     keys = list(dict.fromkeys(plan.cell_key for group in family for plan in group.plans))
     bases = shared([rows[key].runs for key in keys], planned_of(spec))
     return {key: _cell(rows[key], basis) for key, basis in zip(keys, bases, strict=True)}
 
 
-def _cell(row: ResultRow, basis: Basis) -> _Cell:
+def _cell(row: ResultRow, basis: Basis) -> ComparedCell:
     measured = measure(basis)
     rates = {
         run.plan.repetition: float(one.value)
         for run, one in measured.rates()
         if one.value is not None and one.value > 0
     }
-    return _Cell(row, basis, measured, rates)
+    return ComparedCell(row, basis, measured, rates)
 
 
 def _compared(
-    spec: ExperimentSpec, family: Sequence[Group], cells: Mapping[str, _Cell], by: str, against: str | None
+    spec: ExperimentSpec, family: Sequence[Group], cells: Mapping[str, ComparedCell], by: str, against: str | None
 ) -> list[ComparedPair]:
     labelled = [{groups.label(by, groups.value_of(plan, by)): plan for plan in group.plans} for group in family]
     rates = [{label: cells[plan.cell_key].rates for label, plan in one.items()} for one in labelled]
@@ -163,7 +164,9 @@ def _compared(
     ]
 
 
-def _pair(spec: ExperimentSpec, by: str, group: Group, found: blocks.Pair, a: _Cell, b: _Cell) -> ComparedPair:
+def _pair(
+    spec: ExperimentSpec, by: str, group: Group, found: blocks.Pair, a: ComparedCell, b: ComparedCell
+) -> ComparedPair:
     grade = Grade.BROKEN if Grade.BROKEN in (a.basis.grade, b.basis.grade) else a.basis.grade
     known = [one for cell in (a, b) for _, one in cell.measured.rates()]
     return ComparedPair(
@@ -178,13 +181,13 @@ def _pair(spec: ExperimentSpec, by: str, group: Group, found: blocks.Pair, a: _C
     )
 
 
-def _side(by: str, cell: _Cell, label: str) -> Side:
+def _side(by: str, cell: ComparedCell, label: str) -> Side:
     rates = list(cell.rates.values())
     mean = sum(rates) / len(rates) if rates else None
     return Side(groups.value_of(cell.row.plan, by), label, cell.row.plan, mean, len(rates))
 
 
-def _notes(by: str, a: _Cell, b: _Cell) -> tuple[str, ...]:
+def _notes(by: str, a: ComparedCell, b: ComparedCell) -> tuple[str, ...]:
     """What differs beside the axis: devices of another kind make another workload."""
     if by in ("device", "topology"):
         return ()
@@ -201,7 +204,7 @@ def _devices(row: ResultRow) -> str:
 
 
 def _not_compared(
-    plans: Sequence[Plan], family: Sequence[Group], cells: Mapping[str, _Cell], by: str, against: str | None
+    plans: Sequence[Plan], family: Sequence[Group], cells: Mapping[str, ComparedCell], by: str, against: str | None
 ) -> list[NotCompared]:
     compared = {plan.cell_key for group in family for plan in group.plans}
     found = []
@@ -210,11 +213,12 @@ def _not_compared(
             partner = f"there is none of {against} that" if against else "no other cell of its unit of work"
             found.append(NotCompared(plan, f"{partner} differs from it in {by} only"))
         elif not cells[plan.cell_key].rates:
-            found.append(NotCompared(plan, _why_no_rate(cells[plan.cell_key])))
+            found.append(NotCompared(plan, why_no_rate(cells[plan.cell_key])))
     return found
 
 
-def _why_no_rate(cell: _Cell) -> str:
+def why_no_rate(cell: ComparedCell) -> str:
+    """Why a cell takes part in no comparison."""
     if "throughput" in cell.row.reasons:
         return cell.row.reasons["throughput"]
     known: list[Measurement] = [one for _, one in cell.measured.rates()]

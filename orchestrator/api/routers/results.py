@@ -9,10 +9,12 @@ from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.comparison import ComparisonView, comparison_view
 from orchestrator.api.views.comparisons import ComparisonsView, comparisons_view
 from orchestrator.api.views.results import ResultRowView, result_row_view
+from orchestrator.api.views.scaling import ScalingView, scaling_view
 from orchestrator.domain.filters import CellFilter
 from orchestrator.services import results
 from orchestrator.services.compare import compare
 from orchestrator.services.comparisons import comparisons
+from orchestrator.services.scaling import scaling
 
 router = APIRouter(tags=["results"])
 
@@ -36,6 +38,13 @@ def get_comparisons_of_experiment(
     """The cells of an experiment that differ in one axis only, against each other. Without ``axis`` it is the framework
     where there are several, else the first axis of several values."""
     return answer(comparisons_view(comparisons(context, experiment_id, axis, baseline)))
+
+
+@router.get("/experiments/{experiment_id}/scaling", response_model=ScalingView)
+def get_scaling_of_experiment(context: Ctx, experiment_id: str) -> Response:
+    """Speed-up and efficiency of the cells of an experiment against one device, weak or strong, with intervals that
+    have the noise of both; and the cells that are missing, with their reasons. Also while it runs."""
+    return answer(scaling_view(scaling(context, experiment_id)))
 
 
 @router.get("/results", response_model=PageView[ResultRowView])

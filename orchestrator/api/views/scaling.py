@@ -1,0 +1,104 @@
+"""How an experiment scales, as it is answered."""
+
+from typing import Literal
+
+from orchestrator.analysis.scaling import Ratio
+from orchestrator.api.views.common import Json, Quantity, View
+from orchestrator.domain.measurement import Measurement
+from orchestrator.services.scaling import ScaledCell, Scaling
+
+
+class ScaledCellView(View):
+    """A cell that has a rate. ``group``: what it shares with those that differ in the topology only. ``speedup`` is its
+    rate over that of ``baseline_cell_key``, which has one device; its interval has the noise of both. What is null has
+    its ``reason``."""
+
+    group: Json
+    cell_key: str
+    model: str
+    framework: str
+    strategy: str
+    topology: str
+    fabric: str | None
+    world_size: int
+    per_device_batch_size: int
+    global_batch_size: int
+    throughput: Quantity | None
+    baseline_cell_key: str | None
+    is_baseline: bool
+    speedup: Quantity | None
+    efficiency: Quantity | None
+    reason: str | None
+    blocks: int
+    notes: list[str]
+
+
+class MissingCellView(View):
+    """A cell without a rate, by what is known of it, and why it has none."""
+
+    cell: Json
+    reason: str
+
+
+class ScalingView(View):
+    """``kind``: weak, where each device has the same batch; strong, where the devices share one. ``items`` are
+    complete: there is no second page. Groups come one after another, in each the cells of fewest devices first."""
+
+    kind: Literal["weak", "strong"]
+    scope: str | None
+    method: str
+    items: list[ScaledCellView]
+    missing: list[MissingCellView]
+    next_cursor: None = None
+
+
+def scaling_view(found: Scaling) -> ScalingView:
+    return ScalingView(
+        kind=found.kind,
+        scope=found.scope,
+        method=found.method,
+        items=[_cell(one, found) for one in found.cells],
+        missing=[MissingCellView(cell=dict(one.cell), reason=one.reason) for one in found.missing],
+    )
+
+
+def _cell(one: ScaledCell, found: Scaling) -> ScaledCellView:
+    plan = one.plan
+    return ScaledCellView(
+        group=dict(one.group),
+        cell_key=plan.cell_key,
+        model=plan.model,
+        framework=plan.framework,
+        strategy=plan.strategy,
+        topology=plan.topology,
+        fabric=plan.fabric,
+        world_size=plan.world_size,
+        per_device_batch_size=plan.per_device_batch_size,
+        global_batch_size=plan.global_batch_size,
+        throughput=Quantity.maybe(one.rate),
+        baseline_cell_key=one.baseline.cell_key if one.baseline else None,
+        is_baseline=one.baseline is not None and one.baseline.cell_key == plan.cell_key,
+        speedup=_quantity("speedup", one.speedup, found),
+        efficiency=_quantity("efficiency", one.efficiency, found),
+        reason=one.reason,
+        blocks=one.speedup.blocks if one.speedup else 0,
+        notes=list(one.notes),
+    )
+
+
+def _quantity(name: str, ratio: Ratio | None, found: Scaling) -> Quantity | None:
+    if ratio is None:
+        return None
+    return Quantity.of(
+        Measurement(
+            name,
+            value=ratio.value,
+            unit="1",
+            ci_low=ratio.ci_low,
+            ci_high=ratio.ci_high,
+            confidence=ratio.confidence,
+            n=ratio.blocks,
+            scope=found.scope,
+            method=found.method,
+        )
+    )

@@ -1,0 +1,49 @@
+"""Show how an experiment scales: speed-up and efficiency against one device, with 95 % intervals, and what is missing.
+
+A sweep over topologies does: tbd submit resnet-50 --topology powers-of-two --batch 4 (weak scaling: the same batch on
+each device) or --global-batch 64 (strong: one batch, divided over the devices).
+"""
+
+import argparse
+from pathlib import Path
+
+from orchestrator.cli import naming, output
+from orchestrator.cli.client import path_of
+from orchestrator.cli.exits import FAILED, CommandError
+from orchestrator.cli.locate import connect
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("experiment", metavar="EXPERIMENT")
+    parser.add_argument("--svg", metavar="FILE", help="write a figure of the speed-up over the number of devices")
+    parser.add_argument("--json", action="store_true", help="print REST's answer")
+
+
+def execute(options: argparse.Namespace) -> int:
+    client = connect()
+    experiment = naming.experiment(client, options.experiment)
+    found = client.get(path_of("experiments", experiment, "scaling"))
+    if options.json:
+        output.print_json(found)
+    else:
+        from orchestrator.cli.tables import print_table
+        from orchestrator.reports.scaling import scaling_table
+
+        print_table(scaling_table(found))
+    if options.svg:
+        _draw(found, client.get(path_of("experiments", experiment))["name"], options.svg)
+    return 0
+
+
+def _draw(found: dict[str, object], title: str, name: str) -> None:
+    from orchestrator.reports.scaling import scaling_figure
+
+    try:
+        figure = scaling_figure(found, title)
+    except ValueError as error:
+        raise CommandError(f"there is nothing to draw: {error}", FAILED) from None
+    try:
+        Path(name).write_text(figure, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{name}: {error.strerror}") from None
+    output.say(f"figure: {name}")

@@ -1,0 +1,100 @@
+"""How an experiment scales: a table, and a figure of the speed-up over the number of devices."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.reports.comparisons import heading
+from orchestrator.reports.numbers import NOTHING, plain, with_half_width
+from orchestrator.reports.results_table import Table, axis_text
+from orchestrator.reports.svg import Chart, Line, Point, drawn
+
+Json = Mapping[str, Any]
+_MISSING_BY = ("model", "framework", "strategy", "topology", "fabric", "per_device_batch_size", "global_batch_size")
+_WHAT = {
+    "weak": "weak scaling: the same batch on each device",
+    "strong": "strong scaling: one batch, divided over the devices",
+}
+
+
+def scaling_table(found: Json) -> Table:
+    """One line per cell; below it what is missing and why."""
+    items = found["items"]
+    axes = [axis for axis in (items[0]["group"] if items else []) if axis not in ("strategy",)]
+    units = {item["throughput"]["unit"] for item in items if item["throughput"]}
+    unit = units.pop() if len(units) == 1 else "throughput"
+    headers = [*map(heading, axes), "strategy", "topology", "devices", f"{unit} (95 % CI)"]
+    headers += ["speed-up (95 % CI)", "efficiency (95 % CI)", "blocks"]
+    rows = [
+        [
+            *(axis_text(item["group"][axis]) for axis in axes),
+            item["strategy"],
+            item["topology"],
+            str(item["world_size"]),
+            with_half_width(item["throughput"]),
+            "1 (baseline)" if item["is_baseline"] else interval(item["speedup"]),
+            NOTHING if item["is_baseline"] else interval(item["efficiency"]),
+            str(item["blocks"]),
+        ]
+        for item in items
+    ]
+    return Table(_WHAT[found["kind"]], headers, rows, _notes(found))
+
+
+def interval(quantity: Json | None) -> str:
+    """``1.87 (1.81 to 1.93)``: of a ratio the bounds are not symmetric."""
+    if quantity is None:
+        return NOTHING
+    if quantity["ci_low"] is None:
+        return plain(quantity["value"], 3)
+    low, high = (plain(quantity[end], 3) for end in ("ci_low", "ci_high"))
+    return f"{plain(quantity['value'], 3)} ({low} to {high})"
+
+
+def _notes(found: Json) -> list[str]:
+    told = [f"{found['method']}; of {found['scope']}."] if found["scope"] else []
+    told += list(dict.fromkeys(note for item in found["items"] for note in item["notes"]))
+    told += [f"{_name(item)}: {item['reason']}" for item in found["items"] if item["reason"]]
+    told += [f"missing: {_name(one['cell'])}: {one['reason']}" for one in found["missing"]]
+    return told
+
+
+def _name(cell: Json) -> str:
+    named = [(axis, cell[axis]) for axis in _MISSING_BY if cell.get(axis) not in (None, "auto")]
+    return ", ".join(f"{heading(axis)} {axis_text(value)}" for axis, value in named[:5])
+
+
+def scaling_figure(found: Json, title: str) -> str:
+    """Speed-up over devices as SVG, both axes logarithmic, with what would be ideal.
+
+    Raises:
+        ValueError: no cell of several devices has a speed-up.
+    """
+    lines = _lines(found["items"])
+    largest = max((point.x for line in lines for point in line.points), default=1.0)
+    if largest <= 1:
+        raise ValueError("no cell of several devices has a speed-up yet")
+    ticks = [2.0**power for power in range(int(largest - 1).bit_length() + 1)]
+    ideal = Line("ideal", [Point(tick, tick) for tick in (1.0, largest)], faint=True)
+    text = f"{title}: {found['kind']} scaling"
+    return drawn(Chart(text, "devices", "speed-up (95 % intervals)", ticks, ticks, [*lines, ideal], log=True))
+
+
+def _lines(items: Sequence[Json]) -> list[Line]:
+    """A line for each group, with its points of fewest devices first."""
+    grouped: dict[str, list[Point]] = {}
+    for item in items:
+        if item["speedup"] is not None:
+            grouped.setdefault(_label(item["group"]), []).append(_point(item))
+    return [Line(label or "measured", points) for label, points in grouped.items() if len(points) > 1]
+
+
+def _label(group: Json) -> str:
+    return ", ".join(
+        axis_text(value) if isinstance(value, str) else f"{heading(axis)} {axis_text(value)}"
+        for axis, value in group.items()
+    )
+
+
+def _point(item: Json) -> Point:
+    ratio = item["speedup"]
+    return Point(float(item["world_size"]), ratio["value"], ratio["ci_low"], ratio["ci_high"])

@@ -1,0 +1,76 @@
+"""How an experiment scales, over REST, as a table and as a figure."""
+
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from orchestrator.reports.scaling import scaling_figure, scaling_table
+from tests.unit.api.api_rig import Rig
+from tests.unit.api.test_comparisons_rest import NOISE, OTHER, measured
+
+TOPOLOGIES = {"1x1": [100 * one for one in NOISE], "1x2": [190 * one for one in OTHER], "2x2": [300 * n for n in NOISE]}
+
+
+def scaling(rig: Rig, rates: dict[Any, Any], **changes: Any) -> Any:
+    return rig.get(f"/experiments/{measured(rig, rates, by='topology', **changes)}/scaling")
+
+
+def test_speed_up_and_efficiency_stand_against_one_device(rig: Rig) -> None:
+    found = scaling(rig, TOPOLOGIES)
+    assert (found["kind"], found["missing"]) == ("weak", [])
+    one, two, four = found["items"]
+    assert [item["world_size"] for item in (one, two, four)] == [1, 2, 4]
+    assert (one["is_baseline"], one["speedup"]["value"], one["speedup"]["ci_low"]) == (True, 1, None)
+    assert four["speedup"]["value"] == pytest.approx(3.0)
+    assert four["efficiency"]["value"] == pytest.approx(0.75)
+    assert two["speedup"]["ci_low"] < 1.9 < two["speedup"]["ci_high"]
+    assert two["efficiency"]["ci_high"] == pytest.approx(two["speedup"]["ci_high"] / 2)
+    assert (two["speedup"]["confidence"], two["blocks"]) == (0.95, 6)
+    assert two["baseline_cell_key"] == one["cell_key"]
+    assert two["notes"] == ["one device ran with the strategy single, several with ddp"]
+
+
+def test_one_batch_over_all_devices_is_strong_scaling_and_what_does_not_divide_is_missing(rig: Rig) -> None:
+    found = scaling(rig, {"1x1": [100.0, 101.0], "1x2": [150.0, 152.0]}, per_device_batch_size=None,
+                    global_batch_size=[8, 9], repeats=2)  # fmt: skip
+    assert found["kind"] == "strong"
+    assert [(item["topology"], item["global_batch_size"]) for item in found["items"]] == [
+        ("1x1", 8),
+        ("1x2", 8),
+        ("1x1", 9),
+    ]
+    (missing,) = found["missing"]
+    assert (missing["cell"]["topology"], missing["cell"]["global_batch_size"]) == ("1x2", 9)
+    assert missing["reason"] == "9 is not divisible by the 2 devices of 1x2"
+
+
+def test_a_cell_without_a_rate_is_missing_with_its_reason_and_one_without_a_baseline_says_so(rig: Rig) -> None:
+    made = rig.submit(topology=["1x1", "1x2"], repeats=1)
+    assert {one["reason"] for one in rig.get(f"/experiments/{made['id']}/scaling")["missing"]} == {
+        "no run has ended yet"
+    }
+    (item,) = scaling(rig, {"1x2": [100.0, 101.0]})["items"]
+    assert item["speedup"] is None
+    assert "add the topology 1x1" in item["reason"]
+
+
+def test_the_table_has_the_intervals_and_below_it_what_is_missing(rig: Rig) -> None:
+    table = scaling_table(scaling(rig, TOPOLOGIES))
+    assert table.headers[-3:] == ["speed-up (95 % CI)", "efficiency (95 % CI)", "blocks"]
+    assert table.rows[0][-3] == "1 (baseline)"
+    value, low, _, high = table.rows[1][-3].replace("(", "").replace(")", "").split()
+    assert float(low) < float(value) < float(high)
+    assert any("Student's t" in note for note in table.notes)
+
+
+def test_the_figure_is_an_svg_with_a_point_for_each_cell_and_its_interval(rig: Rig) -> None:
+    text = scaling_figure(scaling(rig, TOPOLOGIES), "a <name> & more")
+    root = ElementTree.fromstring(text)
+    circles = root.findall(".//{*}circle")
+    assert len(circles) == 3
+    heights = [float(circle.attrib["cy"]) for circle in circles]
+    assert heights == sorted(heights, reverse=True)  # higher speed-ups stand higher up
+    assert "a <name> & more: weak scaling" in [text.text for text in root.findall(".//{*}text")]
+    with pytest.raises(ValueError, match="several devices"):
+        scaling_figure(scaling(rig, {"1x1": [100.0, 101.0]}), "alone")
