@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from orchestrator.domain.facts import Facts
+from orchestrator.domain.plan import Plan
 from orchestrator.domain.spec import ExperimentSpec, parse_spec
 from orchestrator.domain.sweep import check, expand
 from orchestrator.services.catalog import load_catalog
@@ -28,3 +29,45 @@ def test_the_analysis_profiles_four_frameworks_in_every_way() -> None:
     plans = expand(spec_of("analysis.yaml"), FACTS, [])
     assert {plan.framework for plan in plans} == {"pytorch", "tensorflow", "mxnet", "cntk"}
     assert all(set(plan.profile) == {"memory", "kernels", "layers"} for plan in plans)
+
+
+CLUSTER = Facts(load_catalog(), "cuda", (4, 8), ("ethernet",))
+WIDER = ["1x1", "1x2", "1x4", "1x8", "2x8", "4x8"]
+
+
+def cells_of(name: str, facts: Facts = CLUSTER) -> list[Plan]:
+    check(spec_of(name), facts)
+    plans = expand(spec_of(name), facts, [])
+    assert len(plans) == 6 * len({plan.cell_key for plan in plans})  # six blocks of every cell
+    return [plan for plan in plans if plan.repetition == 1]
+
+
+def test_scaling_goes_from_one_device_to_the_whole_pool_in_three_frameworks() -> None:
+    cells = cells_of("scaling.yaml")
+    assert len(cells) == 3 * 3 * len(WIDER)
+    assert {plan.topology for plan in cells} == set(WIDER)
+    assert {plan.framework for plan in cells if plan.world_size == 32} == {"pytorch", "tensorflow", "mxnet"}
+    assert {plan.fabric for plan in cells if plan.nodes > 1} == {"ethernet"}
+    two_hosts = cells_of("scaling.yaml", Facts(load_catalog(), "cpu", (2, 1), ("ethernet",)))
+    assert {plan.topology for plan in two_hosts} == {"1x1", "2x1"}
+
+
+def test_the_batch_sweep_has_the_kernels_of_four_frameworks_on_one_device() -> None:
+    cells = cells_of("batch-sweep.yaml", FACTS)
+    assert {(plan.framework, plan.per_device_batch_size) for plan in cells} == {
+        (framework, batch) for framework in ("pytorch", "tensorflow", "mxnet", "cntk") for batch in (4, 8, 16, 32, 64)
+    }
+    assert {(plan.topology, plan.profile) for plan in cells} == {("1x1", ("kernels",))}
+
+
+def test_hardware_has_each_cell_on_each_model_of_gpu() -> None:
+    cells = cells_of("hardware.yaml")
+    assert len(cells) == 2 * 3 * 2
+    assert {(plan.device, plan.gpu_model) for plan in cells} == {("cuda", "H100"), ("cuda", "H200")}
+
+
+def test_s_sgd_has_three_networks_each_with_its_batch_in_every_framework_and_topology() -> None:
+    cells = cells_of("s-sgd.yaml")
+    batches = {"alexnet": 1024, "googlenet": 64, "resnet-50": 32}
+    assert {(plan.model, plan.per_device_batch_size) for plan in cells} == set(batches.items())
+    assert len({(plan.model, plan.framework, plan.topology) for plan in cells}) == len(cells) == 3 * 4 * len(WIDER)
