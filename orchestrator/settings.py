@@ -91,6 +91,11 @@ NODE_VARIABLES: dict[str, tuple[str, str]] = {
         "1 of four or more",
         "number of cores kept for tbd itself, so that CPU devices and GPU processes leave them alone; 0: none",
     ),
+    "TBD_GPUS": (
+        "all that CUDA_VISIBLE_DEVICES shows",
+        "GPUs of a node: indices of nvidia-smi or UUIDs, with commas; idle: only those that nobody uses. "
+        "One that others compute on is never given out",
+    ),
     "TBD_FABRICS": ("", "interfaces of a node by fabric, where it does not show: ethernet=eth0,infiniband=ib0"),
     "TBD_INTERPRETERS_DIR": ("~/.cache/tbd/interpreters", "folder of the frameworks' environments"),
     "TBD_LOCK_DIR": (

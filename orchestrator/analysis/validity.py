@@ -34,6 +34,13 @@ POWER_CAP_BIT = 0x4
 # What may end a run before its length -> the field of the spec that set it.
 LIMITS = {"max_steps": "max_steps", "max_duration": "max_measure_s (or half of timeout_s)"}
 
+# Why a driver that can be asked does not tell who computes on a device -> what a person reads.
+UNTOLD = {
+    "own_pids_unseen": "the driver never lists our own processes (in a container it may name them by the host's pids)",
+    "no_permission": "the driver does not permit to list its processes",
+    "unsupported": "the driver has no list of its processes",
+}
+
 Finding = Reason | str | None
 
 
@@ -244,12 +251,48 @@ def no_swapping(evidence: Evidence) -> Finding:
 
 
 def device_is_exclusive(evidence: Evidence) -> Finding:
+    untold = []
     for node in evidence.spans:
         for gpu in node.gpus():
             seen = windows.levels(node.log.readings, node.span, "foreign_device_processes", gpu)
             if any(count > 0 for count, _ in seen):
                 return _disturbed("device_shared", f"other processes computed on {gpu} of {node.log.node}")
+            why = _of_driver(node, gpu, "foreign_device_processes")
+            if not seen and why in UNTOLD:
+                untold.append(f"{gpu} of {node.log.node}: {UNTOLD[why]}")
+    return f"whether others computed on a device cannot be told: {'; '.join(untold)}" if untold else None
+
+
+def _of_driver(node: NodeSpan, gpu: str, metric: str) -> str | None:
+    """What became of a metric of a device in the end: ``ok``, or why the driver does not tell it."""
+    found: str | None = None
+    for _, data in node.log.of("availability"):
+        found = (data.get(gpu.removeprefix("device:")) or {}).get(metric, found)
+    return found
+
+
+def device_was_well(evidence: Evidence) -> Finding:
+    """The driver did not lose a device, and reported no error of its hardware."""
+    for node in evidence.spans:
+        for gpu in node.gpus():
+            where = f"{gpu} of {node.log.node}"
+            if _of_driver(node, gpu, "power_w") == "lost":
+                return _disturbed("device_lost", f"the driver has lost {where}: it fell off the bus or has to be reset")
+            xids = sorted({int(code) for code in _told(node, "xid", gpu)})
+            if xids:
+                text = f'XID {", ".join(map(str, xids))}, which NVIDIA\'s "XID Errors" explains'
+                return _disturbed("device_error", f"the driver reported errors of {where}: {text}")
+            errors = sum(_told(node, "uncorrected_ecc_errors", gpu))
+            if errors > 0:
+                return _disturbed("device_error", f"the memory of {where} had {errors:.0f} errors beyond correction")
     return None
+
+
+def _told(node: NodeSpan, metric: str, gpu: str) -> list[float]:
+    """What the driver told since the first timed step that is not 0. It tells it seldom and afterwards, so that an
+    error of the timed phase may stand in a reading that begins after it."""
+    later = [one for one in node.log.readings if one.end_t > node.span.start_t]
+    return [value for one in later for value in [one.values.get((metric, gpu))] if value]
 
 
 def clocks_hold(evidence: Evidence) -> Finding:
@@ -306,6 +349,7 @@ RULES: tuple[Callable[[Evidence], Finding], ...] = (
     no_time_stolen,
     no_swapping,
     device_is_exclusive,
+    device_was_well,
     clocks_hold,
     host_clock_is_noted,
     warming_is_noted,

@@ -71,16 +71,24 @@ class AgentProcess:
         name: the node's name.
         fence_s, idle_exit_s: see ``workers.node.server``.
         cores: the logical cores of a node that is a part of this host; empty: the node is all of it.
+        share: which part, ``1/2``: of the GPUs too.
     """
 
     def __init__(
-        self, directory: Path, name: str, fence_s: float, idle_exit_s: float, cores: Sequence[int] = ()
+        self,
+        directory: Path,
+        name: str,
+        fence_s: float,
+        idle_exit_s: float,
+        cores: Sequence[int] = (),
+        share: str = "1/1",
     ) -> None:
         self._directory = directory.absolute()
         self._name = name
         self._fence_s = fence_s
         self._idle_exit_s = idle_exit_s
         self._cores = cores
+        self._share = share
         self._record = self._directory / "agent.json"
         self._log = self._directory / "agent.log"
         self._child: subprocess.Popen[bytes] | None = None
@@ -123,6 +131,7 @@ class AgentProcess:
         environment = {**os.environ, "PYTHONPATH": package_path(os.environ.get("PYTHONPATH"))}
         if self._cores:  # parts of one host reach each other without leaving it
             environment.setdefault("TBD_FABRICS", "ethernet=lo")
+            environment["TBD_GPU_SHARE"] = self._share
         with self._log.open("ab") as log:
             return subprocess.Popen(
                 self._command(path),
@@ -207,7 +216,8 @@ class LocalCluster(AgentCluster):
         directory: what belongs to this cluster lies here, a folder per node.
         fence_s: seconds without contact after which an agent ends its attempts.
         idle_exit_s: seconds without a server after which an agent ends itself.
-        nodes: how many; the host's cores are divided evenly among them, to try a plan for several machines on one.
+        nodes: how many; the host's cores and GPUs are divided evenly among them, to try a plan for several machines on
+            one.
 
     Raises:
         SettingsError: there are fewer cores than nodes.
@@ -218,8 +228,8 @@ class LocalCluster(AgentCluster):
         host = socket.gethostname()
         names = [host if number == 1 else f"{host}-{number}" for number in range(1, nodes + 1)]
         self._agents = {
-            name: AgentProcess(Path(directory) / "nodes" / name, name, fence_s, idle_exit_s, cores)
-            for name, cores in zip(names, _shares(nodes), strict=True)
+            name: AgentProcess(Path(directory) / "nodes" / name, name, fence_s, idle_exit_s, cores, f"{number}/{nodes}")
+            for number, (name, cores) in enumerate(zip(names, _shares(nodes), strict=True), start=1)
         }
         self._known = {name: Keeper(name, agent.connect, fence_s) for name, agent in self._agents.items()}
         try:

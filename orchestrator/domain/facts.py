@@ -35,8 +35,9 @@ class Facts:
 
 
 def facts_of(catalog: Catalog, nodes: Sequence[Node], device: str | None = None) -> Facts:
-    """The facts as of now. ``device``, where none is given: GPUs where any node has one, else CPU devices."""
-    device = device or ("cuda" if any(node.devices_of("cuda") for node in nodes) else "cpu")
+    """The facts as of now. ``device``, where none is given: GPUs where any node has one, be it in use by
+    others, else CPU devices."""
+    device = device or ("cuda" if any(node.devices_of("cuda") or node.gpus_withheld for node in nodes) else "cpu")
     counts = [len(node.devices_of(device)) for node in nodes]
     described = [node for node in nodes if "fabrics" in node.inventory]  # others have not been reached yet
     fabrics = tuple(sorted({fabric for node in described for fabric in node.fabrics})) if described else None

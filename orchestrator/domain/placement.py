@@ -70,6 +70,12 @@ class Node:
         return found
 
     @property
+    def gpus_withheld(self) -> Mapping[str, str]:
+        """GPU -> why it cannot be had now: others compute on it, or the driver has lost it."""
+        found: Mapping[str, str] = self.inventory.get("gpus_withheld") or {}
+        return found
+
+    @property
     def has_room(self) -> bool:
         """Whether an attempt's files find room; also where the inventory does not tell."""
         free = self.inventory.get("disk_free_bytes")
@@ -206,4 +212,6 @@ def _why_no_room(nodes: Sequence[Node]) -> str:
 
 def _offer(needs: Needs, node: Node) -> str:
     count = f"{node.name}: {len(node.devices_of(needs.device))}"
+    if needs.device == "cuda" and node.gpus_withheld:
+        count += f" and {len(node.gpus_withheld)} withheld ({'; '.join(node.gpus_withheld.values())})"
     return count if needs.nodes == 1 else f"{count} ({', '.join(node.fabrics) or 'no fabric'})"

@@ -122,6 +122,16 @@ def shared(entries):
     return on_a_gpu(entries, lambda share: {"foreign_device_processes": int(share > 0.9)})
 
 
+def errors(entries):
+    return on_a_gpu(entries, lambda share: {"xid": 63 if share > 0.9 else 0})
+
+
+def lost(entries):
+    entries = on_a_gpu(entries, lambda share: {"power_w": None if share > 0.5 else 300.0})
+    of(entries, "reading")[-1]["data"]["nvml"] = {"GPU-0": {"power_w": "lost"}}
+    return entries
+
+
 def slowed_down(entries):
     return on_a_gpu(entries, lambda share: {"sm_clock_hz": 1.98e9 - 0.2e9 * (share > 0.5)})
 
@@ -153,6 +163,8 @@ TRIPPED = {
     "foreign_load": ("foreign_load", None),
     "throttled": ("good_sleep", throttled),
     "device_shared": ("good_sleep", shared),
+    "device_error": ("good_sleep", errors),
+    "device_lost": ("good_sleep", lost),
     "clock_changed": ("good_sleep", slowed_down),
     "stolen_time": ("good_sleep", stolen),
     "swapping": ("good_sleep", swapping),

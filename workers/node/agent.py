@@ -120,6 +120,8 @@ class Agent:
     def inventory(self) -> Json:
         """Return the facts of this node; see ``workers.node.inventory``."""
         self._touch()
+        if not self.running:
+            self._inventory.look()
         return self._inventory.read()
 
     def reserve(self, attempt_id: str) -> Json:

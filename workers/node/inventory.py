@@ -1,9 +1,9 @@
 """What this node is: its processor, memory, devices, interfaces, and what cannot be had and why.
 
-Owns the offering of devices: a GPU by its UUID; a CPU device as a set of logical cores (``TBD_CPU_DEVICES`` of them,
-default 1, the cores that this process may use divided evenly). Where there are cores enough, one is kept for tbd itself
-and nothing of an attempt runs on it (``TBD_HOUSEKEEPING_CORES``). A fact that cannot be read is null, with the reason
-under its name in ``unavailable``.
+Owns the offering of devices: a GPU by its UUID (which of them: ``workers.node.gpu_choice``); a CPU device as a set of
+logical cores (``TBD_CPU_DEVICES`` of them, default 1, the cores that this process may use divided evenly). Where there
+are cores enough, one is kept for tbd itself and nothing of an attempt runs on it (``TBD_HOUSEKEEPING_CORES``). A fact
+that cannot be read is null, with the reason under its name in ``unavailable``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from workers.node import fabrics, interpreters, space
+from workers.node.gpu_choice import Offer
 from workers.node.telemetry.nvml import Nvml
 
 _CPU = Path("/sys/devices/system/cpu")
@@ -33,13 +34,18 @@ class Inventory:
 
     Raises:
         ValueError: ``TBD_CPU_DEVICES`` or ``TBD_HOUSEKEEPING_CORES`` is no count, or more than there are cores;
-            ``TBD_FABRICS`` is wrong.
+            ``TBD_FABRICS`` or ``TBD_GPUS`` is wrong.
     """
 
     def __init__(self, node: str | None, directory: Path, nvml: Nvml) -> None:
         self._directory = directory
         self._unavailable: dict[str, str] = {}
+        self._offer = Offer(nvml, os.environ)
         self._facts = self._read(node, nvml)
+
+    def look(self) -> None:
+        """See who uses the GPUs; call it only while no attempt runs here."""
+        self._offer.look()
 
     def read(self) -> dict[str, Any]:
         """Return all facts as a JSON object."""
@@ -48,6 +54,8 @@ class Inventory:
         governor = self._governor(self._facts["cores"])  # whoever has the right may change it while the agent lives
         changing = {
             "governor": governor,
+            "devices": [*self._facts["devices"], *self._offer.devices()],
+            "gpus_withheld": dict(self._offer.withheld),
             "interpreters": ready,
             "disk_free_bytes": free,
             "attempts_folder": str(self._directory),
@@ -60,9 +68,9 @@ class Inventory:
         model = cpu_model()
         if model is None:
             self._unavailable["cpu_model"] = "/proc/cpuinfo names no model"
-        gpus = [{"id": gpu.id, "kind": "cuda", "name": gpu.name, "cores": [], **_gpu_facts(gpu)} for gpu in nvml.gpus()]
-        if nvml.reason:
-            self._unavailable["gpus"] = nvml.reason
+        why_fewer = nvml.reason or self._offer.left_out
+        if why_fewer:
+            self._unavailable["gpus"] = why_fewer
         count = _count("TBD_CPU_DEVICES", 1, len(cores))
         kept = housekeeping_cores(cores, count)
         return {
@@ -76,8 +84,9 @@ class Inventory:
             "memory_bytes": memory_bytes,
             "kernel": platform.release(),
             "os": _os_name(),
-            "devices": [*cpu_devices(_without(cores, kept), count, model or platform.machine(), memory_bytes), *gpus],
+            "devices": cpu_devices(_without(cores, kept), count, model or platform.machine(), memory_bytes),
             "driver_version": nvml.driver_version,
+            "cuda_version": nvml.cuda_version,
             **fabrics.of_this_node(),
         }
 
@@ -88,10 +97,6 @@ class Inventory:
             return None
         self._unavailable.pop("governor", None)
         return values.pop() if len(values) == 1 else "mixed"
-
-
-def _gpu_facts(gpu: Any) -> dict[str, Any]:
-    return {"memory_bytes": gpu.memory_bytes, "power_limit_w": gpu.power_limit_w}
 
 
 def boot_id() -> str | None:

@@ -46,3 +46,7 @@ def _print(nodes: list[dict[str, Any]]) -> None:
     for node in nodes:
         if node.get("reason"):
             print(f"{node['name']}: {node['reason']}")
+        for why in (node["inventory"].get("gpus_withheld") or {}).values():
+            print(f"{node['name']}: withheld: {why}")
+        if (node["inventory"].get("unavailable") or {}).get("gpus") and node["inventory"].get("driver_version"):
+            print(f"{node['name']}: {node['inventory']['unavailable']['gpus']}")

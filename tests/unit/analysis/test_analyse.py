@@ -181,6 +181,21 @@ def test_a_device_that_others_compute_on_is_shared():
     assert _codes(analyse({NODE: _gpu_log(foreign_device_processes=1)})) == ["device_shared"]
 
 
+def test_where_the_driver_does_not_tell_who_computes_a_note_says_so_and_nobody_is_called_foreign():
+    log = _gpu_log(foreign_device_processes=None)
+    reading = next(entry for entry in log if entry["kind"] == "reading")
+    reading["data"]["nvml"] = {"GPU-1": {"foreign_device_processes": "own_pids_unseen"}}
+    analysis = analyse({NODE: log})
+    assert analysis.validity.sound
+    assert any("never lists our own processes" in note for note in analysis.validity.notes)
+
+
+def test_errors_of_a_devices_hardware_disturb_the_run():
+    analysis = analyse({NODE: _gpu_log(uncorrected_ecc_errors=1)})
+    assert _codes(analysis) == ["device_error"]
+    assert "beyond correction" in analysis.validity.reasons[0].text
+
+
 def test_the_agents_word_on_a_failure_counts():
     failure = {"kind": "crashed", "ranks": [0], "exit_code": None, "signal": 9, "message": "killed by SIGKILL"}
     analysis = analyse({NODE: a_log(failure=failure)})

@@ -25,6 +25,13 @@ def test_a_topology_that_no_node_has_says_what_the_cluster_has() -> None:
     assert answer == NotNow("needs 1 node(s) with 8 cpu device(s) of model H100; the cluster has a: 0")
 
 
+def test_a_gpu_that_is_withheld_is_named_with_the_reason() -> None:
+    nodes = [make.node("a", 7, "cuda", gpus_withheld={"GPU-3": "GPU 3: process 4711 computes on it"})]
+    answer = place(make.plan(topology="1x8", device="cuda").needs, nodes, {})
+    assert isinstance(answer, NotNow)
+    assert answer.reason.endswith("the cluster has a: 7 and 1 withheld (GPU 3: process 4711 computes on it)")
+
+
 def test_a_drained_or_silent_node_is_waited_for_by_name() -> None:
     nodes = [make.node("a", state=NodeState.DRAINING), make.node("b", state=NodeState.UNREACHABLE)]
     assert place(make.plan().needs, nodes, {}) == NotNow("waits for nodes: a is draining, b is unreachable")

@@ -240,6 +240,11 @@ def test_gpus_are_preferred_where_any_node_has_one() -> None:
     assert facts_of(make.catalog(), nodes[:1]).to_json() == {"device": "cpu", "pool": [1, 2], "fabrics": ["ethernet"]}
 
 
+def test_a_gpu_that_others_use_makes_nobody_train_on_cpu_devices_unasked() -> None:
+    nodes = [make.node("a", 2, gpus_withheld={"GPU-0": "GPU 0: process 4711 computes on it"})]
+    assert facts_of(make.catalog(), nodes).device == "cuda"
+
+
 def test_the_spec_of_a_plan_expands_to_that_plan() -> None:
     spec = make.spec(repeats=1, seed=7, size="small", options={"depth": 101}, nodes={"names": ["a"]})
     (plan,) = expand(spec, make.facts(), [])

@@ -25,7 +25,7 @@ class FakeGpm(FakeNvml):
         self.windows = []
 
     def c_nvmlGpmMetricsGet_t(self):  # noqa: N802 (pynvml's name)
-        metrics = [types.SimpleNamespace(metricId=0, nvmlReturn=0, value=0.0) for _ in range(8)]
+        metrics = [types.SimpleNamespace(metricId=0, nvmlReturn=0, value=0.0) for _ in range(len(METRICS))]
         return types.SimpleNamespace(version=0, numMetrics=0, sample1=None, sample2=None, metrics=metrics)
 
     def answers(self):

@@ -1,4 +1,6 @@
-"""NVIDIA's GPM counters: how much of a device's pipes worked between two samples. Called by ``nvml`` only.
+"""NVIDIA's GPM counters: how much of a device's pipes worked between two samples, and what went over its links.
+
+Called by ``nvml`` only.
 
 Owns the samples. The driver counts between two of them, which have to lie 100 ms or more apart (NVML reference, "GPM");
 the first two figures of a session were seen to be off and are dropped. Every metric has a return code of its own, and
@@ -11,13 +13,18 @@ from __future__ import annotations
 import time
 from typing import Any, Callable
 
-# reading -> GPM's number of it (nvml.h, nvmlGpmMetricId_t); all are percentages.
+_PERCENT, _MIB = 0.01, 2.0**20
+# reading -> GPM's number of it (nvml.h, nvmlGpmMetricId_t), and what its unit (percent, MiB/s) is in ours.
 METRICS = {
-    "sm_active_ratio": 2,
-    "sm_occupancy_ratio": 3,
-    "tensor_pipe_ratio": 5,
-    "dram_active_ratio": 10,
-    "fp32_pipe_ratio": 12,
+    "sm_active_ratio": (2, _PERCENT),
+    "sm_occupancy_ratio": (3, _PERCENT),
+    "tensor_pipe_ratio": (5, _PERCENT),
+    "dram_active_ratio": (10, _PERCENT),
+    "fp32_pipe_ratio": (12, _PERCENT),
+    "pcie_sent_bytes_per_s": (20, _MIB),
+    "pcie_received_bytes_per_s": (21, _MIB),
+    "nvlink_received_bytes_per_s": (60, _MIB),
+    "nvlink_sent_bytes_per_s": (61, _MIB),
 }
 LEAST_WINDOW_S = 0.1
 DROPPED = 2
@@ -41,7 +48,8 @@ class Gpm:
         self._figures = 0
 
     def read(self) -> dict[str, Any]:
-        """Return metric -> ratio since the last call, or the driver's return code (an int) where it refused one.
+        """Return metric -> ratio since the last call, of traffic bytes a second; or the driver's return code (an int)
+        where it refused one.
 
         Empty where there is nothing to say yet: at the first call, sooner than 100 ms after the last sample, and for
         the first two figures.
@@ -78,10 +86,10 @@ class Gpm:
         asked.version = nvml.NVML_GPM_METRICS_GET_VERSION
         asked.numMetrics = len(METRICS)
         asked.sample1, asked.sample2 = before, after
-        for index, number in enumerate(METRICS.values()):
+        for index, (number, _) in enumerate(METRICS.values()):
             asked.metrics[index].metricId = number
         nvml.nvmlGpmMetricsGet(asked)
-        return {name: _value(asked.metrics[index]) for index, name in enumerate(METRICS)}
+        return {name: _value(asked.metrics[index], unit) for index, (name, (_, unit)) in enumerate(METRICS.items())}
 
     def close(self) -> None:
         """Give the samples back to the driver."""
@@ -90,6 +98,6 @@ class Gpm:
         self._samples = []
 
 
-def _value(metric: Any) -> float | int:
+def _value(metric: Any, unit: float) -> float | int:
     code = int(metric.nvmlReturn)
-    return code if code != OK_CODE else float(metric.value) / 100.0
+    return code if code != OK_CODE else float(metric.value) * unit

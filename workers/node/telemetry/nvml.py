@@ -1,7 +1,8 @@
 """The one place that talks to NVIDIA's driver (through NVML); no other module imports pynvml.
 
 Owns which metrics of which device can be had: each is tried once, and what then cannot be read (``no_permission``,
-``unsupported``) is not asked for again. A host without a driver is a normal case: it has no GPUs, and ``reason`` says
+``unsupported``; ``lost`` where the driver has lost the device) is not asked for again. A GPU that is divided (MIG) is
+not shown, its instances are. A host without a driver is a normal case: it has no GPUs, and ``reason`` says
 why. All calls go through one lock: NVML serialises them in the driver anyway, and one of them at a time is what a
 measurement beside can bear.
 """
@@ -10,30 +11,55 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, TypeVar
 
-from workers.node.telemetry import gpm
+from workers.node.telemetry import gpm, nvml_events, nvml_processes
+from workers.node.telemetry.nvml_processes import NoProcessList, Process
 
 OK = "ok"
 NO_PERMISSION = "no_permission"
 UNSUPPORTED = "unsupported"
+LOST = "lost"
+# The driver lists processes, and never one of ours: it names them by the pids of another namespace, as older ones do in
+# containers. Whose they are cannot be told.
+OWN_PIDS_UNSEEN = "own_pids_unseen"
 
 # nvml.h, nvmlReturn_t
-_NOT_SUPPORTED = (3, 13, 25)  # NOT_SUPPORTED, FUNCTION_NOT_FOUND, ARGUMENT_VERSION_MISMATCH
+_FUNCTION_NOT_FOUND = 13
+_NOT_SUPPORTED = (3, _FUNCTION_NOT_FOUND, 25)  # 3: NOT_SUPPORTED, 25: ARGUMENT_VERSION_MISMATCH
 _NO_PERMISSION = (4,)
-_REFUSAL = {**dict.fromkeys(_NO_PERMISSION, NO_PERMISSION), **dict.fromkeys(_NOT_SUPPORTED, UNSUPPORTED)}
+_GPU_IS_LOST = 15
+_REFUSAL = {
+    **dict.fromkeys(_NO_PERMISSION, NO_PERMISSION),
+    **dict.fromkeys(_NOT_SUPPORTED, UNSUPPORTED),
+    _GPU_IS_LOST: LOST,
+}
+_FINAL = (NO_PERMISSION, UNSUPPORTED, LOST)
+
+Value = TypeVar("Value")
 
 _MILLI = 1e-3
 _MEGA = 1e6
 
 
 class Gpu(NamedTuple):
-    """A GPU as the inventory shows it; addressed by UUID, which survives reordering and hiding."""
+    """A GPU, or an instance of a divided one, as the inventory shows it; addressed by UUID, which survives reordering
+    and hiding. ``number`` is the driver's, of an instance that of its GPU and its own: ``3:0``."""
 
     id: str
     name: str
     memory_bytes: int | None
     power_limit_w: float | None
+    number: str
+
+
+class Use(NamedTuple):
+    """Who uses a device now, as far as the driver tells: None is not known."""
+
+    lost: bool
+    pids: list[int] | None
+    used_bytes: int | None
+    busy_ratio: float | None
 
 
 def _driver() -> Any:
@@ -58,8 +84,15 @@ class Nvml:
         self._lock = threading.Lock()
         self._nvml = module if module is not None else _driver()
         self._handles: dict[str, Any] = {}
+        self._numbers: dict[str, str] = {}
+        self._events: nvml_events.Events | None = None
+        self._own_pids_seen = False
+        # GPUs that nothing can be started on, by UUID, with the reason.
+        self.unusable: dict[str, str] = {}
         self.reason: str | None = None
         self.driver_version: str | None = None
+        # The newest CUDA that the driver can carry, as the driver counts: 13000 is 13.0.
+        self.cuda_version: int | None = None
         self.availability: dict[str, dict[str, str]] = {}
         self._open()
 
@@ -70,14 +103,46 @@ class Nvml:
         try:
             self._nvml.nvmlInit()
             self.driver_version = _text(self._nvml.nvmlSystemGetDriverVersion())
+            self.cuda_version = self._or_none(lambda: int(self._nvml.nvmlSystemGetCudaDriverVersion()))
             for index in range(self._nvml.nvmlDeviceGetCount()):
-                handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
-                self._handles[_text(self._nvml.nvmlDeviceGetUUID(handle))] = handle
+                self._take_up(index)
         except self._nvml.NVMLError as error:
             self.reason = f"NVML: {error}"
             return
         if not self._handles:
-            self.reason = "the NVIDIA driver shows no device"
+            self.reason = "; ".join(self.unusable.values()) or "the NVIDIA driver shows no device"
+
+    def _take_up(self, index: int) -> None:
+        """Take up the GPU ``index``, or its instances. One that has fallen off the bus costs only itself."""
+        nvml = self._nvml
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            uuid = _text(nvml.nvmlDeviceGetUUID(handle))
+        except nvml.NVMLError as error:
+            self.unusable[f"GPU {index}"] = f"GPU {index}: {error}"
+            return
+        if not self._or_none(lambda: nvml.nvmlDeviceGetMigMode(handle)[0]):
+            self._handles[uuid], self._numbers[uuid] = handle, str(index)
+            return
+        instances = 0
+        for number in range(self._or_none(lambda: int(nvml.nvmlDeviceGetMaxMigDeviceCount(handle))) or 0):
+            instance = self._or_none(lambda: nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number))  # noqa: B023
+            if instance is not None:
+                own = _text(nvml.nvmlDeviceGetUUID(instance))
+                self._handles[own], self._numbers[own] = instance, f"{index}:{number}"
+                instances += 1
+        if not instances:
+            self.unusable[uuid] = (
+                f"GPU {index} ({uuid}) is in MIG mode and has no instances: make some (nvidia-smi mig -cgi … -C), or"
+                f" switch it off (nvidia-smi -i {index} -mig 0)"
+            )
+
+    def _or_none(self, ask: Callable[[], Value]) -> Value | None:
+        """What the driver answers; None where it refuses, or where an older nvidia-ml-py cannot ask."""
+        try:
+            return ask()
+        except (self._nvml.NVMLError, AttributeError):
+            return None
 
     def gpus(self) -> list[Gpu]:
         """Return the GPUs of this host, in the driver's order."""
@@ -88,11 +153,21 @@ class Nvml:
         nvml = self._nvml
         memory = self._try(uuid, "memory_bytes", lambda: float(nvml.nvmlDeviceGetMemoryInfo(handle).total))
         limit = self._try(uuid, "power_limit_w", lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) * _MILLI)
-        name = _text(nvml.nvmlDeviceGetName(handle))
-        return Gpu(uuid, name, int(memory) if memory is not None else None, limit)
+        name = self._try(uuid, "name", lambda: _text(nvml.nvmlDeviceGetName(handle)))
+        return Gpu(uuid, name or "?", int(memory) if memory is not None else None, limit, self._numbers[uuid])
+
+    def use(self, uuid: str) -> Use:
+        """Return who uses the device now. Holds the driver's lock for milliseconds: only while nothing is measured."""
+        with self._lock:
+            handle, nvml = self._handles[uuid], self._nvml
+            listed = self._listed(uuid, "foreign_device_processes")
+            used = self._try(uuid, "device_memory_bytes", lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).used))
+            busy = self._try(uuid, "busy_ratio", lambda: float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu) / 100)
+            pids = None if listed is None else [process.pid for process in listed]
+            return Use(LOST in self.availability[uuid].values(), pids, used, busy)
 
     def read(self, uuid: str) -> dict[str, float | None]:
-        """Return what the device ``uuid`` shows now, in the units of ``protocol.READINGS``.
+        """Return what the device ``uuid`` shows now, in the units of ``readings.READINGS``.
 
         ``energy_j`` is the counter's total since the driver was loaded; everything else is the present value. A metric
         that cannot be read is None; ``availability`` says why. An unknown device has no metrics.
@@ -125,9 +200,6 @@ class Nvml:
 
     def _readers(self, handle: Any) -> Mapping[str, Callable[[], float]]:
         nvml = self._nvml
-        reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-        if reasons is None:  # the name before driver 535
-            reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons
         return {
             "busy_ratio": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
             "device_memory_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used,
@@ -136,55 +208,82 @@ class Nvml:
             "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
             "sm_clock_hz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM) * _MEGA,
             "memory_clock_hz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM) * _MEGA,
-            "throttle_reasons": lambda: reasons(handle),
+            "throttle_reasons": lambda: self._throttle_reasons(handle),
         }
+
+    def _throttle_reasons(self, handle: Any) -> int:
+        """Drivers before 535 know it by another name, and so does an older nvidia-ml-py."""
+        nvml = self._nvml
+        newer = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
+        try:
+            if newer is not None:
+                return int(newer(handle))
+        except nvml.NVMLError as error:
+            if getattr(error, "value", None) != _FUNCTION_NOT_FOUND:
+                raise
+        return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
 
     def foreign_processes(self, uuid: str, own: set[int]) -> int | None:
         """Return how many processes compute on ``uuid`` that are not among the pids ``own``.
 
-        Holds the driver's lock for milliseconds: not for the hot loop.
+        None until the driver has listed one of ours: before that, its pids may be those of another namespace. Holds the
+        driver's lock for milliseconds: not for the hot loop.
         """
         metric = "foreign_device_processes"
         with self._lock:
-            handle = self._handles.get(uuid)
-            if handle is None:
+            listed = self._listed(uuid, metric)
+            if listed is None:
                 return None
-            count = self._try(
-                uuid,
-                metric,
-                lambda: sum(item.pid not in own for item in self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)),
-            )
-            return int(count) if count is not None else None
+            pids = {process.pid for process in listed}
+            self._own_pids_seen |= bool(pids & own)
+            if not self._own_pids_seen:
+                self.availability[uuid][metric] = OWN_PIDS_UNSEEN
+                return None
+            return len(pids - own)
 
     def processes_memory(self, uuid: str) -> int | None:
         """Return the bytes that all compute processes hold on ``uuid``, contexts and libraries included; None where the
         driver does not tell of one of them. Not for the hot loop either."""
         with self._lock:
-            handle = self._handles.get(uuid)
-            if handle is None:
-                return None
-            held = self._try(
-                uuid,
-                "processes_memory_bytes",
-                lambda: _total(
-                    [item.usedGpuMemory for item in self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
-                ),
-            )
-            return None if held is None or held < 0 else int(held)
+            listed = self._listed(uuid, "processes_memory_bytes")
+            held = [process.memory_bytes for process in listed or ()]
+            return None if listed is None or None in held else sum(amount or 0 for amount in held)
 
-    def _try(self, uuid: str, metric: str, read: Callable[[], float]) -> float | None:
+    def faults(self, uuid: str) -> dict[str, float | None]:
+        """Return ``uncorrected_ecc_errors`` (since the driver was loaded) and ``xid`` (the code of the last XID error
+        since the last call; 0: none). Not for the hot loop."""
+        with self._lock:
+            handle, nvml = self._handles.get(uuid), self._nvml
+            if handle is None:
+                return {}
+            if self._events is None:
+                self._events = nvml_events.Events(nvml, self._handles)
+            events = self._events
+            # 1: uncorrected (nvmlMemoryErrorType_t), 0: since the driver was loaded (nvmlEccCounterType_t)
+            errors = self._try(uuid, "uncorrected_ecc_errors", lambda: nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 0))
+            return {"uncorrected_ecc_errors": errors, "xid": self._try(uuid, "xid", lambda: events.last_xid(uuid))}
+
+    def _listed(self, uuid: str, metric: str) -> list[Process] | None:
+        handle = self._handles.get(uuid)
+        if handle is None:
+            return None
+        try:
+            return self._try(uuid, metric, lambda: nvml_processes.listed(self._nvml, handle))
+        except NoProcessList:
+            self.availability[uuid][metric] = UNSUPPORTED
+            return None
+
+    def _try(self, uuid: str, metric: str, read: Callable[[], Value]) -> Value | None:
         """Read one metric. A refusal is final and noted; any other error only loses this reading."""
         known = self.availability.setdefault(uuid, {})
-        if known.get(metric, OK) != OK:
+        if known.get(metric) in _FINAL:
             return None
         try:
             value = read()
         except self._nvml.NVMLError as error:
             code = getattr(error, "value", None)
-            if code in _NOT_SUPPORTED:
-                known[metric] = UNSUPPORTED
-            elif code in _NO_PERMISSION:
-                known[metric] = NO_PERMISSION
+            if code in _REFUSAL:
+                known[metric] = _REFUSAL[code]
             return None
         known[metric] = OK
         return value
@@ -195,6 +294,9 @@ class Nvml:
             for counters in self._gpm.values():
                 counters.close()
             self._gpm = {}
+            if self._events is not None:
+                self._events.close()
+                self._events = None
             if self._handles or self.driver_version:
                 self._handles = {}
                 self._nvml.nvmlShutdown()
@@ -202,8 +304,3 @@ class Nvml:
 
 def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _total(amounts: Sequence[int | None]) -> float:
-    """The sum, or -1 where one is not known: that is no refusal, and may be known the next time."""
-    return -1.0 if None in amounts else float(sum(amount or 0 for amount in amounts))

@@ -7,6 +7,7 @@ reading (``sampler_cpu_s``): a measurement may have to know what it cost.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from typing import Any, Callable, Hashable, Iterable, List, Mapping, Sequence
@@ -111,6 +112,16 @@ class Observer:
         for uuid in self._gpus:
             foreign = self._nvml.foreign_processes(uuid, pids)
             values.append(["foreign_device_processes", "device:" + uuid, foreign])
+        return [*values, *self.faults()]
+
+    def faults(self) -> list[Value]:
+        """Return what the driver tells of errors of the devices since the last call."""
+        values: list[Value] = []
+        for uuid in self._gpus:
+            for metric, value in self._nvml.faults(uuid).items():
+                if metric == "uncorrected_ecc_errors":
+                    value = self._counters.since((uuid, metric), value, first=0.0)
+                values.append([metric, "device:" + uuid, value])
         return values
 
     def read(self) -> list[Value]:
@@ -189,6 +200,7 @@ class Sampler:
         self._period_s = period_s
         self._observer = Observer(token, attempt, devices, nvml, node)
         self._availability: Callable[[], Any] = lambda: nvml.availability
+        self._told = ""  # of what can be had, as it was written last
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tbd-sampler", daemon=True)
         self.error: Exception | None = None
@@ -218,6 +230,7 @@ class Sampler:
         start = last = time.monotonic()
         deadlines = Deadlines(start, self._period_s)
         self._observer.read()
+        self._observer.faults()  # of the time before
         walk_at = start
         going = True
         while going:
@@ -230,13 +243,18 @@ class Sampler:
             if now >= walk_at:
                 rare = self._observer.walk()
                 walk_at = now + min(WALK_PERIOD_S, now - start)
+            elif not going:
+                rare = self._observer.faults()
             values = [*self._observer.read(), *rare]
-            self._write(now - last, values, deadlines.missed, bool(rare))
+            self._write(now - last, values, deadlines.missed)
             last = now
 
-    def _write(self, window_s: float, values: list[Value], missed: int, rare: bool) -> None:
+    def _write(self, window_s: float, values: list[Value], missed: int) -> None:
         self.missed = missed
-        more: dict[str, Any] = {"nvml": self._availability()} if rare and self._availability() else {}
+        available = self._availability()
+        told = json.dumps(available)
+        more: dict[str, Any] = {"nvml": available} if available and told != self._told else {}
+        self._told = told
         self._log.append(
             "reading",
             window_s=round(window_s, 6),

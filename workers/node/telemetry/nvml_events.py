@@ -1,0 +1,71 @@
+"""XID errors: what the driver reports of a device beyond the answers to questions. Called by ``nvml`` only.
+
+Owns the set of events that is listened to. The driver tells each event once, of any device in the set.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Mapping
+
+# nvml.h: nvmlEventTypeXidCriticalError, NVML_ERROR_NOT_SUPPORTED, NVML_ERROR_TIMEOUT
+_XID = 8
+_NOT_SUPPORTED = 3
+_TIMEOUT = 10
+
+
+class Events:
+    """Listens to the devices of ``handles`` (by UUID) until ``close``. What happened before is not told.
+
+    Args:
+        nvml: the driver's module, initialised.
+    """
+
+    def __init__(self, nvml: Any, handles: Mapping[str, Any]) -> None:
+        self._nvml = nvml
+        self._set: Any = None
+        self._uuids: dict[int, str] = {}  # by the handle's address, which is all that an event names
+        self._last: dict[str, int] = {}
+        try:
+            self._set = nvml.nvmlEventSetCreate()
+        except (nvml.NVMLError, AttributeError):
+            return
+        for uuid, handle in handles.items():
+            try:
+                nvml.nvmlDeviceRegisterEvents(handle, _XID, self._set)
+            except nvml.NVMLError:  # an instance of MIG, or a device without them
+                continue
+            self._uuids[_address(handle)] = uuid
+
+    def last_xid(self, uuid: str) -> int:
+        """Return the code of the last XID error of the device since the last call; 0 where there was none.
+
+        Raises:
+            NVMLError: the driver tells of none.
+        """
+        if uuid not in self._uuids.values():
+            raise self._nvml.NVMLError(_NOT_SUPPORTED)
+        self._hear()
+        return self._last.pop(uuid, 0)
+
+    def _hear(self) -> None:
+        while True:
+            try:
+                event = self._nvml.nvmlEventSetWait_v2(self._set, 0)
+            except self._nvml.NVMLError as error:
+                if getattr(error, "value", None) == _TIMEOUT:
+                    return
+                raise
+            uuid = self._uuids.get(_address(event.device))
+            if uuid is not None:
+                self._last[uuid] = int(event.eventData)
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._set is not None:
+            self._nvml.nvmlEventSetFree(self._set)
+            self._set = None
+
+
+def _address(handle: Any) -> int:
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
