@@ -83,8 +83,8 @@ class ModelFacts:
 @dataclass(frozen=True)
 class StrategyFacts:
     """How a framework distributes, in which interpreter, how far it reaches, and its layout of processes
-    (``workers.trainer.protocol.STRATEGY`` says what each means). ``lacks``: abilities that the framework's
-    adapter has not with this strategy."""
+    (``workers.trainer.protocol.STRATEGY`` says what each means). ``lacks``: abilities and precisions of the framework
+    that are not there with this strategy."""
 
     name: str
     interpreter: str
@@ -107,8 +107,8 @@ class StrategyFacts:
 
 @dataclass(frozen=True)
 class FrameworkFacts:
-    """What an adapter declares: it is never probed for abilities. ``lacks``: kind of device -> abilities that are not
-    there on it."""
+    """What an adapter declares: it is never probed for abilities. ``lacks``: kind of device -> abilities and precisions
+    that are not there on it; a strategy has ``lacks`` of its own."""
 
     name: str
     devices: tuple[str, ...]
@@ -116,6 +116,11 @@ class FrameworkFacts:
     abilities: tuple[str, ...]
     strategies: Mapping[str, StrategyFacts]
     lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def precisions_on(self, device: str) -> tuple[str, ...]:
+        """Those that there are on this kind of device; a strategy may lack one of them."""
+        lacking = self.lacks.get(device, ())
+        return tuple(one for one in self.precisions if one not in lacking)
 
     def strategy_for(self, nodes: int, devices_per_node: int) -> StrategyFacts | None:
         """The first declared strategy that reaches the topology: what ``auto`` means."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 # precision of a plan -> the arithmetic of its matrix products, as peaks are listed.
-ARITHMETIC: Mapping[str, str] = {"fp32": "fp32", "tf32": "tf32", "amp-fp16": "fp16", "amp-bf16": "bf16"}
+ARITHMETIC: Mapping[str, str] = {"fp32": "fp32", "tf32": "tf32", "bf16": "bf16", "amp-fp16": "fp16", "amp-bf16": "bf16"}
 
 
 @dataclass(frozen=True)

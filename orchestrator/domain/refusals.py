@@ -37,7 +37,7 @@ def why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, str] | N
     device = device_of(cell, facts)
     checks = (
         ("device", device, framework.devices),
-        ("precision", cell["precision"], framework.precisions),
+        ("precision", cell["precision"], framework.precisions_on(device)),
         ("data", cell["data"], model.datasets),
         ("size", cell["size"], tuple(model.sizes)),
     )
@@ -64,6 +64,8 @@ def _why_undistributable(cell: Mapping[str, Any], framework: FrameworkFacts) -> 
     if nodes > strategy.max_nodes or devices > strategy.max_devices_per_node:
         reach = f"{strategy.max_nodes}x{strategy.max_devices_per_node}"
         return "topology", f"strategy {strategy.name} of {framework.name} reaches {reach} at most"
+    if cell["precision"] in strategy.lacks:
+        return "precision", f"strategy {strategy.name} of {framework.name} does not train in {cell['precision']}"
     return None
 
 

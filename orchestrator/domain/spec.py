@@ -41,7 +41,7 @@ Strategy = Literal[
     "mpi-block-momentum",
     "horovod",
 ]
-Precision = Literal["fp32", "tf32", "amp-fp16", "amp-bf16"]
+Precision = Literal["fp32", "tf32", "bf16", "amp-fp16", "amp-bf16"]
 Size = Literal["full", "small", "tiny"]
 Scalar = str | int | float | bool
 POWERS_OF_TWO = "powers-of-two"

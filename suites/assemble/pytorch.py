@@ -51,6 +51,10 @@ _MODULES = {
 }
 
 
+# precision -> the type of the weights and of what a batch has, where it is not single precision.
+_TYPES = {"fp64": torch.float64, "bf16": torch.bfloat16}
+
+
 class Model(object):
     """What the adapter trains: a network, its loss, the batches of a rank and its optimiser's numbers."""
 
@@ -84,11 +88,16 @@ class Model(object):
     def running(self) -> Dict[str, Array]:
         """Return {name: array} of the running statistics."""
         found = self.network.named_buffers()
-        return {name: buffer.cpu().numpy() for name, buffer in found if buffer.is_floating_point()}
+        return {name: _wide(buffer).cpu().numpy() for name, buffer in found if buffer.is_floating_point()}
 
     def given(self, batch: Sequence[torch.Tensor]) -> Dict[str, Array]:
         """Return {``batch.<field>``: array}: a batch as a job gives it."""
         return {"batch." + field.name: array(field.kind, tensor) for field, tensor in zip(self._fields, batch)}
+
+
+def _wide(tensor):
+    """Numpy has no bfloat16; single precision holds all of its numbers."""
+    return tensor.float() if tensor.dtype == torch.bfloat16 else tensor
 
 
 def build(job: Job, process: Process, device: torch.device) -> Model:
@@ -97,7 +106,7 @@ def build(job: Job, process: Process, device: torch.device) -> Model:
     network = own.Network(job.model.size)
     load(network, parts.weights_of(job))
     fields = parts.fields_of(job)
-    dtype = torch.float64 if job.plan.precision == "fp64" else torch.float32
+    dtype = _TYPES.get(job.plan.precision, torch.float32)
 
     def to_tensors(*arrays):
         return [tensor(field.kind, found, dtype) for field, found in zip(fields, arrays)]

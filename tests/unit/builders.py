@@ -36,11 +36,16 @@ def catalog() -> Catalog:
     )
     single = {
         "single": StrategyFacts("single", "pytorch", 1, 1),
-        "ddp": StrategyFacts("ddp", "pytorch", 8, 8, lacks=("layers",)),
+        "ddp": StrategyFacts("ddp", "pytorch", 8, 8, lacks=("layers", "bf16")),
     }
     frameworks = {
         "pytorch": FrameworkFacts(
-            "pytorch", ("cpu", "cuda"), ("fp32",), ("kernels", "layers"), single, {"cuda": ("kernels",)}
+            "pytorch",
+            ("cpu", "cuda"),
+            ("fp32", "tf32", "bf16"),
+            ("kernels", "layers"),
+            single,
+            {"cuda": ("kernels",), "cpu": ("tf32",)},
         ),
         "tensorflow": FrameworkFacts(
             "tensorflow", ("cpu",), ("fp32",), (), {"single": StrategyFacts("single", "tensorflow", 1, 1)}

@@ -169,6 +169,8 @@ def replaced(spec: ExperimentSpec, **changes: object) -> ExperimentSpec:
         ({"data": "imagenet"}, "/data"),
         ({"size": "tiny"}, "/size"),
         ({"precision": "amp-bf16"}, "/precision"),
+        ({"precision": "tf32"}, "/precision"),
+        ({"precision": "bf16", "strategy": "ddp", "topology": "1x2"}, "/precision"),
         ({"framework": "tensorflow", "device": "cuda"}, "/device"),
         ({"strategy": "mirrored"}, "/strategy"),
         ({"strategy": "ddp", "topology": "9x1"}, "/topology"),

@@ -1,6 +1,5 @@
-"""PyTorch: one process, one device, in fp32; how several ranks exchange gradients is their strategy's matter.
-
-In fp64 too, which is no cell of any experiment: it is what parity is held against.
+"""PyTorch: one process, one device; how several ranks exchange gradients is their strategy's matter, and in which
+arithmetic they compute is ``precision``'s.
 
 A model for it is ``build(job, process, device)`` in ``suites/models/<model>/pytorch.py``, which returns an object with
 ``network`` (a module of all that is trained), ``updates`` (``workers.trainer.updates``; losses are scalar tensors)
@@ -16,7 +15,7 @@ from workers.trainer import job as jobs
 from workers.trainer import optimizer as rules
 from workers.trainer import updates
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks.pytorch import borders, events, kernels, layers, memory, optimizers
+from workers.trainer.frameworks.pytorch import borders, events, kernels, layers, memory, optimizers, precision
 from workers.trainer.frameworks.pytorch.step import Feed, Minimizer, Step
 from workers.trainer.frameworks.pytorch.trace import PART
 from workers.trainer.job import Job, Process
@@ -61,11 +60,11 @@ class Adapter(object):
         self._seed = job.plan.seed
         torch.manual_seed(self._seed)
         torch.set_num_threads(jobs.threads())
-        mathematics = _mathematics(job.plan.precision)
+        mathematics = precision.apply(job.plan.precision, self._device)
         self._model = jobs.builder(job).build(job, process, self._device)
         self._model.network.train()
         feed = Feed(self._device)
-        minimizers = self._minimizers(updates.of_model(self._model, job), feed)
+        minimizers = self._minimizers(updates.of_model(self._model, job), feed, job.plan.precision)
         # The mark is for the profile of memory.
         with events.mark(PART + "input"):
             feed.begin(watch(self._model.batches(process.rank)))
@@ -78,7 +77,7 @@ class Adapter(object):
             "exchange": self._strategy.exchange(),
         }
 
-    def _minimizers(self, found, feed):
+    def _minimizers(self, found, feed, arithmetic):
         named = list(self._model.network.named_parameters())
         minimizers = []
         for update, loss in zip(found, self._strategy.losses(self._model, found)):
@@ -89,7 +88,8 @@ class Adapter(object):
             )
             wanted = update.parameters if len(found) > 1 else None
             schedule = optimizers.Schedule(rule, optimizer)
-            minimizers.append(Minimizer(feed, loss, wanted, optimizer, schedule, update.times))
+            casting = precision.Casting(arithmetic, self._device)
+            minimizers.append(Minimizer(feed, loss, wanted, optimizer, schedule, update.times, casting))
         return minimizers
 
     def step(self) -> Work:
@@ -132,7 +132,7 @@ class Adapter(object):
 
     def weights(self, index: int) -> Iterator[Array]:
         for _, parameter in self._model.network.named_parameters():
-            yield parameter.detach().cpu().contiguous().numpy()
+            yield _array(parameter.detach())
 
     def case(self) -> Dict[str, Array]:
         """In double precision: a case for all frameworks, see ``borders``."""
@@ -141,7 +141,7 @@ class Adapter(object):
     def gradients(self) -> Data:
         with borders.Margins() as margins:
             self._step.compute()
-        found = [parameter.grad.cpu().numpy() for parameter in self._model.network.parameters()]
+        found = [_array(parameter.grad) for parameter in self._model.network.parameters()]
         return {"loss": self.loss(), "gradients": self._model.described(found), "margins": margins.found}
 
     def state(self) -> Data:
@@ -176,27 +176,11 @@ def _device(process):
     return torch.device("cuda", 0)
 
 
+def _array(tensor):
+    """Return a tensor as an array; numpy has no bfloat16, and single precision holds all of its numbers."""
+    wide = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+    return wide.cpu().contiguous().numpy()
+
+
 def _device_name(device):
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-
-
-def _mathematics(precision):
-    """Set the precision of all computing and return what is in force; fp32 has TF32 off everywhere.
-
-    Raises:
-        TrainerError: ``unsupported``, a precision that this adapter does not do.
-    """
-    if precision not in ("fp32", "fp64"):
-        raise TrainerError("unsupported", "this adapter computes in fp32, not in %s" % precision)
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    # The same shapes come at every step: cuDNN may look for its fastest algorithm once.
-    torch.backends.cudnn.benchmark = True
-    return {
-        "precision": precision,
-        "tf32": torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32,
-        "float32_matmul_precision": torch.get_float32_matmul_precision(),
-        "cudnn_benchmark": torch.backends.cudnn.benchmark,
-        "threads": torch.get_num_threads(),
-    }

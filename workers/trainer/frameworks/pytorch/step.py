@@ -40,6 +40,7 @@ class Minimizer(object):
         loss: a function of the tensors of a batch.
         parameters: those whose gradients are computed; None for all that the loss depends on.
         optimizer, schedule: of the same parameters.
+        casting: the arithmetic, see ``precision.Casting``.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Minimizer(object):
         optimizer: Any,
         schedule: Callable[[], None],
         times: int,
+        casting: Any,
     ) -> None:
         self.loss = None
         self.optimizer = optimizer
@@ -58,20 +60,25 @@ class Minimizer(object):
         self._loss = loss
         self._parameters = parameters
         self._schedule = schedule
+        self._casting = casting
 
     def clear(self) -> None:
         self.optimizer.zero_grad()
 
     def forward(self) -> None:
-        self.loss = self._loss(self._feed.tensors)
+        self.loss = self._casting.forward(self._loss, self._feed.tensors)
 
     def backward(self) -> None:
-        self.loss.backward(inputs=self._parameters)
+        self._casting.backward(self.loss, self._parameters)
         self.loss = self.loss.detach()
 
     def update(self) -> None:
         self._schedule()
-        self.optimizer.step()
+        self._casting.update(self.optimizer)
+
+    def unscale(self) -> None:
+        """See ``precision.Casting``."""
+        self._casting.unscale(self.optimizer)
 
 
 class Step(object):
@@ -110,6 +117,8 @@ class Step(object):
         for minimizer in self.minimizers:
             for part in (self._feed.first, self._feed.copy, minimizer.forward, minimizer.backward):
                 part()
+        for minimizer in self.minimizers:
+            minimizer.unscale()
 
     def take(self) -> Sequence[Any]:
         """Return the tensors of the next batch, on the host."""

@@ -1,0 +1,93 @@
+"""The arithmetic of a training in PyTorch: what is set for all of it, what is cast, and how a loss is scaled.
+
+``fp32`` and ``tf32`` keep everything in single precision, and differ in how a GPU multiplies. ``bf16`` keeps weights,
+gradients and the optimiser's state in bfloat16. The ``amp`` ones keep them in single precision; operators that lose
+nothing by it compute in 16 bits (torch.amp, "Autocast Op Reference"). Gradients of float16 would vanish: the loss is
+scaled up and the gradients down again, by a factor that halves when one overflows (Micikevicius et al., "Mixed
+Precision Training", 2018, section 3.2); that update is then left out.
+"""
+
+import contextlib
+from typing import Any, Callable, Iterator, Optional, Sequence
+
+import torch
+
+from workers.trainer.failure import TrainerError
+from workers.trainer.signatures import Data
+
+# precision -> the type that autocast computes in.
+AUTOCAST = {"amp-bf16": torch.bfloat16, "amp-fp16": torch.float16}
+# ``fp64`` is no cell of any experiment: parity is held against it.
+OFFERED = ("fp32", "tf32", "bf16", "amp-bf16", "amp-fp16", "fp64")
+
+
+def apply(precision: str, device: torch.device) -> Data:
+    """Set the precision of all computing; return what is in force, for the log. Only ``tf32`` permits TF32.
+
+    Raises:
+        TrainerError: ``unsupported``, a precision that is not there on such a device.
+    """
+    if precision not in OFFERED or (precision == "tf32" and device.type == "cpu"):
+        message = "this adapter does not compute in %s on a %s device"
+        raise TrainerError("unsupported", message % (precision, device.type))
+    wanted = precision == "tf32"
+    torch.set_float32_matmul_precision("high" if wanted else "highest")
+    torch.backends.cuda.matmul.allow_tf32 = wanted
+    torch.backends.cudnn.allow_tf32 = wanted
+    # The same shapes come at every step: cuDNN may look for its fastest algorithm once.
+    torch.backends.cudnn.benchmark = True
+    in_force = {
+        "precision": precision,
+        "tf32": torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32,
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "threads": torch.get_num_threads(),
+    }
+    # What single precision has not is left out there, so that its fingerprint is what it was before there was a choice.
+    if precision == "bf16":
+        in_force["weights"] = "bfloat16"
+    if precision in AUTOCAST:
+        in_force["autocast"] = str(AUTOCAST[precision]).partition(".")[2]
+    if precision == "amp-fp16":
+        in_force["loss_scaling"] = "dynamic, torch.amp.GradScaler"
+    return in_force
+
+
+class Casting(object):
+    """Carries out the parts of one update in ``precision``. One for each optimiser: a scale belongs to a loss."""
+
+    def __init__(self, precision: str, device: torch.device) -> None:
+        self._kind = device.type
+        self._cast = AUTOCAST.get(precision)
+        self._scaler: Optional[Any] = torch.amp.GradScaler(self._kind) if precision == "amp-fp16" else None
+
+    def forward(self, loss: Callable[[Sequence[Any]], Any], batch: Sequence[Any]) -> Any:
+        """Return the loss of ``batch``."""
+        with self._casting():
+            return loss(batch)
+
+    def backward(self, loss: Any, parameters: Optional[Sequence[Any]]) -> None:
+        """Add to the gradients of ``parameters``, or of all; they are scaled until ``update`` or ``unscale``."""
+        (self._scaler.scale(loss) if self._scaler else loss).backward(inputs=parameters)
+
+    def update(self, optimizer: Any) -> None:
+        """Update the weights, unless a scaled gradient is not finite."""
+        if self._scaler is None:
+            optimizer.step()
+            return
+        self._scaler.step(optimizer)
+        self._scaler.update()
+
+    def unscale(self, optimizer: Any) -> None:
+        """Make the gradients what they are, where no update follows."""
+        if self._scaler is not None:
+            self._scaler.unscale_(optimizer)
+            self._scaler.update()
+
+    @contextlib.contextmanager
+    def _casting(self) -> Iterator[None]:
+        if self._cast is None:
+            yield
+            return
+        with torch.autocast(self._kind, dtype=self._cast):
+            yield
