@@ -11,23 +11,33 @@ from workers.node import interpreters
 LARGEST_BYTES = 2**20
 
 
-def largest_messages(bench: Bench, fabric: str) -> list[dict[str, Any]]:
-    """What the first run of a netbench from host one to host two finds for its largest message, with idle cores.
+# The first is enough where nothing else runs; a busy machine leaves the largest messages out to keep within it.
+BUDGETS_S = (40, 160)
 
-    Service and Ray need the two hosts' cores too, so the run counts as disturbed and would be repeated.
-    """
-    body = {"topology": "2x1", "library": "gloo", "fabric": fabric, "max_bytes": LARGEST_BYTES, "budget_s": 40}
+
+def largest_messages(bench: Bench, fabric: str) -> list[dict[str, Any]]:
+    """What the first run of a netbench from host one to host two finds for its largest message, with idle cores."""
+    found: list[dict[str, Any]] = []
+    for budget_s in BUDGETS_S:
+        rows = point_to_point(bench, fabric, budget_s)
+        assert {(row["fabric"], tuple(row["nodes"])) for row in rows} == {(fabric, ("one", "two"))}
+        found = [row for row in rows if row["bytes"] == LARGEST_BYTES]
+        if found:
+            break
+    assert found
+    return found
+
+
+def point_to_point(bench: Bench, fabric: str, budget_s: float) -> list[dict[str, Any]]:
+    """Service and Ray need the two hosts' cores too, so the run counts as disturbed and would be repeated."""
+    body = {"topology": "2x1", "library": "gloo", "fabric": fabric, "max_bytes": LARGEST_BYTES, "budget_s": budget_s}
     started = bench.service.call("POST", "/api/v1/netbench", body | {"nodes": {"names": ["one", "two"]}})
-    run = until(lambda: next(filter(_is_over, bench.service.runs(started["id"])), None), 400, 0.5)
+    run = until(lambda: next(filter(_is_over, bench.service.runs(started["id"])), None), 600, 0.5)
     bench.service.call("POST", f"/api/v1/experiments/{started['id']}/cancel")
     bench.service.wait(started["id"], 60, 0.5)
     assert run["state"] == "completed", run["failure"]
     path = f"/api/v1/netbench?run={run['id']}&operation=point_to_point&busy_cores=false&limit=500"
-    rows = bench.service.call("GET", path)["items"]
-    assert {(row["fabric"], tuple(row["nodes"])) for row in rows} == {(fabric, ("one", "two"))}
-    found = [row for row in rows if row["bytes"] == LARGEST_BYTES]
-    assert found
-    return found
+    return bench.service.call("GET", path)["items"]
 
 
 def _is_over(run: dict[str, Any]) -> bool:
