@@ -5,13 +5,14 @@ training that tries it at the same moment would fail.
 """
 
 import json
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.cli.exits import FAILED, USAGE, CommandError
+
+PAUSE_S = 1.0
 
 
 class CpuDevice(NamedTuple):
@@ -52,29 +53,26 @@ def hindrance(devices: Sequence[CpuDevice]) -> str | None:
     return None
 
 
-@contextmanager
-def taken(devices: Sequence[CpuDevice]) -> Iterator[None]:
-    """Hold ``devices`` as a training would: one that begins meanwhile is refused, and its failure names this process.
+def refuse_held(devices: Sequence[CpuDevice]) -> None:
+    """Say who holds one of ``devices``, where somebody does.
 
     Raises:
-        CommandError: somebody holds one of them.
+        CommandError: one is held.
     """
-    from workers.trainer.failure import TrainerError
-    from workers.trainer.host import lock_devices
-    from workers.trainer.job import Device
+    held = hindrance(devices)
+    if held:
+        raise CommandError(f"{held}: try again when it is over (tbd ls)", FAILED)
 
-    descriptors: list[int] = []
-    try:
-        for device in devices:
-            try:
-                descriptors += lock_devices(_lock_folder(), [Device(device.id, "cpu")])
-            except TrainerError:
-                told = f"{_holder(_lock(device))} holds {device.id}: try again when it is over (tbd ls)"
-                raise CommandError(told, FAILED) from None
-        yield
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
+
+def give_way(devices: Sequence[CpuDevice], tell: Callable[[str], None], pause: Callable[[float], None]) -> None:
+    """Wait until nobody holds any of ``devices``; ``tell`` hears once for whom. Nothing is held meanwhile or after: a
+    training that begins at any time finds its devices free."""
+    told = None
+    while held := hindrance(devices):
+        if held != told:
+            tell(f"waiting: {held}")
+            told = held
+        pause(PAUSE_S)
 
 
 def _lock(device: CpuDevice) -> Path:

@@ -69,8 +69,8 @@ def job(
 ) -> dict[str, Any]:
     """The job of one process on a CPU device of ``cores``, but for what a host adds: ports, and where files lie.
 
-    It locks nothing: who starts the processes holds the devices from the first to the last of them. Nothing is dropped
-    at random: what a size has of ``dropout``, or of another one such as ``auxiliary_dropout``, is 0.
+    It locks nothing: a training that begins meanwhile goes on, and is disturbed for some seconds. Nothing is dropped at
+    random: what a size has of ``dropout``, or of another one such as ``auxiliary_dropout``, is 0.
     """
     table = {key: 0.0 if key.endswith("dropout") else value for key, value in size.items()}
     device = {"id": "cpu:parity", "kind": "cpu", "name": "cpu", "cores": list(cores), "memory_bytes": 0}

@@ -1,4 +1,4 @@
-"""``tbd parity`` and trainings on the same CPU devices: each holds them against the other."""
+"""``tbd parity`` gives way to trainings on the same CPU devices."""
 
 import os
 from collections.abc import Callable
@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from orchestrator.cli import cpu_devices
-from orchestrator.cli.exits import INTERRUPTED
 from orchestrator.cli.main import main
 from tests.support.service import until
-from tests.trainer_process import Trainer, make_job, run
-from workers.trainer.protocol import EXIT_STATUS
+from tests.trainer_process import Trainer, make_job
 
 
 @pytest.fixture
@@ -44,31 +42,33 @@ def test_nothing_is_compared_while_a_run_holds_a_device_and_the_run_is_named(
     assert "double precision" not in said  # nothing was begun
 
 
-def test_a_training_that_begins_meanwhile_is_refused_until_the_devices_are_given_back(
-    job: dict[str, Any], tmp_path: Path
-) -> None:
-    with cpu_devices.taken(cpu_devices.offered()):
-        (refused,) = run(job, tmp_path)
-    assert refused.popen.returncode == EXIT_STATUS["setup_failed"]
-    (error,) = refused.data("error")
-    assert f"is held by process {os.getpid()}" in error["message"]
-    (tmp_path / "later").mkdir()
-    (trained,) = run(job | {"plan": job["plan"] | {"max_steps": 3}}, tmp_path / "later")
-    assert trained.popen.returncode == 0, trained.output
-
-
 @pytest.mark.framework("pytorch")
-def test_the_devices_are_held_while_it_computes_and_given_back_when_it_is_interrupted(
-    python_of: Callable[[str], str], job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_a_training_that_begins_meanwhile_is_waited_for_and_goes_on(
+    python_of: Callable[[str], str], job: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """It begins with the first process of the comparison, and is over when the second one has to wait."""
     python_of("pytorch")
-    seen: list[str | None] = []
+    (tmp_path / "locks").mkdir(mode=0o700)
+    said: list[str] = []
+    trainings: list[Trainer] = []
 
-    def interrupted(text: str) -> None:
-        seen.append(cpu_devices.hindrance(cpu_devices.offered()))
-        raise KeyboardInterrupt
+    def say(text: str) -> None:
+        said.append(text)
+        if not trainings:
+            trainings.append(Trainer(job, tmp_path))
+            until(lambda: trainings[0].data("built"))
+        elif text.startswith("waiting"):
+            trainings[0].popen.terminate()
+            trainings[0].popen.wait()
 
-    monkeypatch.setattr("orchestrator.cli.output.say", interrupted)
-    assert main(["parity", "resnet-50", "--frameworks", "pytorch"]) == INTERRUPTED
-    assert seen == [f"process {os.getpid()} holds {cpu_devices.offered()[0].id}"]
-    assert cpu_devices.hindrance(cpu_devices.offered()) is None
+    monkeypatch.setattr("orchestrator.cli.output.say", say)
+    try:
+        assert main(["parity", "lstm-classifier", "--frameworks", "pytorch"]) == 0
+    finally:
+        for training in trainings:
+            training.popen.kill()
+            training.popen.wait()
+    held = job["processes"][0]["devices"][0]["id"]
+    waited = f"waiting: run r1 (process {trainings[0].popen.pid}) holds {held}"
+    assert said == ["pytorch in double precision …", waited, "pytorch …"]
+    assert not trainings[0].data("error")

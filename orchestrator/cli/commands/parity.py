@@ -5,13 +5,14 @@ tbd parity lstm-classifier --frameworks tensorflow,mxnet
 
 The same weights and the same batch must give the same loss, gradients and, after three updates, weights, as far as
 single precision goes. PyTorch in double precision says what is exact. It takes a process per framework, some seconds
-each, at the size tiny; nothing is measured and nothing is stored. While it computes it holds the CPU devices of this
-machine as a training does: it is refused while a run holds one of them.
+each, at the size tiny; nothing is measured and nothing is stored. It gives way to trainings on the CPU devices of this
+machine: it is refused while a run holds one of them, and waits before its next process for one that has begun since.
 """
 
 import argparse
 import math
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -68,8 +69,14 @@ def compared(model: str, size: str, frameworks: str, batch: int, seed: int) -> d
         raise CommandError(f"the exact result is {parity.REFERENCE}'s: {interpreters[parity.REFERENCE].reason}", FAILED)
     devices = cpu_devices.offered()
     cores = sorted(core for device in devices for core in device.cores)
-    with cpu_devices.taken(devices), tempfile.TemporaryDirectory(prefix="tbd-parity-") as folder:
-        bench = _Bench(Path(folder), interpreters, lambda name: parity.job(facts, name, table, batch, seed, cores))
+    cpu_devices.refuse_held(devices)
+    with tempfile.TemporaryDirectory(prefix="tbd-parity-") as folder:
+        bench = _Bench(
+            Path(folder),
+            interpreters,
+            lambda name: parity.job(facts, name, table, batch, seed, cores),
+            lambda: cpu_devices.give_way(devices, output.say, time.sleep),
+        )
         results, skipped = bench.compare(parity.REFERENCE, names)
         found = {"margins": bench.margins(), "frameworks": results, "skipped": skipped}
         stated = table.get("parameters", facts.facts["parameters"])
@@ -89,12 +96,20 @@ class _Bench:
     Args:
         interpreters: framework -> what ``workers.node.interpreters.resolve`` says of its interpreter.
         job_of: framework -> its job.
+        give_way: is called before each process.
     """
 
-    def __init__(self, folder: Path, interpreters: Mapping[str, Any], job_of: Callable[[str], dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        interpreters: Mapping[str, Any],
+        job_of: Callable[[str], dict[str, Any]],
+        give_way: Callable[[], None],
+    ) -> None:
         self._folder = folder
         self._interpreters = interpreters
         self._job_of = job_of
+        self._give_way = give_way
         self._case = folder / "case.npz"
         self._exact: dict[str, Any] = {}
 
@@ -143,6 +158,7 @@ class _Bench:
         from workers.node import single_phase
 
         label = f"{framework} in double precision" if exactly else framework
+        self._give_way()
         output.say(f"{label} …")
         folder = self._folder / label.replace(" ", "-")
         folder.mkdir()
