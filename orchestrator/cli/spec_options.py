@@ -26,6 +26,7 @@ _SINGLE = (
     "min_measure_s",
     "max_measure_s",
     "device_time_budget_s",
+    "memory_limit_bytes",
 )
 DEFAULT_FRAMEWORK = "pytorch"
 _DEFAULT_BATCH = [4]
@@ -47,7 +48,9 @@ def configure_fields(parser: argparse.ArgumentParser) -> None:
         "of a MODEL, or in place of those of the file; values may be repeated or separated by commas: each is an axis",
     )
     group.add_argument("-f", "--framework", action="append", help="default pytorch, or what the model is there for")
-    group.add_argument("--batch", action="append", metavar="N", help="batch size per device (default 4)")
+    group.add_argument(
+        "--batch", action="append", metavar="N", help="batch size per device (default 4); max: the largest that fits"
+    )
     group.add_argument("--global-batch", action="append", metavar="N", help="batch size over all devices instead")
     group.add_argument("--topology", action="append", metavar="MxD", help="machines x devices (default 1x1)")
     group.add_argument("--size", action="append", help="full, small or tiny (default full)")
@@ -74,6 +77,7 @@ def configure_fields(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--max-measure", dest="max_measure_s", **seconds, help="of timed steps of a run, at most")
     group.add_argument("--device-time-budget", dest="device_time_budget_s", **seconds, help="device-seconds of it all")
     group.add_argument("--timeout", dest="timeout_s", **seconds, help="of one attempt")
+    group.add_argument("--memory-limit", dest="memory_limit_bytes", type=int, metavar="BYTES", help="of a CPU device")
     group.add_argument("--max-repeats", type=int)
     group.add_argument("--max-steps", type=int)
     group.add_argument("--name", help="name of the experiment")

@@ -40,7 +40,7 @@ def identifier(experiment_id: str, number: int) -> str:
 def prepare(of: Of, spec: ExperimentSpec, new: Iterable[Run], first: int = 0) -> list[CellRow]:
     """The rows of the cells that ``new`` runs are of, in the order of the sweep (runs are stored in that of their
     blocks), the first one with the number ``first``."""
-    different = {one.plan.cell_key: one.plan for one in new}
+    different = {one.plan.cell_key: one.plan for one in new if not one.plan.search}
     ordered = sorted(different.items(), key=lambda item: place_in_sweep(spec, item[1]))
     return [
         (identifier(of.id, number), of.id, of.owner, of.created_at, key, plan.model, plan.framework)
@@ -52,6 +52,8 @@ def add_missing(connection: Connection, added: Sequence[Run]) -> None:
     """Insert the cells of ``added`` runs that their experiments do not have yet, behind those they have."""
     by_experiment: dict[str, list[Run]] = {}
     for one in added:
+        if one.plan.search:  # a try for the largest batch is no cell: it has no result
+            continue
         by_experiment.setdefault(one.experiment_id, []).append(one)
     for experiment_id, theirs in by_experiment.items():
         keys = {one.plan.cell_key for one in theirs}

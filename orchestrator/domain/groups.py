@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.plan import Plan
-from orchestrator.domain.spec import AXES, POWERS_OF_TWO, ExperimentSpec
+from orchestrator.domain.spec import AXES, LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec
 from orchestrator.domain.spelling import did_you_mean
 
 AUTO = "auto"
@@ -130,6 +130,12 @@ def _said(spec: ExperimentSpec, plan: Plan, axis: str, by: str) -> Sequence[Any]
         return [AUTO]
     if axis == "fabric" and value is None and by == "topology":
         return spec.fabric
+    if (
+        axis == "per_device_batch_size"
+        and value not in getattr(spec, axis)
+        and LARGEST_THAT_FITS in getattr(spec, axis)
+    ):
+        return [LARGEST_THAT_FITS]  # each framework, and each topology, has found its own
     return [value]
 
 

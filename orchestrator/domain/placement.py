@@ -183,6 +183,8 @@ def _fits(needs: Needs, node: Node) -> bool:
 
 def _usable(needs: Needs, node: Node) -> tuple[Device, ...]:
     devices = node.devices_of(needs.device)
+    if needs.memory_bytes is not None:
+        devices = tuple(device for device in devices if (device.memory_bytes or 0) >= needs.memory_bytes)
     if needs.gpu_model is None:
         return devices
     return tuple(device for device in devices if needs.gpu_model.lower() in device.name.lower())
@@ -192,6 +194,8 @@ def _why_none_fits(needs: Needs, nodes: Sequence[Node]) -> str:
     wanted = f"{needs.nodes} node(s) with {needs.devices_per_node} {needs.device} device(s)"
     if needs.gpu_model:
         wanted += f" of model {needs.gpu_model}"
+    if needs.memory_bytes:
+        wanted += f" that have {needs.memory_bytes // 2**20} MiB each"
     if needs.node_names:
         wanted += f" among {', '.join(needs.node_names)}"
     if needs.nodes > 1:

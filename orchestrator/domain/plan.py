@@ -13,6 +13,10 @@ from orchestrator.domain.catalog import parse_topology
 _NOT_OF_THE_CELL = ("repetition",)
 
 
+# Fields that plans have not always had. Without a value they are left out, so that plans keep their identity.
+_LATER = {"memory_limit_bytes": None, "search": False}
+
+
 @dataclass(frozen=True)
 class Needs:
     """What a plan asks of nodes: all that its placement depends on."""
@@ -23,11 +27,15 @@ class Needs:
     gpu_model: str | None
     node_names: tuple[str, ...]
     fabric: str | None
+    memory_bytes: int | None = None
 
     @cached_property
     def key(self) -> str:
         """Equal for equal needs, on every machine and in every version of Python."""
-        return _digest({name: getattr(self, name) for name in self.__dataclass_fields__})
+        asked = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        if self.memory_bytes is None:
+            del asked["memory_bytes"]
+        return _digest(asked)
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,7 @@ class Plan:
 
     ``options`` are sorted (name, value) pairs, ``profile`` and ``node_names`` sorted names, so that equal plans are
     equal and hash alike. ``fabric`` is None where one node takes part, ``global_batch_size`` is always given.
+    ``memory_limit_bytes`` is of one CPU device; ``search``: it is a try for the largest batch, no repetition of a cell.
     """
 
     model: str
@@ -61,6 +70,8 @@ class Plan:
     min_measure_s: float | None = None
     max_measure_s: float | None = None
     timeout_s: float = 3600.0
+    memory_limit_bytes: int | None = None
+    search: bool = False
     repetition: int = 1
 
     @property
@@ -80,7 +91,8 @@ class Plan:
         """What it asks of nodes; the fabric only where several take part."""
         nodes, devices = parse_topology(self.topology)
         fabric = self.fabric if nodes > 1 else None
-        return Needs(nodes, devices, self.device, self.gpu_model, self.node_names, fabric)
+        limit = self.memory_limit_bytes
+        return Needs(nodes, devices, self.device, self.gpu_model, self.node_names, fabric, limit)
 
     @cached_property
     def key(self) -> str:
@@ -99,6 +111,9 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         # Not dataclasses.asdict: it copies deeply, which made it the dearest part of accepting an experiment.
         data = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        for name, default in _LATER.items():
+            if data[name] == default:
+                del data[name]
         data["options"] = dict(self.options)
         data["profile"] = list(self.profile)
         data["node_names"] = list(self.node_names)

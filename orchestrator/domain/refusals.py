@@ -26,6 +26,18 @@ def in_spec(spec: ExperimentSpec, catalog: Catalog) -> list[Problem]:
     return [*found, *_wrong_excludes(spec), *_too_few_for_precision(spec)]
 
 
+def wrong_limit(spec: ExperimentSpec, cells: Iterable[Mapping[str, Any]], facts: Facts) -> list[Problem]:
+    """A limit of memory that is missing where a search on CPU devices would else take all that the host has, or one for
+    GPUs, whose memory limits itself."""
+    found = {(device_of(cell, facts), cell["per_device_batch_size"] == LARGEST_THAT_FITS) for cell in cells}
+    if spec.memory_limit_bytes is None and ("cpu", True) in found:
+        message = "per_device_batch_size max wants it on CPU devices: the bytes that a device's processes may use"
+        return [Problem("/memory_limit_bytes", message)]
+    if spec.memory_limit_bytes is not None and any(device == "cuda" for device, _ in found):
+        return [Problem("/memory_limit_bytes", "is for CPU devices: a GPU has its own limit. Leave it out")]
+    return []
+
+
 def why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, str] | None:
     """(axis, reason) why no node could ever carry out the cell, or None."""
     model, framework = facts.catalog.models[cell["model"]], facts.catalog.frameworks[cell["framework"]]
@@ -125,8 +137,6 @@ def _unbuilt(spec: ExperimentSpec) -> Iterator[Problem]:
     for field, allowed, what in _NOT_BUILT:
         if getattr(spec, field) != allowed:
             yield Problem(f"/{field}", f"{what} is not built yet: leave {field} out")
-    if spec.per_device_batch_size and LARGEST_THAT_FITS in spec.per_device_batch_size:
-        yield Problem("/per_device_batch_size", "the search for the largest batch is not built yet: give numbers")
 
 
 def _too_few_for_precision(spec: ExperimentSpec) -> Iterator[Problem]:

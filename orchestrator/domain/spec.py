@@ -124,8 +124,8 @@ class ExperimentSpec(StrictModel):
     precision: Axis[Precision] = Field(default=["fp32"], description="the arithmetic of the training")
     per_device_batch_size: Axis[BatchSize | Literal["max"]] | None = Field(
         default=None,
-        description="samples of one step on each device. Give this or global_batch_size. max: the largest that fits "
-        "(not built yet)",
+        description="samples of one step on each device. Give this or global_batch_size. max: the largest that fits, "
+        "by doubling and bisection, each try in fresh processes; on CPU devices within memory_limit_bytes",
     )
     global_batch_size: Axis[BatchSize] | None = Field(
         default=None,
@@ -197,6 +197,11 @@ class ExperimentSpec(StrictModel):
         default=None,
         description="device-seconds that the experiment may use: one device for one second is 1. They are spent where "
         "intervals are widest; null: repeats decides",
+    )
+    memory_limit_bytes: Annotated[int, Field(strict=True, ge=2**26, le=2**50)] | None = Field(
+        default=None,
+        description="bytes of memory that the processes of a run may use for each CPU device, enforced on them alone: "
+        "one that asks for more is out of memory; null: no limit",
     )
     priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = Field(
         default=0,

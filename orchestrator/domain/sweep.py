@@ -22,12 +22,22 @@ from orchestrator.domain.refusals import (
     why_impossible,
     why_indivisible,
     why_unprofiled,
+    wrong_limit,
 )
 from orchestrator.domain.repetitions import Cell, missing, repeats_of
 from orchestrator.domain.run import Run
-from orchestrator.domain.spec import AXES, POWERS_OF_TWO, ExperimentSpec, parse_spec
+from orchestrator.domain.search import Search, answer_of, step, try_of
+from orchestrator.domain.spec import AXES, LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec, parse_spec
 
 MAX_RUNS = 20_000  # a judgement: a larger grid is a typing mistake more often than a wish
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A cell of the grid that is not carried out, by what the spec says of it, and why."""
+
+    cell: Mapping[str, Any]
+    reason: str
 
 
 def check(spec: ExperimentSpec, facts: Facts) -> None:
@@ -41,6 +51,8 @@ def check(spec: ExperimentSpec, facts: Facts) -> None:
     cells = list(_cells(spec, facts)) or [cell for cell, _ in _indivisible(spec, facts)]
     if not cells:
         raise InvalidRequest([Problem("/exclude", "leaves no cell of the grid")])
+    if problems := wrong_limit(spec, cells, facts):
+        raise InvalidRequest(problems)
     if len(cells) * repeats_of(spec) > MAX_RUNS:
         count = f"{len(cells)} cells x {repeats_of(spec)} repeats"
         raise InvalidRequest([Problem("", f"{count} are more than {MAX_RUNS} runs: split the experiment")])
@@ -77,12 +89,45 @@ def expand(spec: ExperimentSpec, facts: Facts, runs: Sequence[Run]) -> list[Plan
     """
     by_cell: dict[str, list[Run]] = {}
     for run in runs:
-        by_cell.setdefault(run.plan.cell_key, []).append(run)
+        by_cell.setdefault(_searched(run.plan) if run.plan.search else run.plan.cell_key, []).append(run)
     cells: dict[str, Cell] = {}
+    tries: dict[str, Plan] = {}
     for choice in _cells(spec, facts):
         plan = _plan(choice, facts, spec)
+        if choice["per_device_batch_size"] == LARGEST_THAT_FITS:
+            stand = _stand_of(by_cell.get(_searched(plan), []))
+            if stand.next is not None:
+                tries[_searched(plan)] = try_of(plan, stand.next)
+            if stand.found is None:
+                continue
+            plan = _plan({**choice, "per_device_batch_size": stand.found}, facts, spec)
         cells.setdefault(plan.cell_key, Cell(plan, by_cell.get(plan.cell_key, [])))  # two may resolve to one
-    return missing(list(cells.values()), spec)
+    return [*tries.values(), *missing(list(cells.values()), spec)]
+
+
+def _searched(plan: Plan) -> str:
+    """What all tries of one search have in common; ``plan`` is one of them, or the cell as ``_plan`` makes it."""
+    return try_of(plan, 1).cell_key
+
+
+def _stand_of(tries: Sequence[Run]) -> Search:
+    return step({run.plan.per_device_batch_size: answer_of(run) for run in tries})
+
+
+def fruitless(spec: ExperimentSpec, facts: Facts, runs: Sequence[Run]) -> list[LeftOut]:
+    """The cells whose search for the largest batch has come to nothing, and why."""
+    if LARGEST_THAT_FITS not in (spec.per_device_batch_size or ()):
+        return []
+    tries: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.plan.search:
+            tries.setdefault(_searched(run.plan), []).append(run)
+    found = []
+    for choice in _cells(spec, facts):
+        if choice["per_device_batch_size"] == LARGEST_THAT_FITS:
+            reason = _stand_of(tries.get(_searched(_plan(choice, facts, spec)), [])).reason
+            found += [LeftOut(choice, reason)] if reason else []
+    return found
 
 
 def cell_keys(spec: ExperimentSpec, facts: Facts) -> set[str]:
@@ -114,16 +159,9 @@ def spec_of(plan: Plan, name: str) -> ExperimentSpec:
     shared = {axis: data[axis] for axis in AXES if axis not in ("fabric", "global_batch_size", "gpu_model")}
     limits = {field: data[field] for field in ("mode", "placement", "profile", *_LENGTHS)}
     nodes = {"gpu_model": plan.gpu_model, "names": list(plan.node_names) or None}
+    limits["memory_limit_bytes"] = plan.memory_limit_bytes
     rest = {"name": name, "options": data["options"], "fabric": plan.fabric or "ethernet", "nodes": nodes, "repeats": 1}
     return parse_spec(shared | limits | rest)
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A cell of the grid that is not carried out, by what the spec says of it, and why."""
-
-    cell: Mapping[str, Any]
-    reason: str
 
 
 def left_out(spec: ExperimentSpec, facts: Facts) -> list[LeftOut]:
@@ -196,6 +234,8 @@ def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
     nodes, devices = parse_topology(cell["topology"])
     strategy = strategy_of(cell, framework, nodes, devices)
     per_device = cell["per_device_batch_size"] or cell["global_batch_size"] // (nodes * devices)
+    if per_device == LARGEST_THAT_FITS:
+        per_device = 1  # what its search begins with
     return Plan(
         model=model.name,
         options=tuple(sorted(_all_options(cell, model).items())),
@@ -220,6 +260,7 @@ def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
         min_measure_s=spec.min_measure_s,
         max_measure_s=spec.max_measure_s,
         timeout_s=spec.timeout_s,
+        memory_limit_bytes=spec.memory_limit_bytes,
     )
 
 

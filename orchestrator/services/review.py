@@ -1,12 +1,14 @@
 """After a run has ended: does its experiment need further runs, or is it over?"""
 
 import logging
+from collections.abc import Collection, Sequence
 
 from orchestrator.domain.errors import DamagedRow, NotFound
 from orchestrator.domain.facts import Facts
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.repetitions import Cell, missing
-from orchestrator.domain.run import TERMINAL, Experiment, ExperimentState, experiment_outcome
+from orchestrator.domain.run import TERMINAL, Experiment, ExperimentState, Run, RunState, experiment_outcome
+from orchestrator.domain.search import ran_out
 from orchestrator.domain.sweep import expand
 from orchestrator.services.context import Context
 from orchestrator.services.submit import new_runs
@@ -32,17 +34,25 @@ def review(context: Context, experiment_id: str, cell_key: str | None = None) ->
     if cell_key is None or experiment.cancel_requested or experiment.spec.device_time_budget_s is not None:
         return False  # a budget is divided among all cells, block by block: when none of their runs is left
     runs = context.store.runs_of_cell(experiment_id, cell_key)
+    if runs and runs[0].plan.search:  # what it answered decides what its cell is
+        return _add(context, experiment, _missing(context, experiment, context.store.verdicts_of(experiment_id)))
     return _add(context, experiment, missing([Cell(runs[0].plan, runs)] if runs else [], experiment.spec))
 
 
 def _review_whole(context: Context, experiment: Experiment) -> bool:
     store = context.store
+    states: Collection[RunState] = experiment.run_counts
     if not experiment.cancel_requested:
-        facts = Facts.from_json(context.catalog, experiment.facts)
-        if plans := expand(experiment.spec, facts, store.verdicts_of(experiment.id)):
+        runs = store.verdicts_of(experiment.id)
+        if plans := _missing(context, experiment, runs):
             return _add(context, experiment, plans)
-    outcome = experiment_outcome(experiment.cancel_requested, experiment.run_counts)
+        states = {run.state for run in runs if not ran_out(run)} if any(map(ran_out, runs)) else states
+    outcome = experiment_outcome(experiment.cancel_requested, states)
     return store.end_experiment(experiment.id, outcome, context.clock.now())
+
+
+def _missing(context: Context, experiment: Experiment, runs: Sequence[Run]) -> list[Plan]:
+    return expand(experiment.spec, Facts.from_json(context.catalog, experiment.facts), runs)
 
 
 def _add(context: Context, experiment: Experiment, plans: list[Plan]) -> bool:

@@ -12,7 +12,7 @@ from orchestrator.domain.measurement import Measurement
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.repetitions import repeats_of, variance_chooses
 from orchestrator.domain.run import Experiment
-from orchestrator.domain.sweep import left_out
+from orchestrator.domain.sweep import fruitless, left_out
 from orchestrator.services import query, results
 from orchestrator.services.comparisons import STAGED, ComparedCell, cells_of, scope_over, unit_of, why_no_rate
 from orchestrator.services.context import Context
@@ -70,7 +70,9 @@ def scaling(context: Context, experiment_id: str) -> Scaling:
     plans = [row.plan for row in rows.values()]
     found = groups.groups_of(spec, plans, "topology", lambda plan: unit_of(context, plan))
     cells = cells_of(spec, found, rows)
-    missing = [MissingCell(one.cell, one.reason) for one in left_out(spec, _facts(context, experiment))]
+    facts = Facts.from_json(context.catalog, experiment.facts)
+    without = left_out(spec, facts) + fruitless(spec, facts, context.store.verdicts_of(experiment_id))
+    missing = [MissingCell(one.cell, one.reason) for one in without]
     missing += [MissingCell(_named(one.row.plan), why_no_rate(one)) for one in cells.values() if not one.rates]
     return Scaling(
         kind="weak" if spec.global_batch_size is None else "strong",
@@ -79,10 +81,6 @@ def scaling(context: Context, experiment_id: str) -> Scaling:
         scope=scope_over([cell.basis for cell in cells.values()]),
         method=f"{METHOD}; {STAGED}" if variance_chooses(spec) else METHOD,
     )
-
-
-def _facts(context: Context, experiment: Experiment) -> Facts:
-    return Facts.from_json(context.catalog, experiment.facts)
 
 
 def _named(plan: Plan) -> Mapping[str, Any]:

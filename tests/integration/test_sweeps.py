@@ -1,9 +1,11 @@
-"""A sweep of 64 cells: paused, killed, resumed, cancelled and extended, without running a cell twice."""
+"""Sweeps on a real service: paused, killed, resumed, cancelled and extended; and the search for the largest batch."""
 
 import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.integration.service_rig import Tbd, environment
 from tests.support.service import Service, until
@@ -59,5 +61,54 @@ def test_a_sweep_of_64_cells_goes_through_everything_and_runs_no_cell_twice(tmp_
         tbd("pause", experiment)
         tbd("cancel", experiment)
         assert {run["state"] for run in service.wait(experiment)} == {"completed", "cancelled"}
+    finally:
+        service.stop()
+
+
+def test_the_largest_batch_is_found_within_the_limit_and_out_of_memory_is_no_failure(tmp_path: Path) -> None:
+    """Each sample takes 40 MiB of the 256 that the processes may have: Python itself needs some, too."""
+    spec = SPEC | {"per_device_batch_size": "max", "seed": 1, "memory_limit_bytes": 256 * 2**20, "repeats": 2}
+    spec |= {"max_repeats": 2, "options": {"step_time_s": 0.001, "sample_bytes": 40 * 2**20}}
+    service = Service(tmp_path / "data", **environment(tmp_path)).start()
+    try:
+        experiment = service.submit(spec)
+        runs = service.wait(experiment, timeout_s=120)
+        assert service.call("GET", f"/api/v1/experiments/{experiment}")["state"] == "completed"
+        tries = {run["plan"]["per_device_batch_size"]: run for run in runs if run["plan"]["search"]}
+        (row,) = service.all(f"/api/v1/experiments/{experiment}/results")
+        largest = row["axes"]["per_device_batch_size"]
+        assert 3 <= largest <= 6
+        assert tries[largest]["state"] == "completed"
+        assert tries[largest + 1]["failure"]["kind"] == "out_of_memory"
+        assert {run["failure"]["kind"] for run in tries.values() if run["failure"]} == {"out_of_memory"}
+        assert [run["state"] for run in runs if not run["plan"]["search"]] == ["completed"] * 2
+    finally:
+        service.stop()
+
+
+@pytest.mark.framework("pytorch")
+@pytest.mark.timeout(600)
+@pytest.mark.depends_on("orchestrator/domain/search.py", "workers/node/before_exec.py", "workers/trainer/__main__.py")
+def test_pytorch_finds_its_largest_batch_in_the_memory_it_may_have(tmp_path: Path, python_of: Any) -> None:
+    python_of("pytorch")
+    spec: dict[str, Any] = {
+        "name": "largest",
+        "model": "resnet-50",
+        "framework": "pytorch",
+        "size": "tiny",
+        "device": "cpu",
+    }
+    spec |= {"per_device_batch_size": "max", "memory_limit_bytes": 385 * 2**20, "repeats": 1, "max_steps": 8}
+    service = Service(tmp_path / "data", **environment(tmp_path)).start()
+    try:
+        experiment = service.submit(spec)
+        runs = service.wait(experiment, timeout_s=550, poll_s=0.5)
+        assert service.call("GET", f"/api/v1/experiments/{experiment}")["state"] == "completed"
+        tries = {run["plan"]["per_device_batch_size"]: run for run in runs if run["plan"]["search"]}
+        (whole,) = [run for run in runs if not run["plan"]["search"]]
+        largest = whole["plan"]["per_device_batch_size"]
+        assert whole["state"] == tries[largest]["state"] == "completed"
+        assert tries[largest + 1]["failure"]["kind"] == "out_of_memory"
+        assert len({run["attempts"][0]["id"] for run in runs}) == len(runs), "each try in processes of its own"
     finally:
         service.stop()

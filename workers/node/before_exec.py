@@ -4,11 +4,13 @@ Run as a file, by path, under the agent's own Python and isolated from its envir
 program of its own, and not a function between fork and exec, because the agent has many threads (Ray's among them) and
 Python code in a forked child of such a process may wait for ever on a lock that no thread is left to release.
 
-Arguments: the pid of the agent; the logical cores to be pinned to, separated by commas, or nothing; the command.
+Arguments: the pid of the agent; the logical cores to be pinned to, separated by commas, or nothing; the bytes of memory
+that the command may have, or nothing; the command.
 """
 
 import ctypes
 import os
+import resource
 import signal
 import sys
 
@@ -18,7 +20,7 @@ _PR_SET_PDEATHSIG = 1
 _OOM_SCORE = "500"
 
 
-def main(agent: str, cores: str, *command: str) -> int:
+def main(agent: str, cores: str, memory: str, *command: str) -> int:
     # Fires when the *thread* that forked this process ends: the agent forks from one that lives as long as itself.
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != int(agent):
@@ -36,6 +38,10 @@ def main(agent: str, cores: str, *command: str) -> int:
     except OSError:
         pass
     try:
+        if memory:
+            # Private memory that can be written: the heap, and since Linux 4.7 what is mapped. It needs no rights, it
+            # is inherited, and the process itself is told, so that it can say what it asked for.
+            resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
         if cores:
             os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
         os.execve(command[0], command, os.environ)

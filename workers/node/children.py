@@ -64,13 +64,17 @@ class Spawner:
             except BaseException as error:  # belongs to whoever asked
                 future.set_exception(error)
 
-    def popen(self, command: Sequence[str], cores: Sequence[int] = (), **options: Any) -> subprocess.Popen[bytes]:
-        """Start ``command`` in a session of its own, pinned to ``cores`` (all where there are none).
+    def popen(
+        self, command: Sequence[str], cores: Sequence[int] = (), memory_bytes: int | None = None, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start ``command`` in a session of its own, pinned to ``cores`` (all where there are none), with so much
+        private memory for it and for each of its children (None: no limit).
 
         Raises:
             OSError: it cannot be started.
         """
         launcher = [sys.executable, "-I", "-S", _BEFORE_EXEC, str(os.getpid()), ",".join(map(str, cores))]
+        launcher.append("" if memory_bytes is None else str(memory_bytes))
 
         def start() -> subprocess.Popen[bytes]:
             return subprocess.Popen(
@@ -120,6 +124,12 @@ def of_process(
     }
     added.update(job["interpreter"].get("environment") or {})
     return added
+
+
+def memory_of(job: Mapping[str, Any], process: Mapping[str, Any]) -> int | None:
+    """Return the bytes that ``process`` may have, the plan's limit for each of its devices; None: no limit."""
+    limit = job["plan"].get("memory_limit_bytes")
+    return None if limit is None else int(limit) * max(1, len(process["devices"]))
 
 
 def cores_of(process: Mapping[str, Any]) -> list[int]:

@@ -149,6 +149,7 @@ class Gang:
             popen = self._spawner.popen(
                 launch.command,
                 cores=launch.cores,
+                memory_bytes=children.memory_of(self._job, process),
                 cwd=launch.cwd,
                 env=children.environment(os.environ, launch.environment),
                 stdout=subprocess.PIPE,

@@ -78,6 +78,9 @@ def of_exit(
         return Failure(error["failure"], ranks, exit_code, number, "{}: {}".format(error["type"], error["message"]))
     if number == signal.SIGKILL and memory_short:
         return Failure("out_of_memory", ranks, None, number, "killed by the kernel while memory was short")
+    if number == signal.SIGABRT and "std::bad_alloc" in stderr_tail:
+        # C++ that nobody catches: a library asked for memory in a thread of its own.
+        return Failure("out_of_memory", ranks, None, number, _with_tail("a library got no memory", stderr_tail))
     if number == signal.SIGALRM:
         message = "a wait inside of a library went on too long: ended by the alarm that its adapter had set (SIGALRM)"
         return Failure("timed_out", ranks, None, number, _with_tail(message, stderr_tail))

@@ -10,6 +10,7 @@ standard error are left to the framework.
 """
 
 import argparse
+import errno
 import importlib
 import os
 import platform
@@ -36,6 +37,9 @@ PHASES = {"memory": profiling.allocations, "counters": counters.counted_step, "p
 # Strategies whose scheduler is the same for all frameworks and needs none of them -> its verb. It is listening long
 # before the workers have imported theirs.
 SCHEDULERS = {"horovod": horovod_gloo.serve}
+
+
+_BAD_ALLOC = "std::bad_alloc"  # how C++ says that memory is short; bindings pass its text on
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -149,7 +153,7 @@ def failure_of(error: Exception, adapter: Optional[Adapter]) -> str:
         return "no_space"
     if isinstance(error, TrainerError):
         return error.kind
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM or _BAD_ALLOC in str(error):
         return "out_of_memory"
     return (adapter.failure_of(error) if adapter else None) or "crashed"
 

@@ -227,7 +227,6 @@ def test_without_a_cluster_only_what_no_machine_can_do_is_refused() -> None:
         ("mode", "convergence"),
         ("target", 0.7),
         ("deadline_s", 60),
-        ("per_device_batch_size", "max"),
     ],
 )
 def test_a_field_whose_meaning_is_not_built_yet_is_refused_not_ignored(field: str, value: object) -> None:

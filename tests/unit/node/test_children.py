@@ -1,6 +1,8 @@
 """What reaches a child: its environment and cores; and how its streams are kept."""
 
 import os
+import subprocess
+import sys
 
 from workers.node import children
 
@@ -115,3 +117,24 @@ def test_an_events_file_gives_whole_lines_and_keeps_the_torn_one(tmp_path):
         file.write(b"o\nthree\nfo")
     assert events.read() == [b"two", b"three"]
     assert events.close() == b"fo"
+
+
+def test_a_child_and_its_own_children_get_no_more_memory_than_they_may_have_and_others_do():
+    takes = "import subprocess, sys\ntry:\n bytes(300 << 20)\nexcept MemoryError:\n print('no more', end=';')"
+    both = [sys.executable, "-c", takes + "\nsubprocess.call([sys.executable, '-c', sys.argv[1]])", takes]
+    spawner = children.Spawner()
+    try:
+        limited = spawner.popen(both, memory_bytes=200 << 20, stdout=subprocess.PIPE)
+        assert limited.communicate()[0] == b"no more;no more;"
+        free = spawner.popen(both, stdout=subprocess.PIPE)
+        assert free.communicate()[0] == b""
+    finally:
+        spawner.close()
+
+
+def test_a_process_may_have_the_limit_of_each_of_its_devices():
+    one = process([cpu(0), cpu(1)])
+    limited = job([one]) | {"plan": {"memory_limit_bytes": 100}}
+    assert children.memory_of(limited, one) == 200
+    assert children.memory_of(limited, process([])) == 100
+    assert children.memory_of(job([one]) | {"plan": {}}, one) is None

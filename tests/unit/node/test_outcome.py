@@ -55,6 +55,12 @@ def test_a_signal_is_a_crash_that_names_it():
     assert "SIGSEGV" in failure.message
 
 
+def test_a_library_that_aborts_for_want_of_memory_is_out_of_memory():
+    tail = "terminate called after throwing an instance of 'std::bad_alloc'"
+    assert judged(-6, tail=tail).kind == "out_of_memory"
+    assert judged(-6, tail="an assertion failed").kind == "crashed"
+
+
 def test_the_alarm_that_an_adapter_sets_around_a_wait_in_a_library_is_a_time_out():
     failure = judged(-14)
     assert (failure.kind, failure.signal) == ("timed_out", 14)

@@ -73,7 +73,8 @@ def _carry_out(launch: Launch, own: Files) -> Ended:
     parent = os.getppid()
     environment = {**os.environ, **launch.environment}
     cores = ",".join(map(str, launch.cores))
-    command = [sys.executable, "-I", "-S", _BEFORE_EXEC, str(os.getpid()), cores, *launch.command]
+    # What memory it may have it inherits from the launcher.
+    command = [sys.executable, "-I", "-S", _BEFORE_EXEC, str(os.getpid()), cores, "", *launch.command]
     # In mpirun's process group for this rank, and not in a session of its own: what mpirun sends reaches both.
     stdout, stderr = _opened(own.stdout), _opened(own.stderr)
     process = subprocess.Popen(
