@@ -242,8 +242,9 @@ class LocalCluster(AgentCluster):
     def _keepers(self) -> Mapping[str, Keeper]:
         return self._known
 
-    def hold(self, attempt_id: str, placement: Placement) -> None:
+    def hold(self, attempt_id: str, placement: Placement) -> Placement:
         """Nobody else places anything on this host."""
+        return placement
 
     def let_go(self, held: Collection[str]) -> None:
         """Nothing is held."""

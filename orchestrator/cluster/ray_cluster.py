@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from orchestrator.cluster.agents import (
     CALL_TIMEOUT_S,
@@ -55,6 +55,8 @@ _DRIVER_ENVIRONMENT = {
     # What has become of which call: nobody here asks Ray for it.
     "RAY_task_events_report_interval_ms": "0",
 }
+
+Answer = TypeVar("Answer")
 
 _log = logging.getLogger(__name__)
 
@@ -272,21 +274,23 @@ class RayCluster(AgentCluster):
             raise AgentUnreachable(f"its agent cannot be made: {_first_line(error)}") from error
         return RayHandle(self._ray, actor)
 
-    def hold(self, attempt_id: str, placement: Placement) -> None:
+    def hold(self, attempt_id: str, placement: Placement) -> Placement:
         """An embedded Ray has no other users."""
-        if self._embedded is None:
-            with self._lock:
-                node_ids = {name: node_id for node_id, name in self._names.items()}
-            self._asking(lambda: self._holds.hold(attempt_id, placement, node_ids))
+        if self._embedded is not None:
+            return placement
+        with self._lock:
+            node_ids = {name: node_id for node_id, name in self._names.items()}
+            inventories = {name: keeper.node.inventory for name, keeper in self._known.items()}
+        return self._asking(lambda: self._holds.hold(attempt_id, placement, node_ids, inventories))
 
     def let_go(self, held: Collection[str]) -> None:
         if self._embedded is None:
             self._asking(lambda: self._holds.let_go(held))
 
-    def _asking(self, ask: Callable[[], None]) -> None:
+    def _asking(self, ask: Callable[[], Answer]) -> Answer:
         """Raises ``ClusterUnavailable`` where Ray does not answer."""
         try:
-            ask()
+            return ask()
         except (self._ray.exceptions.RayError, ConnectionError) as error:
             raise ClusterUnavailable(f"Ray does not answer: {_first_line(error)}") from error
 

@@ -283,8 +283,10 @@ class Cluster(Protocol):
     def nodes(self) -> Sequence[Node]:
         """All nodes known, with AVAILABLE or UNREACHABLE as their state."""
 
-    def hold(self, attempt_id: str, placement: Placement) -> None:
+    def hold(self, attempt_id: str, placement: Placement) -> Placement:
         """Hold the devices for an attempt against whoever else uses the cluster; nothing to do where nobody does.
+
+        The placement that is returned is the one to use: whoever keeps the books may give other GPUs of the same nodes.
         Idempotent; survives this server. Raises ``DevicesTaken`` while somebody else uses them."""
 
     def let_go(self, held: Collection[str]) -> None:

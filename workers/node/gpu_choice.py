@@ -144,6 +144,7 @@ class Offer:
         return [
             {
                 "id": gpu.id,
+                "number": gpu.number,
                 "kind": "cuda",
                 "name": gpu.name,
                 "cores": [],

@@ -70,19 +70,20 @@ def _apply(context: Context, action: Action) -> bool:
 
 def _launch(context: Context, run: Run, placement: Placement) -> bool:
     """Hold its devices, make the attempt durable, then tell its agents."""
+    attempt_id = new_id("att")
+    try:
+        placement = context.cluster.hold(attempt_id, placement)
+    except DevicesTaken as error:
+        context.store.set_waiting(run.plan.needs.key, str(error))
+        return False
     attempt = Attempt(
-        id=new_id("att"),
+        id=attempt_id,
         run_id=run.id,
         number=len(run.attempts) + 1,
         token=new_token(),
         placement=placement,
         created_at=context.clock.now(),
     )
-    try:
-        context.cluster.hold(attempt.id, placement)
-    except DevicesTaken as error:
-        context.store.set_waiting(run.plan.needs.key, str(error))
-        return False
     if not context.store.begin_attempt(run.id, attempt):
         return False  # what is held for it is given back in the next pass
     _tell(context, run, attempt, placement.nodes)

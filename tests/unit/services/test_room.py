@@ -34,7 +34,8 @@ class OneNode(AgentCluster):
     def _keepers(self) -> Mapping[str, Keeper]:
         return {"n0": self.keeper}
 
-    def hold(self, attempt_id: str, placement: Placement) -> None: ...
+    def hold(self, attempt_id: str, placement: Placement) -> Placement:
+        return placement
 
     def let_go(self, held: Collection[str]) -> None: ...
 
