@@ -98,6 +98,10 @@ NODE_VARIABLES: dict[str, tuple[str, str]] = {
     ),
     "TBD_FABRICS": ("", "interfaces of a node by fabric, where it does not show: ethernet=eth0,infiniband=ib0"),
     "TBD_INTERPRETERS_DIR": ("~/.cache/tbd/interpreters", "folder of the frameworks' environments"),
+    "TBD_INTERPRETER_VARIANT": (
+        "cuda where there is an NVIDIA driver",
+        "which variant of the frameworks' environments is built and used: cpu or cuda",
+    ),
     "TBD_LOCK_DIR": (
         "tbd-locks-<uid> in the folder for temporary files",
         "locks of the devices, shared by all services of a node",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 from workers.node import pythons
-from workers.node.interpreters import sources, system_parts
+from workers.node.interpreters import cuda_needs, sources, system_parts
 from workers.node.interpreters.definition import Definition, InterpreterError, base_folder
 
 RECORD = "interpreter.json"
@@ -90,8 +90,18 @@ def _described(wanted: Definition, own: str, pip: Sequence[str]) -> dict[str, An
         "python": _run(wanted, "asking its version", version).strip(),
         # An old pip repeats its options here.
         "packages": [line for line in packages if line[:1] != "-"],
-        "proof": proof.strip().splitlines()[-1],
+        "proof": proof.strip().splitlines()[-1] + _proved_on_a_gpu(wanted, own),
     }
+
+
+def _proved_on_a_gpu(wanted: Definition, own: str) -> str:
+    """Have each framework of a CUDA variant train two steps on a GPU; return what was proved, to be added."""
+    needs = cuda_needs.of(wanted.name) if wanted.variant == "cuda" else None
+    if needs is None:
+        return ""
+    command = [own, "-I", str(cuda_needs.PROOF), *needs.frameworks]
+    said = _run(wanted, "its proof on a GPU", command, limit_s=_PROOF_LIMIT_S)
+    return "; " + said.strip().splitlines()[-1]
 
 
 def wheels_folder() -> Path:
@@ -126,6 +136,10 @@ def _install_sources(wanted: Definition, python: str, pip: Sequence[str], progre
 
 
 def _check_machine(wanted: Definition, python: str) -> None:
+    needs = cuda_needs.of(wanted.name) if wanted.variant == "cuda" else None
+    trouble = cuda_needs.trouble(needs, cuda_needs.driver_here()) if needs is not None else None
+    if trouble is not None:
+        raise InterpreterError(f"the interpreter {wanted.name} (CUDA) is not downloaded: {trouble}")
     missing = system_parts.missing(wanted.system, python)
     advice = system_parts.how_to_get(wanted.system, missing, python) if missing else None
     advice = advice or sources.missing(wanted.sources, wheels_folder(), python)

@@ -19,8 +19,8 @@ import platform
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from workers.node.interpreters import cuda_needs, system_parts
 from workers.node.interpreters import sources as interpreter_sources
-from workers.node.interpreters import system_parts
 from workers.node.interpreters.sources import Source
 from workers.node.interpreters.system_parts import SystemParts
 
@@ -32,7 +32,8 @@ class InterpreterError(Exception):
 
 
 class Definition(NamedTuple):
-    """A definition as it applies here: ``variant`` is ``cuda`` where there is an NVIDIA driver, else ``cpu``."""
+    """A definition as it applies here: ``variant`` is ``cuda`` where there is an NVIDIA driver, else ``cpu``;
+    ``TBD_INTERPRETER_VARIANT`` can say which."""
 
     name: str
     framework: str
@@ -67,6 +68,13 @@ def has_nvidia_driver() -> bool:
     return os.path.exists("/proc/driver/nvidia/version") or os.path.exists("/dev/nvidiactl")
 
 
+def _wanted_variant() -> str:
+    wanted = os.environ.get(cuda_needs.VARIANT_SETTING)
+    if wanted and wanted not in ("cpu", "cuda"):
+        raise InterpreterError(f"{cuda_needs.VARIANT_SETTING}={wanted}: it is cpu or cuda")
+    return wanted or ("cuda" if has_nvidia_driver() else "cpu")
+
+
 def definitions(root: Path = DEFINITIONS) -> dict[str, Definition]:
     """Return the definitions by name.
 
@@ -81,14 +89,16 @@ def definitions(root: Path = DEFINITIONS) -> dict[str, Definition]:
 def _definition(path: Path) -> Definition:
     facts = _toml(path)
     variants = facts["variants"]
-    variant = "cuda" if has_nvidia_driver() and "cuda" in variants else "cpu"
+    variant = _wanted_variant() if "cuda" in variants else "cpu"
     chosen = variants[variant]
     requirements = path.parent / chosen["requirements"]
     proof, *proof_arguments = facts.get("proof", ["proof.py"])
     digest = hashlib.sha256()
     for part in (variant, facts["python"], platform.machine()):
         digest.update(part.encode() + b"\0")
-    for file in (path, requirements, path.parent / proof):
+    # What proves a GPU is no part of the environments that are used without one.
+    more = [cuda_needs.PROOF] if variant == "cuda" else []
+    for file in (path, requirements, path.parent / proof, *more):
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return Definition(
         facts["name"],

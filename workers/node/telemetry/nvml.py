@@ -263,6 +263,43 @@ class Nvml:
             errors = self._try(uuid, "uncorrected_ecc_errors", lambda: nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 0))
             return {"uncorrected_ecc_errors": errors, "xid": self._try(uuid, "xid", lambda: events.last_xid(uuid))}
 
+    def settings(self, uuid: str) -> dict[str, Any]:
+        """Return how a device is set, for whoever checks the machine: None where the driver does not tell.
+
+        ``compute_capability`` ("9.0"), ``persistence``, ``ecc``, ``ecc_pending``, ``remapping_pending`` and
+        ``remapping_failed`` (rows of memory), ``sm_clock_hz`` and the most of it, ``throttle_reasons``,
+        ``uncorrected_ecc_errors``, and ``counters``: whether GPM's can be read (a word of ``availability``).
+        """
+        with self._lock:
+            handle, nvml = self._handles[uuid], self._nvml
+            ask = self._or_none
+            unknown: list[Any] = [None] * 4
+            ecc = ask(lambda: [bool(one) for one in nvml.nvmlDeviceGetEccMode(handle)]) or unknown
+            rows = ask(lambda: list(nvml.nvmlDeviceGetRemappedRows(handle))) or unknown
+            return {
+                "compute_capability": ask(lambda: "{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(handle))),
+                "persistence": ask(lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle))),
+                "ecc": ecc[0],
+                "ecc_pending": ecc[1],
+                "remapping_pending": rows[2],
+                "remapping_failed": rows[3],
+                "sm_clock_hz": ask(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM) * _MEGA),
+                "most_sm_clock_hz": ask(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * _MEGA),
+                "throttle_reasons": ask(lambda: self._throttle_reasons(handle)),
+                "uncorrected_ecc_errors": ask(lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 0))),
+                "counters": self._counters_can_be_read(handle),
+            }
+
+    def _counters_can_be_read(self, handle: Any) -> str:
+        counters = gpm.Gpm(self._nvml, handle, self._clock)
+        try:
+            counters.read()
+        except (self._nvml.NVMLError, AttributeError) as error:
+            return _REFUSAL.get(getattr(error, "value", _FUNCTION_NOT_FOUND), UNSUPPORTED)
+        finally:
+            counters.close()
+        return OK
+
     def _listed(self, uuid: str, metric: str) -> list[Process] | None:
         handle = self._handles.get(uuid)
         if handle is None:
