@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from orchestrator.cli import machine_checks
+from orchestrator.cli import gpu_checks, machine_checks
 from orchestrator.cli.client import Client
 from orchestrator.cli.findings import Finding
 from orchestrator.cli.locate import data_dir, find_server
@@ -53,20 +53,6 @@ def _interpreters() -> Iterator[Finding]:
             yield Finding(
                 f"python {definition.python}", "note", f"for {name}: not found", pythons.how_to_get(definition.python)
             )
-
-
-def _gpus() -> Iterator[Finding]:
-    from workers.node.telemetry.nvml import Nvml
-
-    nvml = Nvml()
-    try:
-        found = nvml.gpus()
-    finally:
-        nvml.close()
-    if not found:
-        yield Finding("GPUs", "ok", "none (NVML finds none): runs use CPU devices")
-    for gpu in found:
-        yield Finding("GPU", "ok", f"{gpu.name}, {gpu.id}")
 
 
 def _clock() -> Iterator[Finding]:
@@ -166,7 +152,7 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     _room,
     _clock,
     machine_checks.machine,
-    _gpus,
+    gpu_checks.gpus,
     _interpreters,
     _ray,
     _server,

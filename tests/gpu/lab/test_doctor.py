@@ -1,0 +1,114 @@
+"""``tbd doctor`` on machines with GPUs that are not there: what it finds, and what it says to do."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+from orchestrator.cli import gpu_checks
+from tests.gpu.lab.machine import Machine, needs_compiler
+from tests.integration.service_rig import environment
+
+pytestmark = needs_compiler
+
+
+@pytest.fixture
+def found_on(tmp_path, monkeypatch):
+    """A function: the findings on a machine as {check: [(level, finding and advice)]}."""
+    for name in ("CUDA_VISIBLE_DEVICES", "TBD_GPUS", "TBD_GPU_SHARE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def look(gpus=1, changed=None, **keys):
+        machine = Machine(tmp_path, gpus, **keys)
+        machine.change(**(changed or {}))
+        found = {}
+        with machine.here():
+            for one in gpu_checks.gpus():
+                found.setdefault(one.check, []).append((one.level, f"{one.found}. {one.advice}"))
+        return found
+
+    return look
+
+
+def test_a_machine_that_is_well_is_called_so(found_on):
+    found = found_on(8)
+    assert found["NVIDIA driver"] == [("ok", "580.95.05, up to CUDA 13.0. ")]
+    assert [level for number in range(8) for level, _ in found[f"GPU {number}"]] == ["ok"] * 8
+    assert found["GPU clocks"][0][1].startswith("up to 1980 MHz")
+    assert not {"persistence mode", "ECC", "GPU memory", "MIG", "GPU counters"} & set(found)
+    # Of Hopper's class, which MXNet and CNTK have no code for.
+    unfit = {check for check in found if check.startswith("interpreter")}
+    assert unfit == {"interpreter mxnet (CUDA)", "interpreter cntk (CUDA)", "interpreter horovod (CUDA)"}
+
+
+@pytest.mark.parametrize(
+    ("check", "keys", "level", "told"),
+    [
+        ("interpreter pytorch (CUDA)", {"driver": "535.183.06"}, "note", "needs NVIDIA's driver 580 or newer"),
+        ("persistence mode", {"each": {"persistence": 0}}, "note", "off: GPU 0, 1. Faster starts"),
+        ("ECC", {"each": {"ecc": 0}}, "note", "nvidia-smi -e 1"),
+        ("GPU memory", {"changed": {"gpu__1__remapping_pending": 1}}, "note", "GPU 1. Reset it"),
+        ("GPU memory", {"changed": {"gpu__1__remapping_failed": 1}}, "broken", "GPU 1. Have it replaced"),
+        ("GPU memory", {"changed": {"gpu__0__uncorrected_ecc_errors": 3}}, "note", "GPU 0. Reset it"),
+        ("MIG", {"gpu.0.mig": 2}, "note", "instances: GPU 0:0, 0:1"),
+        ("GPUs", {"gpu.1.lost": 1}, "broken", "GPU 1: GPU is lost"),
+        ("GPU counters", {"error.nvmlGpmSampleGet": 4}, "note", "NVreg_RestrictProfilingToAdminUsers=0"),
+        ("GPU counters", {"driver": "515.105.01"}, "ok", "no GPM here"),
+        ("GPU clocks", {"changed": {"gpu__1__throttle_reasons": 0x40}}, "note", "held down: GPU 1"),
+        ("GPUs", {"error.nvmlInitWithFlags": 9}, "ok", "none (NVML: Driver Not Loaded): runs use CPU devices"),
+        ("GPUs", {"error.nvmlDeviceGetCount_v2": 999}, "broken", "the driver is there, and no GPU"),
+    ],
+)
+def test_what_is_wrong_is_named_with_the_way_out(found_on, check, keys, level, told):
+    found = found_on(2, **keys)[check]
+    assert level in [one for one, _ in found], found
+    assert any(told.lower() in text.lower() for _, text in found), found
+
+
+def test_a_gpu_on_which_somebody_computes_is_noted_with_the_process(tmp_path):
+    machine = Machine(tmp_path)
+    with machine.here(), machine.somebody_computes_on(0) as pid:
+        found = {one.check: one for one in gpu_checks.gpus()}
+    assert (found["GPU 0"].level, f"process {pid} computes on it" in found["GPU 0"].advice) == ("note", True)
+
+
+def limits(**changes):
+    facts = {
+        "driver": None,
+        "reason": "no driver",
+        "devices": [],
+        "withheld": {},
+        "left_out": None,
+        "unfit": {},
+        "closed_devices": [],
+        "profiling": None,
+        "root": True,
+        "shared_bytes": 2**33,
+        "locked_bytes": math.inf,
+        "infiniband": True,
+    }
+    return {one.check: one for one in gpu_checks.findings({**facts, **changes})}
+
+
+def test_the_limits_of_containers_are_noted_where_they_hurt():
+    assert {one.level for one in limits().values()} == {"ok"}
+    assert "--shm-size" in limits(shared_bytes=64 * 2**20)["/dev/shm"].advice
+    assert "--ulimit memlock=-1" in limits(locked_bytes=8 * 2**20)["locked memory"].advice
+    assert "locked memory" not in limits(locked_bytes=8 * 2**20, infiniband=False)
+    assert limits(closed_devices=["/dev/nvidia0"])["GPU devices"].level == "broken"
+    assert "ERR_NVGPUCTRPERM" in limits(profiling="RmProfilingAdminOnly: 1", root=False)["GPU counters"].advice
+
+
+def test_the_command_says_it_all(tmp_path):
+    machine = Machine(tmp_path, 2, each={"persistence": 0})
+    around = environment(tmp_path, **machine.environment)
+    around.pop("CUDA_VISIBLE_DEVICES", None)
+    command = [sys.executable, "-m", "orchestrator.cli.main", "doctor", "--json"]
+    done = subprocess.run(command, env=around, capture_output=True, text=True, timeout=60)
+    items = {item["check"]: item for item in json.loads(done.stdout)["items"]}
+    assert items["GPU 1"]["found"].endswith(machine.uuids[1])
+    assert "nvidia-smi -pm 1" in items["persistence mode"]["advice"]
