@@ -21,6 +21,8 @@ from typing import Any
 import pynvml
 import pytest
 
+from tests.support.service import until
+
 SOURCE = Path(__file__).with_name("nvml.c")
 LIBRARY = "libnvidia-ml.so.1"
 H100 = "NVIDIA H100 80GB HBM3"
@@ -114,6 +116,8 @@ class Machine:
         environment = {**os.environ, "TBD_LAB_COMPUTES": self.uuids[index]}
         process = subprocess.Popen(["sleep", "600"], env=environment)
         try:
+            # Popen returns before the kernel shows the environment of what it has started.
+            until(lambda: b"TBD_LAB_COMPUTES" in Path(f"/proc/{process.pid}/environ").read_bytes(), 10, 0.005)
             yield process.pid
         finally:
             process.kill()
