@@ -100,16 +100,20 @@ def environment(inherited: Mapping[str, str], added: Mapping[str, str]) -> dict[
 
 
 def of_process(
-    job: Mapping[str, Any], process: Mapping[str, Any], path: str, host_cores: Sequence[int]
+    job: Mapping[str, Any], process: Mapping[str, Any], path: str, host_cores: Sequence[int], host_gpus: int = 0
 ) -> dict[str, str]:
     """Return what the environment of one process of ``job`` has beyond the inherited.
 
     Args:
         path: the folder that holds ``workers`` and ``suites``.
         host_cores: logical cores that a process without cores of its own may use.
+        host_gpus: how many GPUs this host has. A process gets the threads of its GPUs' share of the cores, so that one
+            of eight GPUs has as many when it trains alone as when all of them train.
     """
     gpus = [device["id"] for device in process["devices"] if device["kind"] == "cuda"]
-    threads = len(cores_of(process)) or max(1, len(host_cores) // max(1, len(job["processes"])))
+    here = sum(1 for one in job["processes"] if one.get("node") == process.get("node"))
+    parts = max(here, host_gpus // len(gpus) if gpus else 0)
+    threads = len(cores_of(process)) or max(1, len(host_cores) // max(1, parts))
     if (job.get("strategy") or {}).get("threads") == "per-device":
         threads = max(1, threads // max(1, len(process["devices"])))
     added = {

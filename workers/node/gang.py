@@ -106,14 +106,17 @@ class Gang:
         self._errors: dict[str, dict[str, Any]] = {}
         self._finished: set[str] = set()
         self._garbage_lines = 0
+        self._host_gpus = 0
 
-    def start(self, path: Path, host_cores: Sequence[int]) -> None:
-        """Start every process; ``path`` is their PYTHONPATH, ``host_cores`` for those without devices of cores.
+    def start(self, path: Path, host_cores: Sequence[int], host_gpus: int = 0) -> None:
+        """Start every process; ``path`` is their PYTHONPATH, ``host_cores`` for those without devices of cores, which
+        all ``host_gpus`` GPUs of this host share.
 
         Raises:
             SetupError: one could not be started. Those before it run and have to be ended.
             LogError: the log cannot be written.
         """
+        self._host_gpus = host_gpus
         started = [process for process in self._mine if not process.get("started_by")]
         adopted = [process for process in self._mine if process.get("started_by")]
         for process in adopted:
@@ -174,7 +177,7 @@ class Gang:
         """Write the files of ``process`` and return how it is started."""
         name = process["name"]
         job_path, scratch = self._folder / (name + ".job.json"), self._folder / ("scratch-" + name)
-        added = children.of_process(self._job, process, str(path), host_cores)
+        added = children.of_process(self._job, process, str(path), host_cores, self._host_gpus)
         scratch.mkdir()
         _write_private(job_path, json.dumps({**self._job, "process": name}))
         python, switches, module = self._job["interpreter"]["python"], [], "workers.trainer"

@@ -134,7 +134,7 @@ class Supervisor:
         path = prepare.module_folder(self._around.folder)
         prepare.dataset_files(self._job, path, self._around.spawner, lambda: self._stop is not None)
         self._oom_kills = processes.oom_kills()
-        self._gang.start(path, self._cores())
+        self._gang.start(path, self._cores(), self._gpus())
         self._sample()
         deadline = time.monotonic() + self._job["plan"]["timeout_s"]
         self._watch(deadline)
@@ -173,7 +173,7 @@ class Supervisor:
         self._gang = Gang(self._job, self._mine, folder, self._log, around.spawner, around.node, phase, prefix)
         self._length.begin_anew()
         try:
-            self._gang.start(path, self._cores())
+            self._gang.start(path, self._cores(), self._gpus())
             self._adopt(self._gang.children)
             self._watch(deadline)
         except prepare.SetupError as error:
@@ -351,6 +351,11 @@ class Supervisor:
         """The logical cores for what has none of its own: all but those that are tbd's."""
         inventory = self._around.inventory()
         return [core for core in inventory["cores"] if core not in inventory["housekeeping_cores"]]
+
+    def _gpus(self) -> int:
+        """How many GPUs this node has, those among them that cannot be had now."""
+        inventory = self._around.inventory()
+        return sum(device["kind"] == "cuda" for device in inventory["devices"]) + len(inventory["gpus_withheld"])
 
     def _ranks(self) -> list[int]:
         return [rank for process in self._mine for rank in process["ranks"]]

@@ -40,7 +40,9 @@ def of_job(job: Job, name: Optional[str] = None) -> Dict[str, Any]:
     """Return the rule of the job's model; of its table ``[optimizer.<name>]``, where it has several.
 
     Where the facts name ``learning_rate_samples`` the rate is for a global batch of so many, and in proportion for
-    others (Goyal et al., "Accurate, Large Minibatch SGD", 2017).
+    others; where they name ``learning_rate_most_scale`` it is raised so many times at most. Goyal et al. ("Accurate,
+    Large Minibatch SGD", 2017, sections 2.1 and 2.2) raise it in proportion after a warm-up that begins at the rate of
+    the reference batch and lasts five epochs. A benchmark is over long before that.
 
     Raises:
         TrainerError: ``setup_failed``, the facts name what is not known here.
@@ -48,9 +50,10 @@ def of_job(job: Job, name: Optional[str] = None) -> Dict[str, Any]:
     facts = job.model.optimizer or {}
     facts = dict(facts if name is None else facts[name])
     reference = facts.pop("learning_rate_samples", None)
+    most = facts.pop("learning_rate_most_scale", None)
     if reference is not None:
-        samples = job.plan.per_device_batch_size * job.world_size
-        facts["learning_rate"] = facts["learning_rate"] * samples / float(reference)
+        scale = job.plan.per_device_batch_size * job.world_size / float(reference)
+        facts["learning_rate"] = facts["learning_rate"] * (scale if most is None else min(scale, most))
     return complete(facts)
 
 

@@ -55,6 +55,19 @@ def test_gpus_are_named_by_uuid_and_share_the_cores_of_the_host_among_their_proc
     assert (added["CUDA_VISIBLE_DEVICES"], added["OMP_NUM_THREADS"]) == ("GPU-aa,GPU-bb", "4")
 
 
+def test_one_gpu_has_the_threads_of_its_share_of_the_host_alone_and_with_all_others():
+    def threads(processes, host_gpus=8):
+        found = children.of_process(job(processes), processes[0], "/path", list(range(128)), host_gpus)
+        return int(found["OMP_NUM_THREADS"])
+
+    one, other = ({**process([{"id": "GPU-aa", "kind": "cuda", "cores": []}]), "node": node} for node in ("a", "b"))
+    assert threads([one]) == 16
+    assert threads([one] * 8) == 16
+    assert threads([one] * 8 + [other] * 8) == 16  # those of another host have cores of their own
+    assert threads([{**one, "devices": one["devices"] * 8}]) == 128
+    assert threads([one], host_gpus=1) == 128
+
+
 def test_what_the_interpreter_needs_is_added_last():
     one = process([cpu(0)])
     added = children.of_process(job([one], LD_LIBRARY_PATH="/mpi", OMP_NUM_THREADS="7"), one, "/path", [0])

@@ -46,6 +46,14 @@ def test_the_learning_rate_is_in_proportion_to_the_global_batch(name):
     assert optimizer.of_job(job)["learning_rate"] == pytest.approx(facts["learning_rate"] / 2)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_no_model_trains_sixteen_devices_with_large_batches_at_a_rate_that_needs_a_warm_up(name):
+    job = read_job(MODELS[name].module.rpartition(".")[2], "pytorch", ranks=16, per_device_batch_size=256)
+    rule = optimizer.of_job(job)
+    assert optimizer.is_constant(rule)  # the same update at every batch: what it costs is part of what is measured
+    assert rule["learning_rate"] == MODELS[name].facts["optimizer"]["learning_rate"]
+
+
 def test_a_layout_is_undone_exactly():
     value = numpy.arange(24).reshape(4, 6)
     layout = layouts.Layout((2, 0, 3, 1), (1, 0))

@@ -51,3 +51,6 @@ def test_a_rate_for_so_many_samples_is_in_proportion_for_others_and_any_other_is
 
     assert rate_of(learning_rate=0.5) == 0.5
     assert rate_of(learning_rate=0.5, learning_rate_samples=256) == 0.125
+    assert rate_of(learning_rate=0.5, learning_rate_samples=16) == 2.0
+    assert rate_of(learning_rate=0.5, learning_rate_samples=16, learning_rate_most_scale=2) == 1.0
+    assert rate_of(learning_rate=0.5, learning_rate_samples=256, learning_rate_most_scale=2) == 0.125

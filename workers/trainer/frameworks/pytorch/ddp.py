@@ -13,6 +13,7 @@ in the forward one, as for a gradient penalty, is inside of what is wrapped.
 
 import datetime
 import os
+import threading
 from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
@@ -38,6 +39,8 @@ GONE = (
     "ncclRemoteError",
     "Socket closed",
 )
+# Judgement: to leave a group whose ranks all live takes milliseconds.
+LEAVE_S = 5.0
 LATE = ("Timed out waiting", "Timeout waiting", "timed out", "wait timeout")
 
 
@@ -96,8 +99,11 @@ class Strategy(single.Strategy):
         return "timed_out" if any(words in said for words in LATE) else None
 
     def close(self) -> None:
+        """Leave the group. Where another rank has gone that may wait for ever: it is waited for briefly."""
         if distributed.is_initialized():
-            distributed.destroy_process_group()
+            leaving = threading.Thread(target=distributed.destroy_process_group, name="tbd-leave", daemon=True)
+            leaving.start()
+            leaving.join(LEAVE_S)
         self._store = None
 
 
