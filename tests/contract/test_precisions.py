@@ -11,32 +11,37 @@ from tests.support.strategy_jobs import strategy_job
 from tests.trainer_process import make_job, run
 from workers.trainer.protocol import EXIT_STATUS
 
-pytestmark = pytest.mark.depends_on(
-    "workers/trainer/frameworks/pytorch",
-    "workers/trainer/loop.py",
-    "suites/assemble/pytorch.py",
-    "suites/models/resnet_50",
-    "suites/models/lstm_classifier",
-    "workers/interpreters/pytorch",
-)
-# precision -> how far the first two losses may be from those of fp32, relative. (0.5 and 0.05 % were seen.)
-BOUNDS = {"bf16": 0.03, "amp-bf16": 0.03, "amp-fp16": 0.004}
-
+# framework, precision -> how far the first two losses may be from those of fp32, relative. (0.5 and 0.05 % were seen.)
+BOUNDS = {
+    ("pytorch", "bf16"): 0.03,
+    ("pytorch", "amp-bf16"): 0.03,
+    ("pytorch", "amp-fp16"): 0.004,
+    ("tensorflow", "amp-bf16"): 0.03,
+}
 # On CPU devices oneDNN has no LSTM in float16; there its convolutions serve to test the scaling of the loss.
-CELLS = [(model, precision) for model in ("resnet_50", "lstm_classifier") for precision in BOUNDS]
-CELLS.remove(("lstm_classifier", "amp-fp16"))
+CELLS = [(model, *cell) for model in ("resnet_50", "lstm_classifier") for cell in BOUNDS]
+CELLS.remove(("lstm_classifier", "pytorch", "amp-fp16"))
+
+
+def marked(framework, *values):
+    """A parameter for a test with ``framework``, which is left out while what it depends on is as it was."""
+    paths = (f"workers/trainer/frameworks/{framework}", f"suites/assemble/{framework}.py")
+    models = ("suites/models/resnet_50", "suites/models/lstm_classifier")
+    depends = pytest.mark.depends_on(*paths, *models, f"workers/interpreters/{framework}")
+    return pytest.param(*values, marks=[pytest.mark.framework(framework), depends])
 
 
 @pytest.fixture(scope="module")
 def trained(python_of, tmp_path_factory):
-    """A function: (model, precision) -> the trainer of one run, carried out once."""
+    """A function: (model, framework, precision) -> the trainer of one run, carried out once."""
     trainers = {}
 
-    def train(model, precision):
-        if (model, precision) not in trainers:
-            job = make_job(model, "pytorch", precision=precision, max_steps=3)
-            (trainers[model, precision],) = run(job, tmp_path_factory.mktemp(precision), python_of("pytorch"))
-        return trainers[model, precision]
+    def train(*cell):
+        if cell not in trainers:
+            model, framework, precision = cell
+            job = make_job(model, framework, precision=precision, max_steps=3)
+            (trainers[cell],) = run(job, tmp_path_factory.mktemp(precision), python_of(framework))
+        return trainers[cell]
 
     return train
 
@@ -46,39 +51,40 @@ def losses(trainer):
     return [loss["value"] for loss in trainer.data("loss")]
 
 
-@pytest.mark.framework("pytorch")
-@pytest.mark.parametrize(("model", "precision"), CELLS)
-def test_a_precision_changes_the_losses_and_by_little(trained, model, precision):
-    exact, found = losses(trained(model, "fp32")), losses(trained(model, precision))
-    assert found[:2] == pytest.approx(exact[:2], rel=BOUNDS[precision])
+@pytest.mark.parametrize(("model", "framework", "precision"), [marked(cell[1], *cell) for cell in CELLS])
+def test_a_precision_changes_the_losses_and_by_little(trained, model, framework, precision):
+    exact, found = losses(trained(model, framework, "fp32")), losses(trained(model, framework, precision))
+    assert found[:2] == pytest.approx(exact[:2], rel=BOUNDS[framework, precision])
     assert found != exact
 
 
-@pytest.mark.framework("pytorch")
 @pytest.mark.parametrize(
-    ("precision", "told"),
+    ("framework", "precision", "told"),
     [
-        ("fp32", {}),
-        ("bf16", {"weights": "bfloat16"}),
-        ("amp-bf16", {"autocast": "bfloat16"}),
-        ("amp-fp16", {"autocast": "float16", "loss_scaling": "dynamic, torch.amp.GradScaler"}),
+        marked("pytorch", "pytorch", "fp32", {}),
+        marked("pytorch", "pytorch", "bf16", {"weights": "bfloat16"}),
+        marked("pytorch", "pytorch", "amp-bf16", {"autocast": "bfloat16"}),
+        marked(
+            "pytorch", "pytorch", "amp-fp16", {"autocast": "float16", "loss_scaling": "dynamic, torch.amp.GradScaler"}
+        ),
+        marked("tensorflow", "tensorflow", "fp32", {}),
+        marked("tensorflow", "tensorflow", "amp-bf16", {"autocast": "bfloat16"}),
     ],
 )
-def test_what_is_in_force_is_recorded(trained, precision, told):
-    mathematics = trained("resnet_50", precision).data("built")[0]["mathematics"]
+def test_what_is_in_force_is_recorded(trained, framework, precision, told):
+    mathematics = trained("resnet_50", framework, precision).data("built")[0]["mathematics"]
     assert (mathematics["precision"], mathematics["tf32"]) == (precision, False)
     assert {name: mathematics[name] for name in ("weights", "autocast", "loss_scaling") if name in mathematics} == told
 
 
-@pytest.mark.framework("pytorch")
-def test_tf32_is_refused_on_cpu_devices(trained):
-    trainer = trained("resnet_50", "tf32")
+@pytest.mark.parametrize("framework", [marked(name, name) for name in ("pytorch", "tensorflow")])
+def test_tf32_is_refused_on_cpu_devices(trained, framework):
+    trainer = trained("resnet_50", framework, "tf32")
     assert trainer.popen.returncode == EXIT_STATUS["unsupported"], trainer.output
     assert "tf32 on a cpu device" in trainer.data("error")[0]["message"]
 
 
-@pytest.mark.framework("pytorch")
-@pytest.mark.parametrize("precision", BOUNDS)
+@pytest.mark.parametrize("precision", [marked("pytorch", one) for framework, one in BOUNDS if framework == "pytorch"])
 def test_two_ranks_end_with_equal_weights(python_of, tmp_path, precision):
     job = strategy_job("pytorch", "ddp", nodes=1, devices=2, precision=precision, max_steps=3)
     trainers = run(job, tmp_path, python_of("pytorch"))

@@ -59,8 +59,8 @@ class Adapter(object):
         return {"framework": "tensorflow", "version": tf.__version__, "libraries": libraries}
 
     def join(self, job: Job, process: Process) -> int:
-        self._mathematics = _mathematics(job.plan.precision)
         self._device = _device(process)
+        self._mathematics = _mathematics(job.plan.precision, self._on_gpu())
         if job.phase == "memory":
             memory.prepare()
         self._strategy = _strategy(job)
@@ -229,15 +229,22 @@ def _device(process):
     return "/GPU:0"
 
 
-def _mathematics(precision):
+def _mathematics(precision, on_gpu):
     """Set the precision and the threads, before TensorFlow computes anything; return what is in force.
 
+    ``amp-bf16`` is TensorFlow's rewriting of graphs: operators that lose nothing by it compute in bfloat16, by oneDNN
+    (Intel, "Getting Started with Mixed Precision Support in oneDNN Bfloat16"). Weights stay in single precision.
+
     Raises:
-        TrainerError: ``unsupported``, a precision that this adapter does not do.
+        TrainerError: ``unsupported``, a precision that this adapter does not do on such a device.
     """
-    if precision != "fp32":
-        raise TrainerError("unsupported", "this adapter computes in fp32, not in %s" % precision)
-    tf.config.experimental.enable_tensor_float_32_execution(False)
+    if precision not in ("fp32", "tf32" if on_gpu else "amp-bf16"):
+        kind = "cuda" if on_gpu else "cpu"
+        raise TrainerError("unsupported", "this adapter does not compute in %s on a %s device" % (precision, kind))
+    rewritten = precision == "amp-bf16"
+    # Said for every run: of the jobs of one process in turn each has its own.
+    tf.config.optimizer.set_experimental_options({"auto_mixed_precision_onednn_bfloat16": rewritten})
+    tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
     threads = jobs.threads()
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
@@ -246,4 +253,5 @@ def _mathematics(precision):
         "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
         "jit_compile": False,
         "threads": tf.config.threading.get_intra_op_parallelism_threads(),
+        **({"autocast": "bfloat16"} if rewritten else {}),
     }
