@@ -55,10 +55,10 @@ def test_a_framework_declares_only_abilities_that_exist(name: str) -> None:
     framework = CATALOG.frameworks[name]
     assert set(framework.abilities) <= {"activity", *PROFILES}
     for strategy in framework.strategies.values():
-        assert set(strategy.lacks) < set(framework.abilities), strategy.name
+        assert set(strategy.lacks) < {*framework.abilities, *framework.precisions}, strategy.name
     assert set(framework.lacks) <= set(framework.devices)
     for kind, abilities in framework.lacks.items():
-        assert set(abilities) <= set(framework.abilities), kind
+        assert set(abilities) <= {*framework.abilities, *framework.precisions}, kind
 
 
 def test_the_abilities_that_are_declared_are_those_of_the_adapters() -> None:
