@@ -30,6 +30,7 @@ from orchestrator.services.catalog import load_catalog
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
 from orchestrator.services.reconciler import Bell, Reconciler
+from orchestrator.services.scheduler import Scheduler
 from orchestrator.services.tokens import has_usable_admin
 from orchestrator.settings import EVERY_ADDRESS, Settings, is_loopback, read_settings
 from orchestrator.tls import context_of
@@ -39,8 +40,9 @@ log = logging.getLogger("tbd")
 
 
 @contextmanager
-def running_service(settings: Settings, directory: Path) -> Iterator[Context]:
-    """Everything but HTTP, running: store, cluster and reconciler. At the end what it started is stopped.
+def running_service(settings: Settings, directory: Path, *, schedules: bool = True) -> Iterator[Context]:
+    """Everything but HTTP, running: store, cluster, reconciler and, with ``schedules``, what submits them. At the end
+    what it started is stopped.
 
     Raises:
         TbdError: the store or the cluster cannot be had.
@@ -56,11 +58,20 @@ def running_service(settings: Settings, directory: Path) -> Iterator[Context]:
         cluster = make_cluster(settings, directory)
         stack.callback(cluster.shut_down)
         step_back(cluster)
-        bell = Bell()
-        context = Context(store, cluster, catalog, SystemClock(), bell.ring)
+        bell, alarm = Bell(), Bell()
+
+        def ring() -> None:
+            bell.ring()
+            alarm.ring()
+
+        context = Context(store, cluster, catalog, SystemClock(), ring)
         reconciler = Reconciler(context, bell, settings.fence_s)
         stack.callback(reconciler.close)
         reconciler.start()
+        if schedules:
+            scheduler = Scheduler(context, alarm)
+            stack.callback(scheduler.close)
+            scheduler.start()
         yield context
 
 
@@ -88,8 +99,9 @@ def make_cluster(settings: Settings, directory: Path) -> Cluster:
     return RayCluster(address, folder, settings.fence_s, settings.idle_exit_s, settings.ray_wait_s)
 
 
-def serve(settings: Settings, as_json: bool, owner_fd: int | None = None) -> None:
-    """Run the service until SIGTERM or SIGINT. ``owner_fd``: the lock of the data directory, where it is held already.
+def serve(settings: Settings, as_json: bool, owner_fd: int | None = None, *, schedules: bool = True) -> None:
+    """Run the service until SIGTERM or SIGINT. ``owner_fd``: the lock of the data directory, where it is held already;
+    ``schedules``: whether it submits them.
 
     Raises:
         TbdError: it cannot start; the message names the cause and the way out.
@@ -99,7 +111,7 @@ def serve(settings: Settings, as_json: bool, owner_fd: int | None = None) -> Non
     directory = DataDirectory(settings.data_dir).open(owner_fd)
     try:
         listener = listen(settings)
-        with listener, running_service(settings, settings.data_dir) as context:
+        with listener, running_service(settings, settings.data_dir, schedules=schedules) as context:
             _end_in_order()  # again: Ray has put a handler of its own in its place, which does not unwind anything
             url = url_of(settings, listener.getsockname()[1])
             directory.announce(url)
@@ -222,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = read_settings()
         given = {name: value for name in ("host", "port") if (value := getattr(options, name)) is not None}
-        serve(replace(settings, **given), options.json, options.owner_fd)
+        serve(replace(settings, **given), options.json, options.owner_fd, schedules=options.schedules)
     except SettingsError as error:
         _say(str(error))
         return 2

@@ -11,6 +11,7 @@ from orchestrator.api.problems import ProblemView
 from orchestrator.domain.spec import AXES, ExperimentSpec
 from orchestrator.services.calibrate import CalibrationRequest
 from orchestrator.services.netbench import NetbenchRequest
+from orchestrator.services.schedules import ScheduleChange, ScheduleRequest
 from orchestrator.services.tokens import TokenRequest
 
 _REFS = "#/components/schemas/{model}"
@@ -39,12 +40,17 @@ def _describe(app: FastAPI) -> dict[str, Any]:
         title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
     )
     schemas = description.setdefault("components", {}).setdefault("schemas", {})
-    for model in (ExperimentSpec, NetbenchRequest, CalibrationRequest, TokenRequest, ProblemView):
+    schedules = (ScheduleRequest, ScheduleChange)
+    for model in (ExperimentSpec, NetbenchRequest, CalibrationRequest, TokenRequest, *schedules, ProblemView):
         # A problem is described as it is written: one of its fields has another name on the wire.
         way: JsonSchemaMode = "serialization" if model is ProblemView else "validation"
         schema = model.model_json_schema(ref_template=_REFS, mode=way, by_alias=True)
         schemas.update(schema.pop("$defs", {}))
         schemas[model.__name__] = schema
+    for name in ("ScheduleRequest", "ScheduleChange"):
+        of_schedule = schemas[name]["properties"]
+        said = {key: of_schedule["spec"][key] for key in ("title", "description")}
+        of_schedule["spec"] = said | {"$ref": _REFS.format(model="ExperimentSpec")}
     spec = schemas["ExperimentSpec"]["properties"]
     for axis in AXES:
         fields = spec if axis in spec else schemas["NodeChoice"]["properties"]

@@ -26,6 +26,7 @@ from orchestrator.api.routers import (
     profiles,
     results,
     runs,
+    schedules,
     streams,
     tokens,
 )
@@ -63,8 +64,8 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
     problems.install(app)
     strict = [Depends(allowed), Depends(only_known_parameters), Depends(only_offered_media_types)]
     api = APIRouter(prefix="/api/v1", dependencies=strict, responses=problems.RESPONSES)
-    parts = (streams, experiments, runs, profiles, results, observations, catalog, nodes, netbench, calibrations)
-    routers = [part.router for part in (*parts, ingest, lookup, tokens, audit)]
+    parts = (streams, experiments, schedules, runs, profiles, results, observations, catalog, nodes, netbench)
+    routers = [part.router for part in (*parts, calibrations, ingest, lookup, tokens, audit)]
     check_scopes(routers)
     for router in routers:
         api.include_router(router)

@@ -103,6 +103,15 @@ class Client:
         path = _with_parameters(API + path, parameters)
         return self._ask("POST", path, content, headers, tries=3 if key else 1, timeout_s=timeout_s)
 
+    def patch(self, path: str, body: Any) -> Any:
+        """PATCH ``body``, as JSON, at ``path``.
+
+        Raises:
+            CommandError: as ``get``.
+        """
+        content = json.dumps(body).encode()
+        return self._ask("PATCH", API + path, content, {"Content-Type": "application/json"})
+
     def delete(self, path: str) -> None:
         """DELETE what is at ``path``.
 

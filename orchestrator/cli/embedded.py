@@ -32,9 +32,10 @@ def some_server(check: Callable[[], None] = lambda: None) -> Iterator[tuple[Clie
         return
     check()
     output.say("no server: starting an embedded one …")
-    # A session of its own: Ctrl-C is for this command, which stops the server in order.
+    # A session of its own: Ctrl-C is for this command, which stops the server in order. What a schedule submitted would
+    # be cut off when the command ends.
     server = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator.app", "serve", "--port", "0", "--json"],
+        [sys.executable, "-m", "orchestrator.app", "serve", "--port", "0", "--no-schedules", "--json"],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,

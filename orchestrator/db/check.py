@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, Select, literal, select
 
-from orchestrator.db import calibrations, changes, logs, rows, runs, transfers
-from orchestrator.db.schema import attempt, calibration, change, entry, exchange, experiment, run
+from orchestrator.db import calibrations, changes, fires, logs, rows, runs, schedules, transfers
+from orchestrator.db.schema import attempt, calibration, change, entry, exchange, experiment, fire, run, schedule
 from orchestrator.domain.errors import Damaged
 
 BATCH = 500  # rows had at once: a log may be long
@@ -23,6 +23,9 @@ def damaged(connection: Connection) -> Iterator[Damaged]:
     of_run = {table: table.c.run_id == run.c.id for table in (exchange, calibration)}
     for table, read in ((exchange, transfers.stored), (calibration, calibrations.stored)):
         yield from _unread(connection, select(table, run.c.experiment_id).join(run, of_run[table]), read)
+    yield from _unread(connection, select(schedule).order_by(schedule.c.id), schedules.read)
+    states = select(fire, literal(None).label("experiment_state"))
+    yield from _unread(connection, states.order_by(fire.c.id), fires.read)
     yield from _unread(connection, select(change).order_by(change.c.number), changes.change_of)
     lines = select(entry, run.c.experiment_id).join(attempt, attempt.c.id == entry.c.attempt_id)
     yield from _unread(connection, lines.join(run, run.c.id == attempt.c.run_id), logs.checked)

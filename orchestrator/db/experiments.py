@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
-from orchestrator.db import cells, changes, counts, keys, labelled_runs, owners, paging, rows
+from orchestrator.db import cells, changes, counts, keys, labelled_runs, origins, owners, paging, rows
 from orchestrator.db import runs as run_rows
 from orchestrator.db.schema import experiment, label, run
 from orchestrator.db.statements import Insert
@@ -64,6 +64,7 @@ def add(connection: Connection, new: NewExperiment) -> tuple[Experiment, bool]:
         return one(connection, keys.experiment_id(connection, new.idempotency)), False
     INSERT.one(connection, new.row)
     insert_labels(connection, new.experiment, new.queued)
+    origins.add(connection, new.experiment)
     run_rows.INSERT.many(connection, new.runs)
     cells.INSERT.many(connection, new.cells)
     counts.add(connection, new.queued)
@@ -93,7 +94,8 @@ def one(connection: Connection, experiment_id: str) -> Experiment:
     found = connection.execute(select(experiment).where(experiment.c.id == experiment_id)).one_or_none()
     if found is None:
         raise NotFound("experiment", experiment_id)
-    return rows.experiment_of(found, counts.of(connection, [experiment_id]).get(experiment_id, {}))
+    counted = counts.of(connection, [experiment_id]).get(experiment_id, {})
+    return rows.experiment_of(found, counted, origins.of(connection, [experiment_id]).get(experiment_id))
 
 
 def owner_of(connection: Connection, experiment_id: str) -> str:
@@ -112,9 +114,14 @@ def page(connection: Connection, wanted: ExperimentFilter, limit: int, cursor: s
     query = paging.agreeing(query, experiment, wanted, "state", "name")
     if wanted.label is not None:
         query = query.where(experiment.c.id.in_(labelled_runs.experiments(wanted.label)))
+    if wanted.schedule is not None:
+        query = query.where(experiment.c.id.in_(origins.experiments(wanted.schedule)))
     found, next_cursor = paging.page(connection, query, experiment, limit, cursor)
-    counted = counts.of(connection, [row.id for row in found])
-    made, damaged = rows.sorted_out(found, lambda row: rows.experiment_of(row, counted.get(row.id, {})))
+    ids = [row.id for row in found]
+    counted, came = counts.of(connection, ids), origins.of(connection, ids)
+    made, damaged = rows.sorted_out(
+        found, lambda row: rows.experiment_of(row, counted.get(row.id, {}), came.get(row.id))
+    )
     return Page(made, next_cursor, damaged)
 
 

@@ -1,4 +1,4 @@
-"""Pages of a list, newest first by (created_at, id): keyset pagination, so that a page costs the same anywhere."""
+"""Pages of a list, newest first by (a time, id): keyset pagination, so that a page costs the same anywhere."""
 
 from enum import Enum
 from typing import Any
@@ -10,23 +10,24 @@ from orchestrator.db.rows import AnyRow, bounded
 
 
 def page(
-    connection: Connection, query: Select[Any], table: Table, limit: int, cursor: str | None
+    connection: Connection, query: Select[Any], table: Table, limit: int, cursor: str | None, by: str = "created_at"
 ) -> tuple[list[AnyRow], str | None]:
-    """The rows of ``query`` (over ``table``) that follow ``cursor``, and the cursor of the next page or None.
+    """The rows of ``query`` (over ``table``) that follow ``cursor``, and the cursor of the next page or None. ``by`` is
+    the column of the time.
 
     Raises:
         InvalidRequest: the cursor is not one of ours.
     """
     limit = bounded(max(limit, 1))
-    key = (table.c.created_at, table.c.id)
+    key = (table.c[by], table.c.id)
     if cursor is not None:
-        created_at, identifier = cursors.decode(cursor)
-        query = query.where(tuple_(*key) < tuple_(literal(created_at, key[0].type), literal(identifier, key[1].type)))
+        time, identifier = cursors.decode(cursor)
+        query = query.where(tuple_(*key) < tuple_(literal(time, key[0].type), literal(identifier, key[1].type)))
     query = query.order_by(*(column.desc() for column in key)).limit(limit + 1)
     rows = list(connection.execute(query))
     if len(rows) <= limit:
         return rows, None
-    return rows[:limit], after(rows[limit - 1])
+    return rows[:limit], after(rows[limit - 1], by)
 
 
 def agreeing(query: Select[Any], table: Table, wanted: object, *names: str) -> Select[Any]:
@@ -38,6 +39,6 @@ def agreeing(query: Select[Any], table: Table, wanted: object, *names: str) -> S
     return query
 
 
-def after(row: AnyRow) -> str:
+def after(row: AnyRow, by: str = "created_at") -> str:
     """The cursor of the page that follows ``row``."""
-    return cursors.encode((row.created_at, row.id))
+    return cursors.encode((getattr(row, by), row.id))

@@ -17,7 +17,7 @@ from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Analysis, Measurement
 from orchestrator.domain.placement import Placement
 from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState
+from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Origin, Run, RunState
 from orchestrator.domain.spec import ExperimentSpec
 from workers.trainer.protocol import number, to_json
 
@@ -75,7 +75,8 @@ def read(table: str, identifier: Any, experiment_id: Any, make: Callable[[], Mad
         reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error) or type(error).__name__
         if isinstance(error, ValidationError):
             reason = f"{'.'.join(map(str, error.errors()[0]['loc']))}: {reason}"
-        one = Damaged(table, visible(str(identifier)), visible(str(experiment_id)), visible(reason[:300]))
+        of = None if experiment_id is None else visible(str(experiment_id))
+        one = Damaged(table, visible(str(identifier)), of, visible(reason[:300]))
         raise DamagedRow(one) from None
 
 
@@ -171,12 +172,12 @@ def experiment_row(experiment: Experiment) -> tuple[Any, ...]:
     )
 
 
-def experiment_of(row: AnyRow, run_counts: Mapping[RunState, int]) -> Experiment:
+def experiment_of(row: AnyRow, run_counts: Mapping[RunState, int], origin: Origin | None = None) -> Experiment:
     """Raises ``DamagedRow``."""
-    return read("experiment", row.id, row.id, lambda: _experiment(row, run_counts))
+    return read("experiment", row.id, row.id, lambda: _experiment(row, run_counts, origin))
 
 
-def _experiment(row: AnyRow, run_counts: Mapping[RunState, int]) -> Experiment:
+def _experiment(row: AnyRow, run_counts: Mapping[RunState, int], origin: Origin | None) -> Experiment:
     return Experiment(
         id=row.id,
         owner=row.owner,
@@ -188,6 +189,7 @@ def _experiment(row: AnyRow, run_counts: Mapping[RunState, int]) -> Experiment:
         cancel_requested=row.cancel_requested,
         paused=row.paused,
         run_counts=run_counts,
+        origin=origin,
     )
 
 

@@ -30,6 +30,7 @@ from orchestrator.db import (
 )
 from orchestrator.db import engine as engines
 from orchestrator.db.databases import Database, PostgresqlDatabase, SqliteDatabase
+from orchestrator.db.schedule_part import SchedulePart
 from orchestrator.domain.access import Deed, Token
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.failure import Failure
@@ -52,7 +53,7 @@ from orchestrator.domain.stored import (
 )
 
 
-class SqlStore:
+class SqlStore(SchedulePart):
     """The store of ``url``; its schema is brought up to date when it is opened.
 
     Raises:

@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -112,6 +112,13 @@ class Deed:
     address: str | None
     action: str
     target: str
+
+
+def is_shut_out(owner: str, tokens: Iterable[Token]) -> bool:
+    """Whether ``owner`` was let in to submit, and every token for that has been revoked. That one has expired says
+    nothing about its owner; and those who never had one were here before there were tokens."""
+    theirs = [one for one in tokens if one.owner == owner and one.scope.covers(Scope.SUBMIT)]
+    return bool(theirs) and all(one.revoked_at is not None for one in theirs)
 
 
 class AccessStore(Protocol):

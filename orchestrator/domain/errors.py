@@ -66,7 +66,9 @@ class Damaged:
     @property
     def way_out(self) -> str:
         """What a person can do about it."""
-        return f"tbd rm {self.experiment_id}" if self.experiment_id else "restore the database from a copy"
+        if self.experiment_id:
+            return f"tbd rm {self.experiment_id}"
+        return f"tbd schedule rm {self.id}" if self.table == "schedule" else "restore the database from a copy"
 
 
 class DamagedRow(Conflict):

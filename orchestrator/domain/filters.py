@@ -7,12 +7,13 @@ from orchestrator.domain.run import ExperimentState, RunState
 
 @dataclass(frozen=True)
 class ExperimentFilter:
-    """Which experiments are wanted. ``label`` is one of them."""
+    """Which experiments are wanted. ``label`` is one of them; ``schedule`` the id of the one that made them."""
 
     owner: str | None = None
     state: ExperimentState | None = None
     name: str | None = None
     label: tuple[str, str] | None = None
+    schedule: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,3 +70,22 @@ class CalibrationFilter:
     device_name: str | None = None
     arithmetic: str | None = None
     valid: bool | None = None
+
+
+@dataclass(frozen=True)
+class ScheduleFilter:
+    """Which schedules are wanted."""
+
+    owner: str | None = None
+    name: str | None = None
+    paused: bool | None = None
+
+
+@dataclass(frozen=True)
+class FireFilter:
+    """Which fires of a schedule are wanted: those in a state, of times from ``since`` on and before ``until``."""
+
+    schedule_id: str
+    state: str | None = None
+    since: float | None = None
+    until: float | None = None

@@ -12,6 +12,7 @@ from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.placement import Node, NodeState, Placement
 from orchestrator.domain.profile import Profiles
 from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState
+from orchestrator.domain.schedule import ScheduleStore
 from orchestrator.domain.stored import (
     Change,
     EarlierRun,
@@ -34,7 +35,7 @@ class Clock(Protocol):
         """Seconds of a clock that never jumps, for durations and time-outs."""
 
 
-class Store(AccessStore, Protocol):
+class Store(AccessStore, ScheduleStore, Protocol):
     """The database: the truth. All methods are safe to call from several threads.
 
     Every method may raise ``StoreUnavailable`` (worth trying again) or ``StoreFull``; a method that returned has

@@ -138,9 +138,18 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Which time of which schedule made an experiment; ``fire_at`` in seconds since the epoch."""
+
+    schedule_id: str
+    fire_id: str
+    fire_at: float
+
+
+@dataclass(frozen=True)
 class Experiment:
-    """What a person submitted. ``facts`` were fixed at submission: what ``auto`` stood for then. While it is ``paused``
-    none of its queued runs is placed."""
+    """What a person, or a schedule (``origin``), submitted. ``facts`` were fixed at submission: what ``auto`` stood for
+    then. While it is ``paused`` none of its queued runs is placed."""
 
     id: str
     owner: str
@@ -152,3 +161,4 @@ class Experiment:
     cancel_requested: bool = False
     paused: bool = False
     run_counts: Mapping[RunState, int] = field(default_factory=dict)
+    origin: Origin | None = None

@@ -49,7 +49,8 @@ LARGEST_THAT_FITS = "max"
 MOST_REPEATS = 1000
 DEFAULT_REPEATS = 6  # fresh processes: fewer than four sound ones know too little of how processes differ
 
-_NAME = re.compile(r"[a-z0-9-]{1,100}")
+NAME_PATTERN = r"[a-z0-9-]{1,100}"
+_NAME = re.compile(NAME_PATTERN)
 
 
 def _as_list(value: Any) -> Any:

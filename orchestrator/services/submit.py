@@ -25,23 +25,32 @@ def submit(
         IdempotencyMismatch: the key was used before with another body.
         StoreUnavailable: nothing was acknowledged.
     """
+    experiment, runs = new_experiment(context, body, by.owner)
+    key = None if idempotency_key is None else idempotency(by.owner, idempotency_key, "submit", body)
+    deed = deed_of(by, experiment.created_at, action, experiment.id)
+    stored, created = context.store.add_experiment(experiment, runs, key, deed)
+    if created:
+        context.wake()
+    return stored, created
+
+
+def new_experiment(context: Context, body: Any, owner: str) -> tuple[Experiment, list[Run]]:
+    """The experiment of ``owner`` that ``body`` describes, with its first runs; not stored.
+
+    Raises:
+        InvalidRequest: as ``submit``.
+    """
     spec, facts, plans = plan(context, body)
     now = context.clock.now()
     experiment = Experiment(
         id=new_id("exp"),
-        owner=by.owner,
+        owner=owner,
         spec=spec,
         facts=facts.to_json(),
         state=ExperimentState.ACTIVE,
         created_at=now,
     )
-    runs = new_runs(experiment, plans, now)
-    key = None if idempotency_key is None else idempotency(by.owner, idempotency_key, "submit", body)
-    deed = deed_of(by, now, action, experiment.id)
-    stored, created = context.store.add_experiment(experiment, runs, key, deed)
-    if created:
-        context.wake()
-    return stored, created
+    return experiment, new_runs(experiment, plans, now)
 
 
 def plan(context: Context, body: Any) -> tuple[ExperimentSpec, Facts, list[Plan]]:

@@ -76,11 +76,12 @@ def get_experiments(
     state: ExperimentState | None = None,
     name: str | None = None,
     label: Label = None,
+    schedule: Annotated[str | None, Query(max_length=100, description="only what the schedule of this id made")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
     """Experiments, newest first."""
-    wanted = ExperimentFilter(owner, state, name, parse_label(label))
+    wanted = ExperimentFilter(owner, state, name, parse_label(label), schedule)
     page = context.store.experiments(wanted, limit=limit, cursor=cursor)
     return answer(page_view(page, experiment_view))
 

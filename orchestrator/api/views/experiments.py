@@ -20,8 +20,17 @@ class RunCounts(View):
     cancelled: int = 0
 
 
+class OriginView(View):
+    """Which time of which schedule made an experiment."""
+
+    schedule_id: str
+    fire_id: str
+    fire_at: Time
+
+
 class ExperimentView(View):
-    """An experiment. ``facts`` is what ``auto`` stood for when it was submitted."""
+    """An experiment. ``facts`` is what ``auto`` stood for when it was submitted; ``origin`` is null where a person
+    submitted it."""
 
     id: str
     name: str
@@ -32,6 +41,7 @@ class ExperimentView(View):
     created_at: Time
     ended_at: Time | None
     run_counts: RunCounts
+    origin: OriginView | None
     spec: Json
     facts: Json
 
@@ -79,6 +89,7 @@ def experiment_view(experiment: Experiment) -> ExperimentView:
         created_at=experiment.created_at,
         ended_at=experiment.ended_at,
         run_counts=RunCounts(**counts),
+        origin=OriginView.maybe(experiment.origin),
         spec=experiment.spec.to_json(),
         facts=dict(experiment.facts),
     )

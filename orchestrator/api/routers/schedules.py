@@ -1,0 +1,114 @@
+"""Schedules: make, look, change, remove, run now; and what became of their times."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from orchestrator.api.identity import Who
+from orchestrator.api.requests import (
+    REPLAYED,
+    Ctx,
+    Cursor,
+    IdempotencyKey,
+    JsonBody,
+    Limit,
+    OfOwner,
+    json_body_of,
+)
+from orchestrator.api.views.common import PageView, answer, page_view
+from orchestrator.api.views.schedules import FireView, ScheduleView, fire_view, schedule_view
+from orchestrator.domain.border import is_time
+from orchestrator.domain.errors import InvalidRequest, Problem
+from orchestrator.domain.filters import FireFilter, ScheduleFilter
+from orchestrator.domain.schedule import FireState, Schedule
+from orchestrator.services import schedules
+from orchestrator.services.context import Context
+
+router = APIRouter(prefix="/schedules", tags=["schedules"])
+_SPEC = {"name": "nightly", "model": "resnet-50", "framework": "pytorch", "per_device_batch_size": 4, "size": "small"}
+_NEW = json_body_of("ScheduleRequest", name="nightly", cron="0 2 * * *", timezone="Europe/Berlin", spec=_SPEC)
+_CHANGE = json_body_of("ScheduleChange", paused=True)
+
+
+def _view(context: Context, schedule: Schedule) -> ScheduleView:
+    last = context.store.last_fires([schedule.id])
+    return schedule_view(schedule, schedules.upcoming(schedule, context.clock.now()), last)
+
+
+@router.post("", status_code=201, response_model=ScheduleView, openapi_extra=_NEW)
+def post_schedule(context: Ctx, who: Who, body: JsonBody, key: IdempotencyKey = None) -> Response:
+    """Make a schedule. Its first time is after now; it belongs to who asks, and so do the experiments that it makes."""
+    made, created = schedules.add(context, body, who, key)
+    headers = {"Location": f"/api/v1/schedules/{made.id}"} | ({} if created else REPLAYED)
+    return answer(_view(context, made), 201, headers)
+
+
+@router.get("", response_model=PageView[ScheduleView])
+def get_schedules(
+    context: Ctx,
+    owner: OfOwner = None,
+    name: Annotated[str | None, Query(max_length=100)] = None,
+    paused: bool | None = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """Schedules, newest first."""
+    page = context.store.schedules(ScheduleFilter(owner, name, paused), limit=limit, cursor=cursor)
+    now, last = context.clock.now(), context.store.last_fires([one.id for one in page.items])
+    return answer(page_view(page, lambda one: schedule_view(one, schedules.upcoming(one, now), last)))
+
+
+@router.get("/{schedule_id}", response_model=ScheduleView)
+def get_schedule(context: Ctx, schedule_id: str) -> Response:
+    """One schedule, with its next times and what became of its last one."""
+    return answer(_view(context, context.store.schedule(schedule_id)))
+
+
+@router.patch("/{schedule_id}", response_model=ScheduleView, openapi_extra=_CHANGE)
+def patch_schedule(context: Ctx, who: Who, schedule_id: str, body: JsonBody) -> Response:
+    """Change what the body names, and leave the rest: ``{"paused": true}`` pauses it."""
+    return answer(_view(context, schedules.change(context, schedule_id, body, who)))
+
+
+@router.delete("/{schedule_id}", status_code=204, response_class=Response)
+def delete_schedule(context: Ctx, who: Who, schedule_id: str) -> Response:
+    """Remove a schedule and the record of its times. The experiments that it made stay, and go on."""
+    schedules.remove(context, schedule_id, who)
+    return Response(status_code=204)
+
+
+@router.post("/{schedule_id}/run", status_code=201, response_model=FireView)
+def post_run_schedule(context: Ctx, who: Who, schedule_id: str, key: IdempotencyKey = None) -> Response:
+    """Submit its spec now, also while it is paused or an experiment of it goes on. Its times stay as they are."""
+    fire, created = schedules.run_now(context, schedule_id, who, key)
+    headers = {"Location": f"/api/v1/experiments/{fire.experiment_id}"} | ({} if created else REPLAYED)
+    return answer(fire_view(fire), 201, headers)
+
+
+@router.get("/{schedule_id}/fires", response_model=PageView[FireView])
+def get_fires(
+    context: Ctx,
+    schedule_id: str,
+    state: FireState | None = None,
+    since: Annotated[datetime | None, Query(description="only times from then on")] = None,
+    until: Annotated[datetime | None, Query(description="only times before")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """What became of its times, the latest first."""
+    context.store.owner_of_schedule(schedule_id)
+    wanted = FireFilter(schedule_id, state, _seconds("since", since), _seconds("until", until))
+    return answer(page_view(context.store.fires(wanted, limit=limit, cursor=cursor), fire_view))
+
+
+def _seconds(name: str, given: datetime | None) -> float | None:
+    if given is None:
+        return None
+    try:
+        seconds = given.timestamp() if given.tzinfo else None
+    except (OverflowError, ValueError):
+        seconds = None
+    if seconds is None or not is_time(seconds):
+        raise InvalidRequest([Problem(f"/{name}", "a time with its zone, such as 2026-11-22T02:00:00Z")])
+    return seconds

@@ -1,0 +1,69 @@
+"""Schedules and their fires as they are answered."""
+
+from collections.abc import Mapping, Sequence
+
+from orchestrator.api.views.common import Json, Time, View
+from orchestrator.domain.schedule import Fire, Schedule
+
+
+class FireView(View):
+    """One time of a schedule and what became of it: submitted (``experiment_id``), waiting, skipped, missed or refused,
+    with the ``reason``. ``fire_at`` is the time, ``due_at`` the same with its jitter, ``recorded_at`` when a server
+    looked; ``trigger`` is cron or manual. ``n_times``: how many times this record stands for, from ``fire_at`` on; more
+    than one only where very many were missed. ``experiment_state`` is null where the experiment was removed."""
+
+    id: str
+    schedule_id: str
+    fire_at: Time
+    due_at: Time
+    recorded_at: Time
+    trigger: str
+    state: str
+    reason: str | None
+    experiment_id: str | None
+    experiment_state: str | None
+    n_times: int
+
+
+class ScheduleView(View):
+    """A spec that is submitted again and again, as its owner. ``upcoming``: its next times, none while it is paused."""
+
+    id: str
+    name: str
+    owner: str
+    cron: str
+    timezone: str
+    misfire: str
+    max_age_s: float
+    overlap: str
+    jitter_s: float
+    paused: bool
+    created_at: Time
+    upcoming: list[Time]
+    last_fire: FireView | None
+    spec: Json
+
+
+def fire_view(fire: Fire) -> FireView:
+    same = ("id", "schedule_id", "due_at", "reason", "experiment_id", "experiment_state", "n_times")
+    return FireView(
+        fire_at=fire.at,
+        recorded_at=fire.created_at,
+        trigger=fire.trigger.value,
+        state=fire.state.value,
+        **{name: getattr(fire, name) for name in same},
+    )
+
+
+def schedule_view(schedule: Schedule, upcoming: Sequence[float], last: Mapping[str, Fire]) -> ScheduleView:
+    """``last``: the fire of the latest time of each schedule."""
+    same = ("id", "name", "owner", "cron", "timezone", "max_age_s", "jitter_s", "paused", "created_at")
+    fire = last.get(schedule.id)
+    return ScheduleView(
+        misfire=schedule.misfire.value,
+        overlap=schedule.overlap.value,
+        spec=dict(schedule.spec),
+        upcoming=list(upcoming),
+        last_fire=fire_view(fire) if fire else None,
+        **{name: getattr(schedule, name) for name in same},
+    )

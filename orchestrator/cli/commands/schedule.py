@@ -1,0 +1,233 @@
+"""Submit an experiment again and again, at the times of a cron expression; each time is on record.
+
+  add NAME CRON SPEC.yaml|MODEL  make a schedule (tbd schedule add nightly "0 2 * * *" suites/quick.yaml)
+  ls                             list them, with the last time and the next
+  show SCHEDULE                  show one: its rules, its next times, what became of the last ones
+  pause, resume SCHEDULE         record its times as skipped until it is resumed
+  run SCHEDULE                   submit its spec now
+  rm SCHEDULE                    remove it with the record of its times; its experiments stay
+
+SCHEDULE: its name, or its id.
+"""
+
+import argparse
+import os
+import re
+from typing import Any
+
+from orchestrator.cli import output, spec_options
+from orchestrator.cli.client import Client, ServerProblem, path_of
+from orchestrator.cli.exits import CommandError
+from orchestrator.cli.locate import connect
+from orchestrator.parser import Parser
+
+Json = dict[str, Any]
+_ID = re.compile(r"sch_[0-9a-z]{20}")
+_FIRES = 10  # that show prints
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    orders = parser.add_subparsers(dest="order", required=True, metavar="ORDER", parser_class=Parser)
+    _configure_add(orders.add_parser("add", help="make a schedule"))
+    listing = orders.add_parser("ls", help="list schedules, newest first")
+    listing.add_argument("--owner", help="only schedules of this owner")
+    listing.add_argument("--json", action="store_true", help="print REST's answer")
+    words = {"show": "show one", "pause": "pause one", "resume": "resume one", "run": "submit its spec now"}
+    for order, text in (words | {"rm": "remove one with the record of its times"}).items():
+        one = orders.add_parser(order, help=text)
+        one.add_argument("schedule", metavar="SCHEDULE", help="its name, or its id")
+        if order == "show":
+            one.add_argument("--fires", type=int, default=_FIRES, metavar="N", help="times to print (default 10)")
+        one.add_argument("--json", action="store_true", help="print REST's answer")
+
+
+def _configure_add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("schedule", metavar="NAME", help="a-z, 0-9 and -; its own")
+    parser.add_argument(
+        "cron",
+        metavar="CRON",
+        help='five fields, such as "0 2 * * MON-FRI" (minute, hour, day, month, weekday); or @daily',
+    )
+    rules = parser.add_argument_group("rules of the schedule")
+    rules.add_argument("--timezone", default="UTC", metavar="ZONE", help="such as Europe/Berlin (default UTC)")
+    rules.add_argument(
+        "--misfire", choices=["skip", "one", "all"], help="what is submitted of times that came late (default one)"
+    )
+    rules.add_argument(
+        "--max-age", dest="max_age_s", type=float, metavar="SECONDS", help="later it is given up (default a day)"
+    )
+    rules.add_argument(
+        "--overlap", choices=["skip", "queue", "allow"], help="while an experiment of it goes on (default skip)"
+    )
+    rules.add_argument(
+        "--jitter",
+        dest="jitter_s",
+        type=float,
+        metavar="SECONDS",
+        help="put each time off by up to so long (default 0)",
+    )
+    rules.add_argument("--paused", action="store_true", default=None, help="begin with a pause")
+    spec_options.configure(parser)
+    parser.add_argument("--json", action="store_true", help="print REST's answer")
+
+
+def execute(options: argparse.Namespace) -> int:
+    client = connect()
+    return int(_ORDERS[options.order](client, options) or 0)
+
+
+def _add(client: Client, options: argparse.Namespace) -> None:
+    source = spec_options.Source(options)
+    rules = ("timezone", "misfire", "max_age_s", "overlap", "jitter_s", "paused")
+    body = {name: value for name in rules if (value := getattr(options, name)) is not None}
+    body |= {"name": options.schedule, "cron": options.cron, "spec": source.spec(lambda: client.get("/models"))}
+    try:
+        made = client.post("/schedules", body, key=os.urandom(16).hex())
+    except ServerProblem as problem:
+        raise _explained(problem, source) from None
+    if options.json:
+        output.print_json(made)
+        return
+    print(made["id"], flush=True)
+    first = made["upcoming"][0] if made["upcoming"] else None
+    output.say(f"{made['name']}: its first time is {_time(first, made)}" if first else f"{made['name']} is paused")
+
+
+def _explained(problem: ServerProblem, source: spec_options.Source) -> CommandError:
+    """What is wrong with the spec is told as of the spec alone, with its lines; the rest as it is."""
+    items = problem.document.get("errors") or []
+    if not items or not all(item["pointer"].startswith("/spec") for item in items):
+        return problem
+    own = [{**item, "pointer": item["pointer"].removeprefix("/spec")} for item in items]
+    return source.explain(ServerProblem(problem.status, {**problem.document, "errors": own}))
+
+
+def _list(client: Client, options: argparse.Namespace) -> None:
+    page = client.pages("/schedules", owner=options.owner)
+    if options.json:
+        output.print_json(page)
+        return
+    from orchestrator.reports import table
+    from orchestrator.reports.numbers import NOTHING, short_time
+
+    rows = []
+    for one in page["items"]:
+        last = one["last_fire"]
+        became = f"{short_time(last['fire_at'])} {_became(last)}" if last else NOTHING
+        following = "paused" if one["paused"] else short_time(next(iter(one["upcoming"]), None))
+        rows.append([one["name"], one["owner"], one["cron"], one["timezone"], became, following])
+    if rows:
+        heads = ["schedule", "owner", "cron", "zone", "last time (UTC)", "next time (UTC)"]
+        print(table.text(heads, rows, output.width()))
+    else:
+        output.say('no schedules yet. Make one: tbd schedule add nightly "0 2 * * *" SPEC.yaml')
+    for one in page["damaged"]:
+        output.say(f"{one['id']} is damaged: {one['reason']}. To remove it: {one['way_out']}")
+
+
+def _show(client: Client, options: argparse.Namespace) -> None:
+    found = _find(client, options.schedule)
+    fires = client.pages(path_of("schedules", found["id"], "fires"), options.fires)["items"]
+    if options.json:
+        output.print_json(found | {"fires": fires})
+        return
+    spec = found["spec"]
+    pairs = [
+        ("schedule", f"{found['id']}  {found['name']}  of {found['owner']}"),
+        ("times", f"{found['cron']}  {found['timezone']}" + (", paused" if found["paused"] else "")),
+        ("submits", f"{spec['name']}: {_word(spec['model'])}, {_word(spec['framework'])} (--json has all of it)"),
+        ("if late", f"misfire {found['misfire']}, given up after {found['max_age_s']:g} s"),
+        ("if one goes on", f"overlap {found['overlap']}"),
+        ("jitter", f"up to {found['jitter_s']:g} s" if found["jitter_s"] else ""),
+        *(("next" if place == 0 else "", _time(time, found)) for place, time in enumerate(found["upcoming"])),
+    ]
+    for name, text in pairs:
+        if text:
+            print(f"{name:<14}  {text}")
+    if fires:
+        print()
+        _print_fires(found, fires)
+
+
+def _print_fires(schedule: Json, fires: list[Json]) -> None:
+    from orchestrator.reports import table
+
+    rows = []
+    for one in fires:
+        many = f" ({one['n_times']} times)" if one["n_times"] > 1 else ""
+        by_hand = " (run now)" if one["trigger"] == "manual" else ""
+        what = one["reason"] or (f"{one['experiment_id']}  {one['experiment_state'] or 'removed'}")
+        rows.append([_time(one["fire_at"], schedule) + many + by_hand, _became(one), what])
+    print(table.text(["time", "became", "experiment, or why not"], rows, output.width()))
+
+
+def _change(client: Client, options: argparse.Namespace) -> None:
+    found = _find(client, options.schedule)
+    paused = options.order == "pause"
+    changed = client.patch(path_of("schedules", found["id"]), {"paused": paused})
+    if options.json:
+        output.print_json(changed)
+    else:
+        following = "" if paused else f"; its next time is {_time(changed['upcoming'][0], changed)}"
+        output.say(f"{found['name']} is {'paused' if paused else 'resumed'}{following}")
+
+
+def _run(client: Client, options: argparse.Namespace) -> None:
+    found = _find(client, options.schedule)
+    fire = client.post(path_of("schedules", found["id"], "run"), key=os.urandom(16).hex())
+    if options.json:
+        output.print_json(fire)
+        return
+    print(fire["experiment_id"], flush=True)
+    output.say(f"{found['name']} was submitted. Follow it: tbd watch {fire['experiment_id']}")
+
+
+def _remove(client: Client, options: argparse.Namespace) -> None:
+    # One that is damaged is in no answer but can be removed, by its id.
+    identifier = options.schedule if _ID.fullmatch(options.schedule) else _find(client, options.schedule)["id"]
+    client.delete(path_of("schedules", identifier))
+    output.say(f"{options.schedule} was removed; its experiments stay")
+    if options.json:
+        output.print_json({"removed": [identifier]})
+
+
+def _find(client: Client, text: str) -> Json:
+    """The schedule of that id or name. Raises CommandError: there is none."""
+    if _ID.fullmatch(text):
+        return dict(client.get(path_of("schedules", text)))
+    found = client.get("/schedules", name=text, limit=1)["items"]
+    if not found:
+        raise CommandError(f"there is no schedule {text!r}: tbd schedule ls lists what there is")
+    return dict(found[0])
+
+
+def _became(fire: Json) -> str:
+    return output.state(fire["state"])
+
+
+def _word(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _time(text: str, schedule: Json) -> str:
+    """A time as the schedule's zone shows it, with its distance from UTC."""
+    from datetime import datetime
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    time = datetime.fromisoformat(text)
+    try:
+        local = time.astimezone(ZoneInfo(schedule["timezone"]))
+    except (ZoneInfoNotFoundError, ValueError):  # this host knows fewer zones than the server
+        local = time
+    return f"{local:%Y-%m-%d %H:%M:%S %z}"
+
+
+_ORDERS = {
+    "add": _add,
+    "ls": _list,
+    "show": _show,
+    "pause": _change,
+    "resume": _change,
+    "run": _run,
+    "rm": _remove,
+}

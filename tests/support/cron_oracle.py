@@ -1,0 +1,159 @@
+"""What a schedule must do, found without the code that does it: minute by minute, as Vixie cron walks through a day.
+
+Expressions are drawn as sets of values, and their text is made from the sets' descriptions: nothing here parses one. A
+zone's clock is read off at every single minute; nothing here knows of days, offsets or folds.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+MINUTE_S = 60
+# Zones whose clocks do all that clocks do: none, an hour, half an hour, at midnight, at odd times, in either half of
+# the year, forward only, twice a year around Ramadan, and once over a whole day (Apia in 2011).
+ZONES = (
+    "UTC",
+    "Europe/Berlin",
+    "Europe/London",
+    "America/New_York",
+    "America/St_Johns",
+    "America/Havana",
+    "America/Santiago",
+    "Australia/Lord_Howe",
+    "Australia/Sydney",
+    "Pacific/Auckland",
+    "Pacific/Chatham",
+    "Africa/Cairo",
+    "Africa/Casablanca",
+    "Asia/Beirut",
+    "Asia/Kolkata",
+    "Asia/Kathmandu",
+)
+_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_LONGEST = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A cron expression with what it means: for each field the values, and whether its text begins with a star."""
+
+    text: str
+    values: tuple[frozenset[int], ...]
+    starred: tuple[bool, ...]
+
+    def matches(self, minute: Any, hour: Any, day: Any, month: Any, weekday: Any) -> Any:
+        """Whether it matches times of the clock on the wall; arguments are numbers or arrays of them."""
+        hits = [
+            np.isin(given, sorted(of))
+            for given, of in zip((minute, hour, day, month, weekday), self.values, strict=True)
+        ]
+        days = hits[2] & hits[4] if self.starred[2] or self.starred[4] else hits[2] | hits[4]
+        return hits[0] & hits[1] & hits[3] & days
+
+    def can_fire(self) -> bool:
+        """Whether any month of it has any day of it."""
+        is_either = not (self.starred[2] or self.starred[4])
+        return is_either or any(day <= _LONGEST[month] for month in self.values[3] for day in self.values[2])
+
+
+@dataclass
+class Wall:
+    """The clock on the wall of a zone, at each minute of [start, end). Seconds since the epoch."""
+
+    zone: ZoneInfo
+    start: int
+    end: int
+    times: Any = field(init=False)
+    shown: Any = field(init=False)  # minutes since 1970 as the clock shows them
+    fields: tuple[Any, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.times = np.arange(self.start, self.end, MINUTE_S)
+        read = [_read(datetime.fromtimestamp(int(time), self.zone)) for time in self.times]
+        columns = np.array(read).T
+        self.shown, self.fields = columns[0], tuple(columns[1:])
+
+    def fires(self, expression: Expression) -> list[int]:
+        """When cron runs the job."""
+        now = expression.matches(*self.fields)
+        if expression.starred[0] or expression.starred[1]:
+            return [int(time) for time in self.times[now]]
+        # cron's virtual time: the latest minute for which jobs have run. It never goes back.
+        latest = np.maximum.accumulate(self.shown)
+        before = np.concatenate(([self.shown[0] - 1], latest[:-1]))
+        runs = now & (self.shown > before)
+        for place in np.flatnonzero(self.shown > before + 1):
+            jumped_over = [_read(_wall(shown))[1:] for shown in range(int(before[place]) + 1, int(self.shown[place]))]
+            runs[place] |= any(bool(expression.matches(*one)) for one in jumped_over)
+        return [int(time) for time in self.times[runs]]
+
+
+def _wall(shown: int) -> datetime:
+    return datetime(1970, 1, 1) + timedelta(minutes=shown)
+
+
+def _read(clock: datetime) -> tuple[int, ...]:
+    shown = (clock.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(minutes=1)
+    return shown, clock.minute, clock.hour, clock.day, clock.month, (clock.weekday() + 1) % 7
+
+
+def drawn(chance: random.Random, hours: str = "any") -> Expression:
+    """An expression by chance that can fire. ``hours``: ``night`` draws a time of day at which clocks are changed."""
+    made = _drawn(chance, hours)
+    while not made.can_fire():
+        made = _drawn(chance, hours)
+    return made
+
+
+def _drawn(chance: random.Random, hours: str) -> Expression:
+    if hours == "night":
+        fields = [_value(chance, 0, 59), _value(chance, 0, 4)]
+    else:
+        fields = [_field(chance, 0, 59), _field(chance, 0, 23)]
+    fields += [_mostly_star(chance, 1, 31, ()), _mostly_star(chance, 1, 12, _MONTHS), _mostly_star(chance, 0, 6, _DAYS)]
+    texts = [text for text, _ in fields]
+    starred = tuple(text.startswith("*") for text in texts)
+    return Expression(" ".join(texts), tuple(frozenset(values) for _, values in fields), starred)
+
+
+def _mostly_star(chance: random.Random, least: int, most: int, names: tuple[str, ...]) -> tuple[str, set[int]]:
+    everything = ("*", set(range(least, most + 1)))
+    return everything if chance.random() < 0.7 else _field(chance, least, most, names)
+
+
+def _value(chance: random.Random, least: int, most: int, names: tuple[str, ...] = ()) -> tuple[str, set[int]]:
+    value = chance.randint(least, most)
+    name = names[value - least] if names and chance.random() < 0.5 else str(value)
+    return chance.choice([name, name.lower()]), {value}
+
+
+def _field(chance: random.Random, least: int, most: int, names: tuple[str, ...] = ()) -> tuple[str, set[int]]:
+    def star() -> tuple[str, set[int]]:
+        return "*", set(range(least, most + 1))
+
+    def steps() -> tuple[str, set[int]]:
+        step = chance.randint(2, max(2, most // 2))
+        return f"*/{step}", {value for value in range(least, most + 1) if (value - least) % step == 0}
+
+    def spread() -> tuple[str, set[int]]:
+        first, last = sorted(chance.sample(range(least, most + 1), 2))
+        step = chance.randint(1, 3)
+        text = f"{first}-{last}" if step == 1 else f"{first}-{last}/{step}"
+        return text, {value for value in range(first, last + 1) if (value - first) % step == 0}
+
+    def listed() -> tuple[str, set[int]]:
+        parts = [spread() if chance.random() < 0.3 else _value(chance, least, most, names) for _ in range(2)]
+        return ",".join(text for text, _ in parts), parts[0][1] | parts[1][1]
+
+    kinds: list[Callable[[], tuple[str, set[int]]]] = [star, steps, spread, listed]
+    return chance.choice([*kinds, lambda: _value(chance, least, most, names)])()
+
+
+def epoch(year: int, month: int = 1, day: int = 1) -> int:
+    return int(datetime(year, month, day, tzinfo=UTC).timestamp())
