@@ -49,8 +49,8 @@ class SchedulePart:
             lambda connection: fires.settle(connection, schedule, considered_until, due_at, made)
         )
 
-    def set_back(self, schedule: Schedule, now: float, due_at: float | None) -> bool:
-        return self.database.write(lambda connection: schedules.set_back(connection, schedule, now, due_at))
+    def set_back(self, schedule: Schedule, now: float) -> bool:
+        return self.database.write(lambda connection: schedules.set_back(connection, schedule, now))
 
     def add_manual_fire(self, new: NewFire, key: Idempotency | None) -> tuple[Fire, bool]:
         made = fires.prepare(new, key)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from orchestrator.db import deeds, keys, paging, rows
 from orchestrator.db.schedule_schema import fire, schedule
@@ -69,11 +69,15 @@ def move_on(connection: Connection, seen: Schedule, considered_until: float, due
     return _replace(connection, seen, **new)
 
 
-def set_back(connection: Connection, seen: Schedule, now: float, due_at: float | None) -> bool:
-    if not move_on(connection, seen, now, due_at):
-        return False
+def set_back(connection: Connection, seen: Schedule, now: float) -> bool:
     idle = fire.c.state != FireState.SUBMITTED.value
-    connection.execute(delete(fire).where(fire.c.schedule_id == seen.id, fire.c.fire_at > now, idle))
+    which = (fire.c.schedule_id == seen.id, fire.c.created_at > now, idle)
+    first = connection.execute(select(func.min(fire.c.fire_at)).where(*which)).scalar()
+    # Just before a time, which is a whole second, it is still to come.
+    considered_until = now if first is None else min(now, first - 0.001)
+    if not move_on(connection, seen, considered_until, now):
+        return False
+    connection.execute(delete(fire).where(*which))
     return True
 
 

@@ -159,9 +159,9 @@ class ScheduleStore(Protocol):
         ``considered_until`` were considered; in one transaction. A time that has a record keeps it, and submits
         nothing. False, and nothing is stored, where the schedule's version is another by now."""
 
-    def set_back(self, schedule: Schedule, now: float, due_at: float | None) -> bool:
-        """The clock was set back to ``now``: forget the records of times after it for which nothing was submitted, and
-        consider those times anew. False where the schedule's version is another by now."""
+    def set_back(self, schedule: Schedule, now: float) -> bool:
+        """The clock was set back to ``now``: forget what was recorded after that (by the clock of then) and submitted
+        nothing, so that those times are considered anew. False where the schedule's version is another by now."""
 
     def add_manual_fire(self, new: NewFire, key: Idempotency | None) -> tuple[Fire, bool]:
         """Store a fire that somebody asked for, with its experiment; (it, True). With an idempotency key that was used
@@ -218,13 +218,20 @@ def next_due(schedule: Schedule, cron: Cron, zone: tzinfo, after: float) -> floa
 
 @dataclass(frozen=True)
 class Judged:
-    """A time that is due. ``state`` None: it is to be submitted, unless something else speaks against that."""
+    """A time that is due. ``state`` None: it is to be submitted, unless something else speaks against that. It stands
+    for ``n_times`` times, all of those up to ``until`` (None: itself alone)."""
 
     at: float
     due_at: float
     state: FireState | None = None
     reason: str | None = None
     n_times: int = 1
+    until: float | None = None
+
+    @property
+    def considered(self) -> float:
+        """Every time up to it is considered with this one."""
+        return self.at if self.until is None else self.until
 
 
 def judged(
@@ -280,10 +287,10 @@ def _due(
         recent.append((at, due_at))
     if first is None or last is None:
         return [], recent
-    more = " or more" if len(older) == MOST_COUNTED else ""
+    more, last = (" or more", max(last, start)) if len(older) == MOST_COUNTED else ("", last)
     reason = f"no server looked for very long: {passed_over}{more} times, up to {told(last)}, share this record"
     state = FireState.SKIPPED if schedule.paused else FireState.MISSED
-    return [Judged(first, first, state, reason, passed_over)], recent
+    return [Judged(first, first, state, reason, passed_over, last)], recent
 
 
 def told(time: float) -> str:

@@ -4,8 +4,9 @@ One pass looks at what is due by the clock of the port, judges it (``domain.sche
 time together with the experiment that it submits. So a server that dies at any moment leaves times either settled or
 not yet considered, and the next one goes on.
 
-The clock may jump. Forward: the times in between are late, as after an outage. Back by more than ``SET_BACK_S``: times
-after it that nothing was submitted for are forgotten and come again; what was submitted is not submitted twice.
+The clock may jump. Forward: the times in between are late, as after an outage. Back by more than ``SET_BACK_S``: what
+was recorded meanwhile and submitted nothing is forgotten, and those times are considered anew; what was submitted is
+not submitted twice.
 """
 
 import logging
@@ -98,8 +99,7 @@ class Scheduler:
         return 0.0 if due else min([self._poll_s, *later])
 
     def _set_back(self, schedule: Schedule, now: float) -> None:
-        rules = self._rules(schedule)
-        if rules is not None and self._context.store.set_back(schedule, now, rules.next_due(schedule, now)):
+        if self._context.store.set_back(schedule, now):
             until = told(schedule.considered_until)
             log.warning("the clock was set back: times of %s up to %s are considered anew", schedule.id, until)
 
@@ -114,7 +114,7 @@ class Scheduler:
         except ClusterUnavailable as error:
             self._hold(schedule, str(error))
             return False
-        considered = max((one.at for one in found), default=schedule.considered_until)
+        considered = max((one.considered for one in found), default=schedule.considered_until)
         if self._context.store.settle(schedule, considered, rules.next_due(schedule, considered), new):
             self._held.pop(schedule.id, None)
             self._tell(schedule, new)

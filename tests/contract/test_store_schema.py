@@ -19,7 +19,15 @@ from orchestrator.db.schema import REVISION, metadata
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.errors import SettingsError
-from orchestrator.domain.filters import CalibrationFilter, CellFilter, ExperimentFilter, RunFilter, TransferFilter
+from orchestrator.domain.filters import (
+    CalibrationFilter,
+    CellFilter,
+    ExperimentFilter,
+    FireFilter,
+    RunFilter,
+    ScheduleFilter,
+    TransferFilter,
+)
 from orchestrator.domain.run import ExperimentState, RunState
 from tests.benchmarks import filled
 from tests.contract import store_scenes as scene
@@ -184,6 +192,17 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "deeds": lambda store, exp, run, att: store.deeds(),
     "deeds by who": lambda store, exp, run, att: store.deeds(who="ada"),
     "deeds by target": lambda store, exp, run, att: store.deeds(target=exp),
+    "experiments of a schedule": lambda store, exp, run, att: store.experiments(ExperimentFilter(schedule="sch_1")),
+    "schedules": lambda store, exp, run, att: store.schedules(),
+    "schedules by owner": lambda store, exp, run, att: store.schedules(ScheduleFilter(owner="ada")),
+    "schedules by name": lambda store, exp, run, att: store.schedules(ScheduleFilter(name="nightly")),
+    "schedules due": lambda store, exp, run, att: store.schedules_due(5.0),
+    "schedules ahead": lambda store, exp, run, att: store.schedules_ahead(5.0),
+    "fires": lambda store, exp, run, att: store.fires(FireFilter("sch_1", since=1.0, until=9.0)),
+    "fires by state": lambda store, exp, run, att: store.fires(FireFilter("sch_1", state="missed")),
+    "last fires": lambda store, exp, run, att: store.last_fires(["sch_1", "sch_2"]),
+    "waiting fires": lambda store, exp, run, att: store.waiting_fires(),
+    "active of a schedule": lambda store, exp, run, att: store.active_of_schedule("sch_1"),
     "find": lambda store, exp, run, att: store.find("exp_0"),
     "changes": lambda store, exp, run, att: store.changes(exp, after=5),
 }
@@ -230,6 +249,9 @@ def test_no_query_walks_a_whole_table(sqlite_url: str, name: str) -> None:
         "waiting",
         "token",
         "deed",
+        "schedule",
+        "fire",
+        "origin",
     )
     tables += ("profile", "profile_missing", "memory_class", "kernel", "layer", "gradient_exchange")
     whole = [step for step, _ in steps if step in {f"SCAN {table}" for table in tables}]
