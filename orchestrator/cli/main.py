@@ -49,7 +49,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "operate": {
         "serve": "run the service",
-        "schedule": "submit an experiment again and again, at the times of a cron expression",
+        "schedule": "submit an experiment again and again, by cron",
         "nodes": "list the nodes, or drain, quarantine, resume one",
         "doctor": "check this machine and say what to do about each finding",
         "token": "make, list or revoke tokens: who may do what",

@@ -23,8 +23,7 @@ from orchestrator.db.access_schema import deed, token  # noqa: F401 - whoever ta
 from orchestrator.db.metadata import Count, Key, metadata
 from orchestrator.db.schedule_schema import fire, origin, schedule  # noqa: F401
 
-# The newest migration in ``migrations/versions``; a test holds them equal. Known here so that opening a database that
-# is up to date does not import alembic.
+# The newest migration; a test holds them equal. So opening a database that is up to date does not import alembic.
 REVISION = "0011"
 
 experiment = Table(

@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 # Judgements.
 POLL_S = 10.0  # between looks: other servers may have changed schedules, experiments may have ended
 TROUBLE_S = 5.0  # before another try where the database or the cluster is away
+MOST_TOLD = 5  # times of one schedule that the log names in one pass
 RESPITE_S = 0.2  # between looks at least: what a person does rings the bell as well
 
 
@@ -136,10 +137,12 @@ class Scheduler:
     def _tell(self, schedule: Schedule, new: Sequence[NewFire]) -> None:
         if any(one.experiment for one in new):
             self._context.wake()
-        for one in new:
-            if one.fire.state in (FireState.MISSED, FireState.REFUSED):
-                what = (schedule.name, schedule.id, told(one.fire.at), one.fire.state, one.fire.reason)
-                log.warning("schedule %s (%s): the time of %s is %s: %s", *what)
+        lost = [one.fire for one in new if one.fire.state in (FireState.MISSED, FireState.REFUSED)]
+        for fire in lost[:MOST_TOLD]:
+            what = (schedule.name, schedule.id, told(fire.at), fire.state, fire.reason)
+            log.warning("schedule %s (%s): the time of %s is %s: %s", *what)
+        if len(lost) > MOST_TOLD:
+            log.warning("schedule %s (%s): and %d more times", schedule.name, schedule.id, len(lost) - MOST_TOLD)
 
     def _all_settled(self, schedule: Schedule, found: Sequence[Judged], now: float) -> list[NewFire]:
         """What becomes of each time, oldest first. Raises ``ClusterUnavailable``."""

@@ -268,11 +268,11 @@ def test_a_database_goes_back_to_the_schema_before_schedules_and_up_again(url: s
     engine = create_engine(engines.parse_url(url))
     with engine.connect() as connection:
         before.attributes["connection"] = connection
-        command.downgrade(before, "0009")
+        command.downgrade(before, "0010")
         connection.commit()
         assert not {"schedule", "fire", "origin"} & set(inspect(connection).get_table_names())
     engine.dispose()
-    assert admin.upgrade(url) == ("0009", REVISION)
+    assert admin.upgrade(url) == ("0010", REVISION)
     store = SqlStore(url)
     stored(store)
     store.close()

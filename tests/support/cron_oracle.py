@@ -34,6 +34,7 @@ ZONES = (
     "Asia/Kolkata",
     "Asia/Kathmandu",
 )
+_EPOCH = datetime(1970, 1, 1)
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _LONGEST = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
@@ -49,10 +50,8 @@ class Expression:
 
     def matches(self, minute: Any, hour: Any, day: Any, month: Any, weekday: Any) -> Any:
         """Whether it matches times of the clock on the wall; arguments are numbers or arrays of them."""
-        hits = [
-            np.isin(given, sorted(of))
-            for given, of in zip((minute, hour, day, month, weekday), self.values, strict=True)
-        ]
+        given = zip((minute, hour, day, month, weekday), self.values, strict=True)
+        hits = [np.isin(np.arange(60), sorted(wanted))[numbers] for numbers, wanted in given]
         days = hits[2] & hits[4] if self.starred[2] or self.starred[4] else hits[2] | hits[4]
         return hits[0] & hits[1] & hits[3] & days
 
@@ -75,9 +74,10 @@ class Wall:
 
     def __post_init__(self) -> None:
         self.times = np.arange(self.start, self.end, MINUTE_S)
-        read = [_read(datetime.fromtimestamp(int(time), self.zone)) for time in self.times]
-        columns = np.array(read).T
-        self.shown, self.fields = columns[0], tuple(columns[1:])
+        minute = timedelta(minutes=1)
+        clock = (datetime.fromtimestamp(time, self.zone).replace(tzinfo=None) for time in self.times.tolist())
+        self.shown = np.fromiter(((one - _EPOCH) // minute for one in clock), np.int64, len(self.times))
+        self.fields = _fields(self.shown)
 
     def fires(self, expression: Expression) -> list[int]:
         """When cron runs the job."""
@@ -89,18 +89,18 @@ class Wall:
         before = np.concatenate(([self.shown[0] - 1], latest[:-1]))
         runs = now & (self.shown > before)
         for place in np.flatnonzero(self.shown > before + 1):
-            jumped_over = [_read(_wall(shown))[1:] for shown in range(int(before[place]) + 1, int(self.shown[place]))]
-            runs[place] |= any(bool(expression.matches(*one)) for one in jumped_over)
+            jumped_over = np.arange(before[place] + 1, self.shown[place])
+            runs[place] |= expression.matches(*_fields(jumped_over)).any()
         return [int(time) for time in self.times[runs]]
 
 
-def _wall(shown: int) -> datetime:
-    return datetime(1970, 1, 1) + timedelta(minutes=shown)
-
-
-def _read(clock: datetime) -> tuple[int, ...]:
-    shown = (clock.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(minutes=1)
-    return shown, clock.minute, clock.hour, clock.day, clock.month, (clock.weekday() + 1) % 7
+def _fields(shown: Any) -> tuple[Any, ...]:
+    """Minute, hour, day of month, month, day of week (0: Sunday) of what clocks show."""
+    days = shown // 1440
+    dates = days.astype("datetime64[D]")
+    months = dates.astype("datetime64[M]")
+    day = (dates - months).astype(int) + 1
+    return shown % 60, shown // 60 % 24, day, months.astype(int) % 12 + 1, (days + 4) % 7  # 1970 began on a Thursday
 
 
 def drawn(chance: random.Random, hours: str = "any") -> Expression:

@@ -13,7 +13,7 @@ from orchestrator.domain.schedule import Fire, Schedule
 from orchestrator.services import schedules
 from orchestrator.services.context import Context
 from orchestrator.services.reconciler import Bell
-from orchestrator.services.scheduler import Scheduler
+from orchestrator.services.scheduler import POLL_S, Scheduler
 from tests.unit import builders
 
 WHO = Actor(LOCAL, Scope.ADMIN)
@@ -57,13 +57,13 @@ class Nodes:
 class Server:
     """One server of the database at ``url``; ``look`` is a pass of its scheduler."""
 
-    def __init__(self, url: str, now: str | float) -> None:
+    def __init__(self, url: str, now: str | float, poll_s: float = POLL_S) -> None:
         self.store = SqlStore(url)
         self.clock = HandClock(at(now) if isinstance(now, str) else now)
         self.cluster = Nodes()
         self.catalog = builders.catalog()
         self.context = Context(self.store, self.cluster, self.catalog, self.clock, lambda: None)  # type: ignore[arg-type]
-        self.scheduler = Scheduler(self.context, Bell())
+        self.scheduler = Scheduler(self.context, Bell(), poll_s)
 
     def add(self, cron: str = "0 2 * * *", by: Actor = WHO, **fields: Any) -> Schedule:
         body = {"name": "nightly", "cron": cron, "spec": SPEC} | fields

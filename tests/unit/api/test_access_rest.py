@@ -17,6 +17,7 @@ from tests.unit.api.api_rig import AS_LOG, SPEC, Rig
 
 ROOT = Actor("root", Scope.ADMIN, None, "(database)")
 BODIES = {"/experiments": SPEC, "/tokens": {"name": "new"}, "/netbench": {}, "/calibrations": {}}
+BODIES |= {"/experiments/{experiment_id}/extend": SPEC, "/schedules": {}, "/schedules/{schedule_id}": {}}
 
 
 def add(rig: Rig, scope: str, owner: str = "ada", **more: Any) -> str:
@@ -34,7 +35,7 @@ def bearing(text: str) -> dict[str, str]:
 def ask(rig: Rig, method: str, path: str, text: str | None = None) -> Any:
     """The answer to a request for a thing that is not there, by a token or without."""
     filled = re.sub(r"\{\w+\}", "nobody", path)
-    body = BODIES.get(path) if method == "POST" else None
+    body = BODIES.get(path) if method in ("POST", "PATCH") else None
     headers = bearing(text) if text else {}
     if path == "/ingest":
         return rig.http.post("/api/v1/ingest", content=b"{}\n", headers=headers | AS_LOG)
