@@ -14,7 +14,7 @@ PYTHON36 = $(shell $(PYTHON) -m workers.node.pythons 3.6)
 # All tests, in two processes; the slowest are named.
 WHOLE := -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 --durations-min=5
 
-.PHONY: help demo test prove lint unit bench faults coverage test-horovod-pytorch cluster deploy-check fuzz openapi matrix gpu-check announce-downloads setup system-packages interpreters test-interpreters clean
+.PHONY: help schedules-year demo test prove lint unit bench faults coverage test-horovod-pytorch cluster deploy-check fuzz openapi matrix gpu-check announce-downloads setup system-packages interpreters test-interpreters clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -60,6 +60,9 @@ matrix: system-packages setup test-interpreters ## every framework, strategy and
 
 fuzz: setup ## hold REST to its OpenAPI description by many more cases than the test does (minutes; EXAMPLES=100 SEED=1)
 	@$(BIN)/python -m tests.support.openapi_fuzz $(if $(EXAMPLES),--examples $(EXAMPLES)) $(if $(SEED),--seed $(SEED))
+
+schedules-year: setup ## a thousand schedules over a simulated year, beside an oracle that walks through it minute by minute (a minute of two quiet cores)
+	@$(BIN)/python -m tests.benchmarks.schedules_year
 
 openapi: setup ## record what is new in OpenAPI; BREAKING=1 records also what is removed or narrowed
 	@$(BIN)/python -m tests.support.openapi_changes $(if $(BREAKING),--breaking)

@@ -14,6 +14,10 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/services/tokens.py: Gate.admit``
     ``orchestrator/api/routers/experiments.py: post_experiment``
     ``orchestrator/services/submit.py: submit, plan``
+    A schedule is only another submitter: at each of its times a thread does the same in its owner's name.
+    ``orchestrator/services/scheduler.py: Scheduler.look``
+    ``orchestrator/domain/schedule.py: judged``
+    ``orchestrator/services/schedules.py: submitted``
  3. Its body becomes a spec. What is unknown or contradicts itself is refused, with a pointer to the place.
     ``orchestrator/domain/spec.py: parse_spec, ExperimentSpec``
  4. What no framework or model can do is refused. What remains becomes plans: one for each cell of the grid and each

@@ -104,7 +104,8 @@ def _fields(shown: Any) -> tuple[Any, ...]:
 
 
 def drawn(chance: random.Random, hours: str = "any") -> Expression:
-    """An expression by chance that can fire. ``hours``: ``night`` draws a time of day at which clocks are changed."""
+    """An expression by chance that can fire. ``hours``: ``night`` draws a time of day at which clocks are changed;
+    ``seldom`` does so too, on a day of the month or a week in few months."""
     made = _drawn(chance, hours)
     while not made.can_fire():
         made = _drawn(chance, hours)
@@ -112,11 +113,20 @@ def drawn(chance: random.Random, hours: str = "any") -> Expression:
 
 
 def _drawn(chance: random.Random, hours: str) -> Expression:
-    if hours == "night":
+    if hours in ("night", "seldom"):
         fields = [_value(chance, 0, 59), _value(chance, 0, 4)]
     else:
         fields = [_field(chance, 0, 59), _field(chance, 0, 23)]
+    if hours == "seldom":
+        fields += [_value(chance, 1, 31), _field(chance, 1, 12, _MONTHS), ("*", set(range(7)))]
+        if chance.random() < 0.1:
+            fields[2:] = [("*", set(range(1, 32))), fields[3], _value(chance, 0, 6, _DAYS)]
+        return _expression(fields)
     fields += [_mostly_star(chance, 1, 31, ()), _mostly_star(chance, 1, 12, _MONTHS), _mostly_star(chance, 0, 6, _DAYS)]
+    return _expression(fields)
+
+
+def _expression(fields: list[tuple[str, set[int]]]) -> Expression:
     texts = [text for text, _ in fields]
     starred = tuple(text.startswith("*") for text in texts)
     return Expression(" ".join(texts), tuple(frozenset(values) for _, values in fields), starred)
