@@ -11,7 +11,7 @@ START, END = epoch(2026), epoch(2027)
 
 def test_over_a_year_two_servers_submit_what_the_oracle_says_and_nothing_else(tmp_path: Path) -> None:
     dense = year.cases(40, 5, "any", "night", zones=ZONES)
-    few = year.cases(40, 6, "seldom", zones=ZONES)
+    few = year.cases(24, 6, "seldom", zones=ZONES)
     expected = year.expected_of([*dense, *few], START, END)
     assert (
         year.different(
@@ -20,7 +20,7 @@ def test_over_a_year_two_servers_submit_what_the_oracle_says_and_nothing_else(tm
         == []
     )
     fired, _ = year.served(few, tmp_path, START, END, seed=5)
-    assert sum(map(len, fired.values())) > 200
+    assert sum(map(len, fired.values())) > 100
     assert year.different({one.name: expected[one.name] for one in few}, fired) == []
 
 
