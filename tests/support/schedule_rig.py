@@ -8,7 +8,7 @@ from orchestrator.db.store import SqlStore
 from orchestrator.domain.access import LOCAL, Actor, Scope
 from orchestrator.domain.filters import FireFilter
 from orchestrator.domain.placement import Node, NodeState
-from orchestrator.domain.run import ExperimentState
+from orchestrator.domain.run import ExperimentState, RunState
 from orchestrator.domain.schedule import Fire, Schedule
 from orchestrator.services import schedules
 from orchestrator.services.context import Context
@@ -86,6 +86,8 @@ class Server:
     def end(self, experiment_id: str | None) -> None:
         """Have an experiment be over."""
         assert experiment_id is not None
+        for run in self.store.runs_of(experiment_id):
+            assert self.store.move_run(run.id, RunState.QUEUED, RunState.CANCELLED, at=self.clock.time)
         assert self.store.end_experiment(experiment_id, ExperimentState.COMPLETED, self.clock.time)
 
     def close(self) -> None:
