@@ -113,7 +113,7 @@ class _Progress:
         before = self._states.get(run_id)
         self._states[run_id] = state
         if state in ENDED and before not in ENDED:
-            self.say(_line_of(self._client.get(path_of("runs", run_id))))
+            self.say(line_of(self._client.get(path_of("runs", run_id))))
         else:
             self._draw()
 
@@ -140,10 +140,21 @@ class _Progress:
             sys.stderr.flush()
 
 
-def _line_of(run: dict[str, Any]) -> str:
+def line_of(run: dict[str, Any]) -> str:
+    """A run that has ended, in one line."""
     plan = run["plan"]
     cell = f"{plan['model']} {plan['framework']} batch {plan['per_device_batch_size']} {plan['topology']}"
+    if plan["search"]:
+        return f"{run['id']}  {cell}: {_fits(run)}"
     return f"{run['id']}  {cell} repetition {plan['repetition']}: {outcome(run)}"
+
+
+def _fits(run: dict[str, Any]) -> str:
+    """What a try for the largest batch came to."""
+    if run["state"] == "completed":
+        return "it fits"
+    is_answer = run["failure"] and run["failure"]["kind"] == "out_of_memory"
+    return "it does not fit" if is_answer else outcome(run)
 
 
 def outcome(run: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.placement import Node
+from orchestrator.domain.placement import Node, is_of_model
 
 
 @dataclass(frozen=True)
@@ -15,33 +15,44 @@ class Facts:
     stored with the experiment, so that a node that comes later changes no plan that was made.
 
     ``device`` is what ``auto`` stands for; ``pool`` is (nodes, devices of that kind on each of them), the most devices
-    that a topology can take; ``fabrics`` are those that any node has, None where that is not known.
+    that a topology can take; ``fabrics`` are those that any node has, None where that is not known. ``nodes``: of each
+    node, the names of its devices of that kind, and how many have it; none where that was not noted yet.
     """
 
     catalog: Catalog
     device: str
     pool: tuple[int, int]
     fabrics: tuple[str, ...] | None = None
+    nodes: tuple[tuple[tuple[str, int], ...], ...] = ()
+
+    def pool_of(self, gpu_model: str | None) -> tuple[int, int]:
+        """The pool of the devices whose name contains ``gpu_model``."""
+        if gpu_model is None or not self.nodes:
+            return self.pool
+        return _pool([sum(n for name, n in node if is_of_model(name, gpu_model)) for node in self.nodes])
 
     def to_json(self) -> dict[str, Any]:
         fabrics = None if self.fabrics is None else list(self.fabrics)
-        return {"device": self.device, "pool": list(self.pool), "fabrics": fabrics}
+        nodes = [[list(device) for device in node] for node in self.nodes]
+        return {"device": self.device, "pool": list(self.pool), "fabrics": fabrics, "nodes": nodes}
 
     @classmethod
     def from_json(cls, catalog: Catalog, data: Mapping[str, Any]) -> "Facts":
         fabrics = data.get("fabrics")
         pool = (data["pool"][0], data["pool"][1])
-        return cls(catalog, data["device"], pool, None if fabrics is None else tuple(fabrics))
+        nodes = tuple(tuple((name, count) for name, count in node) for node in data.get("nodes") or ())
+        return cls(catalog, data["device"], pool, None if fabrics is None else tuple(fabrics), nodes)
 
 
 def facts_of(catalog: Catalog, nodes: Sequence[Node], device: str | None = None) -> Facts:
     """The facts as of now. ``device``, where none is given: GPUs where any node has one, be it in use by
     others, else CPU devices."""
     device = device or ("cuda" if any(node.devices_of("cuda") or node.gpus_withheld for node in nodes) else "cpu")
-    counts = [len(node.devices_of(device)) for node in nodes]
+    named = [tuple(sorted(Counter(one.name for one in node.devices_of(device)).items())) for node in nodes]
+    counts = [sum(count for _, count in node) for node in named]
     described = [node for node in nodes if "fabrics" in node.inventory]  # others have not been reached yet
     fabrics = tuple(sorted({fabric for node in described for fabric in node.fabrics})) if described else None
-    return Facts(catalog, device, _pool(counts), fabrics)
+    return Facts(catalog, device, _pool(counts), fabrics, tuple(node for node in named if node))
 
 
 def _pool(counts: Sequence[int]) -> tuple[int, int]:

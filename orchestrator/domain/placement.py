@@ -187,7 +187,12 @@ def _usable(needs: Needs, node: Node) -> tuple[Device, ...]:
         devices = tuple(device for device in devices if (device.memory_bytes or 0) >= needs.memory_bytes)
     if needs.gpu_model is None:
         return devices
-    return tuple(device for device in devices if needs.gpu_model.lower() in device.name.lower())
+    return tuple(device for device in devices if is_of_model(device.name, needs.gpu_model))
+
+
+def is_of_model(name: str, gpu_model: str) -> bool:
+    """Whether a device of that name is what ``nodes.gpu_model`` asks for."""
+    return gpu_model.lower() in name.lower()
 
 
 def _why_none_fits(needs: Needs, nodes: Sequence[Node]) -> str:

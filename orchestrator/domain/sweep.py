@@ -188,8 +188,15 @@ def _grid(spec: ExperimentSpec, facts: Facts) -> Iterator[dict[str, Any]]:
     for values in grids:
         cell = dict(zip(AXES, values, strict=False))
         cell["options"] = dict(zip(option_names, values[len(AXES) :], strict=True))
-        if not any(_matches(cell, partial) for partial in spec.exclude):
+        if not any(_matches(cell, partial) for partial in spec.exclude) and not _is_beyond(cell, spec, facts):
             yield cell
+
+
+def _is_beyond(cell: Mapping[str, Any], spec: ExperimentSpec, facts: Facts) -> bool:
+    """Whether its topology is a power of two of another model of GPU than its own: no node might ever take it."""
+    if POWERS_OF_TWO not in spec.topology or cell["topology"] in spec.topology:
+        return False
+    return cell["topology"] not in _powers_of_two(facts.pool_of(cell["gpu_model"]))
 
 
 def _axis_values(spec: ExperimentSpec, axis: str, facts: Facts) -> Sequence[Any]:
@@ -198,7 +205,8 @@ def _axis_values(spec: ExperimentSpec, axis: str, facts: Facts) -> Sequence[Any]
         return [None]
     if axis == "topology" and POWERS_OF_TWO in values:
         rest = [value for value in values if value != POWERS_OF_TWO]
-        return list(dict.fromkeys([*rest, *_powers_of_two(facts.pool)]))
+        powers = [size for model in spec.gpu_model for size in _powers_of_two(facts.pool_of(model))]
+        return list(dict.fromkeys([*rest, *powers]))
     return list(values)
 
 

@@ -119,7 +119,7 @@ def _scaled(
         speedup=found,
         efficiency=found.over(plan.world_size) if found and synchronous else None,
         reason=reason or (None if synchronous else ASYNCHRONOUS),
-        notes=_notes(one, cell),
+        notes=_notes(one, cell, weak=spec.global_batch_size is None),
     )
 
 
@@ -156,8 +156,15 @@ def _is_synchronous(context: Context, plan: Plan) -> bool:
     return strategy is None or strategy.synchronous
 
 
-def _notes(one: ComparedCell | None, cell: ComparedCell) -> tuple[str, ...]:
-    """One device needs no exchange, so ``auto`` stands for another strategy there."""
-    if one is None or one is cell or one.row.plan.strategy == cell.row.plan.strategy:
+def _notes(one: ComparedCell | None, cell: ComparedCell, weak: bool) -> tuple[str, ...]:
+    """On one device ``auto`` stands for another strategy, as it needs no exchange, and ``max`` for another batch."""
+    if one is None or one is cell:
         return ()
-    return (f"one device ran with the strategy {one.row.plan.strategy}, several with {cell.row.plan.strategy}",)
+    mine, theirs = cell.row.plan, one.row.plan
+    found = []
+    if mine.strategy != theirs.strategy:
+        found.append(f"one device ran with the strategy {theirs.strategy}, several with {mine.strategy}")
+    batches = theirs.per_device_batch_size, mine.per_device_batch_size
+    if weak and batches[0] != batches[1]:
+        found.append(f"one device had a batch of {batches[0]}, each of {mine.topology} one of {batches[1]}")
+    return tuple(found)

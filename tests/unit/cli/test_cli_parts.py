@@ -15,7 +15,7 @@ from orchestrator.cli.commands.rerun import spec_of
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.main import COMMANDS, main
 from orchestrator.cli.spec_file import SpecFile
-from orchestrator.cli.waiting import outcome
+from orchestrator.cli.waiting import line_of, outcome
 from orchestrator.domain.spec import parse_spec
 from orchestrator.settings import VARIABLES
 from tests.unit import builders
@@ -291,3 +291,13 @@ def test_a_number_with_an_exponent_is_a_number_and_no_text(tmp_path: Path) -> No
     path.write_text("precision_target: 1e-2\ntimeout_s: 1E4\nname: e1\nlabels: {k: '1e3'}\n")
     spec = {"precision_target": 0.01, "timeout_s": 10000.0, "name": "e1", "labels": {"k": "1e3"}}
     assert SpecFile(str(path)).spec == spec
+
+
+def test_a_try_for_the_largest_batch_is_told_by_whether_it_fits() -> None:
+    plan = {"model": "net", "framework": "pytorch", "per_device_batch_size": 8, "topology": "1x1", "search": True}
+    run = {"id": "run_1", "plan": plan, "state": "completed", "failure": None, "throughput": None, "reason": None}
+    assert line_of(run) == "run_1  net pytorch batch 8 1x1: it fits"
+    short = {"state": "failed", "failure": {"kind": "out_of_memory"}}
+    assert line_of(run | short).endswith(": it does not fit")
+    crashed = {"state": "failed", "failure": {"kind": "crashed"}, "reason": "crashed: exit 1"}
+    assert line_of(run | crashed).endswith(": failed: crashed: exit 1")

@@ -105,3 +105,12 @@ def test_values_are_called_so_that_a_sentence_can_be_read() -> None:
         "compile false",
         "fabric none",
     ]
+
+
+def test_the_largest_batches_that_were_found_are_compared_with_each_other() -> None:
+    spec = builders.spec(framework=BOTH, per_device_batch_size=[4, "max"], memory_limit_bytes=2**30)
+    found = {"pytorch": 37, "tensorflow": 21}
+    plans = [builders.plan(framework=one, per_device_batch_size=batch) for one in BOTH for batch in (4, found[one])]
+    groups = groups_of(spec, plans, "framework")
+    assert [dict(group.shared) for group in groups] == [{"per_device_batch_size": 4}, {"per_device_batch_size": "max"}]
+    assert [plan.per_device_batch_size for plan in groups[1].plans] == [37, 21]

@@ -237,8 +237,25 @@ def test_a_field_whose_meaning_is_not_built_yet_is_refused_not_ignored(field: st
 
 def test_gpus_are_preferred_where_any_node_has_one() -> None:
     nodes = [make.node("a", 2), make.node("b", 4, kind="cuda")]
-    assert facts_of(make.catalog(), nodes).to_json() == {"device": "cuda", "pool": [1, 4], "fabrics": ["ethernet"]}
-    assert facts_of(make.catalog(), nodes[:1]).to_json() == {"device": "cpu", "pool": [1, 2], "fabrics": ["ethernet"]}
+    found, on_cores = facts_of(make.catalog(), nodes), facts_of(make.catalog(), nodes[:1])
+    assert (found.device, found.pool, found.fabrics) == ("cuda", (1, 4), ("ethernet",))
+    assert (on_cores.device, on_cores.pool, on_cores.fabrics) == ("cpu", (1, 2), ("ethernet",))
+    assert found.nodes == ((("a cuda", 4),),)
+    for one in (found, on_cores):
+        assert Facts.from_json(one.catalog, one.to_json()) == one
+
+
+def test_powers_of_two_of_each_model_of_gpu_go_up_to_its_own_pool() -> None:
+    pool = (4, 8)
+    nodes = (*[(("NVIDIA H100", 8),)] * 4, *[(("NVIDIA H200", 4),)] * 2)
+    facts = Facts(make.catalog(), "cuda", pool, None, nodes)
+    spec = make.spec(topology="powers-of-two", nodes={"gpu_model": ["h100", "H200"]}, repeats=1)
+    reached: dict[str | None, set[str]] = {}
+    for plan in expand(spec, facts, []):
+        reached.setdefault(plan.gpu_model, set()).add(plan.topology)
+    assert reached == {"h100": {"1x1", "1x2", "1x4", "1x8", "2x8", "4x8"}, "H200": {"1x1", "1x2", "1x4", "2x4"}}
+    listed = make.spec(topology=["4x8", "powers-of-two"], nodes={"gpu_model": "H200"}, repeats=1)
+    assert "4x8" in {plan.topology for plan in expand(listed, facts, [])}  # whoever names it wants it
 
 
 def test_a_gpu_that_others_use_makes_nobody_train_on_cpu_devices_unasked() -> None:
