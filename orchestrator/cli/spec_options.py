@@ -65,6 +65,7 @@ def configure_fields(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--profile", action="append", metavar="LIST", help="memory,kernels,layers: all of them in each run, no axis"
     )
+    group.add_argument("--seed", action="append", metavar="N", help="of weights and data (default 1)")
     group.add_argument("--repeats", type=int)
     group.add_argument(
         "--precision-target",
@@ -165,6 +166,8 @@ def given_fields(options: argparse.Namespace) -> dict[str, Any]:
         spec["global_batch_size"] = [_scalar(text) for text in _values(options.global_batch)]
     elif options.batch:
         spec["per_device_batch_size"] = [_scalar(text) for text in _values(options.batch)]
+    if options.seed:
+        spec["seed"] = [_scalar(text) for text in _values(options.seed)]
     if options.option:
         spec["options"] = _pairs(options.option, "--option", _scalars)
     if options.gpu_model:

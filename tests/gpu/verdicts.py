@@ -141,7 +141,8 @@ def memory(entries: Sequence[Entry], polled: Sequence[Tuple[float, Optional[int]
     name = "memory classes + outside = NVML's process memory"
     events = [entry for entry in entries if entry["kind"] == "allocations"]
     if not events or not events[-1]["data"]["last"]:
-        return Verdict(name, None, "there is no allocation profile")
+        failed = [entry["data"]["failure"]["message"] for entry in entries if entry["kind"] == "profile_failed"]
+        return Verdict(name, False, "; ".join(["there is no allocation profile, which was asked for", *failed]))
     outside = events[-1]["data"].get("outside_bytes")
     lives = [
         entry["t"]

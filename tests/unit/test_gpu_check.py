@@ -100,7 +100,7 @@ def test_memory_that_the_driver_does_not_show_is_not_judged():
     assert verdicts.memory(memory_log(), polled(0, None)).ok is None
     assert verdicts.memory(memory_log(outside=None), polled(1800)).ok is None
     assert "other processes" in verdicts.memory(memory_log(), polled(1800, before=5)).told
-    assert verdicts.memory([], polled(1800)).ok is None
+    assert verdicts.memory([], polled(1800)).ok is False  # it was asked for
 
 
 def test_the_poller_asks_from_before_the_job_until_after_it():

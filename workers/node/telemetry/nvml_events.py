@@ -23,12 +23,16 @@ class Events:
 
     def __init__(self, nvml: Any, handles: Mapping[str, Any]) -> None:
         self._nvml = nvml
+        # An older nvidia-ml-py has the first version only, or none.
+        self._wait: Any = getattr(nvml, "nvmlEventSetWait_v2", None) or getattr(nvml, "nvmlEventSetWait", None)
         self._set: Any = None
         self._uuids: dict[int, str] = {}  # by the handle's address, which is all that an event names
         self._last: dict[str, int] = {}
+        if self._wait is None:
+            return
         try:
             self._set = nvml.nvmlEventSetCreate()
-        except (nvml.NVMLError, AttributeError):
+        except nvml.NVMLError:
             return
         for uuid, handle in handles.items():
             try:
@@ -51,7 +55,7 @@ class Events:
     def _hear(self) -> None:
         while True:
             try:
-                event = self._nvml.nvmlEventSetWait_v2(self._set, 0)
+                event = self._wait(self._set, 0)
             except self._nvml.NVMLError as error:
                 if getattr(error, "value", None) == _TIMEOUT:
                     return
