@@ -210,6 +210,6 @@ def _shape(field):
 
 
 def value(kind: str, array: Array) -> cntk.Value:
-    """Return CNTK's value of an array of a batch, see ``suites.inputs.Field``: all of them are float32."""
+    """Return CNTK's value, on the host, of an array of a batch, see ``suites.inputs.Field``: all are float32."""
     array = array.transpose(0, 3, 1, 2) if kind == "image" else array
-    return cntk.Value(numpy.ascontiguousarray(array, dtype=numpy.float32))
+    return cntk.Value(numpy.ascontiguousarray(array, dtype=numpy.float32), device=cntk.device.cpu())

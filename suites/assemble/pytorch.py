@@ -109,7 +109,10 @@ def build(job: Job, process: Process, device: torch.device) -> Model:
     dtype = _TYPES.get(job.plan.precision, torch.float32)
 
     def to_tensors(*arrays):
-        return [tensor(field.kind, found, dtype) for field, found in zip(fields, arrays)]
+        found = [tensor(field.kind, array, dtype) for field, array in zip(fields, arrays)]
+        # From pageable memory a copy to a GPU waits for itself, whatever it was told: CUDA runtime API, "API
+        # synchronization behavior".
+        return [one.pin_memory() for one in found] if device.type == "cuda" else found
 
     def batches(rank):
         return parts.batches(job, rank, "pytorch", to_tensors)

@@ -208,7 +208,9 @@ def build(job: Job, process: Process) -> Model:
     network = Layers(parts.layers_of(job), parts.weights_of(job))
 
     def to_tensors(*arrays):
-        return tuple(tf.constant(array) for array in arrays)
+        # Left to itself TensorFlow puts constants on the first GPU, for all ranks: see suites.inputs.
+        with tf.device("/CPU:0"):
+            return tuple(tf.constant(array) for array in arrays)
 
     def batches(rank):
         return parts.batches(job, rank, "tensorflow", to_tensors)

@@ -6,6 +6,9 @@
     the work of a batch, in the model's unit and others beside
 ``batches(job, rank, size, framework, to_tensors)``
     the endless iterator of ``(tensors, work)`` for one rank: synthetic ones, or those of the job's dataset
+
+Synthetic batches lie in the host's memory, as those of a dataset do, and are copied to the rank's device at each step:
+in every framework, so that none of them is spared what another has to do.
 """
 
 from typing import NamedTuple, Tuple
