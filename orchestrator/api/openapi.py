@@ -50,7 +50,9 @@ def _describe(app: FastAPI) -> dict[str, Any]:
     for name in ("ScheduleRequest", "ScheduleChange"):
         of_schedule = schemas[name]["properties"]
         said = {key: of_schedule["spec"][key] for key in ("title", "description")}
-        of_schedule["spec"] = said | {"$ref": _REFS.format(model="ExperimentSpec")}
+        spec_of = {"$ref": _REFS.format(model="ExperimentSpec")}
+        is_needed = "spec" in schemas[name].get("required", ())
+        of_schedule["spec"] = said | (spec_of if is_needed else {"anyOf": [spec_of, {"type": "null"}]})
     spec = schemas["ExperimentSpec"]["properties"]
     for axis in AXES:
         fields = spec if axis in spec else schemas["NodeChoice"]["properties"]

@@ -53,11 +53,17 @@ Timezone = Annotated[str, Field(max_length=100, description="IANA name of the zo
 Spec = dict[str, Any]
 MaxAge = Annotated[
     float,
-    Field(ge=0, le=LONGEST_S, description="seconds after which a time that came late, or waits, is given up as missed"),
+    Field(
+        strict=True,
+        ge=0,
+        le=LONGEST_S,
+        description="seconds after which a time that came late, or waits, is given up as missed",
+    ),
 ]
 Jitter = Annotated[
     float,
     Field(
+        strict=True,
         ge=0,
         le=DAY_S,
         description="seconds by which each time is put off at most, never beyond the next one: drawn from the schedule "
@@ -106,7 +112,7 @@ class ScheduleRequest(_Checked):
     max_age_s: MaxAge = DAY_S
     overlap: Overlap = Field(default=Overlap.SKIP, description=_OVERLAP)
     jitter_s: Jitter = 0.0
-    paused: bool = Field(default=False, description="its times are recorded as skipped")
+    paused: bool = Field(default=False, strict=True, description="its times are recorded as skipped")
 
 
 class ScheduleChange(_Checked):
@@ -120,7 +126,7 @@ class ScheduleChange(_Checked):
     max_age_s: MaxAge | None = None
     overlap: Overlap | None = Field(default=None, description=_OVERLAP)
     jitter_s: Jitter | None = None
-    paused: bool | None = None
+    paused: Annotated[bool, Field(strict=True)] | None = None
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     told(f"the oracle has walked through {end - start:,} s in {len(ZONES)} zones for {len(found)} expressions")
     wrong = different({case.name: expected[case.name] for case in dense}, {c.name: named(c, start, end) for c in dense})
     told(f"{len(dense)} expressions name {sum(len(expected[c.name]) for c in dense):,} times, {len(wrong)} otherwise")
-    with tempfile.TemporaryDirectory(prefix="tbd-schedules-") as folder:
+    # In memory where that can be had: it is not the disk that is tried out.
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="tbd-schedules-", dir=memory) as folder:
         fired, looks = served(few, Path(folder), start, end, options.seed)
     apart = different({case.name: expected[case.name] for case in few}, fired)
     count = sum(len(expected[case.name]) for case in few)

@@ -49,11 +49,14 @@ class Expression:
     starred: tuple[bool, ...]
 
     def matches(self, minute: Any, hour: Any, day: Any, month: Any, weekday: Any) -> Any:
-        """Whether it matches times of the clock on the wall; arguments are numbers or arrays of them."""
-        given = zip((minute, hour, day, month, weekday), self.values, strict=True)
-        hits = [np.isin(np.arange(60), sorted(wanted))[numbers] for numbers, wanted in given]
-        days = hits[2] & hits[4] if self.starred[2] or self.starred[4] else hits[2] | hits[4]
-        return hits[0] & hits[1] & hits[3] & days
+        """Whether it matches times of the clock on the wall; arguments are arrays of numbers."""
+        hits = [np.isin(np.arange(60), sorted(wanted)) for wanted in self.values]
+        now = hits[0][minute] & hits[1][hour]
+        left = np.flatnonzero(now)  # few: the rest of the fields is looked at there only
+        by_date, by_week = hits[2][day[left]], hits[4][weekday[left]]
+        on_day = by_date & by_week if self.starred[2] or self.starred[4] else by_date | by_week
+        now[left] = hits[3][month[left]] & on_day
+        return now
 
     def can_fire(self) -> bool:
         """Whether any month of it has any day of it."""

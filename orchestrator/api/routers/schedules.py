@@ -1,7 +1,7 @@
 """Schedules: make, look, change, remove, run now; and what became of their times."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
@@ -29,6 +29,7 @@ router = APIRouter(prefix="/schedules", tags=["schedules"])
 _SPEC = {"name": "nightly", "model": "resnet-50", "framework": "pytorch", "per_device_batch_size": 4, "size": "small"}
 _NEW = json_body_of("ScheduleRequest", name="nightly", cron="0 2 * * *", timezone="Europe/Berlin", spec=_SPEC)
 _CHANGE = json_body_of("ScheduleChange", paused=True)
+_RFC3339: dict[str, Any] = {"max_length": 40, "json_schema_extra": {"format": "date-time"}}
 
 
 def _view(context: Context, schedule: Schedule) -> ScheduleView:
@@ -91,8 +92,8 @@ def get_fires(
     context: Ctx,
     schedule_id: str,
     state: FireState | None = None,
-    since: Annotated[datetime | None, Query(description="only times from then on")] = None,
-    until: Annotated[datetime | None, Query(description="only times before")] = None,
+    since: Annotated[str | None, Query(description="only times from then on", **_RFC3339)] = None,
+    until: Annotated[str | None, Query(description="only times before", **_RFC3339)] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
@@ -102,11 +103,12 @@ def get_fires(
     return answer(page_view(context.store.fires(wanted, limit=limit, cursor=cursor), fire_view))
 
 
-def _seconds(name: str, given: datetime | None) -> float | None:
+def _seconds(name: str, given: str | None) -> float | None:
     if given is None:
         return None
     try:
-        seconds = given.timestamp() if given.tzinfo else None
+        time = datetime.fromisoformat(given)
+        seconds = time.timestamp() if time.tzinfo else None
     except (OverflowError, ValueError):
         seconds = None
     if seconds is None or not is_time(seconds):
