@@ -24,7 +24,9 @@ from orchestrator.domain.schedule import (
     Overlap,
     Schedule,
     Trigger,
+    judged,
     next_due,
+    told,
 )
 from orchestrator.domain.spec import NAME_PATTERN, StrictModel, problems_of
 from orchestrator.services import submit
@@ -215,7 +217,7 @@ def change(context: Context, schedule_id: str, body: Any, by: Actor) -> Schedule
     Raises:
         NotFound, NotAllowed: as ``check_may_change``.
         InvalidRequest: as ``add``.
-        Conflict: there is another one of the new name.
+        Conflict: there is another one of the new name; or its zone is not known to this host any more.
     """
     check_may_change(context, schedule_id, by)
     asked = _parsed(ScheduleChange, body, "a change is an object of fields, such as {paused: true}")
@@ -228,6 +230,9 @@ def change(context: Context, schedule_id: str, body: Any, by: Actor) -> Schedule
         changed = _changed(schedule, fields, now)
         if changed == schedule:
             return schedule
+        if changed.considered_until != schedule.considered_until and (left := _left_behind(schedule, now)):
+            context.store.settle(schedule, now, schedule.due_at, left)
+            continue
         if context.store.change_schedule(changed, deed_of(by, now, _action(schedule, changed), schedule_id)):
             context.wake()
             return context.store.schedule(schedule_id)
@@ -242,8 +247,38 @@ def _changed(schedule: Schedule, fields: Mapping[str, Any], now: float) -> Sched
     is_resumed = schedule.paused and not changed.paused
     if is_resumed or any(getattr(schedule, name) != getattr(changed, name) for name in timing):
         changed = replace(changed, considered_until=now)
-        changed = replace(changed, due_at=Rules.of(changed).next_due(changed, now))
+        try:
+            changed = replace(changed, due_at=Rules.of(changed).next_due(changed, now))
+        except ValueError as error:
+            raise Conflict(f"{schedule.id} means nothing here: {error}. Change that first") from None
     return changed
+
+
+def _left_behind(schedule: Schedule, now: float) -> list[NewFire]:
+    """The times up to now that nobody has looked after (some may be due later, by their jitter): a change must not make
+    them vanish."""
+    try:
+        rules = Rules.of(schedule)
+    except ValueError:  # nobody can tell which times they were
+        return []
+    found = judged(replace(schedule, paused=True, jitter_s=0.0), rules.cron, rules.zone, now)
+    reason = None if schedule.paused else f"the schedule was changed at {told(now)}, before it was looked after"
+    return [
+        NewFire(
+            Fire(
+                id=new_id(FIRE_PREFIX),
+                schedule_id=schedule.id,
+                at=one.at,
+                due_at=one.due_at,
+                created_at=now,
+                trigger=Trigger.CRON,
+                state=FireState.SKIPPED,
+                reason=reason or one.reason,
+                n_times=one.n_times,
+            )
+        )
+        for one in found
+    ]
 
 
 def _action(before: Schedule, after: Schedule) -> str:

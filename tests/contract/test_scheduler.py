@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.access import Actor, Scope
-from orchestrator.domain.errors import InvalidRequest, NotAllowed
+from orchestrator.domain.errors import Conflict, InvalidRequest, NotAllowed
 from orchestrator.domain.filters import ExperimentFilter
 from orchestrator.domain.placement import NodeState
 from orchestrator.domain.schedule import SET_BACK_S, FireState
@@ -252,14 +252,11 @@ def test_a_pause_is_on_record_and_its_times_are_not_made_up_for(server: Server) 
     schedule = server.add(misfire="all", overlap="allow")
     assert schedules.change(server.context, schedule.id, {"paused": True}, WHO).paused
     server.look("2026-11-22 12:00")
-    server.clock.time = at("2026-11-23 12:00")
+    server.clock.time = at("2026-11-23 12:00")  # a night that nobody looked after
     schedules.change(server.context, schedule.id, {"paused": False}, WHO)
     server.look("2026-11-24 02:00")
-    assert server.became(schedule) == [
-        ("11-21 02:00", "skipped"),
-        ("11-22 02:00", "skipped"),
-        ("11-24 02:00", "submitted"),
-    ]
+    paused = [(f"11-{day} 02:00", "skipped") for day in (21, 22, 23)]
+    assert server.became(schedule) == [*paused, ("11-24 02:00", "submitted")]
     assert server.fires(schedule)[0].reason == "the schedule is paused"
 
 
@@ -270,6 +267,19 @@ def test_another_cron_holds_from_now_on(server: Server) -> None:
     server.look("2026-11-21 02:00")
     server.look("2026-11-21 04:00")
     assert server.became(schedule) == [("11-21 04:00", "submitted")]
+
+
+def test_a_change_makes_no_time_vanish_that_was_put_off_by_its_jitter(server: Server) -> None:
+    schedule = server.add(jitter_s=3600, overlap="allow")
+    server.look("2026-11-21 02:00")
+    due = server.store.schedule(schedule.id).due_at
+    assert due is not None
+    assert due > at("2026-11-21 02:00")
+    schedules.change(server.context, schedule.id, {"cron": "0 5 * * *"}, WHO)
+    server.look("2026-11-21 04:00")
+    server.look("2026-11-21 06:00")
+    assert server.became(schedule) == [("11-21 02:00", "skipped"), ("11-21 05:00", "submitted")]
+    assert "was changed at 2026-11-21T02:00:00Z" in str(server.fires(schedule)[0].reason)
 
 
 def test_run_now_runs_beside_all_rules_as_the_owner(server: Server) -> None:
@@ -353,6 +363,11 @@ def test_a_zone_that_this_host_does_not_know_is_held_and_others_go_on(server: Se
     server.look("2026-11-21 02:00")
     assert (server.became(odd), server.became(plain)) == ([], [("11-21 02:00", "submitted")])
     assert schedules.upcoming(server.store.schedule(odd.id), 0.0) == []
+    with pytest.raises(Conflict, match="Mars/Olympus"):
+        schedules.change(server.context, odd.id, {"cron": "@daily"}, WHO)
+    schedules.change(server.context, odd.id, {"timezone": "UTC"}, WHO)
+    server.look("2026-11-22 02:00")
+    assert server.became(odd) == [("11-22 02:00", "submitted")]
 
 
 def test_the_stored_spec_has_its_defaults_and_what_is_wrong_with_it_is_pointed_at(server: Server) -> None:
