@@ -63,6 +63,7 @@ def test_the_axes_of_a_row_are_the_fields_of_the_spec_but_for_its_limits(rig: Ri
         "device_time_budget_s",
         "min_measure_s",
         "max_measure_s",
+        "memory_limit_bytes",
     }
     assert set(row["axes"]) == set(spec) - without
     assert row["axes"]["strategy"] == "single"  # what auto stood for
