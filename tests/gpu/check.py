@@ -198,11 +198,12 @@ def main(arguments: Sequence[str]) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     nvml = Nvml()
     try:
-        devices = Inventory(None, options.out, nvml).read()["devices"]
+        facts = Inventory(None, options.out, nvml).read()
         kind = "cpu" if options.rehearse else "cuda"
-        device = next((found for found in devices if found["kind"] == kind), None)
+        device = next((found for found in facts["devices"] if found["kind"] == kind), None)
         if device is None:
-            print(f"gpu-check: there is no GPU here: {nvml.reason}", file=sys.stderr)
+            why = "; ".join(facts["gpus_withheld"].values()) or facts["unavailable"].get("gpus")
+            print(f"gpu-check: there is no GPU here that can be had: {why}", file=sys.stderr)
             return NO_GPU
         return judge(Bench(device, options.out, options.rehearse, nvml), options.slices or list(SLICES), versions(nvml))
     finally:

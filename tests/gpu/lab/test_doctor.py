@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.cli import gpu_checks
 from tests.gpu.lab.machine import Machine, needs_compiler
-from tests.integration.service_rig import environment
+from tests.integration.service_rig import ROOT, environment
 
 pytestmark = needs_compiler
 
@@ -74,6 +74,16 @@ def test_a_gpu_on_which_somebody_computes_is_noted_with_the_process(tmp_path):
     with machine.here(), machine.somebody_computes_on(0) as pid:
         found = {one.check: one for one in gpu_checks.gpus()}
     assert (found["GPU 0"].level, f"process {pid} computes on it" in found["GPU 0"].advice) == ("note", True)
+
+
+def test_the_checks_on_a_gpu_say_why_they_cannot_have_one(tmp_path):
+    machine = Machine(tmp_path)
+    around = environment(tmp_path, **machine.environment)
+    around.pop("CUDA_VISIBLE_DEVICES", None)
+    command = [sys.executable, "-m", "tests.gpu.check", "products", "--out", str(tmp_path / "out")]
+    with machine.somebody_computes_on(0) as pid:
+        done = subprocess.run(command, env=around, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, f"GPU 0: process {pid} computes on it" in done.stderr) == (77, True), done.stderr
 
 
 def limits(**changes):
