@@ -10,7 +10,6 @@ standard error are left to the framework.
 """
 
 import argparse
-import errno
 import importlib
 import os
 import platform
@@ -23,7 +22,7 @@ from workers.trainer import control, counters, host, parity, profiling, protocol
 from workers.trainer import job as jobs
 from workers.trainer.calibration import Calibration
 from workers.trainer.control import Channel
-from workers.trainer.failure import PEER_LOST, TrainerError, lacks_space
+from workers.trainer.failure import PEER_LOST, TrainerError, lacks_memory, lacks_space
 from workers.trainer.frameworks import fabric, horovod_gloo
 from workers.trainer.job import Job, Process
 from workers.trainer.loop import Loop, Watch
@@ -37,9 +36,6 @@ PHASES = {"memory": profiling.allocations, "counters": counters.counted_step, "p
 # Strategies whose scheduler is the same for all frameworks and needs none of them -> its verb. It is listening long
 # before the workers have imported theirs.
 SCHEDULERS = {"horovod": horovod_gloo.serve}
-
-
-_BAD_ALLOC = "std::bad_alloc"  # how C++ says that memory is short; bindings pass its text on
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -153,7 +149,7 @@ def failure_of(error: Exception, adapter: Optional[Adapter]) -> str:
         return "no_space"
     if isinstance(error, TrainerError):
         return error.kind
-    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM or _BAD_ALLOC in str(error):
+    if lacks_memory(error):
         return "out_of_memory"
     return (adapter.failure_of(error) if adapter else None) or "crashed"
 

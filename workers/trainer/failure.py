@@ -1,14 +1,22 @@
 """The one exception with which a part of the trainer says that the attempt cannot go on, and why.
 
-Also how a full disk is told from any other trouble: here and on the node's side of the attempt it is the same error.
+Also how a full disk, and memory that is short, are told from any other trouble.
 """
 
 import errno
+import resource
 from typing import Optional, Sequence
 
 # What an adapter's ``failure_of`` answers when an exception only tells that another rank has gone. Not a failure kind:
 # which rank it was, and why, is known on the control channel.
 PEER_LOST = "peer_lost"
+
+
+# How C++ says that memory is short; bindings pass its text on.
+_BAD_ALLOC = "std::bad_alloc"
+# What a process says that gets no more memory than its limit: for the stack of another thread (EAGAIN), and for what
+# oneDNN lays aside. Without a limit each of them may have another cause.
+_AT_THE_LIMIT = ("Resource temporarily unavailable", "can't start new thread", "could not create a primitive")
 
 
 class TrainerError(Exception):
@@ -32,3 +40,14 @@ def lacks_space(error: Optional[BaseException]) -> bool:
         seen.append(error)
         error = error.__cause__
     return False
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether ``error`` says that this process got no more memory, whatever the framework."""
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM or _BAD_ALLOC in str(error):
+        return True
+    return _is_limited() and any(words in str(error) for words in _AT_THE_LIMIT)
+
+
+def _is_limited() -> bool:
+    return resource.getrlimit(resource.RLIMIT_DATA)[0] != resource.RLIM_INFINITY

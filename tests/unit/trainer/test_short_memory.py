@@ -1,0 +1,28 @@
+"""How a process tells that its memory is short, with and without a limit."""
+
+import errno
+import subprocess
+import sys
+
+import pytest
+
+from workers.trainer.__main__ import failure_of
+
+AT_THE_LIMIT = "MXNetError: Resource temporarily unavailable"
+ASKS = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
+from workers.trainer.failure import lacks_memory
+print(lacks_memory(RuntimeError(sys.argv[1])), lacks_memory(RuntimeError("an assertion failed")))
+"""
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(errno.ENOMEM, "fork"), RuntimeError("std::bad_alloc")])
+def test_memory_that_is_short_is_told_by_every_framework_s_way_to_say_so(error):
+    assert failure_of(error, None) == "out_of_memory"
+
+
+def test_what_may_have_another_cause_is_short_memory_only_in_a_process_with_a_limit():
+    assert failure_of(RuntimeError(AT_THE_LIMIT), None) == "crashed"
+    limited = subprocess.run([sys.executable, "-c", ASKS, AT_THE_LIMIT], capture_output=True, text=True, check=True)
+    assert limited.stdout.split() == ["True", "False"]
