@@ -38,9 +38,9 @@ def settings(unit: str) -> Iterator[tuple[str, str]]:
 
 
 def environment_of(text: str) -> dict[str, str]:
-    """What an environment file says."""
-    lines = [line.strip() for line in text.splitlines()]
-    return dict(line.split("=", 1) for line in lines if line and not line.startswith(("#", ";")))
+    """What an environment file says. Double quotes around a value are not part of it."""
+    lines = [line.strip().partition("=") for line in text.splitlines()]
+    return {name: value.strip('"') for name, _, value in lines if name and not name.startswith(("#", ";"))}
 
 
 def words(command: str, environment: Mapping[str, str]) -> list[str]:

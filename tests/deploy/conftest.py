@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="a container engine of one's own takes root"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def engine() -> Iterator[Engine]:
     """A container engine. Where there can be none the tests are skipped; but not in continuous integration as root,
     which would otherwise prove nothing and say that all is well."""
@@ -43,7 +43,7 @@ def engine() -> Iterator[Engine]:
     assert engines.traces(running.environment) == before
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stack(engine: Engine) -> Iterator[Stack]:
     """The stack, up, with its first token; the images are built of the tree as it is."""
     folder = Path(tempfile.mkdtemp(prefix="tbd-stack-", dir="/tmp"))

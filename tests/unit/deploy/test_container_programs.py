@@ -2,21 +2,27 @@
 
 import http.server
 import json
+import os
+import ssl
 import stat
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import certificate
+
 DOCKER = Path(__file__).resolve().parents[3] / "deploy" / "docker"
 
 
-def run(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
+def run(program: str, *words: str, **settings: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-IS", str(DOCKER / program), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("TBD_")} | settings
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, check=False)
 
 
 class Control(http.server.BaseHTTPRequestHandler):
@@ -33,14 +39,24 @@ class Control(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="module")
-def control() -> Iterator[str]:
+@contextmanager
+def serving(tls: ssl.SSLContext | None = None) -> Iterator[str]:
     with http.server.HTTPServer(("127.0.0.1", 0), Control) as server:
+        if tls:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def control() -> Iterator[str]:
+    with serving() as address:
+        yield address
 
 
 def test_a_node_asks_the_control_plane_for_its_own_address(control: str) -> None:
@@ -51,6 +67,17 @@ def test_a_node_asks_the_control_plane_for_its_own_address(control: str) -> None
 def test_a_control_plane_that_is_not_ready_is_unhealthy_with_its_own_words(control: str) -> None:
     done = run("healthy.py", "ready", control)
     assert (done.returncode, "the database is away" in done.stdout) == (1, True)
+
+
+def test_where_the_service_speaks_https_so_does_the_check_of_its_health(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path, "server")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    with serving(context) as address:
+        done = run("healthy.py", "node", address, TBD_TLS_CERT=str(cert))
+        assert done.returncode == 0, done.stdout
+        done = run("healthy.py", "ready", address, TBD_TLS_CERT=str(cert))
+        assert (done.returncode, "the database is away" in done.stdout) == (1, True)
 
 
 def test_a_port_is_healthy_when_somebody_takes_connections(control: str) -> None:
