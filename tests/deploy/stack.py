@@ -83,14 +83,14 @@ class Stack:
     def build(self) -> None:
         self.compose("build", timeout_s=BUILD_S)
 
-    def up(self) -> None:
-        """All that a person does.
+    def up(self, **more: str) -> None:
+        """All that a person does; ``more`` are settings of docs/operations.md.
 
         Raises:
             RuntimeError: it did not become healthy; with what its services said.
         """
         try:
-            self.compose("up", "--wait", "--wait-timeout", str(UP_S), timeout_s=UP_S + 60)
+            self.compose("up", "--wait", "--wait-timeout", str(UP_S), timeout_s=UP_S + 60, **more)
         except RuntimeError as error:
             raise RuntimeError(f"{error}\n{self.said()}") from None
 
@@ -104,6 +104,10 @@ class Stack:
     def inside(self, service: str, *words: str, timeout_s: float = 120.0) -> str:
         """What a program prints that runs in the container of ``service``."""
         return self.compose("exec", "-T", service, *words, timeout_s=timeout_s)
+
+    def put_secret(self, name: str, text: str) -> None:
+        script = f'cd /etc/tbd/secrets; rm -f {name}; umask 227; echo "$1" >{name}'
+        self.compose("run", "--rm", "-T", "--no-deps", "secrets", "sh", "-c", script, "sh", text)
 
     def install(self, framework: str) -> None:
         """Make the framework's environment in the worker, with the index and the wheels that this machine has."""
@@ -135,10 +139,11 @@ class Stack:
         found = json.loads(self.engine.docker("inspect", *self.compose("ps", "-q").split()))
         return {one["Config"]["Labels"]["com.docker.compose.service"]: one for one in found}
 
-    def tbd(self, *words: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
-        """The command of this tree, outside of all containers, with the token."""
+    def tbd(self, *words: str, code: int = 0, **more: str) -> "subprocess.CompletedProcess[str]":
+        """The command of this tree, outside of all containers, with the token; ``more`` goes into its environment."""
         kept = {name: text for name, text in os.environ.items() if not name.startswith("TBD_") and name != "COLUMNS"}
         ours = {"TBD_SERVER": self.api.url, "TBD_TOKEN": self.api.token, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+        ours |= more
         command = [sys.executable, "-m", "orchestrator.cli.main", *words]
         done = subprocess.run(
             command, env=kept | ours, cwd=self.tree, capture_output=True, text=True, timeout=300, check=False

@@ -14,6 +14,7 @@ from urllib.error import HTTPError
 import pytest
 
 from tests.deploy.stack import Stack
+from tests.support.certificates import certificate
 from tests.support.service import TERMINAL, status_of, until
 
 # The first test waits for all images to be built, at worst of nothing on a busy machine.
@@ -175,6 +176,21 @@ def test_a_secret_that_everybody_may_read_or_that_is_missing_is_refused_by_name(
         assert done.returncode == 2
         assert f"{variable}: {path}" in done.stderr or f"{variable}: there is no file {path}" in done.stderr
         assert why in done.stderr
+
+
+@pytest.mark.thorough
+def test_by_certificate_files_it_speaks_https_and_its_containers_stay_healthy(stack: Stack, tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path, "server")
+    stack.put_secret("tls_cert", cert.read_text())
+    stack.put_secret("tls_key", key.read_text())
+    stack.up(TBD_TLS_CERT="/etc/tbd/secrets/tls_cert", TBD_TLS_KEY="/etc/tbd/secrets/tls_key")
+    try:
+        assert stack.inspect()["worker"]["State"]["Health"]["Status"] == "healthy"
+        url = stack.api.url.replace("http://127.0.0.1", "https://localhost")
+        assert "worker" in stack.tbd("nodes", TBD_SERVER=url, TBD_CA_FILE=str(cert)).stdout
+        assert "not believed" in stack.tbd("nodes", TBD_SERVER=url, code=4).stderr
+    finally:
+        stack.up()
 
 
 @pytest.mark.thorough
