@@ -1,11 +1,6 @@
 """Submit an experiment again and again, at the times of a cron expression; each time is on record.
 
-  add NAME CRON SPEC.yaml|MODEL  make a schedule (tbd schedule add nightly "0 2 * * *" suites/quick.yaml)
-  ls                             list them, with the last time and the next
-  show SCHEDULE                  show one: its rules, its next times, what became of the last ones
-  pause, resume SCHEDULE         record its times as skipped until it is resumed
-  run SCHEDULE                   submit its spec now
-  rm SCHEDULE                    remove it with the record of its times; its experiments stay
+tbd schedule add nightly "0 2 * * *" suites/quick.yaml --timezone Europe/Berlin
 
 SCHEDULE: its name, or its id.
 """
@@ -32,8 +27,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing = orders.add_parser("ls", help="list schedules, newest first")
     listing.add_argument("--owner", help="only schedules of this owner")
     listing.add_argument("--json", action="store_true", help="print REST's answer")
-    words = {"show": "show one", "pause": "pause one", "resume": "resume one", "run": "submit its spec now"}
-    for order, text in (words | {"rm": "remove one with the record of its times"}).items():
+    words = {
+        "show": "show its rules, its next times and what became of the last ones",
+        "pause": "record its times as skipped",
+        "resume": "end a pause",
+        "run": "submit its spec now",
+    }
+    for order, text in (words | {"rm": "remove it with the record of its times; its experiments stay"}).items():
         one = orders.add_parser(order, help=text)
         one.add_argument("schedule", metavar="SCHEDULE", help="its name, or its id")
         if order == "show":
