@@ -134,7 +134,8 @@ def test_a_cursor_that_is_not_ours_is_refused(store: SqlStore, cursor: str) -> N
 
 def test_experiments_are_found_by_owner_state_name_and_label(store: SqlStore) -> None:
     wanted, _ = scene.submitted(store, name="wanted", labels={"team": "vision", "ünïcode \x00": "\x1b"})
-    other, _ = scene.submitted(store, name="other", owner="bob", labels={"team": "speech"})
+    other, (run,) = scene.submitted(store, runs=1, name="other", owner="bob", labels={"team": "speech"})
+    scene.brought_to(store, run, RunState.FAILED)
     store.end_experiment(other.id, ExperimentState.FAILED, 3000.0)
 
     def found(**filters: object) -> list[str]:
