@@ -220,6 +220,8 @@ def _why_no_room(nodes: Sequence[Node]) -> str:
 
 
 def _offer(needs: Needs, node: Node) -> str:
+    if node.state is NodeState.UNREACHABLE and not node.devices:
+        return f"{node.name}, which has not answered yet"
     count = f"{node.name}: {len(node.devices_of(needs.device))}"
     if needs.device == "cuda" and node.gpus_withheld:
         count += f" and {len(node.gpus_withheld)} withheld ({'; '.join(node.gpus_withheld.values())})"

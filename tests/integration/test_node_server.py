@@ -37,10 +37,13 @@ class Server:
         self.process = None
 
     def start(self, *more):
-        command = [sys.executable, "-m", "workers.node", "serve", "--directory", str(self.folder / "agent")]
+        self.begin(*more)
+        until(self.answers)
+
+    def begin(self, *more, python=("-m", "workers.node")):
+        command = [sys.executable, *python, "serve", "--directory", str(self.folder / "agent")]
         command += ["--socket", str(self.socket), "--node", NODE, *more]
         self.process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
-        until(self.answers)
 
     def answers(self):
         assert self.process.poll() is None, self.process.stderr.read().decode()
@@ -73,6 +76,25 @@ def test_an_attempt_can_be_carried_out_over_the_socket(server):
     assert server.client.status()["attempts"] == []
     assert server.client.inventory()["node"] == NODE
     assert server.client.interpreters()[0]["name"] == "system"
+
+
+SLOW_TO_LISTEN = """
+import socketserver, sys, time
+from workers.node.__main__ import main
+activate = socketserver.UnixStreamServer.server_activate
+socketserver.UnixStreamServer.server_activate = lambda server: (time.sleep(0.5), activate(server))[1]
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_whoever_finds_the_socket_is_answered(tmp_path):
+    server = Server(tmp_path)
+    server.begin(python=("-c", SLOW_TO_LISTEN))
+    try:
+        until(server.socket.exists)
+        assert server.client.heartbeat()["node"] == NODE
+    finally:
+        server.end()
 
 
 def test_the_socket_is_its_owners_alone(server):

@@ -85,12 +85,7 @@ def serve(directory: Path, path: Path, node: str | None, fence_s: float | None, 
     """
     agent = Agent(directory, node, fence_s)
     try:
-        path.unlink(missing_ok=True)  # of a predecessor: the directory's lock says that it is gone
-        mask = os.umask(0o177)
-        try:
-            server = _Server(str(path), agent)
-        finally:
-            os.umask(mask)
+        server = _listening(path, agent)
         agent.step_back()  # and with this thread those that it starts
         end = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -106,6 +101,19 @@ def serve(directory: Path, path: Path, node: str | None, fence_s: float | None, 
         path.unlink(missing_ok=True)
     finally:
         agent.close()
+
+
+def _listening(path: Path, agent: Agent) -> _Server:
+    """The server; its socket gets the name ``path`` once it listens, so that nobody who finds it is refused."""
+    unready = path.with_name(path.name[:-1] + "~")  # no longer than the name itself, whose length is limited
+    unready.unlink(missing_ok=True)
+    mask = os.umask(0o177)
+    try:
+        server = _Server(str(unready), agent)
+    finally:
+        os.umask(mask)
+    unready.replace(path)  # one of a predecessor goes: the directory's lock says that nobody answers there
+    return server
 
 
 def main(arguments: Sequence[str]) -> int:

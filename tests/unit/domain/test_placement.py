@@ -37,6 +37,12 @@ def test_a_drained_or_silent_node_is_waited_for_by_name() -> None:
     assert place(make.plan().needs, nodes, {}) == NotNow("waits for nodes: a is draining, b is unreachable")
 
 
+def test_a_node_that_was_never_heard_of_is_not_counted_as_one_without_devices() -> None:
+    nodes = [make.node("a", 0, state=NodeState.UNREACHABLE), make.node("b", 0)]
+    told = "needs 1 node(s) with 1 cpu device(s); the cluster has a, which has not answered yet, b: 0"
+    assert place(make.plan().needs, nodes, {}) == NotNow(told)
+
+
 def test_a_node_without_room_on_its_disk_is_passed_over() -> None:
     nodes = [make.node("a", disk_free_bytes=LEAST_FREE_BYTES - 1), make.node("b", disk_free_bytes=LEAST_FREE_BYTES)]
     answer = place(make.plan().needs, nodes, {})
