@@ -52,6 +52,7 @@ NEEDED: Mapping[tuple[str, str], access.Scope] = {
     ("GET", "/runs/{run_id}/reanalysis"): READ,
     ("GET", "/results"): READ,
     ("GET", "/compare"): READ,
+    ("GET", "/export"): READ,
     ("GET", "/observations"): READ,
     ("GET", "/models"): READ,
     ("GET", "/frameworks"): READ,

@@ -1,6 +1,7 @@
 """What routers take from a request: the context, the JSON body, paging, the idempotency key; and nothing unknown."""
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Header, Query, Request, params
@@ -15,6 +16,7 @@ from orchestrator.services.once import idempotency, once
 
 MAX_PAGE = 1000
 JSON = "application/json"
+RFC3339: dict[str, Any] = {"max_length": 40, "json_schema_extra": {"format": "date-time"}}
 # The header of an answer that repeats an earlier one, under the same idempotency key.
 REPLAYED = {"Idempotent-Replayed": "true"}
 
@@ -84,6 +86,24 @@ def parse_label(label: str | None) -> tuple[str, str] | None:
     if not separator:
         raise InvalidRequest([Problem("/label", f"{label!r} is no label: write key=value")])
     return key, value
+
+
+def parse_time(name: str, given: str | None) -> float | None:
+    """Seconds since the epoch of a query parameter that was described by ``RFC3339``; None where it is not given.
+
+    Raises:
+        InvalidRequest: it is no time, or has no zone.
+    """
+    if given is None:
+        return None
+    try:
+        time = datetime.fromisoformat(given)
+        seconds = time.timestamp() if time.tzinfo else None
+    except (OverflowError, ValueError):
+        seconds = None
+    if seconds is None or not border.is_time(seconds):
+        raise InvalidRequest([Problem(f"/{name}", "a time with its zone, such as 2026-11-22T02:00:00Z")])
+    return seconds
 
 
 def carried_out_once(

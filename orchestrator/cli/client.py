@@ -19,6 +19,7 @@ TIMEOUT_S = 30.0  # of one request; the server answers within a few seconds or s
 # machine.
 LONG_TIMEOUT_S = 900.0
 STREAM_TIMEOUT_S = 60.0  # the server sends a comment every 15 s
+CHUNK = 1 << 16  # bytes of a file that are handed on together
 RECONNECT_S = 60.0  # how long a stream that broke is tried again
 
 # 4 is worth trying again later: what stands behind the server, or a proxy, does not answer. Any other 5xx has reached
@@ -119,6 +120,28 @@ class Client:
             CommandError: as ``get``; also where it is not there (any more).
         """
         self._ask("DELETE", API + path, tries=1, timeout_s=LONG_TIMEOUT_S)
+
+    def download(self, path: str, **parameters: Any) -> Iterator[bytes]:
+        """The file at ``path``, part by part, as it comes.
+
+        Raises:
+            CommandError: as ``get``; also where the connection breaks off in the middle.
+        """
+        connection = self._connection(LONG_TIMEOUT_S)
+        target = self._parts.path + _with_parameters(API + path, parameters)
+        try:
+            connection.request("GET", target, headers=self._own_headers)
+            response = connection.getresponse()
+            if response.status != 200:
+                raise _problem(response.status, response.read())
+            while chunk := response.read(CHUNK):
+                yield chunk
+        except http.client.IncompleteRead:
+            raise CommandError(f"{self.url} broke off in the middle of the file: its log says why", FAILED) from None
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from None
+        finally:
+            connection.close()
 
     def is_up(self) -> bool:
         """Whether the server answers."""

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Select, func, select, tuple_
 
 from orchestrator.db import cells, labelled_runs, paging, rows, runs
-from orchestrator.db.schema import cell, experiment, run
+from orchestrator.db.schema import cell, experiment, result, run
 from orchestrator.domain.errors import Damaged
 from orchestrator.domain.filters import CellFilter
 from orchestrator.domain.run import Run
@@ -14,6 +14,9 @@ from orchestrator.domain.stored import Page, StoredCell
 
 # Runs that a page may hold beyond those of its first cell: a judgement that bounds what a request reads.
 MOST_RUNS = 5_000
+
+# A time is shown to the nearest microsecond: asked for "from then on" it is the one that was shown.
+SHOWN_S = 0.5e-6
 
 _RUNS = cell.join(run, (run.c.experiment_id == cell.c.experiment_id) & (run.c.cell_key == cell.c.cell_key))
 
@@ -35,6 +38,14 @@ def _matching(wanted: CellFilter) -> Select[Any]:
         query = query.where(cell.c.device_models.contains(cells.found_by(wanted.gpu_model), autoescape=True))
     if wanted.label is not None:
         query = query.where(cell.c.experiment_id.in_(labelled_runs.experiments(wanted.label)))
+    if wanted.series is not None:
+        theirs = select(run.c.experiment_id, run.c.cell_key).join(result, result.c.run_id == run.c.id)
+        one_of = theirs.where(result.c.workload_key == wanted.series)
+        query = query.where(tuple_(cell.c.experiment_id, cell.c.cell_key).in_(one_of))
+    if wanted.since is not None:
+        query = query.where(cell.c.created_at >= wanted.since - SHOWN_S)
+    if wanted.until is not None:
+        query = query.where(cell.c.created_at < wanted.until - SHOWN_S)
     return query
 
 

@@ -31,7 +31,8 @@ class RunFilter:
 @dataclass(frozen=True)
 class CellFilter:
     """Which cells are wanted. ``gpu_model`` is a part of the name of the GPUs that it ran on, in any case; ``label``
-    one of its experiment."""
+    one of its experiment; ``series`` the key of a workload that one of its runs had. Of experiments that were
+    submitted from ``since`` on and before ``until``."""
 
     owner: str | None = None
     experiment_id: str | None = None
@@ -39,6 +40,9 @@ class CellFilter:
     framework: str | None = None
     gpu_model: str | None = None
     label: tuple[str, str] | None = None
+    series: str | None = None
+    since: float | None = None
+    until: float | None = None
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from sqlalchemy import select
 
 from orchestrator.db.schema import measurement, result
 from orchestrator.db.store import SqlStore
+from orchestrator.domain.filters import CellFilter
 from orchestrator.domain.run import TERMINAL, IllegalMove, RunState
 from tests.contract import store_scenes as scene
 
@@ -87,3 +88,24 @@ def test_a_run_that_goes_back_to_the_queue_keeps_the_failure_at_its_attempt(stor
     ]
     assert after.started_at == 2001.0  # the run began with its first attempt
     assert after.analysis == scene.analysis(2.0)
+
+
+def test_cells_are_found_by_their_series_and_by_when_they_were_submitted(store: SqlStore) -> None:
+    old = scene.experiment(at=1000.0)
+    new = scene.experiment(at=2000.25)
+    for one, key in ((old, "w"), (new, "other")):
+        (run,) = scene.runs_for(one)
+        store.add_experiment(one, [run])
+        scene.brought_to(store, run, RunState.COLLECTING)
+        fingerprint = {"workload": {}, "workload_key": key}
+        store.conclude(run.id, RunState.COMPLETED, at=3000.0, analysis=scene.analysis(), fingerprint=fingerprint)
+
+    def found(wanted: CellFilter) -> list[str]:
+        return [cell.experiment.id for cell in store.cells(wanted).items]
+
+    assert found(CellFilter(series="w")) == [old.id]
+    assert found(CellFilter(series="none")) == []
+    assert found(CellFilter(since=1000.0)) == [new.id, old.id]
+    assert found(CellFilter(since=2000.2500003)) == [new.id], "times are shown to the microsecond"
+    assert found(CellFilter(until=2000.25)) == [old.id]
+    assert found(CellFilter(since=1500.0, series="w")) == []

@@ -168,6 +168,7 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "cells by owner": lambda store, exp, run, att: store.cells(CellFilter(owner="ada")),
     "cells of an experiment": lambda store, exp, run, att: store.cells(CellFilter(experiment_id=exp)),
     "cells by label": lambda store, exp, run, att: store.cells(CellFilter(label=("a", "b"))),
+    "cells of a series": lambda store, exp, run, att: store.cells(CellFilter(series="w", since=1.0, until=9.0)),
     "cells by names": lambda store, exp, run, att: store.cells(
         CellFilter(model="net", framework="pytorch", gpu_model="H100")
     ),

@@ -109,6 +109,19 @@ def test_results_are_printed_in_any_encoding(tbd: Tbd, done: dict[str, Any]) -> 
     assert in_ascii.json("results", done["id"]) == tbd.json("results", done["id"])
 
 
+def test_results_are_exported_to_a_file_or_to_stdout(tbd: Tbd, done: dict[str, Any], folder: Path) -> None:
+    told = tbd("export", done["id"], "--rows", "runs", "-o", "runs.jsonl").stderr
+    lines = [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
+    assert told == f"export: runs.jsonl ({(folder / 'runs.jsonl').stat().st_size} bytes)\n"
+    assert {line["experiment_id"] for line in lines} == {done["id"]}
+    assert all(line["throughput_value"] > 0 and line["framework_version"] for line in lines)
+    assert {line["state"] for line in lines} == {"completed"}
+    assert tbd("export", done["id"]).stdout.count("\n") == 3
+    assert "no.csv: " in tbd("export", "-o", "nowhere/no.csv", code=2).stderr
+    tbd("export", "--since", "yesterday", "-o", "no.csv", code=2)
+    assert not list(folder.glob("no.csv*"))
+
+
 def test_a_failed_run_is_exit_code_1_and_says_why(tbd: Tbd) -> None:
     finished = tbd("submit", "fails.yaml", "--wait", code=1)
     assert "crashed" in finished.stderr

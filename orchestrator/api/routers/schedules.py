@@ -1,13 +1,13 @@
 """Schedules: make, look, change, remove, run now; and what became of their times."""
 
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
 from orchestrator.api.identity import Who
 from orchestrator.api.requests import (
     REPLAYED,
+    RFC3339,
     Ctx,
     Cursor,
     IdempotencyKey,
@@ -15,11 +15,10 @@ from orchestrator.api.requests import (
     Limit,
     OfOwner,
     json_body_of,
+    parse_time,
 )
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.schedules import FireView, ScheduleView, fire_view, schedule_view
-from orchestrator.domain.border import is_time
-from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.filters import FireFilter, ScheduleFilter
 from orchestrator.domain.schedule import FireState, Schedule
 from orchestrator.services import schedules
@@ -29,7 +28,6 @@ router = APIRouter(prefix="/schedules", tags=["schedules"])
 _SPEC = {"name": "nightly", "model": "resnet-50", "framework": "pytorch", "per_device_batch_size": 4, "size": "small"}
 _NEW = json_body_of("ScheduleRequest", name="nightly", cron="0 2 * * *", timezone="Europe/Berlin", spec=_SPEC)
 _CHANGE = json_body_of("ScheduleChange", paused=True)
-_RFC3339: dict[str, Any] = {"max_length": 40, "json_schema_extra": {"format": "date-time"}}
 
 
 def _view(context: Context, schedule: Schedule) -> ScheduleView:
@@ -92,25 +90,12 @@ def get_fires(
     context: Ctx,
     schedule_id: str,
     state: FireState | None = None,
-    since: Annotated[str | None, Query(description="only times from then on", **_RFC3339)] = None,
-    until: Annotated[str | None, Query(description="only times before", **_RFC3339)] = None,
+    since: Annotated[str | None, Query(description="only times from then on", **RFC3339)] = None,
+    until: Annotated[str | None, Query(description="only times before", **RFC3339)] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
     """What became of its times, the latest first."""
     context.store.owner_of_schedule(schedule_id)
-    wanted = FireFilter(schedule_id, state, _seconds("since", since), _seconds("until", until))
+    wanted = FireFilter(schedule_id, state, parse_time("since", since), parse_time("until", until))
     return answer(page_view(context.store.fires(wanted, limit=limit, cursor=cursor), fire_view))
-
-
-def _seconds(name: str, given: str | None) -> float | None:
-    if given is None:
-        return None
-    try:
-        time = datetime.fromisoformat(given)
-        seconds = time.timestamp() if time.tzinfo else None
-    except (OverflowError, ValueError):
-        seconds = None
-    if seconds is None or not is_time(seconds):
-        raise InvalidRequest([Problem(f"/{name}", "a time with its zone, such as 2026-11-22T02:00:00Z")])
-    return seconds

@@ -28,7 +28,8 @@ def _time(seconds: float) -> float:
     return seconds
 
 
-def _rfc3339(seconds: float) -> str:
+def rfc3339(seconds: float) -> str:
+    """``seconds`` since the epoch as REST writes a time."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -36,7 +37,7 @@ def _rfc3339(seconds: float) -> str:
 Time = Annotated[
     float,
     AfterValidator(_time),
-    PlainSerializer(_rfc3339, return_type=str),
+    PlainSerializer(rfc3339, return_type=str),
     Field(description="RFC 3339, UTC", json_schema_extra={"format": "date-time"}),
 ]
 

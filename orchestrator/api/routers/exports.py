@@ -1,0 +1,87 @@
+"""Exports: results as a file for other tools, streamed."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import chain
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import StreamingResponse
+
+from orchestrator.api.exports import tables
+from orchestrator.api.requests import RFC3339, Ctx, Label, OfOwner, parse_label, parse_time
+from orchestrator.domain.filters import CellFilter
+from orchestrator.services import export
+from orchestrator.services.export import Part, Rows
+from orchestrator.services.export_columns import CELLS, RUNS, Column
+
+router = APIRouter(tags=["results"])
+
+
+class Format(StrEnum):
+    """The formats of an export."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
+
+
+class Written(NamedTuple):
+    """How a format is written, and what it is called on the wire."""
+
+    media_type: str
+    write: Callable[[Sequence[Column], Iterable[Part]], Iterator[bytes]]
+
+
+FORMATS: dict[Format, Written] = {
+    Format.CSV: Written("text/csv; charset=utf-8; header=present", tables.csv),
+    Format.JSONL: Written("application/jsonl", tables.json_lines),
+}
+_ANSWER: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The file, as a stream.",
+        "content": {
+            one.media_type.partition(";")[0]: {"schema": {"type": "string", "format": "binary"}}
+            for one in FORMATS.values()
+        },
+    }
+}
+
+
+@router.get("/export", response_class=Response, responses=_ANSWER)
+def get_export(
+    context: Ctx,
+    format: Format = Format.CSV,
+    rows: Annotated[Rows, Query(description="a line for each cell, or for each run")] = Rows.CELLS,
+    owner: OfOwner = None,
+    experiment: Annotated[str | None, Query(max_length=100, description="id of the only experiment")] = None,
+    model: str | None = None,
+    framework: str | None = None,
+    gpu_model: str | None = None,
+    label: Label = None,
+    series: Annotated[str | None, Query(max_length=100, description="a workload_key")] = None,
+    since: Annotated[str | None, Query(description="only experiments submitted from then on", **RFC3339)] = None,
+    until: Annotated[str | None, Query(description="only experiments submitted before", **RFC3339)] = None,
+) -> Response:
+    """Results as a file: one line per cell and experiment, or per run; the newest experiment first. docs/export.md has
+    the columns. It is sent while it is made: where the database goes away meanwhile, the connection breaks off."""
+    wanted = CellFilter(
+        owner,
+        experiment_id=experiment,
+        model=model,
+        framework=framework,
+        gpu_model=gpu_model,
+        label=parse_label(label),
+        series=series,
+        since=parse_time("since", since),
+        until=parse_time("until", until),
+    )
+    written = FORMATS[format]
+    columns = CELLS if rows is Rows.CELLS else RUNS
+    content = written.write(columns, _begun(export.parts(context, wanted, rows)))
+    headers = {"Content-Disposition": f'attachment; filename="tbd-export.{format}"'}
+    return StreamingResponse(content, headers=headers, media_type=written.media_type)
+
+
+def _begun(parts: Iterator[Part]) -> Iterator[Part]:
+    """The same, with the first part at hand: what goes wrong with it is still answered as a problem."""
+    return chain([next(parts)], parts)
