@@ -74,7 +74,7 @@ gpu-check: ## the checks that need a GPU, by python3 with torch, numpy, psutil a
 	@python3 -m tests.gpu.check $(SLICE)
 
 announce-downloads:
-	@$(if $(wildcard .venv/.ready),:,echo "tbd sets up its own environment in .venv: a download of about 200 MB.")
+	@$(if $(wildcard .venv/.ready),:,echo "tbd sets up its own environment in .venv: a download of about 250 MB.")
 
 setup: .venv/.ready
 

@@ -44,7 +44,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "compare": "compare two experiments or runs",
         "scaling": "show speed-up and efficiency over devices, as table and figure",
         "report": "write a report of an experiment (Markdown)",
-        "export": "write results to a file for other tools: CSV, JSON lines",
+        "export": "write results to a file for other tools: CSV, JSON lines, Parquet, MLPerf's log",
         "observations": "check the TBD paper's observations on the results there are",
         "analyse": "analyse stored logs anew and show what that would change",
     },

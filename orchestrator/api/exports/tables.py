@@ -51,10 +51,11 @@ def json_lines(columns: Sequence[Column], parts: Iterable[Part]) -> Iterator[byt
     """A JSON object a line, with a key for every column."""
     for part in parts:
         records = (record_of(tuple(columns), line) for line in part)
-        yield b"".join(json_text(_object(columns, record)).encode() + b"\n" for record in records)
+        yield b"".join(json_text(as_json(columns, record)).encode() + b"\n" for record in records)
 
 
-def _object(columns: Sequence[Column], record: Mapping[str, Any]) -> dict[str, Any]:
+def as_json(columns: Sequence[Column], record: Mapping[str, Any]) -> dict[str, Any]:
+    """The object of a record: times as texts, and numbers that are not finite."""
     return {column.name: _value(column.kind, record[column.name]) for column in columns}
 
 

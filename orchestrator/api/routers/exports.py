@@ -8,8 +8,9 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
-from orchestrator.api.exports import tables
+from orchestrator.api.exports import mllog, parquet, tables
 from orchestrator.api.requests import RFC3339, Ctx, Label, OfOwner, parse_label, parse_time
+from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.filters import CellFilter
 from orchestrator.services import export
 from orchestrator.services.export import Part, Rows
@@ -23,6 +24,8 @@ class Format(StrEnum):
 
     CSV = "csv"
     JSONL = "jsonl"
+    PARQUET = "parquet"
+    MLLOG = "mllog"
 
 
 class Written(NamedTuple):
@@ -35,6 +38,8 @@ class Written(NamedTuple):
 FORMATS: dict[Format, Written] = {
     Format.CSV: Written("text/csv; charset=utf-8; header=present", tables.csv),
     Format.JSONL: Written("application/jsonl", tables.json_lines),
+    Format.PARQUET: Written("application/vnd.apache.parquet", parquet.parquet),
+    Format.MLLOG: Written("text/plain; charset=utf-8", mllog.mllog),
 }
 _ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
@@ -51,7 +56,7 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
 def get_export(
     context: Ctx,
     format: Format = Format.CSV,
-    rows: Annotated[Rows, Query(description="a line for each cell, or for each run")] = Rows.CELLS,
+    rows: Annotated[Rows | None, Query(description="a line for each cell, or for each run (mllog: only these)")] = None,
     owner: OfOwner = None,
     experiment: Annotated[str | None, Query(max_length=100, description="id of the only experiment")] = None,
     model: str | None = None,
@@ -75,11 +80,20 @@ def get_export(
         since=parse_time("since", since),
         until=parse_time("until", until),
     )
-    written = FORMATS[format]
-    columns = CELLS if rows is Rows.CELLS else RUNS
-    content = written.write(columns, _begun(export.parts(context, wanted, rows)))
+    written, chosen = FORMATS[format], _checked(format, rows)
+    columns = CELLS if chosen is Rows.CELLS else RUNS
+    content = written.write(columns, _begun(export.parts(context, wanted, chosen)))
     headers = {"Content-Disposition": f'attachment; filename="tbd-export.{format}"'}
     return StreamingResponse(content, headers=headers, media_type=written.media_type)
+
+
+def _checked(format: Format, rows: Rows | None) -> Rows:
+    """What a line is about. Raises InvalidRequest where this server, or the format, cannot do it."""
+    if format is Format.PARQUET:
+        parquet.check()
+    if format is Format.MLLOG and rows is Rows.CELLS:
+        raise InvalidRequest([Problem("/rows", "mllog has the lines of runs: leave rows out, or say runs")])
+    return rows or (Rows.RUNS if format is Format.MLLOG else Rows.CELLS)
 
 
 def _begun(parts: Iterator[Part]) -> Iterator[Part]:

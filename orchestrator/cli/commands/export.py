@@ -16,7 +16,7 @@ from orchestrator.cli.client import Client
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.locate import connect
 
-FORMATS = ("csv", "jsonl")
+FORMATS = ("csv", "jsonl", "parquet", "mllog")
 _ENDINGS = {f".{name}": name for name in FORMATS}
 
 
@@ -39,6 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     chosen = options.format or _ENDINGS.get(os.path.splitext(options.output or "")[1].lower(), "csv")
+    if chosen == "parquet" and not options.output and sys.stdout.isatty():
+        raise CommandError("Parquet is nothing to read on a screen: name a file with --output")
     client = connect()
     wanted = {
         "format": chosen,
