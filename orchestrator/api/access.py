@@ -64,6 +64,7 @@ NEEDED: Mapping[tuple[str, str], access.Scope] = {
     ("GET", "/schedules"): READ,
     ("GET", "/schedules/{schedule_id}"): READ,
     ("GET", "/schedules/{schedule_id}/fires"): READ,
+    ("GET", "/nightly"): READ,
     ("POST", "/experiments"): SUBMIT,
     ("POST", "/experiments/{experiment_id}/cancel"): SUBMIT,
     ("POST", "/experiments/{experiment_id}/pause"): SUBMIT,

@@ -22,6 +22,7 @@ from orchestrator.api.routers import (
     ingest,
     lookup,
     netbench,
+    nightly,
     nodes,
     observations,
     profiles,
@@ -65,7 +66,7 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
     problems.install(app)
     strict = [Depends(allowed), Depends(only_known_parameters), Depends(only_offered_media_types)]
     api = APIRouter(prefix="/api/v1", dependencies=strict, responses=problems.RESPONSES)
-    parts = (streams, experiments, schedules, runs, profiles, results, observations, catalog, nodes, netbench)
+    parts = (streams, experiments, schedules, nightly, runs, profiles, results, observations, catalog, nodes, netbench)
     routers = [part.router for part in (*parts, calibrations, exports, ingest, lookup, tokens, audit)]
     check_scopes(routers)
     for router in routers:

@@ -43,6 +43,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "analyse": {
         "compare": "compare two experiments or runs",
         "scaling": "show speed-up and efficiency over devices, as table and figure",
+        "nightly": "show the last nights of schedules, cell by cell",
         "report": "write a report of an experiment (Markdown)",
         "export": "write results to a file for other tools: CSV, JSON lines, Parquet, MLPerf's log",
         "observations": "check the TBD paper's observations on the results there are",

@@ -51,6 +51,12 @@ def alike(cells: Iterable[tuple[Sequence[Run], int | None]]) -> list[Basis]:
     return [_graded(_of_plan(runs, planned), Grade.DISTURBED) for runs, planned in usable]
 
 
+def of_plan(runs: Iterable[Run], planned: int | None) -> Basis:
+    """The planned repetitions of a cell, whatever its sound runs are: what it is compared by where another one has too
+    few sound runs."""
+    return _graded(_of_plan(_in_order(run for run in runs if run.usable), planned), Grade.DISTURBED)
+
+
 def _in_order(runs: Iterable[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: run.plan.repetition)
 

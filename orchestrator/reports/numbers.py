@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 NOTHING = "–"  # noqa: RUF001 - a dash on purpose: no value
 
@@ -84,6 +85,15 @@ def short_time(time: str | None) -> str:
     if time is None:
         return NOTHING
     return datetime.fromisoformat(time).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def zoned(time: str, timezone: str) -> datetime:
+    """A time as REST writes it, as the clocks of a zone show it; as it is where this host does not know the zone."""
+    found = datetime.fromisoformat(time)
+    try:
+        return found.astimezone(ZoneInfo(timezone))
+    except (ZoneInfoNotFoundError, ValueError):  # this host knows fewer zones than the server
+        return found
 
 
 def value_of(quantity: Quantity | None) -> float | None:

@@ -77,7 +77,7 @@ def results_table(rows: Sequence[Row]) -> Table:
     headers = [AXES[axis] for axis in columns] + [name for name, _ in measured] + ["note"]
     if all(not line[-1] for line in cells):
         headers, cells = headers[:-1], [line[:-1] for line in cells]
-    return Table(_common(rows, columns, differing), headers, cells, footnotes + _notes(rows))
+    return Table(common_text(rows, columns), headers, cells, footnotes + _notes(rows))
 
 
 def columns_of(rows: Sequence[Row]) -> list[str]:
@@ -174,9 +174,11 @@ def left_out_text(row: Row) -> str:
     return "left out: " + ("; ".join(parts) or "sound replacements, where all planned runs count")
 
 
-def _common(rows: Sequence[Row], columns: Sequence[str], differing: set[str]) -> str:
+def common_text(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    """What is the same for all cells, but for the axes that are ``columns``."""
     if not rows:
         return ""
+    differing = differing_options([row["axes"]["options"] for row in rows])
     axes = dict(rows[0]["axes"])
     axes["options"] = {name: value for name, value in axes["options"].items() if name not in differing}
     told = [axis for axis in AXES if axis not in columns or axis == "options"]

@@ -1,6 +1,6 @@
 """Compare two experiments or runs, cell by cell, where the workload is the same."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -85,14 +85,14 @@ def compare(context: Context, baseline: str, candidate: str) -> Comparison:
 
 def _compared(one: ResultRow, other: ResultRow) -> ComparedCell:
     baseline, candidate = one.measurements.get(METRIC), other.measurements.get(METRIC)
-    changes = [*_changes("subject", one, other), *_changes("rig", one, other)]
+    changes = changes_between(one.fingerprint, other.fingerprint)
     if baseline is None or candidate is None:
         sides = (("baseline", one), ("candidate", other))
         text = "; ".join(f"the {side} has none: {row.reasons[METRIC]}" for side, row in sides if METRIC in row.reasons)
         return ComparedCell(one.plan, "cannot_tell", baseline, candidate, None, None, text, changes)
     # Grades are never mixed: where one side is not sound, both rest on what was planned.
     bases = alike([(one.runs, one.planned), (other.runs, other.planned)])
-    (mine, here), (theirs, there) = (_rates(basis) for basis in bases)
+    (mine, here), (theirs, there) = (rates_of(basis) for basis in bases)
     apart = one.experiment_id != other.experiment_id
     stages = (one.first_stage, other.first_stage)
     found = between_runs.compare(mine, theirs, (here, there), stages, apart, other.movement)
@@ -104,20 +104,21 @@ def _compared(one: ResultRow, other: ResultRow) -> ComparedCell:
         verdict,
         baseline,
         candidate,
-        _difference(found),
+        difference(found),
         found.detectable_ratio,
         found.text,
         changes,
     )
 
 
-def _rates(basis: Basis) -> tuple[list[float], list[str]]:
+def rates_of(basis: Basis) -> tuple[list[float], list[str]]:
     """(the rates of its runs in the order of their repetitions, the nodes of each)."""
     known = [(float(one.value or 0.0), place_of(run)) for run, one in measure(basis).rates()]
     return [value for value, _ in known], [place for _, place in known]
 
 
-def _difference(found: between_runs.Comparison) -> Measurement:
+def difference(found: between_runs.Comparison) -> Measurement:
+    """Candidate / baseline - 1, as a ratio, with its interval."""
     return Measurement(
         metric="difference_ratio",
         value=found.ratio - 1,
@@ -131,9 +132,13 @@ def _difference(found: between_runs.Comparison) -> Measurement:
     )
 
 
-def _changes(part: str, one: ResultRow, other: ResultRow) -> list[Change]:
-    mine, theirs = ((row.fingerprint or {}).get(part) or {} for row in (one, other))
-    return [Change(part, field, before, after) for field, before, after in differences(mine, theirs)]
+def changes_between(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> list[Change]:
+    """In what two fingerprints differ, of subject and rig."""
+    return [
+        Change(part, field, before, after)
+        for part in ("subject", "rig")
+        for field, before, after in differences((one or {}).get(part) or {}, (other or {}).get(part) or {})
+    ]
 
 
 def _rows(context: Context, identifier: str) -> list[ResultRow]:

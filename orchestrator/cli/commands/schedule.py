@@ -211,15 +211,9 @@ def _word(value: Any) -> str:
 
 def _time(text: str, schedule: Json) -> str:
     """A time as the schedule's zone shows it, with its distance from UTC."""
-    from datetime import datetime
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+    from orchestrator.reports.numbers import zoned
 
-    time = datetime.fromisoformat(text)
-    try:
-        local = time.astimezone(ZoneInfo(schedule["timezone"]))
-    except (ZoneInfoNotFoundError, ValueError):  # this host knows fewer zones than the server
-        local = time
-    return f"{local:%Y-%m-%d %H:%M:%S %z}"
+    return f"{zoned(text, schedule['timezone']):%Y-%m-%d %H:%M:%S %z}"
 
 
 _ORDERS = {

@@ -1,0 +1,92 @@
+"""The nightly board, as it is answered."""
+
+from typing import Literal
+
+from orchestrator.api.views.common import Quantity, Time, View
+from orchestrator.api.views.comparison import ChangeView
+from orchestrator.api.views.results import AxesView, axes_view
+from orchestrator.services.nightly import Board, Column, Field, Line
+
+
+class NightView(View):
+    """One night: a time of the schedule. ``state`` is what became of it: submitted, waiting, skipped, missed, refused;
+    or unseen, where no server has looked after it yet. ``reason`` says why it submitted nothing. ``n_times``: it stands
+    for so many times that were missed. ``experiment_state`` is null where the experiment was removed."""
+
+    fire_at: Time
+    state: Literal["submitted", "waiting", "skipped", "missed", "refused", "unseen"]
+    reason: str | None
+    fire_id: str | None
+    trigger: str | None
+    n_times: int
+    experiment_id: str | None
+    experiment_state: str | None
+
+
+class CellNightView(View):
+    """A cell in a night. ``code`` is the reason in a word: slower, failed, missed, cancelled, broken and so on.
+    ``difference`` is tonight / the last nights - 1; ``changes`` are what differs from the newest of these, or from the
+    night before where a new baseline begins."""
+
+    colour: Literal["green", "red", "missing", "invalid", "running"]
+    code: str
+    reason: str | None
+    notes: list[str]
+    throughput: Quantity | None
+    difference: Quantity | None
+    changes: list[ChangeView]
+
+
+class CellNightsView(View):
+    """A cell and its ``nights``, in the order of those of the board."""
+
+    axes: AxesView
+    nights: list[CellNightView]
+
+
+class NightlyView(View):
+    """The last nights of a schedule, oldest first."""
+
+    schedule_id: str
+    schedule: str
+    owner: str
+    cron: str
+    timezone: str
+    paused: bool
+    nights: list[NightView]
+    cells: list[CellNightsView]
+
+
+def nightly_view(found: Board) -> NightlyView:
+    schedule = found.schedule
+    return NightlyView(
+        schedule_id=schedule.id,
+        schedule=schedule.name,
+        owner=schedule.owner,
+        cron=schedule.cron,
+        timezone=schedule.timezone,
+        paused=schedule.paused,
+        nights=[_night(one) for one in found.nights],
+        cells=[_cell(one) for one in found.lines],
+    )
+
+
+def _night(one: Column) -> NightView:
+    kept = {name: getattr(one, name) for name in NightView.model_fields if name != "fire_at"}
+    return NightView(fire_at=one.at, **kept)
+
+
+def _cell(line: Line) -> CellNightsView:
+    return CellNightsView(axes=axes_view(line.plan), nights=[_field(one) for one in line.fields])
+
+
+def _field(one: Field) -> CellNightView:
+    return CellNightView(
+        colour=one.colour.value,
+        code=one.code,
+        reason=one.reason,
+        notes=list(one.notes),
+        throughput=Quantity.maybe(one.throughput),
+        difference=Quantity.maybe(one.difference),
+        changes=[ChangeView.of(change) for change in one.changes],
+    )
