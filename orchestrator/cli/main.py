@@ -45,7 +45,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "scaling": "show speed-up and efficiency over devices, as table and figure",
         "nightly": "show the last nights of schedules, cell by cell",
         "report": "write a report of an experiment (Markdown)",
-        "export": "write results to a file for other tools: CSV, JSON lines, Parquet, MLPerf's log",
+        "export": "write results for other tools: CSV, JSON lines, Parquet, MLLOG",
         "observations": "check the TBD paper's observations on the results there are",
         "analyse": "analyse stored logs anew and show what that would change",
     },
