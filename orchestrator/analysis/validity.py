@@ -218,8 +218,8 @@ def no_foreign_load(evidence: Evidence) -> Finding:
 
 
 def _foreign_share(node: NodeSpan) -> float | None:
-    """Return (active time - attempt's - tbd's own) / (cores x time) over the node's cores; parts below 0 by rounding
-    are 0."""
+    """Return (active time - attempt's - tbd's own - that of attempts which share the node by the plan) / (cores x
+    time) over the node's cores; parts below 0 by rounding are 0."""
     readings, span, cores = node.log.readings, node.span, node.usable_cores()
     active = covered = 0.0
     for core in cores:
@@ -228,9 +228,19 @@ def _foreign_share(node: NodeSpan) -> float | None:
         covered += seconds
     attempt, known = windows.amount(readings, span, "cpu_s", "attempt")
     own, _ = windows.amount(readings, span, "cpu_s", "own")
+    neighbours, _ = windows.amount(readings, span, "cpu_s", "neighbours")
     if covered <= 0 or known <= 0:
         return None
-    return max(0.0, active - attempt - own) / covered
+    return max(0.0, active - attempt - own - neighbours) / covered
+
+
+def neighbours_are_noted(evidence: Evidence) -> Finding:
+    """Of a run that shares its nodes by its plan: how busy the others kept them."""
+    for node in evidence.spans:
+        used, covered = windows.amount(node.log.readings, node.span, "cpu_s", "neighbours")
+        if covered > 0:
+            return f"exclusive: device: other runs of tbd used {used / covered:.1f} cores of {node.log.node} meanwhile"
+    return None
 
 
 def no_time_stolen(evidence: Evidence) -> Finding:
@@ -346,6 +356,7 @@ RULES: tuple[Callable[[Evidence], Finding], ...] = (
     length_is_noted,
     no_throttling,
     no_foreign_load,
+    neighbours_are_noted,
     no_time_stolen,
     no_swapping,
     device_is_exclusive,

@@ -27,6 +27,7 @@ _SINGLE = (
     "max_measure_s",
     "device_time_budget_s",
     "memory_limit_bytes",
+    "exclusive",
 )
 DEFAULT_FRAMEWORK = "pytorch"
 _DEFAULT_BATCH = [4]
@@ -79,6 +80,7 @@ def configure_fields(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--device-time-budget", dest="device_time_budget_s", **seconds, help="device-seconds of it all")
     group.add_argument("--timeout", dest="timeout_s", **seconds, help="of one attempt")
     group.add_argument("--memory-limit", dest="memory_limit_bytes", type=int, metavar="BYTES", help="of a CPU device")
+    group.add_argument("--exclusive", choices=["node", "device"], help="of a run: its nodes (default), or its devices")
     group.add_argument("--max-repeats", type=int)
     group.add_argument("--max-steps", type=int)
     group.add_argument("--name", help="name of the experiment")

@@ -28,6 +28,7 @@ WORKLOAD_FIELDS = (
     "device",
     "seed",
     "mode",
+    "exclusive",  # where a run had the whole node a plan does not say so, and the series is the one it always was
 )
 
 # Settings of a machine that move speed, as a node's provenance has them (``workers.node.speed_settings``). Older logs
@@ -59,7 +60,7 @@ def fingerprint(plan: Plan, circumstances: Mapping[str, Any]) -> dict[str, Any]:
     """
     planned = plan.to_json()
     parts: dict[str, Any] = {
-        "workload": {field: planned[field] for field in WORKLOAD_FIELDS} | _devices(circumstances),
+        "workload": {field: planned[field] for field in WORKLOAD_FIELDS if field in planned} | _devices(circumstances),
         "subject": _subject(circumstances),
         "rig": _rig(circumstances),
     }

@@ -3,9 +3,10 @@
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
-from orchestrator.domain.plan import Needs
+from orchestrator.domain.plan import ITS_DEVICES, WHOLE_NODE, Needs
 
 # A node with less room than this on the disk of its attempts gets none. A judgement: a job and its log take a few MB,
 # one with profiles of a large model some tens.
@@ -124,18 +125,48 @@ class NotNow:
     reason: str
 
 
-def place(
-    needs: Needs, nodes: Sequence[Node], held: Mapping[str, Collection[str]], block: int = 1
-) -> Placement | NotNow:
+class Held:
+    """What attempts hold: node -> devices. Owns who may join whom on a node."""
+
+    def __init__(self, held: Mapping[str, Collection[str]] = MappingProxyType({})) -> None:
+        self._devices = {node: set(devices) for node, devices in held.items()}
+        self._closed = set(held)
+        self._awaited: set[str] = set()
+
+    def add(self, placement: Placement, exclusive: str) -> None:
+        """Note what an attempt holds; ``exclusive`` is its plan's."""
+        for share in placement.shares:
+            self._devices.setdefault(share.node, set()).update(device.id for device in share.devices)
+        if exclusive == WHOLE_NODE:
+            self._closed.update(placement.nodes)
+
+    def await_whole(self, needs: Needs, nodes: Sequence[Node]) -> None:
+        """Let nobody join those on nodes that ``needs`` waits to have as a whole. A node whose devices are taken in
+        turn would never be free."""
+        if needs.exclusive == WHOLE_NODE:
+            self._awaited.update(node.name for node in nodes if _fits(needs, node))
+
+    def left(self, needs: Needs, node: Node) -> tuple[Device, ...]:
+        """The devices of ``node`` that fit ``needs`` and can be had now."""
+        taken = self._devices.get(node.name, ())
+        may_join = needs.exclusive == ITS_DEVICES and node.name not in self._closed | self._awaited
+        kinds = {device.kind for device in node.devices if device.id in taken}
+        if taken and not (may_join and kinds <= {needs.device}):  # GPUs are driven by cores that CPU devices compute on
+            return ()
+        return tuple(device for device in _usable(needs, node) if device.id not in taken)
+
+
+def place(needs: Needs, nodes: Sequence[Node], held: Held, block: int = 1) -> Placement | NotNow:
     """Choose the devices for ``needs``: all of them at once, or none.
 
     Args:
         needs: what the plan that is to be run asks of them.
         nodes: all nodes known, in any order.
-        held: node -> ids of the devices on it that other attempts hold.
+        held: what other attempts hold.
         block: the repetition that is to be placed, counted from 1.
 
-    A node that is running anything gets nothing more: co-runners spoil a measurement. Nodes are taken in the order of
+    A node that is running anything gets nothing more, as co-runners spoil a measurement, unless all that it runs and
+    what is to be placed ask for their devices alone (``Needs.exclusive``). Nodes are taken in the order of
     their names, devices in the order of the inventory. Among equal nodes each block begins with another one, so that
     the repetitions of a cell meet all of them, and the cells of a block the same ones where these are free.
     """
@@ -149,11 +180,19 @@ def place(
     roomy = [node for node in ready if node.has_room]
     if len(roomy) < needs.nodes:
         return NotNow(_why_no_room([node for node in ready if not node.has_room]))
-    free = [node for node in _in_turn(needs, ready, block) if node.has_room and not held.get(node.name)]
+    left = {node.name: held.left(needs, node) for node in _in_turn(needs, roomy, block)}
+    free = [(name, devices) for name, devices in left.items() if len(devices) >= needs.devices_per_node]
     if len(free) < needs.nodes:
-        return NotNow(f"waits for {needs.nodes - len(free)} of {len(roomy)} nodes to become free")
+        return NotNow(_why_none_free(needs, len(roomy), len(free)))
     chosen = free[: needs.nodes]
-    return Placement(tuple(NodeShare(node.name, _usable(needs, node)[: needs.devices_per_node]) for node in chosen))
+    return Placement(tuple(NodeShare(name, devices[: needs.devices_per_node]) for name, devices in chosen))
+
+
+def _why_none_free(needs: Needs, fitting: int, free: int) -> str:
+    missing = needs.nodes - free
+    if needs.exclusive == ITS_DEVICES:
+        return f"waits for {needs.devices_per_node} free device(s) on {missing} of {fitting} nodes"
+    return f"waits for {missing} of {fitting} nodes to become free"
 
 
 def _in_turn(needs: Needs, nodes: Sequence[Node], block: int) -> list[Node]:

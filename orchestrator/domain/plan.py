@@ -13,8 +13,11 @@ from orchestrator.domain.catalog import parse_topology
 _NOT_OF_THE_CELL = ("repetition",)
 
 
+# What an attempt has for itself: the node, or no more than its devices.
+WHOLE_NODE, ITS_DEVICES = "node", "device"
+
 # Fields that plans have not always had. Without a value they are left out, so that plans keep their identity.
-_LATER = {"memory_limit_bytes": None, "search": False}
+_LATER = {"memory_limit_bytes": None, "search": False, "exclusive": WHOLE_NODE}
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Needs:
     node_names: tuple[str, ...]
     fabric: str | None
     memory_bytes: int | None = None
+    exclusive: str = WHOLE_NODE
 
     @cached_property
     def key(self) -> str:
@@ -35,6 +39,8 @@ class Needs:
         asked = {name: getattr(self, name) for name in self.__dataclass_fields__}
         if self.memory_bytes is None:
             del asked["memory_bytes"]
+        if self.exclusive == WHOLE_NODE:
+            del asked["exclusive"]
         return _digest(asked)
 
 
@@ -45,6 +51,7 @@ class Plan:
     ``options`` are sorted (name, value) pairs, ``profile`` and ``node_names`` sorted names, so that equal plans are
     equal and hash alike. ``fabric`` is None where one node takes part, ``global_batch_size`` is always given.
     ``memory_limit_bytes`` is of one CPU device; ``search``: it is a try for the largest batch, no repetition of a cell.
+    ``exclusive`` is ``node`` (nothing else of tbd runs on its nodes meanwhile) or ``device``.
     """
 
     model: str
@@ -72,6 +79,7 @@ class Plan:
     timeout_s: float = 3600.0
     memory_limit_bytes: int | None = None
     search: bool = False
+    exclusive: str = WHOLE_NODE
     repetition: int = 1
 
     @property
@@ -91,8 +99,8 @@ class Plan:
         """What it asks of nodes; the fabric only where several take part."""
         nodes, devices = parse_topology(self.topology)
         fabric = self.fabric if nodes > 1 else None
-        limit = self.memory_limit_bytes
-        return Needs(nodes, devices, self.device, self.gpu_model, self.node_names, fabric, limit)
+        asked = (self.device, self.gpu_model, self.node_names, fabric, self.memory_limit_bytes, self.exclusive)
+        return Needs(nodes, devices, *asked)
 
     @cached_property
     def key(self) -> str:

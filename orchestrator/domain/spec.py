@@ -204,6 +204,11 @@ class ExperimentSpec(StrictModel):
         description="bytes of memory that the processes of a run may use for each CPU device, enforced on them alone: "
         "one that asks for more is out of memory; null: no limit",
     )
+    exclusive: Literal["node", "device"] = Field(
+        default="node",
+        description="what a run has for itself: its nodes, or its devices alone. With device several runs share a "
+        "node, each with cores and memory of its own; what was measured so is a series of its own",
+    )
     priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = Field(
         default=0,
         description="runs of a higher priority are placed first; those of equal priority in the order they came",

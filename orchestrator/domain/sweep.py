@@ -159,7 +159,7 @@ def spec_of(plan: Plan, name: str) -> ExperimentSpec:
     shared = {axis: data[axis] for axis in AXES if axis not in ("fabric", "global_batch_size", "gpu_model")}
     limits = {field: data[field] for field in ("mode", "placement", "profile", *_LENGTHS)}
     nodes = {"gpu_model": plan.gpu_model, "names": list(plan.node_names) or None}
-    limits["memory_limit_bytes"] = plan.memory_limit_bytes
+    limits |= {"memory_limit_bytes": plan.memory_limit_bytes, "exclusive": plan.exclusive}
     rest = {"name": name, "options": data["options"], "fabric": plan.fabric or "ethernet", "nodes": nodes, "repeats": 1}
     return parse_spec(shared | limits | rest)
 
@@ -269,6 +269,7 @@ def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
         max_measure_s=spec.max_measure_s,
         timeout_s=spec.timeout_s,
         memory_limit_bytes=spec.memory_limit_bytes,
+        exclusive=spec.exclusive,
     )
 
 

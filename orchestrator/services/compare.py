@@ -174,7 +174,7 @@ def _same_workload(one: ResultRow, other: ResultRow, strict: bool) -> bool:
 
 def _differing_axes(one: Plan, other: Plan) -> list[str]:
     left, right = one.to_json(), other.to_json()
-    return [field for field in WORKLOAD_FIELDS if left[field] != right[field]]
+    return [field for field in WORKLOAD_FIELDS if left.get(field) != right.get(field)]
 
 
 def _hardware(row: ResultRow) -> tuple[Any, Any] | None:

@@ -38,7 +38,7 @@ def strangers():
 
 
 def own_pids(token="no such token"):
-    return {process.pid for process in Census(token).take()[1]}
+    return {process.pid for process in Census(token).take().own}
 
 
 def test_a_process_is_own_by_what_it_was_started_as_and_not_by_a_word_in_its_command_line(strangers):
@@ -55,13 +55,13 @@ def test_a_worker_of_ray_that_others_compute_in_becomes_foreign_and_a_stranger_t
     becomes_foreign = strangers("ray::IDLE", "-c", program.format(sys.executable, ["ray::train", "-c", SLEEP]))
     becomes_own = strangers("python", "-c", program.format(sys.executable, ["ray::IDLE", "-c", SLEEP]))
     census = Census("no such token")
-    until(lambda: becomes_foreign.pid in {process.pid for process in census.take()[1]})
+    until(lambda: becomes_foreign.pid in {process.pid for process in census.take().own})
     census.take()
     for child in (becomes_foreign, becomes_own):
         child.stdin.write(b"\n")
         child.stdin.flush()
-    until(lambda: becomes_foreign.pid not in {process.pid for process in census.take()[1]})
-    until(lambda: becomes_own.pid in {process.pid for process in census.take()[1]})
+    until(lambda: becomes_foreign.pid not in {process.pid for process in census.take().own})
+    until(lambda: becomes_own.pid in {process.pid for process in census.take().own})
 
 
 def test_the_service_its_agent_and_the_processes_of_its_database_are_own(postgresql):

@@ -139,7 +139,7 @@ def test_a_cancelled_gang_ends_on_both_nodes_and_all_of_it_was_the_attempts(agen
     for agent in agents.values():
         agent.start(job)
     steps_begin(agents[OTHER_NODE], job)
-    members = [Census(job["token"], node).take()[0] for node in BOTH]
+    members = [Census(job["token"], node).take().members for node in BOTH]
     # mpirun, its daemon, our launchers and what stands between them and the ranks: no load from outside.
     assert processes.descendants([os.getpid()]) - others <= members[0] | members[1]
     assert not members[0] & members[1]

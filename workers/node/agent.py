@@ -91,8 +91,9 @@ class Agent:
         self._known: dict[str, KnownAttempt] = {}
         self._ports = port_choice.Ports()
         self._spawner = Spawner()
+        folder, read = self._attempts.directory, Provenance().read
         self._around = Surroundings(
-            self.node, self._attempts.directory, self._spawner, self._inventory.read, Provenance().read, self._nvml
+            self.node, folder, self._spawner, self._inventory.read, read, self._nvml, self._is_known
         )
         self._closing = threading.Event()
         self._contact = _now()
@@ -324,6 +325,9 @@ class Agent:
     def running(self) -> bool:
         """Whether an attempt has not ended yet."""
         return any(not attempt.log.closed for attempt in list(self._known.values()))
+
+    def _is_known(self, token: str) -> bool:
+        return any(attempt.token_sha256 == token_sha256(token) for attempt in list(self._known.values()))
 
     def _keep_fence(self) -> None:
         background.step_back(self._housekeeping, "tbd-fence")

@@ -65,16 +65,22 @@ class Spawner:
                 future.set_exception(error)
 
     def popen(
-        self, command: Sequence[str], cores: Sequence[int] = (), memory_bytes: int | None = None, **options: Any
+        self,
+        command: Sequence[str],
+        cores: Sequence[int] = (),
+        memory_bytes: int | None = None,
+        memory_nodes: Sequence[int] = (),
+        **options: Any,
     ) -> subprocess.Popen[bytes]:
         """Start ``command`` in a session of its own, pinned to ``cores`` (all where there are none), with so much
-        private memory for it and for each of its children (None: no limit).
+        private memory for it and for each of its children (None: no limit), from the NUMA nodes ``memory_nodes`` alone
+        (none given: from any).
 
         Raises:
             OSError: it cannot be started.
         """
         launcher = [sys.executable, "-I", "-S", _BEFORE_EXEC, str(os.getpid()), ",".join(map(str, cores))]
-        launcher.append("" if memory_bytes is None else str(memory_bytes))
+        launcher += ["" if memory_bytes is None else str(memory_bytes), ",".join(map(str, memory_nodes))]
 
         def start() -> subprocess.Popen[bytes]:
             return subprocess.Popen(

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
 
-from workers.node import children, processes
+from workers.node import children, locality, processes
 from workers.node.adopted import Adopted
 from workers.node.event_log import EventLog
 from workers.node.mpi import hosts, rank
@@ -153,6 +153,7 @@ class Gang:
                 launch.command,
                 cores=launch.cores,
                 memory_bytes=children.memory_of(self._job, process),
+                memory_nodes=launch.memory_nodes,
                 cwd=launch.cwd,
                 env=children.environment(os.environ, launch.environment),
                 stdout=subprocess.PIPE,
@@ -192,7 +193,9 @@ class Gang:
         if process["ranks"]:
             command = [*self._prefix, *command]
         cores = children.cores_of(process) or list(host_cores)
-        return rank.Launch(command, cores, str(scratch), added)
+        shares_node = self._job["plan"].get("exclusive") == "device"
+        memory_nodes = locality.memory_nodes(cores) if shares_node else []
+        return rank.Launch(command, cores, str(scratch), added, memory_nodes)
 
     def _events(self, process: Mapping[str, Any]) -> Path:
         return self._folder / (process["name"] + ".events.jsonl")

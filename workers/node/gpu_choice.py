@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping, NamedTuple, Sequence
 
+from workers.node import locality
 from workers.node.telemetry.nvml import Gpu, Nvml, Use
 
 IDLE = "idle"
@@ -102,15 +103,20 @@ class Offer:
 
     Args:
         environment: of the agent.
+        cores: the logical cores of this node that are divided among the GPUs for those who share it, in the order of
+            their places.
 
     Raises:
         ValueError: see ``chosen``.
     """
 
-    def __init__(self, nvml: Nvml, environment: Mapping[str, str]) -> None:
+    def __init__(self, nvml: Nvml, environment: Mapping[str, str], cores: Sequence[int] = ()) -> None:
         self._nvml = nvml
         self._gpus, self.left_out = chosen(nvml.gpus(), environment)
         self._only_idle = (environment.get("TBD_GPUS") or "").strip() == IDLE
+        # A host of which several agents have a part each divides its cores as well: each agent's are for its own GPUs.
+        beside = self._gpus if environment.get("TBD_GPU_SHARE") else nvml.gpus()
+        self._near = locality.near_cores({gpu.id: gpu.near_cores for gpu in beside}, cores)
         self._pids: dict[str, list[int]] = {}
         self.withheld: dict[str, str] = {}
         self.look(first=True)
@@ -148,6 +154,7 @@ class Offer:
                 "kind": "cuda",
                 "name": gpu.name,
                 "cores": [],
+                "near_cores": self._near[gpu.id],
                 "memory_bytes": gpu.memory_bytes,
                 "power_limit_w": gpu.power_limit_w,
             }

@@ -40,7 +40,9 @@ class Inventory:
     def __init__(self, node: str | None, directory: Path, nvml: Nvml) -> None:
         self._directory = directory
         self._unavailable: dict[str, str] = {}
-        self._offer = Offer(nvml, os.environ)
+        cores = usable_cores()
+        kept = housekeeping_cores(cores, _count("TBD_CPU_DEVICES", 1, len(cores)))
+        self._offer = Offer(nvml, os.environ, sorted(_without(cores, kept), key=_place))
         self._facts = self._read(node, nvml)
 
     def look(self) -> None:

@@ -16,7 +16,8 @@ import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from workers.node import children, interpreters, port_choice, processes
 from workers.node.code_version import ROOT
@@ -43,11 +44,14 @@ class SetupStoppedError(Exception):
     """The attempt was stopped while it was being set up."""
 
 
-def complete(job: Mapping[str, Any], on_this_node: bool) -> dict[str, Any]:
+def complete(
+    job: Mapping[str, Any], on_this_node: bool, near_cores: Mapping[str, Sequence[int]] = MappingProxyType({})
+) -> dict[str, Any]:
     """Return ``job`` with everything filled in that only this node knows. The dataset may still have to be prepared.
 
     Args:
         on_this_node: whether rank 0, which listens on the control channel, belongs to this node.
+        near_cores: GPU -> the logical cores that are its own where the node is shared.
 
     Raises:
         SetupError: there is no such interpreter here, or no free port.
@@ -58,8 +62,20 @@ def complete(job: Mapping[str, Any], on_this_node: bool) -> dict[str, Any]:
     dataset = completed["dataset"]
     if dataset is not None and dataset.get("root") is None:
         dataset["root"] = str(dataset_root(dataset))
+    if completed["plan"].get("exclusive") == "device":
+        _own_cores(completed["processes"], near_cores)
     _ports(completed, on_this_node)
     return dict(completed)
+
+
+def _own_cores(given: Sequence[dict[str, Any]], near_cores: Mapping[str, Sequence[int]]) -> None:
+    """Give each process those near its GPUs, and what a model runs beside a rank those of the rank's worker."""
+    workers = {process["name"]: process for process in given}
+    for process in given:
+        devices = workers.get(process.get("beside"), process)["devices"]
+        near = {core for device in devices for core in near_cores.get(device["id"], ())}
+        if near:
+            process["cores"] = sorted(near)
 
 
 def _ports(completed: dict[str, Any], on_this_node: bool) -> None:

@@ -98,8 +98,16 @@ def with_token(token: str, node: str | None = None) -> set[ProcessId]:
 def has_token(pid: int, token: str, node: str | None = None) -> bool:
     """Whether the environment of process ``pid`` holds ``token``, and names no node but ``node``; not, where it cannot
     be read."""
+    return token_of(pid, node) == token
+
+
+def token_of(pid: int, node: str | None = None) -> str | None:
+    """Return the token of the attempt that process ``pid`` belongs to; None where it belongs to none, or to one of a
+    node other than ``node``, or where its environment cannot be read."""
     told = environment(pid)
-    return f"{protocol.TOKEN_VARIABLE}={token}".encode() in told and not _of_another(node, told)
+    name = f"{protocol.TOKEN_VARIABLE}=".encode()
+    tokens = [one[len(name) :].decode("utf-8", "replace") for one in told if one.startswith(name)]
+    return tokens[0] if tokens and not _of_another(node, told) else None
 
 
 def environment(pid: int) -> list[bytes]:

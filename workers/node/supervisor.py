@@ -49,7 +49,8 @@ class Surroundings(NamedTuple):
     """What a supervisor needs of the node: shared by all its attempts.
 
     ``node`` is this node's name in jobs, None to carry out all processes of any job here. ``folder`` is a folder to
-    put the children's PYTHONPATH into. ``inventory`` and ``provenance`` return what ``log_opened`` holds.
+    put the children's PYTHONPATH into. ``inventory`` and ``provenance`` return what ``log_opened`` holds. ``is_known``
+    says of a token whether an attempt on this node has it.
     """
 
     node: str | None
@@ -58,6 +59,7 @@ class Surroundings(NamedTuple):
     inventory: Callable[[], dict[str, Any]]
     provenance: Callable[[], dict[str, Any]]
     nvml: Any
+    is_known: Callable[[str], bool] = lambda token: False
 
 
 class Stop(NamedTuple):
@@ -196,7 +198,7 @@ class Supervisor:
         try:
             if not self._mine:
                 raise prepare.SetupError(f"the job has no process on node {self._around.node}")
-            self._job.update(prepare.complete(self._job, self._leads))
+            self._job.update(prepare.complete(self._job, self._leads, self._near_cores()))
         except prepare.SetupError as error:
             return error
         return None
@@ -222,6 +224,7 @@ class Supervisor:
             devices=[device for process in self._mine for device in process["devices"]],
             nvml=self._around.nvml,
             node=self._around.node,
+            is_neighbours=self._around.is_known if self._job["plan"].get("exclusive") == "device" else None,
         )
         self._sampler.start()
 
@@ -351,6 +354,11 @@ class Supervisor:
         """The logical cores for what has none of its own: all but those that are tbd's."""
         inventory = self._around.inventory()
         return [core for core in inventory["cores"] if core not in inventory["housekeeping_cores"]]
+
+    def _near_cores(self) -> dict[str, list[int]]:
+        """GPU -> the logical cores that are its own where the node is shared."""
+        devices = self._around.inventory()["devices"]
+        return {device["id"]: device["near_cores"] for device in devices if device.get("near_cores")}
 
     def _gpus(self) -> int:
         """How many GPUs this node has, those among them that cannot be had now."""

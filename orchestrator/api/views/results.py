@@ -41,6 +41,7 @@ class AxesView(View):
     seed: int
     nodes: NodesAxis
     placement: str
+    exclusive: str
     mode: str
     target: float | None
     profile: list[str]
@@ -107,7 +108,7 @@ class ResultRowView(View):
 
 
 def axes_view(plan: Plan) -> AxesView:
-    planned = plan.to_json()
+    planned = plan.to_json() | {"exclusive": plan.exclusive}  # which a plan leaves out where it is the default
     names = [name for name in AxesView.model_fields if name in planned]
     nodes = NodesAxis(gpu_model=plan.gpu_model, names=list(plan.node_names) or None)
     return AxesView(**{name: planned[name] for name in names}, nodes=nodes, target=None)

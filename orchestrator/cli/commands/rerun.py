@@ -32,6 +32,8 @@ _SAME = (
     "max_measure_s",
     "timeout_s",
 )
+# A plan has these only where they are not the default.
+_WHERE_GIVEN = ("memory_limit_bytes", "exclusive")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +54,8 @@ def execute(options: argparse.Namespace) -> int:
 def spec_of(run: dict[str, Any], nodes: list[str] | None, repeats: int) -> dict[str, Any]:
     """The spec of an experiment that repeats the plan of ``run``."""
     plan = run["plan"]
-    return {name: plan[name] for name in _SAME} | {
+    given = [name for name in _WHERE_GIVEN if name in plan]
+    return {name: plan[name] for name in (*_SAME, *given)} | {
         "name": "rerun-" + run["id"].replace("_", "-"),
         "nodes": {"gpu_model": plan["gpu_model"], "names": nodes or plan["node_names"] or None},
         "repeats": repeats,

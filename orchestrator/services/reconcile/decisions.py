@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.domain.failure import FailureKind
-from orchestrator.domain.placement import NotNow, Placement, place
+from orchestrator.domain.placement import Held, NotNow, Placement, place
 from orchestrator.domain.plan import Needs
 from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Run, RunState
 from orchestrator.services.reconcile.situation import OpenAttempt, Situation, Word
@@ -71,10 +71,10 @@ Action = Launch | Wait | Tell | Move | Stop | Fetch | Conclude | Review
 
 def decide(situation: Situation) -> list[Action]:
     """What to do now. Pure: the same situation gives the same actions, in the order in which they are to be applied."""
-    held: dict[str, set[str]] = {}
+    held = Held()
     for run in situation.runs:
         if run.state in HOLDS_DEVICES and run.attempt:
-            _hold(held, run.attempt.placement)
+            held.add(run.attempt.placement, run.plan.exclusive)
     actions: list[Action] = []
     for run in situation.runs:
         if run.state is not RunState.QUEUED:
@@ -86,7 +86,7 @@ def decide(situation: Situation) -> list[Action]:
     return actions + [Review(experiment_id) for experiment_id in situation.idle_experiments]
 
 
-def _decide_queue(situation: Situation, held: dict[str, set[str]]) -> Iterator[Action]:
+def _decide_queue(situation: Situation, held: Held) -> Iterator[Action]:
     """Launch what can be placed, in order. Runs that ask for the same fare alike: once one of them has to wait all that
     come after it have to."""
     refused: set[Needs] = set()
@@ -96,17 +96,13 @@ def _decide_queue(situation: Situation, held: dict[str, set[str]]) -> Iterator[A
             continue
         answer = place(needs, situation.nodes, held, run.plan.repetition)
         if not isinstance(answer, NotNow):
-            _hold(held, answer)
+            held.add(answer, needs.exclusive)
             yield Launch(run, answer)
             continue
         refused.add(needs)
+        held.await_whole(needs, situation.nodes)
         if answer.reason != run.waiting:
             yield Wait(needs, answer.reason)
-
-
-def _hold(held: dict[str, set[str]], placement: Placement) -> None:
-    for share in placement.shares:
-        held.setdefault(share.node, set()).update(device.id for device in share.devices)
 
 
 def _decide_open(run: Run, attempt: Attempt, seen: OpenAttempt) -> Iterator[Action]:

@@ -135,6 +135,15 @@ int nvmlDeviceGetEnforcedPowerLimit(Device *device, unsigned *milliwatts) {
     *milliwatts = (unsigned)(1000 * number(device, "power_limit_w", 700));
     return OK;
 }
+/* The cores near a device as a bit mask, those of the first word alone. */
+int nvmlDeviceGetCpuAffinity(Device *device, unsigned words, unsigned long *mask) {
+    ASKED(device); WHOLE(device);
+    const char *found = of(device, "near_cores");
+    if (!found) return NOT_SUPPORTED;
+    memset(mask, 0, words * sizeof *mask);
+    mask[0] = strtoul(found, NULL, 0);
+    return OK;
+}
 int nvmlDeviceGetUtilizationRates(Device *device, unsigned *rates /* gpu, memory */) {
     ASKED(device); WHOLE(device);
     rates[0] = (unsigned)number(device, "busy_percent", 0);

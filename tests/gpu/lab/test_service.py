@@ -81,6 +81,19 @@ def test_one_gpu_a_node_of_eight_and_two_nodes_of_eight_run_and_read_their_devic
         assert not {reason["code"] for reason in run["validity"]["reasons"]} & {"device_shared", "device_error"}
 
 
+def test_a_node_of_eight_runs_eight_cells_at_once_where_they_want_their_device_alone(rig):
+    _, service, _ = rig
+    offered(service, 16)
+    first = service.all("/api/v1/nodes")[0]["name"]
+    spec = {**SPEC, "seed": list(range(10, 18)), "exclusive": "device", "nodes": {"names": [first]}, "max_steps": 400}
+    experiment = service.submit(spec)
+    until(lambda: [run["state"] for run in service.runs(experiment)] == ["running"] * 8, 60)
+    assert len({gpu for run in service.runs(experiment) for gpu in gpus_of(run)}) == 8
+    runs = service.wait(experiment, 120)
+    assert [run["state"] for run in runs] == ["completed"] * 8, [run["failure"] for run in runs]
+    assert {reason["code"] for run in runs for reason in run["validity"]["reasons"]} <= {"foreign_load", "stolen_time"}
+
+
 def test_a_run_that_needs_a_gpu_on_which_somebody_computes_waits_and_says_for_what(rig):
     machine, service, tbd = rig
     with machine.somebody_computes_on(3) as pid:

@@ -104,6 +104,13 @@ def test_how_the_times_look_is_a_finding_and_grades_nothing(entries, word):
     assert analysis.measurement("throughput").value > 0
 
 
+def test_the_load_of_runs_that_share_the_node_by_its_plan_is_noted_and_is_not_foreign():
+    values = {("cpu_s", "attempt"): 0.4, ("cpu_s", "neighbours"): 0.4}
+    found = analyse({NODE: a_log(readings=quiet(values=values))}).validity
+    assert found.sound
+    assert found.notes[-1] == f"exclusive: device: other runs of tbd used 1.0 cores of {NODE} meanwhile"
+
+
 def test_load_on_cores_that_the_node_may_not_use_is_no_load_on_the_node():
     beside = quiet(values={("core_active_s", "core:2"): 0.4, ("core_active_s", "core:3"): 0.4})
     assert analyse({NODE: a_log(readings=beside)}).validity.sound

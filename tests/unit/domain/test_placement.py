@@ -1,14 +1,19 @@
 """Placement: all devices of a topology at once or none, and one run to a node at a time."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.placement import LEAST_FREE_BYTES, NodeState, NotNow, Placement, place
+from orchestrator.domain.fingerprint import fingerprint
+from orchestrator.domain.placement import LEAST_FREE_BYTES, Held, NodeState, NotNow, Placement, place
+from orchestrator.domain.plan import Plan
+from orchestrator.domain.sweep import spec_of
 from tests.unit import builders as make
 
 
 def test_a_plan_gets_its_devices_on_one_node() -> None:
-    answer = place(make.plan(topology="1x2").needs, [make.node("b", 2), make.node("a", 2)], {})
+    answer = place(make.plan(topology="1x2").needs, [make.node("b", 2), make.node("a", 2)], Held())
     assert isinstance(answer, Placement)
     assert answer.nodes == ("a",)
     assert [device.id for device in answer.shares[0].devices] == ["cpu:0", "cpu:1"]
@@ -16,67 +21,67 @@ def test_a_plan_gets_its_devices_on_one_node() -> None:
 
 
 def test_a_node_that_runs_anything_gets_nothing_more() -> None:
-    answer = place(make.plan().needs, [make.node("a", 4)], {"a": {"cpu:3"}})
+    answer = place(make.plan().needs, [make.node("a", 4)], Held({"a": {"cpu:3"}}))
     assert answer == NotNow("waits for 1 of 1 nodes to become free")
 
 
 def test_a_topology_that_no_node_has_says_what_the_cluster_has() -> None:
-    answer = place(make.plan(topology="1x8", gpu_model="H100").needs, [make.node("a", 4, "cuda")], {})
+    answer = place(make.plan(topology="1x8", gpu_model="H100").needs, [make.node("a", 4, "cuda")], Held())
     assert answer == NotNow("needs 1 node(s) with 8 cpu device(s) of model H100; the cluster has a: 0")
 
 
 def test_a_gpu_that_is_withheld_is_named_with_the_reason() -> None:
     nodes = [make.node("a", 7, "cuda", gpus_withheld={"GPU-3": "GPU 3: process 4711 computes on it"})]
-    answer = place(make.plan(topology="1x8", device="cuda").needs, nodes, {})
+    answer = place(make.plan(topology="1x8", device="cuda").needs, nodes, Held())
     assert isinstance(answer, NotNow)
     assert answer.reason.endswith("the cluster has a: 7 and 1 withheld (GPU 3: process 4711 computes on it)")
 
 
 def test_a_drained_or_silent_node_is_waited_for_by_name() -> None:
     nodes = [make.node("a", state=NodeState.DRAINING), make.node("b", state=NodeState.UNREACHABLE)]
-    assert place(make.plan().needs, nodes, {}) == NotNow("waits for nodes: a is draining, b is unreachable")
+    assert place(make.plan().needs, nodes, Held()) == NotNow("waits for nodes: a is draining, b is unreachable")
 
 
 def test_a_node_that_was_never_heard_of_is_not_counted_as_one_without_devices() -> None:
     nodes = [make.node("a", 0, state=NodeState.UNREACHABLE), make.node("b", 0)]
     told = "needs 1 node(s) with 1 cpu device(s); the cluster has a, which has not answered yet, b: 0"
-    assert place(make.plan().needs, nodes, {}) == NotNow(told)
+    assert place(make.plan().needs, nodes, Held()) == NotNow(told)
 
 
 def test_a_node_without_room_on_its_disk_is_passed_over() -> None:
     nodes = [make.node("a", disk_free_bytes=LEAST_FREE_BYTES - 1), make.node("b", disk_free_bytes=LEAST_FREE_BYTES)]
-    answer = place(make.plan().needs, nodes, {})
+    answer = place(make.plan().needs, nodes, Held())
     assert isinstance(answer, Placement)
     assert answer.nodes == ("b",)
-    assert place(make.plan().needs, nodes, {"b": {"cpu:0"}}) == NotNow("waits for 1 of 1 nodes to become free")
+    assert place(make.plan().needs, nodes, Held({"b": {"cpu:0"}})) == NotNow("waits for 1 of 1 nodes to become free")
 
 
 def test_where_no_node_has_room_the_reason_names_node_folder_and_what_is_free() -> None:
     nodes = [make.node("a", disk_free_bytes=3 * 2**20 + 5, attempts_folder="/data/agents/a")]
-    assert place(make.plan().needs, nodes, {}) == NotNow(
+    assert place(make.plan().needs, nodes, Held()) == NotNow(
         "waits for room on disk: node a has 3 MiB free in /data/agents/a, and 64 MiB are needed; remove files there"
     )
 
 
 def test_a_node_that_does_not_tell_its_room_is_taken_to_have_it() -> None:
     for inventory in ({}, {"disk_free_bytes": None}):
-        assert isinstance(place(make.plan().needs, [make.node("a", **inventory)], {}), Placement)
+        assert isinstance(place(make.plan().needs, [make.node("a", **inventory)], Held()), Placement)
 
 
 def test_named_nodes_and_gpu_models_are_kept_to() -> None:
     nodes = [make.node("a", 1, "cuda"), make.node("b", 1, "cuda")]
-    by_name = place(make.plan(device="cuda", node_names=("b",)).needs, nodes, {})
+    by_name = place(make.plan(device="cuda", node_names=("b",)).needs, nodes, Held())
     assert isinstance(by_name, Placement)
     assert by_name.nodes == ("b",)
-    assert isinstance(place(make.plan(device="cuda", gpu_model="H100").needs, nodes, {}), NotNow)
-    assert isinstance(place(make.plan(device="cuda", gpu_model="A CUDA").needs, nodes, {}), Placement)
+    assert isinstance(place(make.plan(device="cuda", gpu_model="H100").needs, nodes, Held()), NotNow)
+    assert isinstance(place(make.plan(device="cuda", gpu_model="A CUDA").needs, nodes, Held()), Placement)
 
 
 def test_the_blocks_of_a_sweep_go_around_the_equal_nodes() -> None:
     nodes = [make.node("a"), make.node("b"), make.node("c"), make.node("larger", 4)]
 
     def met(block: int, topology: str = "1x1", busy: str = "") -> tuple[str, ...]:
-        answer = place(make.plan(topology=topology, fabric="ethernet").needs, nodes, {busy: {"cpu:0"}}, block)
+        answer = place(make.plan(topology=topology, fabric="ethernet").needs, nodes, Held({busy: {"cpu:0"}}), block)
         assert isinstance(answer, Placement)
         return answer.nodes
 
@@ -94,7 +99,7 @@ def test_no_device_is_ever_given_twice(sizes: list[int], wanted: list[tuple[int,
     nodes = [make.node(f"n{index}", size) for index, size in enumerate(sizes)]
     held: dict[str, set[str]] = {}
     for machines, devices in wanted:
-        answer = place(make.plan(topology=f"{machines}x{devices}").needs, nodes, held)
+        answer = place(make.plan(topology=f"{machines}x{devices}").needs, nodes, Held(held))
         if isinstance(answer, NotNow):
             continue
         assert len(answer.shares) == machines
@@ -103,3 +108,66 @@ def test_no_device_is_ever_given_twice(sizes: list[int], wanted: list[tuple[int,
             assert len(ids) == devices
             assert not held.get(share.node)
             held[share.node] = ids
+
+
+def test_runs_that_want_their_devices_alone_share_a_node_until_it_is_full() -> None:
+    held, nodes = Held(), [make.node("a", 2)]
+    needs = make.plan(exclusive="device").needs
+    taken = []
+    for _ in range(2):
+        answer = place(needs, nodes, held)
+        assert isinstance(answer, Placement)
+        held.add(answer, needs.exclusive)
+        taken += [device.id for device in answer.shares[0].devices]
+    assert taken == ["cpu:0", "cpu:1"]
+    assert place(needs, nodes, held) == NotNow("waits for 1 free device(s) on 1 of 1 nodes")
+
+
+def test_nobody_joins_a_run_that_has_its_node_and_none_that_shares_one_is_given_a_whole_one() -> None:
+    nodes, whole, shared = [make.node("a", 4)], make.plan().needs, make.plan(exclusive="device").needs
+    for first, second in ((whole, shared), (shared, whole)):
+        held = Held()
+        answer = place(first, nodes, held)
+        assert isinstance(answer, Placement)
+        held.add(answer, first.exclusive)
+        assert isinstance(place(second, nodes, held), NotNow)
+
+
+def test_cpu_devices_and_gpus_of_one_node_are_not_shared_out_at_once() -> None:
+    both = make.node("a", 2)
+    both = replace(both, devices=(*both.devices, *make.node("a", 2, "cuda").devices))
+    held, shared = Held(), "device"
+    held.add(_placed(place(make.plan(exclusive=shared).needs, [both], held)), shared)
+    assert isinstance(place(make.plan(exclusive=shared, device="cuda").needs, [both], held), NotNow)
+    assert isinstance(place(make.plan(exclusive=shared).needs, [both], held), Placement)
+
+
+def test_while_a_run_waits_for_a_whole_node_nobody_joins_those_on_it() -> None:
+    nodes, whole = [make.node("a", 4), make.node("b", 4)], make.plan(node_names=("a",)).needs
+    held, shared = Held(), "device"
+    held.add(_placed(place(make.plan(exclusive=shared).needs, nodes, held)), shared)
+    assert isinstance(place(whole, nodes, held), NotNow)
+    held.await_whole(whole, nodes)
+    beside = _placed(place(make.plan(exclusive=shared).needs, nodes, held))
+    assert beside.nodes == ("b",)
+    held.add(beside, shared)
+    assert _placed(place(make.plan(exclusive=shared).needs, nodes, held)).nodes == ("b",)  # which nobody waits for
+    assert isinstance(place(make.plan(exclusive=shared, node_names=("a",)).needs, nodes, held), NotNow)
+
+
+def _placed(answer: Placement | NotNow) -> Placement:
+    assert isinstance(answer, Placement)
+    return answer
+
+
+def test_what_has_its_node_alone_keeps_its_keys() -> None:
+    alone, crowded = make.plan(), make.plan(exclusive="device")
+    assert "exclusive" not in alone.to_json()
+    assert crowded.to_json()["exclusive"] == "device"
+    assert crowded.cell_key != alone.cell_key
+    assert crowded.needs.key != alone.needs.key
+    for plan in (alone, crowded):
+        assert Plan.from_json(plan.to_json()) == plan
+        assert spec_of(plan, "again").exclusive == plan.exclusive
+    keys = {fingerprint(plan, {})["workload_key"] for plan in (alone, crowded)}
+    assert len(keys) == 2

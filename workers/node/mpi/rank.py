@@ -23,12 +23,14 @@ _LOOK_S = 1.0
 
 
 class Launch(NamedTuple):
-    """What to start: the command, the cores it is pinned to, its folder, what its environment has besides."""
+    """What to start: the command, the cores it is pinned to, its folder, what its environment has besides, and the NUMA
+    nodes whose memory it may have (none: any)."""
 
     command: Sequence[str]
     cores: Sequence[int]
     cwd: str
     environment: dict[str, str]
+    memory_nodes: Sequence[int] = ()
 
 
 class Files(NamedTuple):
@@ -72,9 +74,9 @@ def main(arguments: Sequence[str]) -> int:
 def _carry_out(launch: Launch, own: Files) -> Ended:
     parent = os.getppid()
     environment = {**os.environ, **launch.environment}
-    cores = ",".join(map(str, launch.cores))
+    cores, nodes = (",".join(map(str, numbers)) for numbers in (launch.cores, launch.memory_nodes))
     # What memory it may have it inherits from the launcher.
-    command = [sys.executable, "-I", "-S", _BEFORE_EXEC, str(os.getpid()), cores, "", *launch.command]
+    command = [sys.executable, "-I", "-S", _BEFORE_EXEC, str(os.getpid()), cores, "", nodes, *launch.command]
     # In mpirun's process group for this rank, and not in a session of its own: what mpirun sends reaches both.
     stdout, stderr = _opened(own.stdout), _opened(own.stderr)
     process = subprocess.Popen(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Mapping, NamedTuple, Sequence
+from typing import Callable, Mapping, NamedTuple, Sequence
 from urllib.parse import unquote, urlsplit
 
 from workers.node import processes
@@ -79,29 +79,42 @@ def serves(line: bytes, databases: Sequence[Database]) -> bool:
     )
 
 
+class Counted(NamedTuple):
+    """The attempt's processes that bear its token, tbd's own, and those of attempts that share the node."""
+
+    members: set[ProcessId]
+    own: set[ProcessId]
+    neighbours: set[ProcessId]
+
+
 class Census:
     """Counts again and again; remembers who was foreign.
 
     Args:
         token: the attempt's token.
         node: this node's name in the job; None where there are no others.
+        is_neighbours: whether a token is that of another attempt that shares the node with this one; None: none does.
     """
 
-    def __init__(self, token: str, node: str | None = None) -> None:
+    def __init__(self, token: str, node: str | None = None, is_neighbours: Callable[[str], bool] | None = None) -> None:
         self._token = token
+        self._is_neighbours = is_neighbours or (lambda token: False)
         self._node = node
         self._round = 0
         self._times_foreign: dict[int, int] = {}
 
-    def take(self) -> tuple[set[ProcessId], set[ProcessId]]:
-        """Return (the attempt's processes that bear its token, tbd's own)."""
+    def take(self) -> Counted:
+        """Return who is there; whoever is in none of the sets is foreign."""
         self._round += 1
         living = processes.pids()
         self._times_foreign = {pid: self._times_foreign.get(pid, 0) for pid in living}
-        members, lines = set(), {}
+        members, neighbours, lines = set(), set(), {}
         for pid in filter(self._is_to_be_seen, living):
-            if pid != os.getpid() and processes.has_token(pid, self._token, self._node):
+            token = processes.token_of(pid, self._node) if pid != os.getpid() else None
+            if token == self._token:
                 members.add(pid)
+            elif token is not None and self._is_neighbours(token):
+                neighbours.add(pid)
             else:
                 lines[pid] = _command_line(pid)
         own = {pid for pid, line in lines.items() if pid == os.getpid() or is_own(line)}
@@ -109,7 +122,7 @@ class Census:
         own |= {pid for pid, line in lines.items() if databases and serves(line, databases)}
         for pid in lines:
             self._times_foreign[pid] = 0 if pid in own else self._times_foreign[pid] + 1
-        return _identified(members), _identified(own)
+        return Counted(_identified(members), _identified(own), _identified(neighbours))
 
     def _is_to_be_seen(self, pid: int) -> bool:
         return self._times_foreign[pid] < 2 or (pid + self._round) % AGAIN == 0

@@ -9,6 +9,7 @@ measurement beside can bear.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import Any, Callable, Mapping, NamedTuple, TypeVar
@@ -44,13 +45,15 @@ _MEGA = 1e6
 
 class Gpu(NamedTuple):
     """A GPU, or an instance of a divided one, as the inventory shows it; addressed by UUID, which survives reordering
-    and hiding. ``number`` is the driver's, of an instance that of its GPU and its own: ``3:0``."""
+    and hiding. ``number`` is the driver's, of an instance that of its GPU and its own: ``3:0``. ``near_cores`` are the
+    logical cores of its NUMA node; None where the driver does not say."""
 
     id: str
     name: str
     memory_bytes: int | None
     power_limit_w: float | None
     number: str
+    near_cores: tuple[int, ...] | None = None
 
 
 class Use(NamedTuple):
@@ -154,7 +157,9 @@ class Nvml:
         memory = self._try(uuid, "memory_bytes", lambda: float(nvml.nvmlDeviceGetMemoryInfo(handle).total))
         limit = self._try(uuid, "power_limit_w", lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) * _MILLI)
         name = self._try(uuid, "name", lambda: _text(nvml.nvmlDeviceGetName(handle)))
-        return Gpu(uuid, name or "?", int(memory) if memory is not None else None, limit, self._numbers[uuid])
+        near = self._or_none(lambda: _near_cores(nvml, handle))
+        total = int(memory) if memory is not None else None
+        return Gpu(uuid, name or "?", total, limit, self._numbers[uuid], near)
 
     def use(self, uuid: str) -> Use:
         """Return who uses the device now. Holds the driver's lock for milliseconds: only while nothing is measured."""
@@ -341,3 +346,10 @@ class Nvml:
 
 def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _near_cores(nvml: Any, handle: Any) -> tuple[int, ...]:
+    """nvml.h, nvmlDeviceGetCpuAffinity: "the ideal CPU affinity for the device", as bits of 64-bit words."""
+    words = -(-os.sysconf("SC_NPROCESSORS_CONF") // 64)
+    mask = nvml.nvmlDeviceGetCpuAffinity(handle, words)
+    return tuple(64 * index + bit for index in range(words) for bit in range(64) if mask[index] >> bit & 1)

@@ -2,7 +2,8 @@
 
 # metric of a reading -> what its value is. A reading's ``values`` are triples [metric, subject, value]; subjects are
 # ``host``, ``core:N``, ``process:NAME``, ``attempt`` (all its processes), ``own`` (tbd's and Ray's own processes),
-# ``device:ID``, ``interface:NAME`` and ``disk``. Quantities that grow (``_s``, ``_bytes`` of traffic, ``_j``) are the
+# ``neighbours`` (the processes of other attempts, where they share the node), ``device:ID``, ``interface:NAME`` and
+# ``disk``. Quantities that grow (``_s``, ``_bytes`` of traffic, ``_j``) are the
 # amount within the reading's window. A value that cannot be read is null.
 READINGS = {
     "core_active_s": "active time of one logical core (user, nice, system, irq, softirq; not idle, iowait or steal)",
