@@ -7,12 +7,13 @@ import json
 import pytest
 
 from tests.gpu.lab.machine import H100, Machine, needs_compiler
-from tests.integration.node_attempts import NODE, a_job, carried_out, failure_of, log_of, of_kind, steps_begin
+from tests.integration.node_attempts import NODE, a_job, carried_out, failure_of, log_of, of_kind, steps_begin, until
 from workers.node.agent import Agent
-from workers.node.inventory import Inventory
+from workers.node.event_log import EventLog
+from workers.node.inventory import Inventory, usable_cores
 from workers.node.telemetry.nvml import Nvml
 from workers.node.telemetry.readings import READINGS
-from workers.node.telemetry.sampler import Observer
+from workers.node.telemetry.sampler import Observer, Sampler
 
 pytestmark = needs_compiler
 
@@ -150,6 +151,15 @@ def test_counters_that_this_user_may_not_read_are_null_and_say_why(agent_on):
     assert told_of(entries, "tensor_pipe_ratio", uuid) == "no_permission"
 
 
+def test_gpus_that_share_a_node_get_the_cores_that_the_driver_says_are_near(on, tmp_path, monkeypatch):
+    first, second = usable_cores()[:2]
+    machine = on(2, **{"gpu.0.near_cores": hex(1 << second), "gpu.1.near_cores": hex(1 << first)})
+    monkeypatch.setattr("workers.node.inventory.usable_cores", lambda: [first, second])
+    devices = {one["id"]: one for one in Inventory("n", tmp_path, Nvml()).read()["devices"]}
+    assert [devices[uuid]["near_cores"] for uuid in machine.uuids] == [[second], [first]]
+    assert [devices[uuid]["cores"] for uuid in machine.uuids] == [[], []]
+
+
 def test_a_gpu_without_error_correction_reads_as_such(on):
     machine = on()
     machine.change(gpu__0__ecc=None)
@@ -171,6 +181,19 @@ def test_errors_of_the_hardware_are_told_once_and_of_the_device_that_had_them(on
     assert told[("xid", f"device:{machine.uuids[0]}")] == 0
     assert {value for _, _, value in observer.faults()} == {0}
     nvml.close()
+
+
+def test_an_error_right_before_the_end_is_told(on, tmp_path):
+    machine = on()
+    log = EventLog(tmp_path / "log.jsonl")
+    sampler = Sampler(log, 0.05, "token", {}, [{"id": machine.uuids[0], "kind": "cuda"}], Nvml())
+    sampler.start()
+    until(lambda: log.last_seq >= 3)  # two walks are over
+    machine.change(gpu__0__xid=63)
+    sampler.stop()
+    values = [value for reading in of_kind(log.view(0, 100)[0], "reading") for value in reading["values"]]
+    assert ["xid", f"device:{machine.uuids[0]}", 63] in values
+    log.release()
 
 
 def test_instances_of_a_divided_gpu_are_offered_and_the_whole_is_not(on, tmp_path):

@@ -66,6 +66,25 @@ class Counters:
         return total - last if total >= last else total
 
 
+class Neighbours:
+    """The processes of other attempts on a shared node, and their processor time."""
+
+    def __init__(self) -> None:
+        self._there: set[ProcessId] = set()
+        self._time = OwnTime()
+        self._met_at_ticks = processes.now_ticks()
+        self._began_after_ticks: int | None = None
+
+    def meet(self, there: set[ProcessId]) -> None:
+        """These are there now; of those that have come since the last time all that they have used counts."""
+        self._there, self._began_after_ticks = there, self._met_at_ticks
+        self._met_at_ticks = processes.now_ticks()
+
+    def since(self) -> float:
+        """Return the seconds that they have used since the last call."""
+        return self._time.since(_stats(self._there), self._began_after_ticks)
+
+
 class Observer:
     """Takes one reading after another of a host, an attempt's processes and its devices.
 
@@ -75,6 +94,7 @@ class Observer:
         devices: the devices that the attempt holds on this node.
         nvml: a ``Nvml``.
         node: this node's name in the job; None where there are no others.
+        is_neighbours: as a ``Census`` takes it; then readings tell what those who share the node use.
     """
 
     def __init__(
@@ -84,8 +104,10 @@ class Observer:
         devices: Sequence[Mapping[str, Any]],
         nvml: Any,
         node: str | None = None,
+        is_neighbours: Callable[[str], bool] | None = None,
     ) -> None:
-        self._census = Census(token, node)
+        self._census = Census(token, node, is_neighbours)
+        self._neighbours: Neighbours | None = Neighbours() if is_neighbours else None
         self._attempt = dict(attempt)
         self._gpus = [device["id"] for device in devices if device["kind"] == "cuda"]
         self._nvml = nvml
@@ -103,9 +125,11 @@ class Observer:
 
     def walk(self) -> list[Value]:
         """Look up which processes there are, and read what is too dear for each sample."""
-        found, own = self._census.take()
-        self._members = found | set(self._attempt.values())
-        self._own = own - self._members
+        counted = self._census.take()
+        self._members = counted.members | set(self._attempt.values())
+        self._own = counted.own - self._members
+        if self._neighbours is not None:
+            self._neighbours.meet(counted.neighbours)
         values: list[Value] = [["cpu_frequency_hz", "host", procfs.frequency_hz()]]
         values.append(["memory_bytes", "own", _resident_bytes(_stats(self._own).values())])
         pids = {process.pid for process in self._members}
@@ -167,6 +191,8 @@ class Observer:
         values.append(["memory_bytes", "attempt", _resident_bytes(stats.values())])
         values.append(["cpu_s", "own", _rounded(self._own_time.since(own, self._counted_at_ticks))])
         self._counted_at_ticks = processes.now_ticks()
+        if self._neighbours is not None:
+            values.append(["cpu_s", "neighbours", _rounded(self._neighbours.since())])
         return values
 
     def _devices(self) -> list[Value]:
@@ -195,10 +221,11 @@ class Sampler:
         devices: Sequence[Mapping[str, Any]],
         nvml: Any,
         node: str | None = None,
+        is_neighbours: Callable[[str], bool] | None = None,
     ) -> None:
         self._log = log
         self._period_s = period_s
-        self._observer = Observer(token, attempt, devices, nvml, node)
+        self._observer = Observer(token, attempt, devices, nvml, node, is_neighbours)
         self._availability: Callable[[], Any] = lambda: nvml.availability
         self._told = ""  # of what can be had, as it was written last
         self._end = threading.Event()
@@ -238,6 +265,9 @@ class Sampler:
             going = not self._end.wait(max(0.0, deadline - time.monotonic()))
             now = time.monotonic()
             if not going and now - last < _LEAST_WINDOW_S:
+                faults = self._observer.faults()
+                if faults:  # what happened in no time may explain the run all the same
+                    self._write(max(now - last, 1e-6), faults, deadlines.missed)
                 return
             rare: list[Value] = []
             if now >= walk_at:
