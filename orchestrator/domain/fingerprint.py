@@ -58,14 +58,19 @@ def fingerprint(plan: Plan, circumstances: Mapping[str, Any]) -> dict[str, Any]:
             ``devices`` (those held), ``nodes`` (node -> {inventory, provenance}) and ``condition``. What a broken log
             does not tell is None.
     """
-    planned = plan.to_json()
     parts: dict[str, Any] = {
-        "workload": {field: planned[field] for field in WORKLOAD_FIELDS if field in planned} | _devices(circumstances),
+        "workload": workload_of(plan) | _devices(circumstances),
         "subject": _subject(circumstances),
         "rig": _rig(circumstances),
     }
     keys = {f"{name}_key": _digest(part) for name, part in parts.items()}
     return {**parts, "condition": dict(circumstances.get("condition") or {}), **keys}
+
+
+def workload_of(plan: Plan) -> dict[str, Any]:
+    """What a plan says of the workload; the devices that it ran on belong to it too."""
+    planned = plan.to_json()
+    return {field: planned[field] for field in WORKLOAD_FIELDS if field in planned}
 
 
 def _devices(circumstances: Mapping[str, Any]) -> dict[str, Any]:

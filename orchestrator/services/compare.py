@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from orchestrator.analysis import between_runs
 from orchestrator.domain.basis import Basis, alike
-from orchestrator.domain.fingerprint import WORKLOAD_FIELDS, differences
+from orchestrator.domain.fingerprint import WORKLOAD_FIELDS, differences, workload_of
 from orchestrator.domain.measurement import Measurement
 from orchestrator.domain.plan import Plan
 from orchestrator.services import query
@@ -173,7 +173,7 @@ def _same_workload(one: ResultRow, other: ResultRow, strict: bool) -> bool:
 
 
 def _differing_axes(one: Plan, other: Plan) -> list[str]:
-    left, right = one.to_json(), other.to_json()
+    left, right = workload_of(one), workload_of(other)
     return [field for field in WORKLOAD_FIELDS if left.get(field) != right.get(field)]
 
 

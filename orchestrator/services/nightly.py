@@ -19,7 +19,7 @@ from orchestrator.analysis.nightly import LOOK_BACK, Night, Rates, judge
 from orchestrator.domain.basis import Basis, of_plan
 from orchestrator.domain.errors import NotFound
 from orchestrator.domain.filters import CellFilter, FireFilter, ScheduleFilter
-from orchestrator.domain.fingerprint import WORKLOAD_FIELDS
+from orchestrator.domain.fingerprint import workload_of
 from orchestrator.domain.measurement import Grade, Measurement
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import TERMINAL, ExperimentState, Run, RunState
@@ -198,10 +198,9 @@ def _key(cell: StoredCell) -> Hashable:
     """The workload, and where it may run. An interpreter belongs to it only where the spec compares several: else it
     is what changed from one night to the next."""
     plan = cell.runs[0].plan
-    fields = plan.to_json()
     several = len(cell.experiment.spec.interpreter) > 1
     where = (plan.gpu_model, plan.node_names, plan.memory_limit_bytes, plan.interpreter if several else None)
-    return (*(repr(fields[name]) for name in WORKLOAD_FIELDS), *where)
+    return (repr(sorted(workload_of(plan).items())), *where)
 
 
 def _judged(columns: Sequence[Column], cells: Sequence[StoredCell | None]) -> list[Field]:
