@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from fastapi import APIRouter, Depends, FastAPI
 
-from orchestrator.api import openapi, problems
+from orchestrator.api import openapi, problems, received
 from orchestrator.api.access import Door, allowed, check_scopes
 from orchestrator.api.body_limit import BodyLimit, Limit
 from orchestrator.api.careful_headers import CarefulHeaders
@@ -19,6 +19,7 @@ from orchestrator.api.routers import (
     experiments,
     exports,
     health,
+    imports,
     ingest,
     lookup,
     netbench,
@@ -53,11 +54,11 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
     )
     app.state.context = context
     app.state.stopping = stopping
-    app.state.imports = ingest.one_at_a_time()
+    app.state.imports = received.one_at_a_time()
     app.add_middleware(GoneClient)
     usual = Limit(settings.max_body_bytes, "TBD_MAX_BODY_BYTES")
     logs = Limit(settings.max_log_bytes, "TBD_MAX_LOG_BYTES")
-    app.add_middleware(BodyLimit, usual=usual, special={"/api/v1/ingest": logs})
+    app.add_middleware(BodyLimit, usual=usual, special=dict.fromkeys(("/api/v1/ingest", "/api/v1/imports"), logs))
     app.add_middleware(Head)
     gate = app.state.gate = Gate(context, always=not settings.on_loopback)
     app.add_middleware(Door, gate=gate, monotonic=time.monotonic, rate=settings.rate_limit)
@@ -67,7 +68,7 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
     strict = [Depends(allowed), Depends(only_known_parameters), Depends(only_offered_media_types)]
     api = APIRouter(prefix="/api/v1", dependencies=strict, responses=problems.RESPONSES)
     parts = (streams, experiments, schedules, nightly, runs, profiles, results, observations, catalog, nodes, netbench)
-    routers = [part.router for part in (*parts, calibrations, exports, ingest, lookup, tokens, audit)]
+    routers = [part.router for part in (*parts, calibrations, exports, imports, ingest, lookup, tokens, audit)]
     check_scopes(routers)
     for router in routers:
         api.include_router(router)

@@ -88,7 +88,14 @@ class Client:
                 return {**page, "items": items, "next_cursor": cursor, "damaged": damaged}
 
     def post(
-        self, path: str, body: Any = None, *, raw: bytes | None = None, key: str | None = None, **parameters: Any
+        self,
+        path: str,
+        body: Any = None,
+        *,
+        raw: bytes | None = None,
+        content_type: str = "application/jsonl",
+        key: str | None = None,
+        **parameters: Any,
     ) -> Any:
         """POST ``body`` as JSON, or ``raw`` as it is. With an idempotency ``key`` a broken connection is tried again.
 
@@ -96,10 +103,10 @@ class Client:
             CommandError: as ``get``.
         """
         content = raw if raw is not None else (b"" if body is None else json.dumps(body, default=str).encode())
-        headers = {"Content-Type": "application/jsonl" if raw is not None else "application/json"}
+        headers = {"Content-Type": content_type if raw is not None else "application/json"}
         if key:
             headers["Idempotency-Key"] = key
-        # Raw content is a log.
+        # Raw content is a log, or an archive of files.
         timeout_s = TIMEOUT_S if raw is None else LONG_TIMEOUT_S
         path = _with_parameters(API + path, parameters)
         return self._ask("POST", path, content, headers, tries=3 if key else 1, timeout_s=timeout_s)

@@ -58,6 +58,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "audit": "list who did what",
         "rm": "remove an experiment with all that hangs on it",
         "ingest": "import the log of a job that ran without the service",
+        "import": "bring along a history that another tool measured (milabench)",
         "db": "look at, check or migrate the database",
     },
 }

@@ -5,7 +5,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, literal, select
 
-from orchestrator.db import calibrations, changes, fires, logs, rows, runs, schedules, transfers
+from orchestrator.db import calibrations, changes, fires, imported_points, logs, rows, runs, schedules, transfers
+from orchestrator.db.imported_schema import imported_point
 from orchestrator.db.schema import attempt, calibration, change, entry, exchange, experiment, fire, run, schedule
 from orchestrator.domain.errors import Damaged
 
@@ -24,6 +25,8 @@ def damaged(connection: Connection) -> Iterator[Damaged]:
     for table, read in ((exchange, transfers.stored), (calibration, calibrations.stored)):
         yield from _unread(connection, select(table, run.c.experiment_id).join(run, of_run[table]), read)
     yield from _unread(connection, select(schedule).order_by(schedule.c.id), schedules.read)
+    points = select(imported_point).order_by(imported_point.c.id)
+    yield from _unread(connection, points, imported_points.read)
     states = select(fire, literal(None).label("experiment_state"))
     yield from _unread(connection, states.order_by(fire.c.id), fires.read)
     yield from _unread(connection, select(change).order_by(change.c.number), changes.change_of)

@@ -20,11 +20,13 @@ from sqlalchemy import (
 )
 
 from orchestrator.db.access_schema import deed, token  # noqa: F401 - whoever takes tables from here knows them all
+from orchestrator.db.imported_schema import imported_point  # noqa: F401
 from orchestrator.db.metadata import Count, Key, metadata
 from orchestrator.db.schedule_schema import fire, origin, schedule  # noqa: F401
+from orchestrator.db.service_schema import heartbeat, node_order  # noqa: F401
 
 # The newest migration; a test holds them equal. So opening a database that is up to date does not import alembic.
-REVISION = "0011"
+REVISION = "0012"
 
 experiment = Table(
     "experiment",
@@ -382,19 +384,4 @@ change = Table(
     Column("state", Key, nullable=False),
     Column("data", Text, nullable=False),
     Index("ix_change_experiment", "experiment_id", "number"),
-)
-
-node_order = Table(
-    "node_order",
-    metadata,
-    Column("node", Key, primary_key=True),
-    Column("state", Key, nullable=False),
-)
-
-# One row, rewritten to see whether the database accepts writes.
-heartbeat = Table(
-    "heartbeat",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("beats", Count, nullable=False),
 )

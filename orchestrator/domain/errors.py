@@ -68,7 +68,8 @@ class Damaged:
         """What a person can do about it."""
         if self.experiment_id:
             return f"tbd rm {self.experiment_id}"
-        return f"tbd schedule rm {self.id}" if self.table == "schedule" else "restore the database from a copy"
+        command = {"schedule": "tbd schedule rm", "imported_point": "tbd rm"}.get(self.table)
+        return f"{command} {self.id}" if command else "restore the database from a copy"
 
 
 class DamagedRow(Conflict):

@@ -28,6 +28,7 @@ from orchestrator.domain.filters import (
     ScheduleFilter,
     TransferFilter,
 )
+from orchestrator.domain.imported_points import ImportedFilter
 from orchestrator.domain.run import ExperimentState, RunState
 from tests.benchmarks import filled
 from tests.contract import store_scenes as scene
@@ -204,6 +205,9 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "last fires": lambda store, exp, run, att: store.last_fires(["sch_1", "sch_2"]),
     "waiting fires": lambda store, exp, run, att: store.waiting_fires(),
     "active of a schedule": lambda store, exp, run, att: store.active_of_schedule("sch_1"),
+    "imported": lambda store, exp, run, att: store.imported(),
+    "imported by owner": lambda store, exp, run, att: store.imported(ImportedFilter(owner="ada")),
+    "imported of a series": lambda store, exp, run, att: store.imported(ImportedFilter(series="imported-0")),
     "find": lambda store, exp, run, att: store.find("exp_0"),
     "changes": lambda store, exp, run, att: store.changes(exp, after=5),
 }
@@ -253,6 +257,7 @@ def test_no_query_walks_a_whole_table(sqlite_url: str, name: str) -> None:
         "schedule",
         "fire",
         "origin",
+        "imported_point",
     )
     tables += ("profile", "profile_missing", "memory_class", "kernel", "layer", "gradient_exchange")
     whole = [step for step, _ in steps if step in {f"SCAN {table}" for table in tables}]

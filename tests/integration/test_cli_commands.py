@@ -122,6 +122,21 @@ def test_results_are_exported_to_a_file_or_to_stdout(tbd: Tbd, done: dict[str, A
     assert not list(folder.glob("no.csv*"))
 
 
+def test_a_history_of_milabench_is_imported_once_listed_and_removed(tbd: Tbd, folder: Path) -> None:
+    sample = str(ROOT / "tests" / "support" / "milabench" / "rijubigo")
+    identifier = tbd("import", "milabench", sample, "--name", "here").stdout.strip()
+    again = tbd("import", "milabench", sample, "--name", "here")
+    assert (again.stdout, again.stderr) == ("", "0 points were imported, 1 were there already. See: tbd import ls\n")
+    assert tbd.json("import", "ls", "--benchmark", "benchio")["items"][0]["id"] == identifier
+    assert "items/s" in tbd("import", "ls").stdout
+    (folder / "none").mkdir()
+    assert "no *.data file" in tbd("import", "milabench", "none", code=2).stderr
+    (folder / "bad.data").write_text("{}\n")
+    assert "bad.data/1: it is no event" in tbd("import", "milabench", sample, "bad.data", "--name", "x", code=2).stderr
+    tbd("rm", identifier)
+    assert tbd.json("import", "ls")["items"] == []
+
+
 def test_a_failed_run_is_exit_code_1_and_says_why(tbd: Tbd) -> None:
     finished = tbd("submit", "fails.yaml", "--wait", code=1)
     assert "crashed" in finished.stderr

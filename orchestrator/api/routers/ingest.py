@@ -1,15 +1,10 @@
 """Import the log of a job that was carried out without the service."""
 
-import asyncio
-import hashlib
-import tempfile
-from collections.abc import AsyncIterator
-from typing import Annotated, BinaryIO, NamedTuple
-
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Response
 
 from orchestrator.api.identity import Who
 from orchestrator.api.problems import MalformedBody
+from orchestrator.api.received import ReceivedBody
 from orchestrator.api.requests import Ctx, IdempotencyKey, carried_out_once
 from orchestrator.api.views.common import answer
 from orchestrator.api.views.runs import RunView, run_view
@@ -29,35 +24,11 @@ LOG_BODY = {
 }
 
 
-class Received(NamedTuple):
-    """A body, in a file, and its digest."""
-
-    file: BinaryIO
-    sha256: str
-
-
-def one_at_a_time() -> asyncio.Semaphore:
-    """For ``app.state.imports``: logs that are taken in side by side would share what is left of the cores, and those
-    that wait must not hold the threads that serve everybody else."""
-    return asyncio.Semaphore(1)
-
-
-async def _received(request: Request) -> AsyncIterator[Received]:
-    """The body in a file: of a long log no more is in memory than what is being looked at."""
-    digest = hashlib.sha256()
-    with tempfile.TemporaryFile() as file:
-        async for chunk in request.stream():
-            file.write(chunk)
-            digest.update(chunk)
-        async with request.app.state.imports:
-            yield Received(file, digest.hexdigest())
-
-
 @router.post("/ingest", status_code=201, response_model=RunView, openapi_extra=LOG_BODY)
 def post_ingest(
     context: Ctx,
     who: Who,
-    body: Annotated[Received, Depends(_received)],
+    body: ReceivedBody,
     key: IdempotencyKey = None,
 ) -> Response:
     """Import a log, such as ``python -m workers.node JOB.json --events OUT.jsonl`` writes, as a run. The log names its

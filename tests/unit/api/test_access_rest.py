@@ -39,6 +39,9 @@ def ask(rig: Rig, method: str, path: str, text: str | None = None) -> Any:
     headers = bearing(text) if text else {}
     if path == "/ingest":
         return rig.http.post("/api/v1/ingest", content=b"{}\n", headers=headers | AS_LOG)
+    if (method, path) == ("POST", "/imports"):
+        tar = {"Content-Type": "application/x-tar"}
+        return rig.http.post("/api/v1/imports", params={"tool": "milabench"}, content=b"-", headers=headers | tar)
     return rig.http.request(method, f"/api/v1{filled}", json=body, headers=headers)
 
 

@@ -1,0 +1,70 @@
+"""Points that other tools measured, as they are answered."""
+
+from orchestrator.api.views.common import Json, Quantity, Time, View
+from orchestrator.domain.imported_points import ImportedPoint
+from orchestrator.services.import_points import Imported
+
+
+class ImportedProcessView(View):
+    """One process of a session: a file. Without a rate it has a ``reason``."""
+
+    file: str
+    devices: list[int]
+    n_rates: int
+    rate: float | None
+    rate_min: float | None
+    rate_max: float | None
+    return_code: int | None
+    reason: str | None
+
+
+class ImportedPointView(View):
+    """What one session of another tool found for one of its benchmarks. tbd has measured none of it and grades none:
+    neither warm-up nor validity is known. Without a number it has a ``reason``. ``is_imported`` is always true: points
+    of tbd's own series have no such key."""
+
+    id: str
+    is_imported: bool = True
+    owner: str
+    source: str
+    tool: str
+    tool_version: str | None
+    series: str
+    session: str
+    benchmark: str
+    at: Time
+    ended_at: Time | None
+    throughput: Quantity | None
+    reason: str | None
+    workload: Json
+    subject: Json
+    rig: Json
+    processes: list[ImportedProcessView]
+    imported_at: Time
+
+
+class SkippedFileView(View):
+    """A file that tells of no run."""
+
+    file: str
+    reason: str
+
+
+class ImportView(View):
+    """What became of an import: ids of points that are new, and of those that were there with the same files."""
+
+    added: list[str]
+    already_there: list[str]
+    skipped: list[SkippedFileView]
+
+
+def imported_point_view(one: ImportedPoint) -> ImportedPointView:
+    return ImportedPointView.of(one)
+
+
+def import_view(done: Imported) -> ImportView:
+    return ImportView(
+        added=list(done.stored.added),
+        already_there=list(done.stored.already_there),
+        skipped=[SkippedFileView(file=name, reason=reason) for name, reason in done.skipped],
+    )

@@ -1,0 +1,109 @@
+"""Points that other tools measured: their rows. What the functions promise stands in ``domain.imported_points``."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, delete, select
+
+from orchestrator.db import deeds, paging, rows
+from orchestrator.db.databases import Database
+from orchestrator.db.imported_schema import imported_point
+from orchestrator.db.statements import Insert
+from orchestrator.domain.access import Deed
+from orchestrator.domain.errors import Conflict, NotFound
+from orchestrator.domain.imported_points import ImportedFilter, ImportedPoint, Stored
+from orchestrator.domain.measurement import Measurement
+from orchestrator.domain.stored import Page
+
+_COLUMNS = tuple(column.name for column in imported_point.columns)
+_JSON = ("workload", "subject", "rig", "processes")
+# Two servers may store the same point at once: whoever comes second adds nothing.
+_INSERT = Insert(imported_point, *_COLUMNS, or_nothing_on=("id",))
+
+
+class ImportedPart:
+    """The part of ``store.SqlStore`` that holds them, over ``database``."""
+
+    database: Database
+
+    def add_imported(self, points: Sequence[ImportedPoint], deed: Deed) -> Stored:
+        prepared = [(one, _row(one)) for one in points]
+        return self.database.write(lambda connection: _add(connection, prepared, deed))
+
+    def imported(
+        self, wanted: ImportedFilter | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[ImportedPoint]:
+        return self.database.read(lambda connection: _page(connection, wanted or ImportedFilter(), limit, cursor))
+
+    def owner_of_imported(self, point_id: str) -> str:
+        return self.database.read(lambda connection: _owner_of(connection, point_id))
+
+    def remove_imported(self, point_id: str, deed: Deed) -> None:
+        self.database.write(lambda connection: _remove(connection, point_id, deed))
+
+
+def _add(connection: Connection, prepared: Sequence[tuple[ImportedPoint, Sequence[Any]]], deed: Deed) -> Stored:
+    added, there = [], []
+    for one, row in prepared:
+        if _INSERT.one(connection, row):
+            added.append(one.id)
+            continue
+        known = select(imported_point.c.digest).where(imported_point.c.id == one.id)
+        if connection.execute(known).scalar_one() != one.digest:
+            raise Conflict(
+                f"{one.benchmark} of the session {one.session} is there as {one.id}, made of other files. Remove it "
+                f"first (tbd rm {one.id}), or import these under another name (--name)"
+            )
+        there.append(one.id)
+    deeds.record(connection, deed if added else None)
+    return Stored(tuple(added), tuple(there))
+
+
+def _page(connection: Connection, wanted: ImportedFilter, limit: int, cursor: str | None) -> Page[ImportedPoint]:
+    query = paging.agreeing(
+        select(imported_point), imported_point, wanted, "owner", "series", "source", "tool", "benchmark"
+    )
+    found, next_cursor = paging.page(connection, query, imported_point, limit, cursor, "at")
+    made, damaged = rows.sorted_out(found, read)
+    return Page(made, next_cursor, damaged)
+
+
+def _owner_of(connection: Connection, point_id: str) -> str:
+    query = select(imported_point.c.owner).where(imported_point.c.id == point_id)
+    owner: str | None = connection.execute(query).scalar_one_or_none()
+    if owner is None:
+        raise NotFound("imported point", point_id)
+    return owner
+
+
+def _remove(connection: Connection, point_id: str, deed: Deed) -> None:
+    if connection.execute(delete(imported_point).where(imported_point.c.id == point_id)).rowcount == 0:
+        raise NotFound("imported point", point_id)
+    deeds.record(connection, deed)
+
+
+def read(row: rows.AnyRow) -> ImportedPoint:
+    """Raises DamagedRow."""
+    return rows.read("imported_point", row.id, None, lambda: _read(row))
+
+
+def _read(row: rows.AnyRow) -> ImportedPoint:
+    values: dict[str, Any] = {name: getattr(row, name) for name in _COLUMNS}
+    told = {name: rows.loaded(values[name]) for name in _JSON}
+    if not isinstance(told["processes"], list) or not all(isinstance(told[name], dict) for name in _JSON[:3]):
+        raise ValueError("what its file told is no object")
+    throughput = None if row.throughput is None else _measurement(rows.loaded(row.throughput))
+    times: dict[str, Any] = {"at": rows.time_of(row.at), "ended_at": rows.maybe_time(row.ended_at)}
+    return ImportedPoint(**values | told | times | {"throughput": throughput})
+
+
+def _measurement(data: Mapping[str, Any]) -> Measurement:
+    if not isinstance(data["value"], int | float):
+        raise ValueError("its throughput is no number")
+    return Measurement.from_json(data)
+
+
+def _row(one: ImportedPoint) -> tuple[Any, ...]:
+    texts: dict[str, str | None] = {name: rows.to_text(getattr(one, name)) for name in _JSON}
+    texts["throughput"] = rows.json_or_none(one.throughput.to_json() if one.throughput else None)
+    return tuple(texts[name] if name in texts else getattr(one, name) for name in _COLUMNS)
