@@ -93,6 +93,58 @@ def test_what_is_wrong_is_told_with_the_line_of_the_file(service: Service, tmp_p
     assert "no schedules yet" in tbd("schedule", "ls").stderr
 
 
+def test_a_schedule_is_edited_and_what_is_wrong_changes_nothing(service: Service, tmp_path: Path) -> None:
+    tbd = Tbd(tmp_path, service.url)
+    (tmp_path / "night.yaml").write_text(SPEC)
+    tbd("schedule", "add", "nightly", "0 2 * * *", "night.yaml", "--label", "night=yes")
+
+    def now(name: str = "nightly") -> dict[str, Any]:
+        found: dict[str, Any] = tbd.json("schedule", "show", name)
+        return found
+
+    before = now()
+    told = tbd(
+        "schedule", "edit", "nightly", "--cron", "30 1 * * *", "--zone", "Asia/Tokyo", "--overlap", "queue"
+    ).stderr
+    assert "nightly is changed (cron, timezone, overlap); its next time is " in told
+    assert "01:30:00 +0900" in told
+    assert now() == before | {
+        "cron": "30 1 * * *",
+        "timezone": "Asia/Tokyo",
+        "overlap": "queue",
+        "upcoming": now()["upcoming"],
+    }
+    tbd("schedule", "pause", "nightly")
+    assert "it is paused" in tbd("schedule", "edit", "nightly", "--jitter", "5").stderr
+    tbd("schedule", "edit", "nightly", "--repeats", "4", "--max-repeats", "6", "--global-batch", "8")
+    assert now()["spec"] == before["spec"] | {
+        "repeats": 4,
+        "max_repeats": 6,
+        "global_batch_size": 8,
+        "per_device_batch_size": None,
+    }
+    (tmp_path / "other.yaml").write_text(SPEC.replace("name: night", "name: other"))
+    assert (
+        "changed (name, spec)" in tbd("schedule", "edit", "nightly", "--spec", "other.yaml", "--rename", "later").stderr
+    )
+    assert (now("later")["spec"]["name"], now("later")["spec"]["labels"]) == ("other", {})
+    assert "later is as it was" in tbd("schedule", "edit", "later", "--overlap", "queue").stderr
+    was = now("later")
+    (tmp_path / "bad.yaml").write_text(SPEC.replace("size: tiny", "size: little"))
+    wrong = {
+        "bad.yaml:5: size": ("--spec", "bad.yaml"),
+        "size/0: Input should be 'full', 'small' or 'tiny'": ("--size", "little"),
+        "hour: '25' is none of 0 to 23": ("--cron", "0 25 * * *"),
+        "there is no time zone 'Mars'": ("--zone", "Mars"),
+        "say what is to change": (),
+        "'sometimes' is none of skip, one, all": ("--misfire", "sometimes"),
+    }
+    for words, change in wrong.items():
+        assert words in tbd("schedule", "edit", "later", *change, code=2).stderr
+    assert "tbd schedule ls" in tbd("schedule", "edit", "nightly", "--jitter", "1", code=2).stderr
+    assert now("later") == was
+
+
 def test_an_embedded_server_leaves_schedules_alone(tmp_path: Path) -> None:
     """What it submitted would be cut off when the command ends."""
     with_server = Service(tmp_path / "data", **environment(tmp_path)).start()

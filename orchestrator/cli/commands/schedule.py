@@ -19,11 +19,14 @@ from orchestrator.parser import Parser
 Json = dict[str, Any]
 _ID = re.compile(r"sch_[0-9a-z]{20}")
 _FIRES = 10  # that show prints
+_CRON = 'five fields, such as "0 2 * * MON-FRI" (minute, hour, day, month, weekday); or @daily'
+_RULES = ("timezone", "misfire", "max_age_s", "overlap", "jitter_s")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     orders = parser.add_subparsers(dest="order", required=True, metavar="ORDER", parser_class=Parser)
     _configure_add(orders.add_parser("add", help="make a schedule"))
+    _configure_edit(orders.add_parser("edit", help="change its times, its rules or its spec"))
     listing = orders.add_parser("ls", help="list schedules, newest first")
     listing.add_argument("--owner", help="only schedules of this owner")
     listing.add_argument("--json", action="store_true", help="print REST's answer")
@@ -43,32 +46,57 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _configure_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("schedule", metavar="NAME", help="a-z, 0-9 and -; its own")
-    parser.add_argument(
-        "cron",
-        metavar="CRON",
-        help='five fields, such as "0 2 * * MON-FRI" (minute, hour, day, month, weekday); or @daily',
-    )
+    parser.add_argument("cron", metavar="CRON", help=_CRON)
     rules = parser.add_argument_group("rules of the schedule")
     rules.add_argument("--timezone", default="UTC", metavar="ZONE", help="such as Europe/Berlin (default UTC)")
+    _configure_rules(rules, " (default {})")
+    rules.add_argument("--paused", action="store_true", default=None, help="begin with a pause")
+    spec_options.configure(parser)
+    parser.add_argument("--json", action="store_true", help="print REST's answer")
+
+
+def _configure_edit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("schedule", metavar="SCHEDULE", help="its name, or its id")
+    rules = parser.add_argument_group("rules of the schedule; what is not given stays")
+    rules.add_argument("--rename", metavar="NAME", help="another name of the schedule")
+    rules.add_argument("--cron", metavar="CRON", help=f"{_CRON}; holds from now on")
+    rules.add_argument("--timezone", "--zone", metavar="ZONE", help="such as Europe/Berlin; holds from now on")
+    _configure_rules(rules, "")
     rules.add_argument(
-        "--misfire", choices=["skip", "one", "all"], help="what is submitted of times that came late (default one)"
+        "--spec",
+        metavar="SPEC.yaml|MODEL",
+        help="another spec as a whole. Without it: the schedule's own, with the fields that are given below",
+    )
+    spec_options.configure_fields(parser)
+    parser.add_argument("--json", action="store_true", help="print REST's answer")
+
+
+def _configure_rules(rules: Any, default: str) -> None:
+    """The rules that a schedule is made with and that can be changed. ``default`` is a form for what each is else."""
+    rules.add_argument(
+        "--misfire",
+        choices=["skip", "one", "all"],
+        help=f"what is submitted of times that came late{default.format('one')}",
     )
     rules.add_argument(
-        "--max-age", dest="max_age_s", type=float, metavar="SECONDS", help="later it is given up (default a day)"
+        "--max-age",
+        dest="max_age_s",
+        type=float,
+        metavar="SECONDS",
+        help=f"later it is given up{default.format('a day')}",
     )
     rules.add_argument(
-        "--overlap", choices=["skip", "queue", "allow"], help="while an experiment of it goes on (default skip)"
+        "--overlap",
+        choices=["skip", "queue", "allow"],
+        help=f"while an experiment of it goes on{default.format('skip')}",
     )
     rules.add_argument(
         "--jitter",
         dest="jitter_s",
         type=float,
         metavar="SECONDS",
-        help="put each time off by up to so long (default 0)",
+        help=f"put each time off by up to so long{default.format('0')}",
     )
-    rules.add_argument("--paused", action="store_true", default=None, help="begin with a pause")
-    spec_options.configure(parser)
-    parser.add_argument("--json", action="store_true", help="print REST's answer")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -78,8 +106,7 @@ def execute(options: argparse.Namespace) -> int:
 
 def _add(client: Client, options: argparse.Namespace) -> None:
     source = spec_options.Source(options)
-    rules = ("timezone", "misfire", "max_age_s", "overlap", "jitter_s", "paused")
-    body = {name: value for name in rules if (value := getattr(options, name)) is not None}
+    body = {name: value for name in (*_RULES, "paused") if (value := getattr(options, name)) is not None}
     body |= {"name": options.schedule, "cron": options.cron, "spec": source.spec(lambda: client.get("/models"))}
     try:
         made = client.post("/schedules", body, key=os.urandom(16).hex())
@@ -93,13 +120,47 @@ def _add(client: Client, options: argparse.Namespace) -> None:
     output.say(f"{made['name']}: its first time is {_time(first, made)}" if first else f"{made['name']} is paused")
 
 
-def _explained(problem: ServerProblem, source: spec_options.Source) -> CommandError:
+def _explained(problem: ServerProblem, source: spec_options.Source | None) -> CommandError:
     """What is wrong with the spec is told as of the spec alone, with its lines; the rest as it is."""
     items = problem.document.get("errors") or []
     if not items or not all(item["pointer"].startswith("/spec") for item in items):
         return problem
     own = [{**item, "pointer": item["pointer"].removeprefix("/spec")} for item in items]
-    return source.explain(ServerProblem(problem.status, {**problem.document, "errors": own}))
+    told = ServerProblem(problem.status, {**problem.document, "errors": own})
+    return source.explain(told) if source else told
+
+
+def _edit(client: Client, options: argparse.Namespace) -> None:
+    source = spec_options.Source(options) if options.spec is not None else None
+    given = spec_options.given_fields(options)
+    body = {name: value for name in ("cron", *_RULES) if (value := getattr(options, name)) is not None}
+    body |= {} if options.rename is None else {"name": options.rename}
+    if not body and not given and source is None:
+        raise CommandError("say what is to change: --cron, --timezone, --spec and so on (tbd schedule edit --help)")
+    found = _find(client, options.schedule)
+    if source is not None:
+        body["spec"] = source.spec(lambda: client.get("/models"))
+    elif given:
+        body["spec"] = _replaced(found["spec"], given)
+    try:
+        changed = client.patch(path_of("schedules", found["id"]), body)
+    except ServerProblem as problem:
+        raise _explained(problem, source) from None
+    if options.json:
+        output.print_json(changed)
+        return
+    names = [name for name in body if changed[name] != found[name]]
+    what = f"changed ({', '.join(names)})" if names else "as it was"
+    following = f"its next time is {_time(changed['upcoming'][0], changed)}" if changed["upcoming"] else "it is paused"
+    output.say(f"{changed['name']} is {what}; {following}")
+
+
+def _replaced(own: Json, given: Json) -> Json:
+    """A stored spec with the fields that are given in place of its own; of the options those that are named."""
+    batches = {"per_device_batch_size", "global_batch_size"}
+    other = dict.fromkeys(batches - set(given)) if batches & set(given) else {}
+    merged = {name: {**own[name], **given[name]} for name in ("options", "nodes") if name in given}
+    return own | given | other | merged
 
 
 def _list(client: Client, options: argparse.Namespace) -> None:
@@ -218,6 +279,7 @@ def _time(text: str, schedule: Json) -> str:
 
 _ORDERS = {
     "add": _add,
+    "edit": _edit,
     "ls": _list,
     "show": _show,
     "pause": _change,
