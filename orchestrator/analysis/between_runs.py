@@ -2,7 +2,7 @@
 
 interval        Student's t of the runs' rates, nodes apart (``nested``). No bootstrap: of three runs with normal noise
                 its 95 % interval holds the mean in two cases of three. Stein's two stages where the variance of runs
-                decided how many there are. A cell of few runs may be lent its deviation by history (``history``). A
+                decided how many there are. A cell of few runs may be lent its deviation by history (``lending``). A
                 single run has no interval: what it knows of itself is how its steps differ, not how runs differ
 comparison      Welch's t on the logarithms, so that what is compared is a ratio. Welch, not pooled: two frameworks
                 need not be equally noisy, and the price at three runs a side is small
@@ -18,7 +18,7 @@ from typing import Any
 from scipy import special
 
 from orchestrator.analysis import nested
-from orchestrator.analysis.history import FEW, Lent, Movement
+from orchestrator.analysis.lending import FEW, Lent, Movement
 from orchestrator.domain import precision
 from orchestrator.domain.measurement import Measurement
 
@@ -75,7 +75,7 @@ def over_runs(
         places: the node (or nodes) of each run; None where that does not matter or is not known.
         first_stage: of runs whose variance decided how many there had to be, how many of them (with a value, at the
             beginning) told. The interval is then Stein's.
-        lent: a deviation from history on the node (``history.lend``), for a cell of fewer than ``history.FEW`` runs on
+        lent: a deviation from history on the node (``lending.lend``), for a cell of fewer than ``lending.FEW`` runs on
             one node.
 
     Raises:
@@ -202,7 +202,7 @@ def compare(
         first_stages: of a side that was repeated for a wanted precision, how many runs at its beginning told how many
             there had to be. They alone say how noisy it is (``over_runs``); then nodes are not told apart.
         apart: whether the sides come from two sessions; a session is then one draw of where the series stands.
-        movement: how far it moves between sessions (``history.movement_of``); None where that is not known.
+        movement: how far it moves between sessions (``lending.movement_of``); None where that is not known.
 
     Raises:
         ValueError: a side is empty or a rate is not positive.

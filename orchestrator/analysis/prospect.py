@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from orchestrator.analysis import cells, length, settling
-from orchestrator.analysis.history import Session
+from orchestrator.analysis.lending import Session
 from orchestrator.analysis.length import Length, Noise
 from orchestrator.domain.measurement import Analysis
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
 
-from orchestrator.analysis import between_runs, cells, history, length, prospect
-from orchestrator.analysis.history import Lent, Movement, Session
+from orchestrator.analysis import between_runs, cells, lending, length, prospect
+from orchestrator.analysis.lending import Lent, Movement, Session
 from orchestrator.analysis.nested import Components
 from orchestrator.analysis.settling import Cut
 from orchestrator.analysis.validity import COURSES
@@ -137,7 +137,7 @@ def row_of(experiment: Experiment, runs: Sequence[Run]) -> ResultRow:
     measured = measure(basis)
     first_stage = _first_stage(experiment.spec, basis)
     measurements, reasons = _estimates(measured, scope_of(basis), _why_nothing(runs), first_stage)
-    movement = history.movement_of(measured.sessions)
+    movement = lending.movement_of(measured.sessions)
     newest = next((run for run in reversed(basis.runs or runs) if run.fingerprint), None)
     return ResultRow(
         experiment_id=experiment.id,
@@ -178,7 +178,7 @@ class Measured:
         if not rests:
             return None
         within = fmean(length.within_variance(rest) for rest in rests)
-        return history.lend(
+        return lending.lend(
             self.sessions, within if math.isfinite(within) else None, fmean(len(rest) for rest in rests)
         )
 
@@ -301,7 +301,7 @@ def _estimates(
             places = [place_of(run) for run, _ in known]
             stage = first_stage if len(known) == len(measured.runs) else None  # else it is not the first of these
             runs = [one for _, one in known]
-            lent = measured.lent() if metric == "throughput" and len(known) < history.FEW else None
+            lent = measured.lent() if metric == "throughput" and len(known) < lending.FEW else None
             measurements[metric] = between_runs.over_runs(runs, scope, places=places, first_stage=stage, lent=lent)
         else:
             found = [analysis.measurement(metric) for _, analysis in measured.runs]

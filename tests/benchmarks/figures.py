@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from orchestrator.analysis import history
+from orchestrator.analysis import lending
 from orchestrator.analysis.length import LEAST_INTERVALS
 from orchestrator.analysis.nested import quantile
 from tests.benchmarks import cells, differences, held_out_cells, machines, repeats
@@ -99,7 +99,7 @@ def _lent(rng: np.random.Generator, sessions: int, scatter: float, runs: int) ->
     """(whether the lent interval holds the truth, its half-width, that of the cell's own)."""
     deviations = 0.02 * np.exp(scatter * rng.standard_normal(sessions + 1))
     rows = 1 + deviations[:-1, None] * rng.standard_normal((sessions, 6))
-    lent = history.lend([history.Session(tuple(row), 0.0, 60) for row in rows])
+    lent = lending.lend([lending.Session(tuple(row), 0.0, 60) for row in rows])
     rates = 1 + deviations[-1] * rng.standard_normal(runs)
     half = lent.half_width(rates.mean(), runs)
     own = quantile(runs - 1) * rates.std(ddof=1) / math.sqrt(runs) if runs > 1 else math.inf

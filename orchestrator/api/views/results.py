@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from orchestrator.analysis.history import LEAST_SESSIONS, Movement
+from orchestrator.analysis.lending import LEAST_SESSIONS, Movement
 from orchestrator.analysis.nested import Components
 from orchestrator.api.views.common import Json, Quantity, View, fields_of, with_fields
 from orchestrator.api.views.runs import ReasonView, ValidityView

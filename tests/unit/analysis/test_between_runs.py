@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.between_runs import compare, detectable, over_runs, pooled_deviation
-from orchestrator.analysis.history import Lent, Movement, Session, movement_of
+from orchestrator.analysis.lending import Lent, Movement, Session, movement_of
 from orchestrator.domain.measurement import Measurement
 
 
