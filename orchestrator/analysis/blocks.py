@@ -147,10 +147,10 @@ def compare_groups(
         for group, pairs in zip(groups, families, strict=True)
         for (a, b), (contrast, method) in zip(pairs, _contrasts(group, pairs, stage), strict=True)
     ]
-    holm, levels = _holm([None if contrast is None else contrast.p for _, _, contrast, _ in found])
+    adjusted, levels = holm([None if contrast is None else contrast.p for _, _, contrast, _ in found])
     judged = iter(
         _pair(a, b, contrast, p, level, len(found), method)
-        for (a, b, contrast, method), p, level in zip(found, holm, levels, strict=True)
+        for (a, b, contrast, method), p, level in zip(found, adjusted, levels, strict=True)
     )
     return [list(islice(judged, len(pairs))) for pairs in families]
 
@@ -251,7 +251,7 @@ def _variances(rows: Mapping[CellKey, Mapping[Block, float]]) -> tuple[Floats, N
     return np.maximum.reduce([unbiased, squares / (counts - 1), least]), counts - 1
 
 
-def _holm(ps: Sequence[float | None]) -> tuple[list[float | None], list[float]]:
+def holm(ps: Sequence[float | None]) -> tuple[list[float | None], list[float]]:
     """(adjusted p, level at which each was decided) of a family; those without a p stay in it, as the last ones."""
     order = sorted((p, number) for number, p in enumerate(ps) if p is not None)
     adjusted: list[float | None] = [None] * len(ps)

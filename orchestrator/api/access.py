@@ -54,6 +54,8 @@ NEEDED: Mapping[tuple[str, str], access.Scope] = {
     ("GET", "/compare"): READ,
     ("GET", "/export"): READ,
     ("GET", "/imports"): READ,
+    ("GET", "/history"): READ,
+    ("GET", "/history/{series}"): READ,
     ("GET", "/observations"): READ,
     ("GET", "/models"): READ,
     ("GET", "/frameworks"): READ,

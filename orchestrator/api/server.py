@@ -19,6 +19,7 @@ from orchestrator.api.routers import (
     experiments,
     exports,
     health,
+    history,
     imports,
     ingest,
     lookup,
@@ -67,8 +68,11 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
     problems.install(app)
     strict = [Depends(allowed), Depends(only_known_parameters), Depends(only_offered_media_types)]
     api = APIRouter(prefix="/api/v1", dependencies=strict, responses=problems.RESPONSES)
-    parts = (streams, experiments, schedules, nightly, runs, profiles, results, observations, catalog, nodes, netbench)
-    routers = [part.router for part in (*parts, calibrations, exports, imports, ingest, lookup, tokens, audit)]
+    parts = (streams, experiments, schedules, nightly, runs, profiles, results, observations, catalog, nodes)
+    routers = [
+        part.router
+        for part in (*parts, netbench, history, calibrations, exports, imports, ingest, lookup, tokens, audit)
+    ]
     check_scopes(routers)
     for router in routers:
         api.include_router(router)

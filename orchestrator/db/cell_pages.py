@@ -28,7 +28,7 @@ def page(connection: Connection, wanted: CellFilter, limit: int, cursor: str | N
         few = _few_enough(connection, found)
         if few < len(found):
             found, next_cursor = found[:few], paging.after(found[few - 1])
-    made, damaged = _complete(connection, found)
+    made, damaged = complete(connection, found)
     return Page(made, next_cursor, damaged)
 
 
@@ -61,7 +61,7 @@ def _few_enough(connection: Connection, found: Sequence[rows.AnyRow]) -> int:
     return len(found)
 
 
-def _complete(connection: Connection, found: Sequence[rows.AnyRow]) -> tuple[list[StoredCell], list[Damaged]]:
+def complete(connection: Connection, found: Sequence[rows.AnyRow]) -> tuple[list[StoredCell], list[Damaged]]:
     """(the cells with their experiments and runs, what of these cannot be read): as many statements for one as for a
     thousand."""
     theirs = select(experiment).where(experiment.c.id.in_({row.experiment_id for row in found}))

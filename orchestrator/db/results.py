@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, select
 
-from orchestrator.db import calibrations, cells, profiles, rows, runs, transfers
+from orchestrator.db import calibrations, cells, points, profiles, rows, runs, transfers
 from orchestrator.db.schema import attempt, calibration, exchange, measurement, result
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Analysis
@@ -48,6 +48,7 @@ def replace_result(
     keys = {name: fingerprint.get(name) for name in ("workload_key", "subject_key", "rig_key")}
     connection.execute(result.insert(), row | keys)
     cells.note_devices(connection, run_id, fingerprint)
+    points.note_workload(connection, run_id, fingerprint)
     if analysis is None:
         return
     transfers.add(connection, run_id, analysis)

@@ -236,8 +236,12 @@ def _run(row: AnyRow, attempts: Iterable[AnyRow], result: AnyRow | None, waiting
     )
     if result is None:
         return run
-    fingerprint = _FINGERPRINT.validate_python(loaded(result.fingerprint)) if result.fingerprint else None
+    fingerprint = fingerprint_of(result.fingerprint) if result.fingerprint else None
     return replace(run, analysis=analysis_of(result.analysis), fingerprint=fingerprint)
+
+
+def fingerprint_of(text: str) -> dict[str, Any]:
+    return _FINGERPRINT.validate_python(loaded(text))
 
 
 def attempt_row(attempt: Attempt) -> dict[str, Any]:

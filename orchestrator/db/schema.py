@@ -20,13 +20,14 @@ from sqlalchemy import (
 )
 
 from orchestrator.db.access_schema import deed, token  # noqa: F401 - whoever takes tables from here knows them all
+from orchestrator.db.history_schema import point  # noqa: F401
 from orchestrator.db.imported_schema import imported_point  # noqa: F401
 from orchestrator.db.metadata import Count, Key, metadata
 from orchestrator.db.schedule_schema import fire, origin, schedule  # noqa: F401
 from orchestrator.db.service_schema import heartbeat, node_order  # noqa: F401
 
 # The newest migration; a test holds them equal. So opening a database that is up to date does not import alembic.
-REVISION = "0012"
+REVISION = "0013"
 
 experiment = Table(
     "experiment",
@@ -139,6 +140,7 @@ cell = Table(
     Index("ix_cell_owner", "owner", "created_at", "id", "device_models"),
     Index("ix_cell_model", "model", "created_at", "id", "framework", "device_models"),
     Index("ix_cell_framework", "framework", "created_at", "id", "device_models"),
+    Index("ix_cell_same", "cell_key", "created_at", "id"),
 )
 
 # How many runs of an experiment are in each state.

@@ -30,6 +30,7 @@ from orchestrator.db import (
 )
 from orchestrator.db import engine as engines
 from orchestrator.db.databases import Database, PostgresqlDatabase, SqliteDatabase
+from orchestrator.db.history_part import HistoryPart
 from orchestrator.db.imported_points import ImportedPart
 from orchestrator.db.schedule_part import SchedulePart
 from orchestrator.domain.access import Deed, Token
@@ -54,7 +55,7 @@ from orchestrator.domain.stored import (
 )
 
 
-class SqlStore(ImportedPart, SchedulePart):
+class SqlStore(HistoryPart, ImportedPart, SchedulePart):
     """The store of ``url``; its schema is brought up to date when it is opened.
 
     Raises:

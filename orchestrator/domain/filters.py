@@ -77,6 +77,19 @@ class CalibrationFilter:
 
 
 @dataclass(frozen=True)
+class SeriesFilter:
+    """Which series are wanted: those with a point of such a cell. ``key`` is how their key begins."""
+
+    owner: str | None = None
+    key: str | None = None
+    model: str | None = None
+    framework: str | None = None
+    gpu_model: str | None = None
+    label: tuple[str, str] | None = None
+    experiment_id: str | None = None
+
+
+@dataclass(frozen=True)
 class ScheduleFilter:
     """Which schedules are wanted."""
 

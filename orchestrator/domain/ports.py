@@ -7,6 +7,7 @@ from orchestrator.domain.access import AccessStore, Deed
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.filters import CalibrationFilter, CellFilter, ExperimentFilter, RunFilter, TransferFilter
+from orchestrator.domain.history import HistoryStore
 from orchestrator.domain.imported_points import ImportedStore
 from orchestrator.domain.log import AttemptStatus, Entry, Line, LogSlice
 from orchestrator.domain.measurement import Analysis
@@ -36,7 +37,7 @@ class Clock(Protocol):
         """Seconds of a clock that never jumps, for durations and time-outs."""
 
 
-class Store(AccessStore, ImportedStore, ScheduleStore, Protocol):
+class Store(AccessStore, HistoryStore, ImportedStore, ScheduleStore, Protocol):
     """The database: the truth. All methods are safe to call from several threads.
 
     Every method may raise ``StoreUnavailable`` (worth trying again) or ``StoreFull``; a method that returned has

@@ -26,16 +26,30 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """``faint``: something to compare with, such as what would be ideal."""
+    """``faint``: something to compare with, such as what would be ideal. ``joined``: a stroke leads through the points,
+    ``marked``: they are drawn. ``colour``: a number that lines may share; None for one of its own. A line without a
+    label is not in the legend."""
 
     label: str
     points: Sequence[Point]
     faint: bool = False
+    joined: bool = True
+    marked: bool = True
+    colour: int | None = None
+
+
+@dataclass(frozen=True)
+class Border:
+    """A place on the x axis with a short text above it."""
+
+    x: float
+    text: str
 
 
 @dataclass(frozen=True)
 class Chart:
-    """``x_ticks`` and ``y_ticks`` span the axes; both are logarithmic (base 2) where ``log`` says so."""
+    """``x_ticks`` and ``y_ticks`` span the axes; both are logarithmic (base 2) where ``log`` says so. ``x_texts`` stand
+    at the ticks instead of their values; ``notes`` below the figure, a line each."""
 
     title: str
     x_label: str
@@ -44,6 +58,9 @@ class Chart:
     y_ticks: Sequence[float]
     lines: Sequence[Line]
     log: bool = False
+    x_texts: Sequence[str] = ()
+    borders: Sequence[Border] = ()
+    notes: Sequence[str] = ()
 
 
 def drawn(chart: Chart) -> str:
@@ -54,12 +71,16 @@ def drawn(chart: Chart) -> str:
     """
     place = _Place(chart)
     parts = [*_frame(chart, place)]
+    for border in chart.borders:
+        parts += _border(border, place)
     for number, line in enumerate(chart.lines):
         parts += _line(line, number, place)
     parts += _legend(chart.lines)
+    parts += [_text(LEFT, HEIGHT + 18 * number, note) for number, note in enumerate(chart.notes, start=1)]
     body = "\n".join(parts)
+    height = HEIGHT + (18 * len(chart.notes) + 14 if chart.notes else 0)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
         f'font-family="sans-serif" font-size="12">\n<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n'
     )
 
@@ -92,9 +113,9 @@ class _Place:
 def _frame(chart: Chart, place: _Place) -> list[str]:
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     found = [_text(LEFT, 24, chart.title, size=15)]
-    for tick in chart.x_ticks:
+    for tick, text in zip(chart.x_ticks, chart.x_texts or [f"{tick:g}" for tick in chart.x_ticks], strict=True):
         found.append(_stroke(place.x(tick), TOP, place.x(tick), bottom, "#dddddd"))
-        found.append(_text(place.x(tick), bottom + 18, f"{tick:g}", anchor="middle"))
+        found.append(_text(place.x(tick), bottom + 18, text, anchor="middle"))
     for tick in chart.y_ticks:
         found.append(_stroke(LEFT, place.y(tick), right, place.y(tick), "#dddddd"))
         found.append(_text(LEFT - 8, place.y(tick) + 4, f"{tick:g}", anchor="end"))
@@ -110,8 +131,9 @@ def _line(line: Line, number: int, place: _Place) -> list[str]:
     colour, dash = _look(line, number)
     points = " ".join(f"{place.x(point.x):.1f},{place.y(point.y):.1f}" for point in line.points)
     found = [f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-dasharray="{dash}"/>']
-    if line.faint:
+    if line.faint or not line.marked:
         return found
+    found = found if line.joined else []
     for point in line.points:
         x = place.x(point.x)
         found.append(f'<circle cx="{x:.1f}" cy="{place.y(point.y):.1f}" r="3" fill="{colour}"/>')
@@ -122,20 +144,36 @@ def _line(line: Line, number: int, place: _Place) -> list[str]:
     return found
 
 
+def _border(border: Border, place: _Place) -> list[str]:
+    x = place.x(border.x)
+    return [
+        _stroke(x, TOP, x, HEIGHT - BOTTOM, "#555555", "3 3"),
+        _text(x, TOP - 4, border.text, anchor="middle", size=10),
+    ]
+
+
 def _look(line: Line, number: int) -> tuple[str, str]:
-    return ("#999999", "4 4") if line.faint else (COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)])
+    if line.faint:
+        return "#999999", "4 4"
+    if line.colour is not None:
+        return COLOURS[line.colour % len(COLOURS)], "none"
+    return COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
 
 
 def _legend(lines: Sequence[Line]) -> list[str]:
     found = []
     left = WIDTH - RIGHT + 14
-    for number, line in enumerate(lines[:MOST_LEGEND]):
+    named = [(number, line) for number, line in enumerate(lines) if line.label]
+    for row, (number, line) in enumerate(named[:MOST_LEGEND]):
         colour, dash = _look(line, number)
-        y = TOP + 8 + 22 * number
-        found.append(_stroke(left, y, left + 22, y, colour, dash))
+        y = TOP + 8 + 22 * row
+        if line.joined:
+            found.append(_stroke(left, y, left + 22, y, colour, dash))
+        else:
+            found.append(f'<circle cx="{left + 11:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>')
         found.append(_text(left + 28, y + 4, _short(line.label)))
-    if len(lines) > MOST_LEGEND:
-        found.append(_text(left, TOP + 12 + 22 * MOST_LEGEND, f"and {len(lines) - MOST_LEGEND} more"))
+    if len(named) > MOST_LEGEND:
+        found.append(_text(left, TOP + 12 + 22 * MOST_LEGEND, f"and {len(named) - MOST_LEGEND} more"))
     return found
 
 

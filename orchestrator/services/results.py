@@ -133,13 +133,18 @@ def page_of_rows(context: Context, wanted: CellFilter, limit: int, cursor: str |
 
 def row_of(experiment: Experiment, runs: Sequence[Run]) -> ResultRow:
     """The row of a cell: a function of its runs (one or more, oldest first) and of the spec."""
+    return measured_row(experiment, runs)[0]
+
+
+def measured_row(experiment: Experiment, runs: Sequence[Run]) -> tuple[ResultRow, "Measured"]:
+    """(the row of a cell, what its numbers rest on)."""
     basis = basis_of(runs, planned_of(experiment.spec))
     measured = measure(basis)
     first_stage = _first_stage(experiment.spec, basis)
     measurements, reasons = _estimates(measured, scope_of(basis), _why_nothing(runs), first_stage)
     movement = lending.movement_of(measured.sessions)
     newest = next((run for run in reversed(basis.runs or runs) if run.fingerprint), None)
-    return ResultRow(
+    row = ResultRow(
         experiment_id=experiment.id,
         experiment_name=experiment.spec.name,
         plan=runs[0].plan,
@@ -158,6 +163,7 @@ def row_of(experiment: Experiment, runs: Sequence[Run]) -> ResultRow:
         movement=movement,
         **_spread(measured),
     )
+    return row, measured
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,281 @@
+"""Series and their history, as they are answered."""
+
+import math
+from typing import Any, Literal
+
+from orchestrator.analysis.baselines import Baseline, Change, Mean
+from orchestrator.api.views.common import DamagedView, Json, Quantity, Time, View, fields_of
+from orchestrator.domain.history import StoredSeries
+from orchestrator.domain.measurement import Grade, Measurement
+from orchestrator.services.history import History, HistoryPoint, Place
+from orchestrator.services.history_words import Finding, Verdict, findings, of_border, verdict_at
+
+LEVEL = "mean over sessions of the logarithms of their runs' rates, Student's t between sessions"
+
+
+class SeriesView(View):
+    """A series: what was measured of one ``workload``. Its first and last experiments were made then."""
+
+    key: str
+    workload: Json
+    n_points: int
+    first_at: Time
+    last_at: Time
+
+
+class PlaceView(View):
+    """The devices that runs held together."""
+
+    id: int
+    name: str
+    nodes: list[str]
+    device_ids: list[str]
+
+
+class ReasonOfPointView(View):
+    code: str
+    text: str
+
+
+class SessionView(View):
+    """What a point says of one place: the geometric mean of its runs' rates there, in the unit of the series."""
+
+    place: int
+    value: float
+
+
+class PointView(View):
+    """One cell of one experiment. Without a number it has a ``reason``. ``line``: of ``lines``; ``sessions``: by place,
+    none while runs of it are left; ``borders`` has the texts of those that begin here."""
+
+    number: int
+    at: Time
+    experiment_id: str
+    experiment_name: str
+    cell_key: str
+    interpreter: str
+    line: int
+    throughput: Quantity | None
+    reason: str | None
+    grade: Grade
+    reasons: list[ReasonOfPointView]
+    n_runs: int
+    n_used: int
+    n_open: int
+    sessions: list[SessionView]
+    borders: list[str]
+
+
+@fields_of(Change)
+class FieldChangeView(View):
+    """A field of the subject or the rig, as it was and as it is."""
+
+
+class BaselineView(View):
+    """What was measured on a place while neither subject nor rig changed, by the numbers of its points. ``level`` is
+    null where its sessions cannot give one."""
+
+    line: int
+    place: int
+    points: list[int]
+    n_sessions: int
+    grade: Grade
+    level: Quantity | None
+
+
+class BorderView(View):
+    """Where a baseline of a place begins, from ``point`` on. ``difference`` is after / before - 1, as a ratio; null for
+    a place that nothing was measured on before. ``verdict`` is what that place shows by itself."""
+
+    line: int
+    point: int
+    place: int
+    is_new_place: bool
+    changes: list[FieldChangeView]
+    difference: Quantity | None
+    verdict: Verdict
+    text: str
+
+
+class ApartView(View):
+    """A place that does not move as the others do, with how far it moved itself."""
+
+    place: int
+    difference: Quantity
+
+
+class FindingView(View):
+    """What is said of a line. ``difference`` is what ``places`` have in common; ``apart`` are those that stand out."""
+
+    kind: Literal["software_change", "drift"]
+    line: int
+    verdict: Verdict
+    changes: list[FieldChangeView]
+    points: list[int]
+    places: list[int]
+    difference: Quantity | None
+    smallest_detectable_ratio: float | None
+    apart: list[ApartView]
+    text: str
+
+
+class LineView(View):
+    """Points that follow each other; several where experiments compare interpreters side by side."""
+
+    line: int
+    interpreter: str
+
+
+class HistoryView(View):
+    """One series. ``items`` are its newest points, oldest first; ``n_left_out`` older ones were not asked for."""
+
+    key: str
+    workload: Json
+    unit: str | None
+    n_points: int
+    n_left_out: int
+    items: list[PointView]
+    lines: list[LineView]
+    places: list[PlaceView]
+    baselines: list[BaselineView]
+    borders: list[BorderView]
+    findings: list[FindingView]
+    damaged: list[DamagedView]
+    next_cursor: None = None
+
+
+def series_view(one: StoredSeries) -> SeriesView:
+    return SeriesView(
+        key=one.key,
+        workload=dict(one.workload),
+        n_points=one.n_points,
+        first_at=one.first_at,
+        last_at=one.last_at,
+    )
+
+
+def history_view(found: History) -> HistoryView:
+    ids = {key: number for number, key in enumerate(found.places)}
+    told = findings(found.lines, found.places)
+    borders = [
+        _border(number, border, ids, found.places) for number, line in enumerate(found.lines) for border in line.borders
+    ]
+    texts: dict[int, list[str]] = {}
+    for border in borders:
+        texts.setdefault(border.point, []).append(border.text)
+    return HistoryView(
+        key=found.series.key,
+        workload=dict(found.series.workload),
+        unit=found.unit,
+        n_points=found.series.n_points,
+        n_left_out=found.n_left_out,
+        items=[_point(number, one, ids, texts.get(number, [])) for number, one in enumerate(found.points)],
+        lines=[LineView(line=number, interpreter=one.interpreter) for number, one in enumerate(found.lines)],
+        places=[_place(ids[key], place) for key, place in found.places.items()],
+        baselines=[
+            _baseline(number, one, found, ids)
+            for number, line in enumerate(found.lines)
+            for theirs in line.baselines
+            for one in theirs
+        ],
+        borders=borders,
+        findings=[_finding(one, ids) for one in told],
+        damaged=[DamagedView.of(one) for one in found.damaged],
+    )
+
+
+def _place(number: int, one: Place) -> PlaceView:
+    return PlaceView(id=number, name=one.name, nodes=list(one.nodes), device_ids=list(one.device_ids))
+
+
+def _point(number: int, one: HistoryPoint, ids: dict[str, int], texts: list[str]) -> PointView:
+    point = one.point
+    return PointView(
+        number=number,
+        at=point.at,
+        experiment_id=point.experiment_id,
+        experiment_name=one.experiment_name,
+        cell_key=point.cell_key,
+        interpreter=point.interpreter,
+        line=one.line,
+        throughput=Quantity.maybe(point.throughput),
+        reason=point.reason,
+        grade=point.grade,
+        reasons=[ReasonOfPointView(code=reason.code, text=reason.text) for reason in point.reasons],
+        n_runs=point.n_runs,
+        n_used=point.n_used,
+        n_open=point.n_open,
+        sessions=[SessionView(place=ids[each.place], value=math.exp(each.value)) for each in one.observations],
+        borders=list(dict.fromkeys(texts)),
+    )
+
+
+def _baseline(line: int, one: Baseline, found: History, ids: dict[str, int]) -> BaselineView:
+    return BaselineView(
+        line=line,
+        place=ids[one.place],
+        points=[each.point for each in one.observations],
+        n_sessions=len(one.counted),
+        grade=Grade.SOUND if one.is_sound else Grade.DISTURBED,
+        level=_level(one.level, found.unit),
+    )
+
+
+def _level(level: Mean, unit: str | None) -> Quantity:
+    ends = level.bounds()
+    one = Measurement(
+        "throughput",
+        value=math.exp(level.value),
+        unit=unit or "1",
+        ci_low=math.exp(ends[0]) if ends else None,
+        ci_high=math.exp(ends[1]) if ends else None,
+        confidence=0.95 if ends else None,
+        n=float(level.n),
+        scope=f"{level.n} sessions" if level.n > 1 else "1 session",
+        method=LEVEL,
+    )
+    return Quantity.of(one)
+
+
+def _difference(mean: Mean) -> Quantity:
+    ends = mean.bounds()
+    one = Measurement(
+        "difference_ratio",
+        value=math.expm1(mean.value),
+        unit="1",
+        ci_low=math.expm1(ends[0]) if ends else None,
+        ci_high=math.expm1(ends[1]) if ends else None,
+        confidence=0.95 if ends else None,
+        n=float(mean.n),
+        scope=f"{mean.n} sessions",
+        method="difference of mean logarithms over sessions",
+    )
+    return Quantity.of(one)
+
+
+def _border(line: int, one: Any, ids: dict[str, int], places: Any) -> BorderView:
+    return BorderView(
+        line=line,
+        point=one.point,
+        place=ids[one.place],
+        is_new_place=one.is_new_place,
+        changes=[FieldChangeView.of(change) for change in one.changes],
+        difference=None if one.effect is None else _difference(one.effect),
+        verdict=verdict_at(one),
+        text=of_border(one, places),
+    )
+
+
+def _finding(one: Finding, ids: dict[str, int]) -> FindingView:
+    return FindingView(
+        kind=one.kind,
+        line=one.line,
+        verdict=one.verdict,
+        changes=[FieldChangeView.of(change) for change in one.changes],
+        points=list(one.points),
+        places=[ids[key] for key in one.places],
+        difference=None if one.common is None else _difference(one.common),
+        smallest_detectable_ratio=one.detectable_ratio,
+        apart=[ApartView(place=ids[key], difference=_difference(mean)) for key, mean in one.apart],
+        text=one.text,
+    )

@@ -1,0 +1,35 @@
+"""The part of ``store.SqlStore`` that holds series: ``orchestrator.domain.history.HistoryStore``."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.db import points
+from orchestrator.db.databases import Database
+from orchestrator.domain.errors import Damaged
+from orchestrator.domain.filters import SeriesFilter
+from orchestrator.domain.history import Point, StoredPoint, StoredSeries
+from orchestrator.domain.stored import Page, StoredCell
+
+
+class HistoryPart:
+    """Its methods over ``database``."""
+
+    database: Database
+
+    def series(
+        self, wanted: SeriesFilter | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[StoredSeries]:
+        return self.database.read(lambda connection: points.page(connection, wanted or SeriesFilter(), limit, cursor))
+
+    def points(self, series: str, version: str, limit: int) -> Sequence[StoredPoint]:
+        return self.database.read(lambda connection: points.of_series(connection, series, version, limit))
+
+    def stored_cells(self, cell_ids: Sequence[str]) -> tuple[Sequence[StoredCell], Sequence[Damaged]]:
+        return self.database.read(lambda connection: points.stored_cells(connection, cell_ids))
+
+    def keep_points(self, kept: Sequence[tuple[StoredPoint, Point]]) -> None:
+        if kept:
+            self.database.write(lambda connection: points.keep(connection, kept))
+
+    def fingerprints(self, run_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        return self.database.read(lambda connection: points.fingerprints(connection, run_ids))

@@ -1,0 +1,252 @@
+"""The history of a series: a plot for the terminal, a table, a figure."""
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from orchestrator.reports import plot, svg
+from orchestrator.reports.numbers import NOTHING, plain, seconds_of, with_half_width
+from orchestrator.reports.results_table import Table, axis_text
+
+Json = Mapping[str, Any]
+MOST_BORDERS = 26  # named in a plot: a judgement
+NOTE = 100  # signs of a line below a figure
+DAY_S = 86_400.0
+_SAID = ("model", "framework", "strategy", "size", "precision", "topology", "per_device_batch_size", "data", "device")
+
+
+def workload_text(workload: Json) -> str:
+    """What a series measures, in a line."""
+    said = [axis_text(workload[name]) for name in _SAID if workload.get(name) not in (None, "", "synthetic")]
+    if workload.get("per_device_batch_size") is not None:
+        said[said.index(axis_text(workload["per_device_batch_size"]))] = f"batch {workload['per_device_batch_size']}"
+    options = workload.get("options") or {}
+    said += [f"{name} {axis_text(value)}" for name, value in sorted(options.items())]
+    said += [", ".join(workload.get("device_models") or [])]
+    return ", ".join(part for part in said if part)
+
+
+def series_table(items: Sequence[Json]) -> Table:
+    """One line per series."""
+    rows = [
+        [item["key"], str(item["n_points"]), item["last_at"][:16].replace("T", " "), workload_text(item["workload"])]
+        for item in items
+    ]
+    return Table("", ["series", "points", "newest (UTC)", "workload"], rows, [])
+
+
+def history_table(found: Json) -> Table:
+    """One line per point, the oldest first: what is the same for all above it, the baselines below."""
+    items, places = found["items"], found["places"]
+    night = _night_text(found)
+    several = len(found["lines"]) > 1
+    names = sorted({item["experiment_name"] for item in items})
+    headers = ["night (UTC)", f"{found['unit'] or 'throughput'} (95 % CI)", "grade", "runs"]
+    headers += ["interpreter"] if several else []
+    headers += ["on"] if len(places) > 1 else []
+    headers += ["experiment", "border"]
+    rows = [
+        [
+            night(item),
+            with_half_width(item["throughput"]),
+            grade_text(item),
+            str(item["n_used"]) if item["n_used"] == item["n_runs"] else f"{item['n_used']} of {item['n_runs']}",
+            *([item["interpreter"]] if several else []),
+            *([_markers(item)] if len(places) > 1 else []),
+            item["experiment_id"] if len(names) == 1 else f"{item['experiment_id']} {item['experiment_name']}",
+            _last_column(item),
+        ]
+        for item in items
+    ]
+    common = [f"experiments {names[0]}"] if len(names) == 1 else []
+    common += [f"on {places[0]['name']}"] if len(places) == 1 else []
+    return Table(", ".join(common), headers, rows, _notes(found, night))
+
+
+def finding_lines(found: Json) -> list[str]:
+    """What is said of the series, a line each; those of several lines say of which."""
+    names = {line["line"]: f"{line['interpreter']}: " for line in found["lines"]} if len(found["lines"]) > 1 else {}
+    return [f"* {names.get(one['line'], '')}{one['text']}" for one in found["findings"]]
+
+
+def _markers(item: Json) -> str:
+    return " ".join(plot.marker(one["place"]) for one in item["sessions"]) or NOTHING
+
+
+def grade_text(item: Json) -> str:
+    if item["n_open"]:
+        return "runs go on"
+    reasons = sorted({reason["code"] for reason in item["reasons"]})
+    return f"{item['grade']} ({', '.join(reasons)})" if reasons else str(item["grade"])
+
+
+def _last_column(item: Json) -> str:
+    told = list(item["borders"])
+    if item["reason"]:
+        told.append(f"no number: {item['reason']}")
+    return "; ".join(told)
+
+
+def _night_text(found: Json) -> Callable[[Json], str]:
+    """How a point is named: by its minute, or by its second where several are of one minute."""
+    minutes = [item["at"][:16] for item in found["items"]]
+    digits = 16 if len(set(minutes)) == len(minutes) else 19
+    return lambda item: str(item["at"][:digits].replace("T", " "))
+
+
+def _notes(found: Json, night: Callable[[Json], str]) -> list[str]:
+    told = [f"{found['n_left_out']} older points are left out"] if found["n_left_out"] else []
+    items = {item["number"]: item for item in found["items"]}
+    names = {place["id"]: place["name"] for place in found["places"]}
+    for one in found["baselines"]:
+        first, last = (night(items[one["points"][end]]) for end in (0, -1))
+        sessions = "1 session" if one["n_sessions"] == 1 else f"{one['n_sessions']} sessions"
+        graded = "" if one["grade"] == "sound" else f", {one['grade']}"
+        level = with_half_width(one["level"])
+        told.append(f"baseline on {names[one['place']]}, {first} to {last}: {level} ({sessions}{graded})")
+    return told + [
+        f"damaged: {one['table']} {one['id']}: {one['reason']}: {one['way_out']}" for one in found["damaged"]
+    ]
+
+
+def history_plot(found: Json, width: int) -> str:
+    """The plot with its legend.
+
+    Raises:
+        ValueError: no point has a number.
+    """
+    marks = _marks(found)
+    points = {item["number"]: seconds_of(item["at"]) for item in found["items"]}
+    levels = [
+        plot.Level(points[one["points"][0]], points[one["points"][-1]], one["level"]["value"])
+        for one in found["baselines"]
+    ]
+    absent = [points[item["number"]] for item in found["items"] if item["throughput"] is None]
+    named = _named_borders(found)
+    borders = [plot.Border(points[number], name) for number, name in named.items()]
+    first, last = min(points.values()), max(points.values())
+    ends = (_time(first, last - first), _time(last, last - first))
+    drawn = plot.text(plot.Plot(marks, levels, borders, absent, ends), width)
+    return "\n".join([drawn, "", *_legend(found, named, bool(absent))])
+
+
+def _marks(found: Json) -> list[plot.Mark]:
+    """The point itself with its interval where one place gave it, else each place's part of it."""
+    made = []
+    for item in found["items"]:
+        at, rate = seconds_of(item["at"]), item["throughput"]
+        if not rate or not isinstance(rate["value"], int | float):
+            continue
+        if len(item["sessions"]) > 1:
+            made += [plot.Mark(at, one["value"], plot.marker(one["place"])) for one in item["sessions"]]
+        else:
+            sign = plot.marker(item["sessions"][0]["place"]) if item["sessions"] else "?"
+            made.append(plot.Mark(at, rate["value"], sign, _finite(rate["ci_low"]), _finite(rate["ci_high"])))
+    return made
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _named_borders(found: Json) -> dict[int, str]:
+    """Number of the point that a border is before -> its letter."""
+    numbers = [item["number"] for item in found["items"] if item["borders"]][:MOST_BORDERS]
+    return {number: chr(ord("A") + place) for place, number in enumerate(numbers)}
+
+
+def _legend(found: Json, named: Mapping[int, str], has_absent: bool) -> list[str]:
+    told = [f"{plot.marker(place['id'])} {place['name']}" for place in found["places"][:MOST_BORDERS]]
+    told += [f"{plot.LEVEL} level of a baseline"]
+    told += [f"{plot.ABSENT} no number"] if has_absent else []
+    lines = ["   ".join(told)]
+    items = {item["number"]: item for item in found["items"]}
+    night = _night_text(found)
+    return lines + [f"{name}  {night(items[n])}  {'; '.join(items[n]['borders'])}" for n, name in named.items()]
+
+
+def _time(seconds: float, span_s: float) -> str:
+    """A time on an axis that spans ``span_s``."""
+    form = "%Y-%m-%d" if span_s > 4 * DAY_S else "%m-%d %H:%M" if span_s > DAY_S / 24 else "%H:%M:%S"
+    return f"{datetime.fromtimestamp(seconds, UTC):{form}}"
+
+
+def history_figure(found: Json) -> str:
+    """The same as SVG.
+
+    Raises:
+        ValueError: no point has a number.
+    """
+    marks = _marks(found)
+    if not marks:
+        raise ValueError("no night has a number")
+    points = {item["number"]: seconds_of(item["at"]) for item in found["items"]}
+    lines = [*_svg_points(found, marks), *_svg_levels(found, points)]
+    named = _named_borders(found)
+    x_ticks = _ticks_of_time([mark.x for mark in marks] + [points[number] for number in named])
+    low, high = _span(lines)
+    items = {item["number"]: item for item in found["items"]}
+    night = _night_text(found)
+    told = [f"{name}: {night(items[n])} {'; '.join(items[n]['borders'])}" for n, name in named.items()]
+    return svg.drawn(
+        svg.Chart(
+            title=workload_text(found["workload"])[:88],
+            x_label="",
+            y_label=f"{found['unit'] or 'throughput'} (95 % intervals)",
+            x_ticks=x_ticks,
+            y_ticks=_round_ticks(low, high),
+            lines=lines,
+            x_texts=[_time(tick, x_ticks[-1] - x_ticks[0]) for tick in x_ticks],
+            borders=[svg.Border(points[number], name) for number, name in named.items()],
+            notes=[line for text in told for line in textwrap.wrap(text, NOTE, subsequent_indent="   ")],
+        )
+    )
+
+
+def _svg_points(found: Json, marks: Sequence[plot.Mark]) -> list[svg.Line]:
+    made = []
+    for place in found["places"]:
+        theirs = [mark for mark in marks if mark.marker == plot.marker(place["id"])]
+        points = [svg.Point(mark.x, mark.y, mark.low, mark.high) for mark in theirs]
+        made.append(svg.Line(place["name"], points, joined=False, colour=place["id"]))
+    return made
+
+
+def _svg_levels(found: Json, points: Mapping[int, float]) -> list[svg.Line]:
+    return [
+        svg.Line(
+            "" if number else "level of a baseline",
+            [svg.Point(points[one["points"][end]], one["level"]["value"]) for end in (0, -1)],
+            marked=False,
+            colour=one["place"],
+        )
+        for number, one in enumerate(found["baselines"])
+    ]
+
+
+def _span(lines: Sequence[svg.Line]) -> tuple[float, float]:
+    drawn = [point for line in lines for point in line.points]
+    ends = [end for point in drawn for end in (point.low, point.y, point.high) if end is not None]
+    return min(ends), max(ends)
+
+
+def _ticks_of_time(times: Sequence[float], most: int = 5) -> list[float]:
+    first, last = min(times), max(times)
+    if first == last:
+        first, last = first - 43200.0, last + 43200.0
+    return [first + (last - first) * k / (most - 1) for k in range(most)]
+
+
+def _round_ticks(low: float, high: float, wanted: int = 6) -> list[float]:
+    """Round numbers that span ``low`` to ``high``."""
+    span = (high - low) or abs(high) * 0.02 or 1.0
+    step = 10.0 ** len(f"{span / wanted:.0f}") if span / wanted >= 1 else 1.0
+    while step > span / wanted:
+        step /= 10.0
+    step *= next((factor for factor in (1, 2, 5, 10) if span / (step * factor) <= wanted), 10)
+    first = int(low // step)
+    ticks = [first * step]
+    while ticks[-1] < high:
+        ticks.append((first + len(ticks)) * step)
+    return [float(plain(tick, 12)) for tick in ticks]

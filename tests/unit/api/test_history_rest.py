@@ -1,0 +1,170 @@
+"""The history of a series over REST: points of many experiments, baselines, borders, and what is said of them."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from orchestrator.domain.failure import Failure, FailureKind
+from orchestrator.domain.measurement import Analysis, Validity
+from orchestrator.domain.run import RunState
+from tests.unit.api.api_rig import Rig, rate
+
+NOISE = 0.003  # of a night
+
+
+def told(version: str = "2.12", node: str = "n0", kernel: str = "6.1", workload: str = "w" * 16) -> dict[str, Any]:
+    """A fingerprint of a run on the only device of a node."""
+    rig = {"nodes": {node: {"hostname": node, "kernel": kernel}}, "device_ids": ["cpu:0"]}
+    return {
+        "workload": {"model": "net", "framework": "pytorch", "device_models": ["a cpu"], "cores_per_device": [1]},
+        "subject": {"framework": "pytorch", "framework_version": version},
+        "rig": rig,
+        "condition": {},
+        "workload_key": workload,
+        "subject_key": version,
+        "rig_key": f"{node} {kernel}",
+    }
+
+
+def night(rig: Rig, level: float, number: int = 0, repeats: int = 3, **fingerprint: Any) -> str:
+    """An experiment of one cell whose runs are over; its id."""
+    made = rig.submit(repeats=repeats, name=f"night-{number}")["id"]
+    for k, run in enumerate(rig.store.runs_of(made)):
+        rig.start(run.id)
+        value = level * (1 + NOISE * Random(number).gauss(0, 1)) * (1 + 1e-4 * k)
+        rig.finish(run.id, rate(value), fingerprint=told(**fingerprint))
+    return str(made)
+
+
+def nights(rig: Rig, level: float, count: int, first: int = 0, **fingerprint: Any) -> list[str]:
+    return [night(rig, level, first + k, **fingerprint) for k in range(count)]
+
+
+def test_a_series_has_a_point_for_each_experiment_and_one_baseline_while_nothing_changes(rig: Rig) -> None:
+    made = nights(rig, 100.0, 6)
+    (listed,) = rig.get("/history")["items"]
+    assert (listed["key"], listed["n_points"], listed["workload"]["model"]) == ("w" * 16, 6, "net")
+    found = rig.get(f"/history/{listed['key']}")
+    assert [item["experiment_id"] for item in found["items"]] == made
+    assert {item["grade"] for item in found["items"]} == {"sound"}
+    (row,) = rig.get(f"/experiments/{made[2]}/results")["items"]
+    assert found["items"][2]["throughput"] == row["throughput"]
+    (baseline,) = found["baselines"]
+    assert (baseline["points"], baseline["n_sessions"]) == (list(range(6)), 6)
+    level = baseline["level"]
+    assert level["ci_low"] < 100.0 < level["ci_high"]
+    assert level["ci_high"] - level["ci_low"] < 1.5
+    assert (found["borders"], found["findings"], found["unit"]) == ([], [], "images/s")
+
+
+def test_a_change_of_software_is_named_with_what_it_coincides_with(rig: Rig) -> None:
+    nights(rig, 100.0, 5)
+    nights(rig, 90.0, 5, first=5, version="2.13")
+    found = rig.get("/history/www")
+    (border,) = found["borders"]
+    change = {"part": "subject", "field": "framework_version", "before": "2.12", "after": "2.13"}
+    assert (border["point"], border["changes"], border["verdict"]) == (5, [change], "slower")
+    assert found["items"][5]["borders"] == ["framework_version 2.12 → 2.13"]
+    (finding,) = found["findings"]
+    assert (finding["kind"], finding["verdict"]) == ("software_change", "slower")
+    assert finding["difference"]["ci_low"] < -0.1 < finding["difference"]["ci_high"] < -0.09
+    assert "it coincides with framework_version 2.12 → 2.13; unconfirmed" in finding["text"]
+    assert "the only device measured on both sides" in finding["text"]
+
+
+def test_a_change_of_the_rig_begins_a_new_baseline_and_is_no_finding_of_software(rig: Rig) -> None:
+    nights(rig, 100.0, 4)
+    nights(rig, 90.0, 4, first=4, kernel="6.8")
+    found = rig.get("/history/www")
+    assert [one["points"] for one in found["baselines"]] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert found["items"][4]["borders"][0].startswith("rig, new baseline: nodes.n0.kernel 6.1 → 6.8, -")
+    assert found["findings"] == []
+
+
+def test_a_night_that_failed_is_a_point_without_a_number(rig: Rig) -> None:
+    nights(rig, 100.0, 2)
+    made = rig.submit(repeats=1, name="failed")["id"]
+    (run,) = rig.store.runs_of(made)
+    rig.start(run.id)
+    failure = Failure(FailureKind.SETUP_FAILED, "no such library")
+    rig.finish(run.id, Analysis(Validity(), failure), RunState.FAILED, failure=failure, fingerprint={})
+    found = rig.get("/history/www")
+    last = found["items"][-1]
+    assert (last["experiment_id"], last["throughput"], last["grade"]) == (made, None, "broken")
+    assert "no such library" in last["reason"]
+    assert found["baselines"][0]["points"] == [0, 1]
+
+
+def test_a_night_that_goes_on_is_shown_and_counts_nowhere_yet(rig: Rig) -> None:
+    nights(rig, 100.0, 2)
+    made = rig.submit(repeats=2, name="tonight")["id"]
+    first, _ = rig.store.runs_of(made)
+    rig.start(first.id)
+    rig.finish(first.id, rate(50.0), fingerprint=told())
+    found = rig.get("/history/www")
+    last = found["items"][-1]
+    assert (last["n_runs"], last["n_open"], last["sessions"]) == (1, 1, [])
+    assert last["throughput"]["value"] == 50.0
+    assert found["baselines"][0]["points"] == [0, 1]
+
+
+def test_what_was_kept_of_a_point_is_computed_anew_when_another_run_of_it_ends(rig: Rig) -> None:
+    made = rig.submit(repeats=2)["id"]
+    first, second = rig.store.runs_of(made)
+    rig.start(first.id)
+    rig.finish(first.id, rate(100.0), fingerprint=told())
+    assert rig.get("/history/www")["items"][0]["throughput"]["value"] == 100.0
+    rig.start(second.id)
+    rig.finish(second.id, rate(110.0), fingerprint=told())
+    assert rig.get("/history/www")["items"][0]["throughput"]["value"] == 105.0
+
+
+def test_series_are_found_by_filters_and_listed_in_pages(rig: Rig) -> None:
+    for number in range(5):
+        night(rig, 100.0, number, workload=f"{number}abc")
+    page = rig.get("/history", limit=2)
+    keys = [item["key"] for item in page["items"]]
+    while page["next_cursor"]:
+        page = rig.get("/history", limit=2, cursor=page["next_cursor"])
+        keys += [item["key"] for item in page["items"]]
+    assert keys == [f"{number}abc" for number in reversed(range(5))]
+    assert [item["key"] for item in rig.get("/history", series="3")["items"]] == ["3abc"]
+    assert len(rig.get("/history", model="net", framework="pytorch")["items"]) == 5
+    assert rig.get("/history", model="other")["items"] == []
+    assert rig.get("/history", owner="nobody")["items"] == []
+    assert rig.http.get("/api/v1/history?cursor=x").status_code == 422
+
+
+@pytest.mark.parametrize(("key", "status"), [("nothing", 404), ("1", 409), ("1a%25", 404), ("%00", 404)])
+def test_a_series_that_is_not_there_or_several_are_refused(rig: Rig, key: str, status: int) -> None:
+    night(rig, 100.0, workload="1abc")
+    night(rig, 100.0, workload="1abd")
+    answer = rig.http.get(f"/api/v1/history/{key}")
+    assert answer.status_code == status, answer.text
+    if status == 409:
+        assert "1abc" in answer.json()["detail"]
+        assert "1abd" in answer.json()["detail"]
+
+
+def test_a_device_that_drifts_is_told_from_the_others(rig: Rig) -> None:
+    for number in range(10):
+        for k, node in enumerate(("n0", "n1", "n2")):
+            slow = 0.95 if node == "n1" and number >= 5 else 1.0
+            night(rig, 100.0 * slow, 5 * number + k, repeats=1, node=node)
+    found = rig.get("/history/www")
+    (finding,) = found["findings"]
+    assert (finding["kind"], finding["verdict"]) == ("drift", "no_difference_found")
+    (apart,) = finding["apart"]
+    assert found["places"][apart["place"]]["nodes"] == ["n1"]
+    assert apart["difference"]["ci_low"] < -0.05 < apart["difference"]["ci_high"]
+    assert "n1 cpu:0 is slower by" in finding["text"]
+    assert "drift of that device" in finding["text"]
+
+
+def test_an_experiment_that_is_removed_leaves_the_series(rig: Rig) -> None:
+    made = nights(rig, 100.0, 3)
+    rig.get("/history/www")
+    assert rig.http.delete(f"/api/v1/experiments/{made[1]}").status_code in (200, 202, 204)
+    found = rig.get("/history/www")
+    assert [item["experiment_id"] for item in found["items"]] == [made[0], made[2]]
