@@ -1,8 +1,8 @@
 """Is tonight's number of a cell slower than those of its last nights? One pure function answers.
 
 Each night is one session of the series: what its runs have in common is drawn anew every night. So the comparison is
-that of two sessions (``between_runs.compare``), with how far the last nights moved (``history.movement_of``) in its
-interval. Fewer than ``history.LEAST_SESSIONS`` nights cannot tell that, and without it a difference between nights is
+that of two sessions (``between_runs.compare``), with how far the last nights moved (``lending.movement_of``) in its
+interval. Fewer than ``lending.LEAST_SESSIONS`` nights cannot tell that, and without it a difference between nights is
 no slowdown: it is judged from the fourth night on.
 
 A night is compared with nights on the same machine and devices only (``Night.setting``): another machine begins a new
@@ -16,7 +16,7 @@ from typing import Literal
 
 from orchestrator.analysis import between_runs
 from orchestrator.analysis.between_runs import Comparison
-from orchestrator.analysis.history import LEAST_SESSIONS, Session, movement_of
+from orchestrator.analysis.lending import LEAST_SESSIONS, Session, movement_of
 
 LOOK_BACK = 14  # nights that a night is compared with, whatever became of them: a judgement
 

@@ -44,7 +44,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "compare": "compare two experiments or runs",
         "scaling": "show speed-up and efficiency over devices, as table and figure",
         "nightly": "show the last nights of schedules, cell by cell",
-        "history": "show a workload night by night: a plot, its baselines, what changed",
+        "history": "show a workload night by night, and what changed",
         "report": "write a report of an experiment (Markdown)",
         "export": "write results for other tools: CSV, JSON lines, Parquet, MLLOG",
         "observations": "check the TBD paper's observations on the results there are",
