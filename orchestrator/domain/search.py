@@ -1,21 +1,26 @@
 """The largest batch that fits on a device: doubling, then bisection. Pure: from the answers of tries to the next try.
 
 A try is a run of a few steps in fresh processes, so that nothing of the one before is left in memory. That it runs out
-of memory is an answer. What is found is a batch at which the steps of a try fit; a longer run, or one with profiles,
-may take a little more.
+of memory is an answer. What the tries find is a batch at which their steps fit. A whole run, or one with profiles, may
+take a little more, and so may another process of the same batch. Where one runs out of memory after all, that is an
+answer too, and a smaller batch is measured.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from orchestrator.domain.failure import FailureKind
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import TERMINAL, Run, RunState
+from orchestrator.domain.spec import LARGEST_THAT_FITS, ExperimentSpec
 
 # Judgements. The second step is the first one in which weights, gradients and the optimiser's state are all there.
 STEPS = 4
 MOST = 2**19  # samples; a batch that large is no batch any more
+# A batch that did not fit when it was measured is followed by one that is smaller by this part, or by one sample. What
+# two processes of one batch differ by is a part of what they take: single steps down from 1000 would be many runs.
+PART = 64
 
 
 class Answer(StrEnum):
@@ -28,11 +33,13 @@ class Answer(StrEnum):
 @dataclass(frozen=True)
 class Search:
     """``found`` is the largest batch; else ``next`` is the one to be tried now, or the search waits for a try, or
-    ``reason`` says why it came to nothing."""
+    ``reason`` says why it came to nothing. ``did_not_hold``: larger batches that fitted in their tries, and ran out of
+    memory when they were measured."""
 
     found: int | None = None
     next: int | None = None
     reason: str | None = None
+    did_not_hold: tuple[int, ...] = ()
 
 
 def step(answers: Mapping[int, Answer]) -> Search:
@@ -51,18 +58,38 @@ def step(answers: Mapping[int, Answer]) -> Search:
     return Search(found=fits) if fits else Search(reason="not even a batch of 1 fits into the memory")
 
 
+def measured_down(stand: Search, runs_at: Callable[[int], Iterable[Run]]) -> Search:
+    """Where a search stands after what it found was measured: ``runs_at`` gives the whole runs at a batch."""
+    batch, gone = stand.found, []
+    while batch and any(map(out_of_memory, runs_at(batch))):
+        gone.append(batch)
+        batch -= max(1, batch // PART)
+    if not gone:
+        return stand
+    reason = None if batch else f"a batch of {gone[-1]} fits into the memory for {STEPS} steps, and not for a whole run"
+    return Search(found=batch or None, reason=reason, did_not_hold=tuple(gone))
+
+
 def try_of(plan: Plan, batch: int) -> Plan:
     """The try of ``batch`` samples a device, of a cell that is otherwise ``plan``: a few steps and no profile."""
     return replace(
-        plan,
+        at_batch(plan, batch),
         search=True,
-        per_device_batch_size=batch,
-        global_batch_size=batch * plan.world_size,
         profile=(),
         max_steps=STEPS,
         min_measure_s=None,
         max_measure_s=None,
     )
+
+
+def at_batch(plan: Plan, batch: int) -> Plan:
+    """The cell of ``plan`` with another batch of so many samples a device."""
+    return replace(plan, per_device_batch_size=batch, global_batch_size=batch * plan.world_size)
+
+
+def searched(plan: Plan) -> str:
+    """What all tries of one search have in common, and all cells that it may find; ``plan`` is any of them."""
+    return try_of(plan, 1).cell_key
 
 
 def answer_of(run: Run) -> Answer:
@@ -74,6 +101,22 @@ def answer_of(run: Run) -> Answer:
     return Answer.TOO_LARGE if ran_out(run) else Answer.NONE
 
 
+def out_of_memory(run: Run) -> bool:
+    return run.failure is not None and run.failure.kind is FailureKind.OUT_OF_MEMORY
+
+
 def ran_out(run: Run) -> bool:
-    """Whether it is a try that ran out of memory: an expected answer, no failure of its experiment."""
-    return run.plan.search and run.failure is not None and run.failure.kind is FailureKind.OUT_OF_MEMORY
+    """Whether it is a try that ran out of memory."""
+    return run.plan.search and out_of_memory(run)
+
+
+def was_found(plan: Plan, spec: ExperimentSpec) -> bool:
+    """Whether a search has chosen its batch, and no one has listed it."""
+    batches = spec.per_device_batch_size or ()
+    return LARGEST_THAT_FITS in batches and plan.per_device_batch_size not in batches
+
+
+def is_answer(run: Run, spec: ExperimentSpec) -> bool:
+    """Whether it ran out of memory where that is an expected answer, and no failure of its experiment: as a try, or
+    measured at a batch that a search has chosen."""
+    return out_of_memory(run) and (run.plan.search or was_found(run.plan, spec))

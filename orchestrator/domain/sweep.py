@@ -25,8 +25,8 @@ from orchestrator.domain.refusals import (
     wrong_limit,
 )
 from orchestrator.domain.repetitions import Cell, missing, repeats_of
-from orchestrator.domain.run import Run
-from orchestrator.domain.search import Search, answer_of, step, try_of
+from orchestrator.domain.run import TERMINAL, Run
+from orchestrator.domain.search import Search, answer_of, at_batch, measured_down, searched, step, try_of
 from orchestrator.domain.spec import AXES, LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec, parse_spec
 
 MAX_RUNS = 20_000  # a judgement: a larger grid is a typing mistake more often than a wish
@@ -85,47 +85,58 @@ def check_for_any_machine(spec: ExperimentSpec, catalog: Catalog) -> None:
 def expand(spec: ExperimentSpec, facts: Facts, runs: Sequence[Run]) -> list[Plan]:
     """Return the plans that are still missing, in the order in which they should run.
 
-    ``orchestrator.domain.repetitions`` says how often each cell is repeated, and in which order.
+    ``orchestrator.domain.repetitions`` says how often each cell is repeated, and in which order. Of a batch that a
+    search has found the first repetition runs alone: it may not fit after all.
     """
-    by_cell: dict[str, list[Run]] = {}
-    for run in runs:
-        by_cell.setdefault(_searched(run.plan) if run.plan.search else run.plan.cell_key, []).append(run)
+    by_cell = _by_cell(runs)
     cells: dict[str, Cell] = {}
     tries: dict[str, Plan] = {}
+    listed: set[str] = set()
     for choice in _cells(spec, facts):
         plan = _plan(choice, facts, spec)
         if choice["per_device_batch_size"] == LARGEST_THAT_FITS:
-            stand = _stand_of(by_cell.get(_searched(plan), []))
+            stand = _stand_of(plan, by_cell)
             if stand.next is not None:
-                tries[_searched(plan)] = try_of(plan, stand.next)
+                tries[searched(plan)] = try_of(plan, stand.next)
             if stand.found is None:
                 continue
-            plan = _plan({**choice, "per_device_batch_size": stand.found}, facts, spec)
+            plan = at_batch(plan, stand.found)
+        else:
+            listed.add(plan.cell_key)
         cells.setdefault(plan.cell_key, Cell(plan, by_cell.get(plan.cell_key, [])))  # two may resolve to one
-    return [*tries.values(), *missing(list(cells.values()), spec)]
+    unproven = {key for key, cell in cells.items() if key not in listed and not _has_ended(cell.runs)}
+    plans = missing(list(cells.values()), spec)
+    return [*tries.values(), *(one for one in plans if one.repetition == 1 or one.cell_key not in unproven)]
 
 
-def _searched(plan: Plan) -> str:
-    """What all tries of one search have in common; ``plan`` is one of them, or the cell as ``_plan`` makes it."""
-    return try_of(plan, 1).cell_key
+def _has_ended(runs: Sequence[Run]) -> bool:
+    return any(run.state in TERMINAL for run in runs)
 
 
-def _stand_of(tries: Sequence[Run]) -> Search:
-    return step({run.plan.per_device_batch_size: answer_of(run) for run in tries})
+def _by_cell(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs by the cell that they repeat, tries by the search that they are of."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(searched(run.plan) if run.plan.search else run.plan.cell_key, []).append(run)
+    return found
+
+
+def _stand_of(plan: Plan, by_cell: Mapping[str, Sequence[Run]]) -> Search:
+    """Where the search stands whose cell is ``plan``, but for the batch."""
+    tries = by_cell.get(searched(plan), ())
+    stand = step({run.plan.per_device_batch_size: answer_of(run) for run in tries})
+    return measured_down(stand, lambda batch: by_cell.get(at_batch(plan, batch).cell_key, ()))
 
 
 def fruitless(spec: ExperimentSpec, facts: Facts, runs: Sequence[Run]) -> list[LeftOut]:
     """The cells whose search for the largest batch has come to nothing, and why."""
     if LARGEST_THAT_FITS not in (spec.per_device_batch_size or ()):
         return []
-    tries: dict[str, list[Run]] = {}
-    for run in runs:
-        if run.plan.search:
-            tries.setdefault(_searched(run.plan), []).append(run)
+    by_cell = _by_cell(runs)
     found = []
     for choice in _cells(spec, facts):
         if choice["per_device_batch_size"] == LARGEST_THAT_FITS:
-            reason = _stand_of(tries.get(_searched(_plan(choice, facts, spec)), [])).reason
+            reason = _stand_of(_plan(choice, facts, spec), by_cell).reason
             found += [LeftOut(choice, reason)] if reason else []
     return found
 

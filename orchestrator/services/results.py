@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
@@ -21,7 +21,7 @@ from orchestrator.domain.repetitions import first_stage_rates, planned_of, varia
 from orchestrator.domain.run import TERMINAL, Experiment, Run
 from orchestrator.domain.spec import ExperimentSpec
 from orchestrator.domain.stored import Page
-from orchestrator.services import query
+from orchestrator.services import largest_batch, query
 from orchestrator.services.context import Context
 
 PART = 200  # rows had at once where all are wanted
@@ -122,21 +122,28 @@ def all_rows(context: Context, wanted: CellFilter) -> Iterator[ResultRow]:
 
 def page_of_rows(context: Context, wanted: CellFilter, limit: int, cursor: str | None) -> Page[ResultRow]:
     """Rows of the cells that are wanted, those of the newest experiment first, of one in the order of its sweep. They
-    are computed from what is stored of the runs of these cells, and of no others.
+    are computed from what is stored of the runs of these cells, and of no others but those that a search's note names.
+    A cell whose batch a search has given up has no row: its runs are the search's, and a page may be that much shorter.
 
     Raises:
         InvalidRequest: the cursor is not one of ours.
     """
     page = context.store.cells(wanted, limit=limit, cursor=cursor)
-    return Page([row_of(cell.experiment, cell.runs) for cell in page.items], page.next_cursor, page.damaged)
+    notes = largest_batch.Notes(context)
+    told = [cell for cell in page.items if not largest_batch.was_given_up(cell.experiment, cell.runs)]
+    rows = [row_of(cell.experiment, cell.runs, notes.on(cell.experiment, cell.runs[0].plan)) for cell in told]
+    return Page(rows, page.next_cursor, page.damaged)
 
 
-def row_of(experiment: Experiment, runs: Sequence[Run]) -> ResultRow:
-    """The row of a cell: a function of its runs (one or more, oldest first) and of the spec."""
-    return measured_row(experiment, runs)[0]
+def row_of(experiment: Experiment, runs: Sequence[Run], notes: tuple[str, ...] = ()) -> ResultRow:
+    """The row of a cell: a function of its runs (one or more, oldest first), of the spec, and of what other runs of the
+    experiment have given to note."""
+    return measured_row(experiment, runs, notes)[0]
 
 
-def measured_row(experiment: Experiment, runs: Sequence[Run]) -> tuple[ResultRow, "Measured"]:
+def measured_row(
+    experiment: Experiment, runs: Sequence[Run], notes: tuple[str, ...] = ()
+) -> tuple[ResultRow, "Measured"]:
     """(the row of a cell, what its numbers rest on)."""
     basis = basis_of(runs, planned_of(experiment.spec))
     measured = measure(basis)
@@ -150,7 +157,7 @@ def measured_row(experiment: Experiment, runs: Sequence[Run]) -> tuple[ResultRow
         plan=runs[0].plan,
         runs=runs,
         basis=basis,
-        validity=_validity(runs, basis),
+        validity=_with_notes(_validity(runs, basis), notes),
         fingerprint=newest.fingerprint if newest else None,
         differing=_differing(basis.runs),
         measurements=measurements,
@@ -243,6 +250,10 @@ def _validity(runs: Sequence[Run], basis: Basis) -> Validity:
     reasons = {reason.code: reason for one in judged for reason in one.reasons}
     notes = {_kind(note): note for one in reversed(judged) for note in one.notes if not note.startswith(COURSES)}
     return Validity(tuple(reasons.values()), tuple(notes.values()))
+
+
+def _with_notes(validity: Validity, notes: tuple[str, ...]) -> Validity:
+    return replace(validity, notes=validity.notes + notes)
 
 
 def _kind(note: str) -> str:

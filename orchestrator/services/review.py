@@ -8,7 +8,7 @@ from orchestrator.domain.facts import Facts
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.repetitions import Cell, missing
 from orchestrator.domain.run import TERMINAL, Experiment, ExperimentState, Run, RunState, experiment_outcome
-from orchestrator.domain.search import ran_out
+from orchestrator.domain.search import is_answer, was_found
 from orchestrator.domain.sweep import expand
 from orchestrator.services.context import Context
 from orchestrator.services.submit import new_runs
@@ -34,7 +34,8 @@ def review(context: Context, experiment_id: str, cell_key: str | None = None) ->
     if cell_key is None or experiment.cancel_requested or experiment.spec.device_time_budget_s is not None:
         return False  # a budget is divided among all cells, block by block: when none of their runs is left
     runs = context.store.runs_of_cell(experiment_id, cell_key)
-    if runs and runs[0].plan.search:  # what it answered decides what its cell is
+    if runs and (runs[0].plan.search or was_found(runs[0].plan, experiment.spec)):  # what it answered decides its cell
+        _give_up(context, experiment, runs)
         return _add(context, experiment, _missing(context, experiment, context.store.verdicts_of(experiment_id)))
     return _add(context, experiment, missing([Cell(runs[0].plan, runs)] if runs else [], experiment.spec))
 
@@ -46,9 +47,18 @@ def _review_whole(context: Context, experiment: Experiment) -> bool:
         runs = store.verdicts_of(experiment.id)
         if plans := _missing(context, experiment, runs):
             return _add(context, experiment, plans)
-        states = {run.state for run in runs if not ran_out(run)} if any(map(ran_out, runs)) else states
+        others = [run for run in runs if not is_answer(run, experiment.spec)]
+        states = {run.state for run in others} if len(others) < len(runs) else states
     outcome = experiment_outcome(experiment.cancel_requested, states)
     return store.end_experiment(experiment.id, outcome, context.clock.now())
+
+
+def _give_up(context: Context, experiment: Experiment, runs: Sequence[Run]) -> None:
+    """Cancel the repetitions of a batch that have not begun, where one has shown that it does not fit."""
+    if any(is_answer(run, experiment.spec) for run in runs):
+        for run in runs:
+            if run.state is RunState.QUEUED and not run.cancel_requested:
+                context.store.cancel_run(run.id, context.clock.now())
 
 
 def _missing(context: Context, experiment: Experiment, runs: Sequence[Run]) -> list[Plan]:

@@ -65,51 +65,69 @@ def test_a_sweep_of_64_cells_goes_through_everything_and_runs_no_cell_twice(tmp_
         service.stop()
 
 
-def test_the_largest_batch_is_found_within_the_limit_and_out_of_memory_is_no_failure(tmp_path: Path) -> None:
-    """Each sample takes 40 MiB of the 256 that the processes may have: Python itself needs some, too."""
+def results_of(service: Service, experiment: str) -> tuple[list[dict[str, Any]], dict[int, dict[str, Any]]]:
+    """(whole runs, tries by their batch) of an experiment that has completed, one row of results and no failed run
+    but for those that ran out of memory; each run in processes of its own."""
+    runs = service.wait(experiment, timeout_s=550, poll_s=0.5)
+    assert service.call("GET", f"/api/v1/experiments/{experiment}")["state"] == "completed"
+    assert {run["failure"]["kind"] for run in runs if run["failure"]} == {"out_of_memory"}
+    assert len({run["attempts"][0]["id"] for run in runs}) == len(runs), "each try in processes of its own"
+    tries = {run["plan"]["per_device_batch_size"]: run for run in runs if run["plan"]["search"]}
+    return [run for run in runs if not run["plan"]["search"]], tries
+
+
+def test_the_largest_batch_is_one_that_whole_runs_fit_and_out_of_memory_is_no_failure(tmp_path: Path) -> None:
+    """Each sample takes 20 MiB of the 256 that the processes may have, and 4 more with every step: more samples fit in
+    the four steps of a try than in the eight of a whole run. Python itself needs some memory, too."""
     spec = SPEC | {"per_device_batch_size": "max", "seed": 1, "memory_limit_bytes": 256 * 2**20, "repeats": 2}
-    spec |= {"max_repeats": 2, "options": {"step_time_s": 0.001, "sample_bytes": 40 * 2**20}}
+    spec |= {"max_repeats": 2, "max_steps": 8}
+    spec |= {"options": {"step_time_s": 0.001, "sample_bytes": 20 * 2**20, "kept_bytes": 4 * 2**20}}
     service = Service(tmp_path / "data", **environment(tmp_path)).start()
     try:
         experiment = service.submit(spec)
-        runs = service.wait(experiment, timeout_s=120)
-        assert service.call("GET", f"/api/v1/experiments/{experiment}")["state"] == "completed"
-        tries = {run["plan"]["per_device_batch_size"]: run for run in runs if run["plan"]["search"]}
+        whole, tries = results_of(service, experiment)
         (row,) = service.all(f"/api/v1/experiments/{experiment}/results")
         largest = row["axes"]["per_device_batch_size"]
-        assert 3 <= largest <= 6
-        assert tries[largest]["state"] == "completed"
-        assert tries[largest + 1]["failure"]["kind"] == "out_of_memory"
-        assert {run["failure"]["kind"] for run in tries.values() if run["failure"]} == {"out_of_memory"}
-        assert [run["state"] for run in runs if not run["plan"]["search"]] == ["completed"] * 2
+        fitted = max(batch for batch, run in tries.items() if run["state"] == "completed")
+        assert 2 <= largest < fitted <= 7
+        assert tries[fitted + 1]["failure"]["kind"] == "out_of_memory"
+        ends = {(run["plan"]["per_device_batch_size"], run["state"]) for run in whole}
+        assert ends == {(largest, "completed")} | {(batch, "failed") for batch in range(largest + 1, fitted + 1)}
+        assert len(whole) == 2 + fitted - largest, "a batch that does not fit is measured once"
+        (note,) = [note for note in row["validity"]["notes"] if note.startswith("max: ")]
+        for run in whole:
+            assert (run["id"] in note) is (run["state"] == "failed")
     finally:
         service.stop()
 
 
-@pytest.mark.framework("pytorch")
+@pytest.mark.parametrize(
+    ("framework", "limit_mib"),
+    [
+        pytest.param("pytorch", 385, marks=pytest.mark.framework("pytorch")),
+        pytest.param("mxnet", 640, marks=pytest.mark.framework("mxnet")),
+        pytest.param("cntk", 300, marks=pytest.mark.framework("cntk")),
+    ],
+)
 @pytest.mark.timeout(600)
 @pytest.mark.depends_on("orchestrator/domain/search.py", "workers/node/before_exec.py", "workers/trainer/__main__.py")
-def test_pytorch_finds_its_largest_batch_in_the_memory_it_may_have(tmp_path: Path, python_of: Any) -> None:
-    python_of("pytorch")
-    spec: dict[str, Any] = {
-        "name": "largest",
-        "model": "resnet-50",
-        "framework": "pytorch",
-        "size": "tiny",
-        "device": "cpu",
-    }
-    spec |= {"per_device_batch_size": "max", "memory_limit_bytes": 385 * 2**20, "repeats": 1, "max_steps": 8}
+def test_a_framework_finds_its_largest_batch_in_the_memory_it_may_have(
+    framework: str, limit_mib: int, tmp_path: Path, python_of: Any
+) -> None:
+    python_of(framework)
+    spec = {"name": "largest", "model": "resnet-50", "framework": framework, "size": "tiny", "device": "cpu"}
+    spec |= {"per_device_batch_size": "max", "memory_limit_bytes": limit_mib * 2**20, "repeats": 1, "max_steps": 8}
     service = Service(tmp_path / "data", **environment(tmp_path)).start()
     try:
         experiment = service.submit(spec)
-        runs = service.wait(experiment, timeout_s=550, poll_s=0.5)
-        tries = {run["plan"]["per_device_batch_size"]: run for run in runs if run["plan"]["search"]}
-        (whole,) = [run for run in runs if not run["plan"]["search"]]
-        largest = whole["plan"]["per_device_batch_size"]
-        assert tries[largest]["state"] == "completed"
-        # So near to the limit two processes of one batch differ: the whole run may not fit where the try did.
-        assert whole["state"] == "completed" or whole["failure"]["kind"] == "out_of_memory", whole["failure"]
-        assert tries[largest + 1]["failure"]["kind"] == "out_of_memory"
-        assert len({run["attempts"][0]["id"] for run in runs}) == len(runs), "each try in processes of its own"
+        whole, tries = results_of(service, experiment)
+        (row,) = service.all(f"/api/v1/experiments/{experiment}/results")
+        largest = row["axes"]["per_device_batch_size"]
+        fitted = max(batch for batch, run in tries.items() if run["state"] == "completed")
+        assert tries[fitted + 1]["failure"]["kind"] == "out_of_memory"
+        # So near to the limit two processes of one batch differ: a whole run may not fit where the try did.
+        batches = [(run["plan"]["per_device_batch_size"], run["state"]) for run in whole]
+        assert sorted(batches) == [(largest, "completed"), *((n, "failed") for n in range(largest + 1, fitted + 1))]
+        assert row["throughput"]
     finally:
         service.stop()

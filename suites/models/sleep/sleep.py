@@ -47,6 +47,7 @@ class Model(object):
         self._events_path = events_path
         self._steps = 0
         self._feature_maps = b""
+        self._kept = []  # type: List[bytes]
 
     def step(self) -> Work:
         """Wait; return the work done."""
@@ -57,6 +58,7 @@ class Model(object):
         # but count towards the limit of the process.
         self._feature_maps = b""
         self._feature_maps = bytes(self._options.get("sample_bytes", 0) * self._samples)
+        self._kept.append(bytes(self._options.get("kept_bytes", 0) * self._samples))
         self.wait()
         return {"samples": self._samples}
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator.api.views.results import ResultRowView
+from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.measurement import METRICS
 from orchestrator.domain.run import RunState
 from orchestrator.reports.results_table import results_table
@@ -240,3 +241,35 @@ def test_cells_repeated_for_a_precision_are_compared_by_the_noise_of_their_first
     (item,) = rig.get("/compare", baseline=sides[0]["id"], candidate=sides[1]["id"])["items"]
     assert item["verdict"] == "slower"
     assert "first stage" in item["difference"]["method"]
+
+
+def test_repetitions_of_a_batch_that_does_not_hold_are_cancelled_and_its_cell_gives_way(rig: Rig) -> None:
+    """The first repetition fits and the second does not: the third has not begun."""
+    experiment = rig.submit(per_device_batch_size="max", memory_limit_bytes=2**30)["id"]
+    short = Failure(FailureKind.OUT_OF_MEMORY, "no more")
+
+    def end(largest: int, repetitions: int = 1) -> None:
+        for run in rig.store.runs_of(experiment):
+            plan = run.plan
+            if run.state is RunState.QUEUED and not run.cancel_requested and plan.repetition <= repetitions:
+                rig.start(run.id)
+                fits = plan.per_device_batch_size <= largest
+                how = {} if fits else {"to": RunState.FAILED, "failure": short}
+                rig.finish(run.id, rate(100.0), fingerprint=fingerprint_of(), **how)
+                review(rig.context, experiment, plan.cell_key)
+
+    while not any(run.plan.repetition == 3 for run in rig.store.runs_of(experiment)):
+        end(largest=3)
+    end(largest=2, repetitions=2)
+    third = next(run for run in rig.store.runs_of(experiment) if run.plan.repetition == 3)
+    assert third.cancel_requested
+    rig.store.move_run(third.id, RunState.QUEUED, RunState.CANCELLED, at=11.0)
+    for _ in range(2):
+        end(largest=2, repetitions=3)
+
+    assert rig.get(f"/experiments/{experiment}")["state"] == "completed"
+    (row,) = rig.get(f"/experiments/{experiment}/results")["items"]
+    assert (row["axes"]["per_device_batch_size"], row["n_runs"], row["grade"]) == (2, 3, "sound")
+    (note,) = row["validity"]["notes"]
+    assert note.startswith("max: the tries found a batch of 3; measured whole there was no memory for 3 (run_")
+    assert rig.get(f"/experiments/{experiment}/scaling")["missing"] == []

@@ -1,12 +1,14 @@
 """The search for the largest batch: what follows from the answers of its tries, and how it falls out of ``expand``."""
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.domain.errors import InvalidRequest
 from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import Run, RunState
-from orchestrator.domain.search import MOST, STEPS, Answer, Search, ran_out, step
+from orchestrator.domain.search import MOST, STEPS, Answer, Search, is_answer, step
 from orchestrator.domain.spec import ExperimentSpec
 from orchestrator.domain.sweep import check, expand, fruitless, spec_of
 from tests.unit import builders as make
@@ -34,17 +36,17 @@ def test_a_search_waits_for_its_try_and_ends_where_nothing_can_be_known() -> Non
     assert step({1: Answer.FITS, MOST: Answer.FITS}) == Search(found=MOST)
 
 
-def carried_out(plan: Plan, largest: int) -> Run:
-    if plan.search and plan.per_device_batch_size > largest:
+def carried_out(plan: Plan, largest: int, holds: int) -> Run:
+    if plan.per_device_batch_size > (largest if plan.search else holds):
         return make.run(f"run_{plan.key}", RunState.FAILED, plan=plan, failure=SHORT)
     return make.run(f"run_{plan.key}", RunState.COMPLETED, plan=plan, analysis=make.analysis())
 
 
-def whole(spec: ExperimentSpec, largest: int) -> list[Run]:
-    """All runs of the experiment, where so large a batch fits."""
+def whole(spec: ExperimentSpec, largest: int, holds: int = MOST) -> list[Run]:
+    """All runs of the experiment, where so large a batch fits in a try, and one that ``holds`` when it is measured."""
     runs: list[Run] = []
     while plans := expand(spec, make.facts(), runs):
-        runs += [carried_out(plan, largest) for plan in plans]
+        runs += [carried_out(plan, largest, holds) for plan in plans]
     return runs
 
 
@@ -58,7 +60,7 @@ def test_the_cell_of_the_largest_batch_is_repeated_as_if_it_had_been_listed() ->
     repeated = [run.plan for run in runs if not run.plan.search]
     listed = make.spec(per_device_batch_size=6, memory_limit_bytes=GIB, max_steps=500)
     assert repeated == expand(listed, make.facts(), [])
-    assert sum(map(ran_out, runs)) == 2
+    assert sum(is_answer(run, spec) for run in runs) == 2
 
 
 def test_each_cell_has_a_search_of_its_own_beside_cells_with_a_batch() -> None:
@@ -74,6 +76,54 @@ def test_each_cell_has_a_search_of_its_own_beside_cells_with_a_batch() -> None:
     assert found == {("1x1", 4), ("1x2", 4), ("1x1", 9), ("1x2", 9)}
 
 
+def measured(runs: list[Run]) -> list[tuple[int, int, RunState]]:
+    """(batch, repetition, how it ended) of the runs that are no tries."""
+    found = [(run.plan.per_device_batch_size, run.plan.repetition, run.state) for run in runs if not run.plan.search]
+    return sorted(found, reverse=True)
+
+
+def test_a_batch_that_does_not_hold_when_it_is_measured_gives_way_to_the_next_smaller_one() -> None:
+    spec = make.spec(per_device_batch_size="max", memory_limit_bytes=GIB, repeats=2)
+    runs = whole(spec, largest=6, holds=4)
+    assert measured(runs) == [
+        (6, 1, RunState.FAILED),
+        (5, 1, RunState.FAILED),
+        (4, 2, RunState.COMPLETED),
+        (4, 1, RunState.COMPLETED),
+    ]
+    assert all(is_answer(run, spec) for run in runs if run.state is RunState.FAILED)
+    assert fruitless(spec, make.facts(), runs) == []
+
+
+def test_large_batches_give_way_by_a_part_of_themselves() -> None:
+    spec = make.spec(per_device_batch_size="max", memory_limit_bytes=GIB, repeats=1)
+    assert [batch for batch, _, _ in measured(whole(spec, largest=1000, holds=960))] == [1000, 985, 970, 955]
+
+
+def test_where_no_whole_run_fits_there_is_no_cell_and_a_reason() -> None:
+    spec = make.spec(per_device_batch_size="max", memory_limit_bytes=GIB)
+    runs = whole(spec, largest=2, holds=0)
+    assert measured(runs) == [(2, 1, RunState.FAILED), (1, 1, RunState.FAILED)]
+    (missing,) = fruitless(spec, make.facts(), runs)
+    assert missing.reason == f"a batch of 1 fits into the memory for {STEPS} steps, and not for a whole run"
+
+
+def test_a_batch_that_somebody_listed_is_measured_whatever_a_search_finds_and_fails_by_itself() -> None:
+    spec = make.spec(per_device_batch_size=["max", 6], memory_limit_bytes=GIB, repeats=2)
+    runs = whole(spec, largest=6, holds=5)
+    assert [(batch, repetition) for batch, repetition, _ in measured(runs)] == [(6, 2), (6, 1), (5, 2), (5, 1)]
+    listed = [run for run in runs if run.plan.per_device_batch_size == 6 and not run.plan.search]
+    assert not any(is_answer(run, spec) for run in listed)
+
+
+def test_a_later_repetition_that_runs_out_makes_the_search_step_down_as_well() -> None:
+    spec = make.spec(per_device_batch_size="max", memory_limit_bytes=GIB, repeats=3)
+    runs = whole(spec, largest=6)
+    late = next(run for run in runs if not run.plan.search and run.plan.repetition == 3)
+    runs[runs.index(late)] = replace(late, state=RunState.FAILED, failure=SHORT, analysis=None)
+    assert [(plan.per_device_batch_size, plan.repetition) for plan in expand(spec, make.facts(), runs)] == [(5, 1)]
+
+
 def test_where_not_even_one_sample_fits_there_is_no_cell_and_a_reason() -> None:
     spec = make.spec(per_device_batch_size="max", memory_limit_bytes=GIB)
     runs = whole(spec, largest=0)
@@ -83,7 +133,7 @@ def test_where_not_even_one_sample_fits_there_is_no_cell_and_a_reason() -> None:
     assert "not even a batch of 1" in missing.reason
     crashed = [make.run("run_1", RunState.FAILED, plan=runs[0].plan, failure=CRASHED)]
     assert expand(spec, make.facts(), crashed) == []
-    assert not ran_out(crashed[0])
+    assert not is_answer(crashed[0], spec)
 
 
 def test_on_cpu_devices_a_search_wants_a_limit_and_on_gpus_there_is_none() -> None:
