@@ -15,12 +15,13 @@ PEER_LOST = "peer_lost"
 # How C++ says that memory is short; bindings pass its text on.
 _BAD_ALLOC = "std::bad_alloc"
 # What a process says that gets no more memory than its limit: for the stack of another thread (EAGAIN), and for what
-# oneDNN lays aside before a primitive or while it runs. Without a limit each of them may have another cause.
+# oneDNN lays aside before a primitive, for its data, or while it runs. Without a limit each may have another cause.
 _AT_THE_LIMIT = (
     "Resource temporarily unavailable",
     "can't start new thread",
     "could not create a primitive",
     "could not execute a primitive",
+    "could not create a memory object",
 )
 
 
