@@ -14,7 +14,7 @@ PYTHON36 = $(shell $(PYTHON) -m workers.node.pythons 3.6)
 # All tests, in two processes; the slowest are named.
 WHOLE := -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 --durations-min=5
 
-.PHONY: help schedules-year demo test prove lint unit bench faults coverage test-horovod-pytorch cluster deploy-check fuzz openapi matrix gpu-check announce-downloads setup system-packages interpreters test-interpreters clean
+.PHONY: help schedules-year demo test prove lint unit bench faults coverage test-horovod-pytorch cluster scaling deploy-check fuzz openapi matrix gpu-check announce-downloads setup system-packages interpreters test-interpreters clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -57,6 +57,9 @@ deploy-check: system-packages setup ## the containers in full: images, every fau
 
 matrix: system-packages setup test-interpreters ## every framework, strategy and topology on several hosts: the table of docs/matrix.md (about 20 minutes)
 	@$(BIN)/python -m tests.cluster.matrix --out docs/matrix.md
+
+scaling: system-packages setup test-interpreters ## suites/scaling.yaml in a small size on several hosts, as root: tables and figures of docs/scaling.md (about 20 minutes)
+	@$(BIN)/python -m tests.cluster.scaling --out docs/scaling.md
 
 fuzz: setup ## hold REST to its OpenAPI description by many more cases than the test does (minutes; EXAMPLES=100 SEED=1)
 	@$(BIN)/python -m tests.support.openapi_fuzz $(if $(EXAMPLES),--examples $(EXAMPLES)) $(if $(SEED),--seed $(SEED))

@@ -8,6 +8,7 @@ from orchestrator.domain.filters import CellFilter
 from orchestrator.services import query, results
 from orchestrator.services.context import Context
 from orchestrator.services.export_columns import Line
+from orchestrator.services.largest_batch import was_given_up
 
 # Cells of a part: a judgement. What a part holds of its runs' series is all that an export has in memory.
 PART = 40
@@ -40,6 +41,8 @@ def _parts(context: Context, wanted: CellFilter, rows: Rows) -> Iterator[Part]:
         page = context.store.cells(wanted, limit=PART, cursor=cursor)
         lines: list[Line | Damaged] = list(page.damaged)
         for cell in page.items:
+            if rows is Rows.CELLS and was_given_up(cell.experiment, cell.runs):
+                continue
             whole = Line(cell.experiment, results.row_of(cell.experiment, cell.runs))
             lines += [whole] if rows is Rows.CELLS else _of_runs(whole)
         yield lines

@@ -28,6 +28,7 @@ from orchestrator.domain.stored import Page, StoredCell
 from orchestrator.services import results
 from orchestrator.services.compare import METRIC, Change, changes_between, difference, rates_of
 from orchestrator.services.context import Context
+from orchestrator.services.largest_batch import was_given_up
 from orchestrator.services.results import ResultRow, row_of, why_not_sound
 from orchestrator.services.schedules import Rules
 
@@ -188,7 +189,7 @@ def _cells_of(context: Context, night: Column) -> dict[Hashable, StoredCell]:
     cursor: str | None = None
     while True:
         page = context.store.cells(CellFilter(experiment_id=night.experiment_id), limit=results.PART, cursor=cursor)
-        found |= {_key(cell): cell for cell in page.items}
+        found |= {_key(cell): cell for cell in page.items if not was_given_up(cell.experiment, cell.runs)}
         cursor = page.next_cursor
         if cursor is None:
             return found

@@ -168,16 +168,16 @@ def _allowed(strategy: StrategyFacts) -> str:
     return f"{strategy.replica_tolerance:.0e} allowed" if strategy.synchronous else "asynchronous"
 
 
-def put_into(path: Path, text: str) -> None:
+def put_into(path: Path, text: str, marks: tuple[str, str] = MARKS) -> None:
     """Replace what stands between the marks in a file.
 
     Raises:
         ValueError: it has no marks.
     """
-    before, mark, rest = path.read_text().partition(MARKS[0])
-    _, end, after = rest.partition(MARKS[1])
+    before, mark, rest = path.read_text().partition(marks[0])
+    _, end, after = rest.partition(marks[1])
     if not mark or not end:
-        raise ValueError(f"{path} has no lines {MARKS[0]} and {MARKS[1]}")
+        raise ValueError(f"{path} has no lines {marks[0]} and {marks[1]}")
     path.write_text(f"{before}{mark}\n\n{text}\n\n{end}{after}")
 
 
