@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, Select, delete, func, select
 
-from orchestrator.db import deeds, paging, rows
+from orchestrator.db import cursors, deeds, paging, rows
 from orchestrator.db.databases import Database
 from orchestrator.db.imported_schema import imported_point
 from orchestrator.db.statements import Insert
 from orchestrator.domain.access import Deed
 from orchestrator.domain.errors import Conflict, NotFound
-from orchestrator.domain.imported_points import ImportedFilter, ImportedPoint, Stored
+from orchestrator.domain.imported_points import ImportedFilter, ImportedPoint, ImportedSeries, Stored
 from orchestrator.domain.measurement import Measurement
 from orchestrator.domain.stored import Page
 
@@ -34,6 +34,11 @@ class ImportedPart:
         self, wanted: ImportedFilter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page[ImportedPoint]:
         return self.database.read(lambda connection: _page(connection, wanted or ImportedFilter(), limit, cursor))
+
+    def imported_series(
+        self, wanted: ImportedFilter | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[ImportedSeries]:
+        return self.database.read(lambda connection: _series(connection, wanted or ImportedFilter(), limit, cursor))
 
     def owner_of_imported(self, point_id: str) -> str:
         return self.database.read(lambda connection: _owner_of(connection, point_id))
@@ -60,12 +65,39 @@ def _add(connection: Connection, prepared: Sequence[tuple[ImportedPoint, Sequenc
 
 
 def _page(connection: Connection, wanted: ImportedFilter, limit: int, cursor: str | None) -> Page[ImportedPoint]:
-    query = paging.agreeing(
-        select(imported_point), imported_point, wanted, "owner", "series", "source", "tool", "benchmark"
-    )
+    query = _matching(select(imported_point), wanted)
     found, next_cursor = paging.page(connection, query, imported_point, limit, cursor, "at")
     made, damaged = rows.sorted_out(found, read)
     return Page(made, next_cursor, damaged)
+
+
+def _matching(query: Select[Any], wanted: ImportedFilter) -> Select[Any]:
+    return paging.agreeing(query, imported_point, wanted, "owner", "series", "source", "tool", "benchmark")
+
+
+def _series(connection: Connection, wanted: ImportedFilter, limit: int, cursor: str | None) -> Page[ImportedSeries]:
+    limit = rows.bounded(max(limit, 1))
+    key, last = imported_point.c.series, func.max(imported_point.c.at)
+    newest = func.max(imported_point.c.id).label("one")  # any point: those of a series have one workload
+    columns = (key, func.count().label("n"), func.min(imported_point.c.at).label("first"), last.label("last"), newest)
+    query = _matching(select(*columns), wanted).group_by(key)
+    if cursor is not None:
+        time, name = cursors.decode(cursor)
+        query = query.having((last < time) | ((last == time) & (key < name)))
+    found = connection.execute(query.order_by(last.desc(), key.desc()).limit(limit + 1)).all()
+    shown = found[:limit]
+    following = cursors.encode((shown[-1].last, shown[-1].series)) if len(found) > limit else None
+    ones = connection.execute(select(imported_point).where(imported_point.c.id.in_([row.one for row in shown])))
+    whole, damaged = rows.sorted_out(ones, read)
+    of = {one.series: one for one in whole}
+    made = [_of_series(of[row.series], row) for row in shown if row.series in of]
+    return Page(made, following, damaged)
+
+
+def _of_series(one: ImportedPoint, row: rows.AnyRow) -> ImportedSeries:
+    return ImportedSeries(
+        one.series, one.tool, one.source, one.benchmark, one.workload, row.n, rows.time_of(row.first), row.last
+    )
 
 
 def _owner_of(connection: Connection, point_id: str) -> str:

@@ -57,6 +57,20 @@ class ImportedPoint:
 
 
 @dataclass(frozen=True)
+class ImportedSeries:
+    """A series of imported points in a list. ``workload`` is that of one of them; the first and the last were at."""
+
+    key: str
+    tool: str
+    source: str
+    benchmark: str
+    workload: Mapping[str, Any]
+    n_points: int
+    first_at: float
+    last_at: float
+
+
+@dataclass(frozen=True)
 class ImportedFilter:
     """Which imported points are wanted."""
 
@@ -88,6 +102,15 @@ class ImportedStore(Protocol):
         self, wanted: ImportedFilter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page[ImportedPoint]:
         """Imported points, the latest session first.
+
+        Raises:
+            InvalidRequest: the cursor is not one of ours.
+        """
+
+    def imported_series(
+        self, wanted: ImportedFilter | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[ImportedSeries]:
+        """The series of the imported points that are wanted, that of the latest session first.
 
         Raises:
             InvalidRequest: the cursor is not one of ours.

@@ -86,6 +86,19 @@ def test_points_are_found_and_paged_the_latest_session_first(store: SqlStore) ->
         store.imported(cursor="nonsense")
 
 
+def test_points_of_one_key_are_one_series(store: SqlStore) -> None:
+    points = [a_point("s1", at=1000.0), a_point("s2", at=3000.0), a_point("s3", at=2000.0, series="imported-x")]
+    store.add_imported(points, a_deed())
+    found = store.imported_series()
+    assert [(one.key, one.n_points, one.first_at, one.last_at) for one in found.items] == [
+        (points[0].series, 2, 1000.0, 3000.0),
+        ("imported-x", 1, 2000.0, 2000.0),
+    ]
+    assert found.items[0].workload == points[0].workload
+    first = store.imported_series(limit=1)
+    assert [one.key for one in store.imported_series(limit=1, cursor=first.next_cursor).items] == ["imported-x"]
+
+
 def test_a_point_is_removed_once(store: SqlStore) -> None:
     store.add_imported([a_point()], a_deed())
     assert store.owner_of_imported(a_point().id) == "ada"

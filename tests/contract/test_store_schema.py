@@ -208,6 +208,7 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "imported": lambda store, exp, run, att: store.imported(),
     "imported by owner": lambda store, exp, run, att: store.imported(ImportedFilter(owner="ada")),
     "imported of a series": lambda store, exp, run, att: store.imported(ImportedFilter(series="imported-0")),
+    "imported series": lambda store, exp, run, att: store.imported_series(),
     "find": lambda store, exp, run, att: store.find("exp_0"),
     "changes": lambda store, exp, run, att: store.changes(exp, after=5),
 }

@@ -9,7 +9,13 @@ from orchestrator.api.identity import Who
 from orchestrator.api.received import ReceivedBody
 from orchestrator.api.requests import Ctx, Cursor, IdempotencyKey, Limit, OfOwner, carried_out_once
 from orchestrator.api.views.common import PageView, answer, page_view
-from orchestrator.api.views.imports import ImportedPointView, ImportView, import_view, imported_point_view
+from orchestrator.api.views.imports import (
+    ImportedPointView,
+    ImportedSeriesView,
+    ImportView,
+    import_view,
+    imported_point_view,
+)
 from orchestrator.domain.imported_points import ImportedFilter
 from orchestrator.services.import_points import Imported, import_milabench, remove_imported
 
@@ -67,6 +73,22 @@ def get_imports(
     """Imported points, the latest session first."""
     wanted = ImportedFilter(owner, series, source, tool, benchmark)
     return answer(page_view(context.store.imported(wanted, limit=limit, cursor=cursor), imported_point_view))
+
+
+@router.get("/series", response_model=PageView[ImportedSeriesView])
+def get_imported_series(
+    context: Ctx,
+    owner: OfOwner = None,
+    series: Word = None,
+    source: Word = None,
+    tool: Tool | None = None,
+    benchmark: Word = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """The series of imported points, that of the latest session first."""
+    wanted = ImportedFilter(owner, series, source, tool, benchmark)
+    return answer(page_view(context.store.imported_series(wanted, limit=limit, cursor=cursor), ImportedSeriesView.of))
 
 
 @router.delete("/{point_id}", status_code=204, response_class=Response)

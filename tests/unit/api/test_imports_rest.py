@@ -86,6 +86,7 @@ def test_what_tells_of_no_run_is_skipped_with_its_reason(rig: Rig) -> None:
         (archive({"a.txt": b""}), "there is no *.data file"),
         (archive({"a.data": b""}), "none of the 1 files tells of a run"),
     ],
+    ids=["nothing", "nonsense", "cut short", "empty", "no data", "no run"],
 )
 def test_what_is_no_archive_of_results_is_refused(rig: Rig, content: bytes, text: str) -> None:
     answer = send(rig, content)
@@ -118,6 +119,21 @@ def test_points_are_found_by_series_and_paged_latest_session_first(rig: Rig) -> 
     first = rig.get("/imports", series=series, limit=2)
     second = rig.get("/imports", series=series, limit=2, cursor=first["next_cursor"])
     assert [one["session"] for one in first["items"] + second["items"]] == ["night-2", "night-1", "night-0"]
+
+
+def test_series_are_listed_the_latest_session_first_and_paged(rig: Rig) -> None:
+    for place, name in enumerate(("bert", "resnet50", "resnet50", "t5")):
+        start = event("start", {"time": 1e9 + place})
+        content = b"".join([*lines(name=name, run_name=f"night-{place}")[:2], start, *lines()[3:]])
+        assert send(rig, {"x.data": content}).status_code == 201
+    first = rig.get("/imports/series", limit=2)
+    second = rig.get("/imports/series", limit=2, cursor=first["next_cursor"])
+    items = first["items"] + second["items"]
+    assert [(one["benchmark"], one["n_points"]) for one in items] == [("t5", 1), ("resnet50", 2), ("bert", 1)]
+    assert second["next_cursor"] is None
+    assert all(one["is_imported"] and one["workload"]["device_models"] == ["NVIDIA L40S"] for one in items)
+    assert items[1]["first_at"] < items[1]["last_at"]
+    assert rig.get("/imports/series", benchmark="none")["items"] == []
 
 
 def test_a_point_is_removed_by_its_owner_only(rig: Rig) -> None:
