@@ -19,6 +19,7 @@ TIMEOUT_S = 30.0  # of one request; the server answers within a few seconds or s
 # machine.
 LONG_TIMEOUT_S = 900.0
 STREAM_TIMEOUT_S = 60.0  # the server sends a comment every 15 s
+LARGE = 1 << 20  # bytes of a body: far below each limit that a server is likely to have for files
 CHUNK = 1 << 16  # bytes of a file that are handed on together
 RECONNECT_S = 60.0  # how long a stream that broke is tried again
 
@@ -212,12 +213,20 @@ class Client:
                 break
             except (OSError, http.client.HTTPException) as error:
                 if not left or isinstance(error, ConnectionRefusedError):
-                    raise self._unreachable(error) from None
+                    raise self._broken_off(error, content) from None
             finally:
                 connection.close()
         if response.status >= 400:
             raise _problem(response.status, text)
         return _parse(text) if text else None
+
+    def _broken_off(self, error: Exception, content: bytes | None) -> CommandError:
+        """A server that refuses a body for its length answers at once and closes: the answer may be lost by that."""
+        sent = len(content or b"")
+        if isinstance(error, ConnectionResetError | BrokenPipeError) and sent > LARGE:
+            text = f"{self.url} broke off while {sent} bytes were sent: it may take fewer (TBD_MAX_LOG_BYTES)"
+            return CommandError(text, FAILED)
+        return self._unreachable(error)
 
     def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
         host, port = str(self._parts.hostname), self._parts.port

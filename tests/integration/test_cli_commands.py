@@ -1,6 +1,7 @@
 """The real command against a real service."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -120,6 +121,12 @@ def test_results_are_exported_to_a_file_or_to_stdout(tbd: Tbd, done: dict[str, A
     assert "no.csv: " in tbd("export", "-o", "nowhere/no.csv", code=2).stderr
     tbd("export", "--since", "yesterday", "-o", "no.csv", code=2)
     assert not list(folder.glob("no.csv*"))
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True) as reader:
+        tbd("export", done["id"], "-o", "pipe")
+        assert reader.communicate()[0].count("\n") == 3
+    assert pipe.is_fifo(), "what is no file is not replaced by one"
 
 
 def test_a_history_of_milabench_is_imported_once_listed_and_removed(tbd: Tbd, folder: Path) -> None:

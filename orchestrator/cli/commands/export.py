@@ -65,13 +65,15 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _to_file(client: Client, wanted: dict[str, Any], name: str) -> None:
-    """Under the name ``name`` there is the whole file or what was there before."""
-    part = f"{name}.part"
+    """Under the name ``name`` there is the whole file or what was there before. What is no file (a device, a pipe) is
+    written to as it is."""
+    part = name if os.path.exists(name) and not os.path.isfile(name) else f"{name}.part"
     try:
         with open(part, "wb") as file:
             for chunk in client.download("/export", **wanted):
                 file.write(chunk)
-        os.replace(part, name)
+        if part != name:
+            os.replace(part, name)
     except OSError as error:
         _remove(part)
         raise CommandError(f"{name}: {error.strerror}") from None
@@ -82,7 +84,7 @@ def _to_file(client: Client, wanted: dict[str, Any], name: str) -> None:
 
 
 def _remove(name: str) -> None:
-    if os.path.exists(name):
+    if os.path.isfile(name):
         os.remove(name)
 
 
