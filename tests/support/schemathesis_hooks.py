@@ -12,12 +12,12 @@ from orchestrator.domain.access import Scope
 RUNS = os.environ.get("TBD_FUZZ_RUNS", "").split()
 SCOPE = os.environ.get("TBD_FUZZ_SCOPE", "")  # of the token that is presented, if one is
 OWN = os.environ.get("TBD_FUZZ_TOKEN_ID", "").split()  # the id and the name of that token
-LOG_TYPES = ("application/jsonl", "application/x-ndjson")
+FILE_TYPES = ("application/jsonl", "application/x-ndjson", "application/x-tar")
 
 
-@schemathesis.serializer(*LOG_TYPES)
-def as_log(ctx: Any, value: Any) -> bytes:
-    """A log is sent as it is."""
+@schemathesis.serializer(*FILE_TYPES)
+def as_file(ctx: Any, value: Any) -> bytes:
+    """A log, or an archive, is sent as it is."""
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
 
 

@@ -19,7 +19,7 @@ from orchestrator.api.views.imports import (
 from orchestrator.domain.imported_points import ImportedFilter
 from orchestrator.services.import_points import Imported, import_milabench, remove_imported
 
-router = APIRouter(prefix="/imports", tags=["history"])
+router = APIRouter(tags=["history"])
 Word = Annotated[str | None, Query(max_length=300)]
 _ARCHIVE = {
     "requestBody": {
@@ -39,7 +39,7 @@ class Tool(StrEnum):
     MILABENCH = "milabench"
 
 
-@router.post("", status_code=201, response_model=ImportView, openapi_extra=_ARCHIVE)
+@router.post("/imports", status_code=201, response_model=ImportView, openapi_extra=_ARCHIVE)
 def post_import(
     context: Ctx,
     who: Who,
@@ -59,7 +59,7 @@ def post_import(
     return answer(import_view(done), 201, headers)
 
 
-@router.get("", response_model=PageView[ImportedPointView])
+@router.get("/imports", response_model=PageView[ImportedPointView])
 def get_imports(
     context: Ctx,
     owner: OfOwner = None,
@@ -75,7 +75,7 @@ def get_imports(
     return answer(page_view(context.store.imported(wanted, limit=limit, cursor=cursor), imported_point_view))
 
 
-@router.get("/series", response_model=PageView[ImportedSeriesView])
+@router.get("/imported-series", response_model=PageView[ImportedSeriesView])
 def get_imported_series(
     context: Ctx,
     owner: OfOwner = None,
@@ -91,7 +91,7 @@ def get_imported_series(
     return answer(page_view(context.store.imported_series(wanted, limit=limit, cursor=cursor), ImportedSeriesView.of))
 
 
-@router.delete("/{point_id}", status_code=204, response_class=Response)
+@router.delete("/imports/{point_id}", status_code=204, response_class=Response)
 def delete_import(context: Ctx, who: Who, point_id: str) -> Response:
     """Remove an imported point."""
     remove_imported(context, point_id, who)

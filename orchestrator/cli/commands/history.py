@@ -66,7 +66,7 @@ def _list(client: Client, filters: dict[str, Any], options: argparse.Namespace) 
     from orchestrator.reports.imported_history import imported_series_table
 
     # What another tool measured has no experiment, model or label of ours: a filter leaves it out.
-    others = [] if any(filters.values()) else client.pages("/imports/series", options.limit or 50)["items"]
+    others = [] if any(filters.values()) else client.pages("/imported-series", options.limit or 50)["items"]
     if page["items"]:
         print_table(series_table(page["items"]))
     elif not others:

@@ -126,14 +126,14 @@ def test_series_are_listed_the_latest_session_first_and_paged(rig: Rig) -> None:
         start = event("start", {"time": 1e9 + place})
         content = b"".join([*lines(name=name, run_name=f"night-{place}")[:2], start, *lines()[3:]])
         assert send(rig, {"x.data": content}).status_code == 201
-    first = rig.get("/imports/series", limit=2)
-    second = rig.get("/imports/series", limit=2, cursor=first["next_cursor"])
+    first = rig.get("/imported-series", limit=2)
+    second = rig.get("/imported-series", limit=2, cursor=first["next_cursor"])
     items = first["items"] + second["items"]
     assert [(one["benchmark"], one["n_points"]) for one in items] == [("t5", 1), ("resnet50", 2), ("bert", 1)]
     assert second["next_cursor"] is None
     assert all(one["is_imported"] and one["workload"]["device_models"] == ["NVIDIA L40S"] for one in items)
     assert items[1]["first_at"] < items[1]["last_at"]
-    assert rig.get("/imports/series", benchmark="none")["items"] == []
+    assert rig.get("/imported-series", benchmark="none")["items"] == []
 
 
 def test_a_point_is_removed_by_its_owner_only(rig: Rig) -> None:

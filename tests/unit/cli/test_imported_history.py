@@ -32,7 +32,7 @@ def sessions(rig: Rig) -> str:
         start = event("start", {"time": 1e9 + day * 86400.0})
         answer = send(rig, {"x.data": b"".join([config, meta, start, *rest])}, name="cluster-a")
         assert answer.status_code == 201, answer.text
-    return str(rig.get("/imports/series")["items"][0]["key"])
+    return str(rig.get("/imported-series")["items"][0]["key"])
 
 
 def test_they_are_listed_below_tbd_s_own_and_marked(rig: Rig, client: RigClient, capsys: Capture) -> None:
