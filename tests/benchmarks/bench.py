@@ -21,6 +21,7 @@ from tests.benchmarks import (
     ingest,
     lists,
     posts,
+    sharing,
     start_up,
     training,
 )
@@ -44,6 +45,7 @@ MEASUREMENTS: dict[
     "mxnet": (training.rig, training.measure_mxnet, 62),
     "cntk": (training.rig, training.measure_cntk, 62),
     "disturbance": (training.rig, disturbance.measure_all, disturbance.TRAINERS),
+    "sharing": (sharing.rig, sharing.measure, 6),
     "gang-mpirun": (gang_one_node.rig, gang_mpirun.measure, 6),
     "gang-one-node": (gang_one_node.rig, gang_one_node.measure, 6),
     "gang": (gang_start_up.rig, gang_start_up.measure, 6),
