@@ -93,6 +93,10 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/analysis/blocks.py: Pair``
     ``orchestrator/services/compare.py: compare``
     ``orchestrator/services/scaling.py: scaling``
+    And a workload night by night: its points over all experiments, the baselines that they form, and their borders.
+    ``orchestrator/services/history.py: history``
+    ``orchestrator/analysis/baselines.py: baselines_of``
+    ``orchestrator/analysis/borders.py: judged``
 19. The number is shown: as JSON, in a table, in a report.
     ``orchestrator/api/routers/results.py: router``
     ``orchestrator/reports/results_table.py``

@@ -24,6 +24,11 @@ class HistoryPart:
     def points(self, series: str, version: str, limit: int) -> Sequence[StoredPoint]:
         return self.database.read(lambda connection: points.of_series(connection, series, version, limit))
 
+    def points_of_finished_cell(self, experiment_id: str, cell_key: str, version: str) -> Sequence[StoredPoint]:
+        return self.database.read(
+            lambda connection: points.of_finished_cell(connection, experiment_id, cell_key, version)
+        )
+
     def stored_cells(self, cell_ids: Sequence[str]) -> tuple[Sequence[StoredCell], Sequence[Damaged]]:
         return self.database.read(lambda connection: points.stored_cells(connection, cell_ids))
 

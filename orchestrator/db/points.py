@@ -133,6 +133,26 @@ def of_series(connection: Connection, key: str, version: str, limit: int) -> lis
     return made
 
 
+def of_finished_cell(connection: Connection, experiment_id: str, cell_key: str, version: str) -> list[StoredPoint]:
+    """See ``domain.history.HistoryStore.points_of_finished_cell``."""
+    query = select(cell.c.id, cell.c.created_at, experiment.c.name, point.c.workload_key).where(
+        cell.c.experiment_id == experiment_id, cell.c.cell_key == cell_key, point.c.workload_key != UNKNOWN
+    )
+    query = query.join(experiment, experiment.c.id == cell.c.experiment_id)
+    same = (point.c.experiment_id == cell.c.experiment_id) & (point.c.cell_key == cell.c.cell_key)
+    found = connection.execute(query.join(point, same)).all()
+    left = select(run.c.id).where(
+        run.c.experiment_id == experiment_id, run.c.cell_key == cell_key, run.c.state.not_in(_ENDED)
+    )
+    if not found or connection.execute(left.limit(1)).first() is not None:
+        return []
+    stamps = _stamps(connection, version, [found[0].id])
+    return [
+        StoredPoint(experiment_id, row.name, row.id, cell_key, row.workload_key, row.created_at, stamps[row.id], None)
+        for row in found
+    ]
+
+
 _RUN_OF_CELL = (run.c.experiment_id == cell.c.experiment_id) & (run.c.cell_key == cell.c.cell_key)
 _ENDED = [state.value for state in TERMINAL]
 

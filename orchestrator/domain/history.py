@@ -131,6 +131,9 @@ class HistoryStore(Protocol):
         """The newest ``limit`` points of the series of that key, oldest first: also cells of its plans of which nobody
         knows on which devices they would have run. ``version``: of how points are computed; others are not kept."""
 
+    def points_of_finished_cell(self, experiment_id: str, cell_key: str, version: str) -> Sequence[StoredPoint]:
+        """The points that a cell has when its last run has ended, none of them kept; none while a run is left."""
+
     def stored_cells(self, cell_ids: Sequence[str]) -> tuple[Sequence[StoredCell], Sequence[Damaged]]:
         """(these cells with their runs, what of these cannot be read)."""
 

@@ -7,6 +7,7 @@ from orchestrator.domain.failure import Failure, FailureKind, may_retry
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.run import Run, RunState
+from orchestrator.services import points
 from orchestrator.services.context import Context
 from orchestrator.services.review import review
 
@@ -34,6 +35,7 @@ def conclude(context: Context, run: Run, lost: Failure | None = None) -> bool:
     if done:
         log.info("run %s: %s%s", run.id, to, f" ({failure.kind}: {failure.message})" if failure else "")
         review(context, run.experiment_id, run.plan.cell_key)
+        points.keep(context, run.experiment_id, run.plan.cell_key)
     return done
 
 

@@ -94,10 +94,18 @@ def _key(one: StoredPoint) -> _Key:
 
 def _computed(context: Context, wanted: Sequence[StoredPoint]) -> tuple[dict[_Key, Point], list[Damaged]]:
     """Compute points, and keep those all of whose runs can be read: damage is told each time."""
-    cells, damaged = context.store.stored_cells([one.cell_id for one in wanted])
+    cells, damaged = context.store.stored_cells(sorted({one.cell_id for one in wanted}))
     points = [point for cell in cells for point in points_of(cell.experiment, cell.runs)]
     found = {(one.experiment_id, one.cell_key, one.workload_key): one for one in points}
     torn = {one.experiment_id for one in damaged}
     whole = [one for one in wanted if _key(one) in found and one.experiment_id not in torn]
     context.store.keep_points([(one, found[_key(one)]) for one in whole])
     return found, list(damaged)
+
+
+def keep(context: Context, experiment_id: str, cell_key: str) -> None:
+    """Compute and keep the points of a cell if its last run has ended: who looks at a thousand nights shall not wait
+    for all of them. Nothing is lost where that fails; they are computed when somebody asks for them."""
+    stored = context.store.points_of_finished_cell(experiment_id, cell_key, VERSION)
+    if stored:
+        _computed(context, stored)

@@ -4,10 +4,14 @@ from random import Random
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
+from orchestrator.db.schema import run as stored_run
 from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.measurement import Analysis, Validity
+from orchestrator.domain.history import Point
+from orchestrator.domain.measurement import Analysis, Grade, Validity
 from orchestrator.domain.run import RunState
+from orchestrator.services.history import lines_of
 from tests.unit.api.api_rig import Rig, rate
 
 NOISE = 0.003  # of a night
@@ -168,3 +172,31 @@ def test_an_experiment_that_is_removed_leaves_the_series(rig: Rig) -> None:
     assert rig.http.delete(f"/api/v1/experiments/{made[1]}").status_code in (200, 202, 204)
     found = rig.get("/history/www")
     assert [item["experiment_id"] for item in found["items"]] == [made[0], made[2]]
+
+
+def test_a_run_that_cannot_be_read_is_told_and_the_other_nights_stay(rig: Rig) -> None:
+    made = nights(rig, 100.0, 3)
+    torn = update(stored_run).where(stored_run.c.experiment_id == made[1]).values(plan="[]")
+    rig.store.database.write(lambda connection: connection.execute(torn))
+    for _ in range(2):  # the second time as well: what is damaged is not kept
+        found = rig.get("/history/www")
+        assert [item["experiment_id"] for item in found["items"]] == [made[0], made[2]]
+        assert {one["experiment_id"] for one in found["damaged"]} == {made[1]}
+
+
+def test_interpreters_that_are_compared_side_by_side_are_lines_of_their_own() -> None:
+    def line(*experiments: str) -> list[int]:
+        """The lines of experiments, each a word of its interpreters."""
+        points = [
+            Point(str(k), "c", "w", float(k), name, None, "none", Grade.BROKEN, (), 1, 0, 0, ())
+            for k, names in enumerate(experiments)
+            for name in names
+        ]
+        return lines_of(points)
+
+    assert line("a", "a", "b", "b", "a") == [0, 0, 0, 0, 0]  # one after the other: one line, with borders
+    assert line("ab", "ab", "ab") == [0, 1, 0, 1, 0, 1]
+    assert line("a", "ba", "a") == [0, 1, 0, 0]
+    assert line("a", "ab", "b", "b") == [0, 0, 1, 0, 0]  # tried once beside it, then taken
+    assert line("ab", "ab", "ab", "b", "a") == [0, 1, 0, 1, 0, 1, 1, 0]
+    assert line("ab", "cd") == [0, 1, 0, 2]
