@@ -14,13 +14,16 @@ PYTHON36 = $(shell $(PYTHON) -m workers.node.pythons 3.6)
 # All tests, in two processes; the slowest are named.
 WHOLE := -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 --durations-min=5
 
-.PHONY: help schedules-year demo test prove lint unit bench faults coverage test-horovod-pytorch cluster scaling deploy-check fuzz openapi matrix gpu-check announce-downloads setup system-packages interpreters test-interpreters clean
+.PHONY: help schedules-year demo nightly-demo test prove lint unit bench faults coverage test-horovod-pytorch cluster scaling deploy-check fuzz openapi matrix gpu-check announce-downloads setup system-packages interpreters test-interpreters clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
 
 demo: announce-downloads setup interpreters ## everything once: set up, serve, submit suites/quick.yaml, print the table, write a report
 	@$(BIN)/python deploy/demo.py
+
+nightly-demo: announce-downloads setup interpreters ## ten nights of a tiny suite on a fast clock, with bad luck, then the board (minutes; docs/nightly.md)
+	@$(BIN)/python deploy/nightly_demo.py
 
 test: announce-downloads system-packages setup test-interpreters lint ## set up everything that is needed and run all tests
 	@$(BIN)/python -m pytest $(WHOLE)

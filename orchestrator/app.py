@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -24,25 +25,28 @@ from orchestrator.data_directory import DataDirectory
 from orchestrator.db.opening import open_store
 from orchestrator.db.writer import THREAD as WRITER_THREAD
 from orchestrator.domain.errors import ClusterUnavailable, SettingsError, TbdError
-from orchestrator.domain.ports import Cluster, Store
+from orchestrator.domain.ports import Clock, Cluster, Store
 from orchestrator.quiet_server import QuietServer
 from orchestrator.services.catalog import load_catalog
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
 from orchestrator.services.reconciler import Bell, Reconciler
-from orchestrator.services.scheduler import Scheduler
+from orchestrator.services.scheduler import POLL_S, Scheduler
 from orchestrator.services.tokens import has_usable_admin
 from orchestrator.settings import EVERY_ADDRESS, Settings, is_loopback, read_settings
 from orchestrator.tls import context_of
 from workers.node import background
 
 log = logging.getLogger("tbd")
+SYSTEM_CLOCK = SystemClock()
 
 
 @contextmanager
-def running_service(settings: Settings, directory: Path, *, schedules: bool = True) -> Iterator[Context]:
+def running_service(
+    settings: Settings, directory: Path, *, schedules: bool = True, clock: Clock = SYSTEM_CLOCK, poll_s: float = POLL_S
+) -> Iterator[Context]:
     """Everything but HTTP, running: store, cluster, reconciler and, with ``schedules``, what submits them. At the end
-    what it started is stopped.
+    what it started is stopped. ``poll_s``: how often at least the clock is compared with schedules.
 
     Raises:
         TbdError: the store or the cluster cannot be had.
@@ -64,12 +68,12 @@ def running_service(settings: Settings, directory: Path, *, schedules: bool = Tr
             bell.ring()
             alarm.ring()
 
-        context = Context(store, cluster, catalog, SystemClock(), ring)
+        context = Context(store, cluster, catalog, clock, ring)
         reconciler = Reconciler(context, bell, settings.fence_s)
         stack.callback(reconciler.close)
         reconciler.start()
         if schedules:
-            scheduler = Scheduler(context, alarm)
+            scheduler = Scheduler(context, alarm, poll_s)
             stack.callback(scheduler.close)
             scheduler.start()
         yield context
@@ -99,9 +103,9 @@ def make_cluster(settings: Settings, directory: Path) -> Cluster:
     return RayCluster(address, folder, settings.fence_s, settings.idle_exit_s, settings.ray_wait_s)
 
 
-def serve(settings: Settings, as_json: bool, owner_fd: int | None = None, *, schedules: bool = True) -> None:
+def serve(settings: Settings, as_json: bool, owner_fd: int | None = None, **more: Any) -> None:
     """Run the service until SIGTERM or SIGINT. ``owner_fd``: the lock of the data directory, where it is held already;
-    ``schedules``: whether it submits them.
+    ``more``: of ``running_service``.
 
     Raises:
         TbdError: it cannot start; the message names the cause and the way out.
@@ -111,7 +115,7 @@ def serve(settings: Settings, as_json: bool, owner_fd: int | None = None, *, sch
     directory = DataDirectory(settings.data_dir).open(owner_fd)
     try:
         listener = listen(settings)
-        with listener, running_service(settings, settings.data_dir, schedules=schedules) as context:
+        with listener, running_service(settings, settings.data_dir, **more) as context:
             _end_in_order()  # again: Ray has put a handler of its own in its place, which does not unwind anything
             url = url_of(settings, listener.getsockname()[1])
             directory.announce(url)
@@ -226,15 +230,16 @@ def _say(text: str) -> None:
     print(f"tbd serve: {text}", file=sys.stderr, flush=True)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """``tbd serve``: 0 after an orderly stop, 2 when the settings cannot be used, 4 when something is out of reach."""
+def main(arguments: Sequence[str] | None = None, **more: Any) -> int:
+    """``tbd serve``: 0 after an orderly stop, 2 when the settings cannot be used, 4 when something is out of reach.
+    ``more``: of ``running_service``, for those who bring a clock of their own."""
     options = serve_options.parser().parse_args(arguments)
     level = logging.INFO if options.verbose else logging.WARNING
     logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         settings = read_settings()
         given = {name: value for name in ("host", "port") if (value := getattr(options, name)) is not None}
-        serve(replace(settings, **given), options.json, options.owner_fd, schedules=options.schedules)
+        serve(replace(settings, **given), options.json, options.owner_fd, schedules=options.schedules, **more)
     except SettingsError as error:
         _say(str(error))
         return 2

@@ -78,7 +78,7 @@ def _grid(
     band = len(times) if width is None else max(1, (width - left) // WIDTH)
     for start in range(0, len(times), band):
         *above, last = _head(times[start : start + band])
-        yield from (" " * left + line for line in above)
+        yield from ((" " * left + line).rstrip() for line in above)
         yield from _beside(heading, last, left)
         for label, marks in rows:
             painted = "".join(" " * (WIDTH - 1) + paint(one, COLOURS[one]) for one in marks[start : start + band])
@@ -89,7 +89,7 @@ def _beside(label: str, text: str, left: int) -> Iterator[str]:
     """A label of one line or several, and what stands beside the last of them."""
     *above, last = textwrap.wrap(label, left, subsequent_indent="  ") or [""]
     yield from above
-    yield last.ljust(left) + text
+    yield (last.ljust(left) + text).rstrip()
 
 
 def _head(times: Sequence[datetime]) -> list[str]:

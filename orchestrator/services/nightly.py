@@ -200,7 +200,7 @@ def _key(cell: StoredCell) -> Hashable:
     is what changed from one night to the next."""
     plan = cell.runs[0].plan
     several = len(cell.experiment.spec.interpreter) > 1
-    where = (plan.gpu_model, plan.node_names, plan.memory_limit_bytes, plan.interpreter if several else None)
+    where = (plan.gpu_model, plan.node_names, plan.interpreter if several else None)
     return (repr(sorted(workload_of(plan).items())), *where)
 
 
@@ -287,5 +287,5 @@ def _setting(runs: Iterable[Run]) -> Hashable:
 def _why(some: Sequence[Run], of: Sequence[Run], word: str) -> str:
     """How many runs, and each different reason once."""
     reasons = {reason.code: reason.text for run in some for reason in why_not_sound(run)}
-    told = "; ".join(f"{code}: {text}" for code, text in reasons.items())
+    told = "; ".join(f"{code}: {text}".strip(": \n") for code, text in reasons.items())
     return f"{len(some)} of {len(of)} runs {'are ' if word == 'broken' else ''}{word}: {told}"
