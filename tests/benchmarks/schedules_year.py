@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -68,8 +67,12 @@ def expected_of(found: Sequence[Case], start: int, end: int, processes: int = 1)
 
 def named(case: Case, start: int, end: int) -> list[int]:
     """When it fires, by the code that schedules use."""
-    times = parse_cron(case.expression.text).times(ZoneInfo(case.zone), start - 1)
-    return [int(one) for one in takewhile(lambda one: one < end, times)]
+    found = []
+    for one in parse_cron(case.expression.text).times(ZoneInfo(case.zone), start - 1):
+        if one >= end:
+            break
+        found.append(one)
+    return list(map(int, found))
 
 
 def different(expected: Mapping[str, Sequence[int]], found: Mapping[str, Sequence[int]]) -> list[str]:

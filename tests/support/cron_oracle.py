@@ -7,7 +7,7 @@ zone's clock is read off at every single minute; nothing here knows of days, off
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -34,7 +34,7 @@ ZONES = (
     "Asia/Kolkata",
     "Asia/Kathmandu",
 )
-_EPOCH = datetime(1970, 1, 1)
+_EPOCH = datetime(1970, 1, 1).toordinal()
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _LONGEST = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
@@ -51,8 +51,10 @@ class Expression:
     def matches(self, minute: Any, hour: Any, day: Any, month: Any, weekday: Any) -> Any:
         """Whether it matches times of the clock on the wall; arguments are arrays of numbers."""
         hits = [np.isin(np.arange(60), sorted(wanted)) for wanted in self.values]
-        now = hits[0][minute] & hits[1][hour]
-        left = np.flatnonzero(now)  # few: the rest of the fields is looked at there only
+        # One field after another, each only where those before it match: these are few.
+        left = np.flatnonzero(hits[1].take(hour))
+        left = left[hits[0].take(minute[left])]
+        now = np.zeros(len(minute), bool)
         by_date, by_week = hits[2][day[left]], hits[4][weekday[left]]
         on_day = by_date & by_week if self.starred[2] or self.starred[4] else by_date | by_week
         now[left] = hits[3][month[left]] & on_day
@@ -74,27 +76,32 @@ class Wall:
     times: Any = field(init=False)
     shown: Any = field(init=False)  # minutes since 1970 as the clock shows them
     fields: tuple[Any, ...] = field(init=False)
+    before: Any = field(init=False)  # the latest minute that jobs have run for, at each of ``times``
+    is_new: Any = field(init=False)
+    jumps: Any = field(init=False)  # where the clock has gone on by more than a minute
 
     def __post_init__(self) -> None:
         self.times = np.arange(self.start, self.end, MINUTE_S)
-        minute = timedelta(minutes=1)
-        clock = (datetime.fromtimestamp(time, self.zone).replace(tzinfo=None) for time in self.times.tolist())
-        self.shown = np.fromiter(((one - _EPOCH) // minute for one in clock), np.int64, len(self.times))
+        clock = (datetime.fromtimestamp(time, self.zone) for time in self.times.tolist())
+        shown = ((one.toordinal() - _EPOCH) * 1440 + one.hour * 60 + one.minute for one in clock)
+        self.shown = np.fromiter(shown, np.int64, len(self.times))
         self.fields = _fields(self.shown)
+        # cron's virtual time: the latest minute for which jobs have run. It never goes back.
+        latest = np.maximum.accumulate(self.shown)
+        self.before = np.concatenate(([self.shown[0] - 1], latest[:-1]))
+        self.is_new = self.shown > self.before
+        self.jumps = np.flatnonzero(self.shown > self.before + 1)
 
     def fires(self, expression: Expression) -> list[int]:
         """When cron runs the job."""
         now = expression.matches(*self.fields)
         if expression.starred[0] or expression.starred[1]:
-            return [int(time) for time in self.times[now]]
-        # cron's virtual time: the latest minute for which jobs have run. It never goes back.
-        latest = np.maximum.accumulate(self.shown)
-        before = np.concatenate(([self.shown[0] - 1], latest[:-1]))
-        runs = now & (self.shown > before)
-        for place in np.flatnonzero(self.shown > before + 1):
-            jumped_over = np.arange(before[place] + 1, self.shown[place])
+            return list(self.times[now].tolist())
+        runs = now & self.is_new
+        for place in self.jumps:
+            jumped_over = np.arange(self.before[place] + 1, self.shown[place])
             runs[place] |= expression.matches(*_fields(jumped_over)).any()
-        return [int(time) for time in self.times[runs]]
+        return list(self.times[runs].tolist())
 
 
 def _fields(shown: Any) -> tuple[Any, ...]:
