@@ -1,13 +1,13 @@
 """The history of a series: a plot for the terminal, a table, a figure."""
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.reports import plot, svg
 from orchestrator.reports.numbers import NOTHING, plain, seconds_of, with_half_width
-from orchestrator.reports.results_table import Table, axis_text
+from orchestrator.reports.results_table import Table, axis_text, differing_options
 
 Json = Mapping[str, Any]
 MOST_BORDERS = 26  # named in a plot: a judgement
@@ -16,21 +16,30 @@ DAY_S = 86_400.0
 _SAID = ("model", "framework", "strategy", "size", "precision", "topology", "per_device_batch_size", "data", "device")
 
 
-def workload_text(workload: Json) -> str:
-    """What a series measures, in a line."""
-    said = [axis_text(workload[name]) for name in _SAID if workload.get(name) not in (None, "", "synthetic")]
-    if workload.get("per_device_batch_size") is not None:
-        said[said.index(axis_text(workload["per_device_batch_size"]))] = f"batch {workload['per_device_batch_size']}"
-    options = workload.get("options") or {}
-    said += [f"{name} {axis_text(value)}" for name, value in sorted(options.items())]
+def workload_text(workload: Json, options: Collection[str] | None = None) -> str:
+    """What a series measures, in a line: with these of its options, or (None) with all."""
+    said = []
+    for name in _SAID:
+        value = workload.get(name)
+        if value not in (None, "", "synthetic"):
+            said.append(f"batch {value}" if name == "per_device_batch_size" else axis_text(value))
     said += [", ".join(workload.get("device_models") or [])]
+    chosen = workload.get("options") or {}
+    said += [f"{name} {axis_text(chosen[name])}" for name in sorted(chosen) if options is None or name in options]
     return ", ".join(part for part in said if part)
 
 
 def series_table(items: Sequence[Json]) -> Table:
-    """One line per series."""
+    """One line per series, with the options in which they differ."""
+    all_options = [item["workload"].get("options") or {} for item in items]
+    differing = differing_options(all_options)
     rows = [
-        [item["key"], str(item["n_points"]), item["last_at"][:16].replace("T", " "), workload_text(item["workload"])]
+        [
+            item["key"],
+            str(item["n_points"]),
+            item["last_at"][:16].replace("T", " "),
+            workload_text(item["workload"], differing),
+        ]
         for item in items
     ]
     return Table("", ["series", "points", "newest (UTC)", "workload"], rows, [])
@@ -191,7 +200,7 @@ def history_figure(found: Json) -> str:
     told = [f"{name}: {night(items[n])} {'; '.join(items[n]['borders'])}" for n, name in named.items()]
     return svg.drawn(
         svg.Chart(
-            title=workload_text(found["workload"])[:88],
+            title=workload_text(found["workload"], ())[:88],
             x_label="",
             y_label=f"{found['unit'] or 'throughput'} (95 % intervals)",
             x_ticks=x_ticks,

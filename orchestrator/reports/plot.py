@@ -71,7 +71,7 @@ def text(plot: Plot, width: int, height: int = HEIGHT) -> str:
     left = max(map(len, rows))
     grid = _Grid(plot, low, high, max(LEAST_WIDTH, width - left - 3), height)
     grid.draw()
-    lines = [f"{' ' * left}   {grid.heading()}".rstrip()]
+    lines = [f"{' ' * left}   {grid.heading()}".rstrip()] if plot.borders else []
     for row, cells in enumerate(grid.cells):
         named = rows[row] if row % 3 == 0 or row == height - 1 else ""
         lines.append(f"{named:>{left}} {'┤' if named else BAR} {''.join(cells)}".rstrip())

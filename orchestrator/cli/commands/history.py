@@ -122,7 +122,8 @@ def _show(found: Any) -> None:
     from orchestrator.cli.tables import print_table
     from orchestrator.reports.history import finding_lines, history_plot, history_table, workload_text
 
-    print(output.coloured(f"series {found['key']}: {workload_text(found['workload'])}", "bold"))
+    for line in output.wrapped(f"series {found['key']}: {workload_text(found['workload'])}"):
+        print(output.coloured(line, "bold"))
     try:
         drawn = history_plot(found, output.width() or PIPE_WIDTH)
     except ValueError as error:
