@@ -66,7 +66,8 @@ def _list(client: Client, filters: dict[str, Any], options: argparse.Namespace) 
     from orchestrator.reports.imported_history import imported_series_table
 
     # What another tool measured has no experiment, model or label of ours: a filter leaves it out.
-    others = [] if any(filters.values()) else client.pages("/imported-series", options.limit or 50)["items"]
+    imported = {} if any(filters.values()) else client.pages("/imported-series", options.limit or 50)
+    others = imported.get("items") or []
     if page["items"]:
         print_table(series_table(page["items"]))
     elif not others:
@@ -75,6 +76,8 @@ def _list(client: Client, filters: dict[str, Any], options: argparse.Namespace) 
         if page["items"]:
             print()
         print_table(imported_series_table(others))
+    if page["next_cursor"] or imported.get("next_cursor"):
+        output.say("there are more: --limit says how many are listed")
     return 0
 
 

@@ -44,6 +44,9 @@ def test_they_are_listed_below_tbd_s_own_and_marked(rig: Rig, client: RigClient,
     assert key in imported
     assert "imported: milabench resnet50 from cluster-a" in imported
     assert "nothing of tbd is compared" in imported
+    assert send(rig, {"y.data": b"".join(lines(name="bert"))}).status_code == 201
+    assert main(["history", "--limit", "1"]) == 0
+    assert "there are more" in capsys.readouterr().err
     assert main(["history", "--model", "net"]) == 0
     assert key not in capsys.readouterr().out
     assert [item["key"] for item in rig.get("/history")["items"]] == ["w" * 16]
