@@ -83,7 +83,7 @@ def lend(snapshot: Sequence[Session], within: float | None = None, intervals: fl
             part of a session's variance that more intervals take away is rescaled to this length. With ``within``
             None the session's own says how much that is; with ``intervals`` None nothing is rescaled.
     """
-    # A session of very short runs does not know its variance within (nan), and so not what a longer run's is.
+    # A session of very short runs does not know its variance within (it is infinite), nor what a longer run's is.
     usable = [session for session in snapshot if len(session.rates) > 1 and math.isfinite(session.within)]
     if len(usable) < LEAST_SESSIONS:
         return None

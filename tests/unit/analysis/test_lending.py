@@ -74,9 +74,9 @@ def test_how_far_a_series_moves_is_what_its_runs_do_not_explain():
 
 
 def test_sessions_of_runs_too_short_to_know_their_variance_lend_nothing_and_break_nothing():
-    """``length.within_variance`` of a few intervals is no number."""
+    """``length.within_variance`` of a few intervals is infinite."""
     rng = np.random.default_rng(3)
-    short = [Session(_session(rng, 0.02).rates, math.nan, 3.0) for _ in range(3)]
+    short = [Session(_session(rng, 0.02).rates, math.inf, 3.0) for _ in range(3)]
     assert lend(short, None, 3.0) is None
     known = [_session(rng, 0.02) for _ in range(3)]
     assert lend([*known, *short], None, 3.0) == lend(known, None, 3.0)
