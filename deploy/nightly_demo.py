@@ -188,7 +188,8 @@ def show(spec: Path, nights: Sequence[Night], framework: str) -> None:
             demo.start()
             demo.live(nights)
             print(demo.tbd("nightly", SCHEDULE, "--nights", str(len(nights))))
-            print(demo.tbd("history", "--framework", framework), end="", flush=True)
+            (series,) = json.loads(demo.tbd("history", "--framework", framework, "--json"))["items"]
+            print(demo.tbd("history", series["key"]), end="", flush=True)
         finally:
             demo.stop()
     say(f"{len(nights)} nights took {time.monotonic() - began:.0f} s")

@@ -36,5 +36,15 @@ def test_three_nights_on_a_fast_clock_end_with_their_board(tmp_path: Path) -> No
     reasons = "\n".join(lines[lines.index(LEGEND) + 1 :])
     assert re.search(r"^- .* 02:00: missed: no server looked until .*T07:00:\d\dZ, 180\d\d s late", reasons, re.M)
     assert re.search(r"^F .* 02:00  sleep sleep 1: failed: 1 of 1 runs failed: out_of_memory", reasons, re.M)
-    assert [line for line in lines if line.startswith("series ")]  # the history of the only one
+    assert [line for line in lines if re.match(r"series [0-9a-f]{16}: sleep", line)]  # the history of the only one
     assert len(re.findall(r"^night \d of 3, ", done.stderr, re.M)) == 3
+
+
+def test_the_readme_shows_a_board_of_ten_nights_as_it_is_printed_today() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = [part for part in text.split("```") if LEGEND in part]
+    marked = [line for line in block.splitlines() if re.fullmatch(r"\S.*(  [GSF!~-]){10}", line)]
+    assert len(marked) == 2
+    signs = {sign for line in marked for sign in line.split()[-10:]}
+    told = {line[0] for line in block.split(LEGEND)[1].splitlines() if line[1:2] == " "}
+    assert signs - {"G"} <= told  # all that is not green has its reason
