@@ -211,7 +211,7 @@ def main(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["--quick"]:
         show(Path(arguments[1]), QUICK, "sleep")
     else:
-        show(ROOT / "suites" / "nightly-demo.yaml", TEN, "pytorch")
+        show(ROOT / "deploy" / "nightly-demo.yaml", TEN, "pytorch")
     return 0
 
 
