@@ -24,6 +24,8 @@ def workload_text(workload: Json, options: Collection[str] | None = None) -> str
         if value not in (None, "", "synthetic"):
             said.append(f"batch {value}" if name == "per_device_batch_size" else axis_text(value))
     said += [", ".join(workload.get("device_models") or [])]
+    if workload.get("exclusive"):
+        said.append(f"exclusive: {workload['exclusive']}")
     chosen = workload.get("options") or {}
     said += [f"{name} {axis_text(chosen[name])}" for name in sorted(chosen) if options is None or name in options]
     return ", ".join(part for part in said if part)
@@ -31,18 +33,28 @@ def workload_text(workload: Json, options: Collection[str] | None = None) -> str
 
 def series_table(items: Sequence[Json]) -> Table:
     """One line per series, with the options in which they differ."""
-    all_options = [item["workload"].get("options") or {} for item in items]
-    differing = differing_options(all_options)
     rows = [
-        [
-            item["key"],
-            str(item["n_points"]),
-            item["last_at"][:16].replace("T", " "),
-            workload_text(item["workload"], differing),
-        ]
-        for item in items
+        [item["key"], str(item["n_points"]), item["last_at"][:16].replace("T", " "), text]
+        for item, text in zip(items, _told_apart([item["workload"] for item in items]), strict=True)
     ]
     return Table("", ["series", "points", "newest (UTC)", "workload"], rows, [])
+
+
+def _told_apart(workloads: Sequence[Json]) -> list[str]:
+    """What each measures. Those of which one would read the same have what else they differ in, such as the seed."""
+    differing = differing_options([workload.get("options") or {} for workload in workloads])
+    texts = [workload_text(workload, differing) for workload in workloads]
+    alike: dict[str, list[Json]] = {}
+    for workload, text in zip(workloads, texts, strict=True):
+        alike.setdefault(text, []).append(workload)
+    differ = {
+        text: [name for name in found[0] if len({repr(one.get(name)) for one in found}) > 1]
+        for text, found in alike.items()
+    }
+    return [
+        ", ".join([text, *(f"{name} {axis_text(workload[name])}" for name in differ[text])])
+        for workload, text in zip(workloads, texts, strict=True)
+    ]
 
 
 def history_table(found: Json) -> Table:
