@@ -49,7 +49,9 @@ def test_a_sweep_of_64_cells_goes_through_everything_and_runs_no_cell_twice(tmp_
 
         tbd("cancel", experiment)
         service.wait(experiment)
-        tbd("extend", experiment, "--option", "step_time_s=0.002")
+        ended = len([run for run in service.runs(experiment) if run["state"] == "completed"])
+        told = tbd("extend", experiment, "--option", "step_time_s=0.002").stderr
+        assert f"has 64 runs more, and {128 - ended} ahead" in told, "those cancelled before they began among them"
         whole = service.runs(experiment)
         assert len(whole) == 128
         until(lambda: len([run for run in service.runs(experiment) if run["state"] == "completed"]) >= len(before) + 4)

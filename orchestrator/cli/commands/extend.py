@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator.cli import naming, output, spec_options
 from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.locate import connect
+from orchestrator.cli.waiting import ENDED
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +36,8 @@ def execute(options: argparse.Namespace) -> int:
         output.print_json(answer)
     else:
         more = sum(answer["run_counts"].values()) - sum(before["run_counts"].values())
-        output.say(f"{identifier} has {more} runs more. Follow them: tbd watch {identifier}")
+        ahead = sum(count for state, count in answer["run_counts"].items() if state not in ENDED)
+        output.say(f"{identifier} has {more} runs more, and {ahead} ahead. Follow them: tbd watch {identifier}")
     return 0
 
 
