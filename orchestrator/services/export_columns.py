@@ -165,6 +165,7 @@ _AXES = (
         lambda line: list(line.plan.node_names) or None,
     ),
     _planned("placement", Kind.TEXT, "any, or same-devices"),
+    _planned("exclusive", Kind.TEXT, "what a run has for itself: node, or device"),
     _planned("mode", Kind.TEXT, "throughput or convergence"),
     Column(
         "profile", Kind.JSON, "the profiles that were asked for, a list", lambda line: list(line.plan.profile) or None
