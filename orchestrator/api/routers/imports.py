@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from orchestrator.api.identity import Who
 from orchestrator.api.received import ReceivedBody
@@ -39,6 +39,19 @@ class Tool(StrEnum):
     MILABENCH = "milabench"
 
 
+def _wanted(
+    owner: OfOwner = None,
+    series: Word = None,
+    source: Word = None,
+    tool: Tool | None = None,
+    benchmark: Word = None,
+) -> ImportedFilter:
+    return ImportedFilter(owner, series, source, tool, benchmark)
+
+
+Wanted = Annotated[ImportedFilter, Depends(_wanted)]
+
+
 @router.post("/imports", status_code=201, response_model=ImportView, openapi_extra=_ARCHIVE)
 def post_import(
     context: Ctx,
@@ -62,32 +75,22 @@ def post_import(
 @router.get("/imports", response_model=PageView[ImportedPointView])
 def get_imports(
     context: Ctx,
-    owner: OfOwner = None,
-    series: Word = None,
-    source: Word = None,
-    tool: Tool | None = None,
-    benchmark: Word = None,
+    wanted: Wanted,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
     """Imported points, the latest session first."""
-    wanted = ImportedFilter(owner, series, source, tool, benchmark)
     return answer(page_view(context.store.imported(wanted, limit=limit, cursor=cursor), imported_point_view))
 
 
 @router.get("/imported-series", response_model=PageView[ImportedSeriesView])
 def get_imported_series(
     context: Ctx,
-    owner: OfOwner = None,
-    series: Word = None,
-    source: Word = None,
-    tool: Tool | None = None,
-    benchmark: Word = None,
+    wanted: Wanted,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
     """The series of imported points, that of the latest session first."""
-    wanted = ImportedFilter(owner, series, source, tool, benchmark)
     return answer(page_view(context.store.imported_series(wanted, limit=limit, cursor=cursor), ImportedSeriesView.of))
 
 
