@@ -102,6 +102,10 @@ NODE_VARIABLES: dict[str, tuple[str, str]] = {
         "cuda where there is an NVIDIA driver",
         "which variant of the frameworks' environments is built and used: cpu or cuda",
     ),
+    "TBD_INTERPRETER_PYTHON": (
+        "the first that the host has of 3.11, 3.12, 3.13",
+        "the Python for which the frameworks' environments are built and used, where they can be had for several",
+    ),
     "TBD_LOCK_DIR": (
         "tbd-locks-<uid> in the folder for temporary files",
         "locks of the devices, shared by all services of a node",

@@ -43,16 +43,21 @@ def _git() -> Iterator[Finding]:
 def _interpreters() -> Iterator[Finding]:
     from workers.node import interpreters, pythons
 
+    known = interpreters.definitions()
     for one in interpreters.all_resolved():
+        name = f"interpreter {one.name}"
+        built = interpreters.record(one.name)
+        definition = known.get(one.name)
         if one.ready:
-            yield Finding(f"interpreter {one.name}", "ok", f"ready, {one.python}")
+            version = f"Python {built['python']}, " if built is not None else ""
+            yield Finding(name, "ok", f"ready, {version}{one.python}")
+        elif definition is None or definition.is_built:
+            yield Finding(name, "note", one.reason or "not built")
         else:
-            yield Finding(f"interpreter {one.name}", "note", one.reason or "not built")
-    for name, definition in interpreters.definitions().items():
-        if pythons.find(definition.python) is None:
-            yield Finding(
-                f"python {definition.python}", "note", f"for {name}: not found", pythons.how_to_get(definition.python)
-            )
+            found = pythons.first_of(definition.pythons)
+            needed = pythons.how_to_get(definition.pythons, definition.one_python)
+            there = f"Python {found[0]} for it is here, {found[1]}" if found else f"it {needed}"
+            yield Finding(name, "note", one.reason or "not built", there)
 
 
 def _clock() -> Iterator[Finding]:

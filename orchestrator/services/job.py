@@ -119,7 +119,7 @@ def _definition(plan: Plan, placement: Placement, nodes: Sequence[Node]) -> str 
         told = ", ".join(f"{name}: {definition}" for name, definition in known.items())
         raise JobRefused(
             f"the nodes have different definitions of the interpreter {plan.interpreter} ({told}): "
-            "install the same version of tbd on all of them"
+            "install the same version of tbd, and the environment with the same Python, on all of them"
         )
     return next(iter(known.values()), None)
 

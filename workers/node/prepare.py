@@ -100,13 +100,14 @@ def _interpreter(wanted: Mapping[str, Any]) -> dict[str, Any]:
         if not os.access(wanted["python"], os.X_OK):
             raise SetupError("there is no interpreter at {}".format(wanted["python"]))
         return {"environment": wanted.get("environment") or {}}
-    found = interpreters.resolve(wanted["name"])
+    found = interpreters.resolve(wanted["name"], wanted.get("definition"))
     if not found.ready:
         raise SetupError(found.reason or "the interpreter {} is not ready".format(wanted["name"]))
     if wanted.get("definition") not in (None, found.definition):
         raise SetupError(
             f"interpreter {wanted['name']} is defined as {found.definition} here and was planned as"
-            f" {wanted['definition']}: install the same version of tbd on both hosts"
+            f" {wanted['definition']}: install the same version of tbd, and the environment with the same Python,"
+            " on both hosts"
         )
     return {
         "definition": found.definition,

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Sequence
 
 _ASK = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2])"
 
@@ -23,12 +23,25 @@ def find(version: str) -> str | None:
     return None
 
 
-def how_to_get(version: str) -> str:
-    """Say what a person can do when there is none."""
+def first_of(versions: Sequence[str]) -> tuple[str, str] | None:
+    """Return (version, path) of the first of ``versions`` that this host has, or None."""
+    for version in versions:
+        found = find(version)
+        if found is not None:
+            return version, found
+    return None
+
+
+def how_to_get(versions: Sequence[str], why: str | None = None) -> str:
+    """Say what a person can do when there is none of ``versions``; ``why`` no other will do, where that is known."""
+    first = versions[0]
+    needed = first if len(versions) == 1 else f"{', '.join(versions[:-1])} or {versions[-1]}"
+    reason = f" ({why})" if why else ""
+    none = "which is not" if len(versions) == 1 else "none of which is"
     return (
-        "needs Python %s with venv, which is not on PATH nor in pyenv, conda or uv. One of these brings it: "
-        "`apt-get install python%s-venv` (where the distribution has it), `pyenv install %s`, "
-        "`uv python install %s`, `conda create -n python-%s python=%s`" % ((version,) * 6)
+        f"needs Python {needed}{reason} with venv, {none} on PATH nor in pyenv, conda or uv. One of these brings it: "
+        f"`apt-get install python{first}-venv` (where the distribution has it), `pyenv install {first}`, "
+        f"`uv python install {first}`, `conda create -n python-{first} python={first}`"
     )
 
 

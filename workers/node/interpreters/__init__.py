@@ -17,9 +17,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
+from workers.node import pythons
 from workers.node.interpreters import build, system_parts
-from workers.node.interpreters.build import RECORD, Progress
-from workers.node.interpreters.definition import DEFINITIONS, Definition, InterpreterError, base_folder, definitions
+from workers.node.interpreters.build import Progress
+from workers.node.interpreters.definition import (
+    DEFINITIONS,
+    RECORD,
+    Definition,
+    InterpreterError,
+    base_folder,
+    definitions,
+)
 
 __all__ = ["DEFINITIONS", "Definition", "InterpreterError", "base_folder", "definitions"]
 
@@ -39,8 +47,12 @@ class Interpreter(NamedTuple):
     reason: str | None
 
 
-def resolve(name: str) -> Interpreter:
-    """Return what ``name`` means here, ready or not. ``system`` is the agent's own Python. Never raises."""
+def resolve(name: str, definition: str | None = None) -> Interpreter:
+    """Return what ``name`` means here, ready or not. ``system`` is the agent's own Python. Never raises.
+
+    Args:
+        definition: the hash of the one that is wanted, where several may be built (of several Pythons).
+    """
     if name == "system":
         return Interpreter(name, None, sys.executable, {}, True, None)
     try:
@@ -50,12 +62,13 @@ def resolve(name: str) -> Interpreter:
     if name not in known:
         names = ", ".join(["system", *known])
         return Interpreter(name, None, None, {}, False, f"there is no interpreter {name}; there are {names}")
-    return _resolved(known[name])
+    choices = known[name].choices() if definition is not None else []
+    return _resolved(next((one for one in choices if one.hash == definition and one.is_built), known[name]))
 
 
 def _resolved(wanted: Definition) -> Interpreter:
     python = str(wanted.folder / "bin" / "python")
-    ready = (wanted.folder / RECORD).is_file() and os.access(python, os.X_OK)
+    ready = wanted.is_built
     reason = None
     lost = system_parts.lost(wanted.system, wanted.folder) if ready else []
     if lost:
@@ -120,7 +133,7 @@ def install(name: str, progress: Progress = lambda line: None) -> Interpreter:
         return resolve(name)
     if name not in known:
         raise InterpreterError("there is no interpreter {}; there are {}".format(name, ", ".join(known)))
-    wanted = known[name]
+    wanted = for_this_host(known[name])
     try:
         base_folder().mkdir(parents=True, exist_ok=True)
         with _locked(wanted.folder, progress):
@@ -129,6 +142,12 @@ def install(name: str, progress: Progress = lambda line: None) -> Interpreter:
     except OSError as error:
         raise InterpreterError(f"building the interpreter {name}: {error}") from error
     return _resolved(wanted)
+
+
+def for_this_host(wanted: Definition) -> Definition:
+    """Return ``wanted`` if it is built, or no Python is here that will do; else it is for the first of them."""
+    found = None if wanted.is_built else pythons.first_of(wanted.pythons)
+    return next((one for one in wanted.choices() if found and one.python == found[0]), wanted)
 
 
 def remove(name: str) -> int:

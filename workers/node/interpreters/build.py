@@ -17,9 +17,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 from workers.node import pythons
 from workers.node.interpreters import cuda_needs, sources, system_parts
-from workers.node.interpreters.definition import Definition, InterpreterError, base_folder
-
-RECORD = "interpreter.json"
+from workers.node.interpreters.definition import RECORD, Definition, InterpreterError, base_folder
 
 Progress = Callable[[str], None]
 
@@ -45,11 +43,12 @@ def build(wanted: Definition, progress: Progress) -> None:
         shutil.rmtree(str(folder))
     python = pythons.find(wanted.python)
     if python is None:
-        raise InterpreterError(f"the interpreter {wanted.name} {pythons.how_to_get(wanted.python)}")
+        needed = pythons.how_to_get(wanted.pythons, wanted.one_python)
+        raise InterpreterError(f"the interpreter {wanted.name} {needed}")
     _check_machine(wanted, python)
     _check_room(wanted)
     progress(
-        f"{wanted.name} ({wanted.variant}): downloading about {_size(wanted.download_bytes)},"
+        f"{wanted.name} ({wanted.variant}, Python {wanted.python}): downloading about {_size(wanted.download_bytes)},"
         f" {_size(wanted.installed_bytes)} on disk, into {folder}"
     )
     own = _make(wanted, python)

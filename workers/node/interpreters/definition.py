@@ -3,6 +3,10 @@
 Owns ``workers/interpreters/NAME`` (``interpreter.toml``, requirements, ``proof.py``), the choice of the variant, the
 hash that names an environment, and where environments lie (``TBD_INTERPRETERS_DIR``, ``~/.cache/tbd/interpreters``).
 
+The Python: ``interpreter.toml`` names the one that is preferred, ``workers/interpreters/pythons.toml`` those that will
+do as well. What is built stays in use, whichever of them it has. What is not built yet is built with the first that the
+host has (``workers.node.interpreters.install``). ``TBD_INTERPRETER_PYTHON`` can say which, where there is a choice.
+
 In the values of ``[environment]``, to which a variant's own are added, ``{folder}`` stands for the environment's
 folder. ``[system]`` and ``[links]`` are what an environment needs of the machine; see
 ``workers.node.interpreters.system_parts``.
@@ -17,7 +21,7 @@ import hashlib
 import os
 import platform
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Mapping, NamedTuple, Sequence
 
 from workers.node.interpreters import cuda_needs, system_parts
 from workers.node.interpreters import sources as interpreter_sources
@@ -26,6 +30,11 @@ from workers.node.interpreters.system_parts import SystemParts
 
 DEFINITIONS = Path(__file__).resolve().parents[2] / "interpreters"
 
+# Written last: an environment without it is not built.
+RECORD = "interpreter.json"
+
+PYTHON_SETTING = "TBD_INTERPRETER_PYTHON"
+
 
 class InterpreterError(Exception):
     """An interpreter cannot be built or does not exist; the message says what to do."""
@@ -33,12 +42,15 @@ class InterpreterError(Exception):
 
 class Definition(NamedTuple):
     """A definition as it applies here: ``variant`` is ``cuda`` where there is an NVIDIA driver, else ``cpu``;
-    ``TBD_INTERPRETER_VARIANT`` can say which."""
+    ``TBD_INTERPRETER_VARIANT`` can say which. ``python`` is one of ``pythons``, those that will do, in order of
+    preference; ``one_python`` says why there is but one, where that is known."""
 
     name: str
     framework: str
     packages: list[str]  # those whose versions a person wants to see
     python: str
+    pythons: Sequence[str]
+    one_python: str | None
     variant: str
     requirements: Path
     proof: Path
@@ -49,10 +61,23 @@ class Definition(NamedTuple):
     download_bytes: int
     installed_bytes: int
     hash: str
+    path: Path  # of interpreter.toml
 
     @property
     def folder(self) -> Path:
         return base_folder() / (f"{self.name}-{self.hash}")
+
+    @property
+    def is_built(self) -> bool:
+        return (self.folder / RECORD).is_file() and os.access(str(self.folder / "bin" / "python"), os.X_OK)
+
+    def choices(self) -> list[Definition]:
+        """The same for each Python that will do, in order of preference.
+
+        Raises:
+            InterpreterError: the definition cannot be read.
+        """
+        return [self if python == self.python else _definition(self.path, python) for python in self.pythons]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -76,25 +101,43 @@ def _wanted_variant() -> str:
 
 
 def definitions(root: Path = DEFINITIONS) -> dict[str, Definition]:
-    """Return the definitions by name.
+    """Return the definitions by name: for the first Python for which the environment is built, else the first that
+    will do.
 
     Raises:
         InterpreterError: a definition cannot be read.
     """
     if not root.is_dir():
         return {}
-    return {path.parent.name: _definition(path) for path in sorted(root.glob("*/interpreter.toml"))}
+    first = [_definition(path) for path in sorted(root.glob("*/interpreter.toml"))]
+    return {one.name: next((choice for choice in one.choices() if choice.is_built), one) for one in first}
 
 
-def _definition(path: Path) -> Definition:
+def _pythons(facts: Mapping[str, Any], further: Mapping[str, Any]) -> list[str]:
+    """The Pythons of an ``interpreter.toml`` and of ``pythons.toml``, or the one that the setting names."""
+    found = [facts["python"], *further.get(facts["name"], {}).get("pythons", ())]
+    wanted = os.environ.get(PYTHON_SETTING)
+    if not wanted or len(found) == 1:
+        return found
+    if wanted not in found:
+        raise InterpreterError(f"{PYTHON_SETTING}={wanted}: {facts['name']} can be had for {', '.join(found)}")
+    return [wanted]
+
+
+def _definition(path: Path, python: str | None = None) -> Definition:
+    """The definition at ``path`` for ``python``, or for the first that will do."""
     facts = _toml(path)
+    further_path = path.parent.parent / "pythons.toml"
+    further = _toml(further_path) if further_path.is_file() else {}
+    pythons = _pythons(facts, further)
+    python = python or pythons[0]
     variants = facts["variants"]
     variant = _wanted_variant() if "cuda" in variants else "cpu"
     chosen = variants[variant]
     requirements = path.parent / chosen["requirements"]
     proof, *proof_arguments = facts.get("proof", ["proof.py"])
     digest = hashlib.sha256()
-    for part in (variant, facts["python"], platform.machine()):
+    for part in (variant, python, platform.machine()):
         digest.update(part.encode() + b"\0")
     # What proves a GPU is no part of the environments that are used without one.
     more = [cuda_needs.PROOF] if variant == "cuda" else []
@@ -104,17 +147,20 @@ def _definition(path: Path) -> Definition:
         facts["name"],
         facts["framework"],
         list(facts["packages"]),
-        facts["python"],
+        python,
+        pythons,
+        further.get(facts["name"], {}).get("why"),
         variant,
         requirements,
         path.parent / proof,
         proof_arguments,
-        interpreter_sources.of_facts(facts, variant, requirements, [facts["python"], variant, platform.machine()]),
+        interpreter_sources.of_facts(facts, variant, requirements, [python, variant, platform.machine()]),
         {**facts.get("environment", {}), **chosen.get("environment", {})},
         system_parts.of_facts(facts),
         chosen["download_bytes"],
         chosen["installed_bytes"],
         digest.hexdigest()[:12],
+        path,
     )
 
 
