@@ -181,6 +181,15 @@ def given_fields(options: argparse.Namespace) -> dict[str, Any]:
     return spec | {name: value for name in _SINGLE if (value := getattr(options, name)) is not None}
 
 
+def options_of(texts: list[str]) -> dict[str, Any]:
+    """The options of a model that texts KEY=VALUE name, each with one value.
+
+    Raises:
+        CommandError: a text has no ``=``.
+    """
+    return _pairs(texts, "--option", _scalar)
+
+
 def _values(texts: list[str] | None) -> list[str]:
     return [part.strip() for text in texts or [] for part in text.split(",") if part.strip()]
 

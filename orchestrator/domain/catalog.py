@@ -27,7 +27,11 @@ def parse_topology(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class OptionFacts:
-    """One declared option of a model: its type and what it may be."""
+    """One declared option of a model: its type and what it may be.
+
+    ``sizes``: those at which it may be other than its default; all where none is named. ``later``: it was declared when
+    plans without it had been stored, which are those of its default and keep their identity.
+    """
 
     name: str
     type: str
@@ -36,6 +40,8 @@ class OptionFacts:
     minimum: float | None = None
     maximum: float | None = None
     help: str = ""
+    sizes: tuple[str, ...] = ()
+    later: bool = False
 
     def problem(self, value: Any) -> str | None:
         """Return what is wrong with ``value``, or None."""
@@ -46,6 +52,12 @@ class OptionFacts:
             return f"option {self.name} is one of {', '.join(map(str, self.choices))}, not {value!r}"
         return self._out_of_range(value)
 
+    def problem_at(self, value: Any, size: str) -> str | None:
+        """Return why ``value`` is not offered at ``size``, or None."""
+        if not self.sizes or size in self.sizes or value == self.default:
+            return None
+        return f"option {self.name} is {value} only at the sizes {', '.join(self.sizes)}, not at {size}"
+
     def _out_of_range(self, value: Any) -> str | None:
         if self.minimum is not None and value < self.minimum:
             return f"option {self.name} is at least {self.minimum}, not {value!r}"
@@ -55,10 +67,23 @@ class OptionFacts:
 
 
 @dataclass(frozen=True)
+class Variant:
+    """What values of options change in the facts of their model: where a plan has each option of ``when`` (option ->
+    value), ``facts``, nested as the model's are, take the place of these."""
+
+    when: Mapping[str, Any]
+    facts: Mapping[str, Any]
+
+    def applies(self, options: Mapping[str, Any]) -> bool:
+        return all(options.get(name) == value for name, value in self.when.items())
+
+
+@dataclass(frozen=True)
 class ModelFacts:
     """A model of the suite. ``facts`` is its whole ``model.toml``; the rest are the parts that the control plane reads.
 
-    ``parameters``, ``flops_per_sample`` (one forward pass, two per multiply-add) and ``layers`` are those of full size.
+    ``parameters``, ``flops_per_sample`` (one forward pass, two per multiply-add) and ``layers`` are those of full size,
+    with all options at their defaults; ``variants`` have what other values change.
     ``roles``: how many processes of each role of its own the model has beside a rank's worker.
     """
 
@@ -78,6 +103,26 @@ class ModelFacts:
     dominant_layer: str | None = None
     maintainers: tuple[str, ...] = ()
     roles: Mapping[str, int] = field(default_factory=dict)
+    variants: tuple[Variant, ...] = ()
+
+    def facts_with(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The whole facts with ``options``, those left out at their defaults: ``facts`` with every variant that applies
+        laid over them, in order."""
+        chosen = {name: option.default for name, option in self.options.items()} | dict(options)
+        found = dict(self.facts)
+        for variant in self.variants:
+            if variant.applies(chosen):
+                found = _laid_over(found, variant.facts)
+        return found
+
+
+def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables are merged, any other value takes the place of the one below."""
+    merged = {
+        name: _laid_over(below[name], value) if isinstance(value, Mapping) and name in below else value
+        for name, value in above.items()
+    }
+    return {**below, **merged}
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def fingerprint(plan: Plan, circumstances: Mapping[str, Any]) -> dict[str, Any]:
 
 def workload_of(plan: Plan) -> dict[str, Any]:
     """What a plan says of the workload; the devices that it ran on belong to it too."""
-    planned = plan.to_json()
+    planned = plan.identity()
     return {field: planned[field] for field in WORKLOAD_FIELDS if field in planned}
 
 

@@ -17,7 +17,7 @@ _NOT_OF_THE_CELL = ("repetition",)
 WHOLE_NODE, ITS_DEVICES = "node", "device"
 
 # Fields that plans have not always had. Without a value they are left out, so that plans keep their identity.
-_LATER = {"memory_limit_bytes": None, "search": False, "exclusive": WHOLE_NODE}
+_LATER = {"memory_limit_bytes": None, "search": False, "exclusive": WHOLE_NODE, "implied": ()}
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class Plan:
     ``options`` are sorted (name, value) pairs, ``profile`` and ``node_names`` sorted names, so that equal plans are
     equal and hash alike. ``fabric`` is None where one node takes part, ``global_batch_size`` is always given.
     ``memory_limit_bytes`` is of one CPU device; ``search``: it is a try for the largest batch, no repetition of a cell.
-    ``exclusive`` is ``node`` (nothing else of tbd runs on its nodes meanwhile) or ``device``.
+    ``exclusive`` is ``node`` (nothing else of tbd runs on its nodes meanwhile) or ``device``. ``implied``: those of the
+    ``options`` that go without saying: at a default that was declared when plans without it had been stored.
     """
 
     model: str
@@ -80,6 +81,7 @@ class Plan:
     memory_limit_bytes: int | None = None
     search: bool = False
     exclusive: str = WHOLE_NODE
+    implied: tuple[str, ...] = ()
     repetition: int = 1
 
     @property
@@ -105,12 +107,12 @@ class Plan:
     @cached_property
     def key(self) -> str:
         """Identity of the plan: equal for equal plans, on every machine and in every version of Python."""
-        return _digest(self.to_json())
+        return _digest(self.identity())
 
     @cached_property
     def cell_key(self) -> str:
         """Identity of the cell that the plan repeats."""
-        return _digest({name: value for name, value in self.to_json().items() if name not in _NOT_OF_THE_CELL})
+        return _digest({name: value for name, value in self.identity().items() if name not in _NOT_OF_THE_CELL})
 
     def repeated(self, repetition: int) -> "Plan":
         """The same cell, another repetition."""
@@ -123,16 +125,24 @@ class Plan:
             if data[name] == default:
                 del data[name]
         data["options"] = dict(self.options)
-        data["profile"] = list(self.profile)
-        data["node_names"] = list(self.node_names)
+        for name in ("profile", "node_names", "implied"):
+            if name in data:
+                data[name] = list(data[name])
+        return data
+
+    def identity(self) -> dict[str, Any]:
+        """Its JSON without what goes without saying: equal for equal plans, whenever they were made."""
+        data = self.to_json()
+        for name in data.pop("implied", ()):
+            data["options"].pop(name, None)
         return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Plan":
         fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         fields["options"] = tuple(sorted(data["options"].items()))
-        fields["profile"] = tuple(sorted(data.get("profile") or ()))
-        fields["node_names"] = tuple(sorted(data.get("node_names") or ()))
+        for name in ("profile", "node_names", "implied"):
+            fields[name] = tuple(sorted(data.get(name) or ()))
         return cls(**fields)
 
 

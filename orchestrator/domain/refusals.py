@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.domain.catalog import Catalog, FrameworkFacts, StrategyFacts, parse_topology
+from orchestrator.domain.catalog import Catalog, FrameworkFacts, ModelFacts, StrategyFacts, parse_topology
 from orchestrator.domain.errors import Problem
 from orchestrator.domain.facts import Facts
 from orchestrator.domain.precision import FIRST_STAGE
@@ -39,7 +39,7 @@ def wrong_limit(spec: ExperimentSpec, cells: Iterable[Mapping[str, Any]], facts:
 
 
 def why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, str] | None:
-    """(axis, reason) why no node could ever carry out the cell, or None."""
+    """(axis, or ``options/NAME``; reason) why no node could ever carry out the cell, or None."""
     model, framework = facts.catalog.models[cell["model"]], facts.catalog.frameworks[cell["framework"]]
     if framework.name not in model.frameworks:
         return (
@@ -57,11 +57,20 @@ def why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, str] | N
         if value not in offered:
             return axis, f"{axis} {value} is not offered for {model.name} in {framework.name}: {', '.join(offered)}"
     return (
-        _why_undistributable(cell, framework)
+        _why_without_option(cell, model)
+        or _why_undistributable(cell, framework)
         or _why_unconnected(cell, facts)
         or _why_uninterpretable(cell, framework)
         or why_indivisible(cell)
     )
+
+
+def _why_without_option(cell: Mapping[str, Any], model: ModelFacts) -> tuple[str, str] | None:
+    """Values that are wrong at every size have been refused before."""
+    for name, value in cell["options"].items():
+        if problem := model.options[name].problem_at(value, cell["size"]):
+            return f"options/{name}", problem
+    return None
 
 
 def _why_undistributable(cell: Mapping[str, Any], framework: FrameworkFacts) -> tuple[str, str] | None:

@@ -242,6 +242,9 @@ def _refusal(cell: Mapping[str, Any], why: tuple[str, str], are_all: bool) -> Pr
     named = {"model": cell["model"], "framework": cell["framework"]}
     if axis == "profile":  # no axis: what differs between its cells is what they run in
         named["strategy"] = cell["strategy"]
+    elif axis.startswith("options/"):  # a value that is not offered at every size
+        option = axis.removeprefix("options/")
+        named |= {"size": cell["size"], option: cell["options"][option]}
     else:
         named[axis] = cell[axis]
     line = ", ".join(f"{key}: {value}" for key, value in named.items())
@@ -255,9 +258,13 @@ def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
     per_device = cell["per_device_batch_size"] or cell["global_batch_size"] // (nodes * devices)
     if per_device == LARGEST_THAT_FITS:
         per_device = 1  # what its search begins with
+    options = _all_options(cell, model)
     return Plan(
         model=model.name,
-        options=tuple(sorted(_all_options(cell, model).items())),
+        options=tuple(sorted(options.items())),
+        implied=tuple(
+            sorted(name for name, one in model.options.items() if one.later and options[name] == one.default)
+        ),
         framework=framework.name,
         strategy=strategy.name,
         interpreter=strategy.interpreter if cell["interpreter"] == "auto" else cell["interpreter"],

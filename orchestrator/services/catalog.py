@@ -8,7 +8,15 @@ from typing import Any
 import suites.datasets
 import suites.models
 import workers.trainer.frameworks
-from orchestrator.domain.catalog import Catalog, DatasetFacts, FrameworkFacts, ModelFacts, OptionFacts, StrategyFacts
+from orchestrator.domain.catalog import (
+    Catalog,
+    DatasetFacts,
+    FrameworkFacts,
+    ModelFacts,
+    OptionFacts,
+    StrategyFacts,
+    Variant,
+)
 from orchestrator.domain.errors import SettingsError
 from orchestrator.domain.peaks import DataSheet
 from orchestrator.domain.profile import KernelKinds, Kinds
@@ -56,7 +64,9 @@ def _read(path: Path) -> dict[str, Any]:
 def _model(path: Path, module: str) -> ModelFacts:
     facts = _read(path)
     try:
+        variants = facts.pop("variants", [])
         full = facts["sizes"].get("full", {})
+        options = {name: _option(path, facts, name, option) for name, option in facts.get("options", {}).items()}
         return ModelFacts(
             name=facts["name"],
             module=module,
@@ -65,7 +75,7 @@ def _model(path: Path, module: str) -> ModelFacts:
             work_unit=facts["work_unit"],
             work_unit_definition=facts["work_unit_definition"],
             sizes=facts["sizes"],
-            options={name: _option(name, option) for name, option in facts.get("options", {}).items()},
+            options=options,
             datasets=tuple(facts["datasets"]),
             facts=facts | {"module": module},
             parameters=full.get("parameters", facts.get("parameters")),
@@ -74,6 +84,7 @@ def _model(path: Path, module: str) -> ModelFacts:
             dominant_layer=facts.get("dominant_layer"),
             maintainers=tuple(facts.get("maintainers", ())),
             roles=_roles(path, facts.get("roles", {})),
+            variants=tuple(_variant(path, facts, options, one) for one in variants),
         )
     except KeyError as error:
         raise SettingsError(f"{path} lacks {error}") from None
@@ -92,7 +103,10 @@ def _roles(path: Path, told: Mapping[str, Any]) -> dict[str, int]:
     return {name: facts["per_rank"] for name, facts in told.items()}
 
 
-def _option(name: str, option: Mapping[str, Any]) -> OptionFacts:
+def _option(path: Path, facts: Mapping[str, Any], name: str, option: Mapping[str, Any]) -> OptionFacts:
+    for size in option.get("sizes", ()):
+        if size not in facts["sizes"]:
+            raise SettingsError(f"{path}: [options.{name}] names the size {size}, which the model has not")
     return OptionFacts(
         name=name,
         type=option["type"],
@@ -101,7 +115,28 @@ def _option(name: str, option: Mapping[str, Any]) -> OptionFacts:
         minimum=option.get("minimum"),
         maximum=option.get("maximum"),
         help=option.get("help", ""),
+        sizes=tuple(option.get("sizes", ())),
+        later=option.get("later", False),
     )
+
+
+def _variant(
+    path: Path, facts: Mapping[str, Any], options: Mapping[str, OptionFacts], told: Mapping[str, Any]
+) -> Variant:
+    when = told["when"]
+    table = f"{path}: [[variants]] of {when}"
+    if not isinstance(when, dict) or not when:
+        raise SettingsError(f"{table}: ``when`` is a table of options and their values")
+    for name, value in when.items():
+        if name not in options:
+            raise SettingsError(f"{table}: the model has no option {name}")
+        if problem := options[name].problem(value):
+            raise SettingsError(f"{table}: {problem}")
+    changed = {name: value for name, value in told.items() if name != "when"}
+    for name, below, above in (("", facts, changed), ("sizes.", facts["sizes"], changed.get("sizes", {}))):
+        if strange := sorted(set(above) - set(below)):
+            raise SettingsError(f"{table} changes {name}{strange[0]}, which the model's facts do not have")
+    return Variant(when, changed)
 
 
 def _framework(path: Path) -> FrameworkFacts:

@@ -60,7 +60,7 @@ def build_job(
         "run_id": run.id,
         "token": attempt.token,
         "plan": plan.to_json(),
-        "model": dict(catalog.models[plan.model].facts),
+        "model": catalog.models[plan.model].facts_with(dict(plan.options)),
         "dataset": _dataset(plan, catalog),
         "interpreter": {
             "name": plan.interpreter,

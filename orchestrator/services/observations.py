@@ -70,7 +70,7 @@ def _cell(context: Context, row: ResultRow) -> CellResult | None:
 
 
 def _text(plan: Plan, without: Sequence[str]) -> str:
-    return json.dumps({key: value for key, value in plan.to_json().items() if key not in without}, sort_keys=True)
+    return json.dumps({key: value for key, value in plan.identity().items() if key not in without}, sort_keys=True)
 
 
 def _device(row: ResultRow) -> tuple[str, float | None]:

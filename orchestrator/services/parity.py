@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from orchestrator.domain.catalog import Catalog, ModelFacts
@@ -13,6 +14,8 @@ from workers.trainer.protocol import PROTOCOL_VERSION, local_node
 REFERENCE = "pytorch"
 # A phase takes seconds; the size full on two cores takes minutes.
 TIMEOUT_S = 1800.0
+# No option is other than its default.
+DEFAULTS: Mapping[str, Any] = MappingProxyType({})
 
 
 def model_of(catalog: Catalog, name: str) -> ModelFacts:
@@ -48,16 +51,24 @@ def frameworks_of(model: ModelFacts, asked: Sequence[str]) -> list[str]:
     return list(asked or model.frameworks)
 
 
-def size_of(model: ModelFacts, name: str) -> Mapping[str, Any]:
-    """The size of that name.
+def size_of(model: ModelFacts, name: str, options: Mapping[str, Any] = DEFAULTS) -> Mapping[str, Any]:
+    """The size of that name, with ``options``.
 
     Raises:
-        InvalidRequest: the model has no such size.
+        InvalidRequest: the model has no such size or option.
     """
     if name not in model.sizes:
         hint = did_you_mean(name, model.sizes)
         raise _refused(f"{model.name} has the sizes {', '.join(model.sizes)}, not {name}{hint}")
-    return model.sizes[name]
+    for option, value in options.items():
+        if option not in model.options:
+            has = f"the options {', '.join(model.options)}" if model.options else "no options"
+            raise _refused(f"{model.name} has {has}, not {option}{did_you_mean(option, model.options)}")
+        known = model.options[option]
+        if problem := known.problem(value) or known.problem_at(value, name):
+            raise _refused(problem)
+    found: Mapping[str, Any] = model.facts_with(options)["sizes"][name]
+    return found
 
 
 def _refused(text: str) -> InvalidRequest:
@@ -65,7 +76,13 @@ def _refused(text: str) -> InvalidRequest:
 
 
 def job(
-    model: ModelFacts, framework: str, size: Mapping[str, Any], batch: int, seed: int, cores: Sequence[int]
+    model: ModelFacts,
+    framework: str,
+    size: Mapping[str, Any],
+    batch: int,
+    seed: int,
+    cores: Sequence[int],
+    options: Mapping[str, Any] = DEFAULTS,
 ) -> dict[str, Any]:
     """The job of one process on a CPU device of ``cores``, but for what a host adds: ports, and where files lie.
 
@@ -85,7 +102,7 @@ def job(
         "data": "synthetic",
         "size": "compared",
         "seed": seed,
-        "options": {},
+        "options": dict(options),
         "timeout_s": TIMEOUT_S,
     }
     return {
@@ -94,7 +111,7 @@ def job(
         "run_id": "parity",
         "token": secrets.token_hex(16),
         "plan": plan,
-        "model": {**model.facts, "sizes": {"compared": table}},
+        "model": {**model.facts_with(options), "sizes": {"compared": table}},
         "dataset": None,
         "interpreter": {"name": framework, "definition": None, "python": None, "environment": {}},
         "processes": [process | {"devices": [device]}],

@@ -21,7 +21,7 @@ from suites.assemble import layers
 from suites.assemble.layers import Lstm
 from suites.inputs import texts
 from suites.models.lstm_classifier import network as lstm_network
-from tests.support.networks import layers_of
+from tests.support.networks import layers_of, offers, way_id, ways
 from tests.trainer_process import ROOT, environment_for, run
 
 MODELS = {name: model for name, model in load_catalog().models.items() if "input" in model.facts}
@@ -39,11 +39,29 @@ def of_framework(framework, *values):
     return pytest.param(*values, framework, marks=pytest.mark.framework(framework))
 
 
-CELLS = [of_framework(framework, name) for name, model in MODELS.items() for framework in model.frameworks]
+# Every model as it is by default, and by every option that makes it another network at the size tiny.
+WAYS = {
+    way_id(model, options): (name, options)
+    for name, model in MODELS.items()
+    for options in ways(model)
+    if offers(model, options, "tiny")
+}
+CELLS = [of_framework(framework, way) for way, (name, _) in WAYS.items() for framework in MODELS[name].frameworks]
 
 
-def table(name):
-    return {**MODELS[name].sizes["tiny"], **WHOLE.get(name, {})}
+def table(way):
+    name, options = WAYS[way]
+    whole = {} if options else WHOLE.get(name, {})
+    return {**MODELS[name].facts_with(options)["sizes"]["tiny"], **whole}
+
+
+def described(way):
+    return layers_of(MODELS[WAYS[way][0]], table(way))
+
+
+def job_of(way, framework):
+    name, options = WAYS[way]
+    return parity.job(MODELS[name], framework, table(way), BATCH, SEED, [0], options)
 
 
 class Bench:
@@ -63,12 +81,12 @@ class Bench:
         return self._folder / f"{name}.npz"
 
     def _exact(self, name):
-        job = parity.exactly(parity.job(MODELS[name], "pytorch", table(name), BATCH, SEED, [0]))
+        job = parity.exactly(job_of(name, "pytorch"))
         return self._result(name, job, "exact", makes_case=True)
 
     def found(self, name, framework, planted=()):
         self.exact(name)
-        job = parity.job(MODELS[name], framework, table(name), BATCH, SEED, [0])
+        job = job_of(name, framework)
         return self._result(name, job, f"{framework}-planted" if planted else framework, planted=planted)
 
     def _result(self, name, job, label, makes_case=False, planted=()):
@@ -92,15 +110,15 @@ def test_a_model_is_the_same_network_in_every_framework(bench, name, framework):
     judged = judging.judge(exact, found, bench.case(name))
     assert judged.problems == ()
     trained = sum(value.size for key, value in found.items() if key.startswith("gradient."))
-    assert trained == layers.count(layers_of(MODELS[name], table(name)))
+    assert trained == layers.count(described(name))
 
 
 @pytest.mark.framework("pytorch")
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", WAYS)
 def test_the_case_is_far_from_borders_where_rounding_decides(bench, name):
     margins = judging.margins(bench.exact(name))
     assert all(margins[key] > least for key, least in LEAST.items()), margins
-    initial = layers.initial_weights(layers_of(MODELS[name], table(name)), SEED)
+    initial = layers.initial_weights(described(name), SEED)
     vectors = {one: value for one, value in bench.case(name).items() if one in initial and value.ndim == 1}
     assert all((value != initial[one]).all() for one, value in vectors.items())
 
@@ -233,9 +251,15 @@ COUNTERS = {"pytorch": 0.01, "tensorflow": 0.03}
 @pytest.mark.parametrize("framework", [of_framework(framework) for framework in COUNTERS])
 def test_the_facts_state_the_operations_that_a_framework_counts(python_of, framework):
     cells = [
-        (model, size)
+        (model, model.facts_with(options)["sizes"][name])
         for model in MODELS.values()
-        for size in model.sizes.values()
+        for options in ways(model)
+        for name in model.sizes
+        if offers(model, options, name)
+    ]
+    cells = [
+        (model, size)
+        for model, size in cells
         if framework == "pytorch" or not any(isinstance(one, Lstm) for one in layers_of(model, size))
     ]
     given = json.dumps([[model.module, model.facts["input"], {**size, "dropout": 0.0}] for model, size in cells])

@@ -13,6 +13,21 @@ def layers_of(model, size):
     return importlib.import_module(model.module + ".network").layers(size)
 
 
+def ways(model):
+    """The values of options by which the facts of ``model`` (its ``ModelFacts``) differ; no value: the defaults."""
+    return [{}, *(dict(variant.when) for variant in model.variants)]
+
+
+def offers(model, options, size):
+    """Whether ``options`` are offered at the size of that name."""
+    return not any(model.options[name].problem_at(value, size) for name, value in options.items())
+
+
+def way_id(model, options, *more):
+    """What a test of ``options`` is called."""
+    return "-".join([model.name, *(f"{name}={value}" for name, value in options.items()), *more])
+
+
 def described(model):
     """The layers of ``model`` (its folder)."""
     network = importlib.import_module(f"suites.models.{model}.network")

@@ -15,9 +15,16 @@ def _values(by_name: Mapping[str, Any]) -> list[Any]:
     return list(by_name.values())
 
 
-@fields_of(OptionFacts)
+@fields_of(OptionFacts, "name", "type", "default", "choices", "minimum", "maximum", "help", "sizes")
 class OptionView(View):
-    """An option that a spec may set."""
+    """An option that a spec may set. ``sizes``: where it may be other than its default; empty: everywhere."""
+
+
+class VariantView(View):
+    """What values of options change in the facts of a model: ``when`` has the values, ``facts`` what is other then."""
+
+    when: Json
+    facts: Json
 
 
 @fields_of(
@@ -36,10 +43,12 @@ class OptionView(View):
 )
 class ModelView(View):
     """A model of the suite. ``parameters``, ``layers`` and ``flops_per_sample`` (one forward pass, two per
-    multiply-add) are those of full size; ``sizes`` has the facts of each."""
+    multiply-add) are those of full size with all options at their defaults; ``sizes`` has the facts of each,
+    ``variants`` what other values of options change."""
 
     sizes: Json
     options: Annotated[list[OptionView], BeforeValidator(_values)]
+    variants: list[VariantView]
 
 
 @fields_of(StrategyFacts, "name", "interpreter", "max_nodes", "max_devices_per_node")

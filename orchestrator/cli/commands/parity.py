@@ -1,6 +1,7 @@
 """Check that a model is the same network in every framework that is installed here, and print by how much they differ.
 
 tbd parity resnet-50
+tbd parity resnet-50 --option depth=152
 tbd parity lstm-classifier --frameworks tensorflow,mxnet
 
 The same weights and the same batch must give the same loss, gradients and, after three updates, weights, as far as
@@ -19,6 +20,7 @@ from typing import Any
 
 from orchestrator.cli import cpu_devices, output
 from orchestrator.cli.exits import DONE, FAILED, USAGE, CommandError
+from orchestrator.cli.spec_options import options_of
 
 PHASE = "parity"
 
@@ -26,6 +28,7 @@ PHASE = "parity"
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("--size", default="tiny", help="one of the model's sizes (default tiny)")
+    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the model")
     parser.add_argument("--frameworks", default="", help="some of the model's, separated by commas (default: all)")
     parser.add_argument("--batch", type=int, default=4, help="samples (default 4)")
     parser.add_argument("--seed", type=int, default=1, help="of weights and batch (default 1)")
@@ -35,7 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     if options.batch < 2:
         raise CommandError(f"--batch {options.batch}: two samples at least, of one a normalisation has no variance")
-    found = compared(options.model, options.size, options.frameworks, options.batch, options.seed)
+    chosen = options_of(options.option)
+    found = compared(options.model, options.size, options.frameworks, options.batch, options.seed, chosen)
     if options.json:
         output.print_json(found)
     else:
@@ -47,8 +51,10 @@ def execute(options: argparse.Namespace) -> int:
     return DONE if well else FAILED
 
 
-def compared(model: str, size: str, frameworks: str, batch: int, seed: int) -> dict[str, Any]:
-    """What was found, as JSON.
+def compared(
+    model: str, size: str, frameworks: str, batch: int, seed: int, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What was found, as JSON. ``options``: those of the model that are not at their defaults.
 
     Raises:
         CommandError: there is nothing to compare, a run holds a CPU device, or the exact result cannot be computed.
@@ -61,7 +67,7 @@ def compared(model: str, size: str, frameworks: str, batch: int, seed: int) -> d
     try:
         facts = parity.model_of(catalog, model)
         names = parity.frameworks_of(facts, [one for one in frameworks.split(",") if one])
-        table = parity.size_of(facts, size)
+        table = parity.size_of(facts, size, options)
     except InvalidRequest as error:
         raise CommandError(error.problems[0].message, USAGE) from None
     interpreters = {name: _interpreter(catalog, name) for name in {*names, parity.REFERENCE}}
@@ -74,14 +80,14 @@ def compared(model: str, size: str, frameworks: str, batch: int, seed: int) -> d
         bench = _Bench(
             Path(folder),
             interpreters,
-            lambda name: parity.job(facts, name, table, batch, seed, cores),
+            lambda name: parity.job(facts, name, table, batch, seed, cores, options),
             lambda: cpu_devices.give_way(devices, output.say, time.sleep),
         )
         results, skipped = bench.compare(parity.REFERENCE, names)
         found = {"margins": bench.margins(), "frameworks": results, "skipped": skipped}
-        stated = table.get("parameters", facts.facts["parameters"])
+        stated = table.get("parameters", facts.facts_with(options)["parameters"])
         found["parameters"] = {"counted": bench.trained(), "stated": stated}
-    return {"model": model, "size": size, "batch": batch, "seed": seed, **found}
+    return {"model": model, "options": dict(options), "size": size, "batch": batch, "seed": seed, **found}
 
 
 def _interpreter(catalog: Any, framework: str) -> Any:

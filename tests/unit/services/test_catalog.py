@@ -139,3 +139,41 @@ def test_roles_that_cannot_be_are_refused_with_their_table(tmp_path: Path, roles
         load_catalog((model_with(tmp_path, roles, actor),))
     assert told in str(error.value)
     assert "model.toml" in str(error.value)
+
+
+DEPTH = """
+[options.depth]
+type = "int"
+default = 50
+choices = [50, 101]
+"""
+
+
+def test_values_of_options_change_facts(tmp_path: Path) -> None:
+    told = DEPTH + "[[variants]]\nwhen = {depth = 101}\nsizes.full = {blocks = 3}\n"
+    model = load_catalog((model_with(tmp_path, told),)).models["acted"]
+    assert model.facts_with({"depth": 101})["sizes"]["full"]["blocks"] == 3
+    assert "blocks" not in model.facts_with({})["sizes"]["full"]
+    assert "variants" not in model.facts  # a job has the facts of its options, and no others
+
+
+@pytest.mark.parametrize(
+    ("variant", "told"),
+    [
+        ("when = {}\n", "``when`` is a table of options and their values"),
+        ("when = {width = 2}\n", "the model has no option width"),
+        ("when = {depth = 18}\n", "option depth is one of 50, 101, not 18"),
+        ("when = {depth = 101}\nparameter = 3\n", "changes parameter, which the model's facts do not have"),
+        ("when = {depth = 101}\nsizes.huge = {blocks = 3}\n", "changes sizes.huge, which"),
+        ("sizes.full = {blocks = 3}\n", "lacks 'when'"),
+    ],
+)
+def test_variants_that_cannot_be_are_refused(tmp_path: Path, variant: str, told: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        load_catalog((model_with(tmp_path, f"{DEPTH}[[variants]]\n{variant}"),))
+    assert told in str(error.value)
+
+
+def test_an_option_names_sizes_that_are_there(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="names the size huge, which the model has not"):
+        load_catalog((model_with(tmp_path, f'{DEPTH}sizes = ["huge"]\n'),))

@@ -7,26 +7,35 @@ import pytest
 
 from orchestrator.services.catalog import load_catalog
 from suites.assemble import layers, layouts
+from tests.support.networks import offers, way_id, ways
 from tests.trainer_process import read_job
 from workers.trainer import optimizer
 
 MODELS = {name: model for name, model in load_catalog().models.items() if "input" in model.facts}
-SIZES = [(name, size) for name, model in MODELS.items() for size in model.sizes]
+SIZES = [
+    pytest.param(name, options, size, id=way_id(model, options, size))
+    for name, model in MODELS.items()
+    for options in ways(model)
+    for size in model.sizes
+    if offers(model, options, size)
+]
 
 
-def described(name, size):
-    return importlib.import_module(MODELS[name].module + ".network").layers(MODELS[name].sizes[size])
+def described(name, size, options=()):
+    sizes = MODELS[name].facts_with(dict(options))["sizes"]
+    return importlib.import_module(MODELS[name].module + ".network").layers(sizes[size])
 
 
 def test_the_models_of_the_suite_are_among_them():
     assert {"resnet-50", "lstm-classifier"} <= set(MODELS)
 
 
-@pytest.mark.parametrize(("name", "size"), SIZES)
-def test_the_facts_of_each_size_are_those_of_its_layers(name, size):
-    facts, found = MODELS[name].sizes[size], described(name, size)
+@pytest.mark.parametrize(("name", "options", "size"), SIZES)
+def test_the_facts_of_each_size_are_those_of_its_layers(name, options, size):
+    told, found = MODELS[name].facts_with(options), described(name, size, options)
+    facts = told["sizes"][size]
     assert layers.flops(found) == facts["flops_per_sample"]
-    assert layers.count(found) == facts.get("parameters", MODELS[name].facts["parameters"])
+    assert layers.count(found) == facts.get("parameters", told["parameters"])
     assert len({one.name for one in layers.parameters(found)}) == len(layers.parameters(found))
 
 
