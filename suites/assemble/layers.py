@@ -72,22 +72,24 @@ class Convolution(NamedTuple):
 
 
 class Linear(NamedTuple):
-    """A matrix product and a bias."""
+    """A matrix product, and a bias where ``bias`` says so, at each of ``places`` of a sample."""
 
     name: str
     inputs: int
     outputs: int
     initial: Initial
     initial_bias: Initial
+    places: int = 1
+    bias: bool = True
 
     def parameters(self) -> List[Parameter]:
-        return [
-            Parameter(self.name + ".weight", (self.outputs, self.inputs), "matrix", self.initial),
-            Parameter(self.name + ".bias", (self.outputs,), "vector", self.initial_bias),
-        ]
+        found = [Parameter(self.name + ".weight", (self.outputs, self.inputs), "matrix", self.initial)]
+        if self.bias:
+            found.append(Parameter(self.name + ".bias", (self.outputs,), "vector", self.initial_bias))
+        return found
 
     def flops(self) -> int:
-        return 2 * self.inputs * self.outputs
+        return 2 * self.inputs * self.outputs * self.places
 
 
 class Normalization(NamedTuple):
@@ -127,6 +129,72 @@ class Embedding(NamedTuple):
 
     def flops(self) -> int:
         return 0
+
+
+class Tied(NamedTuple):
+    """The product of ``places`` vectors of a sample with the rows of an ``Embedding``, ``table``, that is there before:
+    a number for each of its ``count`` tokens. The weights are the table's; ``bias``: whether it has one of its own.
+
+    Source: Press and Wolf, "Using the Output Embedding to Improve Language Models", 2017.
+    """
+
+    name: str
+    table: str
+    count: int
+    width: int
+    places: int
+    bias: bool = False
+
+    def parameters(self) -> List[Parameter]:
+        return [Parameter(self.name + ".bias", (self.count,), "vector", ZERO)] if self.bias else []
+
+    def flops(self) -> int:
+        return 2 * self.count * self.width * self.places
+
+
+class LayerNormalization(NamedTuple):
+    """Normalisation of each vector of ``width`` numbers over these, beginning as the identity.
+
+    Source: Ba, Kiros, Hinton, "Layer Normalization", 2016. ``epsilon``: what is added to the variance.
+    """
+
+    name: str
+    width: int
+    epsilon: float
+
+    def parameters(self) -> List[Parameter]:
+        return [
+            Parameter(self.name + ".weight", (self.width,), "vector", constant(1.0)),
+            Parameter(self.name + ".bias", (self.width,), "vector", ZERO),
+        ]
+
+    def flops(self) -> int:
+        return 0
+
+
+class Attention(NamedTuple):
+    """Scaled products of queries, keys and values, in ``heads`` parts of ``width`` numbers; projections are ``Linear``.
+
+    ``causal``: a place looks at itself and those before it. ``dropout``: of the weights that the softmax gives. What
+    keys are padding is in the batch. All products of ``queries`` with ``keys`` places count, masked ones too: that is
+    what PyTorch's counter says of them, and what the literature divides by (Chowdhery et al., "PaLM", 2022, appendix B).
+
+    Source: Vaswani et al., "Attention Is All You Need", 2017, section 3.2.
+    """
+
+    name: str
+    width: int
+    heads: int
+    queries: int
+    keys: int
+    dropout: float
+    causal: bool = False
+
+    def parameters(self) -> List[Parameter]:
+        return []
+
+    def flops(self) -> int:
+        return 4 * self.queries * self.keys * self.width
 
 
 class Lstm(NamedTuple):
@@ -214,7 +282,19 @@ class Dropout(NamedTuple):
         return 0
 
 
-Layer = Union[Convolution, Linear, Normalization, Embedding, Lstm, Pooling, Response, Dropout]
+Layer = Union[
+    Convolution,
+    Linear,
+    Normalization,
+    LayerNormalization,
+    Embedding,
+    Tied,
+    Attention,
+    Lstm,
+    Pooling,
+    Response,
+    Dropout,
+]
 
 
 def parameters(layers: Sequence[Layer]) -> List[Parameter]:

@@ -10,6 +10,7 @@ from typing import Callable, Dict, Iterable, List, Sequence, Tuple, Union
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from suites.assemble import layers, parts
 from suites.inputs import Field
@@ -39,11 +40,51 @@ def _lstm(parts_of_it):
     return nn.LSTM(first.inputs, first.hidden, len(parts_of_it), batch_first=True)
 
 
+class _Tied(nn.Module):
+    """See ``layers.Tied``; it is given the table's weights, which stay the embedding's."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(layer.count)) if layer.bias else None
+
+    def forward(self, x_NTE, table_KE):
+        return functional.linear(x_NTE, table_KE, self.bias)
+
+
+class _Attention(nn.Module):
+    """See ``layers.Attention``: PyTorch's own operator, which takes what is fastest on the device.
+
+    ``mask_NT``: 1 for the keys that are looked at, 0 for padding; None where there is none.
+    """
+
+    def __init__(self, layer):
+        super().__init__()
+        self._heads = layer.heads
+        self._causal = layer.causal
+        self._dropout = layer.dropout
+
+    def forward(self, queries_NQE, keys_NTE, values_NTE, mask_NT=None):
+        parted = [self._parted(x) for x in (queries_NQE, keys_NTE, values_NTE)]
+        x_NHQD = functional.scaled_dot_product_attention(
+            *parted,
+            attn_mask=None if mask_NT is None else mask_NT.bool()[:, None, None, :],
+            dropout_p=self._dropout if self.training else 0.0,
+            is_causal=self._causal,
+        )
+        return x_NHQD.transpose(1, 2).flatten(2)
+
+    def _parted(self, x_NTE):
+        return x_NTE.unflatten(2, (self._heads, -1)).transpose(1, 2)
+
+
 _MODULES = {
     layers.Convolution: _convolution,
-    layers.Linear: lambda layer: nn.Linear(layer.inputs, layer.outputs),
+    layers.Linear: lambda layer: nn.Linear(layer.inputs, layer.outputs, bias=layer.bias),
     layers.Normalization: lambda layer: nn.BatchNorm2d(layer.channels, eps=layer.EPSILON, momentum=layer.MOMENTUM),
+    layers.LayerNormalization: lambda layer: nn.LayerNorm(layer.width, eps=layer.epsilon),
     layers.Embedding: lambda layer: nn.Embedding(layer.count, layer.width),
+    layers.Tied: _Tied,
+    layers.Attention: _Attention,
     layers.Lstm: _lstm,
     layers.Pooling: _pooling,
     layers.Response: lambda layer: nn.LocalResponseNorm(layer.size, layer.alpha, layer.beta, layer.k),

@@ -24,6 +24,9 @@ LAYOUTS = {
     "lstm_bias": layouts.Layout(_GATES, None),
 }
 
+# What is added to the scores of keys that are not looked at: their share becomes exactly 0.
+_NOTHING = -1e9
+
 
 class Layers(object):
     """The layers of a network by name, beginning with ``weights`` {name: described array}.
@@ -39,6 +42,7 @@ class Layers(object):
             value = layouts.apply(LAYOUTS.get(one.kind, layouts.AS_IT_IS), weights[one.name])
             self.variables[one.name] = tf.Variable(value, name=one.name)
         self.statistics = {}
+        self._tied = {layer.table for layer in described if isinstance(layer, layers.Tied)}
         for layer in described:
             if isinstance(layer, layers.Normalization):
                 mean, variance = numpy.zeros(layer.channels), numpy.ones(layer.channels)
@@ -72,8 +76,13 @@ class Layers(object):
         y_NHWC = tf.nn.conv2d(x_NHWC, self._weight(layer), layer.stride, _padding(layer.padding))
         return tf.nn.bias_add(y_NHWC, self._weight(layer, "bias")) if layer.bias else y_NHWC
 
-    def _linear(self, layer, x_NF):
-        return tf.matmul(x_NF, self._weight(layer)) + self._weight(layer, "bias")
+    def _linear(self, layer, x):
+        # Of vectors in several axes TensorFlow's product would be many small ones.
+        x_NF = tf.reshape(x, (-1, layer.inputs)) if x.shape.rank > 2 else x
+        y_NK = tf.matmul(x_NF, self._weight(layer))
+        if layer.bias:
+            y_NK = y_NK + self._weight(layer, "bias")
+        return tf.reshape(y_NK, (*x.shape[:-1], layer.outputs)) if x.shape.rank > 2 else y_NK
 
     def _normalization(self, layer, x_NHWC):
         y_NHWC, mean, variance = tf.compat.v1.nn.fused_batch_norm(
@@ -83,8 +92,37 @@ class Layers(object):
             statistic.assign_add(layer.MOMENTUM * (value - statistic))
         return y_NHWC
 
+    def _layer_normalization(self, layer, x):
+        centred = x - tf.reduce_mean(x, axis=-1, keepdims=True)
+        variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
+        return centred * tf.math.rsqrt(variance + layer.epsilon) * self._weight(layer) + self._weight(layer, "bias")
+
     def _embedding(self, layer, tokens):
+        if layer.name in self._tied:
+            return _looked_up(tf.convert_to_tensor(self._weight(layer)), tokens)
         return tf.gather(self._weight(layer), tokens)
+
+    def _product_with_table(self, layer, x_NTE):
+        x_NE = tf.reshape(x_NTE, (-1, layer.width))
+        y_NK = tf.matmul(x_NE, self.variables[layer.table + ".weight"], transpose_b=True)
+        if layer.bias:
+            y_NK = y_NK + self._weight(layer, "bias")
+        return tf.reshape(y_NK, (*x_NTE.shape[:-1], layer.count))
+
+    def _attention(self, layer, given):
+        """``given``: queries, keys, values and, where there is padding, mask_NT: 1 for keys that are looked at."""
+        q_NHQD, k_NHTD, v_NHTD = (_parted(x, layer.heads) for x in given[:3])
+        scale = (layer.width // layer.heads) ** -0.5
+        scores_NHQT = tf.matmul(q_NHQD * scale, k_NHTD, transpose_b=True)
+        if layer.causal:
+            scores_NHQT += _NOTHING * (1.0 - tf.linalg.band_part(tf.ones((layer.queries, layer.keys)), -1, 0))
+        if len(given) > 3:
+            scores_NHQT += _NOTHING * (1.0 - given[3][:, None, None, :])
+        weights_NHQT = tf.nn.softmax(scores_NHQT)
+        if layer.dropout:
+            weights_NHQT = tf.nn.dropout(weights_NHQT, layer.dropout)
+        x_NQHD = tf.transpose(tf.matmul(weights_NHQT, v_NHTD), (0, 2, 1, 3))
+        return tf.reshape(x_NQHD, (*x_NQHD.shape[:2], layer.width))
 
     def _pooling(self, layer, x_NHWC):
         if layer.average:
@@ -138,16 +176,45 @@ _OPERATIONS = {
     layers.Convolution: Layers._convolution,
     layers.Linear: Layers._linear,
     layers.Normalization: Layers._normalization,
+    layers.LayerNormalization: Layers._layer_normalization,
     layers.Embedding: Layers._embedding,
+    layers.Tied: Layers._product_with_table,
+    layers.Attention: Layers._attention,
     layers.Pooling: Layers._pooling,
     layers.Response: Layers._response,
     layers.Dropout: Layers._dropout,
 }
 
 
+def _parted(x_NTE, heads):
+    """Return x_NHTD: the numbers of a vector in as many parts as there are heads."""
+    x_NTHD = tf.reshape(x_NTE, (*x_NTE.shape[:2], heads, x_NTE.shape[2] // heads))
+    return tf.transpose(x_NTHD, (0, 2, 1, 3))
+
+
+@tf.custom_gradient
+def _looked_up(table_KE, tokens):
+    """Return the rows of a table whose gradient also comes from elsewhere.
+
+    TensorFlow would make rows of that whole gradient first, and copy both one behind the other.
+    """
+
+    def backward(gradient):
+        flat = tf.reshape(gradient, (-1, table_KE.shape[1]))
+        return tf.math.unsorted_segment_sum(flat, tf.reshape(tokens, (-1,)), table_KE.shape[0]), None
+
+    return tf.gather(table_KE, tokens), backward
+
+
 def relu(name: str, x: tf.Tensor) -> tf.Tensor:
     with tf.name_scope(name):
         return tf.nn.relu(x)
+
+
+def gelu(name: str, x: tf.Tensor) -> tf.Tensor:
+    """Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016, section 2: the approximation by tanh."""
+    with tf.name_scope(name):
+        return tf.nn.gelu(x, approximate=True)
 
 
 def flat(x_NHWC: tf.Tensor) -> tf.Tensor:

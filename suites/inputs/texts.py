@@ -46,14 +46,34 @@ def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Arr
     import numpy
 
     generator = numpy.random.RandomState(seed)
-    frequencies = 1.0 / (numpy.arange(1, size["vocabulary"]) + SHIFT)
-    cumulated = numpy.cumsum(frequencies) / frequencies.sum()
+    drawing = Drawing(generator, size["vocabulary"] - 1)
     for _ in range(POOL):
         lengths_N = generator.normal(size["words_mean"], LENGTH_DEVIATION_RATIO * size["words_mean"], count)
         lengths_N = numpy.clip(numpy.rint(lengths_N), 1, size["words"])
-        drawn_NT = numpy.searchsorted(cumulated, generator.random_sample((count, size["words"])), side="right")
+        drawn_NT = drawing((count, size["words"]))
         within_NT = numpy.arange(size["words"]) < lengths_N[:, None]
-        # The last cumulated frequency may fall short of 1 by rounding.
-        tokens_NT = numpy.where(within_NT, numpy.minimum(drawn_NT + 1, size["vocabulary"] - 1), PADDING)
+        tokens_NT = numpy.where(within_NT, drawn_NT + 1, PADDING)
         shares_NT = (within_NT / lengths_N[:, None]).astype(numpy.float32)
         yield tokens_NT.astype(numpy.int64), shares_NT, generator.randint(0, size["classes"], count).astype(numpy.int64)
+
+
+class Drawing(object):
+    """Draws words, numbered from 0 by falling frequency, as often as they come in a language.
+
+    Args:
+        generator: numpy's ``RandomState``.
+        count: how many words there are.
+    """
+
+    def __init__(self, generator: Any, count: int) -> None:
+        import numpy
+
+        frequencies = 1.0 / (numpy.arange(1, count + 1) + SHIFT)
+        self._generator = generator
+        self._cumulated = numpy.cumsum(frequencies) / frequencies.sum()
+        # It may fall short of 1 by rounding.
+        self._cumulated[-1] = 1.0
+
+    def __call__(self, shape: Sequence[int]) -> Array:
+        """Return an int64 array of ``shape``."""
+        return self._cumulated.searchsorted(self._generator.random_sample(shape), side="right")

@@ -1,7 +1,7 @@
 """How weights are updated: what a model's ``[optimizer]`` says, for the batch of a job, and the rate of each step.
 
-A rule is {name, learning_rate, momentum, betas, epsilon, weight_decay, warmup_steps, decay, decay_steps}. All
-frameworks update by the same equations, those that PyTorch documents:
+A rule is {name, learning_rate, momentum, betas, epsilon, weight_decay, decay_vectors, warmup_steps, decay,
+decay_steps}. All frameworks update by the same equations, those that PyTorch documents:
 
 ``sgd``
     with momentum; the decay is added to the gradient (torch.optim.SGD)
@@ -28,6 +28,9 @@ DEFAULTS = {
     "betas": (0.9, 0.999),
     "epsilon": 1e-8,
     "weight_decay": 0.0,
+    # Whether weights with one axis decay, such as biases and what normalisations scale by. Devlin et al. ("BERT", 2019)
+    # and Brown et al. (GPT-3) leave them out.
+    "decay_vectors": True,
     # Steps in which the rate rises to its height.
     "warmup_steps": 0,
     "decay": "constant",
@@ -82,6 +85,11 @@ def complete(facts: Mapping[str, Any]) -> Dict[str, Any]:
     if rule["decay"] == "inverse-sqrt" and not rule["warmup_steps"]:
         raise TrainerError("setup_failed", "an optimiser's decay inverse-sqrt needs warmup_steps")
     return rule
+
+
+def weight_decay(rule: Rule, axes: int) -> float:
+    """Return the decay of weights with so many axes."""
+    return rule["weight_decay"] if rule["decay_vectors"] or axes > 1 else 0.0
 
 
 def is_constant(rule: Rule) -> bool:

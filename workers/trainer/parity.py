@@ -68,9 +68,30 @@ def _make_case(job, process, adapter, watch, path):
     case = adapter.case()
     _write(path, case)
     adapter.build(job._replace(given=path), process, watch)
-    gradient, weight = _length(adapter.gradients()["gradients"]), _length(adapter.state()["weights"])
-    numbers = {"learning_rate": CHANGE * weight / gradient, "weight_decay": DECAY * gradient / weight}
-    _write(path, dict(case, **_prefixed("optimizer", numbers)))
+    gradients, weight = adapter.gradients()["gradients"], _length(adapter.state()["weights"])
+    rule = optimizer.complete(job.model.optimizer)
+    _write(path, dict(case, **_prefixed("optimizer", _numbers(rule, gradients, weight))))
+
+
+def _numbers(rule, gradients, weight):
+    """Return what takes the place of a rule's numbers, for weights of the length ``weight``.
+
+    Adam divides each gradient by its own size and epsilon: with a small one rounding would decide which way a weight
+    goes whose gradient is nothing. Here epsilon is as large as gradients are, and so it is seen where it is added. Of a
+    rate that changes, the first updates show how.
+    """
+    gradient, numbers = _length(gradients), {}
+    update = gradient
+    if rule["name"] != "sgd":
+        numbers["epsilon"] = gradient / math.sqrt(sum(array.size for array in gradients.values()))
+        update = _length({name: array / (abs(array) + numbers["epsilon"]) for name, array in gradients.items()})
+    numbers["learning_rate"] = CHANGE * weight / update
+    numbers["weight_decay"] = DECAY * (update if rule["name"] == "adamw" else gradient) / weight
+    if rule["warmup_steps"]:
+        numbers["warmup_steps"] = UPDATES - 1
+    if rule["decay_steps"]:
+        numbers["decay_steps"] = 2 * UPDATES
+    return numbers
 
 
 def _length(arrays):

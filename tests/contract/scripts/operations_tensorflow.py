@@ -1,6 +1,6 @@
 """Print the operations of one sample's forward pass as TensorFlow's statistics count them, see operations_pytorch.py.
 
-A graph is made and nothing is computed.
+A graph is made and nothing is computed: weights are places for numbers, and no numbers.
 """
 
 import importlib
@@ -15,6 +15,7 @@ from suites.assemble import layers
 from suites.assemble.tensorflow import Layers
 
 SAMPLES = 2
+VARIABLE = tf.Variable
 
 
 def count(module, inputs, size):
@@ -22,9 +23,15 @@ def count(module, inputs, size):
     described = importlib.import_module(module + ".network").layers(size)
     fields = importlib.import_module("suites.inputs." + inputs).fields(size)
     with tf.Graph().as_default() as graph:
-        weights = {name: numpy.zeros(shape, numpy.float32) for name, shape in layers.shapes(described).items()}
+        nothing = numpy.zeros((), numpy.float32)
+        weights = {name: numpy.broadcast_to(nothing, shape) for name, shape in layers.shapes(described).items()}
         own.loss(Layers(described, weights), size, *map(tensor, fields))
         return sum(operations(graph, operation.node_def) for operation in graph.get_operations()) / SAMPLES
+
+
+def variable(value, trainable=True, **options):
+    """What takes the place of ``tf.Variable``."""
+    return tf.compat.v1.placeholder(value.dtype, value.shape) if trainable else VARIABLE(value, trainable, **options)
 
 
 def tensor(field):
@@ -37,4 +44,5 @@ def operations(graph, node):
 
 
 if __name__ == "__main__":
+    tf.Variable = variable
     print(json.dumps([count(*cell) for cell in json.loads(sys.argv[1])]))

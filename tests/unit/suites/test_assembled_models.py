@@ -20,6 +20,9 @@ SIZES = [
     if offers(model, options, size)
 ]
 
+# Those that state which batch their rate is for.
+SCALED = [name for name, model in MODELS.items() if "learning_rate_samples" in model.facts["optimizer"]]
+
 
 def described(name, size, options=()):
     sizes = MODELS[name].facts_with(dict(options))["sizes"]
@@ -47,7 +50,7 @@ def test_initial_weights_follow_the_seed(name):
     assert {value.dtype.name for value in one.values()} == {"float32"}
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", SCALED)
 def test_the_learning_rate_is_in_proportion_to_the_global_batch(name):
     facts = MODELS[name].facts["optimizer"]
     batch = facts["learning_rate_samples"] // 4
@@ -55,12 +58,23 @@ def test_the_learning_rate_is_in_proportion_to_the_global_batch(name):
     assert optimizer.of_job(job)["learning_rate"] == pytest.approx(facts["learning_rate"] / 2)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", SCALED)
 def test_no_model_trains_sixteen_devices_with_large_batches_at_a_rate_that_needs_a_warm_up(name):
     job = read_job(MODELS[name].module.rpartition(".")[2], "pytorch", ranks=16, per_device_batch_size=256)
     rule = optimizer.of_job(job)
     assert optimizer.is_constant(rule)  # the same update at every batch: what it costs is part of what is measured
     assert rule["learning_rate"] == MODELS[name].facts["optimizer"]["learning_rate"]
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) - set(SCALED)))
+def test_the_others_update_by_adam_whose_rate_rises_and_is_the_same_at_every_batch(name):
+    found = []
+    for ranks, batch in ((1, 2), (16, 256)):
+        job = read_job(MODELS[name].module.rpartition(".")[2], "pytorch", ranks=ranks, per_device_batch_size=batch)
+        found.append(optimizer.of_job(job))
+    assert found[0] == found[1]
+    assert found[0]["name"].startswith("adam")
+    assert optimizer.rate(found[0], 1) < 0.01 * found[0]["learning_rate"]
 
 
 def test_a_layout_is_undone_exactly():

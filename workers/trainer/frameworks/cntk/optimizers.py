@@ -18,6 +18,8 @@ def make(rule: Rule, parameters: Sequence[Any]) -> Any:
         TrainerError: ``unsupported``, CNTK has no decay of the weights apart from the gradient, and no momentum that a
             changing rate leaves alone.
     """
+    if rule["weight_decay"] and not rule["decay_vectors"]:
+        raise TrainerError("unsupported", "CNTK's optimisers have one decay for all weights here, biases too")
     if rule["name"] == "sgd":
         if rule["momentum"] and not rules.is_constant(rule):
             # Its momentum holds updates, not gradients: with a rate that changes these are two algorithms.

@@ -51,7 +51,7 @@ class Exchange(object):
         prefix = "from %d: " % first if first else None
         named = collections.OrderedDict(("%04d" % index, parameter) for index, parameter in enumerate(parameters))
         horovod.mxnet.broadcast_parameters(named, root_rank=0, prefix=prefix)
-        return horovod.mxnet.DistributedTrainer(named, optimizers.make(rule), prefix=prefix), 1
+        return horovod.mxnet.DistributedTrainer(named, optimizers.make(rule, parameters), prefix=prefix), 1
 
     def exchange(self) -> Data:
         return horovod_gloo.exchange(horovod.mxnet, self._kind)

@@ -8,8 +8,11 @@ from workers.trainer.frameworks.mxnet.library import mx
 from workers.trainer.signatures import Rule
 
 
-def make(rule: Rule, **options: Any) -> mx.optimizer.Optimizer:
-    """Return the optimiser; ``options`` are MXNet's own, such as ``rescale_grad``."""
+def make(rule: Rule, parameters: Sequence[Any], **options: Any) -> mx.optimizer.Optimizer:
+    """Return the optimiser of Gluon's ``parameters``; ``options`` are MXNet's own, such as ``rescale_grad``."""
+    if not rule["decay_vectors"]:
+        for parameter in parameters:
+            parameter.wd_mult = float(len(parameter.shape) > 1)
     if not rules.is_constant(rule):
         options["lr_scheduler"] = Rate(rule)
     options.update(learning_rate=rule["learning_rate"], wd=rule["weight_decay"])

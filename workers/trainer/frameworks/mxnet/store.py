@@ -96,7 +96,7 @@ class Exchange(object):
             options["rescale_grad"], divisor = 1.0 / self._ranks, 1
         trainer = mx.gluon.Trainer(
             parameters,
-            optimizers.make(rule, **options),
+            optimizers.make(rule, parameters, **options),
             kvstore=_Shifted(self._store, first) if self._store and first else self._store,
             update_on_kvstore=self._asynchronous if self._store else None,
         )

@@ -9,12 +9,21 @@ from workers.trainer.signatures import Rule
 
 
 def make(rule: Rule, parameters: Iterable[torch.Tensor]) -> torch.optim.Optimizer:
-    """Return the optimiser of ``parameters``."""
-    facts = {"lr": rule["learning_rate"], "weight_decay": rule["weight_decay"]}
+    """Return the optimiser of ``parameters``; Adam's is the one that updates all weights in one operator."""
+    groups = _groups(rule, list(parameters))
     if rule["name"] == "sgd":
-        return torch.optim.SGD(parameters, momentum=rule["momentum"], **facts)
+        return torch.optim.SGD(groups, lr=rule["learning_rate"], momentum=rule["momentum"])
     kind = torch.optim.AdamW if rule["name"] == "adamw" else torch.optim.Adam
-    return kind(parameters, betas=tuple(rule["betas"]), eps=rule["epsilon"], **facts)
+    return kind(groups, lr=rule["learning_rate"], betas=tuple(rule["betas"]), eps=rule["epsilon"], fused=True)
+
+
+def _groups(rule, parameters):
+    """Return PyTorch's groups of parameters, one for each weight decay there is, in the order of the network."""
+    decays = [rules.weight_decay(rule, parameter.dim()) for parameter in parameters]
+    return [
+        {"params": [one for one, own in zip(parameters, decays) if own == decay], "weight_decay": decay}
+        for decay in sorted(set(decays), reverse=True)
+    ]
 
 
 class Schedule(object):

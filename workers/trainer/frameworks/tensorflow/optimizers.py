@@ -60,7 +60,7 @@ class Sgd(Optimizer):
                 var=variable.handle,
                 accum=momentum.handle,
                 lr=rate,
-                grad=gradient + self.rule["weight_decay"] * variable,
+                grad=gradient + rules.weight_decay(self.rule, variable.shape.rank) * variable,
                 momentum=self.rule["momentum"],
             )
 
@@ -83,8 +83,8 @@ class Adam(Optimizer):
 
     def apply(self, variables: Sequence[tf.Variable], gradients: Sequence[tf.Tensor]) -> None:
         rate, first_power, second_power, epsilon = tf.unstack(self._numbers)
-        decay = self.rule["weight_decay"]
         for variable, mean, square, gradient in zip(variables, self.slots[0], self.slots[1], gradients):
+            decay = rules.weight_decay(self.rule, variable.shape.rank)
             if decay and self.rule["name"] == "adamw":
                 tf.raw_ops.AssignVariableOp(resource=variable.handle, value=variable * (1.0 - rate * decay))
             elif decay:

@@ -1,0 +1,43 @@
+"""Batches of running text for a job: synthetic ones.
+
+A batch is (tokens_NT, following_NT): the numbers of T tokens in a row, and for each place the one that comes after it.
+Texts are packed one behind the other, as for the training of GPT-2, so that there is no padding. The work is counted in
+tokens, each of which is predicted once, and in sequences.
+"""
+
+import itertools
+from typing import Any, Callable, Iterator, List, Sequence, Tuple
+
+from suites.inputs import Field
+from suites.inputs.texts import POOL, Drawing
+from workers.trainer.job import Job
+from workers.trainer.signatures import Array, Batch, Size, Work
+
+
+def fields(size: Size) -> List[Field]:
+    return [Field("tokens", "tokens", (size["tokens"],)), Field("following", "tokens", (size["tokens"],))]
+
+
+def work(tokens_NT: Array, following_NT: Array) -> Work:
+    return {"tokens": int(following_NT.size), "sequences": len(following_NT)}
+
+
+def batches(job: Job, rank: int, size: Size, framework: str, to_tensors: Callable[..., Any]) -> Iterator[Batch]:
+    """See ``suites.inputs``."""
+    pool = synthetic(job.plan.per_device_batch_size, size, (job.plan.seed, rank))
+    return itertools.cycle([(to_tensors(*arrays), work(*arrays)) for arrays in pool])
+
+
+def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Array, Array]]:
+    """Yield ``POOL`` batches of random tokens that come as often as those of a language.
+
+    ``size`` has ``vocabulary`` and ``tokens`` (T). Frequent tokens matter: they make the gradient of an embedding touch
+    few rows again and again.
+    """
+    import numpy
+
+    generator = numpy.random.RandomState(seed)
+    drawing = Drawing(generator, size["vocabulary"])
+    for _ in range(POOL):
+        drawn_NT = drawing((count, size["tokens"] + 1)).astype(numpy.int64)
+        yield numpy.ascontiguousarray(drawn_NT[:, :-1]), numpy.ascontiguousarray(drawn_NT[:, 1:])
