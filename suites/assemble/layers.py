@@ -176,8 +176,8 @@ class Attention(NamedTuple):
     """Scaled products of queries, keys and values, in ``heads`` parts of ``width`` numbers; projections are ``Linear``.
 
     ``causal``: a place looks at itself and those before it. ``dropout``: of the weights that the softmax gives. What
-    keys are padding is in the batch. All products of ``queries`` with ``keys`` places count, masked ones too: that is
-    what PyTorch's counter says of them, and what the literature divides by (Chowdhery et al., "PaLM", 2022, appendix B).
+    keys are padding is in the batch. All products of ``queries`` with ``keys`` places count, masked ones too: so does
+    PyTorch's counter, and so does the literature (Chowdhery et al., "PaLM", 2022, appendix B).
 
     Source: Vaswani et al., "Attention Is All You Need", 2017, section 3.2.
     """

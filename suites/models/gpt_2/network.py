@@ -1,8 +1,8 @@
 """GPT-2 as data. Names are those of OpenAI's ``gpt-2/src/model.py``, matrices are (outputs, inputs).
 
-Source of the architecture: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, section 2.3, and
-the code published with it (https://github.com/openai/gpt-2): a normalisation before each part of a block and one behind
-the last block, GELU by its approximation with tanh, learned positions, the output by the table of the tokens.
+Source of the architecture: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, section 2.3,
+and the code published with it (https://github.com/openai/gpt-2): a normalisation before each part of a block and one
+behind the last block, GELU by its approximation with tanh, learned positions, the output by the table of the tokens.
 
 Weights begin as there: normal, 0.02 (positions 0.01), and those that end in the sum of a block divided by the root of
 the number of such sums (section 2.3); biases are 0.

@@ -9,9 +9,7 @@ from suites.models.gpt_2 import network
 from workers.trainer.signatures import Size
 
 
-def loss(
-    layer: Callable[..., tf.Tensor], size: Size, tokens_NT: tf.Tensor, following_NT: tf.Tensor
-) -> tf.Tensor:
+def loss(layer: Callable[..., tf.Tensor], size: Size, tokens_NT: tf.Tensor, following_NT: tf.Tensor) -> tf.Tensor:
     x_TE = layer("wpe", tf.range(tokens_NT.shape[1]))
     x_NTE = layer("drop", layer("wte", tokens_NT) + x_TE)
     for block in network.blocks(size):
