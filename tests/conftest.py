@@ -82,9 +82,22 @@ def python_of():
 
 
 @pytest.fixture(scope="session")
-def photographs(python_of, tmp_path_factory):
-    """The dataset of photographs, made once for all tests; its folder."""
-    root = tmp_path_factory.mktemp("datasets") / "photographs"
-    command = [python_of("datasets"), "-m", "suites.datasets.photographs.prepare", "--root", str(root)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    return root
+def made_dataset(python_of, tmp_path_factory):
+    """Return a function: folder of ``suites/datasets`` -> the folder of the dataset, made once for all tests."""
+    made = {}
+
+    def make(folder):
+        if folder not in made:
+            root = tmp_path_factory.mktemp("datasets") / folder
+            command = [python_of("datasets"), "-m", f"suites.datasets.{folder}.prepare", "--root", str(root)]
+            subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+            made[folder] = root
+        return made[folder]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def photographs(made_dataset):
+    """The dataset of photographs; its folder."""
+    return made_dataset("photographs")

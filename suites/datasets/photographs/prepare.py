@@ -5,16 +5,13 @@ downloaded. The same versions of Pillow and scikit-image make the same files, by
 whole, by a rename, with a ``manifest.json`` of all its files; where it is already there nothing happens.
 """
 
-import argparse
-import hashlib
 import io
-import json
 import os
 import random
-import shutil
 import sys
-import tempfile
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict
+
+from suites.datasets import making
 
 VERSION = 1
 
@@ -39,63 +36,11 @@ SPLITS = {"train": 60, "val": 10}
 SHORTEST, LONGEST = 300, 500
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Prepare the dataset; return the exit status."""
-    parser = argparse.ArgumentParser(description="Makes the dataset `photographs`.")
-    parser.add_argument("--root", required=True, help="the folder to make")
-    root = os.path.abspath(parser.parse_args(arguments).root)
-    if not is_prepared(root):
-        prepare(root)
-    print("%s: %d files" % (root, len(read_manifest(root)["files"])))
-    return 0
-
-
-def is_prepared(root: str) -> bool:
-    """Whether ``root`` holds this version of the dataset."""
-    try:
-        manifest = read_manifest(root)
-    except (OSError, ValueError):
-        return False
-    return manifest.get("version") == VERSION and all(os.path.exists(os.path.join(root, p)) for p in manifest["files"])
-
-
-def read_manifest(root: str) -> Dict[str, Any]:
-    """Return the object in ``manifest.json``: {version, made_with, files {path: {sha256, bytes}}}."""
-    with open(os.path.join(root, "manifest.json"), encoding="utf-8") as file:
-        return json.load(file)
-
-
-def prepare(root: str) -> None:
-    """Make the dataset in ``root``, in one move. What stood there, an older or a damaged one, is replaced."""
-    parent = os.path.dirname(root)
-    os.makedirs(parent, exist_ok=True)
-    folder = tempfile.mkdtemp(prefix=os.path.basename(root) + ".partial-", dir=parent)
-    try:
-        write_all(folder)
-        os.chmod(folder, 0o755)
-        if os.path.exists(root) and not is_prepared(root):
-            os.rename(root, os.path.join(folder, "replaced"))
-        put_in_place(folder, root)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    shutil.rmtree(os.path.join(root, "replaced"), ignore_errors=True)
-
-
-def put_in_place(folder: str, root: str) -> None:
-    """Rename ``folder`` to ``root``, unless another process has just made the same."""
-    try:
-        os.rename(folder, root)
-    except OSError:
-        if not is_prepared(root):
-            raise
-
-
-def write_all(folder: str) -> None:
-    """Write every file and the manifest below ``folder``."""
+def write_all(folder: str) -> Dict[str, str]:
+    """Write every file below ``folder``; return the versions of what encoded them."""
     import PIL
     import skimage
 
-    files = {}
     for name, source in sorted(SOURCES.items()):
         photograph = load(source)
         for split, count in sorted(SPLITS.items()):
@@ -105,11 +50,7 @@ def write_all(folder: str) -> None:
                 write(
                     cut(photograph, random.Random(path)), os.path.join(folder, path), random.Random(path + "/quality")
                 )
-                files[path] = describe(os.path.join(folder, path))
-    made_with = {"pillow": PIL.__version__, "scikit-image": skimage.__version__}
-    manifest = {"version": VERSION, "made_with": made_with, "files": files}
-    with open(os.path.join(folder, "manifest.json"), "w", encoding="utf-8") as file:
-        json.dump(manifest, file, indent=1, sort_keys=True)
+    return {"pillow": PIL.__version__, "scikit-image": skimage.__version__}
 
 
 def load(source: str) -> Any:
@@ -143,12 +84,5 @@ def write(image: Any, path: str, generator: random.Random) -> None:
         file.write(encoded.getvalue())
 
 
-def describe(path: str) -> Dict[str, Any]:
-    """Return {sha256, bytes} of a file."""
-    with open(path, "rb") as file:
-        data = file.read()
-    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(making.main(VERSION, write_all))

@@ -6,8 +6,10 @@ import subprocess
 
 import pytest
 
+from suites.datasets import making
 from suites.datasets.photographs import prepare
 from tests.trainer_process import ROOT, dataset_facts
+from workers.trainer import manifest
 
 
 @pytest.fixture(scope="module")
@@ -28,16 +30,16 @@ def made(photographs):
 
 def test_the_dataset_is_what_its_facts_say(made):
     facts = dataset_facts("photographs", made)
-    files = prepare.read_manifest(made)["files"]
+    files = manifest.read(made)["files"]
     assert len(files) == facts["files"]
     assert sum(file["bytes"] for file in files.values()) == pytest.approx(facts["bytes"], rel=0.02)
     assert len(list((made / "train").iterdir())) == facts["classes"]
 
 
 def test_the_manifest_lists_every_file_with_its_digest(made):
-    files = prepare.read_manifest(made)["files"]
+    files = manifest.read(made)["files"]
     assert set(files) == {str(path.relative_to(made)) for path in made.rglob("*.JPEG")}
-    assert all(prepare.describe(made / path) == facts for path, facts in list(files.items())[::20])
+    assert all(manifest.describe(made / path) == facts for path, facts in list(files.items())[::20])
 
 
 def test_making_it_again_changes_nothing_and_makes_the_same_elsewhere(made, make, tmp_path):
@@ -45,7 +47,7 @@ def test_making_it_again_changes_nothing_and_makes_the_same_elsewhere(made, make
     make(made)
     assert (made / "manifest.json").stat().st_mtime_ns == before
     make(tmp_path / "other")
-    assert prepare.read_manifest(tmp_path / "other") == prepare.read_manifest(made)
+    assert manifest.read(tmp_path / "other") == manifest.read(made)
 
 
 def test_a_damaged_dataset_is_replaced_and_nothing_else_is_left_behind(made, make, tmp_path):
@@ -53,24 +55,23 @@ def test_a_damaged_dataset_is_replaced_and_nothing_else_is_left_behind(made, mak
     shutil.copytree(made, root)
     (root / "train" / "n90000001" / "n90000001_0.JPEG").unlink()
     make(root)
-    assert prepare.is_prepared(root)
+    assert making.is_prepared(root, prepare.VERSION)
     assert [path.name for path in tmp_path.iterdir()] == ["photographs"]
     assert not (root / "replaced").exists()
 
 
-def test_a_failure_leaves_no_half_made_dataset(tmp_path, monkeypatch):
+def test_a_failure_leaves_no_half_made_dataset(tmp_path):
     def fail(folder):
         (tmp_path / "seen").touch()
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(prepare, "write_all", fail)
     with pytest.raises(OSError, match="no space"):
-        prepare.main(["--root", str(tmp_path / "photographs")])
+        making.main(prepare.VERSION, fail, ["--root", str(tmp_path / "photographs")])
     assert [path.name for path in tmp_path.iterdir()] == ["seen"]
 
 
 def test_a_manifest_of_another_version_is_no_dataset(made, tmp_path):
     root = tmp_path / "photographs"
     root.mkdir()
-    (root / "manifest.json").write_text(json.dumps({**prepare.read_manifest(made), "version": 0}))
-    assert not prepare.is_prepared(root)
+    (root / "manifest.json").write_text(json.dumps({**manifest.read(made), "version": 0}))
+    assert not making.is_prepared(root, prepare.VERSION)

@@ -1,0 +1,94 @@
+"""The texts of a layout as numbers of sub-words: which arrays a prepared dataset of texts has.
+
+parallel-text  ``<split>.source`` and ``<split>.target``: a sentence each, in the same order
+text           ``<split>.text``: a document each, with ``END`` behind it
+wikipedia      ``<split>.sentences``, and in ``<split>.documents`` where among them each document ends
+squad          ``<split>.contexts`` and ``<split>.questions``; ``<split>.answers`` has, of each question, the number of
+               its context, and the first and the last token of the answer within that
+"""
+
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
+
+import numpy
+
+from suites.datasets import subwords, text_layouts
+from suites.datasets.numbered import END, path_of
+from suites.datasets.text_layouts import Pair, Question
+
+
+class Way(NamedTuple):
+    """``read`` returns the items of each split of a folder, ``texts`` those of an item, ``write`` stores numbers."""
+
+    read: Callable[[str], Dict[str, Any]]
+    texts: Callable[[Any], Sequence[str]]
+    write: Callable[[str, int, str, Sequence[Any], Any], None]
+
+
+def number(layout: str, source: str, root: str, vocabularies: Sequence[int]) -> Dict[str, str]:
+    """Write the texts of ``source`` as numbers below ``root``, once for each size of a vocabulary.
+
+    Returns:
+        the versions of what they depend on.
+
+    Raises:
+        SystemExit: a file is missing or damaged, or there is too little text; the message says which or why.
+    """
+    way = WAYS[layout]
+    try:
+        found = way.read(source)
+    except text_layouts.DatasetError as error:
+        raise SystemExit(str(error))
+    for vocabulary in vocabularies:
+        processor = subwords.trained(_texts(found["train"], way), vocabulary)
+        subwords.write_vocabulary(root, vocabulary, processor)
+        for split, items in found.items():
+            way.write(root, vocabulary, split, items, processor)
+    return subwords.versions()
+
+
+def _texts(items: Sequence[Any], way: Way) -> Iterator[str]:
+    return (text for item in items for text in way.texts(item))
+
+
+def _write_pairs(root: str, vocabulary: int, split: str, items: Sequence[Pair], processor: Any) -> None:
+    for side in ("source", "target"):
+        encoded = processor.encode([getattr(pair, side) for pair in items])
+        subwords.write_sequences(root, vocabulary, "%s.%s" % (split, side), encoded)
+
+
+def _write_text(root: str, vocabulary: int, split: str, items: Sequence[List[str]], processor: Any) -> None:
+    encoded = processor.encode(["\n".join(paragraphs) for paragraphs in items])
+    subwords.write_sequences(root, vocabulary, split + ".text", [tokens + [END] for tokens in encoded])
+
+
+def _write_articles(root: str, vocabulary: int, split: str, items: Sequence[List[str]], processor: Any) -> None:
+    documents = [[one for text in paragraphs for one in text_layouts.sentences(text)] for paragraphs in items]
+    encoded = processor.encode([sentence for document in documents for sentence in document])
+    subwords.write_sequences(root, vocabulary, split + ".sentences", encoded)
+    ends = numpy.cumsum([len(document) for document in documents], dtype=numpy.int64)
+    numpy.save(path_of(root, vocabulary, split + ".documents"), ends)
+
+
+def _write_questions(root: str, vocabulary: int, split: str, items: Sequence[Question], processor: Any) -> None:
+    numbers = {}  # type: Dict[str, int]
+    for item in items:
+        numbers.setdefault(item.context, len(numbers))
+    contexts = [subwords.placed(processor, text) for text in numbers]
+    answers = [(numbers[item.context],) + _within(contexts[numbers[item.context]][1], item) for item in items]
+    subwords.write_sequences(root, vocabulary, split + ".contexts", [tokens for tokens, _ in contexts])
+    subwords.write_sequences(root, vocabulary, split + ".questions", processor.encode([one.question for one in items]))
+    numpy.save(path_of(root, vocabulary, split + ".answers"), numpy.array(answers, numpy.int64).reshape(-1, 3))
+
+
+def _within(places, item):
+    """Return the first and the last token that have a character of the answer."""
+    touching = [at for at, (begin, end) in enumerate(places) if begin < item.end and end > item.begin]
+    return touching[0], touching[-1]
+
+
+WAYS = {
+    "parallel-text": Way(text_layouts.pairs, lambda pair: pair, _write_pairs),
+    "text": Way(text_layouts.texts, lambda paragraphs: paragraphs, _write_text),
+    "wikipedia": Way(text_layouts.articles, lambda paragraphs: paragraphs, _write_articles),
+    "squad": Way(text_layouts.questions, lambda item: (item.context, item.question), _write_questions),
+}

@@ -1,0 +1,102 @@
+"""Making the datasets of texts, for real, in the interpreter that their facts name."""
+
+import itertools
+import json
+import subprocess
+
+import numpy
+import pytest
+
+from suites.datasets import articles, numbered, questions, running_text, sentence_pairs, text_layouts
+from tests.trainer_process import ROOT, dataset_facts
+from workers.trainer import manifest
+
+# Half a minute: most of it is the reading of the packages' sources.
+pytestmark = pytest.mark.depends_on("suites/datasets", "workers/interpreters/datasets", "workers/trainer/manifest.py")
+
+FOLDERS = ("documentation", "documentation_articles", "documentation_questions", "message_catalogues")
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_dataset_is_what_its_facts_say(made_dataset, folder):
+    root = made_dataset(folder)
+    facts, found = dataset_facts(folder, root), manifest.identity(manifest.read(root))
+    assert found["files"] == facts["files"]
+    # The catalogues are those of this machine.
+    assert found["bytes"] == pytest.approx(facts["bytes"], rel=0.5 if folder == "message_catalogues" else 0.02)
+    assert manifest.problems(str(root), manifest.read(root)) == []
+
+
+def test_making_one_again_makes_the_same(made_dataset, python_of, tmp_path):
+    command = [
+        python_of("datasets"),
+        "-m",
+        "suites.datasets.message_catalogues.prepare",
+        "--root",
+        str(tmp_path / "again"),
+    ]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    made = manifest.read(made_dataset("message_catalogues"))
+    assert manifest.identity(manifest.read(tmp_path / "again")) == manifest.identity(made)
+
+
+def decoded(python_of, root, vocabulary, rows):
+    """The texts of rows of numbers, as SentencePiece gives them back."""
+    program = (
+        "import json, sys, sentencepiece\n"
+        "processor = sentencepiece.SentencePieceProcessor(model_file=sys.argv[1])\n"
+        "print(json.dumps([processor.decode(row) for row in json.load(sys.stdin)]))\n"
+    )
+    model = f"{numbered.folder_of(str(root), vocabulary)}/vocabulary.model"
+    done = subprocess.run(
+        [python_of("datasets"), "-c", program, model],
+        input=json.dumps(rows),
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return json.loads(done.stdout)
+
+
+def test_the_numbers_of_a_pair_are_its_two_sentences(made_dataset, python_of):
+    root = made_dataset("message_catalogues")
+    pairs = text_layouts.pairs(str(root))["train"]
+    assert len(pairs) >= 5000
+    for side in ("source", "target"):
+        numbers = numbered.sequences(str(root), 8000, "train." + side)
+        assert len(numbers) == len(pairs)
+        some = range(0, len(pairs), len(pairs) // 50)
+        texts = decoded(python_of, root, 8000, [numbers[at].tolist() for at in some])
+        # SentencePiece writes compatible characters alike, and ⁇ for those that it does not know.
+        same = [text == getattr(pairs[at], side) for text, at in zip(texts, some, strict=True)]
+        assert sum(same) >= 0.8 * len(same)
+
+
+def test_the_tokens_of_an_answer_hold_its_text(made_dataset, python_of):
+    root = made_dataset("documentation_questions")
+    asked = text_layouts.questions(str(root))["dev"]
+    contexts = numbered.sequences(str(root), 8000, "dev.contexts")
+    answers = numbered.array(str(root), 8000, "dev.answers")
+    assert len(answers) == len(asked)
+    rows = [contexts[context][first : last + 1].tolist() for context, first, last in answers]
+    texts = decoded(python_of, root, 8000, rows)
+    held = [one.context[one.begin : one.end] in text for one, text in zip(asked, texts, strict=True)]
+    assert sum(held) >= 0.98 * len(held)
+
+
+READ = {
+    "documentation": lambda root, vocabulary: running_text.batches(root, 4, 64, vocabulary, 1, 0, 1),
+    "documentation_articles": lambda root, vocabulary: articles.batches(root, 4, 64, vocabulary, 1, 0, 1),
+    "documentation_questions": lambda root, vocabulary: questions.batches(root, 4, 64, vocabulary, 1, 0, 1),
+    "message_catalogues": lambda root, vocabulary: sentence_pairs.batches(root, 4, 64, vocabulary, 1, 0, 1),
+}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("vocabulary", [200, 8000])
+def test_every_dataset_gives_batches_within_its_vocabulary(made_dataset, folder, vocabulary):
+    batches = list(itertools.islice(READ[folder](str(made_dataset(folder)), vocabulary + 11), 20))
+    tokens = [array for batch in batches for one in batch for array in one if isinstance(array, numpy.ndarray)]
+    assert max(int(array.max()) for array in tokens) < vocabulary
+    # Few of them are unknown, even with few hundred sub-words.
+    assert numpy.mean([(array == numbered.UNKNOWN).mean() for array in tokens]) < 0.05

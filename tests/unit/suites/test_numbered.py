@@ -1,0 +1,200 @@
+"""Texts as numbers: what is read, in which order, and what happens to files that are missing or damaged."""
+
+import itertools
+import os
+
+import numpy
+import pytest
+
+from suites.datasets import articles, numbered, questions, running_text, sentence_pairs
+from workers.trainer.failure import TrainerError
+
+VOCABULARY = 50
+
+
+def written(root, **arrays):
+    """A prepared dataset with these arrays; a list of lists becomes sequences. A name's dots are underscores."""
+    folder = root / "numbers" / str(VOCABULARY)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, value in arrays.items():
+        path = folder / name.replace("_", ".")
+        if value and isinstance(value[0], list) and not name.endswith("answers"):
+            numpy.save(f"{path}.ends.npy", numpy.cumsum([len(one) for one in value]))
+            value = [token for one in value for token in one]
+        numpy.save(f"{path}.npy", numpy.array(value))
+    return str(root)
+
+
+def some_pairs(root, lengths):
+    """Pairs of these lengths; each token of a pair is the pair's number."""
+    rows = [[number] * length for number, length in enumerate(lengths)]
+    return written(root, train_source=rows, train_target=[row + row[:1] for row in rows])
+
+
+def first(batches, count):
+    return list(itertools.islice(batches, count))
+
+
+def test_sequences_are_what_was_written(tmp_path):
+    root = written(tmp_path, train_text=[[8, 9], [7], [10, 11, 12]])
+    found = numbered.sequences(root, VOCABULARY, "train.text")
+    assert [found[number].tolist() for number in range(len(found))] == [[8, 9], [7], [10, 11, 12]]
+    assert found.lengths.tolist() == [2, 1, 3]
+
+
+def test_the_largest_vocabulary_that_the_model_has_room_for_is_taken(tmp_path):
+    for size in (200, 8000, 37000):
+        (tmp_path / "numbers" / str(size)).mkdir(parents=True)
+    assert [numbered.vocabulary_of(str(tmp_path), most) for most in (200, 211, 8000, 36999, 50257)] == [
+        200,
+        200,
+        8000,
+        8000,
+        37000,
+    ]
+    with pytest.raises(
+        TrainerError, match=r"vocabularies of 200, 8000, 37000 tokens, and the model has places for 199"
+    ):
+        numbered.vocabulary_of(str(tmp_path), 199)
+
+
+def test_a_bucket_has_what_is_alike_and_an_epoch_everything_once(tmp_path):
+    lengths = [number % 40 + 1 for number in range(1280)]
+    batches = first(numbered.bucketed(lengths, 8, 1, 0, 1), 160)
+    assert sorted(number for batch in batches for number in batch) == list(range(1280))
+    spread = [max(lengths[at] for at in batch) - min(lengths[at] for at in batch) for batch in batches]
+    assert sum(spread) / len(spread) < 2
+    # In no order of lengths: one that grows would look like a drift.
+    means = [sum(lengths[at] for at in batch) / 8 for batch in batches]
+    assert abs(numpy.corrcoef(means, range(len(means)))[0, 1]) < 0.2
+
+
+def test_the_ranks_of_a_step_have_different_pairs_of_like_lengths(tmp_path):
+    lengths = [number % 50 + 1 for number in range(800)]
+    ranks = [first(numbered.bucketed(lengths, 4, 3, rank, 2), 100) for rank in range(2)]
+    assert not {at for batch in ranks[0] for at in batch} & {at for batch in ranks[1] for at in batch}
+    apart = [abs(lengths[one[0]] - lengths[other[0]]) for one, other in zip(*ranks, strict=True)]
+    assert max(apart) <= 3
+
+
+def test_the_order_follows_the_seed():
+    lengths = list(range(1, 100))
+    orders = [first(numbered.bucketed(lengths, 4, seed, 0, 1), 30) for seed in (1, 1, 2)]
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_too_few_pairs_for_a_batch_are_refused(tmp_path):
+    with pytest.raises(TrainerError, match="10 samples, fewer than one batch of 16"):
+        next(sentence_pairs.batches(some_pairs(tmp_path, [3] * 10), 8, 20, VOCABULARY, 1, 0, 2))
+
+
+def test_pairs_stay_pairs_and_long_ones_are_left_out(tmp_path):
+    root = some_pairs(tmp_path, [3, 30, 5, 4, 6, 19])
+    batches = first(sentence_pairs.batches(root, 2, 20, VOCABULARY, 1, 0, 1), 20)
+    pairs = [pair for batch in batches for pair in batch]
+    assert {int(source[0]) for source, _ in pairs} == {0, 2, 3, 4, 5}
+    assert all(set(source.tolist()) == set(target.tolist()) for source, target in pairs)
+
+
+def test_every_piece_of_running_text_comes_once_in_an_epoch_with_what_follows(tmp_path):
+    root = written(tmp_path, train_text=[list(range(7, 40)), list(range(40, 50))])
+    batches = first(running_text.batches(root, 2, 6, VOCABULARY, 1, 0, 1), 7)
+    pieces = [tokens.tolist() for tokens_NT, _ in batches for tokens in tokens_NT]
+    assert sorted(map(tuple, pieces[:7])) == [tuple(range(at, at + 6)) for at in range(7, 44, 6)]
+    assert all((following_NT == tokens_NT + 1).all() for tokens_NT, following_NT in batches)
+    assert batches[0][0].dtype == numpy.int64
+
+
+def test_text_too_short_for_one_piece_is_refused_with_the_file(tmp_path):
+    root = written(tmp_path, train_text=[[7, 8, 9]])
+    with pytest.raises(TrainerError, match=r"train\.text\.npy holds 3 tokens, and a piece takes 7"):
+        next(running_text.batches(root, 2, 6, VOCABULARY, 1, 0, 1))
+
+
+def some_articles(root):
+    """Twenty articles of ten sentences of five tokens; a token tells article and place."""
+    sentences = [[article * 100 + at * 5 + token for token in range(5)] for article in range(20) for at in range(10)]
+    return written(root, train_sentences=sentences, train_documents=list(range(10, 201, 10)))
+
+
+def test_half_of_the_second_segments_follow_and_the_others_are_from_elsewhere(tmp_path):
+    batches = first(articles.batches(some_articles(tmp_path), 10, 40, VOCABULARY, 1, 0, 1), 100)
+    drawn = [one for batch in batches for one in batch]
+    for one in drawn:
+        assert 0 < len(one.first) + len(one.second) <= 40
+        if one.follows:
+            assert one.second[0] == one.first[-1] + 1
+        assert (one.first[0] // 100 == one.second[0] // 100) == one.follows
+    assert 0.3 < sum(one.follows for one in drawn) / len(drawn) < 0.6
+    assert len({one.draw for one in drawn}) == len(drawn)
+
+
+def test_the_answer_stays_where_it_is_in_a_context_that_is_cut():
+    context = numpy.arange(100, 300)
+    for at in (0, 3, 50, 120, 190, 197):
+        asked = questions.fitted(context, numpy.arange(7, 17), at, at + 2, 60)
+        assert len(asked.context) + len(asked.question) == 60
+        assert asked.context[asked.first : asked.last + 1].tolist() == [100 + at, 101 + at, 102 + at]
+
+
+def test_a_short_context_is_left_as_it_is():
+    asked = questions.fitted(numpy.arange(100, 120), numpy.arange(7, 17), 4, 6, 60)
+    assert (len(asked.context), asked.first, asked.last) == (20, 4, 6)
+
+
+READERS = {
+    "train.text": lambda root: running_text.batches(root, 1, 2, VOCABULARY, 1, 0, 1),
+    "train.source": lambda root: sentence_pairs.batches(root, 1, 9, VOCABULARY, 1, 0, 1),
+    "train.target": lambda root: sentence_pairs.batches(root, 1, 9, VOCABULARY, 1, 0, 1),
+    "train.sentences": lambda root: articles.batches(root, 1, 9, VOCABULARY, 1, 0, 1),
+    "train.documents": lambda root: articles.batches(root, 1, 9, VOCABULARY, 1, 0, 1),
+    "train.contexts": lambda root: questions.batches(root, 1, 9, VOCABULARY, 1, 0, 1),
+    "train.answers": lambda root: questions.batches(root, 1, 9, VOCABULARY, 1, 0, 1),
+}
+
+
+@pytest.fixture
+def whole(tmp_path):
+    rows = [[7, 8, 9, 10], [11, 12]]
+    return written(
+        tmp_path,
+        train_text=rows,
+        train_source=rows,
+        train_target=rows,
+        train_sentences=rows,
+        train_documents=[1, 2],
+        train_contexts=rows,
+        train_questions=rows,
+        train_answers=[[0, 1, 2], [1, 0, 0]],
+    )
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_whole_files_are_read(name, whole):
+    next(READERS[name](whole))
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("damage", ["missing", "cut off", "no array", "shorter", "no dataset"])
+def test_a_missing_or_damaged_file_is_named(name, damage, whole):
+    path = numbered.path_of(whole, VOCABULARY, name)
+    if damage == "missing":
+        os.remove(path)
+    elif damage == "no dataset":
+        whole, path = whole + "/nowhere", whole + "/nowhere"
+    else:
+        with open(path, "rb") as file:
+            data = file.read()
+        shorter = numpy.load(path)[:-1]
+        with open(path, "wb") as file:
+            file.write(data[:-4] if damage == "cut off" else b"no array" if damage == "no array" else b"")
+        if damage == "shorter":
+            numpy.save(path, shorter)
+    with pytest.raises(TrainerError) as caught:
+        next(READERS[name](whole))
+    assert caught.value.kind == "setup_failed"
+    assert path in str(caught.value)
+
+
+def test_rows_are_cut_and_filled_up():
+    assert numbered.padded([[7, 8, 9], [7]], 2).tolist() == [[7, 8], [7, 0]]
