@@ -22,7 +22,7 @@ def a_dataset(tmp_path, monkeypatch, program):
     monkeypatch.setenv("TBD_DATASETS_DIR", str(tmp_path / "datasets"))
     own = Interpreter("datasets", "x", sys.executable, {}, True, None)
     real = interpreters.resolve
-    monkeypatch.setattr(interpreters, "resolve", lambda name: own if name == "datasets" else real(name))
+    monkeypatch.setattr(interpreters, "resolve", lambda name, *more: own if name == "datasets" else real(name, *more))
     job = a_job(data="made-up")
     job["dataset"] = {"name": "made-up", "interpreter": "datasets", "module": "suites.datasets.made_up", "root": None}
     return job
