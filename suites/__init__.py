@@ -22,7 +22,8 @@ models, PyTorch for all frameworks. A test looks every name up (tests/architectu
  4. Batches come from synthetic data or from the files of a dataset, which the node's agent has prepared.
     ``suites/inputs/images.py: batches, synthetic``
     ``suites/datasets/photographs/dataset.toml``
-    ``suites/datasets/photographs/prepare.py: main``
+    ``suites/datasets/photographs/prepare.py: write_all``
+    ``suites/datasets/making.py: main``
     ``suites/datasets/image_folder/pytorch.py: batches``
  5. A step is mostly one update: a batch, the forward pass, the loss, the backward pass, the optimiser. A model may have
     several updates in a step, each with weights, a loss, an optimiser and batches of its own.
