@@ -102,6 +102,14 @@ NODE_VARIABLES: dict[str, tuple[str, str]] = {
         "cuda where there is an NVIDIA driver",
         "which variant of the frameworks' environments is built and used: cpu or cuda",
     ),
+    "TBD_PYTORCH_CPU_INDEX": (
+        "https://download.pytorch.org/whl/cpu",
+        "index that is asked first for PyTorch's build for CPUs; none: only those that pip is configured with",
+    ),
+    "TBD_ALLOW_CUDA_BUILD": (
+        "",
+        "1: on a host without a GPU take PyTorch's build with CUDA (4.8 GB) where that for CPUs cannot be had",
+    ),
     "TBD_INTERPRETER_PYTHON": (
         "the first that the host has of 3.11, 3.12, 3.13",
         "the Python for which the frameworks' environments are built and used, where they can be had for several",

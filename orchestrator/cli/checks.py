@@ -60,6 +60,20 @@ def _interpreters() -> Iterator[Finding]:
             yield Finding(name, "note", one.reason or "not built", there)
 
 
+def _cpu_index() -> Iterator[Finding]:
+    from workers.node import interpreters
+    from workers.node.interpreters import cpu_builds
+
+    builds = cpu_builds.of("pytorch")
+    if builds is None or interpreters.definitions()["pytorch"].variant != "cpu":
+        return
+    asked = "not asked" if builds.cpu_index == cpu_builds.NO_INDEX else f"{builds.cpu_index} is asked first"
+    told = f"{asked} ({cpu_builds.INDEX_SETTING}), then pip's indexes; never with CUDA unasked"
+    if cpu_builds.is_consented():
+        told = f"{asked}, then pip's indexes, with CUDA too ({cpu_builds.CONSENT_SETTING})"
+    yield Finding("PyTorch for CPUs", "ok", told)
+
+
 def _clock() -> Iterator[Finding]:
     path = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     source = path.read_text().strip() if path.is_file() else "unknown"
@@ -69,12 +83,16 @@ def _clock() -> Iterator[Finding]:
 
 
 def _room() -> Iterator[Finding]:
+    from workers.node import space
+
     for name, path in (("data directory", data_dir()), ("interpreters", _interpreters_dir())):
         existing = next(parent for parent in (path, *path.parents) if parent.exists())
-        free = shutil.disk_usage(existing).free
-        level = "ok" if free > ROOM_BYTES else "note"
+        free, quota = space.free_bytes(existing), space.quota_left(existing)
+        level = "ok" if min(free, free if quota.bytes is None else quota.bytes) > ROOM_BYTES else "note"
         advice = "" if level == "ok" else f"An interpreter takes up to {memory(ROOM_BYTES)}: make room"
-        yield Finding(f"disk of {name}", level, f"{memory(free)} free, {path}", advice)
+        limited = f", {memory(quota.bytes)} of it by your quota" if quota.bytes is not None else ""
+        limited = f" ({quota.reason})" if quota.reason is not None else limited
+        yield Finding(f"disk of {name}", level, f"{memory(free)} free{limited}, {path}", advice)
         if not os.access(existing, os.W_OK):
             variable = "TBD_DATA_DIR" if name == "data directory" else "TBD_INTERPRETERS_DIR"
             yield Finding(f"disk of {name}", "broken", f"{existing} cannot be written to", f"Give another {variable}")
@@ -159,6 +177,7 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     machine_checks.machine,
     gpu_checks.gpus,
     _interpreters,
+    _cpu_index,
     _ray,
     _server,
     _database,

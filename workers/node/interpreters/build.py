@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 from workers.node import pythons
-from workers.node.interpreters import cuda_needs, sources, system_parts
+from workers.node.interpreters import cpu_builds, cuda_needs, room, sources, system_parts
+from workers.node.interpreters.cpu_builds import CpuBuild
 from workers.node.interpreters.definition import RECORD, Definition, InterpreterError, base_folder
 
 Progress = Callable[[str], None]
@@ -28,6 +29,10 @@ _LINE_CHARACTERS = 150
 
 # Lines of pip that tell how far it is.
 _TELLING = ("Downloading", "Installing collected", "Processing", "Building")
+
+
+class StoppedError(InterpreterError):
+    """A step of a build was ended at what it printed."""
 
 
 def build(wanted: Definition, progress: Progress) -> None:
@@ -46,13 +51,11 @@ def build(wanted: Definition, progress: Progress) -> None:
         needed = pythons.how_to_get(wanted.pythons, wanted.one_python)
         raise InterpreterError(f"the interpreter {wanted.name} {needed}")
     _check_machine(wanted, python)
-    _check_room(wanted)
-    progress(
-        f"{wanted.name} ({wanted.variant}, Python {wanted.python}): downloading about {_size(wanted.download_bytes)},"
-        f" {_size(wanted.installed_bytes)} on disk, into {folder}"
-    )
+    room.check(wanted.name, wanted.download_bytes, wanted.installed_bytes, progress)
+    sizes = f"downloading about {room.size(wanted.download_bytes)}, {room.size(wanted.installed_bytes)} on disk"
+    progress(f"{wanted.name} ({wanted.variant}, Python {wanted.python}): {sizes}, into {folder}")
     own = _make(wanted, python)
-    pip = [own, "-m", "pip", "--require-virtualenv", "--no-input", "--disable-pip-version-check"]
+    pip = [own, "-I", "-m", "pip", "--require-virtualenv", "--no-input", "--disable-pip-version-check"]
     _install(wanted, own, pip, progress)
     progress(f"{wanted.name}: proving it")
     found = _described(wanted, own, pip)
@@ -72,14 +75,57 @@ def _make(wanted: Definition, python: str) -> str:
 
 def _install(wanted: Definition, own: str, pip: Sequence[str], progress: Progress) -> None:
     progress(f"{wanted.name}: installing {wanted.requirements.name}")
-    command = [*pip, "install", "--no-warn-script-location", "-r", str(wanted.requirements)]
-    _run(wanted, "pip install", command, progress=progress)
+    command = [*pip, "install", "--no-warn-script-location"]
+    pins = ["-r", str(wanted.requirements)]
+    builds = cpu_builds.of(wanted.name) if wanted.variant == "cpu" else None
+    if builds is None:
+        _run(wanted, "pip install", [*command, *pins], progress=progress)
+    else:
+        _install_for_cpus(wanted, builds, pip, progress)
     _install_sources(wanted, own, pip, progress)
+
+
+def _install_for_cpus(wanted: Definition, builds: CpuBuild, pip: Sequence[str], progress: Progress) -> None:
+    """Install the build for CPUs where it can be had. Where it cannot, end before that with CUDA is downloaded, unless
+    a person has agreed to it."""
+    version = cpu_builds.pinned(builds, wanted.requirements)
+    # It comes first: where it is not to be had, the others are not downloaded either.
+    install_all = [*pip, "install", "--no-warn-script-location", f"{builds.package}=={version}"]
+    install_all += ["-r", str(wanted.requirements)]
+    progress(f"{wanted.name}: looking for {builds.package} {version} for CPUs")
+    places, reasons = cpu_builds.find(builds, version, pip, wanted.python)
+
+    def shown(line: str) -> str | None:
+        return cpu_builds.cuda_in_line(builds, line)
+
+    for place in places:
+        progress(f"{wanted.name}: taking {place.requirement} of {place.where}")
+        command = [*pip, "install", "--no-deps", *place.options, place.requirement]
+        try:
+            _run(wanted, "pip install", command, progress=progress, extra=place.environment, stop_at=shown)
+        except InterpreterError as error:
+            reasons.append(f"{place.where}: {str(error).splitlines()[-1].strip()}")
+        else:
+            _run(wanted, "pip install", install_all, progress=progress, stop_at=shown)
+            return
+    if cpu_builds.is_consented():
+        room.check(wanted.name, builds.cuda_download_bytes, builds.cuda_installed_bytes, progress)
+        progress(f"{wanted.name}: {'; '.join(reasons)}")
+        progress(f"{wanted.name}: taking what pip's indexes have, which {builds.with_cuda()} if it is that with CUDA")
+        pins = ["-c", str(wanted.requirements.with_name("requirements-cuda.txt"))]
+        _run(wanted, "pip install", [*install_all, *pins], progress=progress)
+        return
+    try:
+        _run(wanted, "pip install", install_all, progress=progress, stop_at=shown)
+    except StoppedError as stopped:
+        told = cpu_builds.refusal(builds, version, wanted.python, str(stopped), reasons)
+        raise InterpreterError(f"the interpreter {wanted.name} is not downloaded: {told}") from None
 
 
 def _described(wanted: Definition, own: str, pip: Sequence[str]) -> dict[str, Any]:
     """What the environment is, and what its proof says: it is run here."""
     packages = _run(wanted, "pip freeze", [*pip, "freeze"]).splitlines()
+    _check_build(wanted, packages)
     proof = _run(wanted, "its proof", [own, "-I", str(wanted.proof), *wanted.proof_arguments], limit_s=_PROOF_LIMIT_S)
     version = [own, "-c", "import platform; print(platform.python_version())"]
     return {
@@ -101,6 +147,17 @@ def _proved_on_a_gpu(wanted: Definition, own: str) -> str:
     command = [own, "-I", str(cuda_needs.PROOF), *needs.frameworks]
     said = _run(wanted, "its proof on a GPU", command, limit_s=_PROOF_LIMIT_S)
     return "; " + said.strip().splitlines()[-1]
+
+
+def _check_build(wanted: Definition, packages: Sequence[str]) -> None:
+    """Raise where an environment for CPUs has become one with CUDA, in spite of the look at what pip says."""
+    builds = cpu_builds.of(wanted.name) if wanted.variant == "cpu" else None
+    found = cpu_builds.cuda_in_packages(builds, packages) if builds is not None else None
+    if builds is not None and found is not None and not cpu_builds.is_consented():
+        version = cpu_builds.pinned(builds, wanted.requirements)
+        raise InterpreterError(
+            f"the interpreter {wanted.name} is not ready: {cpu_builds.refusal(builds, version, wanted.python, found)}"
+        )
 
 
 def wheels_folder() -> Path:
@@ -153,16 +210,6 @@ def _write_last(folder: Path, found: dict[str, Any]) -> None:
     os.replace(str(temporary), str(folder / RECORD))
 
 
-def _check_room(wanted: Definition) -> None:
-    free = shutil.disk_usage(str(base_folder())).free
-    needed = wanted.download_bytes + wanted.installed_bytes
-    if free < needed:
-        raise InterpreterError(
-            f"the interpreter {wanted.name} needs about {_size(needed)} of disk while it is built;"
-            f" {base_folder()} has {_size(free)} free, and TBD_INTERPRETERS_DIR can name another folder"
-        )
-
-
 def _run(
     wanted: Definition,
     what: str,
@@ -170,16 +217,21 @@ def _run(
     limit_s: float | None = None,
     progress: Progress = lambda line: None,
     extra: Mapping[str, str] | None = None,
+    stop_at: Callable[[str], str | None] = lambda line: None,
 ) -> str:
     """Run one step of the build away from any folder that could shadow a module; return what it printed.
 
+    Args:
+        stop_at: says of a line of what it prints why it must end there, or None.
+
     Raises:
         InterpreterError: it fails, with the tail of what it said.
+        StoppedError: it was ended, with what ``stop_at`` said.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     environment.update(wanted.environment, PYTHONNOUSERSITE="1", **(extra or {}))
-    lines = []
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as errors:
+        environment["TMPDIR"] = (extra or {}).get("TMPDIR", scratch)  # what is ended leaves nothing behind
         process = subprocess.Popen(
             list(command),
             cwd=scratch,
@@ -194,19 +246,30 @@ def _run(
         timer.daemon = True
         timer.start()
         with process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                lines.append(line)
-                if line.strip().startswith(_TELLING):
-                    progress(f"{wanted.name}: {line.strip()[:_LINE_CHARACTERS]}")
+            lines, stopped = _followed(process, wanted.name, progress, stop_at)
         timer.cancel()
         errors.seek(0)
         said = [*lines, *errors.read().decode("utf-8", "replace").splitlines()]
+    if stopped is not None:
+        raise StoppedError(stopped)
     if process.returncode != 0:
         tail = "\n".join("    " + line.rstrip() for line in said[-_TAIL_LINES:] if line.strip())
         raise InterpreterError(f"interpreter {wanted.name}: {what} failed with status {process.returncode}:\n{tail}")
     return "".join(lines)
 
 
-def _size(count: int) -> str:
-    return "%.1f GiB" % (count / 2**30) if count >= 2**30 else "%.0f MiB" % (count / 2**20)
+def _followed(
+    process: subprocess.Popen[str], name: str, progress: Progress, stop_at: Callable[[str], str | None]
+) -> tuple[list[str], str | None]:
+    """Return the lines that ``process`` prints, and why it was ended at the last of them, if it was."""
+    lines = []
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.append(line)
+        stopped = stop_at(line)
+        if stopped is not None:
+            process.kill()
+            return lines, stopped
+        if line.strip().startswith(_TELLING):
+            progress(f"{name}: {line.strip()[:_LINE_CHARACTERS]}")
+    return lines, None
