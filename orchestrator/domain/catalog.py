@@ -151,6 +151,26 @@ class StrategyFacts:
 
 
 @dataclass(frozen=True)
+class SwitchFacts:
+    """A switch of a framework, which stands among the options of a spec: off where nothing is said.
+
+    ``devices``: the kinds that have it. ``inputs``: the inputs of models that it means something for; none: all.
+    ``not_with``: model, strategy, precision, profile or other switch that it does not go with -> why; ``cpu/kernels``:
+    not on such devices.
+    """
+
+    name: str
+    help: str
+    devices: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
+    not_with: Mapping[str, str] = field(default_factory=dict)
+
+    def problem(self, value: Any) -> str | None:
+        """Return what is wrong with ``value``, or None."""
+        return None if isinstance(value, bool) else f"option {self.name} is a switch, true or false, not {value!r}"
+
+
+@dataclass(frozen=True)
 class FrameworkFacts:
     """What an adapter declares: it is never probed for abilities. ``lacks``: kind of device -> abilities and precisions
     that are not there on it; a strategy has ``lacks`` of its own."""
@@ -161,6 +181,7 @@ class FrameworkFacts:
     abilities: tuple[str, ...]
     strategies: Mapping[str, StrategyFacts]
     lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    switches: Mapping[str, SwitchFacts] = field(default_factory=dict)
 
     def precisions_on(self, device: str) -> tuple[str, ...]:
         """Those that there are on this kind of device; a strategy may lack one of them."""
@@ -194,3 +215,11 @@ class Catalog:
     datasets: Mapping[str, DatasetFacts]
     data_sheets: Sequence[DataSheet] = ()
     kernel_kinds: KernelKinds = NO_KINDS
+
+    def switches(self) -> dict[str, tuple[str, ...]]:
+        """Every switch that there is -> the frameworks that have it."""
+        found: dict[str, tuple[str, ...]] = {}
+        for framework in self.frameworks.values():
+            for name in framework.switches:
+                found[name] = (*found.get(name, ()), framework.name)
+        return found

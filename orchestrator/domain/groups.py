@@ -70,7 +70,7 @@ def chosen_axis(spec: ExperimentSpec, plans: Sequence[Plan], asked: str) -> str:
 def value_of(plan: Plan, axis: str) -> Any:
     """What a plan has on an axis, ``options.NAME`` among them."""
     if axis.startswith(OPTION):
-        return dict(plan.options).get(axis.removeprefix(OPTION))
+        return plan.option(axis.removeprefix(OPTION))
     return getattr(plan, axis)
 
 

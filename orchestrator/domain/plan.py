@@ -16,6 +16,9 @@ _NOT_OF_THE_CELL = ("repetition",)
 # What an attempt has for itself: the node, or no more than its devices.
 WHOLE_NODE, ITS_DEVICES = "node", "device"
 
+# What a switch is that a plan does not name.
+OFF = False
+
 # Fields that plans have not always had. Without a value they are left out, so that plans keep their identity.
 _LATER = {"memory_limit_bytes": None, "search": False, "exclusive": WHOLE_NODE, "implied": ()}
 
@@ -48,8 +51,9 @@ class Needs:
 class Plan:
     """What one run carries out. Equal plans of an experiment run once.
 
-    ``options`` are sorted (name, value) pairs, ``profile`` and ``node_names`` sorted names, so that equal plans are
-    equal and hash alike. ``fabric`` is None where one node takes part, ``global_batch_size`` is always given.
+    ``options``: those of the model, and the switches of the framework that are on. They are sorted (name, value) pairs,
+    ``profile`` and ``node_names`` sorted names, so that equal plans are equal and hash alike.
+    ``fabric`` is None where one node takes part, ``global_batch_size`` is always given.
     ``memory_limit_bytes`` is of one CPU device; ``search``: it is a try for the largest batch, no repetition of a cell.
     ``exclusive`` is ``node`` (nothing else of tbd runs on its nodes meanwhile) or ``device``. ``implied``: those of the
     ``options`` that go without saying: at a default that was declared when plans without it had been stored.
@@ -83,6 +87,11 @@ class Plan:
     exclusive: str = WHOLE_NODE
     implied: tuple[str, ...] = ()
     repetition: int = 1
+
+    def option(self, name: str) -> Any:
+        """The value of an option. A switch that is off is not noted: plans keep the identity that they had before
+        there was such a switch."""
+        return dict(self.options).get(name, OFF)
 
     @property
     def nodes(self) -> int:

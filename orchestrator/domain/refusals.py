@@ -38,8 +38,8 @@ def wrong_limit(spec: ExperimentSpec, cells: Iterable[Mapping[str, Any]], facts:
     return []
 
 
-def why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, str] | None:
-    """(axis, or ``options/NAME``; reason) why no node could ever carry out the cell, or None."""
+def why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, ...] | None:
+    """Why no node could ever carry out the cell, or None: axis, or ``options/NAME``; reason; axes it is about too."""
     model, framework = facts.catalog.models[cell["model"]], facts.catalog.frameworks[cell["framework"]]
     if framework.name not in model.frameworks:
         return (
@@ -65,11 +65,11 @@ def why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, str] | N
     )
 
 
-def _why_without_option(cell: Mapping[str, Any], model: ModelFacts) -> tuple[str, str] | None:
+def _why_without_option(cell: Mapping[str, Any], model: ModelFacts) -> tuple[str, ...] | None:
     """Values that are wrong at every size have been refused before."""
-    for name, value in cell["options"].items():
-        if problem := model.options[name].problem_at(value, cell["size"]):
-            return f"options/{name}", problem
+    for name in sorted(set(cell["options"]) & set(model.options)):
+        if problem := model.options[name].problem_at(cell["options"][name], cell["size"]):
+            return f"options/{name}", problem, "size"
     return None
 
 
@@ -167,23 +167,36 @@ def _unknown_names(spec: ExperimentSpec, catalog: Catalog) -> Iterator[Problem]:
                 yield Problem(f"/{axis}", f"there is no {axis} {value!r}{_offer(value, offered)}")
 
 
-def _offer(wrong: str, offered: Sequence[str], verb: str = "there are") -> str:
+def _offer(wrong: str, offered: Sequence[str]) -> str:
     """How a sentence ends that says that ``wrong`` is not there: what was probably meant, and all there is."""
     hint = did_you_mean(wrong, offered)
-    begin = f"{hint} {verb.capitalize()}" if hint else f"; {verb}"
+    begin = f"{hint} There are" if hint else "; there are"
     return f"{begin} {', '.join(offered) or 'none'}"
 
 
 def _wrong_options(spec: ExperimentSpec, catalog: Catalog) -> Iterator[Problem]:
+    switches = catalog.switches()
+    own = [name for name, having in switches.items() if set(having) & set(spec.framework)]
+    for name in sorted(set(spec.options) & set(switches)):
+        facts = catalog.frameworks[switches[name][0]].switches[name]
+        yield from (Problem(f"/options/{name}", text) for one in spec.options[name] if (text := facts.problem(one)))
     for model in (catalog.models[name] for name in spec.model if name in catalog.models):
         for name, values in spec.options.items():
             option = model.options.get(name)
             if option is None:
-                declared = _offer(name, sorted(model.options), "it has")
-                yield Problem(f"/options/{name}", f"model {model.name} has no option {name}{declared}")
+                if name not in switches:
+                    yield Problem(f"/options/{name}", _unknown_option(name, model, own))
                 continue
             wrong = (option.problem(value) for value in values)
             yield from (Problem(f"/options/{name}", text) for text in wrong if text)
+
+
+def _unknown_option(name: str, model: ModelFacts, switches: Sequence[str]) -> str:
+    """``switches``: those of the frameworks that are asked for."""
+    hint = did_you_mean(name, [*model.options, *switches])
+    text = f"model {model.name} has no option {name}{f'{hint} It has' if hint else '; it has'}"
+    beside = f"; its frameworks have the switches {', '.join(switches)}" if switches else ""
+    return f"{text} {', '.join(sorted(model.options)) or 'none'}{beside}"
 
 
 def _wrong_excludes(spec: ExperimentSpec) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.domain.catalog import Catalog, ModelFacts, parse_topology
+from orchestrator.domain.catalog import Catalog, parse_topology
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.facts import Facts
 from orchestrator.domain.plan import Plan
@@ -28,6 +28,7 @@ from orchestrator.domain.repetitions import Cell, missing, repeats_of
 from orchestrator.domain.run import TERMINAL, Run
 from orchestrator.domain.search import Search, answer_of, at_batch, measured_down, searched, step, try_of
 from orchestrator.domain.spec import AXES, LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec, parse_spec
+from orchestrator.domain.switches import OPTIONS, chosen, why_unswitched
 
 MAX_RUNS = 20_000  # a judgement: a larger grid is a typing mistake more often than a wish
 
@@ -56,15 +57,17 @@ def check(spec: ExperimentSpec, facts: Facts) -> None:
     if len(cells) * repeats_of(spec) > MAX_RUNS:
         count = f"{len(cells)} cells x {repeats_of(spec)} repeats"
         raise InvalidRequest([Problem("", f"{count} are more than {MAX_RUNS} runs: split the experiment")])
-    refused = [
-        (cell, why)
-        for cell in cells
-        if (why := why_impossible(cell, facts) or why_unprofiled(cell, facts, spec.profile))
-    ]
+    refused = [(cell, why) for cell in cells if (why := _why_refused(cell, facts, spec.profile))]
     if refused:
         are_all = len(refused) == len(cells)
         refusals = [_refusal(cell, why, are_all) for cell, why in refused]
         raise InvalidRequest(list(dict.fromkeys(refusals))[:20])  # cells that differ otherwise are refused in one line
+
+
+def _why_refused(cell: Mapping[str, Any], facts: Facts, profile: Sequence[str]) -> tuple[str, ...] | None:
+    """(axis, reason, further axes that it is about), or None."""
+    impossible = why_impossible(cell, facts) or why_unprofiled(cell, facts, profile)
+    return impossible or why_unswitched(cell, facts, profile)
 
 
 def check_for_any_machine(spec: ExperimentSpec, catalog: Catalog) -> None:
@@ -154,8 +157,7 @@ def place_in_sweep(spec: ExperimentSpec, plan: Plan) -> tuple[Any, ...]:
     """Where the cell of ``plan`` stands in the grid: sorts as the sweep nests its axes. What ``auto`` and the like
     stood for comes by size."""
     axes = [_place_of(getattr(spec, axis) or [], getattr(plan, axis)) for axis in AXES]
-    options = dict(plan.options)
-    return (*axes, *(_place_of(spec.options[name], options.get(name)) for name in sorted(spec.options)))
+    return (*axes, *(_place_of(spec.options[name], plan.option(name)) for name in sorted(spec.options)))
 
 
 def _place_of(values: Sequence[Any], value: Any) -> tuple[int, Any]:
@@ -234,21 +236,25 @@ def _matches(cell: Mapping[str, Any], partial: Mapping[str, Any]) -> bool:
     return all((cell[key] if key in cell else options.get(key)) == value for key, value in partial.items())
 
 
-def _refusal(cell: Mapping[str, Any], why: tuple[str, str], are_all: bool) -> Problem:
+def _refusal(cell: Mapping[str, Any], why: tuple[str, ...], are_all: bool) -> Problem:
     """``are_all``: every cell is refused, so that to leave them out would leave nothing."""
-    axis, reason = why
+    axis, reason, *further = why
     if are_all:
         return Problem(f"/{axis}", reason)
     named = {"model": cell["model"], "framework": cell["framework"]}
     if axis == "profile":  # no axis: what differs between its cells is what they run in
         named["strategy"] = cell["strategy"]
-    elif axis.startswith("options/"):  # a value that is not offered at every size
-        option = axis.removeprefix("options/")
-        named |= {"size": cell["size"], option: cell["options"][option]}
     else:
-        named[axis] = cell[axis]
+        named |= dict(_value(cell, one) for one in (*further, axis))
     line = ", ".join(f"{key}: {value}" for key, value in named.items())
     return Problem(f"/{axis}", f"{reason}. To leave this cell out: exclude: [{{{line}}}]")
+
+
+def _value(cell: Mapping[str, Any], axis: str) -> tuple[str, Any]:
+    """(what an exclusion calls the axis, its value as YAML has it)."""
+    name = axis.removeprefix(OPTIONS)
+    value = cell["options"][name] if axis.startswith(OPTIONS) else cell[axis]
+    return name, str(value).lower() if isinstance(value, bool) else value
 
 
 def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
@@ -258,7 +264,7 @@ def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
     per_device = cell["per_device_batch_size"] or cell["global_batch_size"] // (nodes * devices)
     if per_device == LARGEST_THAT_FITS:
         per_device = 1  # what its search begins with
-    options = _all_options(cell, model)
+    options = chosen(cell, model)
     return Plan(
         model=model.name,
         options=tuple(sorted(options.items())),
@@ -289,8 +295,3 @@ def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
         memory_limit_bytes=spec.memory_limit_bytes,
         exclusive=spec.exclusive,
     )
-
-
-def _all_options(cell: Mapping[str, Any], model: ModelFacts) -> dict[str, Any]:
-    """Defaults written out: a default that changes later makes another workload, not the same one measured anew."""
-    return {name: option.default for name, option in model.options.items()} | cell["options"]

@@ -86,4 +86,5 @@ def _cell(axes: Json, found: Json) -> str:
 
 
 def _value(axes: Json, axis: str) -> Any:
-    return axes["options"].get(axis.removeprefix(_OPTION)) if axis.startswith(_OPTION) else axes[axis]
+    """A switch that is off is not among the options of a cell."""
+    return axes["options"].get(axis.removeprefix(_OPTION), False) if axis.startswith(_OPTION) else axes[axis]

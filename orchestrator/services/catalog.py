@@ -15,6 +15,7 @@ from orchestrator.domain.catalog import (
     ModelFacts,
     OptionFacts,
     StrategyFacts,
+    SwitchFacts,
     Variant,
 )
 from orchestrator.domain.errors import SettingsError
@@ -45,6 +46,7 @@ def load_catalog(suite_path: Sequence[Path] = ()) -> Catalog:
         models += [_model(path, path.parent.name) for path in sorted(folder.glob("*/model.toml"))]
     frameworks = [_framework(path) for path in sorted(_FRAMEWORKS.glob("*/framework.toml"))]
     datasets = [_dataset(path) for path in sorted(_DATASETS.glob("*/dataset.toml"))]
+    _tell_options_apart(models, frameworks)
     return Catalog(
         models={model.name: model for model in models},
         frameworks={framework.name: framework for framework in frameworks},
@@ -52,6 +54,15 @@ def load_catalog(suite_path: Sequence[Path] = ()) -> Catalog:
         data_sheets=_data_sheets(_PEAKS),
         kernel_kinds=_kernel_kinds(),
     )
+
+
+def _tell_options_apart(models: Sequence[ModelFacts], frameworks: Sequence[FrameworkFacts]) -> None:
+    """Options of models and switches of frameworks stand side by side in a spec."""
+    for model in models:
+        for framework in frameworks:
+            if both := sorted(set(model.options) & set(framework.switches)):
+                message = f"model {model.name} calls an option as {framework.name} calls a switch: {', '.join(both)}"
+                raise SettingsError(f"{message}. Call it otherwise")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -149,9 +160,15 @@ def _framework(path: Path) -> FrameworkFacts:
             abilities=tuple(facts.get("abilities", ())),
             strategies={name: _strategy(name, strategy) for name, strategy in facts["strategies"].items()},
             lacks={kind: tuple(abilities) for kind, abilities in facts.get("lacks", {}).items()},
+            switches={name: _switch(name, switch, facts) for name, switch in facts.get("switches", {}).items()},
         )
     except (KeyError, TypeError) as error:
         raise SettingsError(f"{path}: {error}") from None
+
+
+def _switch(name: str, facts: Mapping[str, Any], framework: Mapping[str, Any]) -> SwitchFacts:
+    devices = tuple(facts.get("devices", framework["devices"]))
+    return SwitchFacts(name, facts["help"], devices, tuple(facts.get("inputs", ())), dict(facts.get("not_with", {})))
 
 
 def _strategy(name: str, facts: Mapping[str, Any]) -> StrategyFacts:

@@ -148,9 +148,10 @@ def build(job: Job, process: Process, device: torch.device) -> Model:
     load(network, parts.weights_of(job))
     fields = parts.fields_of(job)
     dtype = _TYPES.get(job.plan.precision, torch.float32)
+    layout = torch.channels_last if "channels_last" in job.plan.switches else torch.contiguous_format
 
     def to_tensors(*arrays):
-        found = [tensor(field.kind, array, dtype) for field, array in zip(fields, arrays)]
+        found = [tensor(field.kind, array, dtype, layout) for field, array in zip(fields, arrays)]
         # From pageable memory a copy to a GPU waits for itself, whatever it was told: CUDA runtime API, "API
         # synchronization behavior".
         return [one.pin_memory() for one in found] if device.type == "cuda" else found
@@ -172,12 +173,18 @@ def load(network: nn.Module, weights: Arrays) -> None:
             parameter.copy_(torch.from_numpy(weights[name]))
 
 
-def tensor(kind: str, array: Array, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Return the tensor of an array of a batch, see ``suites.inputs.Field``; ``dtype``: that of what is no integer."""
+def tensor(
+    kind: str,
+    array: Array,
+    dtype: torch.dtype = torch.float32,
+    layout: torch.memory_format = torch.contiguous_format,
+) -> torch.Tensor:
+    """Return the tensor of an array of a batch, see ``suites.inputs.Field``; ``dtype``: that of what is no integer;
+    ``layout``: that of images."""
     found = torch.from_numpy(array)
     if found.is_floating_point():
         found = found.to(dtype)
-    return found.permute(0, 3, 1, 2).contiguous() if kind == "image" else found
+    return found.permute(0, 3, 1, 2).contiguous(memory_format=layout) if kind == "image" else found
 
 
 def array(kind: str, tensor: torch.Tensor) -> Array:

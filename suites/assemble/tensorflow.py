@@ -32,9 +32,11 @@ class Layers(object):
     """The layers of a network by name, beginning with ``weights`` {name: described array}.
 
     ``variables`` {name: trainable variable} in the order of the forward pass; ``statistics`` {norm: (mean, variance)}.
+    ``compiled``: whether XLA is to compile them.
     """
 
-    def __init__(self, described: Sequence[layers.Layer], weights: Arrays) -> None:
+    def __init__(self, described: Sequence[layers.Layer], weights: Arrays, compiled: bool = False) -> None:
+        self._compiled = compiled
         self._layers = layers.by_name(described)
         self._parameters = layers.parameters(described)
         self.variables = collections.OrderedDict()
@@ -129,7 +131,12 @@ class Layers(object):
             return tf.nn.avg_pool2d(x_NHWC, layer.kernel, layer.stride, "VALID")
         # Padded explicitly: "SAME" would pad even sides at the right and bottom only.
         beyond = _beyond(layer, x_NHWC.shape[1]) if layer.ceil else 0
-        return tf.nn.max_pool2d(x_NHWC, layer.kernel, layer.stride, _padding(layer.padding, beyond))
+        sides = _padding(layer.padding, beyond)
+        if not self._compiled:
+            return tf.nn.max_pool2d(x_NHWC, layer.kernel, layer.stride, sides)
+        # XLA "does not support pooling ops with explicit padding"; it fuses the two.
+        padded_NHWC = tf.pad(x_NHWC, sides, constant_values=x_NHWC.dtype.min)
+        return tf.nn.max_pool2d(padded_NHWC, layer.kernel, layer.stride, "VALID")
 
     def _response(self, layer, x_NHWC):
         return tf.nn.lrn(x_NHWC, layer.size // 2, layer.k, layer.alpha / layer.size, layer.beta)
@@ -272,7 +279,7 @@ class Model(object):
 def build(job: Job, process: Process) -> Model:
     """Return the ``Model``, with its initial weights."""
     own, size = parts.framework_of(job, "tensorflow"), job.model.size
-    network = Layers(parts.layers_of(job), parts.weights_of(job))
+    network = Layers(parts.layers_of(job), parts.weights_of(job), "xla" in job.plan.switches)
 
     def to_tensors(*arrays):
         # Left to itself TensorFlow puts constants on the first GPU, for all ranks: see suites.inputs.

@@ -17,7 +17,10 @@ RENDEZVOUS_TIMEOUT_S = 120.0
 
 
 class Plan(NamedTuple):
-    """What is measured. ``timeout_s`` is that of the whole attempt; ``repetition`` counts runs of the same cell."""
+    """What is measured. ``timeout_s`` is that of the whole attempt; ``repetition`` counts runs of the same cell.
+
+    ``switches``: those of the framework's own that are on, which stand among the plan's options beside the model's.
+    """
 
     framework: str
     strategy: str
@@ -29,6 +32,7 @@ class Plan(NamedTuple):
     max_steps: Optional[int] = None
     profile: Tuple[str, ...] = ()
     repetition: int = 0
+    switches: Tuple[str, ...] = ()
 
 
 class Model(NamedTuple):
@@ -226,7 +230,7 @@ def _job_of(data: Mapping[str, Any]) -> Job:
     strategy = dict(protocol.STRATEGY, **(data.get("strategy") or {}))
     return Job(
         token=data["token"],
-        plan=_plan_of(data["plan"]),
+        plan=_plan_of(data["plan"], data["model"]),
         model=_model_of(data["model"], data["plan"]),
         dataset=Dataset(dataset["root"], dataset.get("loader")) if dataset else None,
         processes=tuple(_process_of(process) for process in data["processes"]),
@@ -241,7 +245,9 @@ def _job_of(data: Mapping[str, Any]) -> Job:
     )
 
 
-def _plan_of(plan: Mapping[str, Any]) -> Plan:
+def _plan_of(plan: Mapping[str, Any], facts: Mapping[str, Any]) -> Plan:
+    own = facts.get("options") or {}
+    options = plan.get("options") or {}
     return Plan(
         framework=plan["framework"],
         strategy=plan["strategy"],
@@ -253,12 +259,13 @@ def _plan_of(plan: Mapping[str, Any]) -> Plan:
         max_steps=plan.get("max_steps"),
         profile=tuple(plan.get("profile") or ()),
         repetition=plan.get("repetition", 0),
+        switches=tuple(sorted(name for name, value in options.items() if value is True and name not in own)),
     )
 
 
 def _model_of(facts: Mapping[str, Any], plan: Mapping[str, Any]) -> Model:
     options = {name: option.get("default") for name, option in (facts.get("options") or {}).items()}
-    options.update(plan.get("options") or {})
+    options.update((name, value) for name, value in (plan.get("options") or {}).items() if name in options)
     return Model(
         module=facts["module"],
         size=facts.get("sizes", {}).get(plan["size"], {}),

@@ -32,7 +32,11 @@ def asked(job: Job) -> Tuple[str, ...]:
 
 
 def check(job: Job, adapter: Adapter) -> None:
-    """Raise ``TrainerError`` (unsupported) if the plan asks for a profile that the adapter cannot make."""
+    """Raise ``TrainerError`` (unsupported) if the plan asks for a profile that the adapter cannot make, or a switch
+    that it does not have."""
+    unknown = [name for name in job.plan.switches if name not in adapter.switches]
+    if unknown:
+        raise TrainerError("unsupported", "this adapter has no switch %s" % ", ".join(unknown))
     missing = [name for name in asked(job) if name not in adapter.abilities]
     if missing:
         raise TrainerError("unsupported", "this adapter makes no profile of %s" % ", ".join(missing))

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator
 
 from orchestrator.api.views.common import Json, View, fields_of
 from orchestrator.api.views.runs import DeviceView
-from orchestrator.domain.catalog import DatasetFacts, ModelFacts, OptionFacts, StrategyFacts
+from orchestrator.domain.catalog import DatasetFacts, ModelFacts, OptionFacts, StrategyFacts, SwitchFacts
 from orchestrator.services.frameworks import FrameworkStatus, InterpreterOnNode
 
 
@@ -56,6 +56,14 @@ class StrategyView(View):
     """How a framework distributes, and how far that reaches."""
 
 
+@fields_of(SwitchFacts, "name", "help", "devices", "inputs")
+class SwitchView(View):
+    """An option of a spec that is true or false, for all models of the framework, or for those of some ``inputs``.
+    ``not_with``: model, strategy, precision, profile or other switch that it does not go with, and why."""
+
+    not_with: Json
+
+
 @fields_of(InterpreterOnNode)
 class InterpreterView(View):
     """A named environment of one node; ``ready`` is null where the node cannot be asked."""
@@ -68,6 +76,7 @@ class FrameworkView(View):
     devices: list[str]
     precisions: list[str]
     abilities: list[str]
+    switches: list[SwitchView]
     strategies: list[StrategyView]
     interpreters: list[InterpreterView]
 
@@ -105,6 +114,7 @@ def framework_view(status: FrameworkStatus) -> FrameworkView:
         devices=list(facts.devices),
         precisions=list(facts.precisions),
         abilities=list(facts.abilities),
+        switches=[SwitchView.of(one) for one in facts.switches.values()],
         strategies=[StrategyView.of(one) for one in facts.strategies.values()],
         interpreters=[InterpreterView.of(one) for one in status.interpreters],
     )

@@ -1,4 +1,4 @@
-"""List the frameworks' interpreters and whether they are ready; or install some on this machine.
+"""List the frameworks' interpreters, whether they are ready, and the options of each; or install some on this machine.
 
 tbd frameworks install pytorch tensorflow
 """
@@ -29,6 +29,7 @@ def execute(options: argparse.Namespace) -> int:
         output.print_json(page)
     else:
         _print([(framework["name"], one) for framework in page["items"] for one in framework["interpreters"]])
+        _print_switches(page["items"])
     return 0
 
 
@@ -50,6 +51,7 @@ def _print_here(as_json: bool) -> int:
         return 0
     output.say("no server: these are the interpreters of this machine")
     _print([(one["framework"] or "", one | {"node": HERE}) for one in found])
+    _print_switches(_as_rest_has_them(found))
     return 0
 
 
@@ -71,3 +73,17 @@ def _print(interpreters: list[tuple[str, dict[str, Any]]]) -> None:
         versions = ", ".join(f"{name} {version}" for name, version in (one["versions"] or {}).items())
         rows.append([framework, one["name"], one["node"], ready[one["ready"]], one["reason"] or versions])
     print(table.text(["framework", "interpreter", "node", "state", "versions, or what to do"], rows, output.width()))
+
+
+def _print_switches(frameworks: list[dict[str, Any]]) -> None:
+    from orchestrator.reports import table
+
+    rows = [
+        [framework["name"], switch["name"], ", ".join(switch["devices"]), ", ".join(switch["not_with"]), switch["help"]]
+        for framework in frameworks
+        for switch in framework["switches"]
+    ]
+    if rows:
+        print()
+        headings = ["framework", "option, true or false", "devices", "not with", "what it does"]
+        print(table.text(headings, rows, output.width()))

@@ -76,7 +76,7 @@ def test_a_sweep_over_sizes_and_such_an_option_is_told_how_to_leave_the_cell_out
     spec = make.spec(options={"head": [False, True]}, size=["small", "full"])
     with pytest.raises(InvalidRequest) as error:
         check(spec, facts_with_a_head())
-    assert "size: small, head: True}]" in error.value.problems[0].message
+    assert "size: small, head: true}]" in error.value.problems[0].message
     check(make.spec(options={"head": [False, True]}, size=["small", "full"], exclude=[{"size": "small", "head": True}]),
           facts_with_a_head())  # fmt: skip
 

@@ -69,6 +69,29 @@ def test_the_abilities_that_are_declared_are_those_of_the_adapters() -> None:
         assert ast.literal_eval(line.split("=")[1].strip()) == framework.abilities, name
 
 
+@pytest.mark.parametrize("name", sorted(CATALOG.frameworks))
+def test_the_switches_that_are_declared_are_those_of_the_adapters_and_name_what_there_is(name: str) -> None:
+    framework = CATALOG.frameworks[name]
+    source = Path(importlib.util.find_spec(f"workers.trainer.frameworks.{name}.adapter").origin).read_text()
+    (line,) = (line for line in source.splitlines() if line.startswith("    switches = "))
+    assert ast.literal_eval(line.split("=")[1].strip()) == tuple(framework.switches)
+    known = {*CATALOG.models, *framework.strategies, *framework.precisions, *PROFILES, *framework.switches}
+    for switch in framework.switches.values():
+        assert switch.help
+        assert set(switch.devices) <= set(framework.devices)
+        assert set(switch.inputs) <= {model.facts.get("input") for model in CATALOG.models.values()}
+        for what, reason in switch.not_with.items():
+            kind, slash, rest = what.partition("/")
+            assert rest in known and kind in switch.devices if slash else what in known, what
+            assert reason
+
+
+def test_a_model_may_not_call_an_option_as_a_framework_calls_a_switch(tmp_path: Path) -> None:
+    option = '[options.compile]\ntype = "bool"\ndefault = false\n'
+    with pytest.raises(SettingsError, match="model acted calls an option as pytorch calls a switch: compile"):
+        load_catalog((model_with(tmp_path, option),))
+
+
 def test_kinds_of_kernels_are_those_that_there_are_and_their_names_are_expressions() -> None:
     kinds = CATALOG.kernel_kinds
     assert {name for name, own in kinds.frameworks.items() if own} == set(CATALOG.frameworks) - {"sleep"}

@@ -55,6 +55,8 @@ and besides, never inside a timed interval:
     all in the description's layout; the statistics as they are after one batch
 ``case()``
     PyTorch's only: a case for ``workers.trainer.parity``
+``switches``
+    the names of those options of a spec that are the framework's own, true or false (``job.plan.switches``)
 ``abilities_with_several``
     those of ``abilities`` that are told of a model with several updates too: sums over all of a step
 ``serve(job, process)``

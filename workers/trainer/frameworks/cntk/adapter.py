@@ -42,6 +42,7 @@ class Adapter(object):
     abilities = ("activity", "kernels", "layers", "memory")
     # Layers are told apart in one criterion; of the memory CNTK plans that of each criterion by itself.
     abilities_with_several = ("activity", "kernels")
+    switches = ()
 
     def __init__(self) -> None:
         self._device = None

@@ -31,6 +31,7 @@ class Adapter(object):
     abilities = ("activity", "kernels", "layers", "memory")
     # Layers are told apart by the one graph of a network, memory by the sizes of its arrays.
     abilities_with_several = ("activity", "kernels")
+    switches = ()
 
     def __init__(self) -> None:
         self._contexts = []

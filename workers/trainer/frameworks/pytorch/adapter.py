@@ -7,6 +7,7 @@ and ``batches(rank)`` (an endless iterator of (tensors, work)).
 """
 
 import importlib
+import itertools
 from typing import Dict, Iterator, Optional
 
 import torch
@@ -17,6 +18,7 @@ from workers.trainer import updates
 from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks.pytorch import borders, events, kernels, layers, memory, optimizers, precision
 from workers.trainer.frameworks.pytorch.step import Feed, Minimizer, Step
+from workers.trainer.frameworks.pytorch.switches import Switches, untouched
 from workers.trainer.frameworks.pytorch.trace import PART
 from workers.trainer.job import Job, Process
 from workers.trainer.signatures import Array, Data, Watch, Work
@@ -35,12 +37,14 @@ class Adapter(object):
 
     abilities = ("activity", "kernels", "layers", "memory")
     abilities_with_several = abilities
+    switches = ("channels_last", "compile", "cuda_graphs", "fused_optimizer")
 
     def __init__(self) -> None:
         self._device = None
         self._strategy = None
         self._seed = None
         self._model = None
+        self._switches = None
         self._step = None
 
     def versions(self) -> Data:
@@ -61,14 +65,19 @@ class Adapter(object):
         torch.manual_seed(self._seed)
         torch.set_num_threads(jobs.threads())
         mathematics = precision.apply(job.plan.precision, self._device)
+        self._switches = Switches(job.plan.switches, self._device)
         self._model = jobs.builder(job).build(job, process, self._device)
         self._model.network.train()
-        feed = Feed(self._device)
+        self._switches.lay_out(self._model.network)
+        feed = Feed(self._device, self._switches.channels_last)
         minimizers = self._minimizers(updates.of_model(self._model, job), feed, job.plan.precision)
         # The mark is for the profile of memory.
         with events.mark(PART + "input"):
             feed.begin(watch(self._model.batches(process.rank)))
         self._step = Step(self._model, feed, minimizers)
+        self._prepare(feed)
+        optimizers_made = [minimizer.optimizer for minimizer in minimizers]
+        mathematics.update(self._switches.in_force(self._model.network, optimizers_made))
         parameters = sum(parameter.numel() for parameter in self._model.network.parameters())
         return {
             "parameters": parameters,
@@ -77,6 +86,21 @@ class Adapter(object):
             "exchange": self._strategy.exchange(),
         }
 
+    def _prepare(self, feed):
+        """Compile and record what is to be, by the first batches, which the first step then takes again."""
+        if not self._switches.any_rehearsed:
+            return
+        batches = feed.batches
+        taken = list(itertools.islice(batches, len(self._step.minimizers)))
+        with untouched(self._model.network, self._device):
+            feed.begin(iter(taken))
+            self._step.prepare(self._switches)
+            feed.begin(iter(taken))
+            self._switches.rehearse(self._step.compute)
+        for minimizer in self._step.minimizers:
+            minimizer.clear()
+        feed.begin(itertools.chain(taken, batches))
+
     def _minimizers(self, found, feed, arithmetic):
         named = list(self._model.network.named_parameters())
         minimizers = []
@@ -84,7 +108,8 @@ class Adapter(object):
             own = {id(parameter) for parameter in update.parameters}
             rule = rules.complete(update.optimizer)
             optimizer = self._strategy.optimizer(
-                optimizers.make(rule, update.parameters), [pair for pair in named if id(pair[1]) in own]
+                optimizers.make(rule, update.parameters, self._switches.fused_optimizer),
+                [pair for pair in named if id(pair[1]) in own],
             )
             wanted = update.parameters if len(found) > 1 else None
             schedule = optimizers.Schedule(rule, optimizer)

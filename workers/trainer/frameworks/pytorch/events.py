@@ -79,6 +79,7 @@ def _kind(event):
     if name.startswith("autograd::engine::evaluate_function"):
         return "node"
     named = "::" in name and not name.startswith(("autograd::", "torch::autograd::"))
+    named = named or "_cpp_fused_" in name  # what torch.compile writes for CPU devices
     return "operator" if named and not event.is_user_annotation else "other"
 
 

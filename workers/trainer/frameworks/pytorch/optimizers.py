@@ -8,13 +8,14 @@ from workers.trainer import optimizer as rules
 from workers.trainer.signatures import Rule
 
 
-def make(rule: Rule, parameters: Iterable[torch.Tensor]) -> torch.optim.Optimizer:
-    """Return the optimiser of ``parameters``; Adam's is the one that updates all weights in one operator."""
+def make(rule: Rule, parameters: Iterable[torch.Tensor], fused: bool = False) -> torch.optim.Optimizer:
+    """Return the optimiser of ``parameters``. ``fused``: it updates all in one kernel; else PyTorch chooses."""
     groups = _groups(rule, list(parameters))
+    facts = {"lr": rule["learning_rate"], "fused": fused or None}
     if rule["name"] == "sgd":
-        return torch.optim.SGD(groups, lr=rule["learning_rate"], momentum=rule["momentum"])
+        return torch.optim.SGD(groups, momentum=rule["momentum"], **facts)
     kind = torch.optim.AdamW if rule["name"] == "adamw" else torch.optim.Adam
-    return kind(groups, lr=rule["learning_rate"], betas=tuple(rule["betas"]), eps=rule["epsilon"], fused=True)
+    return kind(groups, betas=tuple(rule["betas"]), eps=rule["epsilon"], **facts)
 
 
 def _groups(rule, parameters):

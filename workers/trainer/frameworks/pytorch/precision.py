@@ -85,6 +85,13 @@ class Casting(object):
             self._scaler.update()
 
     @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Cast as in ``forward`` what CUDA records in it: without the cache of cast weights, which replays would miss
+        (CUDA semantics, "Usage with torch.cuda.amp")."""
+        with torch.autocast(self._kind, dtype=self._cast, enabled=self._cast is not None, cache_enabled=False):
+            yield
+
+    @contextlib.contextmanager
     def _casting(self) -> Iterator[None]:
         if self._cast is None:
             yield

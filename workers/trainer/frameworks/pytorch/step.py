@@ -2,6 +2,8 @@
 
 from typing import Any, Callable, Iterator, Optional, Sequence
 
+import torch
+
 from workers.trainer.signatures import Batch, Work
 from workers.trainer.work import total
 
@@ -9,19 +11,20 @@ from workers.trainer.work import total
 class Feed(object):
     """The batches of a rank, taken to ``device``: ``tensors`` of the last one, ``work`` of all in a step."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Any, channels_last: bool = False) -> None:
         self.tensors = None
         self.work = None
-        self._batches = None
+        self.batches = None
         self._device = device
+        self._channels_last = channels_last
 
     def begin(self, batches: Iterator[Batch]) -> None:
         """Feed from ``batches``, an endless iterator of (tensors, work)."""
-        self._batches = batches
+        self.batches = batches
 
     def first(self) -> None:
         """Take the first batch of a step."""
-        self.tensors, self.work = next(self._batches)
+        self.tensors, self.work = next(self.batches)
 
     def further(self) -> None:
         """Take another batch of the same step."""
@@ -30,7 +33,13 @@ class Feed(object):
         self.work = total([before, self.work])
 
     def copy(self) -> None:
-        self.tensors = [tensor.to(self._device, non_blocking=True) for tensor in self.tensors]
+        self.tensors = [self._copied(tensor) for tensor in self.tensors]
+
+    def _copied(self, tensor):
+        """Images that a dataset's loader has laid out otherwise are brought into the layout of the network."""
+        if self._channels_last and tensor.dim() == 4:
+            return tensor.to(self._device, non_blocking=True, memory_format=torch.channels_last)
+        return tensor.to(self._device, non_blocking=True)
 
 
 class Minimizer(object):
@@ -61,6 +70,11 @@ class Minimizer(object):
         self._parameters = parameters
         self._schedule = schedule
         self._casting = casting
+
+    def prepare(self, switches: Any) -> None:
+        """Let ``switches`` (``switches.Switches``) replace the loss, by the batch that the feed has copied last."""
+        parameters = [one for group in self.optimizer.param_groups for one in group["params"]]
+        self._loss = switches.loss(self._loss, parameters, self._feed.tensors, self._casting)
 
     def clear(self) -> None:
         self.optimizer.zero_grad()
@@ -109,6 +123,13 @@ class Step(object):
         for _, part in self.parts:
             part()
         return self._feed.work
+
+    def prepare(self, switches: Any) -> None:
+        """See ``Minimizer.prepare``; each takes a batch."""
+        for minimizer in self.minimizers:
+            self._feed.first()
+            self._feed.copy()
+            minimizer.prepare(switches)
 
     def compute(self) -> None:
         """Do no update: the gradients are those of the next batch of each; where two share a parameter, their sum."""

@@ -21,6 +21,7 @@ class Adapter(object):
     """See ``workers.trainer.frameworks``."""
 
     abilities = ("activity", "kernels", "layers", "memory")
+    switches = ()
 
     def __init__(self) -> None:
         self._model = None

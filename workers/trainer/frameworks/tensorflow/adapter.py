@@ -6,6 +6,7 @@ tensors, made in a ``tf.function``) and ``batches(rank)`` (an endless iterator o
 """
 
 import importlib
+import itertools
 from typing import Iterator, Optional
 
 import tensorflow as tf
@@ -37,6 +38,7 @@ class Adapter(object):
     abilities = ("activity", "kernels", "layers", "memory")
     # Each update is a graph of its own: those of several have equal names for different operators.
     abilities_with_several = ("activity", "kernels")
+    switches = ("xla",)
 
     def __init__(self) -> None:
         self._device = None
@@ -69,19 +71,31 @@ class Adapter(object):
 
     def build(self, job: Job, process: Process, watch: Watch) -> Data:
         tf.random.set_seed(job.plan.seed)
+        compiled = "xla" in job.plan.switches
         with self._strategy.scope():
             self._model = jobs.builder(job).build(job, process)
-            self._minimizers = [Minimizer(one, self._strategy) for one in updates.of_model(self._model, job)]
+            found = updates.of_model(self._model, job)
+            self._minimizers = [Minimizer(update, self._strategy, compiled) for update in found]
         self._order = [one for one in self._minimizers for _ in range(one.times)]
         self._strategy.begin(self._model.variables)
         self._batches = [watch(self._model.batches(rank)) for rank in process.ranks]
+        if compiled:
+            self._compile()
+            tf.random.set_seed(job.plan.seed)
         parameters = sum(variable.shape.num_elements() for variable in self._model.variables)
         return {
             "parameters": parameters,
-            "mathematics": self._mathematics,
+            "mathematics": dict(self._mathematics, jit_compile=compiled),
             "device": self._device_name(),
             "exchange": self._strategy.exchange(),
         }
+
+    def _compile(self):
+        """Let XLA compile all updates, by batches that the first step then takes again."""
+        taken = [[next(stream) for _ in self._minimizers] for stream in self._batches]
+        for number, minimizer in enumerate(self._minimizers):
+            minimizer.rehearse(self._strategy.batch([batches[number][0] for batches in taken]))
+        self._batches = [itertools.chain(batches, stream) for batches, stream in zip(taken, self._batches)]
 
     def step(self) -> Work:
         works = []

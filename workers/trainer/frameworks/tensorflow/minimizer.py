@@ -6,6 +6,7 @@ from typing import Any, List, Tuple
 import tensorflow as tf
 
 from workers.trainer import optimizer as rules
+from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks.tensorflow import memory, optimizers, scopes
 from workers.trainer.signatures import Array
 from workers.trainer.updates import Update
@@ -15,9 +16,10 @@ class Minimizer(object):
     """Carries out ``update``, one of ``workers.trainer.updates``, for all ranks of this process.
 
     To be made in the strategy's scope. ``gradients``: {name: ``ownership.Gradient``} of a step, once it was traced.
+    ``compiled``: whether XLA compiles it, as one piece.
     """
 
-    def __init__(self, update: Update, strategy: Any) -> None:
+    def __init__(self, update: Update, strategy: Any, compiled: bool = False) -> None:
         self.variables = update.parameters
         self.times = update.times
         self.optimizer = optimizers.make(rules.complete(update.optimizer), self.variables)
@@ -27,7 +29,22 @@ class Minimizer(object):
         self._losses = None
         # Nothing that the function holds holds it: it goes with this object.
         train = functools.partial(_train, self._loss, self.variables, self.optimizer, strategy, self.gradients)
-        self._function = tf.function(lambda batch: strategy.run(train, batch), jit_compile=False)
+        self._function = tf.function(lambda batch: strategy.run(train, batch), jit_compile=compiled)
+
+    def rehearse(self, batch: Any) -> None:
+        """Compile the update for batches like ``batch``, by one whose changes are taken back.
+
+        Raises:
+            TrainerError: ``unsupported``, XLA lacks an operator of this model.
+        """
+        try:
+            variables = self._function.get_concrete_function(batch).graph.variables
+            before = [tf.identity(variable) for variable in variables]
+            self._function(batch)
+        except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
+            raise TrainerError("unsupported", "XLA cannot compile this model: %s" % error.message.split("\n")[0])
+        for variable, value in zip(variables, before):
+            variable.assign(value)
 
     def __call__(self, batch: Any) -> None:
         """Queue the update by ``batch``, as the strategy's ``run`` takes it."""
