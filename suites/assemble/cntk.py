@@ -64,11 +64,10 @@ class Layers(object):
 
     def _convolution(self, layer, x_CHW):
         automatic = _automatic(layer)
-        if not automatic:
+        if not any(automatic):
             x_CHW = _padded(x_CHW, layer.padding)
-        sides = [False, automatic, automatic]
         y_CHW = cntk.convolution(
-            self._weight(layer), x_CHW, (layer.stride, layer.stride), auto_padding=sides, name=layer.name
+            self._weight(layer), x_CHW, (layer.stride, layer.stride), auto_padding=[False] + automatic, name=layer.name
         )
         if not layer.bias:
             return y_CHW
@@ -88,7 +87,7 @@ class Layers(object):
             variance,
             spatial=True,
             normalization_time_constant=-self._count / math.log(1.0 - layer.MOMENTUM),
-            epsilon=layer.EPSILON,
+            epsilon=layer.epsilon,
             use_cudnn_engine=True,
             # As if a sample had been seen: at 0 the first batch would replace the initial statistics.
             running_count=cntk.constant(1.0, ()),
@@ -96,14 +95,14 @@ class Layers(object):
 
     def _pooling(self, layer, x_CHW):
         kind = cntk.AVG_POOLING if layer.average else cntk.MAX_POOLING
-        automatic = _automatic(layer)
         return cntk.pooling(
             x_CHW,
             kind,
             (layer.kernel, layer.kernel),
             (layer.stride, layer.stride),
-            auto_padding=[False, automatic, automatic],
+            auto_padding=[False] + _automatic(layer),
             ceil_out_dim=layer.ceil,
+            include_pad=layer.average,
             name=layer.name,
         )
 
@@ -132,15 +131,17 @@ _OPERATIONS = {
 
 
 def _automatic(layer):
-    """Whether CNTK's own padding is the layer's: it puts the kernel's middle on the first pixel.
+    """Return, down and across, whether CNTK's own padding is the layer's: it puts a kernel's middle on the first pixel.
 
     That is PyTorch's symmetric padding by half of the kernel, for odd kernels and strides up to 2.
     """
-    return layer.kernel > 1 and layer.padding == layer.kernel // 2 and layer.stride <= 2
+    kernels, paddings = layers.sides(layer.kernel), layers.sides(layer.padding)
+    return [k > 1 and p == k // 2 and layer.stride <= 2 for k, p in zip(kernels, paddings)]
 
 
-def _padded(x_CHW, side):
-    return cntk.pad(x_CHW, [(0, 0), (side, side), (side, side)]) if side else x_CHW
+def _padded(x_CHW, padding):
+    down, across = layers.sides(padding)
+    return cntk.pad(x_CHW, [(0, 0), (down, down), (across, across)]) if down or across else x_CHW
 
 
 def cross_entropy(logits_K: Node, label: Node) -> Node:
@@ -196,12 +197,16 @@ def _check(described):
         TrainerError: ``unsupported``, with the first convolution that is too large.
     """
     for layer in described:
-        if isinstance(layer, layers.Convolution) and layer.kernel > layer.pixels * layer.stride:
+        # The input is no larger than pixels * stride + kernel - 2 * padding - 1.
+        if (
+            isinstance(layer, layers.Convolution)
+            and 2 * max(layers.sides(layer.padding)) >= layer.pixels * layer.stride
+        ):
             raise TrainerError(
                 "unsupported",
                 "CNTK has no convolution whose kernel is larger than its input, and %s is %d x %d on %d x %d pixels:"
-                " images of 96 x 96 pixels are large enough"
-                % (layer.name, layer.kernel, layer.kernel, layer.pixels, layer.pixels),
+                " take larger images, such as those of the size small"
+                % ((layer.name,) + layers.sides(layer.kernel) + (layer.pixels, layer.pixels)),
             )
 
 

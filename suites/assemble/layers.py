@@ -46,29 +46,39 @@ def constant(value: float) -> Initial:
 ZERO = constant(0.0)
 
 
+# A side, or (height, width) where they differ.
+Extent = Union[int, Tuple[int, int]]
+
+
+def sides(extent: Extent) -> Tuple[int, int]:
+    """Return (height, width)."""
+    return extent if isinstance(extent, tuple) else (extent, extent)
+
+
 class Convolution(NamedTuple):
-    """A square convolution. ``pixels``: side of its output; ``padding``: zeros on each side."""
+    """A convolution of square maps. ``pixels``: side of its output; ``padding``: zeros on each side."""
 
     name: str
     inputs: int
     outputs: int
-    kernel: int
+    kernel: Extent
     pixels: int
     initial: Initial
     stride: int = 1
-    padding: int = 0
+    padding: Extent = 0
     bias: bool = False
     initial_bias: Initial = ZERO
 
     def parameters(self) -> List[Parameter]:
-        shape = (self.outputs, self.inputs, self.kernel, self.kernel)
+        shape = (self.outputs, self.inputs) + sides(self.kernel)
         found = [Parameter(self.name + ".weight", shape, "convolution", self.initial)]
         if self.bias:
             found.append(Parameter(self.name + ".bias", (self.outputs,), "vector", self.initial_bias))
         return found
 
     def flops(self) -> int:
-        return 2 * self.outputs * self.inputs * self.kernel**2 * self.pixels**2
+        height, width = sides(self.kernel)
+        return 2 * self.outputs * self.inputs * height * width * self.pixels**2
 
 
 class Linear(NamedTuple):
@@ -93,18 +103,18 @@ class Linear(NamedTuple):
 
 
 class Normalization(NamedTuple):
-    """Batch normalisation of each channel, beginning as the identity. ``pixels``: side of the map.
+    """Batch normalisation of each channel, beginning as the identity. ``pixels``: side of the map; ``epsilon``: what is
+    added to the variance.
 
-    In all frameworks the share of a new batch in the running statistics, and the term that avoids a division by zero,
-    are those below.
+    In all frameworks the share of a new batch in the running statistics is that below.
     """
 
     name: str
     channels: int
     pixels: int
+    epsilon: float = 1e-5
 
     MOMENTUM = 0.1
-    EPSILON = 1e-5
 
     def parameters(self) -> List[Parameter]:
         return [
@@ -225,7 +235,7 @@ class Lstm(NamedTuple):
 
 
 class Pooling(NamedTuple):
-    """Windows of a map: by their maximum, or their average (without padding then).
+    """Windows of a map: by their maximum, or their average, in which padding counts as zeros (without ``ceil`` then).
 
     ``ceil``: also a last window that is partly outside.
     """

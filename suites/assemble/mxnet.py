@@ -41,7 +41,7 @@ def _convolution(layer):
 
 def _normalization(layer):
     # MXNet's momentum is the share of what was before.
-    return nn.BatchNorm(momentum=1.0 - layer.MOMENTUM, epsilon=layer.EPSILON, in_channels=layer.channels)
+    return nn.BatchNorm(momentum=1.0 - layer.MOMENTUM, epsilon=layer.epsilon, in_channels=layer.channels)
 
 
 def _pooling(layer):

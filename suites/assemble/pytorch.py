@@ -80,7 +80,7 @@ class _Attention(nn.Module):
 _MODULES = {
     layers.Convolution: _convolution,
     layers.Linear: lambda layer: nn.Linear(layer.inputs, layer.outputs, bias=layer.bias),
-    layers.Normalization: lambda layer: nn.BatchNorm2d(layer.channels, eps=layer.EPSILON, momentum=layer.MOMENTUM),
+    layers.Normalization: lambda layer: nn.BatchNorm2d(layer.channels, eps=layer.epsilon, momentum=layer.MOMENTUM),
     layers.LayerNormalization: lambda layer: nn.LayerNorm(layer.width, eps=layer.epsilon),
     layers.Embedding: lambda layer: nn.Embedding(layer.count, layer.width),
     layers.Tied: _Tied,

@@ -88,7 +88,7 @@ class Layers(object):
 
     def _normalization(self, layer, x_NHWC):
         y_NHWC, mean, variance = tf.compat.v1.nn.fused_batch_norm(
-            x_NHWC, self._weight(layer), self._weight(layer, "bias"), epsilon=layer.EPSILON
+            x_NHWC, self._weight(layer), self._weight(layer, "bias"), epsilon=layer.epsilon
         )
         for statistic, value in zip(self.statistics[layer.name], (mean, variance)):
             statistic.assign_add(layer.MOMENTUM * (value - statistic))
@@ -128,7 +128,9 @@ class Layers(object):
 
     def _pooling(self, layer, x_NHWC):
         if layer.average:
-            return tf.nn.avg_pool2d(x_NHWC, layer.kernel, layer.stride, "VALID")
+            # "SAME" leaves what it pads out of the average.
+            padded_NHWC = tf.pad(x_NHWC, _padding(layer.padding)) if layer.padding else x_NHWC
+            return tf.nn.avg_pool2d(padded_NHWC, layer.kernel, layer.stride, "VALID")
         # Padded explicitly: "SAME" would pad even sides at the right and bottom only.
         beyond = _beyond(layer, x_NHWC.shape[1]) if layer.ceil else 0
         sides = _padding(layer.padding, beyond)
@@ -248,7 +250,8 @@ def _statistic(value):
 
 def _padding(side, beyond=0):
     """Symmetric, as PyTorch pads, and ``beyond`` at the end; a list even where it is zero: "SAME" depends on stride."""
-    return [[0, 0], [side, side + beyond], [side, side + beyond], [0, 0]]
+    down, across = layers.sides(side)
+    return [[0, 0], [down, down + beyond], [across, across + beyond], [0, 0]]
 
 
 def _beyond(layer, pixels):

@@ -129,7 +129,11 @@ PLANTED = {
     "another epsilon": (
         "mxnet",
         "resnet-50",
-        ["from suites.assemble import layers", "layers.Normalization.EPSILON = 1e-3"],
+        [
+            "from suites.assemble import layers, mxnet",
+            "made = mxnet._normalization",
+            "mxnet._BLOCKS[layers.Normalization] = lambda layer: made(layer._replace(epsilon=1e-3))",
+        ],
         "gradient",
     ),
     "another padding": (

@@ -1,0 +1,59 @@
+"""Inception-v3 in CNTK. Dimensions: C channels, H height, W width, F features."""
+
+from typing import Callable
+
+import cntk
+
+from suites.assemble.cntk import Node, cross_entropy
+from suites.models.inception_v3 import network
+from workers.trainer.signatures import Size
+
+
+def loss(layer: Callable[[str, Node], Node], size: Size, images_CHW: Node, label: Node) -> Node:
+    def unit(one, x_CHW):
+        return cntk.relu(layer(one.bn.name, layer(one.conv.name, x_CHW)))
+
+    x_CHW = images_CHW
+    for part in network.stem(size):
+        x_CHW = unit(part, x_CHW) if isinstance(part, network.Unit) else layer(part.name, x_CHW)
+    auxiliary, found = network.auxiliary(size), []
+    for module in network.modules(size):
+        if auxiliary and module.name == network.AFTER_AUXILIARY:
+            found.append(network.AUXILIARY_WEIGHT * classified(layer, unit, auxiliary, x_CHW, label))
+        x_CHW = branched(layer, unit, module, x_CHW)
+    main = cross_entropy(layer("fc", layer("dropout", mean(x_CHW))), label)
+    return main + found[0] if found else main
+
+
+def branched(
+    layer: Callable[[str, Node], Node],
+    unit: Callable[[network.Unit, Node], Node],
+    module: network.Inception,
+    x_CHW: Node,
+) -> Node:
+    found = []
+    for branch in module.branches:
+        y_CHW = layer(branch.pool.name, x_CHW) if branch.pool else x_CHW
+        for one in branch.units:
+            y_CHW = unit(one, y_CHW)
+        found += [unit(one, y_CHW) for one in branch.ends] or [y_CHW]
+    return cntk.splice(*found, axis=0)
+
+
+def classified(
+    layer: Callable[[str, Node], Node],
+    unit: Callable[[network.Unit, Node], Node],
+    auxiliary: network.Auxiliary,
+    x_CHW: Node,
+    label: Node,
+) -> Node:
+    """Return the loss of the auxiliary head."""
+    x_CHW = layer(auxiliary.pool.name, x_CHW)
+    for one in auxiliary.units:
+        x_CHW = unit(one, x_CHW)
+    return cross_entropy(layer(auxiliary.fc.name, mean(x_CHW)), label)
+
+
+def mean(x_CHW: Node) -> Node:
+    """Return x_F: the mean of each channel."""
+    return cntk.reshape(cntk.reduce_mean(x_CHW, axis=(1, 2)), (-1,))
