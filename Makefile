@@ -14,7 +14,7 @@ PYTHON36 = $(shell $(PYTHON) -m workers.node.pythons 3.6)
 # All tests, in two processes; the slowest are named.
 WHOLE := -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 --durations-min=5
 
-.PHONY: help schedules-year demo nightly-demo test prove lint unit bench faults coverage test-horovod-pytorch cluster scaling deploy-check fuzz openapi matrix gpu-check announce-downloads setup system-packages interpreters test-interpreters clean
+.PHONY: help schedules-year demo nightly-demo test prove lint unit bench faults coverage test-horovod-pytorch cluster scaling deploy-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -78,6 +78,9 @@ coverage: setup ## how often the printed intervals hold the truth and equal cell
 
 gpu-check: ## the checks that need a GPU, by python3 with torch, numpy, psutil and pynvml; SLICE=products|training|kernels|telemetry|restarts (77: no GPU)
 	@python3 -m tests.gpu.check $(SLICE)
+
+cuda-names: setup ## every name of PyTorch's CUDA build that is used here, tried without a GPU: 2.7 GB to download, 5 GB on disk, removed afterwards
+	@$(BIN)/python -m tests.gpu.wheels $(VERSION)
 
 announce-downloads:
 	@$(if $(wildcard .venv/.ready),:,echo "tbd sets up its own environment in .venv: a download of about 250 MB.")

@@ -1,0 +1,11 @@
+"""What ``stand_in`` and its tests agree on; to be read without PyTorch."""
+
+NAME = "stand-in for a GPU"
+TOTAL_BYTES = 80 * 2**30
+# What a context and the libraries take of it.
+CONTEXT_BYTES = 500 * 2**20
+# Of ``torch.cuda``, what is counted when it is called.
+COUNTED = ("get_device_capability", "get_device_name", "init", "is_available", "max_memory_allocated", "mem_get_info")
+COUNTED += ("set_device", "synchronize", "Event")
+# Those that a training on one device has no use for: an exception's type, and what several ranks say first.
+NOT_CALLED = {"torch.cuda.OutOfMemoryError", "torch.cuda.set_device"}
