@@ -96,7 +96,10 @@ NODE_VARIABLES: dict[str, tuple[str, str]] = {
         "GPUs of a node: indices of nvidia-smi or UUIDs, with commas; idle: only those that nobody uses. "
         "One that others compute on is never given out",
     ),
-    "TBD_FABRICS": ("", "interfaces of a node by fabric, where it does not show: ethernet=eth0,infiniband=ib0"),
+    "TBD_FABRICS": (
+        "",
+        "interfaces of a node by fabric, where it does not show: ethernet=eth0,infiniband=ib0,roce=eth1",
+    ),
     "TBD_INTERPRETERS_DIR": ("~/.cache/tbd/interpreters", "folder of the frameworks' environments"),
     "TBD_INTERPRETER_VARIANT": (
         "cuda where there is an NVIDIA driver",

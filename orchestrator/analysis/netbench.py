@@ -58,6 +58,9 @@ def judged(logs: Sequence[NodeLog], told: Mapping[str, Any], code_version: str) 
     findings = [finding for rule in RULES for finding in [rule(evidence)] if finding is not None]
     if problem:
         findings.append(Reason("exchanges_missing", problem, replaceable=False))
+    queued = [int(data["queued"]) for _, data in evidence.of("exchange") if data.get("queued", 1) > 1]
+    if queued:
+        findings.append(f"times are means of {min(queued)} to {max(queued)} calls that were queued together")
     skipped = [item for _, data in evidence.of("stopped") for item in data.get("skipped") or ()]
     if skipped:
         findings.append(f"{len(skipped)} sizes were left out: the time budget was not enough for them")

@@ -45,7 +45,7 @@ RANGES: Mapping[str, Mapping[str, Range]] = {
     "kernels": {"elapsed_s": SECONDS, "active_s": SECONDS, "steps": COUNT},
     "layers": {"elapsed_s": SECONDS, "steps": COUNT},
     "profiled": {"elapsed_s": SECONDS, "steps": COUNT, "begun_t": SECONDS},
-    "exchange": {"bytes": COUNT, "repetitions": COUNT, "duration_s": SECONDS},
+    "exchange": {"bytes": COUNT, "repetitions": COUNT, "duration_s": SECONDS, "queued": COUNT},
     "calibration": {"flops": (0.0, 1e30), "products": COUNT, "loaded_s": SECONDS, "duration_s": SECONDS},
     "log_closed": {"entries": COUNT},
 }

@@ -60,7 +60,7 @@ def configure_fields(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--device", action="append", help="auto, cuda or cpu (default auto)")
     group.add_argument("--strategy", action="append", help="default auto")
     group.add_argument("--interpreter", action="append", help="default auto")
-    group.add_argument("--fabric", action="append", help="ethernet or infiniband (default ethernet)")
+    group.add_argument("--fabric", action="append", help="ethernet, infiniband or roce (default ethernet)")
     group.add_argument("--gpu-model", action="append", metavar="NAME", help="GPUs whose name has this (default any)")
     group.add_argument("--option", action="append", metavar="KEY=VALUE", help="an option of the model")
     group.add_argument(

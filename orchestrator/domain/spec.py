@@ -116,8 +116,10 @@ class ExperimentSpec(StrictModel):
         description="MxD: M nodes with D devices each, a rank on each device. powers-of-two: 1x1, 1x2, 1x4 and so on, "
         "up to all devices that there are when it is submitted",
     )
-    fabric: Axis[Literal["ethernet", "infiniband"] | None] = Field(
-        default=["ethernet"], description="what carries gradients between nodes; on one node it means nothing"
+    fabric: Axis[Literal["ethernet", "infiniband", "roce"] | None] = Field(
+        default=["ethernet"],
+        description="what carries gradients between nodes; on one node it means nothing. roce: RDMA over Ethernet, for "
+        "NCCL between GPUs",
     )
     device: Axis[Literal["auto", "cuda", "cpu"]] = Field(
         default=["auto"],

@@ -37,7 +37,7 @@ class NetbenchRequest(microbenchmark.MicrobenchmarkRequest):
     topology: Topology = Field(
         default="1x2", description="MxD: M nodes with D devices each, a rank on each device; two ranks or more"
     )
-    fabric: Literal["ethernet", "infiniband"] = Field(
+    fabric: Literal["ethernet", "infiniband", "roce"] = Field(
         default="ethernet", description="what carries messages between nodes; on one node it means nothing"
     )
     library: Literal["auto", "gloo", "nccl", "mpi"] = Field(

@@ -1,8 +1,12 @@
-"""The networks of this node: its interfaces, its InfiniBand ports, and which of them is which fabric.
+"""The networks of this node: its interfaces, the ports of its RDMA adapters, and which of them is which fabric.
 
 Addresses and link types come from the kernel by ioctl (netdevice(7)), which answers for the network namespace of this
-process; speeds from sysfs, where it is mounted. ``TBD_FABRICS`` (``ethernet=eth0,infiniband=ib0``) says what the host
-does not, and is recorded as ``declared``.
+process; speeds and adapters from sysfs, where it is mounted. ``TBD_FABRICS`` (``ethernet=eth0,infiniband=ib0``) says
+what the host does not, and is recorded as ``declared``.
+
+A port of an adapter is of InfiniBand or of Ethernet (``link_layer``; then it is RoCE). InfiniBand may have no interface
+with an IPv4 address (no IPoIB), and RoCE has that of Ethernet: libraries that speak RDMA use the ``adapters``, and meet
+over the ``interface``. There ``by_ip`` is false: what goes over the interface would not be on that fabric.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import struct
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-FABRICS = ("ethernet", "infiniband")
+FABRICS = ("ethernet", "infiniband", "roce")
 
 _NET = Path("/sys/class/net")
 _INFINIBAND = Path("/sys/class/infiniband")
@@ -60,7 +64,11 @@ def _ask(asked: socket.socket, request: int, name: str) -> bytes | None:
 
 
 def infiniband_ports(root: Path = _INFINIBAND) -> list[dict[str, Any]]:
-    """Return the ports of InfiniBand adapters: device, port, state, rate_bits_per_s."""
+    """Return the ports of RDMA adapters: device, port, state, rate_bits_per_s, link_layer (infiniband, ethernet or
+    unknown) and the network interfaces of the port.
+
+    Source: Documentation/ABI/stable/sysfs-class-infiniband of the Linux kernel.
+    """
     found = []
     for port in sorted(root.glob("*/ports/*")):
         rate = re.match(r"([0-9.]+) Gb/sec", _text(port / "rate") or "")
@@ -70,38 +78,90 @@ def infiniband_ports(root: Path = _INFINIBAND) -> list[dict[str, Any]]:
                 "port": int(port.name),
                 "state": (_text(port / "state") or "unknown").split(":")[-1].strip().lower(),
                 "rate_bits_per_s": int(float(rate.group(1)) * 1e9) if rate else None,
+                "link_layer": (_text(port / "link_layer") or "unknown").lower(),
+                "interfaces": _interfaces_of(port),
             }
         )
     return found
 
 
+def _interfaces_of(port: Path) -> list[str]:
+    """Return the names of a port's network interfaces. The folder beside has those of all ports of the adapter."""
+    named = sorted({_text(path) or "" for path in port.glob("gid_attrs/ndevs/*")} - {""})
+    beside = port.parent.parent / "device" / "net"
+    alone = len(list(port.parent.iterdir())) == 1
+    return named or (sorted(path.name for path in beside.iterdir()) if alone and beside.is_dir() else [])
+
+
 def fabrics(
-    known: Sequence[Mapping[str, Any]], declared: str | None = None, preferred: str | None = None
+    known: Sequence[Mapping[str, Any]],
+    declared: str | None = None,
+    preferred: str | None = None,
+    ports: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, dict[str, Any]]:
-    """Return fabric -> {interface, address, speed_bits_per_s, source} for those that this node has.
+    """Return fabric -> {interface, address, speed_bits_per_s, source} for those that this node has; where adapters of
+    RDMA carry it, also adapters (["mlx5_0:1"]) and by_ip.
 
     Args:
         known: what ``interfaces`` returns.
         declared: the setting ``TBD_FABRICS``.
         preferred: the interface that a fabric's choice falls on where several would do: that of the default route.
+        ports: what ``infiniband_ports`` returns.
 
     Raises:
         ValueError: the setting names no fabric, or an interface that is not there or has no IPv4 address.
     """
     by_name = {item["name"]: item for item in known}
     found: dict[str, dict[str, Any]] = {}
-    for fabric in FABRICS:
+    for fabric in ("ethernet", "infiniband"):
         usable = [item for item in known if item["kind"] == fabric and item["state"] == "up" and item["address"]]
         usable.sort(key=lambda item: (item["name"] != preferred, -(item["speed_bits_per_s"] or 0), item["name"]))
         if usable:
             found[fabric] = _fabric(usable[0], "sysfs" if usable[0]["speed_bits_per_s"] else "kernel")
+    _add_adapters(found, by_name, [port for port in ports if port["state"] == "active"])
     for fabric, name in _declared(declared):
         item = by_name.get(name)
         if item is None or not item["address"]:
             there = ", ".join(sorted(item["name"] for item in known if item["address"]))
             raise ValueError(f"TBD_FABRICS: {name} is no interface with an IPv4 address here; there are {there}")
+        adapters = found.get(fabric, {}).get("adapters")
         found[fabric] = _fabric(item, "declared")
+        if adapters:
+            found[fabric].update(adapters=adapters, by_ip=fabric != "roce")
     return found
+
+
+def _add_adapters(
+    found: dict[str, dict[str, Any]], by_name: Mapping[str, Mapping[str, Any]], ports: Sequence[Mapping[str, Any]]
+) -> None:
+    """Add to the fabrics what active ports carry. Where the ranks meet is an interface with an address: InfiniBand's
+    own, else Ethernet's; of RoCE that of its port."""
+    over_ib = [port for port in ports if port["link_layer"] == "infiniband"]
+    if over_ib and "infiniband" not in found and "ethernet" in found:
+        found["infiniband"] = {**found["ethernet"], **_fastest(over_ib), "source": "sysfs", "by_ip": False}
+    elif over_ib and "infiniband" in found:
+        found["infiniband"].update(adapters=_fastest(over_ib)["adapters"], by_ip=True)
+    with_address = []
+    for port in ports:
+        items = [by_name[name] for name in port["interfaces"] if name in by_name]
+        items = [item for item in items if item["state"] == "up" and item["address"]]
+        if port["link_layer"] == "ethernet" and items:
+            with_address.append((port, items[0]))
+    if with_address:
+        carried = _fastest([port for port, _ in with_address])
+        item = next(item for port, item in with_address if _names([port])[0] in carried["adapters"])
+        found["roce"] = {**_fabric(item, "sysfs"), **carried, "by_ip": False}
+
+
+def _fastest(ports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the adapters of the highest rate there is, and the rate of one."""
+    rate = max(port["rate_bits_per_s"] or 0 for port in ports)
+    fastest = [port for port in ports if (port["rate_bits_per_s"] or 0) == rate]
+    return {"adapters": _names(fastest), "speed_bits_per_s": rate or None}
+
+
+def _names(ports: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [f"{port['device']}:{port['port']}" for port in ports]
 
 
 def _fabric(item: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -118,7 +178,9 @@ def _declared(text: str | None) -> list[tuple[str, str]]:
     for part in filter(None, (text or "").replace(" ", "").split(",")):
         fabric, _, name = part.partition("=")
         if fabric not in FABRICS or not name:
-            raise ValueError(f"TBD_FABRICS={text}: write ethernet=INTERFACE,infiniband=INTERFACE, one or both")
+            raise ValueError(
+                f"TBD_FABRICS={text}: write ethernet=INTERFACE,infiniband=INTERFACE,roce=INTERFACE, one or more"
+            )
         found.append((fabric, name))
     return found
 
@@ -138,11 +200,11 @@ def of_this_node() -> dict[str, Any]:
     Raises:
         ValueError: ``TBD_FABRICS`` is wrong.
     """
-    known = interfaces()
+    known, ports = interfaces(), infiniband_ports()
     return {
         "interfaces": known,
-        "infiniband_ports": infiniband_ports(),
-        "fabrics": fabrics(known, os.environ.get("TBD_FABRICS"), default_interface()),
+        "infiniband_ports": ports,
+        "fabrics": fabrics(known, os.environ.get("TBD_FABRICS"), default_interface(), ports),
     }
 
 

@@ -74,6 +74,7 @@ def run(job: Job, process: Process, emit: Emit) -> int:
                 emit("finished", steps=0, weights_sha256=None)
             return status
         locks = host.lock_devices(job.lock_dir, process.devices)
+        fabric.check(job, process)
         fabric.apply(job, process)
         scheduler = SCHEDULERS.get(job.plan.strategy)
         if process.role == "scheduler" and scheduler:

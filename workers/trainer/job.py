@@ -99,13 +99,19 @@ class Process(NamedTuple):
 
 
 class Node(NamedTuple):
-    """Where the processes of a node are reached from others, and by which fabric."""
+    """Where the processes of a node are reached from others, and by which fabric.
+
+    ``adapters``: those of RDMA that carry it ("mlx5_0:1"), where there are any. ``by_ip``: whether what goes over
+    ``interface`` is on that fabric; else it is there for the ranks to meet, and only RDMA is.
+    """
 
     name: str
     address: str
     interface: str
     fabric: Optional[str]
     framework_port: Optional[int]
+    adapters: Tuple[str, ...] = ()
+    by_ip: bool = True
 
 
 class Strategy(NamedTuple):
@@ -295,7 +301,10 @@ def _process_of(process: Mapping[str, Any]) -> Process:
 
 def _node_of(node: Mapping[str, Any]) -> Node:
     port = (node.get("ports") or {}).get("framework")
-    return Node(node["name"], node["address"], node["interface"], node["fabric"], port)
+    adapters = tuple(node.get("adapters") or ())
+    return Node(
+        node["name"], node["address"], node["interface"], node["fabric"], port, adapters, node.get("by_ip", True)
+    )
 
 
 def builder(job: Job) -> ModuleType:

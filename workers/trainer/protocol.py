@@ -28,7 +28,8 @@ The job
                    ``STRATEGY``. A job without it has the defaults
     nodes          [{name, address, interface, fabric, ports {control, framework}}] in rank order, the first leads:
                    where processes of one node reach those of another. Ports are null where there is one node: its
-                   agent picks free ones. A job without it is for one node
+                   agent picks free ones. Where RDMA carries the fabric also adapters [] and by_ip, whether IP goes over
+                   it too. A job without it is for one node
     control        {host, port}: the control channel, listened on by rank 0; port null: the agent picks a free one
     stopping       {intervals, seconds, max_steps, max_duration_s, remembered_cut, why}: the length of the timed phase,
                    fixed before it begins, and its limits: see workers.node.stopping
@@ -117,7 +118,8 @@ EVENTS = {
     "interval": ("phase", "first_step", "n", "duration_s", "work"),
     "loss": ("step", "value"),
     # instead of intervals, where the model's facts say ``measures = "exchange"``: messages of one size. ``duration_s``
-    # lists the repetitions, each of ``ways`` messages one after the other (2: a round trip between two ranks)
+    # lists the repetitions, each of ``ways`` messages one after the other (2: a round trip between two ranks). With
+    # ``queued`` each is the mean of so many that a device did one after the other, and were waited for together
     "exchange": (
         "operation",
         "library",

@@ -10,9 +10,13 @@ exchange of fp32 vectors,
 ``all_reduce()``                the vector becomes the sum over all ranks
 ``send(rank)``, ``receive(rank)``   the vector to, and another one from that rank
 ``synchronize()``               return when the device is done
+``queues``                      whether a call only queues what the device does later, as on GPUs
 ``close()``                     let go of all memory
 
-Repetitions follow each other at once, as in nccl-tests and the OSU micro-benchmarks; each is timed on its own. A
+Repetitions follow each other at once, as in nccl-tests and the OSU micro-benchmarks. Where calls return when they are
+done, each is timed on its own. Where they queue, so many are queued before one wait, and each time in the log is their
+mean (``queued``): so nccl-tests times, and so the exchange of a backward pass runs; to wait for each would add the
+host's way to the device and back. An entry without ``queued`` has times of single calls, each waited for. A
 point-to-point repetition is a round trip between the first ranks of two nodes (of two devices where one node takes
 part), an all-reduce one call. Rank 0 says over the control channel how many come next: so all ranks do the same
 number, a run that is cancelled ends between two sizes, and the number follows the time that is left.
@@ -45,6 +49,7 @@ HEAD = 64  # numbers that are checked after the warm-up
 # repetitions at least.
 WARM_UP_SMALL, WARM_UP_LARGE, LARGE_BYTES = 20, 2, 2**16
 LEAST, MOST, SIZE_S = 3, 200, 1.0
+QUEUED = 20  # nccl-tests, README, "-n,--iters": its default
 TOLERANCE = 1e-4  # relative, of the sum of a few fp32 numbers in any order
 
 
@@ -189,13 +194,14 @@ class Transfers(Microbenchmark):
             return order["stop"]
         if taking_part:
             timed = self._repeat(operation, ranks, order["go"])
-            self._repetitions += len(timed)
+            queued = self._queued(operation, ranks, order["go"])
+            self._repetitions += len(timed) * queued
             # Of a pair the rank that begins has seen the whole round trip.
             if operation == ALL_REDUCE or self._rank == ranks[0]:
-                self._report(case, timed)
+                self._report(case, timed, queued)
         return None
 
-    def _report(self, case, timed):
+    def _report(self, case, timed, queued):
         busy, operation, ranks, size = case
         self._emit(
             "exchange",
@@ -208,27 +214,41 @@ class Transfers(Microbenchmark):
             repetitions=len(timed),
             ways=2 if operation == POINT_TO_POINT else 1,
             duration_s=timed,
+            **({"queued": queued} if queued > 1 else {}),
         )
 
+    def _queued(self, operation, ranks, count):
+        """Return how many of ``count`` calls are queued before one wait: so many that there are ``LEAST`` means, or
+        more, and that a sum in place stays in range. All ranks come to the same number."""
+        if not self._exchange.queues:
+            return 1
+        growth = len(ranks) if operation == ALL_REDUCE else 1
+        most = min(QUEUED, rescale_every(growth)) if growth > 1 else QUEUED
+        return max(1, min(most, count // LEAST))
+
     def _repeat(self, operation, ranks, count, checked=0):
-        """Return the seconds of each of ``count`` repetitions; the first one of a warm-up is checked."""
+        """Return the seconds of each of ``count`` repetitions, or the means of those that are queued together; the
+        first one of a warm-up is checked."""
         once = self._all_reduce if operation == ALL_REDUCE else self._ping if self._rank == ranks[0] else self._pong
         # In place, each sum is of ``len(ranks)`` equal vectors after the first: rescaled before it leaves fp32's range.
         growth = len(ranks) if operation == ALL_REDUCE else 1
-        rest = rescale_every(growth)
+        rest, since = rescale_every(growth), 0
         timed = []
         clock = self._clock
-        for number in range(count):
+        for number in _portions(count, self._queued(operation, ranks, count), checked):
+            if growth > 1 and since + number > rest:
+                self._exchange.scale(float(growth) ** -since)
+                since = 0
             begun = clock()
-            once(ranks)
+            for _ in range(number):
+                once(ranks)
             self._exchange.synchronize()
-            timed.append(clock() - begun)
-            if checked and not number:
+            timed.append((clock() - begun) / number)
+            since += number
+            if checked and len(timed) == 1:
                 self._check(operation, ranks, checked)
-            if growth > 1 and number % rest == rest - 1:
-                self._exchange.scale(float(growth) ** -rest)
-        if growth > 1 and count % rest:
-            self._exchange.scale(float(growth) ** -(count % rest))
+        if growth > 1 and since:
+            self._exchange.scale(float(growth) ** -since)
         return timed
 
     def _all_reduce(self, ranks):
@@ -253,6 +273,16 @@ class Transfers(Microbenchmark):
         if any(not abs(a - b) <= TOLERANCE * abs(b) for a, b in zip(found, wanted)):
             told = "%s of %d numbers by %s gave wrong ones" % (operation, number, self._exchange.library)
             raise TrainerError("crashed", told, [self._rank])
+
+
+def _portions(count, queued, checked):
+    """Return the numbers of calls between two waits. The first call of a warm-up is alone: it is checked. What is left
+    over is left out of a timed phase, and done in a warm-up."""
+    if queued == 1:
+        return [1] * count
+    first = [1] if checked else []
+    whole, left = divmod(count - len(first), queued)
+    return first + ([left] if checked and left else []) + [queued] * whole
 
 
 def rescale_every(growth: int) -> int:

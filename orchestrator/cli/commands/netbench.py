@@ -21,7 +21,7 @@ _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topology", metavar="MxD", default="1x2", help="machines x devices (default 1x2)")
-    parser.add_argument("--fabric", default="ethernet", help="ethernet or infiniband (default ethernet)")
+    parser.add_argument("--fabric", default="ethernet", help="ethernet, infiniband or roce (default ethernet)")
     parser.add_argument("--library", default="auto", help="auto, gloo, nccl or mpi (default auto)")
     parser.add_argument("--device", default="auto", help="auto, cuda or cpu (default auto)")
     parser.add_argument("--max-bytes", type=_bytes, metavar="SIZE", help="largest message (default 256MiB)")

@@ -38,6 +38,7 @@ class Exchange(object):
 
     library = "mpi"
     device = "cpu"
+    queues = False
 
     def __init__(self, rank: int) -> None:
         self._mpi = ctypes.CDLL("libmpi.so.12")

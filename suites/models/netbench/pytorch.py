@@ -27,6 +27,8 @@ class Exchange(object):
 
     def __init__(self, device: Any, rank: int) -> None:
         self.library = distributed.get_backend()
+        # NCCL's calls return at once: torch.distributed makes the stream wait, and not the host.
+        self.queues = device.type == "cuda"
         self.device = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
         self._device = device
         self._random = torch.Generator(device=device)

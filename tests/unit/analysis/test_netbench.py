@@ -138,3 +138,13 @@ def test_a_log_with_impossible_messages_is_invalid(broken: dict[str, object]) ->
     analysis = analysed((kind, rank, data | broken), *reduced())
     assert analysis.failure is not None
     assert analysis.failure.kind is FailureKind.INVALID_LOG
+
+
+def test_times_that_stand_for_several_calls_are_those_of_one_and_say_so() -> None:
+    """The durations are a call's already; what the log does not say is a call that was waited for."""
+    alone = analysed(reported(), *reduced())
+    both = [(kind, rank, {**data, "queued": 20}) for kind, rank, data in (reported(), *reduced())]
+    queued = analysed(*both)
+    assert [row.duration_p50_s for row in queued.transfers] == [row.duration_p50_s for row in alone.transfers]
+    assert "times are means of 20 to 20 calls that were queued together" in queued.validity.notes
+    assert not any("queued" in note for note in alone.validity.notes)

@@ -60,7 +60,83 @@ def test_infiniband_ports_are_read_with_state_and_rate(tmp_path):
     (port / "rate").write_text("200 Gb/sec (4X HDR)\n")
     (port / "state").write_text("4: ACTIVE\n")
     (only,) = fabrics.infiniband_ports(tmp_path)
-    assert only == {"device": "mlx5_0", "port": 1, "state": "active", "rate_bits_per_s": 200 * 10**9}
+    told = {"device": "mlx5_0", "port": 1, "state": "active", "rate_bits_per_s": 200 * 10**9}
+    assert only == {**told, "link_layer": "unknown", "interfaces": []}
+
+
+def adapter(root, name, link, rate=200, net=(), ndevs=(), state="4: ACTIVE", port=1):
+    """An adapter's port as the kernel shows it below /sys/class/infiniband."""
+    folder = root / name / "ports" / str(port)
+    (folder / "gid_attrs" / "ndevs").mkdir(parents=True)
+    for index, one in enumerate(ndevs):
+        (folder / "gid_attrs" / "ndevs" / str(index)).write_text(one + "\n")
+    for one in net:
+        (root / name / "device" / "net" / one).mkdir(parents=True)
+    for file, text in (("link_layer", link), ("rate", f"{rate} Gb/sec (4X HDR)"), ("state", state)):
+        (folder / file).write_text(text + "\n")
+
+
+def test_infiniband_without_an_address_is_met_over_ethernet(tmp_path):
+    adapter(tmp_path, "mlx5_0", "InfiniBand", 400)
+    adapter(tmp_path, "mlx5_1", "InfiniBand", 400)
+    adapter(tmp_path, "mlx5_2", "InfiniBand", 100)
+    adapter(tmp_path, "mlx5_3", "InfiniBand", 400, state="1: DOWN")
+    known = [interface("eth0", speed=10**9), interface("ib0", "infiniband", address=None)]
+    found = fabrics.fabrics(known, ports=fabrics.infiniband_ports(tmp_path))
+    assert found["infiniband"] == {
+        "interface": "eth0",
+        "address": "10.0.0.1",
+        "speed_bits_per_s": 400 * 10**9,
+        "source": "sysfs",
+        "adapters": ["mlx5_0:1", "mlx5_1:1"],
+        "by_ip": False,
+    }
+    assert found["ethernet"] == {
+        "interface": "eth0",
+        "address": "10.0.0.1",
+        "speed_bits_per_s": 10**9,
+        "source": "sysfs",
+    }
+    assert "roce" not in found
+
+
+def test_infiniband_with_an_address_keeps_it_and_names_its_adapters(tmp_path):
+    adapter(tmp_path, "mlx5_0", "InfiniBand", net=["ib0"])
+    known = [interface("eth0"), interface("ib0", "infiniband", "10.2.0.1")]
+    found = fabrics.fabrics(known, ports=fabrics.infiniband_ports(tmp_path))["infiniband"]
+    assert (found["interface"], found["adapters"], found["by_ip"]) == ("ib0", ["mlx5_0:1"], True)
+
+
+def test_an_adapter_of_ethernet_is_roce_over_the_interface_of_its_port(tmp_path):
+    """The management network is the default route, and stays the fabric ethernet."""
+    adapter(tmp_path, "mlx5_0", "Ethernet", 25, ndevs=["eth1"])
+    adapter(tmp_path, "mlx5_1", "Ethernet", 200, ndevs=["eth2", "eth2"])
+    adapter(tmp_path, "mlx5_2", "Ethernet", 200, net=["eth3"])
+    known = [interface("eth0"), *(interface(f"eth{n}", address=f"10.{n}.0.1") for n in (1, 2, 3))]
+    found = fabrics.fabrics(known, preferred="eth0", ports=fabrics.infiniband_ports(tmp_path))
+    assert found["ethernet"]["interface"] == "eth0"
+    assert (found["roce"]["interface"], found["roce"]["address"]) == ("eth2", "10.2.0.1")
+    assert (found["roce"]["adapters"], found["roce"]["by_ip"]) == (["mlx5_1:1", "mlx5_2:1"], False)
+    assert "infiniband" not in found
+
+
+def test_an_adapter_of_ethernet_without_an_address_is_no_fabric(tmp_path):
+    adapter(tmp_path, "mlx5_0", "Ethernet", net=["eth1"])
+    known = [interface("eth0"), interface("eth1", address=None)]
+    assert set(fabrics.fabrics(known, ports=fabrics.infiniband_ports(tmp_path))) == {"ethernet"}
+
+
+def test_of_an_adapter_with_two_ports_a_folder_of_interfaces_tells_nothing(tmp_path):
+    adapter(tmp_path, "mlx4_0", "Ethernet", net=["eth1", "eth2"], port=1)
+    adapter(tmp_path, "mlx4_0", "Ethernet", ndevs=["eth2"], port=2)
+    assert [port["interfaces"] for port in fabrics.infiniband_ports(tmp_path)] == [[], ["eth2"]]
+
+
+def test_a_declared_interface_is_where_the_ranks_meet_and_the_adapters_stay(tmp_path):
+    adapter(tmp_path, "mlx5_0", "InfiniBand")
+    known = [interface("eth0"), interface("eth1", address="10.1.0.1")]
+    found = fabrics.fabrics(known, "infiniband=eth1,ethernet=eth0", ports=fabrics.infiniband_ports(tmp_path))
+    assert (found["infiniband"]["interface"], found["infiniband"]["adapters"]) == ("eth1", ["mlx5_0:1"])
 
 
 def test_the_default_route_names_its_interface(tmp_path):

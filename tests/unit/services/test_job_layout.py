@@ -101,6 +101,16 @@ def test_the_job_of_several_nodes_says_how_they_reach_each_other() -> None:
     assert job["control"] == {"host": "10.0.0.1", "port": 1}
 
 
+def test_a_job_says_which_adapters_carry_its_fabric_and_whether_ip_does() -> None:
+    def node_with(name: str) -> Node:
+        found = node(name)
+        found.inventory["fabrics"]["ethernet"].update(adapters=["mlx5_0:1"], by_ip=False)  # type: ignore[index]
+        return found
+
+    told = a_job([node_with("n0"), node("n1")])["nodes"]
+    assert [(one.get("adapters"), one.get("by_ip")) for one in told] == [(["mlx5_0:1"], False), (None, None)]  # type: ignore[attr-defined]
+
+
 def test_the_job_of_one_node_leaves_its_ports_to_the_agent() -> None:
     job = a_job([], "1x1")
     assert job["control"] == {"host": "127.0.0.1", "port": None}

@@ -102,8 +102,9 @@ class Alone:
 
     library, device = "fake", "cpu"
 
-    def __init__(self, wrong=False):
-        self.scaled, self.wrong, self.size = [], wrong, 0
+    def __init__(self, wrong=False, queues=False):
+        self.scaled, self.wrong, self.size, self.queues = [], wrong, 0, queues
+        self.waits = 0
 
     def fill(self, count, head):
         self.size = count
@@ -128,7 +129,7 @@ class Alone:
         self.scaled.append(factor)
 
     def synchronize(self):
-        pass
+        self.waits += 1
 
     def close(self):
         pass
@@ -190,3 +191,71 @@ def test_a_wrong_sum_or_message_ends_the_run(kept_busy):
     loop._exchange.fill(4, head_of(0, 4))
     with pytest.raises(TrainerError, match="all_reduce"):
         loop._repeat("all_reduce", (0, 1), 1, 4)
+
+
+class Queue(Alone):
+    """A device that is done with a call a millisecond after the one before, and is waited for in half a one."""
+
+    def __init__(self, **more):
+        super().__init__(queues=True, **more)
+        self.now = self.done = 0.0
+
+    def all_reduce(self):
+        super().all_reduce()
+        self.done = max(self.done, self.now) + 1e-3
+
+    def send(self, rank):
+        self.done = max(self.done, self.now) + 0.5e-3
+
+    receive = send
+
+    def synchronize(self):
+        super().synchronize()
+        self.now = max(self.now, self.done) + 0.5e-3
+
+
+def queued_case(operation, ranks, calls):
+    library = Queue()
+    loop, _ = a_loop(library, Channel())
+    loop._clock = lambda: library.now
+    library.fill(4, head_of(0, 4))
+    return library, loop, loop._repeat(operation, ranks, calls)
+
+
+@pytest.mark.parametrize("operation", ["all_reduce", "point_to_point"])
+def test_on_a_device_that_queues_a_time_is_the_mean_of_those_queued_together(operation):
+    """As nccl-tests does it: the wait is paid once for all."""
+    library, loop, timed = queued_case(operation, (0, 1), 200)
+    assert timed == pytest.approx([1e-3 + 0.5e-3 / 20] * 10)
+    assert library.waits == 10
+    assert loop._queued(operation, (0, 1), 200) == transfers.QUEUED
+
+
+def test_few_calls_are_still_three_means():
+    _, loop, timed = queued_case("all_reduce", (0, 1), 10)
+    assert loop._queued("all_reduce", (0, 1), 10) == 3
+    assert timed == pytest.approx([1e-3 + 0.5e-3 / 3] * 3)
+
+
+def test_a_sum_of_many_ranks_is_never_queued_so_often_that_it_overflows():
+    everyone = tuple(range(4096))
+    library, loop, timed = queued_case("all_reduce", everyone, 200)
+    assert loop._queued("all_reduce", everyone, 200) == rescale_every(4096) == 5
+    # Scaled back between two portions of five, and not within one: as often as there are portions.
+    assert library.scaled == [4096.0**-5] * 40
+    assert len(timed) == 40
+
+
+def test_a_queueing_device_says_how_many_stand_for_one(kept_busy):
+    loop, told = a_loop(Queue(), Channel())
+    assert loop._measure() == "max_steps"
+    assert {(data["queued"], data["repetitions"]) for _, data in told} == {(20, 10)}
+    # A warm-up ends with a mean of many, and begins with the call that is checked.
+    assert transfers._portions(20, 6, True) == [1, 1, 6, 6, 6]
+    assert transfers._portions(2, 1, True) == [1, 1]
+
+
+def test_where_calls_return_when_they_are_done_each_is_timed_and_nothing_else_is_said(kept_busy):
+    loop, told = a_loop(Alone(), Channel())
+    loop._measure()
+    assert not any("queued" in data for _, data in told)

@@ -1,15 +1,21 @@
 """Which network a distributed run uses: what each library wants to hear of it, said before the library is loaded.
 
 Owns the table of environment variables by library. Sources: PyTorch "torch.distributed" (GLOO_SOCKET_IFNAME), NCCL
-"Environment Variables" (NCCL_SOCKET_IFNAME, NCCL_IB_DISABLE, NCCL_NET, NCCL_DEBUG), ps-lite "Environment Variables"
-(DMLC_INTERFACE, DMLC_NODE_HOST), Horovod (HOROVOD_GLOO_IFACE), Open MPI "MCA parameters" (btl, oob). What was used is
-recorded by the loop, in ``joined``.
+"Environment Variables" (NCCL_SOCKET_IFNAME, NCCL_IB_DISABLE, NCCL_IB_HCA, NCCL_NET, NCCL_DEBUG), ps-lite "Environment
+Variables" (DMLC_INTERFACE, DMLC_NODE_HOST), Horovod (HOROVOD_GLOO_IFACE), Open MPI "MCA parameters" (btl, oob). What
+was used is recorded by the loop, in ``joined``.
 """
 
 import os
 from typing import Dict, Optional
 
+from workers.trainer.failure import TrainerError
 from workers.trainer.job import Job, Process
+
+# Fabrics that NCCL's "IB" drives: RDMA over InfiniBand, and over Converged Ethernet.
+RDMA = ("infiniband", "roce")
+# Strategies whose gradients NCCL carries between the GPUs of several nodes.
+BY_NCCL = ("ddp", "horovod", "multi-worker-mirrored")
 
 
 def environment(job: Job, process: Process) -> Dict[str, str]:
@@ -18,17 +24,17 @@ def environment(job: Job, process: Process) -> Dict[str, str]:
     interface = node.interface
     if interface is None:
         return {}
-    infiniband = node.fabric == "infiniband"
-    return {
+    verbs = node.fabric in RDMA
+    found = {
         "GLOO_SOCKET_IFNAME": interface,
         "TP_SOCKET_IFNAME": interface,
         # Without the sign NCCL takes it for the beginning of a name: ib1 would be ib10 too.
         "NCCL_SOCKET_IFNAME": "=" + interface,
         # Verbs are only used where InfiniBand was asked for: else NCCL would take them over the interface named above.
-        "NCCL_IB_DISABLE": "0" if infiniband else "1",
+        "NCCL_IB_DISABLE": "0" if verbs else "1",
         # Neither a plugin's network nor TCP over an InfiniBand interface may stand in for what was asked for: where
         # NCCL cannot have the network of this name, it fails.
-        "NCCL_NET": "IB" if infiniband else "Socket",
+        "NCCL_NET": "IB" if verbs else "Socket",
         # It then says which network it uses, once, as it starts; the log keeps what a process prints.
         "NCCL_DEBUG": "INFO",
         "NCCL_DEBUG_SUBSYS": "INIT",
@@ -39,8 +45,25 @@ def environment(job: Job, process: Process) -> Dict[str, str]:
         "OMPI_MCA_oob_tcp_if_include": interface,
         # "ob1" with TCP and shared memory: the choice among the transports of a host is not left to chance.
         "OMPI_MCA_pml": "ob1",
-        "OMPI_MCA_btl": "self,vader,tcp" if not infiniband else "self,vader,openib,tcp",
+        "OMPI_MCA_btl": "self,vader,openib,tcp" if verbs else "self,vader,tcp",
     }
+    if verbs and node.adapters:
+        # By their whole names, and no others: a host may have slower ones, and those of the other link layer.
+        found["NCCL_IB_HCA"] = "=" + ",".join(node.adapters)
+    return found
+
+
+def check(job: Job, process: Process) -> None:
+    """See that what carries the gradients can be on the job's fabric.
+
+    Raises:
+        TrainerError: ``unsupported``, the fabric is RDMA only, and the ranks of this job exchange over IP.
+    """
+    node = job.node_of(process)
+    if node.by_ip or (process.device_kind == "cuda" and job.plan.strategy in BY_NCCL):
+        return
+    told = "the fabric %s of node %s has no IP address of its own: only NCCL between GPUs can use it (strategies %s)"
+    raise TrainerError("unsupported", told % (node.fabric, node.name, ", ".join(BY_NCCL)))
 
 
 def apply(job: Job, process: Process) -> Dict[str, str]:
