@@ -118,6 +118,9 @@ TRIALS: Dict[str, Callable[[Any], Any]] = {
     "torch.cuda.get_device_name": lambda torch: torch.cuda.get_device_name(_gpu(torch)),
     "torch.cuda.init": lambda torch: torch.cuda.init(),
     "torch.cuda.is_available": lambda torch: torch.cuda.is_available(),
+    "torch.cuda.make_graphed_callables": lambda torch: torch.cuda.make_graphed_callables(
+        torch.nn.Linear(2, 2), (torch.zeros(1, 2),)
+    ),
     "torch.cuda.max_memory_allocated": lambda torch: torch.cuda.max_memory_allocated(_gpu(torch)),
     "torch.cuda.mem_get_info": lambda torch: torch.cuda.mem_get_info(_gpu(torch)),
     "torch.cuda.set_device": lambda torch: torch.cuda.set_device(_gpu(torch)),
