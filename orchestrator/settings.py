@@ -122,6 +122,10 @@ NODE_VARIABLES: dict[str, tuple[str, str]] = {
         "locks of the devices, shared by all services of a node",
     ),
     "TBD_DATASETS_DIR": ("~/.cache/tbd/datasets", "folder of the prepared datasets"),
+    "TBD_REGISTERED_DATASETS_DIR": (
+        "~/.config/tbd/datasets",
+        "folder of what is noted of the datasets that were registered on a node",
+    ),
 }
 
 # Read by the command line.

@@ -19,7 +19,16 @@ def circumstances(logs: Sequence[NodeLog]) -> dict[str, Any]:
         "devices": [device for process in job["processes"] for device in process["devices"]],
         "nodes": {log.node: _node(log) for log in logs},
         "condition": {log.node: _condition(log) for log in logs},
+        **_data(logs),
     }
+
+
+def _data(logs: Sequence[NodeLog]) -> dict[str, Any]:
+    """``data_sha256`` of data that is not the same everywhere: the digest, or those of the nodes where they differ."""
+    if not (logs[0].job.get("dataset") or {}).get("varies"):
+        return {}
+    found = sorted({data["sha256"] for log in logs for _, data in log.of("dataset")})
+    return {"data_sha256": found[0] if len(found) == 1 else ",".join(found)} if found else {}
 
 
 def _first(logs: Sequence[NodeLog], kind: str) -> Mapping[str, Any]:

@@ -10,12 +10,16 @@ from orchestrator.api.views.catalog import ModelView, dataset_view
 from orchestrator.cli.client import ServerProblem
 from orchestrator.cli.exits import CommandError
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.datasets import extended, on_nodes
 from orchestrator.domain.errors import InvalidRequest, SettingsError
+from orchestrator.domain.placement import Node
 from orchestrator.domain.spec import parse_spec
 from orchestrator.domain.sweep import check_for_any_machine
 from orchestrator.services import calibrate, microbenchmark, netbench
 from orchestrator.services.catalog import load_catalog
+from orchestrator.services.datasets import of_nodes
 from orchestrator.settings import read_settings
+from workers.node import datasets as on_this_host
 
 
 def catalog() -> Catalog:
@@ -37,9 +41,15 @@ def models() -> dict[str, Any]:
 
 
 def datasets() -> dict[str, Any]:
-    """The datasets, as REST answers them."""
-    found = sorted(catalog().datasets.items())
-    return _page([dataset_view(one).model_dump(mode="json") for _, one in found])
+    """The datasets, as REST answers them where this machine is the only node."""
+    found = of_nodes(catalog(), [_this_node()])
+    return _page([dataset_view(one).model_dump(mode="json") for one in found])
+
+
+def _this_node() -> Node:
+    """This machine as far as datasets go."""
+    told = {"datasets": on_this_host.offered(), "prepared_datasets": on_this_host.prepared()}
+    return Node("this machine", (), inventory=told)
 
 
 def check_spec(spec: Any) -> None:
@@ -48,7 +58,7 @@ def check_spec(spec: Any) -> None:
     Raises:
         ServerProblem: as a server would answer it.
     """
-    _as_a_server_says(lambda: check_for_any_machine(parse_spec(spec), catalog()))
+    _as_a_server_says(lambda: check_for_any_machine(parse_spec(spec), extended(catalog(), on_nodes([_this_node()]))))
 
 
 def check_netbench(body: Mapping[str, Any]) -> None:

@@ -37,7 +37,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "results": "print the table of results",
         "logs": "print what a run's framework printed",
         "models": "list the models",
-        "datasets": "list the datasets",
+        "datasets": "list the datasets, check one, register files of your own",
         "frameworks": "list the frameworks' interpreters, or install some",
     },
     "analyse": {

@@ -173,8 +173,7 @@ class SwitchFacts:
 @dataclass(frozen=True)
 class FrameworkFacts:
     """What an adapter declares: it is never probed for abilities. ``lacks``: kind of device -> abilities and precisions
-    that are not there on it; a strategy has ``lacks`` of its own. ``data_on``: kind of device -> where synthetic
-    batches may lie, the usual place first; ``data_on_lacks``: place that the framework never has -> why."""
+    that are not there on it; a strategy has ``lacks`` of its own."""
 
     name: str
     devices: tuple[str, ...]
@@ -183,8 +182,6 @@ class FrameworkFacts:
     strategies: Mapping[str, StrategyFacts]
     lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     switches: Mapping[str, SwitchFacts] = field(default_factory=dict)
-    data_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    data_on_lacks: Mapping[str, str] = field(default_factory=dict)
 
     def precisions_on(self, device: str) -> tuple[str, ...]:
         """Those that there are on this kind of device; a strategy may lack one of them."""
@@ -201,7 +198,8 @@ class FrameworkFacts:
 
 @dataclass(frozen=True)
 class DatasetFacts:
-    """A registered dataset: real files, prepared on each node at first use."""
+    """Real files, prepared on each node at first use: those that come with tbd, and those that were registered on
+    nodes, which ``facts`` says."""
 
     name: str
     module: str

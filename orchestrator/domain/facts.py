@@ -5,14 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.domain.catalog import Catalog
+from orchestrator.domain import datasets
+from orchestrator.domain.catalog import Catalog, ModelFacts
 from orchestrator.domain.placement import Node, is_of_model
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What was known when the experiment was submitted. Only ``device`` and ``pool`` depend on the cluster: they are
-    stored with the experiment, so that a node that comes later changes no plan that was made.
+    """What was known when the experiment was submitted. ``device``, ``pool`` and the datasets that were registered on
+    nodes (in ``catalog``) depend on the cluster: they are stored with the experiment, so that a node that comes later
+    changes no plan that was made.
 
     ``device`` is what ``auto`` stands for; ``pool`` is (nodes, devices of that kind on each of them), the most devices
     that a topology can take; ``fabrics`` are those that any node has, None where that is not known. ``nodes``: of each
@@ -31,14 +33,33 @@ class Facts:
             return self.pool
         return _pool([sum(n for name, n in node if is_of_model(name, gpu_model)) for node in self.nodes])
 
+    @property
+    def registered(self) -> dict[str, dict[str, Any]]:
+        """The facts of the datasets that were registered on nodes, by name."""
+        return {name: dict(one.facts) for name, one in self.catalog.datasets.items() if one.facts.get("registered")}
+
+    def digest_of(self, data: str) -> str | None:
+        """Which files ``data`` stands for, where it was registered on nodes."""
+        return self.registered.get(data, {}).get("sha256")
+
+    def datasets_of(self, model: ModelFacts) -> tuple[str, ...]:
+        """What ``model`` can train on: the data that its facts name, and what was registered and is read alike."""
+        known = self.catalog.datasets
+        loaders = {known[name].facts.get("loader") for name in model.datasets if name in known} - {None}
+        alike = [name for name, facts in self.registered.items() if facts.get("loader") in loaders]
+        return (*model.datasets, *(name for name in alike if name not in model.datasets))
+
     def to_json(self) -> dict[str, Any]:
         fabrics = None if self.fabrics is None else list(self.fabrics)
         nodes = [[list(device) for device in node] for node in self.nodes]
-        return {"device": self.device, "pool": list(self.pool), "fabrics": fabrics, "nodes": nodes}
+        found = {"device": self.device, "pool": list(self.pool), "fabrics": fabrics, "nodes": nodes}
+        return found | ({"datasets": self.registered} if self.registered else {})
 
     @classmethod
     def from_json(cls, catalog: Catalog, data: Mapping[str, Any]) -> "Facts":
         fabrics = data.get("fabrics")
+        registered = {name: datasets.of_facts(facts) for name, facts in (data.get("datasets") or {}).items()}
+        catalog = datasets.extended(catalog, registered) if registered else catalog
         pool = (data["pool"][0], data["pool"][1])
         nodes = tuple(tuple((name, count) for name, count in node) for node in data.get("nodes") or ())
         return cls(catalog, data["device"], pool, None if fabrics is None else tuple(fabrics), nodes)
@@ -47,6 +68,8 @@ class Facts:
 def facts_of(catalog: Catalog, nodes: Sequence[Node], device: str | None = None) -> Facts:
     """The facts as of now. ``device``, where none is given: GPUs where any node has one, be it in use by
     others, else CPU devices."""
+    registered = datasets.on_nodes(nodes)
+    catalog = datasets.extended(catalog, registered) if registered else catalog
     device = device or ("cuda" if any(node.devices_of("cuda") or node.gpus_withheld for node in nodes) else "cpu")
     named = [tuple(sorted(Counter(one.name for one in node.devices_of(device)).items())) for node in nodes]
     counts = [sum(count for _, count in node) for node in named]

@@ -18,6 +18,7 @@ WORKLOAD_FIELDS = (
     "options",
     "size",
     "data",
+    "data_sha256",  # where a person registered the data: another folder under the same name is another series
     "per_device_batch_size",
     "global_batch_size",
     "precision",
@@ -28,8 +29,7 @@ WORKLOAD_FIELDS = (
     "device",
     "seed",
     "mode",
-    "data_on",  # where batches lie at the usual place, and
-    "exclusive",  # where a run had the whole node a plan does not say so: the series is the one it always was
+    "exclusive",  # where a run had the whole node a plan does not say so, and the series is the one it always was
 )
 
 # Settings of a machine that move speed, as a node's provenance has them (``workers.node.speed_settings``). Older logs
@@ -56,11 +56,11 @@ def fingerprint(plan: Plan, circumstances: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         plan: what was to be run.
         circumstances: what the logs tell (``Analysis.circumstances``): ``versions``, ``mathematics``, ``interpreter``,
-            ``devices`` (those held), ``nodes`` (node -> {inventory, provenance}) and ``condition``. What a broken log
-            does not tell is None.
+            ``devices`` (those held), ``nodes`` (node -> {inventory, provenance}), ``condition``, and ``data_sha256`` of
+            data that is not the same everywhere. What a broken log does not tell is None.
     """
     parts: dict[str, Any] = {
-        "workload": workload_of(plan) | _devices(circumstances),
+        "workload": workload_of(plan) | _data(circumstances) | _devices(circumstances),
         "subject": _subject(circumstances),
         "rig": _rig(circumstances),
     }
@@ -72,6 +72,12 @@ def workload_of(plan: Plan) -> dict[str, Any]:
     """What a plan says of the workload; the devices that it ran on belong to it too."""
     planned = plan.identity()
     return {field: planned[field] for field in WORKLOAD_FIELDS if field in planned}
+
+
+def _data(circumstances: Mapping[str, Any]) -> dict[str, Any]:
+    """Of data that each machine makes from what it has, which it was: known only when it was made."""
+    found = circumstances.get("data_sha256")
+    return {"data_sha256": found} if found else {}
 
 
 def _devices(circumstances: Mapping[str, Any]) -> dict[str, Any]:

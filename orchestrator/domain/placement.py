@@ -82,6 +82,11 @@ class Node:
         free = self.inventory.get("disk_free_bytes")
         return free is None or free >= LEAST_FREE_BYTES
 
+    def has_dataset(self, name: str, sha256: str) -> bool:
+        """Whether these files are registered there by that name."""
+        found = (self.inventory.get("datasets") or {}).get(name) or {}
+        return bool(found.get("sha256") == sha256)
+
     def devices_of(self, kind: str) -> tuple[Device, ...]:
         return tuple(device for device in self.devices if device.kind == kind)
 
@@ -217,6 +222,8 @@ def _fits(needs: Needs, node: Node) -> bool:
         return False
     if needs.node_names and node.name not in needs.node_names:
         return False
+    if needs.dataset is not None and not node.has_dataset(*needs.dataset):
+        return False
     return len(_usable(needs, node)) >= needs.devices_per_node
 
 
@@ -242,6 +249,8 @@ def _why_none_fits(needs: Needs, nodes: Sequence[Node]) -> str:
         wanted += f" that have {needs.memory_bytes // 2**20} MiB each"
     if needs.node_names:
         wanted += f" among {', '.join(needs.node_names)}"
+    if needs.dataset:
+        wanted += f" that have the dataset {needs.dataset[0]} ({needs.dataset[1][:12]}…; tbd datasets register)"
     if needs.nodes > 1:
         wanted += f" connected by {needs.fabric}"
     have = ", ".join(_offer(needs, node) for node in nodes) or "no nodes"

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 from orchestrator.domain.catalog import parse_topology
-from workers.trainer.protocol import usual_place
 
 # Fields of a plan that say how long and when, not what: never part of a cell's identity.
 _NOT_OF_THE_CELL = ("repetition",)
@@ -21,12 +20,13 @@ WHOLE_NODE, ITS_DEVICES = "node", "device"
 OFF = False
 
 # Fields that plans have not always had. Without a value they are left out, so that plans keep their identity.
-_LATER = {"memory_limit_bytes": None, "search": False, "exclusive": WHOLE_NODE, "implied": ()}
+_LATER = {"memory_limit_bytes": None, "search": False, "exclusive": WHOLE_NODE, "implied": (), "data_sha256": None}
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a plan asks of nodes: all that its placement depends on."""
+    """What a plan asks of nodes: all that its placement depends on. ``dataset``: name and digest of one that has to be
+    registered on them."""
 
     nodes: int
     devices_per_node: int
@@ -36,6 +36,7 @@ class Needs:
     fabric: str | None
     memory_bytes: int | None = None
     exclusive: str = WHOLE_NODE
+    dataset: tuple[str, str] | None = None
 
     @cached_property
     def key(self) -> str:
@@ -45,6 +46,8 @@ class Needs:
             del asked["memory_bytes"]
         if self.exclusive == WHOLE_NODE:
             del asked["exclusive"]
+        if self.dataset is None:
+            del asked["dataset"]
         return _digest(asked)
 
 
@@ -58,7 +61,7 @@ class Plan:
     ``memory_limit_bytes`` is of one CPU device; ``search``: it is a try for the largest batch, no repetition of a cell.
     ``exclusive`` is ``node`` (nothing else of tbd runs on its nodes meanwhile) or ``device``. ``implied``: those of the
     ``options`` that go without saying: at a default that was declared when plans without it had been stored.
-    ``data_on``: where synthetic batches lie; not given, the usual place, which is no part of the identity.
+    ``data_sha256``: which files are meant, where ``data`` was registered on nodes.
     """
 
     model: str
@@ -88,12 +91,8 @@ class Plan:
     search: bool = False
     exclusive: str = WHOLE_NODE
     implied: tuple[str, ...] = ()
-    data_on: str = ""
+    data_sha256: str | None = None
     repetition: int = 1
-
-    def __post_init__(self) -> None:
-        if not self.data_on:
-            object.__setattr__(self, "data_on", usual_place(self.framework, self.device))
 
     def option(self, name: str) -> Any:
         """The value of an option. A switch that is off is not noted: plans keep the identity that they had before
@@ -118,7 +117,8 @@ class Plan:
         nodes, devices = parse_topology(self.topology)
         fabric = self.fabric if nodes > 1 else None
         asked = (self.device, self.gpu_model, self.node_names, fabric, self.memory_limit_bytes, self.exclusive)
-        return Needs(nodes, devices, *asked)
+        dataset = (self.data, self.data_sha256) if self.data_sha256 is not None else None
+        return Needs(nodes, devices, *asked, dataset=dataset)
 
     @cached_property
     def key(self) -> str:
@@ -140,8 +140,6 @@ class Plan:
         for name, default in _LATER.items():
             if data[name] == default:
                 del data[name]
-        if self.data_on == usual_place(self.framework, self.device):
-            del data["data_on"]
         data["options"] = dict(self.options)
         for name in ("profile", "node_names", "implied"):
             if name in data:

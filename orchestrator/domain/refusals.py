@@ -50,7 +50,7 @@ def why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, ...] | N
     checks = (
         ("device", device, framework.devices),
         ("precision", cell["precision"], framework.precisions_on(device)),
-        ("data", cell["data"], model.datasets),
+        ("data", cell["data"], facts.datasets_of(model)),
         ("size", cell["size"], tuple(model.sizes)),
     )
     for axis, value, offered in checks:
@@ -58,6 +58,7 @@ def why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, ...] | N
             return axis, f"{axis} {value} is not offered for {model.name} in {framework.name}: {', '.join(offered)}"
     return (
         _why_without_option(cell, model)
+        or _why_ambiguous(cell, facts)
         or _why_undistributable(cell, framework)
         or _why_unconnected(cell, facts)
         or _why_uninterpretable(cell, framework)
@@ -71,6 +72,13 @@ def _why_without_option(cell: Mapping[str, Any], model: ModelFacts) -> tuple[str
         if problem := model.options[name].problem_at(cell["options"][name], cell["size"]):
             return f"options/{name}", problem, "size"
     return None
+
+
+def _why_ambiguous(cell: Mapping[str, Any], facts: Facts) -> tuple[str, str] | None:
+    """A name that stands for different files on different nodes names no data."""
+    known = facts.catalog.datasets.get(cell["data"])
+    differs = known.facts.get("differs") if known else None
+    return ("data", differs) if differs else None
 
 
 def _why_undistributable(cell: Mapping[str, Any], framework: FrameworkFacts) -> tuple[str, str] | None:

@@ -23,11 +23,11 @@ def workload_text(workload: Json, options: Collection[str] | None = None) -> str
         value = workload.get(name)
         if value not in (None, "", "synthetic"):
             said.append(f"batch {value}" if name == "per_device_batch_size" else axis_text(value))
+    if workload.get("data_sha256"):
+        said.append(f"files {workload['data_sha256'][:12]}…")
     said += [", ".join(workload.get("device_models") or [])]
     if workload.get("exclusive"):
         said.append(f"exclusive: {workload['exclusive']}")
-    if workload.get("data_on"):
-        said.append(f"data on {workload['data_on']}")
     chosen = workload.get("options") or {}
     said += [f"{name} {axis_text(chosen[name])}" for name in sorted(chosen) if options is None or name in options]
     return ", ".join(part for part in said if part)

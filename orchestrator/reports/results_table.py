@@ -24,7 +24,6 @@ AXES = {
     "topology": "topology",
     "size": "size",
     "data": "data",
-    "data_on": "data on",
     "precision": "precision",
     "strategy": "strategy",
     "interpreter": "interpreter",
@@ -38,14 +37,7 @@ AXES = {
     "profile": "profile",
 }
 _ALWAYS = ("model", "framework", "per_device_batch_size")
-_UNTOLD: dict[str, Any] = {
-    "placement": "any",
-    "mode": "throughput",
-    "fabric": None,
-    "profile": [],
-    "options": {},
-    "data_on": "host",
-}
+_UNTOLD: dict[str, Any] = {"placement": "any", "mode": "throughput", "fabric": None, "profile": [], "options": {}}
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,8 @@ def build_job(
         expected: what the cell's runs that are over say about this one; None: as if there were none.
 
     Raises:
-        JobRefused: a node of the placement is not there or lacks the plan's fabric, or the nodes define the
-            interpreter differently.
+        JobRefused: a node of the placement is not there or lacks the plan's fabric or dataset, or the nodes define
+            the interpreter differently.
     """
     plan = run.plan
     strategy = catalog.frameworks[plan.framework].strategies[plan.strategy]
@@ -61,7 +61,7 @@ def build_job(
         "token": attempt.token,
         "plan": plan.to_json(),
         "model": catalog.models[plan.model].facts_with(dict(plan.options)),
-        "dataset": _dataset(plan, catalog),
+        "dataset": _dataset(plan, attempt.placement, catalog, nodes),
         "interpreter": {
             "name": plan.interpreter,
             "definition": _definition(plan, attempt.placement, nodes),
@@ -124,10 +124,15 @@ def _definition(plan: Plan, placement: Placement, nodes: Sequence[Node]) -> str 
     return next(iter(known.values()), None)
 
 
-def _dataset(plan: Plan, catalog: Catalog) -> dict[str, Any] | None:
+def _dataset(plan: Plan, placement: Placement, catalog: Catalog, nodes: Sequence[Node]) -> dict[str, Any] | None:
     if plan.data == "synthetic":
         return None
-    return dict(catalog.datasets[plan.data].facts) | {"root": None}
+    if plan.data_sha256 is None:
+        return dict(catalog.datasets[plan.data].facts) | {"root": None}
+    for node in nodes:
+        if node.name in placement.nodes and node.has_dataset(plan.data, plan.data_sha256):
+            return dict(node.inventory["datasets"][plan.data]) | {"root": None}
+    raise JobRefused(f"the dataset {plan.data} is no longer registered on {', '.join(placement.nodes)}")
 
 
 def _lasting(plan: Plan, expected: Prospect) -> dict[str, Any]:

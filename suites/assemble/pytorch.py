@@ -16,7 +16,6 @@ from suites.assemble import layers, parts
 from suites.inputs import Field
 from workers.trainer import optimizer, updates
 from workers.trainer.job import Job, Process
-from workers.trainer.protocol import DEVICE, PINNED
 from workers.trainer.signatures import Array, Arrays, Batches, Rule
 
 
@@ -24,22 +23,6 @@ def module(layer: Union[layers.Layer, List[layers.Lstm]]) -> nn.Module:
     """Return the module of a described layer; of an LSTM, the list of its layers is one module."""
     kind = type(layer[0]) if isinstance(layer, list) else type(layer)
     return _MODULES[kind](layer)
-
-
-def attach(network: nn.Module, described: Sequence[layers.Layer]) -> Dict[str, nn.Module]:
-    """Put the modules of described layers beneath ``network``, at the places that their names tell; return them by
-    name."""
-    made = {}
-    for name, layer in layers.by_name(described).items():
-        above = network
-        *path, last = name.split(".")
-        for part in path:
-            if part not in above._modules:
-                above.add_module(part, nn.Module())
-            above = above._modules[part]
-        made[name] = module(layer)
-        above.add_module(last, made[name])
-    return made
 
 
 def _convolution(layer):
@@ -66,17 +49,6 @@ class _Tied(nn.Module):
 
     def forward(self, x_NTE, table_KE):
         return functional.linear(x_NTE, table_KE, self.bias)
-
-
-class _Positions(nn.Module):
-    """See ``layers.Positions``."""
-
-    def __init__(self, layer):
-        super().__init__()
-        self.register_buffer("table_TE", torch.from_numpy(layer.table()), persistent=False)
-
-    def forward(self, x_NTE):
-        return x_NTE + self.table_TE[: x_NTE.shape[1]]
 
 
 class _Attention(nn.Module):
@@ -112,7 +84,6 @@ _MODULES = {
     layers.LayerNormalization: lambda layer: nn.LayerNorm(layer.width, eps=layer.epsilon),
     layers.Embedding: lambda layer: nn.Embedding(layer.count, layer.width),
     layers.Tied: _Tied,
-    layers.Positions: _Positions,
     layers.Attention: _Attention,
     layers.Lstm: _lstm,
     layers.Pooling: _pooling,
@@ -144,25 +115,21 @@ class Model(object):
 
     @property
     def updates(self) -> Tuple[updates.Update, ...]:
-        """All its parameters that are trained by its one loss."""
-        trained = [parameter for parameter in self.network.parameters() if parameter.requires_grad]
-        return updates.whole(self.loss, trained, self._optimizer)
+        """All its parameters by its one loss."""
+        return updates.whole(self.loss, self.network.parameters(), self._optimizer)
 
     def loss(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the loss of a batch, the mean over its samples."""
         return self._loss(self.network, *batch)
 
     def described(self, arrays: Iterable[Array]) -> Dict[str, Array]:
-        """Return {name: described array} of an array for each parameter, without those that are None: PyTorch has the
-        described layouts."""
-        found = zip((name for name, _ in self.network.named_parameters()), arrays)
-        return {name: array for name, array in found if array is not None}
+        """Return {name: described array} of an array for each parameter: PyTorch has the described layouts."""
+        return dict(zip((name for name, _ in self.network.named_parameters()), arrays))
 
     def running(self) -> Dict[str, Array]:
-        """Return {name: array} of the running statistics; what is not kept with a network is constant."""
-        found, kept = self.network.named_buffers(), set(self.network.state_dict())
-        floating = [(name, buffer) for name, buffer in found if name in kept and buffer.is_floating_point()]
-        return {name: _wide(buffer).cpu().numpy() for name, buffer in floating}
+        """Return {name: array} of the running statistics."""
+        found = self.network.named_buffers()
+        return {name: _wide(buffer).cpu().numpy() for name, buffer in found if buffer.is_floating_point()}
 
     def given(self, batch: Sequence[torch.Tensor]) -> Dict[str, Array]:
         """Return {``batch.<field>``: array}: a batch as a job gives it."""
@@ -179,29 +146,20 @@ def build(job: Job, process: Process, device: torch.device) -> Model:
     own = parts.framework_of(job, "pytorch")
     network = own.Network(job.model.size)
     load(network, parts.weights_of(job))
-    frozen = parts.frozen_of(job)
-    for name, parameter in network.named_parameters():
-        parameter.requires_grad_(name not in frozen)
     fields = parts.fields_of(job)
     dtype = _TYPES.get(job.plan.precision, torch.float32)
     layout = torch.channels_last if "channels_last" in job.plan.switches else torch.contiguous_format
 
     def to_tensors(*arrays):
         found = [tensor(field.kind, array, dtype, layout) for field, array in zip(fields, arrays)]
-        return [_placed(one, job.plan.data_on, device) for one in found]
+        # From pageable memory a copy to a GPU waits for itself, whatever it was told: CUDA runtime API, "API
+        # synchronization behavior".
+        return [one.pin_memory() for one in found] if device.type == "cuda" else found
 
     def batches(rank):
         return parts.batches(job, rank, "pytorch", to_tensors)
 
     return Model(network.to(device, dtype), own.loss, fields, batches, optimizer.of_job(job))
-
-
-def _placed(tensor, place, device):
-    """From pageable memory a copy to a GPU waits for itself, whatever it was told: CUDA runtime API, "API
-    synchronization behavior"."""
-    if place == DEVICE:
-        return tensor.to(device)
-    return tensor.pin_memory() if place == PINNED else tensor
 
 
 def load(network: nn.Module, weights: Arrays) -> None:

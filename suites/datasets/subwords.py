@@ -30,6 +30,10 @@ FEW, FEW_COVERED, COVERED = 1000, 0.98, 0.9995
 MOST_SENTENCES = 2000000
 
 
+class TooLittleTextError(Exception):
+    """SentencePiece makes no vocabulary of that size from the texts."""
+
+
 def versions() -> Dict[str, str]:
     """Return the versions of what the numbers depend on."""
     import sentencepiece
@@ -38,10 +42,10 @@ def versions() -> Dict[str, str]:
 
 
 def trained(texts: Iterable[str], size: int) -> Any:
-    """Return a SentencePiece processor with ``size`` sub-words, or as many as there are in the texts.
+    """Return a SentencePiece processor with ``size`` sub-words.
 
     Raises:
-        SystemExit: the texts hold too little for any vocabulary of that kind.
+        TooLittleTextError: there are not so many.
     """
     import sentencepiece
 
@@ -63,7 +67,9 @@ def trained(texts: Iterable[str], size: int) -> Any:
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise SystemExit("SentencePiece makes no vocabulary of %d sub-words from these texts: %s" % (size, error))
+        raise TooLittleTextError(
+            "SentencePiece makes no vocabulary of %d sub-words from these texts: %s" % (size, error)
+        )
     processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     for name, number in (("[CLS]", CLASSIFY), ("[SEP]", SEPARATE), ("[MASK]", MASK)):
         assert processor.piece_to_id(name) == number

@@ -33,17 +33,43 @@ def number(layout: str, source: str, root: str, vocabularies: Sequence[int]) -> 
     Raises:
         SystemExit: a file is missing or damaged, or there is too little text; the message says which or why.
     """
-    way = WAYS[layout]
     try:
-        found = way.read(source)
+        _number(layout, _read(layout, source), root, vocabularies)
+    except subwords.TooLittleTextError as error:
+        raise SystemExit(str(error))
+    return subwords.versions()
+
+
+def number_what_fits(layout: str, source: str, root: str, vocabularies: Sequence[int]) -> None:
+    """As ``number``, with those of ``vocabularies`` (smallest first) that the texts have sub-words for, one at least.
+
+    Raises:
+        SystemExit: as ``number``.
+    """
+    found = _read(layout, source)
+    for at, vocabulary in enumerate(vocabularies):
+        try:
+            _number(layout, found, root, [vocabulary])
+        except subwords.TooLittleTextError as error:
+            if not at:
+                raise SystemExit(str(error))
+            return
+
+
+def _read(layout, source):
+    try:
+        return WAYS[layout].read(source)
     except text_layouts.DatasetError as error:
         raise SystemExit(str(error))
+
+
+def _number(layout, found, root, vocabularies):
+    way = WAYS[layout]
     for vocabulary in vocabularies:
         processor = subwords.trained(_texts(found["train"], way), vocabulary)
         subwords.write_vocabulary(root, vocabulary, processor)
         for split, items in found.items():
             way.write(root, vocabulary, split, items, processor)
-    return subwords.versions()
 
 
 def _texts(items: Sequence[Any], way: Way) -> Iterator[str]:

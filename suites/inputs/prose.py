@@ -1,4 +1,4 @@
-"""Batches of running text for a job: synthetic ones.
+"""Batches of running text for a job: synthetic ones, or those of a dataset.
 
 A batch is (tokens_NT, following_NT): the numbers of T tokens in a row, and for each place the one that comes after it.
 Texts are packed one behind the other, as for the training of GPT-2, so that there is no padding. The work is counted in
@@ -8,6 +8,7 @@ tokens, each of which is predicted once, and in sequences.
 import itertools
 from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
+from suites.datasets import running_text
 from suites.inputs import Field
 from suites.inputs.texts import POOL, Drawing
 from workers.trainer.job import Job
@@ -24,7 +25,12 @@ def work(tokens_NT: Array, following_NT: Array) -> Work:
 
 def batches(job: Job, rank: int, size: Size, framework: str, to_tensors: Callable[..., Any]) -> Iterator[Batch]:
     """See ``suites.inputs``."""
-    pool = synthetic(job.plan.per_device_batch_size, size, (job.plan.seed, rank))
+    count, seed = job.plan.per_device_batch_size, job.plan.seed
+    if job.dataset is not None:
+        options = (count, size["tokens"], size["vocabulary"], seed, rank, job.world_size)
+        pieces = running_text.batches(job.dataset.root, *options)
+        return ((to_tensors(*arrays), work(*arrays)) for arrays in pieces)
+    pool = synthetic(count, size, (seed, rank))
     return itertools.cycle([(to_tensors(*arrays), work(*arrays)) for arrays in pool])
 
 

@@ -117,6 +117,25 @@ def test_an_image_that_cannot_be_read_is_named(python_of, photographs, tmp_path,
     assert str(broken) in trainer.data("error")[0]["message"]
 
 
+# model -> its frameworks and the dataset's folder: those whose inputs are sub-words.
+ON_TEXTS = {"gpt_2": ("documentation", ("pytorch", "tensorflow"))}
+
+
+@pytest.mark.parametrize(
+    ("model", "framework"),
+    [(model, framework) for model, (_, frameworks) in ON_TEXTS.items() for framework in frameworks],
+)
+def test_a_run_on_real_texts_counts_its_input_apart_and_learns(python_of, made_dataset, tmp_path, model, framework):
+    folder = ON_TEXTS[model][0]
+    dataset = dataset_facts(folder, made_dataset(folder))
+    job = make_job(model, framework, dataset=dataset, max_steps=60, per_device_batch_size=8)
+    (trainer,) = run(job, tmp_path, python_of(framework))
+    assert trainer.popen.returncode == 0, trainer.output
+    losses = [loss["value"] for loss in trainer.data("loss")]
+    assert sum(losses[-10:]) < sum(losses[:10])
+    assert all(0 < interval["input_s"] <= interval["duration_s"] for interval in trainer.data("interval"))
+
+
 @pytest.mark.framework("pytorch")
 def test_a_dataset_that_is_not_there_is_a_failed_set_up(python_of, tmp_path):
     """All frameworks' loaders list the files by the same function, before they do anything else."""

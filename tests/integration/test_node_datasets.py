@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.integration.node_attempts import ROOT, a_job, carried_out, failure_of, log_of, until
-from workers.node import interpreters, prepare, processes
+from workers.node import datasets, interpreters, prepare, processes
 from workers.node.interpreters import Interpreter
 
 pytest_plugins = ["tests.integration.node_agents"]
@@ -37,6 +37,48 @@ def test_a_missing_dataset_is_prepared_once_and_its_folder_stands_in_the_job(age
     root = Path(entries[0]["data"]["job"]["dataset"]["root"])
     assert (root / "file").read_text() == "x"
     assert (tmp_path / "datasets" / "count").read_text() == "1"
+
+
+def registered_job(tmp_path, monkeypatch):
+    """A job on files of this host that are registered here, prepared by this Python."""
+    monkeypatch.setenv("TBD_DATASETS_DIR", str(tmp_path / "datasets"))
+    monkeypatch.setenv("TBD_REGISTERED_DATASETS_DIR", str(tmp_path / "registered"))
+    own = Interpreter("datasets", "x", sys.executable, {}, True, None)
+    real = interpreters.resolve
+    monkeypatch.setattr(interpreters, "resolve", lambda name, *more: own if name == "datasets" else real(name, *more))
+    (tmp_path / "files" / "train" / "n1").mkdir(parents=True)
+    (tmp_path / "files" / "train" / "n1" / "a.JPEG").write_bytes(b"x" * 10)
+    datasets.register("my-images", str(tmp_path / "files"), "image-folder")
+    job = a_job(data="my-images")
+    job["dataset"] = {**datasets.offered()["my-images"], "root": None}
+    return job
+
+
+def test_files_that_are_registered_here_are_prepared_beside_them_and_the_log_says_which(agent, tmp_path, monkeypatch):
+    job = registered_job(tmp_path, monkeypatch)
+    entries = carried_out(agent, job)
+    assert failure_of(entries) is None
+    root = Path(entries[0]["data"]["job"]["dataset"]["root"])
+    assert (root / "train" / "n1" / "a.JPEG").read_bytes() == b"x" * 10
+    (told,) = [entry["data"] for entry in entries if entry["kind"] == "dataset"]
+    assert told == {key: job["dataset"][key] for key in ("name", "files", "bytes", "sha256")}
+    assert [path.name for path in (tmp_path / "files").iterdir()] == ["train"]
+
+
+def test_files_that_changed_since_they_were_registered_fail_the_set_up_and_are_named(agent, tmp_path, monkeypatch):
+    job = registered_job(tmp_path, monkeypatch)
+    (tmp_path / "files" / "train" / "n1" / "a.JPEG").unlink()
+    failure = failure_of(carried_out(agent, job))
+    assert failure["kind"] == "setup_failed"
+    assert f"{tmp_path / 'files'} holds other files than when it was registered" in failure["message"]
+
+
+def test_a_dataset_that_is_not_registered_here_fails_the_set_up_with_the_command(agent, tmp_path, monkeypatch):
+    job = registered_job(tmp_path, monkeypatch)
+    datasets.forget("my-images")
+    failure = failure_of(carried_out(agent, job))
+    assert failure["kind"] == "setup_failed"
+    assert "tbd datasets register my-images PATH --layout image-folder" in failure["message"]
 
 
 def test_a_preparation_that_fails_is_setup_failed_with_its_last_words_and_is_tried_anew(agent, tmp_path, monkeypatch):

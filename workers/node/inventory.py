@@ -15,7 +15,7 @@ import socket
 from pathlib import Path
 from typing import Any, Sequence
 
-from workers.node import fabrics, interpreters, space
+from workers.node import datasets, fabrics, interpreters, space
 from workers.node.gpu_choice import Offer
 from workers.node.telemetry.nvml import Nvml
 
@@ -59,6 +59,8 @@ class Inventory:
             "devices": [*self._facts["devices"], *self._offer.devices()],
             "gpus_withheld": dict(self._offer.withheld),
             "interpreters": ready,
+            "datasets": datasets.offered(),
+            "prepared_datasets": datasets.prepared(),
             "disk_free_bytes": free,
             "attempts_folder": str(self._directory),
         }

@@ -7,7 +7,6 @@ a lock, beside its place, and renamed into it when it is whole: a folder that ex
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -19,9 +18,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
-from workers.node import children, interpreters, port_choice, processes
+from workers.node import children, datasets, interpreters, port_choice, processes
 from workers.node.code_version import ROOT
-from workers.trainer import protocol
+from workers.trainer import manifest, protocol
 from workers.trainer.failure import lacks_space
 
 # A judgement: long enough for any dataset that is cut from files at hand, short enough to be noticed.
@@ -54,7 +53,7 @@ def complete(
         near_cores: GPU -> the logical cores that are its own where the node is shared.
 
     Raises:
-        SetupError: there is no such interpreter here, or no free port.
+        SetupError: there is no such interpreter here, or no free port, or no dataset that is registered by that name.
     """
     completed = json.loads(json.dumps(job))
     completed["interpreter"].update(_interpreter(job["interpreter"]))
@@ -62,10 +61,19 @@ def complete(
     dataset = completed["dataset"]
     if dataset is not None and dataset.get("root") is None:
         dataset["root"] = str(dataset_root(dataset))
+    if dataset is not None and dataset.get("registered"):
+        dataset["path"] = _registered_path(dataset)
     if completed["plan"].get("exclusive") == "device":
         _own_cores(completed["processes"], near_cores)
     _ports(completed, on_this_node)
     return dict(completed)
+
+
+def _registered_path(dataset: Mapping[str, Any]) -> str:
+    try:
+        return datasets.path_of(dataset)
+    except datasets.DatasetError as error:
+        raise SetupError(str(error)) from error
 
 
 def _own_cores(given: Sequence[dict[str, Any]], near_cores: Mapping[str, Sequence[int]]) -> None:
@@ -148,10 +156,7 @@ def module_folder(folder: Path) -> Path:
 
 def dataset_root(dataset: Mapping[str, Any]) -> Path:
     """Return the folder where the files of ``dataset`` lie, or will lie: other facts, another folder."""
-    base = os.environ.get("TBD_DATASETS_DIR") or os.path.expanduser("~/.cache/tbd/datasets")
-    facts = {key: value for key, value in dataset.items() if key != "root"}
-    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-    return Path(base) / ("{}-{}".format(dataset["name"], digest[:12]))
+    return datasets.prepared_folder() / manifest.folder_name(dataset)
 
 
 def dataset_files(
@@ -188,6 +193,20 @@ def dataset_files(
         ) from error
 
 
+def dataset_identity(job: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return {name, files, bytes, sha256} of the job's dataset: as it was registered, or as its manifest has it. None
+    where there is neither."""
+    dataset = job["dataset"]
+    if dataset is None:
+        return None
+    if dataset.get("registered"):
+        return {key: dataset[key] for key in ("name", "files", "bytes", "sha256")}
+    try:
+        return {"name": dataset["name"], **manifest.identity(manifest.read(dataset["root"]))}
+    except (OSError, ValueError, KeyError):
+        return None  # whoever reads it says what is wrong
+
+
 def _failed(message: str, root: Path, for_space: bool) -> SetupError:
     return NoSpaceError(message, root.parent) if for_space else SetupError(message)
 
@@ -209,6 +228,8 @@ def _run_preparation(
         "--root",
         str(root),
     ]
+    if dataset.get("registered"):
+        command += ["--source", dataset["path"], "--layout", dataset["layout"], "--sha256", dataset["sha256"]]
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as output:
         popen = spawner.popen(
             command, cwd=scratch, env=children.environment(os.environ, added), stdout=output, stderr=subprocess.STDOUT

@@ -135,6 +135,9 @@ class Supervisor:
             raise problem
         path = prepare.module_folder(self._around.folder)
         prepare.dataset_files(self._job, path, self._around.spawner, lambda: self._stop is not None)
+        identity = prepare.dataset_identity(self._job)
+        if identity is not None:
+            self._log.append("dataset", **identity)
         self._oom_kills = processes.oom_kills()
         self._gang.start(path, self._cores(), self._gpus())
         self._sample()

@@ -1,4 +1,4 @@
-"""The manifest of a dataset that was made on this host: every file with its size and digest.
+"""Where a dataset is kept on a host, and its manifest: every file with its size and digest.
 
 Standard library only, for whoever makes a dataset, prepares it on a node, or checks it.
 """
@@ -6,9 +6,16 @@ Standard library only, for whoever makes a dataset, prepares it on a node, or ch
 import hashlib
 import json
 import os
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Mapping
 
 NAME = "manifest.json"
+
+
+def folder_name(facts: Mapping[str, Any]) -> str:
+    """Return the name of the folder in which a node keeps a dataset: of other facts, another folder."""
+    kept = {key: value for key, value in facts.items() if key not in ("root", "path")}
+    digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode("utf-8")).hexdigest()
+    return "%s-%s" % (facts["name"], digest[:12])
 
 
 def describe(path: str) -> Dict[str, Any]:
@@ -38,6 +45,19 @@ def below(folder: str) -> List[str]:
     for parent, _, names in os.walk(folder, onerror=fail, followlinks=True):
         found += [os.path.relpath(os.path.join(parent, name), folder) for name in names]
     return sorted(path for path in found if path != NAME)
+
+
+def listing(folder: str) -> Dict[str, Any]:
+    """Return {files, bytes, sha256} of all files below ``folder`` by their names and sizes: their contents, which may
+    be hundreds of gigabytes, are not read. Hidden files do not count.
+
+    Raises:
+        OSError: a folder or a file cannot be read.
+    """
+    paths = [path for path in below(folder) if not any(part.startswith(".") for part in path.split(os.sep))]
+    sizes = [os.stat(os.path.join(folder, path)).st_size for path in paths]
+    lines = "".join("%d %s\n" % (size, path) for path, size in zip(paths, sizes))
+    return {"files": len(paths), "bytes": sum(sizes), "sha256": hashlib.sha256(lines.encode("utf-8")).hexdigest()}
 
 
 def write(folder: str, version: int, made_with: Dict[str, str]) -> None:

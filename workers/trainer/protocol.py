@@ -15,10 +15,11 @@ The job
     token          secret of the attempt; stands in the environment of its processes as ``TOKEN_VARIABLE``
     plan           the frozen plan: model, options, framework, strategy, interpreter, topology, fabric, device,
                    precision, per_device_batch_size, global_batch_size, data, size, seed, mode, max_steps,
-                   min_measure_s, max_measure_s, profile, timeout_s, repetition; data_on where it is not the usual place
+                   min_measure_s, max_measure_s, profile, timeout_s, repetition
     model          the facts of ``model.toml`` as an object, with ``module`` (``suites.models.resnet_50``)
     dataset        null for synthetic data, else the facts of ``dataset.toml`` with ``module`` and ``root`` (a folder;
-                   null until the node agent has prepared it)
+                   null until the node agent has prepared it). Of one that was registered on nodes also ``registered``
+                   (true), ``sha256`` (which files are meant), and ``path``, which each node's agent fills in
     interpreter    {name, definition (hash or null), python (path or null: the agent looks it up), environment {}}
     processes      [{name, role, node, ranks [], local_ranks [], devices [device]}], device as in the inventory:
                    {id, kind: cpu|cuda, name, cores [], memory_bytes}. Those of a model's own role also have beside
@@ -61,11 +62,6 @@ from typing import Any, Dict, List, Mapping, Optional
 
 PROTOCOL_VERSION = 1
 
-# Where synthetic batches lie before a step copies them to its device: in the host's memory, in page-locked memory of
-# the host, or on the rank's device already.
-HOST, PINNED, DEVICE = "host", "pinned", "device"
-_PAGE_LOCKED = (("pytorch", "cuda"),)
-
 TOKEN_VARIABLE = "TBD_ATTEMPT_TOKEN"
 # Beside the token: the node that the process belongs to, where several nodes of an attempt are one machine.
 NODE_VARIABLE = "TBD_ATTEMPT_NODE"
@@ -103,6 +99,8 @@ EXIT_STATUS = {
 EVENTS = {
     # written by the node agent
     "log_opened": ("protocol", "attempt_id", "run_id", "node", "job", "inventory", "provenance"),
+    # where real data is wanted: what was prepared here, by the digests of its files
+    "dataset": ("name", "files", "bytes", "sha256"),
     "process_started": ("process", "role", "pid", "start_ticks"),
     # metrics and subjects of its ``values``: workers.node.telemetry.readings
     "reading": ("window_s", "values"),
@@ -242,11 +240,6 @@ def node_of(job: Mapping[str, Any], process: Mapping[str, Any]) -> Dict[str, Any
     if len(nodes) == 1:
         return nodes[0]
     return next(node for node in nodes if node["name"] == process["node"])
-
-
-def usual_place(framework: str, device: str) -> str:
-    """Return where the synthetic batches of a rank lie unless a plan says otherwise: a plan leaves it out then."""
-    return PINNED if (framework, device) in _PAGE_LOCKED else HOST
 
 
 def check_job(job: Any) -> Dict[str, Any]:

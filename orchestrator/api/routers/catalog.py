@@ -11,6 +11,7 @@ from orchestrator.api.views.catalog import (
     framework_view,
 )
 from orchestrator.api.views.common import PageView, answer, page_of
+from orchestrator.services.datasets import datasets
 from orchestrator.services.frameworks import frameworks
 
 router = APIRouter(tags=["catalog"])
@@ -31,6 +32,5 @@ def get_frameworks(context: Ctx, limit: WholeLimit = MAX_PAGE, cursor: Cursor = 
 
 @router.get("/datasets", response_model=PageView[DatasetView])
 def get_datasets(context: Ctx, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None) -> Response:
-    """The registered datasets. Synthetic data needs none."""
-    datasets = [dataset for _, dataset in sorted(context.catalog.datasets.items())]
-    return answer(page_of(datasets, lambda dataset: dataset.name, dataset_view, limit, cursor))
+    """The datasets, and what each node has of them. Synthetic data needs none."""
+    return answer(page_of(datasets(context), lambda one: one.facts.name, dataset_view, limit, cursor))

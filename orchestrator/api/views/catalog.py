@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from orchestrator.api.views.common import Json, View, fields_of
 from orchestrator.api.views.runs import DeviceView
-from orchestrator.domain.catalog import DatasetFacts, ModelFacts, OptionFacts, StrategyFacts, SwitchFacts
+from orchestrator.domain.catalog import ModelFacts, OptionFacts, StrategyFacts, SwitchFacts
+from orchestrator.services.datasets import DatasetOnNode, DatasetStatus
 from orchestrator.services.frameworks import FrameworkStatus, InterpreterOnNode
 
 
@@ -76,16 +77,20 @@ class FrameworkView(View):
     devices: list[str]
     precisions: list[str]
     abilities: list[str]
-    data_on: dict[str, list[str]] = Field(
-        description="kind of device -> where synthetic batches may lie, the usual place first"
-    )
     switches: list[SwitchView]
     strategies: list[StrategyView]
     interpreters: list[InterpreterView]
 
 
+@fields_of(DatasetOnNode)
+class DatasetOnNodeView(View):
+    """What a node has of a dataset. ``state``: prepared, registered or unprepared (both made ready at first use),
+    absent (to be registered there), unknown (the node has not been reached)."""
+
+
 class DatasetView(View):
-    """A registered dataset: real files."""
+    """Real files. ``registered``: by a person, on nodes, and not by tbd; ``sha256`` then tells which files are meant.
+    ``problem``: why no run can use it now."""
 
     name: str
     domain: str
@@ -97,6 +102,10 @@ class DatasetView(View):
     bytes: int | None
     licence: str | None
     source: str | None
+    registered: bool
+    sha256: str | None
+    problem: str | None
+    nodes: list[DatasetOnNodeView]
 
 
 class NodeView(View):
@@ -117,13 +126,15 @@ def framework_view(status: FrameworkStatus) -> FrameworkView:
         devices=list(facts.devices),
         precisions=list(facts.precisions),
         abilities=list(facts.abilities),
-        data_on={kind: list(places) for kind, places in facts.data_on.items()},
         switches=[SwitchView.of(one) for one in facts.switches.values()],
         strategies=[StrategyView.of(one) for one in facts.strategies.values()],
         interpreters=[InterpreterView.of(one) for one in status.interpreters],
     )
 
 
-def dataset_view(dataset: DatasetFacts) -> DatasetView:
-    facts: dict[str, Any] = {name: dataset.facts.get(name) for name in DatasetView.model_fields}
-    return DatasetView(**facts | {"name": dataset.name, "domain": dataset.domain})
+def dataset_view(dataset: DatasetStatus) -> DatasetView:
+    told = dataset.facts.facts
+    facts: dict[str, Any] = {name: told.get(name) for name in DatasetView.model_fields}
+    own = {"name": dataset.facts.name, "domain": dataset.facts.domain, "registered": bool(told.get("registered"))}
+    nodes = [DatasetOnNodeView.of(one) for one in dataset.nodes]
+    return DatasetView(**facts | own | {"problem": dataset.problem, "nodes": nodes})

@@ -1,1 +1,5 @@
-"""Datasets in ImageNet's folder layout: ``<root>/<split>/<class>/*.JPEG``. Loaders for them; itself no dataset."""
+"""Loaders of labelled images, for each framework; itself no dataset.
+
+They are in ImageNet's folder layout, ``<root>/<split>/<class>/*.JPEG``, or in files of records that
+``<root>/<split>.index`` lists (``suites.datasets.records``).
+"""

@@ -52,4 +52,4 @@ def _decode(sample, pixels):
     try:
         return pillow_decoding.decode(sample, pixels)
     except (OSError, ValueError, SyntaxError) as error:
-        raise listing.unreadable(sample.path, error)
+        raise listing.unreadable(sample.entry, error)

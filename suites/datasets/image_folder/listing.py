@@ -3,12 +3,14 @@
 Standard library only. A ``Sample`` says all that a framework's own decoder needs to know.
 """
 
+import io
 import math
 import os
 import random
 import struct
 from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from suites.datasets import numbered, records
 from workers.trainer.failure import TrainerError
 
 # Mean and deviation of ImageNet's training images, per channel of [0, 1] (torchvision's documentation of its weights).
@@ -18,12 +20,27 @@ DEVIATION = (0.229, 0.224, 0.225)
 EXTENSIONS = (".jpeg", ".jpg")
 
 
-class Sample(NamedTuple):
-    """One showing of an image; ``draw`` seeds its cut."""
+class Entry(NamedTuple):
+    """An image: a file of its own, or the record at byte ``offset`` of a file in the ``layout``."""
 
     path: str
     label: int
+    layout: str = ""
+    offset: int = 0
+
+    def __str__(self) -> str:
+        return "%s, the record at byte %d" % (self.path, self.offset) if self.layout else self.path
+
+
+class Sample(NamedTuple):
+    """One showing of an image; ``draw`` seeds its cut."""
+
+    entry: Entry
     draw: str
+
+    @property
+    def label(self) -> int:
+        return self.entry.label
 
 
 class Cut(NamedTuple):
@@ -36,19 +53,22 @@ class Cut(NamedTuple):
     mirrored: bool
 
 
-def files(root: Optional[str], split: str = "train") -> List[Tuple[str, int]]:
-    """Return [(path, label)], sorted by name; labels count the sorted classes from 0.
+def files(root: Optional[str], split: str = "train") -> List[Entry]:
+    """Return the images, sorted by name or in the order of the records; labels count the sorted classes from 0.
 
     Raises:
         TrainerError: ``setup_failed``, the folder is not there or holds no images.
     """
     if root is None:
         raise TrainerError("setup_failed", "the dataset has not been prepared on this host")
+    index = os.path.join(root, split + ".index")
+    if os.path.exists(index):
+        return _indexed(index)
     folder = os.path.join(root, split)
     try:
         classes = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
         found = [
-            (os.path.join(folder, name, file), label)
+            Entry(os.path.join(folder, name, file), label)
             for label, name in enumerate(classes)
             for file in sorted(os.listdir(os.path.join(folder, name)))
             if file.lower().endswith(EXTENSIONS)
@@ -60,21 +80,33 @@ def files(root: Optional[str], split: str = "train") -> List[Tuple[str, int]]:
     return found
 
 
-def samples(found: Sequence[Tuple[str, int]], seed: int, rank: int, world_size: int) -> Iterator[Sample]:
+def _indexed(index: str) -> List[Entry]:
+    try:
+        layout, images = records.read_index(index)
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise TrainerError("setup_failed", "cannot read the dataset: %s: %s" % (index, error))
+    return [Entry(place.path, label, layout, place.offset) for place, label in images]
+
+
+def encoded(entry: Entry) -> bytes:
+    """Return the image as it is stored.
+
+    Raises:
+        OSError, ValueError: it cannot be read.
+    """
+    if entry.layout:
+        return records.image_at(entry.layout, records.Place(entry.path, entry.offset))[1]
+    with open(entry.path, "rb") as file:
+        return file.read()
+
+
+def samples(found: Sequence[Entry], seed: int, rank: int, world_size: int) -> Iterator[Sample]:
     """Yield ``Sample`` without end: each epoch shuffled anew, and dealt to the ranks in turn."""
-    epoch = 0
-    while True:
-        order = list(range(len(found)))
-        random.Random("%s/%s" % (seed, epoch)).shuffle(order)
-        for position in range(rank, len(order), world_size):
-            path, label = found[order[position]]
-            yield Sample(path, label, "%s/%s/%s" % (seed, epoch, order[position]))
-        epoch += 1
+    for epoch, number in numbered.shuffled(len(found), seed, rank, world_size):
+        yield Sample(found[number], "%s/%s/%s" % (seed, epoch, number))
 
 
-def batches(
-    found: Sequence[Tuple[str, int]], count: int, seed: int, rank: int, world_size: int
-) -> Iterator[List[Sample]]:
+def batches(found: Sequence[Entry], count: int, seed: int, rank: int, world_size: int) -> Iterator[List[Sample]]:
     """Yield lists of ``count`` samples without end."""
     stream = samples(found, seed, rank, world_size)
     while True:
@@ -99,17 +131,19 @@ def cut(draw: str, width: int, height: int) -> Cut:
     return Cut((width - w) // 2, (height - h) // 2, w, h, mirrored)
 
 
-def jpeg_size(path: str) -> Tuple[int, int]:
-    """Return (width, height) of the JPEG file ``path``, read from its frame header (ITU-T T.81, B.2.2).
+def jpeg_size(entry: Entry) -> Tuple[int, int]:
+    """Return (width, height) of a JPEG image, read from its frame header (ITU-T T.81, B.2.2).
 
     Raises:
-        TrainerError: ``setup_failed``, the file cannot be read or is no JPEG.
+        TrainerError: ``setup_failed``, the image cannot be read or is no JPEG.
     """
     try:
-        with open(path, "rb") as file:
+        if entry.layout:
+            return _frame_size(io.BytesIO(encoded(entry)))
+        with open(entry.path, "rb") as file:
             return _frame_size(file)
     except (OSError, struct.error, ValueError) as error:
-        raise unreadable(path, error)
+        raise unreadable(entry, error)
 
 
 def _frame_size(file):
@@ -124,6 +158,6 @@ def _frame_size(file):
         file.seek(length - 2, os.SEEK_CUR)
 
 
-def unreadable(path: str, error: Any) -> TrainerError:
-    """Return the error that ends the attempt because of one file."""
-    return TrainerError("setup_failed", "cannot read the image %s: %s" % (path, error))
+def unreadable(entry: Entry, error: Any) -> TrainerError:
+    """Return the error that ends the attempt because of one image."""
+    return TrainerError("setup_failed", "cannot read the image %s: %s" % (entry, error))

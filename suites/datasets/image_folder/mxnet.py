@@ -58,5 +58,5 @@ def decode(samples: Sequence[listing.Sample], pixels: int) -> Tuple[numpy.ndarra
         try:
             images_NCHW[position] = pillow_decoding.decode(sample, pixels)
         except (OSError, ValueError, SyntaxError) as error:
-            raise listing.unreadable(sample.path, error)
+            raise listing.unreadable(sample.entry, error)
     return images_NCHW, numpy.array([sample.label for sample in samples], numpy.int32)

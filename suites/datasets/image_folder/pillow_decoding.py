@@ -3,6 +3,8 @@
 Dimensions: C channels, H height, W width.
 """
 
+import io
+
 import numpy
 from PIL import Image
 
@@ -15,7 +17,7 @@ def decode(sample: listing.Sample, pixels: int) -> numpy.ndarray:
     Raises:
         OSError, ValueError, SyntaxError: Pillow cannot read the file.
     """
-    with Image.open(sample.path) as file:
+    with Image.open(io.BytesIO(listing.encoded(sample.entry))) as file:
         image = file.convert("RGB")
     cut = listing.cut(sample.draw, *image.size)
     box = (cut.left, cut.top, cut.left + cut.width, cut.top + cut.height)

@@ -54,7 +54,7 @@ class Decoder(Dataset):
         try:
             return torch.from_numpy(pillow_decoding.decode(sample, self._pixels)), sample.label
         except (OSError, ValueError, SyntaxError) as error:
-            return str(listing.unreadable(sample.path, error))
+            return str(listing.unreadable(sample.entry, error))
 
 
 def collate(items: Sequence[Any]) -> Any:

@@ -37,30 +37,44 @@ def batches(root: Optional[str], count: int, pixels: int, seed: int, rank: int, 
     cuts = tf.data.Dataset.from_generator(
         lambda: _cuts(listing.samples(found, seed, rank, world_size), recent, over), output_signature=signature
     )
-    images = cuts.map(lambda *sample: decode(*sample, pixels=pixels), num_parallel_calls=threads, deterministic=True)
+    # A file is read by the threads that decode it; a record, which is found in Python, comes as it is.
+    read = tf.identity if found[0].layout else tf.io.read_file
+    images = cuts.map(
+        lambda place, *sample: decode(read(place), *sample, pixels=pixels),
+        num_parallel_calls=threads,
+        deterministic=True,
+    )
     options = tf.data.Options()
     options.threading.private_threadpool_size = threads
     return _checked(images.batch(count, drop_remainder=True).prefetch(AHEAD).with_options(options), recent, over)
 
 
 def _cuts(samples, recent, over):
-    """Yield (path, label, window, mirrored) of each sample until it is ``over``; note its path in ``recent``."""
+    """Yield (path or encoded image, label, window, mirrored) of each sample until it is ``over``, and note it."""
     sizes = {}
-    for sample in samples:
+    for entry, draw in samples:
         if over.is_set():
             return
-        recent.append(sample.path)
-        if sample.path not in sizes:
-            sizes[sample.path] = listing.jpeg_size(sample.path)
-        cut = listing.cut(sample.draw, *sizes[sample.path])
-        yield sample.path, sample.label, (cut.top, cut.left, cut.height, cut.width), cut.mirrored
+        recent.append(entry)
+        if entry not in sizes:
+            sizes[entry] = listing.jpeg_size(entry)
+        cut = listing.cut(draw, *sizes[entry])
+        place = _encoded(entry) if entry.layout else entry.path
+        yield place, entry.label, (cut.top, cut.left, cut.height, cut.width), cut.mirrored
+
+
+def _encoded(entry):
+    try:
+        return listing.encoded(entry)
+    except (OSError, ValueError) as error:
+        raise listing.unreadable(entry, error)
 
 
 def decode(
-    path: tf.Tensor, label: tf.Tensor, window: tf.Tensor, mirrored: tf.Tensor, pixels: int
+    encoded: tf.Tensor, label: tf.Tensor, window: tf.Tensor, mirrored: tf.Tensor, pixels: int
 ) -> Tuple[tf.Tensor, tf.Tensor]:
     """Return (image_HWC, label): the cut, ``pixels`` square, normalised."""
-    image_HWC = tf.io.decode_and_crop_jpeg(tf.io.read_file(path), window, channels=3, dct_method="INTEGER_ACCURATE")
+    image_HWC = tf.io.decode_and_crop_jpeg(encoded, window, channels=3, dct_method="INTEGER_ACCURATE")
     # Pillow, too, filters before it makes an image smaller.
     image_HWC = tf.image.resize(image_HWC, (pixels, pixels), "bilinear", antialias=True)
     image_HWC = tf.cond(mirrored, lambda: tf.reverse(image_HWC, [1]), lambda: image_HWC)
@@ -94,11 +108,11 @@ def _drain(iterator):
         pass
 
 
-def _name_culprit(paths):
-    """The pipeline does not say which file it choked on: try those it read last, one by one."""
-    for path in paths:
-        listing.jpeg_size(path)
+def _name_culprit(entries):
+    """The pipeline does not say which image it choked on: try those it read last, one by one."""
+    for entry in entries:
+        listing.jpeg_size(entry)
         try:
-            tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+            tf.io.decode_jpeg(_encoded(entry), channels=3)
         except tf.errors.OpError as error:
-            raise listing.unreadable(path, error.message)
+            raise listing.unreadable(entry, error.message)

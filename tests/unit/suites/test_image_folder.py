@@ -12,7 +12,7 @@ from suites.datasets.image_folder import listing
 from suites.inputs import images
 from workers.trainer.failure import TrainerError
 
-FILES = [(f"{number}.JPEG", number % 3) for number in range(20)]
+FILES = [listing.Entry(f"{number}.JPEG", number % 3) for number in range(20)]
 
 
 def first(count, seed=1, rank=0, world_size=1):
@@ -20,8 +20,8 @@ def first(count, seed=1, rank=0, world_size=1):
 
 
 def test_every_epoch_shows_every_image_once_in_another_order():
-    shown = [sample.path for sample in first(40)]
-    assert sorted(shown[:20]) == sorted(shown[20:]) == sorted(path for path, _ in FILES)
+    shown = [sample.entry for sample in first(40)]
+    assert sorted(shown[:20]) == sorted(shown[20:]) == sorted(FILES)
     assert shown[:20] != shown[20:]
 
 
@@ -31,7 +31,7 @@ def test_the_order_follows_the_seed():
 
 
 def test_the_ranks_share_an_epoch_without_overlap():
-    shares = [{sample.path for sample in first(5, rank=rank, world_size=4)} for rank in range(4)]
+    shares = [{sample.entry for sample in first(5, rank=rank, world_size=4)} for rank in range(4)]
     assert len(set().union(*shares)) == 20
 
 
@@ -61,7 +61,7 @@ def test_labels_count_the_sorted_classes(tmp_path):
     for name in ("train/n2/b.JPEG", "train/n1/a.jpg", "train/n1/notes.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    found = [(path.rpartition("/")[2], label) for path, label in listing.files(str(tmp_path))]
+    found = [(one.path.rpartition("/")[2], one.label) for one in listing.files(str(tmp_path))]
     assert found == [("a.jpg", 0), ("b.JPEG", 1)]
 
 
@@ -78,14 +78,14 @@ def test_the_size_of_a_jpeg_is_read_from_its_header(tmp_path, progressive):
     data = io.BytesIO()
     Image.new("RGB", (37, 91)).save(data, "JPEG", progressive=progressive, exif=b"Exif\0\0" + b"x" * 500)
     (tmp_path / "a.JPEG").write_bytes(data.getvalue())
-    assert listing.jpeg_size(str(tmp_path / "a.JPEG")) == (37, 91)
+    assert listing.jpeg_size(listing.Entry(str(tmp_path / "a.JPEG"), 0)) == (37, 91)
 
 
 @pytest.mark.parametrize("content", [b"", b"GIF89a", b"\xff\xd8", b"\xff\xd8\xff\xe0\x00\x10JFIF"])
 def test_a_file_that_is_no_jpeg_is_named(tmp_path, content):
     (tmp_path / "a.JPEG").write_bytes(content)
     with pytest.raises(TrainerError, match=r"a\.JPEG"):
-        listing.jpeg_size(str(tmp_path / "a.JPEG"))
+        listing.jpeg_size(listing.Entry(str(tmp_path / "a.JPEG"), 0))
 
 
 def test_synthetic_batches_are_random_and_follow_the_seed():

@@ -166,9 +166,7 @@ class Adapter(object):
     def gradients(self) -> Data:
         with borders.Margins() as margins:
             self._step.compute()
-        # None of what is not trained.
-        gradients = [parameter.grad for parameter in self._model.network.parameters()]
-        found = [None if gradient is None else _array(gradient) for gradient in gradients]
+        found = [_array(parameter.grad) for parameter in self._model.network.parameters()]
         return {"loss": self.loss(), "gradients": self._model.described(found), "margins": margins.found}
 
     def state(self) -> Data:

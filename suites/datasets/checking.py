@@ -1,0 +1,113 @@
+"""Reads the files of a dataset in its layout and says what is there and what is wrong.
+
+    python -m suites.datasets.checking LAYOUT PATH [--sample N]
+
+Prints one JSON object: {splits {name: {what: how many}}, read (what of it was read), problems [a line each]}. Images
+are decoded in full, ``--sample`` of each split, evenly chosen (0: all). Texts are always read as a whole. The
+checksums of records' lengths are all compared; those of their data are not, for a damaged image does not decode.
+"""
+
+import argparse
+import io
+import json
+import sys
+from typing import Any, Dict, List, Optional, Sequence
+
+from suites.datasets import records, text_layouts
+from suites.datasets.image_folder import listing
+from workers.trainer.failure import TrainerError
+
+# Judgement: images decode at some hundred a second and core.
+USUAL_SAMPLE = 1000
+# So many problems are told; a dataset that is all wrong is wrong in one way.
+MOST_PROBLEMS = 20
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Check a dataset and print what was found; return the exit status: 0, or 1 if something is wrong."""
+    parser = argparse.ArgumentParser(description="Checks the files of a dataset.")
+    parser.add_argument("layout")
+    parser.add_argument("path")
+    parser.add_argument("--sample", type=int, default=USUAL_SAMPLE)
+    given = parser.parse_args(arguments)
+    found = check(given.layout, given.path, given.sample)
+    print(json.dumps(found))
+    return 1 if found["problems"] else 0
+
+
+def check(layout: str, path: str, sample: int = USUAL_SAMPLE) -> Dict[str, Any]:
+    """Return what ``main`` prints."""
+    problems = []  # type: List[str]
+    splits = {}  # type: Dict[str, Dict[str, int]]
+    read = "every file"
+    try:
+        if layout in _TEXTS:
+            splits = _texts(layout, path)
+        else:
+            entries = _folders(path) if layout == "image-folder" else _recorded(layout, path)
+            for split, found in entries.items():
+                splits[split] = {"images": len(found), "classes": len({entry.label for entry in found})}
+                some = found if not sample or sample >= len(found) else _evenly(found, sample)
+                if len(some) < len(found):
+                    read = "every name, and %d images of each split" % sample
+                problems += _undecodable(some, MOST_PROBLEMS - len(problems))
+    except (OSError, TrainerError, records.RecordError, text_layouts.DatasetError) as error:
+        problems.append(str(error))
+    return {"splits": splits, "read": read, "problems": problems}
+
+
+def _evenly(found, sample):
+    return [found[number * len(found) // sample] for number in range(sample)]
+
+
+def _folders(path: str) -> Dict[str, List[listing.Entry]]:
+    found = {"train": listing.files(path)}
+    try:
+        found["val"] = listing.files(path, "val")
+    except TrainerError:
+        # Nothing is trained on it.
+        return found
+    return found
+
+
+def _recorded(layout: str, path: str) -> Dict[str, List[listing.Entry]]:
+    return {
+        split: [listing.Entry(name, label, layout, at) for name in names for at, label, _ in records.scan(layout, name)]
+        for split, names in records.files(layout, path).items()
+    }
+
+
+def _undecodable(entries: Sequence[listing.Entry], most: int) -> List[str]:
+    from PIL import Image
+
+    problems = []  # type: List[str]
+    for entry in entries:
+        if len(problems) >= most:
+            break
+        try:
+            with Image.open(io.BytesIO(listing.encoded(entry))) as image:
+                image.load()
+        except (OSError, ValueError, SyntaxError) as error:
+            problems.append("%s: %s" % (entry, error))
+    return problems
+
+
+_TEXTS = {
+    "parallel-text": (text_layouts.pairs, "pairs"),
+    "text": (text_layouts.texts, "documents"),
+    "wikipedia": (text_layouts.articles, "articles"),
+    "squad": (text_layouts.questions, "questions"),
+}  # type: Dict[str, Tuple[Any, str]]
+
+
+def _texts(layout: str, path: str) -> Dict[str, Dict[str, int]]:
+    read, what = _TEXTS[layout]
+    found = {split: {what: len(items)} for split, items in read(path).items()}
+    empty = [split for split, counts in found.items() if not counts[what]]
+    if empty or not found:
+        raise text_layouts.DatasetError("%s: there are no %s in %s" % (path, what, ", ".join(empty) or "it"))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

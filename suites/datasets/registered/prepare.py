@@ -1,0 +1,64 @@
+"""Makes what trainers read of a dataset that somebody registered, beside its files and not among them.
+
+    python -m suites.datasets.registered.prepare --root DIR --source PATH --layout LAYOUT --sha256 DIGEST
+
+Of images in folders: links. Of records: an index. Of texts: numbers of sub-words.
+"""
+
+import argparse
+import os
+import sys
+from typing import Optional, Sequence
+
+from workers.trainer import manifest
+
+# The sizes of the literature: base models of translation (Vaswani et al., 2017), GPT-2's, BERT's; and for small ones.
+VOCABULARIES = {
+    "parallel-text": (200, 8000, 37000),
+    "text": (200, 8000, 50000),
+    "wikipedia": (200, 8000, 30000),
+    "squad": (200, 8000, 30000),
+}
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Prepare the dataset; return the exit status.
+
+    Raises:
+        SystemExit: the files are not those that were registered, or one is missing or damaged; the message names it.
+    """
+    parser = argparse.ArgumentParser(description="Makes what trainers read of a registered dataset.")
+    for name in ("root", "source", "layout", "sha256"):
+        parser.add_argument("--" + name, required=True)
+    given = parser.parse_args(arguments)
+    try:
+        found = manifest.listing(given.source)
+    except OSError as error:
+        raise SystemExit("cannot read the dataset: %s" % error)
+    if found["sha256"] != given.sha256:
+        raise SystemExit(
+            "%s holds other files than when it was registered (%d now, %d bytes): tbd datasets register it anew"
+            % (given.source, found["files"], found["bytes"])
+        )
+    _prepare(given.layout, given.source, given.root)
+    return 0
+
+
+def _prepare(layout, source, root):
+    if layout == "image-folder":
+        for split in ("train", "val"):
+            if os.path.isdir(os.path.join(source, split)):
+                os.symlink(os.path.join(source, split), os.path.join(root, split))
+    elif layout in VOCABULARIES:
+        # SentencePiece is wanted for texts alone.
+        from suites.datasets import text_numbers
+
+        text_numbers.number_what_fits(layout, source, root, VOCABULARIES[layout])
+    else:
+        from suites.datasets import records
+
+        records.write_indexes(layout, source, root)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
