@@ -313,6 +313,13 @@ class RayCluster(AgentCluster):
         if self.lost():  # nobody can be told anything, and what runs is the next service's
             self._closed.set()
             return
+        try:
+            self._leave()
+        finally:  # whatever fails before: nobody else would end it for a quarter of an hour
+            if self._embedded is not None:
+                self._embedded.stop()
+
+    def _leave(self) -> None:
         self._leave_keepers()
         if self._embedded is None:
             self._asking(lambda: self._holds.let_go(()))
@@ -323,8 +330,6 @@ class RayCluster(AgentCluster):
                 continue
             RayHandle(self._ray, actor).leave()
         self._ray.shutdown()
-        if self._embedded is not None:
-            self._embedded.stop()
 
 
 def _actor_name(node_id: str) -> str:

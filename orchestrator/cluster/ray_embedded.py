@@ -55,6 +55,8 @@ class EmbeddedRay:
         self._log = self._directory / "start.log"
         self._lock: int | None = None
         self._children: list[subprocess.Popen[bytes]] = []
+        # What was last written or read: the directory may be gone when Ray is to end.
+        self._last: dict[str, Any] | None = None
 
     @property
     def environment(self) -> dict[str, str]:
@@ -68,7 +70,7 @@ class EmbeddedRay:
             ClusterUnavailable: it does not start; the message ends with what it said.
         """
         self._hold()
-        record = read_record(self._record)
+        record = self._last = read_record(self._record)
         if record is not None and record.get("address") and all(map(processes.alive, _ids(record["core"]))):
             self._keep_watched(record)
             return str(record["address"])
@@ -93,7 +95,7 @@ class EmbeddedRay:
         Raises:
             ClusterUnavailable: the kernel would not end them.
         """
-        record = read_record(self._record)
+        record = read_record(self._record) or self._last
         if record is not None:
             self._end(record)
         self.release()
@@ -122,7 +124,7 @@ class EmbeddedRay:
         session = processes.identify(starter.pid) or ProcessId(starter.pid, 0)
         record: dict[str, Any] = {"session": list(session), "temp_dir": str(temp_dir)}
         try:
-            write_record(self._record, record)
+            self._write(record)
             self._keep_watched(record)
             status = starter.wait(START_TIMEOUT_S)
             if status != 0:
@@ -136,7 +138,7 @@ class EmbeddedRay:
             raise
         background.session_steps_back(session.pid)  # processes of an attempt begin sessions of their own
         record["core"] = [list(process) for process in in_session(session) if program(process.pid) in CORE_PROGRAMS]
-        write_record(self._record, record)
+        self._write(record)
         return str(record["address"])
 
     def _command(self, temp_dir: Path) -> list[str]:
@@ -202,6 +204,10 @@ class EmbeddedRay:
         command = [sys.executable, "-m", f"{__package__}.ray_watchdog", *(f"--{k}={v}" for k, v in options.items())]
         child = self._launch(command, self._directory / "watchdog.log", {})
         record["watchdog"] = list(processes.identify(child.pid) or ProcessId(child.pid, 0))
+        self._write(record)
+
+    def _write(self, record: dict[str, Any]) -> None:
+        self._last = record
         write_record(self._record, record)
 
     def _end(self, record: dict[str, Any]) -> None:
@@ -211,6 +217,7 @@ class EmbeddedRay:
             end_process(ProcessId(*record["watchdog"]), patience_s=1.0)
         for child in self._children:
             child.poll()  # reap
+        self._last = None
         self._record.unlink(missing_ok=True)
 
     def _make_token(self) -> None:

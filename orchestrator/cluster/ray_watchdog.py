@@ -4,7 +4,8 @@
 
 Started with Ray, in a session of its own. A server holds a shared lock on ``DIR/server.lock`` for as long as it lives,
 however it ends; the watchdog looks whether anybody does. While it ends Ray it holds the lock alone, so that a server
-that starts just then waits and finds a clean place. Standard library only: it lives as long as Ray and has to be small.
+that starts just then waits and finds a clean place. Where the directory has been removed it ends Ray at once. Standard
+library only: it lives as long as Ray and has to be small.
 """
 
 import argparse
@@ -28,7 +29,9 @@ def watch(directory: Path, session: ProcessId, idle_exit_s: float) -> None:
     used_at = time.monotonic()
     while in_session(session):
         time.sleep(min(_LOOK_S, idle_exit_s / 4))
-        if not _take(lock):
+        if not directory.is_dir():  # no server can find it any more, and one that still used it has lost its data
+            end_session(session)
+        elif not _take(lock):
             used_at = time.monotonic()
         elif time.monotonic() - used_at > idle_exit_s:
             end_session(session)

@@ -1,6 +1,7 @@
 """The life of the embedded Ray: real Ray, real processes, ended by pid."""
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -54,6 +55,24 @@ def test_it_is_adopted_while_used_and_ends_itself_when_nobody_uses_it(tmp_path: 
     until(lambda: not in_session(session), 20.0)
     until(lambda: not processes.alive(ProcessId(*record["watchdog"])), 10.0)
     assert not (tmp_path / "ray.json").exists()
+
+
+def test_it_ends_although_its_directory_is_gone_by_order_and_by_itself(tmp_path: Path) -> None:
+    ordered, left = (EmbeddedRay(tmp_path / name, idle_exit_s=900.0) for name in ("ordered", "left"))
+    try:
+        sessions = []
+        for ray, name in ((ordered, "ordered"), (left, "left")):
+            ray.ensure()
+            sessions.append(session_of(tmp_path / name))
+            shutil.rmtree(tmp_path / name)
+            assert in_session(sessions[-1])
+            if ray is ordered:
+                ray.stop()
+                assert not in_session(sessions[0])
+        until(lambda: not in_session(sessions[1]), 20.0)
+    finally:
+        ordered.stop()
+        left.stop()
 
 
 def test_one_that_does_not_start_says_why_and_leaves_nothing(
