@@ -19,11 +19,27 @@ Arrays = Mapping[str, Any]
 # by 1e-4; and of its 7 million numbers some change sides of zero while the updates go on, which moves these by 5 %. Of
 # the many poolings of GoogLeNet some window always has two numbers so close that a framework may take the other one,
 # which moves gradients by 1e-3.
-LOSS = 1e-5
+# Through the 95 convolutions of Inception-v3's size small and the 105 of ResNet-101's PyTorch itself is off by 2e-5 in
+# its losses, and one number that changes sides moves gradients by 1e-2. What such bounds would let pass is found at the
+# sizes tiny.
 STATISTIC = 1e-4
-GRADIENT, WEIGHT = 1e-4, 1e-2
-DEEP = 50  # layers with weights; with as many or more:
-DEEP_GRADIENT, DEEP_WEIGHT = 5e-3, 0.2
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """For networks of ``layers`` with weights or more: what is rounding, relative."""
+
+    layers: int
+    loss: float
+    gradient: float
+    weight: float
+
+
+TOLERANCES = (
+    Tolerance(90, loss=1e-4, gradient=3e-2, weight=0.4),
+    Tolerance(50, loss=1e-5, gradient=5e-3, weight=0.2),
+    Tolerance(0, loss=1e-5, gradient=1e-4, weight=1e-2),
+)
 
 # What is nothing beside most others is compared with this part of these: a normalisation takes away what the one before
 # it adds to a channel, so that the exact gradient of that is zero where a ReLU lets all of it through.
@@ -73,13 +89,13 @@ def judge(exact: Arrays, found: Arrays, case: Arrays) -> Parity:
     statistics = _of_lengths(exact, found, "statistic")
     loss = _relative(exact["loss"], found["loss"])
     begin = _begin(exact, found)
-    most, most_of_weights = (GRADIENT, WEIGHT) if _depth(exact) < DEEP else (DEEP_GRADIENT, DEEP_WEIGHT)
+    most = next(one for one in TOLERANCES if _depth(exact) >= one.layers)
     problems = [
-        *_above("loss", {"": loss}, LOSS),
-        *_above("gradient", gradients, most),
+        *_above("loss", {"": loss}, most.loss),
+        *_above("gradient", gradients, most.gradient),
         *_above("statistic", statistics, STATISTIC),
-        *_above("weight after the updates", weights, most_of_weights),
-        *_above("beginning of a training", {"": begin}, LOSS),
+        *_above("weight after the updates", weights, most.weight),
+        *_above("beginning of a training", {"": begin}, most.loss),
         *_other_names(exact, found),
     ]
     worst = _worst(statistics) if statistics else None

@@ -79,6 +79,17 @@ class Variant:
 
 
 @dataclass(frozen=True)
+class QualityFacts:
+    """What a trained model is judged by, and what the literature reports of it. ``better``: higher or lower."""
+
+    metric: str
+    target: float
+    better: str
+    dataset: str
+    source: str
+
+
+@dataclass(frozen=True)
 class ModelFacts:
     """A model of the suite. ``facts`` is its whole ``model.toml``; the rest are the parts that the control plane reads.
 
@@ -103,7 +114,24 @@ class ModelFacts:
     dominant_layer: str | None = None
     maintainers: tuple[str, ...] = ()
     roles: Mapping[str, int] = field(default_factory=dict)
+    quality: QualityFacts | None = None
     variants: tuple[Variant, ...] = ()
+
+    @property
+    def optimizer(self) -> Mapping[str, Any]:
+        """Its table, or that of each of its optimisers by name."""
+        found: Mapping[str, Any] = self.facts.get("optimizer", {})
+        return found
+
+    @property
+    def paper(self) -> str | None:
+        return self.facts.get("paper")
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Of ``parameters`` and ``flops``: where the number comes from."""
+        end = "_source"
+        return {name.removesuffix(end): told for name, told in self.facts.items() if name.endswith(end)}
 
     def facts_with(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The whole facts with ``options``, those left out at their defaults: ``facts`` with every variant that applies

@@ -1,5 +1,6 @@
 """Reads the facts files: models, frameworks and datasets of the tree, and more models from ``TBD_SUITE_PATH``."""
 
+import dataclasses
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from orchestrator.domain.catalog import (
     FrameworkFacts,
     ModelFacts,
     OptionFacts,
+    QualityFacts,
     StrategyFacts,
     SwitchFacts,
     Variant,
@@ -30,6 +32,8 @@ _PEAKS = _MODELS.parent / "device_peaks.toml"
 
 # Judgement: more processes beside one rank are a mistake.
 MOST_PER_RANK = 64
+# Whether a quality is better when it is
+BETTER = ("higher", "lower")
 
 
 def load_catalog(suite_path: Sequence[Path] = ()) -> Catalog:
@@ -95,6 +99,7 @@ def _model(path: Path, module: str) -> ModelFacts:
             dominant_layer=facts.get("dominant_layer"),
             maintainers=tuple(facts.get("maintainers", ())),
             roles=_roles(path, facts.get("roles", {})),
+            quality=_quality(path, facts.get("quality")),
             variants=tuple(_variant(path, facts, options, one) for one in variants),
         )
     except KeyError as error:
@@ -131,6 +136,19 @@ def _option(path: Path, facts: Mapping[str, Any], name: str, option: Mapping[str
     )
 
 
+def _quality(path: Path, told: Mapping[str, Any] | None) -> QualityFacts | None:
+    if told is None:
+        return None
+    names = [one.name for one in dataclasses.fields(QualityFacts)]
+    if sorted(told) != sorted(names):
+        raise SettingsError(f"{path}: [quality] has {', '.join(names)}, and nothing else")
+    if told["better"] not in BETTER or isinstance(told["target"], bool) or not isinstance(told["target"], (int, float)):
+        raise SettingsError(f"{path}: [quality]: target is a number, and better is one of {', '.join(BETTER)}")
+    if told["metric"].endswith("_ratio") and not 0 < told["target"] <= 1:
+        raise SettingsError(f"{path}: [quality]: the target of {told['metric']} is above 0 and at most 1")
+    return QualityFacts(**told)
+
+
 def _variant(
     path: Path, facts: Mapping[str, Any], options: Mapping[str, OptionFacts], told: Mapping[str, Any]
 ) -> Variant:
@@ -147,6 +165,8 @@ def _variant(
     for name, below, above in (("", facts, changed), ("sizes.", facts["sizes"], changed.get("sizes", {}))):
         if strange := sorted(set(above) - set(below)):
             raise SettingsError(f"{table} changes {name}{strange[0]}, which the model's facts do not have")
+    if "quality" in changed:
+        _quality(path, facts["quality"] | changed["quality"])
     return Variant(when, changed)
 
 

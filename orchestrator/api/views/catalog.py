@@ -7,7 +7,7 @@ from pydantic import BeforeValidator
 
 from orchestrator.api.views.common import Json, View, fields_of
 from orchestrator.api.views.runs import DeviceView
-from orchestrator.domain.catalog import ModelFacts, OptionFacts, StrategyFacts, SwitchFacts
+from orchestrator.domain.catalog import ModelFacts, OptionFacts, QualityFacts, StrategyFacts, SwitchFacts
 from orchestrator.services.datasets import DatasetOnNode, DatasetStatus
 from orchestrator.services.frameworks import FrameworkStatus, InterpreterOnNode
 
@@ -26,6 +26,11 @@ class VariantView(View):
 
     when: Json
     facts: Json
+
+
+@fields_of(QualityFacts)
+class QualityView(View):
+    """What a trained model is judged by, and what the literature reports of it (``target``)."""
 
 
 @fields_of(
@@ -48,6 +53,10 @@ class ModelView(View):
     ``variants`` what other values of options change."""
 
     sizes: Json
+    quality: QualityView | None
+    optimizer: Json
+    paper: str | None
+    sources: Json
     options: Annotated[list[OptionView], BeforeValidator(_values)]
     variants: list[VariantView]
 

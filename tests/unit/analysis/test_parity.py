@@ -79,12 +79,17 @@ def test_a_parameter_that_the_exact_result_has_not_is_told() -> None:
     assert parity.judge(exact(), found, CASE).problems == ("there is no gradient.z.bias in the exact result",)
 
 
-def test_a_deep_network_may_lose_more() -> None:
+@pytest.mark.parametrize(("layers", "lost", "too_much"), [(50, 1e-3, 1e-2), (90, 1e-2, 1e-1)])
+def test_a_deep_network_may_lose_more(layers: int, lost: float, too_much: float) -> None:
     deep = exact()
-    for number in range(parity.DEEP):
+    for number in range(layers - 2):
         deep[f"gradient.l{number}.weight"] = np.ones((2, 2))
-    off = deep | {"gradient.a.weight": deep["gradient.a.weight"] * (1 + 1e-3)}
-    assert parity.judge(deep, off, CASE).problems == ()
+
+    def off(by: float) -> dict[str, np.ndarray]:
+        return deep | {"gradient.a.weight": deep["gradient.a.weight"] * (1 + by)}
+
+    assert parity.judge(deep, off(lost), CASE).problems == ()
+    assert len(parity.judge(deep, off(too_much), CASE).problems) == 1
 
 
 def test_margins_are_those_of_the_exact_result() -> None:

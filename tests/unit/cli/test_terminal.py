@@ -178,6 +178,23 @@ def test_the_catalogue_is_there_without_a_server(
     assert done.stdout == "[]\n"
 
 
+def test_a_model_is_told_with_what_its_options_change_its_quality_and_its_sources(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TBD_SERVER", raising=False)
+    monkeypatch.setenv("TBD_DATA_DIR", str(tmp_path))
+    assert main(["models", "resnet-50"]) == 0
+    told = capsys.readouterr().out
+    rows = [" ".join(line.split()) for line in told.splitlines()]
+    assert any(row.startswith("depth 152 full 60,192,808 152 23.0") for row in rows)
+    assert any(row.startswith("full 25,557,032 50 8.18") for row in rows)
+    assert "quality: top_1_accuracy_ratio 0.7613 (higher is better)" in told
+    assert "depth 152: target 0.78312" in told
+    assert "option depth (default 50): 50, 101, 152" in told
+    assert main(["models", "resnet50"]) == 2
+    assert "did you mean resnet-50?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("model", "framework"), [("sleep", "sleep"), ("both", "pytorch"), ("neither", "mxnet"), ("unheard-of", "pytorch")]
 )

@@ -134,7 +134,7 @@ datasets = ["synthetic"]
 def model_with(folder: Path, roles: str, actor: bool = True) -> Path:
     """A suite of one model, with ``roles`` at the end of its facts."""
     own = folder / "acted"
-    own.mkdir()
+    own.mkdir(parents=True)
     (own / "model.toml").write_text(MODEL + roles)
     if actor:
         (own / "actor.py").write_text("")
@@ -200,3 +200,41 @@ def test_variants_that_cannot_be_are_refused(tmp_path: Path, variant: str, told:
 def test_an_option_names_sizes_that_are_there(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="names the size huge, which the model has not"):
         load_catalog((model_with(tmp_path, f'{DEPTH}sizes = ["huge"]\n'),))
+
+
+QUALITY = """
+[quality]
+metric = "top_1_accuracy_ratio"
+target = 0.75
+better = "higher"
+dataset = "photographs"
+source = "a paper"
+"""
+
+
+def test_every_image_classifier_says_what_it_is_judged_by() -> None:
+    classifiers = [model for model in CATALOG.models.values() if model.domain == "image classification"]
+    assert len(classifiers) >= 4
+    for model in classifiers:
+        assert model.quality is not None
+        assert model.quality.metric == "top_1_accuracy_ratio"
+        assert 0.5 < model.quality.target < 0.8
+    depths = CATALOG.models["resnet-50"]
+    targets = [depths.facts_with({"depth": depth})["quality"]["target"] for depth in (50, 101, 152)]
+    assert targets == sorted(set(targets))
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "told"),
+    [
+        ("target = 0.75", "target = 75", "the target of top_1_accuracy_ratio is above 0 and at most 1"),
+        ("target = 0.75", 'target = "75 %"', "target is a number"),
+        ('better = "higher"', 'better = "more"', "better is one of higher, lower"),
+        ('source = "a paper"', "", "has metric, target, better, dataset, source, and nothing else"),
+    ],
+)
+def test_a_quality_that_cannot_be_is_refused(tmp_path: Path, line: str, instead: str, told: str) -> None:
+    assert load_catalog((model_with(tmp_path, QUALITY),)).models["acted"].quality is not None
+    with pytest.raises(SettingsError) as error:
+        load_catalog((model_with(tmp_path / "other", QUALITY.replace(line, instead)),))
+    assert told in str(error.value)

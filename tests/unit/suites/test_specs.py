@@ -1,5 +1,6 @@
 """The ready specs of ``suites``: nothing in them is refused on a machine without GPUs."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from orchestrator.domain.sweep import check, expand
 from orchestrator.services.catalog import load_catalog
 
 FOLDER = Path(__file__).parents[3] / "suites"
+FOUR = ("pytorch", "tensorflow", "mxnet", "cntk")
 FACTS = Facts(load_catalog(), "cpu", (1, 2))
 
 
@@ -44,7 +46,8 @@ def cells_of(name: str, facts: Facts = CLUSTER) -> list[Plan]:
 
 def test_scaling_goes_from_one_device_to_the_whole_pool_in_three_frameworks() -> None:
     cells = cells_of("scaling.yaml")
-    assert len(cells) == 3 * 3 * len(WIDER)
+    assert len(cells) == (3 + 1) * 3 * len(WIDER)
+    assert {plan.framework for plan in cells if plan.model == "inception-v3"} == {"tensorflow"}
     assert {plan.topology for plan in cells} == set(WIDER)
     assert {plan.framework for plan in cells if plan.world_size == 32} == {"pytorch", "tensorflow", "mxnet"}
     assert {plan.fabric for plan in cells if plan.nodes > 1} == {"ethernet"}
@@ -54,10 +57,18 @@ def test_scaling_goes_from_one_device_to_the_whole_pool_in_three_frameworks() ->
 
 def test_the_batch_sweep_has_the_kernels_of_four_frameworks_on_one_device() -> None:
     cells = cells_of("batch-sweep.yaml", FACTS)
-    assert {(plan.framework, plan.per_device_batch_size) for plan in cells} == {
-        (framework, batch) for framework in ("pytorch", "tensorflow", "mxnet", "cntk") for batch in (4, 8, 16, 32, 64)
-    }
+    assert {(plan.model, plan.framework, plan.per_device_batch_size) for plan in cells} == set(
+        product(("resnet-50", "inception-v3"), FOUR, (4, 8, 16, 32, 64))
+    )
     assert {(plan.topology, plan.profile) for plan in cells} == {("1x1", ("kernels",))}
+
+
+def test_the_classifiers_are_there_in_four_frameworks_and_the_residual_ones_in_three_depths() -> None:
+    cells = cells_of("classification.yaml", FACTS)
+    models = ("resnet-50", "inception-v3", "googlenet", "alexnet")
+    assert {(plan.model, plan.framework) for plan in cells} == set(product(models, FOUR))
+    deep = cells_of("residual-depths.yaml", FACTS)
+    assert {(plan.option("depth"), plan.framework) for plan in deep} == set(product((50, 101, 152), FOUR))
 
 
 def test_hardware_has_each_cell_on_each_model_of_gpu() -> None:
