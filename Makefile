@@ -76,8 +76,8 @@ openapi: setup ## record what is new in OpenAPI; BREAKING=1 records also what is
 coverage: setup ## how often the printed intervals hold the truth and equal cells are called different, old rule and new, by simulation (about half an hour of one core)
 	@$(BIN)/python -m tests.benchmarks.figures
 
-gpu-check: ## the checks that need a GPU, by python3 with torch, numpy, psutil and pynvml; SLICE=products|training|kernels|telemetry|restarts (77: no GPU)
-	@python3 -m tests.gpu.check $(SLICE)
+gpu-check: ## the checks that need a GPU, from a fresh clone with nothing but a driver: makes or finds its Python; SLICE=products|kernels|… (docs/gpu_check.md; 77: no GPU)
+	@python3 -m tests.gpu.environment $(SLICE)
 
 cuda-names: setup ## every name of PyTorch's CUDA build that is used here, tried without a GPU: 2.7 GB to download, 5 GB on disk, removed afterwards
 	@$(BIN)/python -m tests.gpu.wheels $(VERSION)

@@ -10,7 +10,16 @@ from workers.node import pythons
 ROOT = Path(__file__).resolve().parent.parent.parent
 OLDEST = pythons.find("3.8")
 # They need what only an environment of their own has.
-ELSEWHERE = ("__main__", "one_product", "stand_in", "nvml_dump", "public_resnet", "raw_trace")
+ELSEWHERE = (
+    "__main__",
+    "one_product",
+    "stand_in",
+    "nvml_dump",
+    "public_resnet",
+    "raw_trace",
+    "parsed",
+    "parsed_xplane",
+)
 
 
 @pytest.mark.skipif(OLDEST is None, reason="no Python 3.8 on this machine")

@@ -1,12 +1,14 @@
 """The checks that need a GPU: ``make gpu-check``, or ``python3 -m tests.gpu.check [SLICE …] [--out FOLDER]``.
 
-Needs Python 3.8 or newer with torch, numpy, psutil and pynvml; no Ray, no database, no control plane. Jobs go through
-``python -m workers.node``; their logs stay in FOLDER and can become replays. Each slice takes 8 minutes or less. Exit
+Needs Python 3.8 or newer with torch, numpy, psutil and pynvml (``tests.gpu.environment`` finds or makes one); no Ray,
+no database, no control plane. Jobs go through ``python -m workers.node``; their logs stay in FOLDER and can become
+replays. Each slice takes 8 minutes or less. Exit
 status: 0 all that could be judged is well, 1 something is not, 77 there is no GPU here. ``--rehearse`` goes through the
 same on the CPU, with small sizes, and judges nothing that needs a GPU.
 """
 
 import argparse
+import functools
 import json
 import platform
 import subprocess
@@ -16,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from tests.gpu import jobs, verdicts
+from tests.gpu import fixtures, jobs, verdicts
 from tests.gpu.verdicts import Verdict
 from workers.node.inventory import Inventory
 from workers.node.telemetry import ncu
@@ -26,8 +28,10 @@ NO_GPU = 77
 FAILED = "failed: "
 PRODUCT_SIDE = 4096
 PAIRS, RESTARTS = 6, 10
-# Timed, of all models together.
-TRAINING_S = 120.0
+TRAINING_S = 30.0
+COMPARED_S = 20.0
+# ResNet-50 as fast as PyTorch makes it.
+FAST = {"channels_last": True, "compile": True}
 POLL_S = 0.2
 # What a job may take beyond its timed phase: start of the interpreter, build, profiles.
 JOB_LIMIT_S = 475.0
@@ -60,7 +64,13 @@ class Bench:
         """Train ``model`` for so long."""
         size, batch = ("tiny", 4) if self.rehearse else ("full", 64)
         seconds = 2.0 if self.rehearse else seconds
-        return self.run(model, name, size=size, per_device_batch_size=batch, seconds=seconds, **changes)
+        while True:
+            try:
+                return self.run(model, name, size=size, per_device_batch_size=batch, seconds=seconds, **changes)
+            except RuntimeError as error:
+                if batch == 1 or "out_of_memory" not in str(error):
+                    raise
+                batch //= 2
 
 
 class Poller:
@@ -97,19 +107,18 @@ def products(bench: Bench) -> List[Verdict]:
     clock = sheet.get("tensor_clock_hz", sheet.get("boost_clock_hz"))
     bf16 = sheet["flops_per_s"]["bf16"] / clock if sheet.get("flops_per_s", {}).get("bf16") else None
     return [
-        counted_product(),
+        counted_product(bench.out / "ncu-product.csv"),
         verdicts.pipe(entries, "fp32", "fp32_pipe_ratio", fp32, verdicts.FP32_POINTS),
         verdicts.pipe(entries, "bf16", "tensor_pipe_ratio", bf16, verdicts.TENSOR_POINTS),
     ]
 
 
-def counted_product() -> Verdict:
-    """One product under ncu."""
+def counted_product(log: Path) -> Verdict:
+    """One product under ncu, whose words become ``log``."""
     wanted = 2.0 * PRODUCT_SIDE**3
     where = ncu.path()
     if where is None:
         return verdicts.operations(wanted, None)
-    log = Path("/tmp/tbd-gpu-check-ncu.csv")
     log.unlink(missing_ok=True)
     prefix = ncu.command(where, str(log), ncu.available(where))
     command = [*prefix, sys.executable, "-m", "tests.gpu.one_product", str(PRODUCT_SIDE)]
@@ -122,18 +131,14 @@ def counted_product() -> Verdict:
     return verdicts.operations(wanted, sum(value for value in found if value is not None) if found else None)
 
 
-def training(bench: Bench) -> List[Verdict]:
-    """fp32 trainings of all models: tensor pipes stay idle; the memory profile against the driver."""
-    found = []
-    for model in jobs.models():
-        seconds = TRAINING_S / len(jobs.models())
-        own = [verdicts.idle_tensor_pipe(bench.train(f"training-{model}", seconds, model))]
-        if bench.nvml is not None:
-            with Poller(bench.nvml, bench.device["id"]) as poller:
-                entries = bench.train(f"memory-{model}", 5.0, model, profile=["memory"])
-            own.append(verdicts.memory(entries, poller.polled))
-        found += [verdict._replace(name=f"{model}: {verdict.name}") for verdict in own]
-    return found
+def training(bench: Bench, model: str) -> List[Verdict]:
+    """fp32 trainings of a model: tensor pipes stay idle; the memory profile against the driver."""
+    found = [verdicts.idle_tensor_pipe(bench.train(f"training-{model}", TRAINING_S, model))]
+    if bench.nvml is not None:
+        with Poller(bench.nvml, bench.device["id"]) as poller:
+            entries = bench.train(f"memory-{model}", 5.0, model, profile=["memory"])
+        found.append(verdicts.memory(entries, poller.polled))
+    return [verdict._replace(name=f"{model}: {verdict.name}") for verdict in found]
 
 
 def kernels(bench: Bench) -> List[Verdict]:
@@ -162,12 +167,61 @@ def restarts(bench: Bench) -> List[Verdict]:
     return [verdicts.restarts([found for found in rates if found is not None])]
 
 
+def traces(bench: Bench) -> List[Verdict]:
+    """Kineto's own file of three steps, by other arithmetic than tbd's; and all that NVML answers, for fixtures."""
+    found = []
+    for precision in ("fp32",) if bench.rehearse else ("fp32", "amp-bf16"):
+        job, trace = bench.out / f"trace-{precision}.job.json", bench.out / f"kineto-{precision}.json"
+        size = {"size": "tiny", "per_device_batch_size": 4} if bench.rehearse else {"per_device_batch_size": 64}
+        made = jobs.job("resnet_50", bench.device, f"trace-{precision}", precision=precision, **size)
+        job.write_text(json.dumps({**made, "process": made["processes"][0]["name"]}))
+        own = json.loads(said_by("tests.gpu.raw_trace", str(job), str(trace)).splitlines()[-1])
+        found.append(verdicts.trace(precision, own, trace))
+    if bench.device["kind"] == "cuda":
+        said_by("tests.gpu.nvml_dump", str(bench.out / "nvml.json"))
+    return found
+
+
+def resnet(bench: Bench, precision: str) -> List[Verdict]:
+    """ResNet-50 in one precision, as it is and as fast as PyTorch makes it, each beside torchvision's."""
+    found = []
+    seconds, batch = (2.0, 4) if bench.rehearse else (COMPARED_S, 64)
+    for name, options in (("plain", {}), ("channels-last, compiled", FAST)):
+        if bench.rehearse and options:
+            continue
+        label = f"resnet-{precision}-{'fast' if options else 'plain'}"
+        own = verdicts.rate(bench.train(label, seconds, precision=precision, options=options))
+        arguments = [precision, str(batch), str(seconds), bench.device["kind"], *(["--fast"] if options else [])]
+        try:
+            public = json.loads(said_by("tests.gpu.public_resnet", *arguments).splitlines()[-1])["images_per_s"]
+        except RuntimeError as error:
+            public, why = None, str(error).strip().splitlines()[-1]
+        found.append(verdicts.beside(f"ResNet-50 {precision}, {name}", own, public, "" if public else why))
+    return found
+
+
+def said_by(module: str, *arguments: str) -> str:
+    """Run a module in a process of its own; return what it printed.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    command = [sys.executable, "-m", module, *arguments]
+    pipe = subprocess.PIPE
+    done = subprocess.run(command, cwd=str(jobs.ROOT), stdout=pipe, stderr=pipe, timeout=JOB_LIMIT_S, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{module}: {done.stderr[-1500:]}")
+    return done.stdout
+
+
 SLICES: Dict[str, Callable[[Bench], List[Verdict]]] = {
     "products": products,
-    "training": training,
+    **{f"training-{model}": functools.partial(training, model=model) for model in fixtures.models()},
     "kernels": kernels,
+    "traces": traces,
     "telemetry": telemetry,
     "restarts": restarts,
+    **{f"resnet-{one}": functools.partial(resnet, precision=one) for one in fixtures.PRECISIONS},
 }
 
 

@@ -5,7 +5,7 @@ The same jobs that the orchestrator would write, from the same facts files; the 
 
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 from workers.trainer import protocol
 
@@ -36,16 +36,6 @@ def sheet(device_name: str) -> Optional[Dict[str, Any]]:
         if plain(device_name) in map(plain, device["names"]):
             return dict(device)
     return None
-
-
-def models() -> List[str]:
-    """Return the folders of the models that train in PyTorch."""
-    found = []
-    for path in sorted((ROOT / "suites" / "models").glob("*/model.toml")):
-        facts = toml(path)
-        if "pytorch" in facts["frameworks"] and "measures" not in facts:
-            found.append(path.parent.name)
-    return found
 
 
 def job(model: str, device: Dict[str, Any], name: str, **changes: Any) -> Dict[str, Any]:

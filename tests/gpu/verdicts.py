@@ -4,8 +4,11 @@ The limits are the project's own (issue "The analysis toolchain", section GPU).
 """
 
 import math
+from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from tests.gpu import kineto
 
 Entry = Mapping[str, Any]
 
@@ -16,6 +19,9 @@ IDLE_RATIO = 0.01  # judgement: what counts as an idle tensor pipe
 MEMORY_RATIO = 0.01
 TELEMETRY_RATIO = 0.995
 RESTART_RATIO = 0.001
+TRACE_RATIO = 1e-4  # Kineto writes microseconds with three decimals
+# Judgement: tbd copies each batch from page-locked memory, and torchvision's lies on the device.
+BESIDE_RATIO = 0.95
 
 # Student's t, two-sided 95 %, by degrees of freedom.
 T95 = [
@@ -183,6 +189,34 @@ def kernels(entries: Sequence[Entry], ncu: Optional[str]) -> Verdict:
     if ncu is None:
         return Verdict(name, None, f"{told}; not counted: ncu is not on the PATH")
     return Verdict(name, False, f"{told}; not counted: {'; '.join(failed)}")
+
+
+def trace(precision: str, own: Mapping[str, Any], path: Path) -> Verdict:
+    """tbd's figures of a recording against those of Kineto's own file of it, by other arithmetic."""
+    name = f"kernels of a trace, {precision}"
+    events = kineto.events(path)
+    span = kineto.whole(events)
+    if span is None:
+        return Verdict(name, False, f"{path.name} has no mark of tbd's around the steps")
+    wanted = kineto.work(events, span)
+    active_s = own["active_s"]
+    if not wanted.count or active_s is None:
+        told = f"{path.name}: the profiler has recorded no kernel (is CUPTI there, and free?)"
+        return Verdict(name, None if active_s is None and not wanted.count else False, told)
+    off = active_s / wanted.union_s - 1.0
+    told = f"{own['kernels']} launches, active {1e3 * active_s:.3f} ms; Kineto's file {wanted.count}, "
+    told += f"{1e3 * wanted.union_s:.3f} ms: {100 * off:+.4f} %"
+    return Verdict(name, own["kernels"] == wanted.count and abs(off) <= TRACE_RATIO, told)
+
+
+def beside(name: str, own: Optional[float], public: Optional[float], why: str = "") -> Verdict:
+    """A throughput beside that of a public implementation on the same device, a moment later."""
+    if own is None:
+        return Verdict(name, False, "nothing was timed")
+    if public is None:
+        return Verdict(name, None, f"{own:.1f} images/s; there is no torchvision to hold it against: {why}")
+    told = f"{own:.1f} images/s, torchvision {public:.1f}: {own / public:.3f} x"
+    return Verdict(name, own >= BESIDE_RATIO * public, told)
 
 
 def telemetry(pairs: Sequence[Tuple[float, float]]) -> Verdict:

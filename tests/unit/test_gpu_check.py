@@ -1,15 +1,20 @@
 """The arithmetic of the GPU checks, against scripted logs; and what they say where there is no GPU."""
 
+import gzip
 import json
+import random
 import subprocess
 import sys
+import tarfile
+from pathlib import Path
 
 import pytest
 
-from tests.gpu import check, jobs, verdicts
+from tests.gpu import check, fixtures, jobs, verdicts
 from workers.trainer import protocol
 from workers.trainer.job import job_of
 
+ROOT = Path(__file__).resolve().parents[2]
 CORES_PER_CYCLE, CLOCK = 33792.0, 1.5e9
 
 
@@ -132,8 +137,14 @@ def test_a_kernel_table_is_counted_where_there_is_ncu():
 
 
 def test_every_model_that_pytorch_trains_is_checked():
-    assert "resnet_50" in jobs.models()
-    assert not {"sleep", "calibration", "netbench"} & set(jobs.models())
+    facts = {path.parent.name: jobs.toml(path) for path in (ROOT / "suites" / "models").glob("*/model.toml")}
+    trained = [name for name, told in facts.items() if "pytorch" in told["frameworks"] and "measures" not in told]
+    assert fixtures.models() == sorted(trained)
+    assert "resnet_50" in trained
+
+
+def test_what_is_run_and_what_is_announced_are_the_same_slices():
+    assert list(check.SLICES) == fixtures.slices()
 
 
 def test_telemetry_is_judged_by_the_lower_bound():
@@ -191,3 +202,95 @@ def test_a_slice_that_does_not_exist_is_a_usage_error(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert "there is no slice everything" in done.stderr
+
+
+def kineto_file(folder, *kernels, marked=True):
+    events = [{"ph": "X", "cat": "user_annotation", "name": "tbd.whole", "ts": 100.0, "dur": 1000.0}] * marked
+    events += [{"ph": "X", "cat": "kernel", "name": "k", "ts": ts, "dur": dur} for ts, dur in kernels]
+    path = folder / "kineto.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    return path
+
+
+def test_a_trace_is_held_against_kineto_s_own_file(tmp_path):
+    path = kineto_file(tmp_path, (200.0, 300.0), (400.0, 200.0), (2000.0, 5.0))
+    assert verdicts.trace("fp32", {"kernels": 2, "active_s": 400e-6}, path).ok
+    assert verdicts.trace("fp32", {"kernels": 2, "active_s": 500e-6}, path).ok is False
+    assert verdicts.trace("fp32", {"kernels": 3, "active_s": 400e-6}, path).ok is False
+    assert verdicts.trace("fp32", {"kernels": 0, "active_s": None}, path).ok is False
+    assert verdicts.trace("fp32", {"kernels": 0, "active_s": None}, kineto_file(tmp_path)).ok is None
+    assert verdicts.trace("fp32", {"kernels": 0, "active_s": None}, kineto_file(tmp_path, marked=False)).ok is False
+
+
+def test_a_throughput_may_be_no_more_than_a_twentieth_below_the_public_one():
+    assert verdicts.beside("r", 96.0, 100.0).ok
+    assert verdicts.beside("r", 94.0, 100.0).ok is False
+    assert verdicts.beside("r", 94.0, None, "No module named 'torchvision'").ok is None
+    assert verdicts.beside("r", None, 100.0).ok is False
+
+
+def test_a_batch_that_does_not_fit_is_halved(tmp_path, monkeypatch):
+    bench = check.Bench({"name": "a device", "kind": "cuda"}, tmp_path, False)
+    tried = []
+
+    def run(model, name, per_device_batch_size, **changes):
+        tried.append(per_device_batch_size)
+        if per_device_batch_size > 16:
+            raise RuntimeError("x: failed: out_of_memory")
+        return ["log"]
+
+    monkeypatch.setattr(bench, "run", run)
+    assert bench.train("x", 1.0) == ["log"]
+    assert tried == [64, 32, 16]
+
+
+def slices_left(folder, name, *told):
+    found = [{"name": f"check {index}", "ok": ok, "told": words} for index, (ok, words) in enumerate(told)]
+    device = {"name": "NVIDIA H100"} if found else {}
+    kept = {"device": device, "versions": {"driver": "580.1"} if found else {}, "verdicts": found}
+    (folder / f"verdicts-{name}.json").write_text(json.dumps(kept))
+
+
+def test_what_is_left_behind_is_few_files_and_a_table(tmp_path):
+    slices_left(tmp_path, "restarts", (None, "9 of 10 restarts"))
+    slices_left(tmp_path, "products", (True, "1 | 2"), (False, "bad\nnews"))
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text("{}\n" * 100)
+    for number in range(9):
+        (tmp_path / f"kineto-{number}.json").write_text("{}")
+    (tmp_path / "nvml.json").write_text("{}")
+    left = fixtures.gather(tmp_path)
+    files = sorted(path.name for path in (tmp_path / fixtures.FOLDER).iterdir())
+    assert len(files) == fixtures.MOST_FILES
+    assert len(left) == 5
+    assert all("there are 8 files" in words for words in left)
+    with tarfile.open(tmp_path / fixtures.FOLDER / "logs.tar") as logs:
+        assert sorted(logs.getnames()) == ["a.jsonl.gz", "b.jsonl.gz"]
+        assert gzip.decompress(logs.extractfile("a.jsonl.gz").read()) == b"{}\n" * 100
+    assert (tmp_path / fixtures.FOLDER / "table.md").read_text().splitlines() == [
+        "NVIDIA H100; driver 580.1.",
+        "",
+        "| slice | check | verdict | figures |",
+        "|---|---|---|---|",
+        "| products | check 0 | ok | 1 \\| 2 |",
+        "| products | check 1 | NOT OK | bad news |",
+        "| restarts | check 0 | not judged | 9 of 10 restarts |",
+    ]
+
+
+def test_files_that_are_too_large_are_left_out_and_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(fixtures, "MOST_BYTES", 20_000)
+    noise = random.Random(1).getrandbits(8 * 30_000).to_bytes(30_000, "big")
+    (tmp_path / "large.jsonl").write_bytes(noise)
+    (tmp_path / "small.jsonl").write_bytes(noise[:3000])
+    (tmp_path / "ncu-product.csv").write_bytes(noise)
+    left = fixtures.gather(tmp_path)
+    assert [words.split()[0] for words in left] == ["large.jsonl", "ncu-product.csv"]
+    files = list((tmp_path / fixtures.FOLDER).iterdir())
+    assert all(path.stat().st_size <= 20_000 for path in files)
+
+
+def test_a_slice_that_was_ended_is_not_ok_in_the_table(tmp_path):
+    fixtures.write_ended(tmp_path, "kernels", 480.0)
+    fixtures.gather(tmp_path)
+    assert "| NOT OK | the slice was ended after 480 s |" in (tmp_path / fixtures.FOLDER / "table.md").read_text()

@@ -12,10 +12,12 @@ import re
 import shutil
 import tempfile
 import time
-from typing import Any, Callable, ContextManager, Sequence
+from typing import Any, Callable, ContextManager, List, Sequence
 
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+from workers.trainer.signatures import Data
 
 MARK = "tbd."
 WHOLE = "whole"
@@ -78,9 +80,9 @@ def read(space: Any, readings: Sequence[float]) -> Trace:
     operators, kernels, marks, changes = [], [], [], []
     for plane in space.planes:
         if plane.name.startswith("/host:CPU"):
-            _read_host(plane, operators, marks, changes)
+            read_host(plane, operators, marks, changes)
         elif plane.name.startswith("/device:GPU"):
-            kernels.append(_kernels(plane))
+            kernels.append(kernels_of(plane))
     marks.sort(key=lambda one: one[1])
     clocks = [(start, end) for name, start, end in marks if name == _CLOCK]
     _, ahead = min((end - start, at - (start + end) / 2) for (start, end), at in zip(clocks, readings))
@@ -89,7 +91,7 @@ def read(space: Any, readings: Sequence[float]) -> Trace:
     return Trace(sorted(operators, key=lambda one: one.start), kernels, marks, changes, whole, ahead)
 
 
-def _read_host(plane, operators, marks, changes):
+def read_host(plane: Any, operators: List[Any], marks: List[Any], changes: List[Any]) -> None:
     """Add what the threads of the host have recorded."""
     for line in plane.lines:
         found, taken = [], []
@@ -136,16 +138,28 @@ def _change(at, sign, stats, until):
     )
 
 
-def _kernels(plane):
+def kernels_of(plane: Any) -> List[Any]:
     """Return the ``Event`` of each kernel and copy of a GPU, in order of their start."""
     found = []
     for line in plane.lines:
         if not line.name.startswith("Stream"):
             continue
         for event, name, start, end in _events(plane, line):
-            operator = OPERATOR.match(str(_stats(plane, event).get("tf_op", "")))
-            found.append(Event(operator.group(1) if operator else "", name, line.name, start, end, end - start))
+            operator = operator_of(_stats(plane, event))
+            found.append(Event(operator, name, line.name, start, end, end - start))
     return sorted(found, key=lambda one: one.start)
+
+
+def operator_of(stats: Data) -> str:
+    """Return the name in the graph of the operator that launched a kernel, "" where none did.
+
+    ``tf_op`` has it; where that is missing, the innermost part of the annotation that the launch was made in, without
+    what stands between hashes (tsl/profiler/utils/parse_annotation.cc): ``name:Type#shape=(int32[3])#``.
+    """
+    told = stats.get("tf_op") or stats.get("kernel_annotation") or stats.get("annotation") or ""
+    parts = [part for part in re.sub("#[^#]*#", "", str(told)).split("::") if part]
+    operator = OPERATOR.match(parts[-1]) if parts else None
+    return operator.group(1) if operator else ""
 
 
 def _events(plane, line):
