@@ -7,15 +7,20 @@ cell, output.
 """
 
 import collections
-import math
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Sequence, Tuple, Union
 
+from suites.assemble.initial import ZERO as ZERO
+from suites.assemble.initial import Initial as Initial
+from suites.assemble.initial import constant as constant
+from suites.assemble.initial import drawn
+from suites.assemble.initial import normal as normal
+from suites.assemble.initial import over_inputs as over_inputs
+from suites.assemble.initial import over_outputs as over_outputs
+from suites.assemble.initial import uniform as uniform
+from suites.assemble.initial import xavier as xavier
 from workers.trainer.signatures import Array
 
 GATES = 4
-
-# A distribution of initial numbers: made by ``normal``, ``uniform`` or ``constant``.
-Initial = Tuple[str, float]
 
 
 class Parameter(NamedTuple):
@@ -26,24 +31,6 @@ class Parameter(NamedTuple):
     shape: Tuple[int, ...]
     kind: str
     initial: Initial
-
-
-def normal(deviation: float) -> Initial:
-    """Initial numbers with a normal distribution around 0."""
-    return "normal", deviation
-
-
-def uniform(bound: float) -> Initial:
-    """Initial numbers with a uniform distribution from -bound to bound."""
-    return "uniform", bound
-
-
-def constant(value: float) -> Initial:
-    """Initial numbers that are all the same."""
-    return "constant", value
-
-
-ZERO = constant(0.0)
 
 
 # A side, or (height, width) where they differ.
@@ -160,6 +147,30 @@ class Tied(NamedTuple):
 
     def flops(self) -> int:
         return 2 * self.count * self.width * self.places
+
+
+class Positions(NamedTuple):
+    """Adds to each vector of ``width`` numbers what tells its place among ``length``: sines and cosines, not trained.
+
+    Source: Vaswani et al., "Attention Is All You Need", 2017, section 3.5.
+    """
+
+    name: str
+    length: int
+    width: int
+
+    def parameters(self) -> List[Parameter]:
+        return []
+
+    def flops(self) -> int:
+        return 0
+
+    def table(self) -> Array:
+        """Return what is added: float64, (length, width)."""
+        import numpy
+
+        angles_TI = numpy.arange(self.length)[:, None] / 10000.0 ** (numpy.arange(0, self.width, 2) / float(self.width))
+        return numpy.stack([numpy.sin(angles_TI), numpy.cos(angles_TI)], axis=2).reshape(self.length, self.width)
 
 
 class LayerNormalization(NamedTuple):
@@ -299,6 +310,7 @@ Layer = Union[
     LayerNormalization,
     Embedding,
     Tied,
+    Positions,
     Attention,
     Lstm,
     Pooling,
@@ -317,15 +329,23 @@ def shapes(layers: Sequence[Layer]) -> Dict[str, Tuple[int, ...]]:
     return collections.OrderedDict((one.name, one.shape) for one in parameters(layers))
 
 
-def count(layers: Sequence[Layer]) -> int:
-    """Return how many numbers are trained."""
+def count(layers: Sequence[Layer], without: FrozenSet[str] = frozenset()) -> int:
+    """Return how many numbers the parameters have, ``without`` those of these names."""
     total = 0
     for one in parameters(layers):
+        if one.name in without:
+            continue
         size = 1
         for extent in one.shape:
             size *= extent
         total += size
     return total
+
+
+def frozen(layers: Sequence[Layer], above: Sequence[str]) -> FrozenSet[str]:
+    """Return the names of the parameters beneath the names ``above``: of ``encoder`` those of ``encoder.0.inner``, …"""
+    beginnings = tuple(name + "." for name in above)
+    return frozenset(one.name for one in parameters(layers) if one.name.startswith(beginnings))
 
 
 def flops(layers: Sequence[Layer]) -> int:
@@ -349,33 +369,4 @@ def initial_weights(layers: Sequence[Layer], seed: int) -> Dict[str, Array]:
     import numpy
 
     generator = numpy.random.RandomState(seed)
-    weights = collections.OrderedDict()
-    for one in parameters(layers):
-        distribution, number = one.initial
-        if distribution == "normal":
-            values = generator.standard_normal(one.shape) * number
-        elif distribution == "uniform":
-            values = generator.uniform(-number, number, one.shape)
-        else:
-            values = numpy.full(one.shape, number)
-        weights[one.name] = values.astype(numpy.float32)
-    return weights
-
-
-def over_outputs(outputs: int, kernel: int) -> Initial:
-    """He's deviation over the outputs: variance 2 / (outputs * kernel^2), as torchvision initialises its ResNets."""
-    return normal(math.sqrt(2.0 / (outputs * kernel**2)))
-
-
-def xavier(inputs: int, kernel: int = 1) -> Initial:
-    """Caffe's "xavier": uniform, variance 1 / (inputs * kernel^2).
-
-    Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010,
-    equation 10, of which Caffe takes the inputs alone (include/caffe/filler.hpp).
-    """
-    return uniform(math.sqrt(3.0 / (inputs * kernel**2)))
-
-
-def over_inputs(inputs: int) -> Initial:
-    """PyTorch's bound for its layers: uniform within 1 / sqrt(inputs), weights and biases."""
-    return uniform(1.0 / math.sqrt(inputs))
+    return collections.OrderedDict((one.name, drawn(generator, one.shape, one.initial)) for one in parameters(layers))

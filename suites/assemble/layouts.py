@@ -44,13 +44,16 @@ def undo(layout: Layout, value: Array) -> Array:
 def described(
     table: Mapping[str, Layout], parameters: Iterable[Parameter], arrays: Iterable[Array]
 ) -> Dict[str, Array]:
-    """Return {name: array as it is described} of a framework's ``arrays`` of ``parameters``, in their order.
+    """Return {name: array as it is described} of a framework's ``arrays`` of ``parameters``, in their order; those that
+    are None are left out.
 
     Args:
         table: {kind of a parameter: its ``Layout``}, where that is not as it is.
     """
     return collections.OrderedDict(
-        (one.name, undo(table.get(one.kind, AS_IT_IS), array)) for one, array in zip(parameters, arrays)
+        (one.name, undo(table.get(one.kind, AS_IT_IS), array))
+        for one, array in zip(parameters, arrays)
+        if array is not None
     )
 
 

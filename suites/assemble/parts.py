@@ -2,7 +2,7 @@
 
 import importlib
 from types import ModuleType
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, FrozenSet, Iterator, List
 
 from suites.assemble import layers
 from suites.inputs import Field
@@ -34,6 +34,11 @@ def weights_of(job: Job) -> Dict[str, Array]:
         return layers.initial_weights(layers_of(job), job.plan.seed)
     with numpy.load(given) as arrays:
         return {one.name: arrays[one.name] for one in layers.parameters(layers_of(job))}
+
+
+def frozen_of(job: Job) -> FrozenSet[str]:
+    """Return the names of the parameters that stay as they are: those beneath the names in the size's ``frozen``."""
+    return layers.frozen(layers_of(job), job.model.size.get("frozen", ()))
 
 
 def input_of(job: Job) -> ModuleType:

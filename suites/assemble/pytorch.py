@@ -25,6 +25,22 @@ def module(layer: Union[layers.Layer, List[layers.Lstm]]) -> nn.Module:
     return _MODULES[kind](layer)
 
 
+def attach(network: nn.Module, described: Sequence[layers.Layer]) -> Dict[str, nn.Module]:
+    """Put the modules of described layers beneath ``network``, at the places that their names tell; return them by
+    name."""
+    made = {}
+    for name, layer in layers.by_name(described).items():
+        above = network
+        *path, last = name.split(".")
+        for part in path:
+            if part not in above._modules:
+                above.add_module(part, nn.Module())
+            above = above._modules[part]
+        made[name] = module(layer)
+        above.add_module(last, made[name])
+    return made
+
+
 def _convolution(layer):
     found = (layer.inputs, layer.outputs, layer.kernel)
     return nn.Conv2d(*found, stride=layer.stride, padding=layer.padding, bias=layer.bias)
@@ -49,6 +65,17 @@ class _Tied(nn.Module):
 
     def forward(self, x_NTE, table_KE):
         return functional.linear(x_NTE, table_KE, self.bias)
+
+
+class _Positions(nn.Module):
+    """See ``layers.Positions``."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.register_buffer("table_TE", torch.from_numpy(layer.table()), persistent=False)
+
+    def forward(self, x_NTE):
+        return x_NTE + self.table_TE[: x_NTE.shape[1]]
 
 
 class _Attention(nn.Module):
@@ -84,6 +111,7 @@ _MODULES = {
     layers.LayerNormalization: lambda layer: nn.LayerNorm(layer.width, eps=layer.epsilon),
     layers.Embedding: lambda layer: nn.Embedding(layer.count, layer.width),
     layers.Tied: _Tied,
+    layers.Positions: _Positions,
     layers.Attention: _Attention,
     layers.Lstm: _lstm,
     layers.Pooling: _pooling,
@@ -115,21 +143,25 @@ class Model(object):
 
     @property
     def updates(self) -> Tuple[updates.Update, ...]:
-        """All its parameters by its one loss."""
-        return updates.whole(self.loss, self.network.parameters(), self._optimizer)
+        """All its parameters that are trained by its one loss."""
+        trained = [parameter for parameter in self.network.parameters() if parameter.requires_grad]
+        return updates.whole(self.loss, trained, self._optimizer)
 
     def loss(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the loss of a batch, the mean over its samples."""
         return self._loss(self.network, *batch)
 
     def described(self, arrays: Iterable[Array]) -> Dict[str, Array]:
-        """Return {name: described array} of an array for each parameter: PyTorch has the described layouts."""
-        return dict(zip((name for name, _ in self.network.named_parameters()), arrays))
+        """Return {name: described array} of an array for each parameter, without those that are None: PyTorch has the
+        described layouts."""
+        found = zip((name for name, _ in self.network.named_parameters()), arrays)
+        return {name: array for name, array in found if array is not None}
 
     def running(self) -> Dict[str, Array]:
-        """Return {name: array} of the running statistics."""
-        found = self.network.named_buffers()
-        return {name: _wide(buffer).cpu().numpy() for name, buffer in found if buffer.is_floating_point()}
+        """Return {name: array} of the running statistics; what is not kept with a network is constant."""
+        found, kept = self.network.named_buffers(), set(self.network.state_dict())
+        floating = [(name, buffer) for name, buffer in found if name in kept and buffer.is_floating_point()]
+        return {name: _wide(buffer).cpu().numpy() for name, buffer in floating}
 
     def given(self, batch: Sequence[torch.Tensor]) -> Dict[str, Array]:
         """Return {``batch.<field>``: array}: a batch as a job gives it."""
@@ -146,6 +178,9 @@ def build(job: Job, process: Process, device: torch.device) -> Model:
     own = parts.framework_of(job, "pytorch")
     network = own.Network(job.model.size)
     load(network, parts.weights_of(job))
+    frozen = parts.frozen_of(job)
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_(name not in frozen)
     fields = parts.fields_of(job)
     dtype = _TYPES.get(job.plan.precision, torch.float32)
     layout = torch.channels_last if "channels_last" in job.plan.switches else torch.contiguous_format

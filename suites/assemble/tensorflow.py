@@ -5,7 +5,7 @@ A model's ``tensorflow.py`` has ``loss(layer, size, *tensors)``, a scalar tensor
 """
 
 import collections
-from typing import Callable, Dict, Iterable, Optional, Sequence, Tuple
+from typing import Callable, Dict, FrozenSet, Iterable, Optional, Sequence, Tuple
 
 import numpy
 import tensorflow as tf
@@ -111,6 +111,9 @@ class Layers(object):
             y_NK = y_NK + self._weight(layer, "bias")
         return tf.reshape(y_NK, (*x_NTE.shape[:-1], layer.count))
 
+    def _positions(self, layer, x_NTE):
+        return x_NTE + tf.constant(layer.table()[: x_NTE.shape[1]], x_NTE.dtype)
+
     def _attention(self, layer, given):
         """``given``: queries, keys, values and, where there is padding, mask_NT: 1 for keys that are looked at."""
         q_NHQD, k_NHTD, v_NHTD = (_parted(x, layer.heads) for x in given[:3])
@@ -188,6 +191,7 @@ _OPERATIONS = {
     layers.LayerNormalization: Layers._layer_normalization,
     layers.Embedding: Layers._embedding,
     layers.Tied: Layers._product_with_table,
+    layers.Positions: Layers._positions,
     layers.Attention: Layers._attention,
     layers.Pooling: Layers._pooling,
     layers.Response: Layers._response,
@@ -238,6 +242,13 @@ def cross_entropy(logits_NK: tf.Tensor, labels_N: tf.Tensor) -> tf.Tensor:
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels_N, logits=logits_NK))
 
 
+def weighted_cross_entropy(logits_NTK: tf.Tensor, labels_NT: tf.Tensor, shares_NT: tf.Tensor) -> tf.Tensor:
+    """Return the sum of the cross entropies, each with its share."""
+    with tf.name_scope("loss"):
+        found_NT = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels_NT, logits=logits_NTK)
+        return tf.reduce_sum(found_NT * shares_NT)
+
+
 def _statistic(value):
     """A running statistic, each rank's own: it has no part in training, and is not exchanged."""
     return tf.Variable(
@@ -262,17 +273,25 @@ def _beyond(layer, pixels):
 class Model(object):
     """What the adapter trains: a network's variables, its loss, the batches of a rank and its optimiser's numbers."""
 
-    def __init__(self, network: Layers, loss: Callable[..., tf.Tensor], batches: Batches, optimizer: Rule) -> None:
+    def __init__(
+        self,
+        network: Layers,
+        frozen: FrozenSet[str],
+        loss: Callable[..., tf.Tensor],
+        batches: Batches,
+        optimizer: Rule,
+    ) -> None:
         self.network = network
         self.variables = list(network.variables.values())
+        self._trained = [variable for name, variable in network.variables.items() if name not in frozen]
         self._loss = loss
         self.batches = batches
         self._optimizer = optimizer
 
     @property
     def updates(self) -> Tuple[updates.Update, ...]:
-        """All its parameters by its one loss."""
-        return updates.whole(self.loss, self.variables, self._optimizer)
+        """All its parameters that are trained by its one loss."""
+        return updates.whole(self.loss, self._trained, self._optimizer)
 
     def loss(self, batch: Sequence[tf.Tensor]) -> tf.Tensor:
         """Return the loss of a batch, the mean over its samples; updates the running statistics."""
@@ -292,4 +311,7 @@ def build(job: Job, process: Process) -> Model:
     def batches(rank):
         return parts.batches(job, rank, "tensorflow", to_tensors)
 
-    return Model(network, lambda *batch: own.loss(network, size, *batch), batches, optimizer.of_job(job))
+    def loss(*batch):
+        return own.loss(network, size, *batch)
+
+    return Model(network, parts.frozen_of(job), loss, batches, optimizer.of_job(job))

@@ -85,7 +85,8 @@ def compared(
         )
         results, skipped = bench.compare(parity.REFERENCE, names)
         found = {"margins": bench.margins(), "frameworks": results, "skipped": skipped}
-        stated = table.get("parameters", facts.facts_with(options)["parameters"])
+        told = {**facts.facts_with(options), **table}
+        stated = told.get("trainable_parameters", told["parameters"])
         found["parameters"] = {"counted": bench.trained(), "stated": stated}
     return {"model": model, "options": dict(options), "size": size, "batch": batch, "seed": seed, **found}
 

@@ -39,6 +39,8 @@ def test_the_facts_of_each_size_are_those_of_its_layers(name, options, size):
     facts = told["sizes"][size]
     assert layers.flops(found) == facts["flops_per_sample"]
     assert layers.count(found) == facts.get("parameters", told["parameters"])
+    stay = layers.frozen(found, facts.get("frozen", ()))
+    assert layers.count(found, stay) == facts.get("trainable_parameters", told["trainable_parameters"])
     assert len({one.name for one in layers.parameters(found)}) == len(layers.parameters(found))
 
 

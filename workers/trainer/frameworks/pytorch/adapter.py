@@ -166,7 +166,9 @@ class Adapter(object):
     def gradients(self) -> Data:
         with borders.Margins() as margins:
             self._step.compute()
-        found = [_array(parameter.grad) for parameter in self._model.network.parameters()]
+        # None of what is not trained.
+        gradients = [parameter.grad for parameter in self._model.network.parameters()]
+        found = [None if gradient is None else _array(gradient) for gradient in gradients]
         return {"loss": self.loss(), "gradients": self._model.described(found), "margins": margins.found}
 
     def state(self) -> Data:

@@ -190,14 +190,15 @@ class Adapter(object):
             yield self._strategy.of_ranks(variable)[index].numpy()
 
     def gradients(self) -> Data:
-        loss, found = None, {id(variable): 0.0 for variable in self._model.variables}
+        loss, found = None, {}
         for minimizer in self._minimizers:
             batch, _ = self._fetch()
             one, gradients = minimizer.compute(batch)
             loss = one if loss is None else loss
             for variable, gradient in zip(minimizer.variables, gradients):
-                found[id(variable)] = found[id(variable)] + gradient
-        arrays = [found[id(variable)] for variable in self._model.variables]
+                found[id(variable)] = found.get(id(variable), 0.0) + gradient
+        # None of what is not trained.
+        arrays = [found.get(id(variable)) for variable in self._model.variables]
         return {"loss": loss, "gradients": self._model.network.described(arrays), "margins": {}}
 
     def state(self) -> Data:

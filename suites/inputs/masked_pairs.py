@@ -1,0 +1,110 @@
+"""Batches of pairs of texts for the pre-training of BERT, for a job: synthetic ones.
+
+A batch is (tokens_NT, segments_NT, mask_NT, places_NP, originals_NP, shares_NP, following_N): [CLS] text [SEP] text
+[SEP], filled up with ``PADDING`` to T tokens; 0 for the first text and 1 for the second; 1 for tokens and 0 for
+padding; the places of hidden tokens, what stood there, and the share of each in a mean over all that the batch hides, 0
+where a sequence hides fewer than P; whether the second text is the one that followed. The work is counted in sequences,
+in tokens that are no padding and in hidden tokens.
+
+Source: Devlin et al., "BERT", 2019, section 3.1 and appendix A.2, and ``create_pretraining_data.py`` of the code
+published with it (https://github.com/google-research/bert).
+"""
+
+import itertools
+from typing import Any, Callable, Iterator, List, Sequence, Tuple
+
+from suites.inputs import Field
+from suites.inputs.texts import PADDING, POOL, Drawing
+from workers.trainer.job import Job
+from workers.trainer.signatures import Array, Batch, Size, Work
+
+# The first numbers of the vocabulary.
+BEGIN, END, HIDDEN, SPECIAL = 1, 2, 3, 4
+# What stands in a pair beside its texts, and one token of each.
+LEAST = 5
+# Of the sequences, those that are drawn shorter, with any length (``short_seq_prob``).
+SHORT_RATIO = 0.1
+# Of the tokens, those that are hidden; and of these, those that become [MASK], and those that become another token.
+HIDDEN_RATIO, MASKED_RATIO, OTHER_RATIO = 0.15, 0.8, 0.1
+
+
+def fields(size: Size) -> List[Field]:
+    tokens, hidden = (size["tokens"],), (size["predictions"],)
+    found = [Field(name, "tokens", tokens) for name in ("tokens", "segments")]
+    found.append(Field("mask", "numbers", tokens))
+    found += [Field(name, "tokens", hidden) for name in ("places", "originals")]
+    return found + [Field("shares", "numbers", hidden), Field("following", "label", ())]
+
+
+def work(
+    tokens_NT: Array,
+    segments_NT: Array,
+    mask_NT: Array,
+    places_NP: Array,
+    originals_NP: Array,
+    shares_NP: Array,
+    following_N: Array,
+) -> Work:
+    return {"sequences": len(tokens_NT), "tokens": int((mask_NT > 0).sum()), "predictions": int((shares_NP > 0).sum())}
+
+
+def batches(job: Job, rank: int, size: Size, framework: str, to_tensors: Callable[..., Any]) -> Iterator[Batch]:
+    """See ``suites.inputs``."""
+    pool = synthetic(job.plan.per_device_batch_size, size, (job.plan.seed, rank))
+    return itertools.cycle([(to_tensors(*arrays), work(*arrays)) for arrays in pool])
+
+
+def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Array, ...]]:
+    """Yield ``POOL`` batches of random pairs, as long as real ones, whose tokens come as often as those of a language.
+
+    ``size`` has ``vocabulary``, ``tokens`` (T) and ``predictions`` (P).
+    """
+    import numpy
+
+    generator = numpy.random.RandomState(seed)
+    drawing = Drawing(generator, size["vocabulary"] - SPECIAL)
+    for _ in range(POOL):
+        lengths_N = numpy.where(
+            generator.random_sample(count) < SHORT_RATIO,
+            generator.randint(LEAST, size["tokens"] + 1, count),
+            size["tokens"],
+        )
+        # Where the second text begins, behind [CLS], the first one's token or more, and [SEP].
+        borders_N = 3 + (generator.random_sample(count) * (lengths_N - LEAST + 1)).astype(numpy.int64)
+        tokens_NT, segments_NT, mask_NT = laid_out(drawing((count, size["tokens"])) + SPECIAL, borders_N, lengths_N)
+        hidden = _hide(generator, drawing, tokens_NT, size["predictions"])
+        following_N = generator.randint(0, 2, count).astype(numpy.int64)
+        yield (tokens_NT, segments_NT, mask_NT) + hidden + (following_N,)
+
+
+def laid_out(drawn_NT: Array, borders_N: Array, lengths_N: Array) -> Tuple[Array, Array, Array]:
+    """Return (tokens_NT, segments_NT, mask_NT) of pairs: ``drawn_NT``, with what stands before, between and behind."""
+    import numpy
+
+    places_T, rows_N = numpy.arange(drawn_NT.shape[1]), numpy.arange(len(drawn_NT))
+    within_NT = places_T < lengths_N[:, None]
+    tokens_NT = numpy.where(within_NT, drawn_NT, PADDING).astype(numpy.int64)
+    tokens_NT[:, 0] = BEGIN
+    tokens_NT[rows_N, borders_N - 1] = END
+    tokens_NT[rows_N, lengths_N - 1] = END
+    segments_NT = (within_NT & (places_T >= borders_N[:, None])).astype(numpy.int64)
+    return tokens_NT, segments_NT, within_NT.astype(numpy.float32)
+
+
+def _hide(generator, drawing, tokens_NT, most):
+    """Hide tokens in ``tokens_NT``; return (places_NP, originals_NP, shares_NP)."""
+    import numpy
+
+    places_NP = numpy.zeros((len(tokens_NT), most), numpy.int64)
+    originals_NP, shares_NP = numpy.zeros_like(places_NP), numpy.zeros(places_NP.shape, numpy.float32)
+    for row, tokens_T in enumerate(tokens_NT):
+        offered = numpy.flatnonzero(tokens_T >= SPECIAL)
+        wanted = max(1, int(round((tokens_T != PADDING).sum() * HIDDEN_RATIO)))
+        chosen = numpy.sort(generator.permutation(offered)[: min(most, wanted)])
+        places_NP[row, : len(chosen)], originals_NP[row, : len(chosen)] = chosen, tokens_T[chosen]
+        shares_NP[row, : len(chosen)] = 1.0
+        drawn = generator.random_sample(len(chosen))
+        tokens_T[chosen[drawn < MASKED_RATIO]] = HIDDEN
+        other = chosen[drawn >= 1.0 - OTHER_RATIO]
+        tokens_T[other] = drawing(other.shape) + SPECIAL
+    return places_NP, originals_NP, shares_NP / shares_NP.sum()

@@ -1,0 +1,61 @@
+"""Batches of questions whose answers stand in a passage, for the fine-tuning of BERT, for a job: synthetic ones.
+
+A batch is (tokens_NT, segments_NT, mask_NT, begins_N, ends_N): [CLS] question [SEP] passage [SEP] as in
+``masked_pairs``, with nothing hidden; the places of the first and of the last token of the answer. The work is counted
+in sequences and in tokens that are no padding.
+
+Source: Devlin et al., "BERT", 2019, section 4.2, and ``run_squad.py`` of the code published with it.
+"""
+
+import itertools
+from typing import Any, Callable, Iterator, List, Sequence, Tuple
+
+from suites.inputs import Field
+from suites.inputs.masked_pairs import SPECIAL, laid_out
+from suites.inputs.texts import POOL, Drawing
+from workers.trainer.job import Job
+from workers.trainer.signatures import Array, Batch, Size, Work
+
+# Judgement: lengths are normal with this deviation, in parts of the mean; an answer has three tokens on average
+# (Rajpurkar et al., "SQuAD: 100,000+ Questions for Machine Comprehension of Text", 2016: mostly names, dates, numbers).
+LENGTH_DEVIATION_RATIO = 0.35
+ANSWER_MEAN = 3.0
+
+
+def fields(size: Size) -> List[Field]:
+    tokens = (size["tokens"],)
+    found = [Field(name, "tokens", tokens) for name in ("tokens", "segments")]
+    return found + [Field("mask", "numbers", tokens), Field("begins", "label", ()), Field("ends", "label", ())]
+
+
+def work(tokens_NT: Array, segments_NT: Array, mask_NT: Array, begins_N: Array, ends_N: Array) -> Work:
+    return {"sequences": len(tokens_NT), "tokens": int((mask_NT > 0).sum())}
+
+
+def batches(job: Job, rank: int, size: Size, framework: str, to_tensors: Callable[..., Any]) -> Iterator[Batch]:
+    """See ``suites.inputs``."""
+    pool = synthetic(job.plan.per_device_batch_size, size, (job.plan.seed, rank))
+    return itertools.cycle([(to_tensors(*arrays), work(*arrays)) for arrays in pool])
+
+
+def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Array, ...]]:
+    """Yield ``POOL`` batches of random questions and passages.
+
+    ``size`` has ``vocabulary``, ``tokens`` (T; what is longer is cut), ``question_mean`` and ``passage_mean``.
+    """
+    import numpy
+
+    generator = numpy.random.RandomState(seed)
+    drawing = Drawing(generator, size["vocabulary"] - SPECIAL)
+
+    def lengths(mean, most):
+        drawn_N = generator.normal(mean, LENGTH_DEVIATION_RATIO * mean, count)
+        return numpy.clip(numpy.rint(drawn_N), 1, most).astype(numpy.int64)
+
+    for _ in range(POOL):
+        borders_N = 2 + lengths(size["question_mean"], size["tokens"] // 2)
+        lengths_N = borders_N + lengths(size["passage_mean"], size["tokens"] - borders_N - 1) + 1
+        pairs = laid_out(drawing((count, size["tokens"])) + SPECIAL, borders_N, lengths_N)
+        begins_N = borders_N + (generator.random_sample(count) * (lengths_N - 1 - borders_N)).astype(numpy.int64)
+        ends_N = numpy.minimum(begins_N + generator.geometric(1.0 / ANSWER_MEAN, count) - 1, lengths_N - 2)
+        yield pairs + (begins_N, ends_N.astype(numpy.int64))
