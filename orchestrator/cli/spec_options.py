@@ -15,7 +15,7 @@ from orchestrator.cli.spec_file import SpecFile
 Json = Mapping[str, Any]
 
 # Options that are named as their field of the spec.
-_AXES = ("framework", "strategy", "interpreter", "topology", "fabric", "device", "precision", "data", "size")
+_AXES = ("framework", "strategy", "interpreter", "topology", "fabric", "device", "precision", "data", "data_on", "size")
 _SINGLE = (
     "name",
     "repeats",
@@ -56,6 +56,7 @@ def configure_fields(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--topology", action="append", metavar="MxD", help="machines x devices (default 1x1)")
     group.add_argument("--size", action="append", help="full, small or tiny (default full)")
     group.add_argument("--data", action="append", help="synthetic, or a dataset's name (default synthetic)")
+    group.add_argument("--data-on", action="append", help="auto, host, pinned or device: where synthetic batches lie")
     group.add_argument("--precision", action="append", help="default fp32")
     group.add_argument("--device", action="append", help="auto, cuda or cpu (default auto)")
     group.add_argument("--strategy", action="append", help="default auto")

@@ -201,7 +201,8 @@ class SwitchFacts:
 @dataclass(frozen=True)
 class FrameworkFacts:
     """What an adapter declares: it is never probed for abilities. ``lacks``: kind of device -> abilities and precisions
-    that are not there on it; a strategy has ``lacks`` of its own."""
+    that are not there on it; a strategy has ``lacks`` of its own. ``data_on``: kind of device -> where synthetic
+    batches may lie, the usual place first; ``data_on_lacks``: place that the framework never has -> why."""
 
     name: str
     devices: tuple[str, ...]
@@ -210,6 +211,8 @@ class FrameworkFacts:
     strategies: Mapping[str, StrategyFacts]
     lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     switches: Mapping[str, SwitchFacts] = field(default_factory=dict)
+    data_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    data_on_lacks: Mapping[str, str] = field(default_factory=dict)
 
     def precisions_on(self, device: str) -> tuple[str, ...]:
         """Those that there are on this kind of device; a strategy may lack one of them."""

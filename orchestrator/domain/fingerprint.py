@@ -29,7 +29,8 @@ WORKLOAD_FIELDS = (
     "device",
     "seed",
     "mode",
-    "exclusive",  # where a run had the whole node a plan does not say so, and the series is the one it always was
+    "data_on",  # where batches lie at the usual place, and
+    "exclusive",  # where a run had the whole node a plan does not say so: the series is the one it always was
 )
 
 # Settings of a machine that move speed, as a node's provenance has them (``workers.node.speed_settings``). Older logs

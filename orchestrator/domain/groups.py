@@ -17,7 +17,7 @@ from orchestrator.domain.spelling import did_you_mean
 AUTO = "auto"
 OPTION = "options."  # how the axis of an option begins
 _NEVER = ("size",)  # another size is another network: its speed says nothing about this one's
-_FOLLOWS = ("strategy", "interpreter")
+_FOLLOWS = ("strategy", "interpreter", "data_on")
 _BATCHES = ("per_device_batch_size", "global_batch_size")
 # axis -> the word before its value, where the value alone would not say what it is.
 _WORDS = {
@@ -27,6 +27,7 @@ _WORDS = {
     "global_batch_size": "batch",
     "gpu_model": "GPU",
     "seed": "seed",
+    "data_on": "data on",
 }
 
 

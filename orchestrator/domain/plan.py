@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from orchestrator.domain.catalog import parse_topology
+from workers.trainer.protocol import usual_place
 
 # Fields of a plan that say how long and when, not what: never part of a cell's identity.
 _NOT_OF_THE_CELL = ("repetition",)
@@ -62,6 +63,7 @@ class Plan:
     ``exclusive`` is ``node`` (nothing else of tbd runs on its nodes meanwhile) or ``device``. ``implied``: those of the
     ``options`` that go without saying: at a default that was declared when plans without it had been stored.
     ``data_sha256``: which files are meant, where ``data`` was registered on nodes.
+    ``data_on``: where synthetic batches lie; not given, the usual place, which is no part of the identity.
     """
 
     model: str
@@ -92,7 +94,12 @@ class Plan:
     exclusive: str = WHOLE_NODE
     implied: tuple[str, ...] = ()
     data_sha256: str | None = None
+    data_on: str = ""
     repetition: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.data_on:
+            object.__setattr__(self, "data_on", usual_place(self.framework, self.device))
 
     def option(self, name: str) -> Any:
         """The value of an option. A switch that is off is not noted: plans keep the identity that they had before
@@ -140,6 +147,8 @@ class Plan:
         for name, default in _LATER.items():
             if data[name] == default:
                 del data[name]
+        if self.data_on == usual_place(self.framework, self.device):
+            del data["data_on"]
         data["options"] = dict(self.options)
         for name in ("profile", "node_names", "implied"):
             if name in data:

@@ -141,6 +141,12 @@ class ExperimentSpec(StrictModel):
         default=["synthetic"],
         description="synthetic: random samples, made once. Else a dataset (tbd datasets): real files, really decoded",
     )
+    data_on: Axis[Literal["auto", "host", "pinned", "device"]] = Field(
+        default=["auto"],
+        description="where synthetic batches lie when a step begins. host: in the host's memory; pinned: in "
+        "page-locked memory, for GPUs; device: on each rank's device already, so that nothing is copied. auto: pinned "
+        "for PyTorch on GPUs, else host. On CPU devices device is host",
+    )
     size: Axis[Size] = Field(
         default=["full"],
         description="full: the network as published. small: every layer kept, with a reduced input. tiny: for tests. "
@@ -273,6 +279,7 @@ AXES = (
     "precision",
     "size",
     "data",
+    "data_on",
     "topology",
     "fabric",
     "per_device_batch_size",

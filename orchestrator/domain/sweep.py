@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.domain.catalog import Catalog, parse_topology
+from orchestrator.domain.data_places import resolved, why_elsewhere
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.facts import Facts
 from orchestrator.domain.plan import Plan
@@ -67,7 +68,7 @@ def check(spec: ExperimentSpec, facts: Facts) -> None:
 def _why_refused(cell: Mapping[str, Any], facts: Facts, profile: Sequence[str]) -> tuple[str, ...] | None:
     """(axis, reason, further axes that it is about), or None."""
     impossible = why_impossible(cell, facts) or why_unprofiled(cell, facts, profile)
-    return impossible or why_unswitched(cell, facts, profile)
+    return impossible or why_elsewhere(cell, facts) or why_unswitched(cell, facts, profile)
 
 
 def check_for_any_machine(spec: ExperimentSpec, catalog: Catalog) -> None:
@@ -168,7 +169,7 @@ def _place_of(values: Sequence[Any], value: Any) -> tuple[int, Any]:
 
 def spec_of(plan: Plan, name: str) -> ExperimentSpec:
     """The spec whose only cell is that of ``plan``, once: what a repetition by hand submits."""
-    data = plan.to_json()
+    data = plan.to_json() | {"data_on": plan.data_on}
     shared = {axis: data[axis] for axis in AXES if axis not in ("fabric", "global_batch_size", "gpu_model")}
     limits = {field: data[field] for field in ("mode", "placement", "profile", *_LENGTHS)}
     nodes = {"gpu_model": plan.gpu_model, "names": list(plan.node_names) or None}
@@ -264,7 +265,7 @@ def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
     per_device = cell["per_device_batch_size"] or cell["global_batch_size"] // (nodes * devices)
     if per_device == LARGEST_THAT_FITS:
         per_device = 1  # what its search begins with
-    options = chosen(cell, model)
+    options, device = chosen(cell, model), device_of(cell, facts)
     return Plan(
         model=model.name,
         options=tuple(sorted(options.items())),
@@ -276,12 +277,13 @@ def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
         interpreter=strategy.interpreter if cell["interpreter"] == "auto" else cell["interpreter"],
         topology=cell["topology"],
         fabric=cell["fabric"] if nodes > 1 else None,
-        device=device_of(cell, facts),
+        device=device,
         precision=cell["precision"],
         per_device_batch_size=per_device,
         global_batch_size=per_device * nodes * devices,
         data=cell["data"],
         data_sha256=facts.digest_of(cell["data"]),
+        data_on=resolved(cell["data_on"], framework.name, device),
         size=cell["size"],
         seed=cell["seed"],
         mode=spec.mode,

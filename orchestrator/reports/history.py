@@ -28,6 +28,8 @@ def workload_text(workload: Json, options: Collection[str] | None = None) -> str
     said += [", ".join(workload.get("device_models") or [])]
     if workload.get("exclusive"):
         said.append(f"exclusive: {workload['exclusive']}")
+    if workload.get("data_on"):
+        said.append(f"data on {workload['data_on']}")
     chosen = workload.get("options") or {}
     said += [f"{name} {axis_text(chosen[name])}" for name in sorted(chosen) if options is None or name in options]
     return ", ".join(part for part in said if part)

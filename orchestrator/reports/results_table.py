@@ -24,6 +24,7 @@ AXES = {
     "topology": "topology",
     "size": "size",
     "data": "data",
+    "data_on": "data on",
     "precision": "precision",
     "strategy": "strategy",
     "interpreter": "interpreter",
@@ -37,7 +38,14 @@ AXES = {
     "profile": "profile",
 }
 _ALWAYS = ("model", "framework", "per_device_batch_size")
-_UNTOLD: dict[str, Any] = {"placement": "any", "mode": "throughput", "fabric": None, "profile": [], "options": {}}
+_UNTOLD: dict[str, Any] = {
+    "placement": "any",
+    "mode": "throughput",
+    "fabric": None,
+    "profile": [],
+    "options": {},
+    "data_on": "host",
+}
 
 
 @dataclass(frozen=True)

@@ -181,6 +181,8 @@ def _framework(path: Path) -> FrameworkFacts:
             strategies={name: _strategy(name, strategy) for name, strategy in facts["strategies"].items()},
             lacks={kind: tuple(abilities) for kind, abilities in facts.get("lacks", {}).items()},
             switches={name: _switch(name, switch, facts) for name, switch in facts.get("switches", {}).items()},
+            data_on={kind: tuple(facts["data_on"][kind]) for kind in facts["devices"]},
+            data_on_lacks=facts["data_on"].get("lacks", {}),
         )
     except (KeyError, TypeError) as error:
         raise SettingsError(f"{path}: {error}") from None

@@ -156,6 +156,7 @@ _AXES = (
     _planned("global_batch_size", Kind.INTEGER, "samples of all devices in a step", "samples"),
     _planned("data", Kind.TEXT, "synthetic, or the dataset"),
     _planned("data_sha256", Kind.TEXT, "which files, where the dataset was registered on nodes"),
+    _planned("data_on", Kind.TEXT, "where synthetic batches lie: host, pinned or device; what `auto` stood for"),
     _planned("size", Kind.TEXT, "full, small or tiny"),
     _planned("seed", Kind.INTEGER, "the seed"),
     _planned("gpu_model", Kind.TEXT, "the GPUs that were asked for"),

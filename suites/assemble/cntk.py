@@ -15,6 +15,7 @@ from suites.assemble import layers, layouts, parts
 from workers.trainer import optimizer, updates
 from workers.trainer.failure import TrainerError
 from workers.trainer.job import Job, Process
+from workers.trainer.protocol import DEVICE
 from workers.trainer.signatures import Array, Arrays, Batches, Rule
 
 # A variable or an operation of CNTK's graph.
@@ -181,8 +182,10 @@ def build(job: Job, process: Process) -> Model:
     fields = parts.fields_of(job)
     arguments = tuple(cntk.input_variable(_shape(field)) for field in fields)
 
+    place = cntk.gpu(0) if job.plan.data_on == DEVICE else cntk.cpu()
+
     def to_values(*arrays):
-        return tuple(value(field.kind, array) for field, array in zip(fields, arrays))
+        return tuple(value(field.kind, array, place) for field, array in zip(fields, arrays))
 
     def batches(rank):
         return parts.batches(job, rank, "cntk", to_values)
@@ -214,7 +217,7 @@ def _shape(field):
     return field.shape[-1:] + field.shape[:-1] if field.kind == "image" else field.shape
 
 
-def value(kind: str, array: Array) -> cntk.Value:
-    """Return CNTK's value, on the host, of an array of a batch, see ``suites.inputs.Field``: all are float32."""
+def value(kind: str, array: Array, place: cntk.DeviceDescriptor) -> cntk.Value:
+    """Return CNTK's value, at ``place``, of an array of a batch, see ``suites.inputs.Field``: all are float32."""
     array = array.transpose(0, 3, 1, 2) if kind == "image" else array
-    return cntk.Value(numpy.ascontiguousarray(array, dtype=numpy.float32), device=cntk.device.cpu())
+    return cntk.Value(numpy.ascontiguousarray(array, dtype=numpy.float32), device=place)

@@ -14,12 +14,17 @@ from mxnet.gluon import nn
 from suites.assemble import layers, parts
 from workers.trainer import optimizer, updates
 from workers.trainer.job import Job
+from workers.trainer.protocol import DEVICE, HOST, PINNED
 from workers.trainer.signatures import Array, Arrays, Batches, Rule
 
 # Gluon's names of parameters, and the description's.
 _NAMES = {"gamma": "weight", "beta": "bias"}
 _LSTM_NAME = re.compile(r"(.*)\._unfused\.(\d+)\.(i2h|h2h)_(weight|bias)")
 _SIDES = {"i2h": "ih", "h2h": "hh"}
+
+
+# Where synthetic batches lie -> that context, from a rank's own.
+PLACES = {HOST: lambda own: mx.cpu(), PINNED: lambda own: mx.cpu_pinned(), DEVICE: lambda own: own}
 
 
 def block(layer: Union[layers.Layer, List[layers.Lstm]]) -> nn.HybridBlock:
@@ -150,10 +155,13 @@ def build(job: Job, contexts: Sequence[mx.Context]) -> Model:
     network.hybridize(static_alloc=True, static_shape=True)
     kinds = [field.kind for field in parts.fields_of(job)]
 
-    def to_arrays(*arrays):
-        return [array_of(kind, array) for kind, array in zip(kinds, arrays)]
-
     def batches(rank):
+        # Every process has as many ranks as it has contexts.
+        place = PLACES[job.plan.data_on](contexts[rank % len(contexts)])
+
+        def to_arrays(*arrays):
+            return [array_of(kind, array).as_in_context(place) for kind, array in zip(kinds, arrays)]
+
         return parts.batches(job, rank, "mxnet", to_arrays)
 
     return Model(network, list(weights), counts, batches, optimizer.of_job(job))

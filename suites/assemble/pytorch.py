@@ -16,6 +16,7 @@ from suites.assemble import layers, parts
 from suites.inputs import Field
 from workers.trainer import optimizer, updates
 from workers.trainer.job import Job, Process
+from workers.trainer.protocol import DEVICE, PINNED
 from workers.trainer.signatures import Array, Arrays, Batches, Rule
 
 
@@ -187,14 +188,20 @@ def build(job: Job, process: Process, device: torch.device) -> Model:
 
     def to_tensors(*arrays):
         found = [tensor(field.kind, array, dtype, layout) for field, array in zip(fields, arrays)]
-        # From pageable memory a copy to a GPU waits for itself, whatever it was told: CUDA runtime API, "API
-        # synchronization behavior".
-        return [one.pin_memory() for one in found] if device.type == "cuda" else found
+        return [_placed(one, job.plan.data_on, device) for one in found]
 
     def batches(rank):
         return parts.batches(job, rank, "pytorch", to_tensors)
 
     return Model(network.to(device, dtype), own.loss, fields, batches, optimizer.of_job(job))
+
+
+def _placed(tensor, place, device):
+    """From pageable memory a copy to a GPU waits for itself, whatever it was told: CUDA runtime API, "API
+    synchronization behavior"."""
+    if place == DEVICE:
+        return tensor.to(device)
+    return tensor.pin_memory() if place == PINNED else tensor
 
 
 def load(network: nn.Module, weights: Arrays) -> None:

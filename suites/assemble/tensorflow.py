@@ -13,6 +13,7 @@ import tensorflow as tf
 from suites.assemble import layers, layouts, parts
 from workers.trainer import optimizer, updates
 from workers.trainer.job import Job, Process
+from workers.trainer.protocol import DEVICE, HOST
 from workers.trainer.signatures import Array, Arrays, Batches, Rule
 
 # Of the four gates BlockLSTM has the second and the third the other way round.
@@ -26,6 +27,10 @@ LAYOUTS = {
 
 # What is added to the scores of keys that are not looked at: their share becomes exactly 0.
 _NOTHING = -1e9
+
+
+# Where synthetic batches lie -> that device, by the number of a rank among those of the process.
+PLACES = {HOST: "/CPU:0", DEVICE: "/GPU:{}"}
 
 
 class Layers(object):
@@ -303,12 +308,14 @@ def build(job: Job, process: Process) -> Model:
     own, size = parts.framework_of(job, "tensorflow"), job.model.size
     network = Layers(parts.layers_of(job), parts.weights_of(job), "xla" in job.plan.switches)
 
-    def to_tensors(*arrays):
-        # Left to itself TensorFlow puts constants on the first GPU, for all ranks: see suites.inputs.
-        with tf.device("/CPU:0"):
-            return tuple(tf.constant(array) for array in arrays)
-
     def batches(rank):
+        # Left to itself TensorFlow puts constants on the first GPU, for all ranks: see suites.inputs.
+        place = PLACES[job.plan.data_on].format(sorted(process.ranks).index(rank))
+
+        def to_tensors(*arrays):
+            with tf.device(place):
+                return tuple(tf.constant(array) for array in arrays)
+
         return parts.batches(job, rank, "tensorflow", to_tensors)
 
     def loss(*batch):

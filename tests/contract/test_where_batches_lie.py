@@ -1,51 +1,90 @@
-"""Synthetic batches begin in the host's memory in every framework, and are copied to each rank's own device."""
+"""Synthetic batches lie where the plan says, in every framework alike: at the usual place or on each rank's own device.
+
+There is no GPU here. The second device stands for a GPU that is not the first, on which TensorFlow and CNTK would put
+what they are not told to put elsewhere; ``meta`` stands for one of PyTorch's. Page-locked memory is CUDA's: it is not
+tried.
+"""
 
 import json
 import subprocess
 
 import pytest
 
-from tests.trainer_process import ROOT, environment_for, make_job
+from tests.trainer_process import ROOT, environment_for, make_job, run
 
-# The second device stands for the first GPU, on which TensorFlow and CNTK would put what they are not told to put
-# elsewhere. PyTorch and MXNet put nothing on a device unasked.
-SCRIPTS = {
-    "tensorflow": """
+BEGIN = """
 import json, sys
+from workers.trainer import job as jobs
+job = jobs.job_of(json.load(open(sys.argv[1])))
+"""
+# Each prints where the images of rank 1 lie, of a process that drives ranks 0 and 1 where one can.
+SCRIPTS = {
+    "pytorch": """
+import torch
+from suites.assemble import pytorch as assembled
+(images, _), _ = next(assembled.build(job, job.processes[0], torch.device("meta")).batches(0))
+print({"cpu": "host", "meta": "device"}[images.device.type])
+""",
+    "tensorflow": """
 import tensorflow as tf
 (cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 from suites.assemble import tensorflow as assembled
-from workers.trainer import job as jobs
+assembled.PLACES["device"] = "/CPU:{}"
 with tf.device("/CPU:1"):
-    (images, _), _ = next(assembled.build(jobs.job_of(json.load(open(sys.argv[1]))), None).batches(0))
-print(images.device.rpartition("device:")[2])
+    built = assembled.build(job, job.processes[0]._replace(ranks=(0, 1)))
+    (images, _), _ = next(built.batches(1))
+print({"CPU:0": "host", "CPU:1": "device"}[images.device.rpartition("device:")[2]])
+""",
+    "mxnet": """
+from suites.assemble import mxnet as assembled
+from workers.trainer.frameworks.mxnet.library import mx
+(images, _), _ = next(assembled.build(job, [mx.cpu(0), mx.cpu(1)]).batches(1))
+print({0: "host", 1: "device"}[images.context.device_id])
 """,
     "cntk": """
-import json, sys, warnings
+import warnings
 warnings.simplefilter("ignore")
 import cntk
 from suites.assemble import cntk as assembled
-asked = []
+asked = set()
 made = cntk.Value
-def note(batch, *words, **more):
-    asked.append(more.get("device"))
-    return made(batch, *words, **more)
+def note(batch, device):
+    asked.add(str(device))
+    return made(batch, device=cntk.cpu())
 cntk.Value = note
-import numpy
-assembled.value("label", numpy.zeros((4, 2)))
-print("CPU:0" if asked == [cntk.device.cpu()] else asked)
+cntk.gpu = lambda index: "GPU %d" % index
+next(assembled.build(job, job.processes[0]).batches(0))
+print({"CPU": "host", "GPU 0": "device"}[asked.pop() if len(asked) == 1 else "several"])
 """,
 }
 
 
-@pytest.mark.parametrize(
-    "framework", [pytest.param(name, marks=pytest.mark.framework(name)) for name in sorted(SCRIPTS)]
-)
-def test_a_synthetic_batch_lies_on_the_host_whatever_device_is_the_first(framework, python_of, tmp_path):
-    python = python_of(framework)
-    (tmp_path / "job.json").write_text(json.dumps({**make_job("resnet_50", framework), "process": "worker-0"}))
+def batches_lie(framework, python, folder, **plan):
+    """Return what the script of ``framework`` prints."""
+    job = make_job("resnet_50", framework, **plan)
+    (folder / "job.json").write_text(json.dumps({**job, "process": "worker-0"}))
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **environment_for(python)}
-    command = [python, "-c", SCRIPTS[framework], str(tmp_path / "job.json")]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True, timeout=240)
-    assert done.stdout.split()[-1:] == ["CPU:0"], done.stdout
+    command = [python, "-c", BEGIN + SCRIPTS[framework], str(folder / "job.json")]
+    done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, timeout=240)
+    return done.stdout.split()[-1:]
+
+
+def of_framework(name):
+    return pytest.param(name, marks=pytest.mark.framework(name))
+
+
+@pytest.mark.parametrize("framework", [of_framework(name) for name in sorted(SCRIPTS)])
+def test_a_synthetic_batch_lies_on_the_host_whatever_device_is_the_first(framework, python_of, tmp_path):
+    assert batches_lie(framework, python_of(framework), tmp_path) == ["host"]
+
+
+@pytest.mark.parametrize("framework", [of_framework(name) for name in sorted(SCRIPTS)])
+def test_a_synthetic_batch_lies_on_its_own_rank_s_device_if_the_plan_says_so(framework, python_of, tmp_path):
+    assert batches_lie(framework, python_of(framework), tmp_path, data_on="device") == ["device"]
+
+
+@pytest.mark.framework("mxnet")
+def test_where_they_lie_is_recorded(python_of, tmp_path):
+    (trainer,) = run(make_job("resnet_50", "mxnet", max_steps=2), tmp_path, python_of("mxnet"))
+    assert trainer.data("built")[0]["data_on"] == "host", trainer.output

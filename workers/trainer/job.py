@@ -20,6 +20,7 @@ class Plan(NamedTuple):
     """What is measured. ``timeout_s`` is that of the whole attempt; ``repetition`` counts runs of the same cell.
 
     ``switches``: those of the framework's own that are on, which stand among the plan's options beside the model's.
+    ``data_on``: where synthetic batches lie (``protocol.usual_place``).
     """
 
     framework: str
@@ -33,6 +34,7 @@ class Plan(NamedTuple):
     profile: Tuple[str, ...] = ()
     repetition: int = 0
     switches: Tuple[str, ...] = ()
+    data_on: str = protocol.HOST
 
 
 class Model(NamedTuple):
@@ -266,6 +268,7 @@ def _plan_of(plan: Mapping[str, Any], facts: Mapping[str, Any]) -> Plan:
         profile=tuple(plan.get("profile") or ()),
         repetition=plan.get("repetition", 0),
         switches=tuple(sorted(name for name, value in options.items() if value is True and name not in own)),
+        data_on=plan.get("data_on") or protocol.usual_place(plan["framework"], plan.get("device", "cpu")),
     )
 
 

@@ -74,7 +74,9 @@ class Loop(Session):
         self._meet()
         before = self._clock()
         built = self._adapter.build(self._job, self._process, self._watch)
-        self._emit("built", build_s=self._clock() - before, **built)
+        # A dataset's loader has its own way.
+        data_on = None if self._job.dataset else self._job.plan.data_on
+        self._emit("built", build_s=self._clock() - before, data_on=data_on, **built)
 
     def _train(self):
         """Run interval after interval until rank 0 says stop; return the reason."""

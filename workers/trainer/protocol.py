@@ -15,7 +15,7 @@ The job
     token          secret of the attempt; stands in the environment of its processes as ``TOKEN_VARIABLE``
     plan           the frozen plan: model, options, framework, strategy, interpreter, topology, fabric, device,
                    precision, per_device_batch_size, global_batch_size, data, size, seed, mode, max_steps,
-                   min_measure_s, max_measure_s, profile, timeout_s, repetition
+                   min_measure_s, max_measure_s, profile, timeout_s, repetition; data_on where it is not the usual place
     model          the facts of ``model.toml`` as an object, with ``module`` (``suites.models.resnet_50``)
     dataset        null for synthetic data, else the facts of ``dataset.toml`` with ``module`` and ``root`` (a folder;
                    null until the node agent has prepared it). Of one that was registered on nodes also ``registered``
@@ -61,6 +61,11 @@ import time
 from typing import Any, Dict, List, Mapping, Optional
 
 PROTOCOL_VERSION = 1
+
+# Where synthetic batches lie before a step copies them to its device: in the host's memory, in page-locked memory of
+# the host, or on the rank's device already.
+HOST, PINNED, DEVICE = "host", "pinned", "device"
+_PAGE_LOCKED = (("pytorch", "cuda"),)
 
 TOKEN_VARIABLE = "TBD_ATTEMPT_TOKEN"
 # Beside the token: the node that the process belongs to, where several nodes of an attempt are one machine.
@@ -240,6 +245,11 @@ def node_of(job: Mapping[str, Any], process: Mapping[str, Any]) -> Dict[str, Any
     if len(nodes) == 1:
         return nodes[0]
     return next(node for node in nodes if node["name"] == process["node"])
+
+
+def usual_place(framework: str, device: str) -> str:
+    """Return where the synthetic batches of a rank lie unless a plan says otherwise: a plan leaves it out then."""
+    return PINNED if (framework, device) in _PAGE_LOCKED else HOST
 
 
 def check_job(job: Any) -> Dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from orchestrator.api.views.common import Json, View, fields_of
 from orchestrator.api.views.runs import DeviceView
@@ -86,6 +86,9 @@ class FrameworkView(View):
     devices: list[str]
     precisions: list[str]
     abilities: list[str]
+    data_on: dict[str, list[str]] = Field(
+        description="kind of device -> where synthetic batches may lie, the usual place first"
+    )
     switches: list[SwitchView]
     strategies: list[StrategyView]
     interpreters: list[InterpreterView]
@@ -135,6 +138,7 @@ def framework_view(status: FrameworkStatus) -> FrameworkView:
         devices=list(facts.devices),
         precisions=list(facts.precisions),
         abilities=list(facts.abilities),
+        data_on={kind: list(places) for kind, places in facts.data_on.items()},
         switches=[SwitchView.of(one) for one in facts.switches.values()],
         strategies=[StrategyView.of(one) for one in facts.strategies.values()],
         interpreters=[InterpreterView.of(one) for one in status.interpreters],

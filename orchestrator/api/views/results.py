@@ -37,6 +37,7 @@ class AxesView(View):
     per_device_batch_size: int
     global_batch_size: int
     data: str
+    data_on: str
     size: str
     seed: int
     nodes: NodesAxis
@@ -108,7 +109,8 @@ class ResultRowView(View):
 
 
 def axes_view(plan: Plan) -> AxesView:
-    planned = plan.to_json() | {"exclusive": plan.exclusive}  # which a plan leaves out where it is the default
+    # A plan leaves these out where they are the default.
+    planned = plan.to_json() | {"exclusive": plan.exclusive, "data_on": plan.data_on}
     names = [name for name in AxesView.model_fields if name in planned]
     nodes = NodesAxis(gpu_model=plan.gpu_model, names=list(plan.node_names) or None)
     return AxesView(**{name: planned[name] for name in names}, nodes=nodes, target=None)

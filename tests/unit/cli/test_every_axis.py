@@ -16,6 +16,7 @@ WORDS = {
     "precision": ["--precision", "fp32,bf16"],
     "size": ["--size", "full,small"],
     "data": ["--data", "synthetic,photographs"],
+    "data_on": ["--data-on", "host,device"],
     "topology": ["--topology", "1x1,2x1"],
     "fabric": ["--fabric", "ethernet,infiniband"],
     "per_device_batch_size": ["--batch", "4,8"],
