@@ -7,20 +7,25 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 BIN := .venv/bin
 # What the demo and the benchmarks need; the tests need more.
 INTERPRETERS := datasets pytorch tensorflow
-TEST_INTERPRETERS := $(INTERPRETERS) mxnet horovod
-# CNTK exists for Python 3.6 and older only: it is built and tested where there is one.
+# What the demo trains with, of what can be had on this machine; further options of `tbd submit` for it.
+FRAMEWORKS ?= pytorch tensorflow
+OPTIONS ?=
+# MXNet and Horovod exist for Python 3.11, CNTK for 3.6: they are built and tested where there is one.
+PYTHON311 = $(shell $(PYTHON) -m workers.node.pythons 3.11)
 PYTHON36 = $(shell $(PYTHON) -m workers.node.pythons 3.6)
 
 # All tests, in two processes; the slowest are named.
 WHOLE := -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 --durations-min=5
 
-.PHONY: help schedules-year demo nightly-demo test prove lint unit bench faults coverage test-horovod-pytorch cluster scaling deploy-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters clean
+.PHONY: help schedules-year demo nightly-demo pytorch-pythons test prove lint unit bench faults coverage test-horovod-pytorch cluster scaling deploy-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
 
-demo: announce-downloads setup interpreters ## everything once: set up, serve, submit suites/quick.yaml, print the table, write a report
-	@$(BIN)/python deploy/demo.py
+demo: announce-downloads setup ## everything once: set up, serve, submit suites/quick.yaml, print the table, write a report (FRAMEWORKS="pytorch tensorflow")
+	@$(BIN)/python -m workers.node.interpreters install datasets
+	@$(BIN)/python -m workers.node.interpreters install-some $(FRAMEWORKS)
+	@$(BIN)/python deploy/demo.py $(FRAMEWORKS) -- $(OPTIONS)
 
 nightly-demo: announce-downloads setup interpreters ## ten nights of a tiny suite on a fast clock, with bad luck, then the board (minutes; docs/nightly.md)
 	@$(BIN)/python deploy/nightly_demo.py
@@ -51,6 +56,9 @@ test-horovod-pytorch: system-packages setup ## the tests of PyTorch's Horovod, w
 	@deploy/system_packages.sh python3-dev
 	@$(BIN)/python -m workers.node.interpreters install horovod-pytorch
 	@$(BIN)/python -m pytest tests/contract/test_strategies.py tests/integration/test_horovod.py tests/integration/test_pytorch_profiled_runs.py -k "pytorch and horovod"
+
+pytorch-pythons: setup ## PyTorch on Python 3.12 and 3.13 (up to 2.8 GB to download and 4.8 GB on disk for each, removed again): built, proved, tried
+	@deploy/pytorch_pythons.sh
 
 cluster: system-packages setup test-interpreters ## the tests on several hosts in full: every framework and strategy, as root (about 15 minutes)
 	@$(BIN)/python -m pytest tests/cluster -m ""
@@ -97,7 +105,10 @@ interpreters: setup
 	@$(BIN)/python -m workers.node.interpreters install $(INTERPRETERS)
 
 test-interpreters: setup
-	@$(BIN)/python -m workers.node.interpreters install $(TEST_INTERPRETERS)
+	@$(BIN)/python -m workers.node.interpreters install datasets
+	@$(BIN)/python -m workers.node.interpreters install-some pytorch tensorflow
+	@$(if $(PYTHON311),$(BIN)/python -m workers.node.interpreters install mxnet horovod,\
+	echo "there is no Python 3.11 here: MXNet and Horovod are not tested (tbd frameworks install mxnet says how to get it)")
 	@$(if $(PYTHON36),$(BIN)/python -m workers.node.interpreters install cntk,\
 	echo "there is no Python 3.6 here: CNTK is not tested (tbd frameworks install cntk says how to get it)")
 

@@ -1,5 +1,8 @@
 """What ``make demo`` does once everything is installed: serve, submit the quick suite, show, report, stop.
 
+``python deploy/demo.py FRAMEWORK... -- OPTION...``: with those of the frameworks that are installed, and with further
+options of ``tbd submit``.
+
 Everything goes through the ``tbd`` command and REST, as a user would do it. What is measured stays in ``.tbd`` of this
 folder (or ``TBD_DATA_DIR``).
 """
@@ -11,11 +14,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+from workers.node import interpreters
+
 ROOT = Path(__file__).resolve().parent.parent
 TBD = str(Path(sys.executable).parent / "tbd")
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
+    split = arguments.index("--") if "--" in arguments else len(arguments)
+    resolved = [interpreters.resolve(name) for name in arguments[:split] or ("pytorch", "tensorflow")]
+    frameworks = [one.name for one in resolved if one.ready]
+    if not frameworks:
+        print("\n".join(str(one.reason) for one in resolved), file=sys.stderr)
+        return 1
+    if len(frameworks) < len(resolved):
+        absent = [one.name for one in resolved if not one.ready]
+        print(f"without {', '.join(absent)}, which cannot be had here (see above)", file=sys.stderr)
     data_dir = Path(os.environ.get("TBD_DATA_DIR") or ROOT / ".tbd")
     environment = {**os.environ, "TBD_DATA_DIR": str(data_dir)}
     print("starting the service (SQLite, a local Ray) …", file=sys.stderr, flush=True)
@@ -28,16 +42,17 @@ def main() -> int:
         if not first:
             return server.wait()
         environment["TBD_SERVER"] = json.loads(first)["url"]
-        return measure(environment, data_dir / "reports")
+        chosen = [option for name in frameworks for option in ("--framework", name)]
+        return measure(environment, data_dir / "reports", [*chosen, *arguments[split + 1 :]])
     finally:
         stop(server)
 
 
-def measure(environment: dict[str, str], reports: Path) -> int:
+def measure(environment: dict[str, str], reports: Path, options: list[str]) -> int:
     """Submit, wait, print the table and write the report. The exit code of ``tbd submit --wait``."""
     spec = str(ROOT / "suites" / "quick.yaml")
     submitted = subprocess.run(
-        [TBD, "submit", spec, "--wait", "--json"], env=environment, stdout=subprocess.PIPE, text=True
+        [TBD, "submit", spec, *options, "--wait", "--json"], env=environment, stdout=subprocess.PIPE, text=True
     )
     if submitted.returncode not in (0, 1):
         return submitted.returncode
@@ -61,4 +76,4 @@ def stop(server: subprocess.Popen[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
