@@ -10,6 +10,7 @@ import pytest
 
 from workers.node import interpreters, pythons
 from workers.node.interpreters import InterpreterError
+from workers.node.interpreters import __main__ as command_line
 
 PYTHON = "{}.{}".format(*sys.version_info)
 
@@ -50,6 +51,14 @@ def test_an_interpreter_is_built_once_and_another_definition_is_another_environm
     (definition / "requirements.txt").write_text("# another\n")
     assert not interpreters.resolve("plain").ready
     assert interpreters.resolve("plain").definition != built.definition
+
+
+def test_of_several_those_are_built_that_can_be_had(definition, capsys):
+    assert command_line.main(["install-some", "nowhere", "plain"]) == 0
+    assert "going on without nowhere: there is no interpreter nowhere" in capsys.readouterr().err
+    assert interpreters.resolve("plain").ready
+    assert command_line.main(["install-some", "nowhere"]) == 1
+    assert command_line.main(["install", "nowhere", "plain"]) == 1
 
 
 def test_several_at_once_build_it_once_and_removing_removes_it(definition):
