@@ -9,6 +9,7 @@ import re
 from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple, Union
 
 import mxnet as mx
+import numpy
 from mxnet.gluon import nn
 
 from suites.assemble import layers, parts
@@ -17,6 +18,8 @@ from workers.trainer.job import Job
 from workers.trainer.protocol import DEVICE, HOST, PINNED
 from workers.trainer.signatures import Array, Arrays, Batches, Rule
 
+# What is added to the scores of keys that are not looked at: their share becomes exactly 0.
+_NOTHING = -1e9
 # Gluon's names of parameters, and the description's.
 _NAMES = {"gamma": "weight", "beta": "bias"}
 _LSTM_NAME = re.compile(r"(.*)\._unfused\.(\d+)\.(i2h|h2h)_(weight|bias)")
@@ -31,6 +34,30 @@ def block(layer: Union[layers.Layer, List[layers.Lstm]]) -> nn.HybridBlock:
     """Return the block of a described layer; of an LSTM, the list of its layers is one block."""
     kind = type(layer[0]) if isinstance(layer, list) else type(layer)
     return _BLOCKS[kind](layer)
+
+
+def attach(network: nn.HybridBlock, described: Sequence[layers.Layer]) -> Dict[str, nn.HybridBlock]:
+    """Put the blocks of described layers beneath ``network``, at the places that their names tell; return them by
+    name. What is tied to a table shares its weights."""
+    made = {}
+    for name, layer in layers.by_name(described).items():
+        above = network
+        path = name.split(".")
+        for part in path[:-1]:
+            if part not in above._children:
+                setattr(above, part, nn.HybridBlock())
+            above = above._children[part]
+        made[name] = _tied(layer, made[layer.table]) if isinstance(layer, layers.Tied) else block(layer)
+        setattr(above, path[-1], made[name])
+    return made
+
+
+def _tied(layer, table):
+    return nn.Dense(layer.count, use_bias=layer.bias, flatten=False, in_units=layer.width, params=table.params)
+
+
+def _linear(layer):
+    return nn.Dense(layer.outputs, use_bias=layer.bias, flatten=layer.places == 1, in_units=layer.inputs)
 
 
 def _convolution(layer):
@@ -77,16 +104,76 @@ class _Response(nn.HybridBlock):
         return F.squeeze(F.expand_dims(y_NCHW, axis=1), axis=1)
 
 
+class _Positions(nn.HybridBlock):
+    """See ``layers.Positions``."""
+
+    def __init__(self, layer):
+        super(_Positions, self).__init__()
+        self.table = self.params.get_constant("table", layer.table()[None].astype("float32"))
+
+    def hybrid_forward(self, F, x_NTE, table):
+        return F.broadcast_add(x_NTE, table)
+
+
+class _Attention(nn.HybridBlock):
+    """See ``layers.Attention``. Dimensions: H heads, D numbers of each, B is N * H, Q places of queries, T of keys.
+
+    A last array, mask_NT, is 1 for keys that are looked at and 0 for padding; where there is none it is left out.
+    """
+
+    def __init__(self, layer):
+        super(_Attention, self).__init__()
+        self._heads = layer.heads
+        self._scale = (layer.width // layer.heads) ** -0.5
+        self._dropout = layer.dropout
+        if layer.causal:
+            before_QT = numpy.triu(numpy.full((layer.queries, layer.keys), _NOTHING, "float32"), 1)
+            self.before = self.params.get_constant("before", before_QT[None])
+
+    def hybrid_forward(self, F, queries_NQE, keys_NTE, values_NTE, *masks_NT, **constants):
+        q_BQD, k_BTD, v_BTD = (self._parted(F, x) for x in (queries_NQE, keys_NTE, values_NTE))
+        scores_BQT = F.batch_dot(q_BQD * self._scale, k_BTD, transpose_b=True)
+        for before_1QT in constants.values():
+            scores_BQT = F.broadcast_add(scores_BQT, before_1QT)
+        for mask_NT in masks_NT:
+            nothing_N1T = F.expand_dims((1.0 - mask_NT) * _NOTHING, axis=1)
+            scores_BQT = F.broadcast_add(scores_BQT, F.repeat(nothing_N1T, repeats=self._heads, axis=0))
+        weights_BQT = F.softmax(scores_BQT, axis=-1)
+        if self._dropout:
+            weights_BQT = F.Dropout(weights_BQT, p=self._dropout)
+        x_NHQD = F.reshape(F.batch_dot(weights_BQT, v_BTD), shape=(-4, -1, self._heads, 0, 0))
+        return F.reshape(F.transpose(x_NHQD, axes=(0, 2, 1, 3)), shape=(0, 0, -3))
+
+    def _parted(self, F, x_NTE):
+        x_NTHD = F.reshape(x_NTE, shape=(0, 0, -4, self._heads, -1))
+        return F.reshape(F.transpose(x_NTHD, axes=(0, 2, 1, 3)), shape=(-3, 0, 0))
+
+
 _BLOCKS = {
     layers.Convolution: _convolution,
-    layers.Linear: lambda layer: nn.Dense(layer.outputs, in_units=layer.inputs),
+    layers.Linear: _linear,
     layers.Normalization: _normalization,
+    layers.LayerNormalization: lambda layer: nn.LayerNorm(epsilon=layer.epsilon, in_channels=layer.width),
+    layers.Positions: _Positions,
+    layers.Attention: _Attention,
     layers.Embedding: lambda layer: nn.Embedding(layer.count, layer.width),
     layers.Lstm: _lstm,
     layers.Pooling: _pooling,
     layers.Response: _Response,
     layers.Dropout: lambda layer: nn.Dropout(layer.rate),
 }
+
+
+def weighted_cross_entropy(F: Any, logits_NTK: Any, labels_NT: Any, shares_NT: Any, smoothing: float = 0.0) -> Any:
+    """Return the sum of the cross entropies, each with its share.
+
+    ``smoothing``: the part of the labels' probability that is spread over all K.
+    """
+    logarithms_NTK = F.log_softmax(logits_NTK, axis=-1)
+    found_NT = F.pick(logarithms_NTK, labels_NT, axis=-1)
+    if smoothing:
+        found_NT = (1.0 - smoothing) * found_NT + smoothing * F.mean(logarithms_NTK, axis=-1)
+    return F.negative(F.sum(found_NT * shares_NT))
 
 
 class Model(object):
@@ -133,7 +220,7 @@ class Model(object):
         """
         found = {}
         for name, one in named(self.network).items():
-            if one.grad_req == "null":
+            if one.grad_req == "null" and not isinstance(one, mx.gluon.Constant):
                 found[name] = one.data(one.list_ctx()[0]).asnumpy()
         before = 1.0 - layers.Normalization.MOMENTUM
         for norm, count in self._counts.items():
@@ -168,8 +255,14 @@ def build(job: Job, contexts: Sequence[mx.Context]) -> Model:
 
 
 def named(network: nn.HybridBlock) -> Dict[str, Any]:
-    """Return {name: parameter} with the names of the description, and of the running statistics."""
-    return {_named(path): one for path, one in network._collect_params_with_prefix().items()}
+    """Return {name: parameter} with the names of the description, and of the running statistics and constants; one that
+    several blocks share has the name of the first."""
+    found, seen = {}, set()
+    for path, one in network._collect_params_with_prefix().items():
+        if id(one) not in seen:
+            found[_named(path)] = one
+        seen.add(id(one))
+    return found
 
 
 def _named(path):

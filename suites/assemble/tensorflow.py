@@ -247,10 +247,19 @@ def cross_entropy(logits_NK: tf.Tensor, labels_N: tf.Tensor) -> tf.Tensor:
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels_N, logits=logits_NK))
 
 
-def weighted_cross_entropy(logits_NTK: tf.Tensor, labels_NT: tf.Tensor, shares_NT: tf.Tensor) -> tf.Tensor:
-    """Return the sum of the cross entropies, each with its share."""
+def weighted_cross_entropy(
+    logits_NTK: tf.Tensor, labels_NT: tf.Tensor, shares_NT: tf.Tensor, smoothing: float = 0.0
+) -> tf.Tensor:
+    """Return the sum of the cross entropies, each with its share.
+
+    ``smoothing``: the part of the labels' probability that is spread over all K.
+    """
     with tf.name_scope("loss"):
         found_NT = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels_NT, logits=logits_NTK)
+        if smoothing:
+            # That to the even distribution; picking a logit of each row would have a gradient that is mostly zeros.
+            even_NT = tf.reduce_logsumexp(logits_NTK, axis=2) - tf.reduce_mean(logits_NTK, axis=2)
+            found_NT = (1.0 - smoothing) * found_NT + smoothing * even_NT
         return tf.reduce_sum(found_NT * shares_NT)
 
 

@@ -201,6 +201,22 @@ PLANTED = {
         ],
         "weight after the updates",
     ),
+    "no mask": (
+        "tensorflow",
+        "transformer",
+        ["from suites.assemble import tensorflow", "tensorflow._NOTHING = 0.0"],
+        "gradient",
+    ),
+    "a decay of biases": (
+        "tensorflow",
+        "gpt-2",
+        [
+            "from workers.trainer import optimizer",
+            "numbers = optimizer.of_job",
+            "optimizer.of_job = lambda job: dict(numbers(job), decay_vectors=True)",
+        ],
+        "weight after the updates",
+    ),
     "another beginning": (
         "mxnet",
         "lstm-classifier",

@@ -17,7 +17,8 @@ def count(module, inputs, size):
     own = importlib.import_module(module + ".pytorch")
     batch = [tensor(field) for field in importlib.import_module("suites.inputs." + inputs).fields(size)]
     with torch.device("meta"):
-        network = own.Network(size)
+        # Constants are made of arrays, and come after.
+        network = own.Network(size).to("meta")
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             own.loss(network, *batch)
     return counter.get_total_flops() // SAMPLES

@@ -87,8 +87,10 @@ class _Shifts(TorchDispatchMode):
         self._last = module
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if function in _RELUS and self._last is not None and len(self._last.bias) == args[0].shape[1]:
-            args[0].add_(self._moved(self._last.bias, args[0]))
+        if function in _RELUS and self._last is not None:
+            axis = -1 if isinstance(self._last, nn.Linear) else 1
+            if len(self._last.bias) == args[0].shape[axis]:
+                args[0].add_(self._moved(self._last.bias, args[0].transpose(1, axis)).transpose(1, axis))
         return function(*args, **(kwargs or {}))
 
     def _moved(self, bias, x):

@@ -1,0 +1,73 @@
+"""Batches of sentences with their translations for a job: synthetic ones.
+
+A batch is (sources_NS, mask_NS, targets_NT, following_NT, shares_NT): the tokens of the sentences, filled up with
+``PADDING``; 1 for tokens and 0 for padding; the translations behind ``BEGIN``, for each place the token that comes
+after it, and the share of each place in a mean over all tokens of the batch's translations, 0 for padding. Sentences
+and translations end with ``END``, which counts. The work is counted in sentences and in target tokens that are no
+padding.
+"""
+
+import itertools
+from typing import Any, Callable, Iterator, List, Sequence, Tuple
+
+from suites.inputs import Field
+from suites.inputs.texts import PADDING, POOL, Drawing
+from workers.trainer.job import Job
+from workers.trainer.signatures import Array, Batch, Size, Work
+
+# The first numbers of the vocabulary.
+BEGIN, END, SPECIAL = 1, 2, 3
+# Judgements: lengths of sentences are log-normal with this deviation of their logarithm, as sentences of news are
+# (Sichel, "On a distribution representing sentence-length in written prose", 1974); that of a translation differs from
+# its source's by this deviation of their ratio's logarithm.
+LENGTH_DEVIATION = 0.5
+RATIO_DEVIATION = 0.15
+
+
+def fields(size: Size) -> List[Field]:
+    sources, targets = (size["source_tokens"],), (size["target_tokens"],)
+    found = [Field("sources", "tokens", sources), Field("mask", "numbers", sources)]
+    found += [Field("targets", "tokens", targets), Field("following", "tokens", targets)]
+    return found + [Field("shares", "numbers", targets)]
+
+
+def work(sources_NS: Array, mask_NS: Array, targets_NT: Array, following_NT: Array, shares_NT: Array) -> Work:
+    return {"sentences": len(sources_NS), "target_tokens": int((shares_NT > 0).sum())}
+
+
+def batches(job: Job, rank: int, size: Size, framework: str, to_tensors: Callable[..., Any]) -> Iterator[Batch]:
+    """See ``suites.inputs``."""
+    pool = synthetic(job.plan.per_device_batch_size, size, (job.plan.seed, rank))
+    return itertools.cycle([(to_tensors(*arrays), work(*arrays)) for arrays in pool])
+
+
+def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Array, ...]]:
+    """Yield ``POOL`` batches of random sentences, whose tokens come as often as those of a language.
+
+    ``size`` has ``vocabulary``, ``source_tokens`` (S), ``target_tokens`` (T) and ``tokens_mean``; the rest is cut.
+    """
+    import numpy
+
+    generator = numpy.random.RandomState(seed)
+    drawing = Drawing(generator, size["vocabulary"] - SPECIAL)
+    # The mean of a log-normal distribution is exp(its location + half its variance).
+    location = numpy.log(size["tokens_mean"]) - 0.5 * LENGTH_DEVIATION**2
+    for _ in range(POOL):
+        lengths_N = generator.lognormal(location, LENGTH_DEVIATION, count)
+        translated_N = lengths_N * generator.lognormal(0.0, RATIO_DEVIATION, count)
+        sources_NS, mask_NS = _sentences(drawing, lengths_N, size["source_tokens"])
+        following_NT, within_NT = _sentences(drawing, translated_N, size["target_tokens"])
+        targets_NT = numpy.concatenate([numpy.full((count, 1), BEGIN), following_NT[:, :-1]], axis=1)
+        targets_NT = numpy.where(within_NT > 0, targets_NT, PADDING)
+        yield sources_NS, mask_NS, targets_NT, following_NT, within_NT / within_NT.sum()
+
+
+def _sentences(drawing, lengths_N, most):
+    """Return (tokens, 1 where there are any) of sentences with so many tokens, ``END`` and padding."""
+    import numpy
+
+    lengths_N = numpy.clip(numpy.rint(lengths_N), 2, most).astype(numpy.int64)
+    within_NT = numpy.arange(most) < lengths_N[:, None]
+    tokens_NT = numpy.where(within_NT, drawing((len(lengths_N), most)) + SPECIAL, PADDING).astype(numpy.int64)
+    tokens_NT[numpy.arange(len(lengths_N)), lengths_N - 1] = END
+    return tokens_NT, within_NT.astype(numpy.float32)

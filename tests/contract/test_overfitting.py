@@ -1,0 +1,142 @@
+"""Every attention model learns a few real sentences by heart: gradients, masks, targets and optimiser belong together.
+
+The sentences are those of Python's own documentation, which every Python has with it (``pydoc_data.topics``), as
+numbers of their most frequent words.
+"""
+
+import collections
+import json
+import math
+import os
+import pydoc_data.topics
+import re
+import subprocess
+from pathlib import Path
+
+import numpy
+import pytest
+
+from orchestrator.services import parity
+from orchestrator.services.catalog import load_catalog
+from suites.assemble import layers
+from suites.inputs import masked_pairs, sentence_pairs
+from suites.models.transformer.network import LABEL_SMOOTHING
+from tests.support.networks import layers_of
+from tests.trainer_process import ROOT, environment_for
+
+MODELS = load_catalog().models
+SCRIPT = Path(__file__).parent / "scripts" / "overfit.py"
+BATCH, SEED, STEPS = 4, 1, 150
+# Judgement: a rate at which networks of this size learn within seconds.
+OPTIMIZER = {"name": "adam", "learning_rate": 5e-3, "betas": [0.9, 0.98]}
+# Judgement: what is left of a loss that began at the logarithm of the vocabulary, some 5.
+LEARNT = 0.25
+
+
+def words(count, special):
+    """The documentation's words in their order, as numbers from ``special`` on; rare ones are all the last number."""
+    found = re.findall(r"[a-z]+", " ".join(text for _, text in sorted(pydoc_data.topics.topics.items())).lower())
+    frequent = [word for word, _ in collections.Counter(found).most_common(count - special - 1)]
+    numbers = {word: number + special for number, word in enumerate(frequent)}
+    return numpy.array([numbers.get(word, count - 1) for word in found[:4000]])
+
+
+def prose(size):
+    found = words(size["vocabulary"], 0)
+    starts = [place * 500 for place in range(BATCH)]
+    tokens = numpy.stack([found[start : start + size["tokens"] + 1] for start in starts])
+    return {"tokens": tokens[:, :-1], "following": tokens[:, 1:]}, 0.0
+
+
+def pairs(size):
+    """Pairs of unequal lengths."""
+    found = words(size["vocabulary"], masked_pairs.SPECIAL)
+    drawn = numpy.stack([found[start * 500 : start * 500 + size["tokens"]] for start in range(BATCH)])
+    lengths = size["tokens"] - 3 * numpy.arange(BATCH)
+    return masked_pairs.laid_out(drawn, lengths // 2, lengths), lengths
+
+
+def hidden_words(size):
+    (tokens, segments, mask), lengths = pairs(size)
+    places = numpy.stack([numpy.arange(1, 1 + size["predictions"]) for _ in lengths])
+    originals = numpy.take_along_axis(tokens, places, axis=1)
+    numpy.put_along_axis(tokens, places, masked_pairs.HIDDEN, axis=1)
+    shares = numpy.full(places.shape, 1.0 / places.size, numpy.float32)
+    arrays = {"tokens": tokens, "segments": segments, "mask": mask, "places": places, "originals": originals}
+    return {**arrays, "shares": shares, "following": numpy.arange(BATCH) % 2}, 0.0
+
+
+def answers(size):
+    (tokens, segments, mask), lengths = pairs(size)
+    begins = lengths // 2 + numpy.arange(BATCH)
+    return {"tokens": tokens, "segments": segments, "mask": mask, "begins": begins, "ends": begins + 1}, 0.0
+
+
+def reversed_sentences(size):
+    """Sentences of unequal lengths, "translated" by their words in reverse."""
+    found = words(size["vocabulary"], sentence_pairs.SPECIAL)
+    arrays = {name: numpy.zeros((BATCH, size["source_tokens"]), numpy.int64) for name in ("sources", "mask")}
+    arrays |= {name: numpy.zeros((BATCH, size["target_tokens"]), numpy.int64) for name in ("targets", "following")}
+    for row, length in enumerate((9, 7, 5, 3)):
+        sentence = found[row * 500 : row * 500 + length]
+        arrays["sources"][row, : length + 1] = [*sentence, sentence_pairs.END]
+        arrays["targets"][row, : length + 1] = [sentence_pairs.BEGIN, *sentence[::-1]]
+        arrays["following"][row, : length + 1] = [*sentence[::-1], sentence_pairs.END]
+    within = (arrays["following"] != 0).astype(numpy.float32)
+    arrays["mask"] = (arrays["sources"] != 0).astype(numpy.float32)
+    # Nobody can be surer than smoothed labels are: their entropy is what remains.
+    spread = LABEL_SMOOTHING / size["vocabulary"]
+    certain = 1 - LABEL_SMOOTHING + spread
+    least = -certain * math.log(certain) - (size["vocabulary"] - 1) * spread * math.log(spread)
+    return {**arrays, "shares": within / within.sum()}, least
+
+
+FINETUNE = {"task": "finetune"}
+CASES = {
+    "gpt-2": ("gpt-2", {}, prose),
+    "bert-base": ("bert-base", {}, hidden_words),
+    "bert-base-finetune": ("bert-base", FINETUNE, answers),
+    "transformer": ("transformer", {}, reversed_sentences),
+}
+CELLS = [
+    pytest.param(
+        case,
+        framework,
+        marks=[
+            pytest.mark.framework(framework),
+            pytest.mark.depends_on(
+                f"workers/trainer/frameworks/{framework}",
+                "suites/assemble",
+                "suites/inputs",
+                MODELS[model].module.replace(".", "/"),
+                f"workers/interpreters/{framework}",
+            ),
+        ],
+    )
+    for case, (model, _, _) in CASES.items()
+    for framework in MODELS[model].frameworks
+]
+
+
+@pytest.mark.parametrize(("case", "framework"), CELLS)
+def test_a_model_learns_a_few_sentences_by_heart(python_of, tmp_path, case, framework):
+    name, options, batch_of = CASES[case]
+    size = parity.size_of(MODELS[name], "tiny", options)
+    arrays, least = batch_of(size)
+    weights = layers.initial_weights(layers_of(MODELS[name], size), SEED)
+    numpy.savez(tmp_path / "case.npz", **weights, **{f"batch.{field}": value for field, value in arrays.items()})
+    job = parity.job(MODELS[name], framework, size, BATCH, SEED, [0], options)
+    job["model"] = {**job["model"], "optimizer": OPTIMIZER}
+    losses = trained(python_of(framework), job, tmp_path)
+    assert losses[0] > 0.6 * math.log(size["vocabulary"] if "answer" not in batch_of.__name__ else size["tokens"])
+    assert losses[-1] < least + LEARNT, losses
+
+
+def trained(python, job, folder):
+    """The losses of a real process that trains on the batch of ``case.npz``."""
+    (folder / "job.json").write_text(json.dumps({**job, "process": "worker0"}))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment_for(python)}
+    command = [python, str(SCRIPT), str(folder / "job.json"), str(folder / "case.npz"), str(STEPS)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
