@@ -17,6 +17,7 @@ BOUNDS = {
     ("pytorch", "amp-bf16"): 0.03,
     ("pytorch", "amp-fp16"): 0.004,
     ("tensorflow", "amp-bf16"): 0.03,
+    ("mxnet", "amp-bf16"): 0.03,
 }
 # On CPU devices oneDNN has no LSTM in float16; there its convolutions serve to test the scaling of the loss.
 CELLS = [(model, *cell) for model in ("resnet_50", "lstm_classifier") for cell in BOUNDS]
@@ -69,6 +70,8 @@ def test_a_precision_changes_the_losses_and_by_little(trained, model, framework,
         ),
         marked("tensorflow", "tensorflow", "fp32", {}),
         marked("tensorflow", "tensorflow", "amp-bf16", {"autocast": "bfloat16"}),
+        marked("mxnet", "mxnet", "fp32", {}),
+        marked("mxnet", "mxnet", "amp-bf16", {"autocast": "bfloat16"}),
     ],
 )
 def test_what_is_in_force_is_recorded(trained, framework, precision, told):
@@ -77,16 +80,22 @@ def test_what_is_in_force_is_recorded(trained, framework, precision, told):
     assert {name: mathematics[name] for name in ("weights", "autocast", "loss_scaling") if name in mathematics} == told
 
 
-@pytest.mark.parametrize("framework", [marked(name, name) for name in ("pytorch", "tensorflow")])
+@pytest.mark.parametrize("framework", [marked(name, name) for name in ("pytorch", "tensorflow", "mxnet")])
 def test_tf32_is_refused_on_cpu_devices(trained, framework):
     trainer = trained("resnet_50", framework, "tf32")
     assert trainer.popen.returncode == EXIT_STATUS["unsupported"], trainer.output
     assert "tf32 on a cpu device" in trainer.data("error")[0]["message"]
 
 
-@pytest.mark.parametrize("precision", [marked("pytorch", one) for framework, one in BOUNDS if framework == "pytorch"])
-def test_two_ranks_end_with_equal_weights(python_of, tmp_path, precision):
-    job = strategy_job("pytorch", "ddp", nodes=1, devices=2, precision=precision, max_steps=3)
-    trainers = run(job, tmp_path, python_of("pytorch"))
-    replicas = [trainer.data("replica")[0] for trainer in trainers]
-    assert len({replica["sha256"] for replica in replicas}) == 1, [trainer.output for trainer in trainers]
+# framework, a strategy of one node, precision.
+SEVERAL = [("pytorch", "ddp", one) for framework, one in BOUNDS if framework == "pytorch"]
+SEVERAL += [("mxnet", "kvstore-device", "amp-bf16")]
+
+
+@pytest.mark.parametrize(("framework", "strategy", "precision"), [marked(cell[0], *cell) for cell in SEVERAL])
+def test_two_ranks_end_with_equal_weights(python_of, tmp_path, framework, strategy, precision):
+    job = strategy_job(framework, strategy, nodes=1, devices=2, precision=precision, max_steps=3)
+    trainers = run(job, tmp_path, python_of(framework))
+    replicas = [replica for trainer in trainers for replica in trainer.data("replica")]
+    assert len(replicas) == 2, [trainer.output for trainer in trainers]
+    assert len({replica["sha256"] for replica in replicas}) == 1

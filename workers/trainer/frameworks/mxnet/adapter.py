@@ -15,7 +15,7 @@ from workers.trainer import job as jobs
 from workers.trainer import optimizer as rules
 from workers.trainer import updates
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks.mxnet import memory, profiler, store
+from workers.trainer.frameworks.mxnet import memory, precision, profiler, store
 from workers.trainer.frameworks.mxnet.library import mx
 from workers.trainer.frameworks.mxnet.step import Step, Steps
 from workers.trainer.job import Job, Process
@@ -35,6 +35,7 @@ class Adapter(object):
 
     def __init__(self) -> None:
         self._contexts = []
+        self._mathematics = None
         self._exchange = None
         self._step = None
         self._complete = False
@@ -55,22 +56,20 @@ class Adapter(object):
         store.serve(job, process)
 
     def build(self, job: Job, process: Process, watch: Watch) -> Data:
-        if job.plan.precision != "fp32":
-            raise TrainerError("unsupported", "this adapter computes in fp32, not in %s" % job.plan.precision)
         self._make(job, process)
         self._feed(process, watch)
         model = self._step.model
         parameters = sum(parameter.data(self._contexts[0]).size for parameter in model.parameters)
-        mathematics = {"precision": "fp32", "tf32": False, "threads": jobs.threads()}
         return {
             "parameters": parameters,
-            "mathematics": mathematics,
+            "mathematics": self._mathematics,
             "device": _device_name(self._contexts),
             "exchange": self._exchange.exchange(),
         }
 
     def _make(self, job, process):
         """Make all of a step but its input."""
+        self._mathematics = precision.apply(job.plan.precision, process.device_kind)
         self._contexts = _contexts(process)
         mx.random.seed(job.plan.seed)
         model = jobs.builder(job).build(job, self._contexts)
