@@ -42,12 +42,14 @@ class Facts:
         """Which files ``data`` stands for, where it was registered on nodes."""
         return self.registered.get(data, {}).get("sha256")
 
-    def datasets_of(self, model: ModelFacts) -> tuple[str, ...]:
-        """What ``model`` can train on: the data that its facts name, and what was registered and is read alike."""
+    def datasets_of(self, model: ModelFacts, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """What ``model`` can train on with these options: the data that its facts name, and what was registered and is
+        read alike."""
         known = self.catalog.datasets
-        loaders = {known[name].facts.get("loader") for name in model.datasets if name in known} - {None}
+        own = tuple(model.facts_with(options).get("datasets", model.datasets))
+        loaders = {known[name].facts.get("loader") for name in own if name in known} - {None}
         alike = [name for name, facts in self.registered.items() if facts.get("loader") in loaders]
-        return (*model.datasets, *(name for name in alike if name not in model.datasets))
+        return (*own, *(name for name in alike if name not in own))
 
     def to_json(self) -> dict[str, Any]:
         fabrics = None if self.fabrics is None else list(self.fabrics)

@@ -50,7 +50,7 @@ def why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, ...] | N
     checks = (
         ("device", device, framework.devices),
         ("precision", cell["precision"], framework.precisions_on(device)),
-        ("data", cell["data"], facts.datasets_of(model)),
+        ("data", cell["data"], facts.datasets_of(model, cell["options"])),
         ("size", cell["size"], tuple(model.sizes)),
     )
     for axis, value, offered in checks:

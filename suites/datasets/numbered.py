@@ -10,10 +10,9 @@ from typing import Any, Iterator, List, Optional, Sequence, Tuple
 from workers.trainer.failure import TrainerError
 from workers.trainer.signatures import Array
 
-# The numbers of what is no text, alike in all vocabularies.
-PADDING, UNKNOWN, START, END, CLASSIFY, SEPARATE, MASK = range(7)
-# The first number of a sub-word.
-FIRST = 7
+# The numbers of what is no text, alike in all vocabularies: BEGIN is BERT's [CLS] too, END its [SEP], MASK its [MASK].
+# What is unknown counts as text, and comes last.
+PADDING, BEGIN, END, MASK, UNKNOWN = range(5)
 
 # Judgement: so many batches are drawn and then sorted by length together. More: less padding; fewer: more chance.
 BATCHES_SORTED = 64

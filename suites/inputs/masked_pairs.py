@@ -1,4 +1,4 @@
-"""Batches of pairs of texts for the pre-training of BERT, for a job: synthetic ones.
+"""Batches of pairs of texts for the pre-training of BERT, for a job: synthetic ones, or those of a dataset.
 
 A batch is (tokens_NT, segments_NT, mask_NT, places_NP, originals_NP, shares_NP, following_N): [CLS] text [SEP] text
 [SEP], filled up with ``PADDING`` to T tokens; 0 for the first text and 1 for the second; 1 for tokens and 0 for
@@ -13,6 +13,7 @@ published with it (https://github.com/google-research/bert).
 import itertools
 from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
+from suites.datasets import articles
 from suites.inputs import Field
 from suites.inputs.texts import PADDING, POOL, Drawing
 from workers.trainer.job import Job
@@ -50,7 +51,13 @@ def work(
 
 def batches(job: Job, rank: int, size: Size, framework: str, to_tensors: Callable[..., Any]) -> Iterator[Batch]:
     """See ``suites.inputs``."""
-    pool = synthetic(job.plan.per_device_batch_size, size, (job.plan.seed, rank))
+    count, seed = job.plan.per_device_batch_size, job.plan.seed
+    if job.dataset is not None:
+        # [CLS] and twice [SEP] stand beside the texts.
+        options = (count, size["tokens"] - 3, size["vocabulary"], seed, rank, job.world_size)
+        made = of_articles(articles.batches(job.dataset.root, *options), size, (seed, rank))
+        return ((to_tensors(*arrays), work(*arrays)) for arrays in made)
+    pool = synthetic(count, size, (seed, rank))
     return itertools.cycle([(to_tensors(*arrays), work(*arrays)) for arrays in pool])
 
 
@@ -75,6 +82,33 @@ def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Arr
         hidden = _hide(generator, drawing, tokens_NT, size["predictions"])
         following_N = generator.randint(0, 2, count).astype(numpy.int64)
         yield (tokens_NT, segments_NT, mask_NT) + hidden + (following_N,)
+
+
+def of_articles(
+    lists: Iterator[List[articles.Segments]], size: Size, seed: Sequence[int]
+) -> Iterator[Tuple[Array, ...]]:
+    """Yield a batch for each list of pairs of texts; ``seed`` decides what is hidden."""
+    import numpy
+
+    generator = numpy.random.RandomState(seed)
+    drawing = Drawing(generator, size["vocabulary"] - SPECIAL)
+    for pairs in lists:
+        laid = in_order([(pair.first, pair.second) for pair in pairs], size["tokens"])
+        hidden = _hide(generator, drawing, laid[0], size["predictions"])
+        yield laid + hidden + (numpy.array([pair.follows for pair in pairs], numpy.int64),)
+
+
+def in_order(pairs: Sequence[Tuple[Array, Array]], most: int) -> Tuple[Array, Array, Array]:
+    """Return ``laid_out`` of pairs of texts, which have ``most`` - 3 tokens together at most."""
+    import numpy
+
+    placed_NT = numpy.full((len(pairs), most), PADDING, numpy.int64)
+    borders_N = numpy.array([len(first) + 2 for first, _ in pairs])
+    lengths_N = borders_N + numpy.array([len(second) + 1 for _, second in pairs])
+    for row_T, border, (first, second) in zip(placed_NT, borders_N, pairs):
+        row_T[1 : border - 1] = first
+        row_T[border : border + len(second)] = second
+    return laid_out(placed_NT, borders_N, lengths_N)
 
 
 def laid_out(drawn_NT: Array, borders_N: Array, lengths_N: Array) -> Tuple[Array, Array, Array]:

@@ -1,4 +1,4 @@
-"""Batches of questions whose answers stand in a passage, for the fine-tuning of BERT, for a job: synthetic ones.
+"""Batches of questions whose answers stand in a passage, for the fine-tuning of BERT: synthetic ones, or a dataset's.
 
 A batch is (tokens_NT, segments_NT, mask_NT, begins_N, ends_N): [CLS] question [SEP] passage [SEP] as in
 ``masked_pairs``, with nothing hidden; the places of the first and of the last token of the answer. The work is counted
@@ -10,8 +10,9 @@ Source: Devlin et al., "BERT", 2019, section 4.2, and ``run_squad.py`` of the co
 import itertools
 from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
+from suites.datasets import questions as asked
 from suites.inputs import Field
-from suites.inputs.masked_pairs import SPECIAL, laid_out
+from suites.inputs.masked_pairs import SPECIAL, in_order, laid_out
 from suites.inputs.texts import POOL, Drawing
 from workers.trainer.job import Job
 from workers.trainer.signatures import Array, Batch, Size, Work
@@ -34,8 +35,26 @@ def work(tokens_NT: Array, segments_NT: Array, mask_NT: Array, begins_N: Array, 
 
 def batches(job: Job, rank: int, size: Size, framework: str, to_tensors: Callable[..., Any]) -> Iterator[Batch]:
     """See ``suites.inputs``."""
-    pool = synthetic(job.plan.per_device_batch_size, size, (job.plan.seed, rank))
+    count, seed = job.plan.per_device_batch_size, job.plan.seed
+    if job.dataset is not None:
+        # [CLS] and twice [SEP] stand beside the texts.
+        options = (count, size["tokens"] - 3, size["vocabulary"], seed, rank, job.world_size)
+        made = of_asked(asked.batches(job.dataset.root, *options), size["tokens"])
+        return ((to_tensors(*arrays), work(*arrays)) for arrays in made)
+    pool = synthetic(count, size, (seed, rank))
     return itertools.cycle([(to_tensors(*arrays), work(*arrays)) for arrays in pool])
+
+
+def of_asked(lists: Iterator[List[asked.Asked]], most: int) -> Iterator[Tuple[Array, ...]]:
+    """Yield a batch of ``most`` tokens a sequence for each list of questions."""
+    import numpy
+
+    for questions in lists:
+        pairs = in_order([(one.question, one.context) for one in questions], most)
+        borders_N = numpy.array([len(one.question) + 2 for one in questions])
+        begins_N = borders_N + numpy.array([one.first for one in questions])
+        ends_N = borders_N + numpy.array([one.last for one in questions])
+        yield pairs + (begins_N.astype(numpy.int64), ends_N.astype(numpy.int64))
 
 
 def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Array, ...]]:

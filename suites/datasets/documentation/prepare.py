@@ -20,7 +20,7 @@ def write_all(folder: str) -> Dict[str, str]:
         with open(os.path.join(folder, split + ".txt"), "w", encoding="utf-8") as file:
             for document in documents:
                 file.write("\n".join(document.paragraphs) + "\n\n")
-    return dict(prose.versions(), **text_numbers.number("text", folder, folder, (200, 8000)))
+    return dict(prose.versions(), **text_numbers.number("text", folder, folder, (180, 8000)))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def write_all(folder: str) -> Dict[str, str]:
         for number, text in enumerate(_parted(articles)):
             with open(os.path.join(folder, split, "AA", "wiki_%02d" % number), "w", encoding="utf-8") as file:
                 file.write(text)
-    return dict(prose.versions(), **text_numbers.number("wikipedia", folder, folder, (200, 8000)))
+    return dict(prose.versions(), **text_numbers.number("wikipedia", folder, folder, (180, 8000)))
 
 
 def _parted(articles):

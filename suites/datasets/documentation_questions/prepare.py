@@ -33,7 +33,7 @@ def write_all(folder: str) -> Dict[str, str]:
         data = [{"title": one.title, "paragraphs": _paragraphs(one)} for one in documents]
         with open(os.path.join(folder, name + "-v1.1.json"), "w", encoding="utf-8") as file:
             json.dump({"version": "1.1", "data": [one for one in data if one["paragraphs"]]}, file)
-    return dict(prose.versions(), **text_numbers.number("squad", folder, folder, (200, 8000)))
+    return dict(prose.versions(), **text_numbers.number("squad", folder, folder, (180, 8000)))
 
 
 def _paragraphs(document: prose.Document) -> List[Dict[str, Any]]:

@@ -63,7 +63,7 @@ def write_all(folder: str) -> Dict[str, str]:
             % (len(found), LEAST_PAIRS, trouble, ", ".join(sorted(set(PACKAGES.values()))))
         )
     write(folder, sorted(found))
-    return text_numbers.number("parallel-text", folder, folder, (200, 8000))
+    return text_numbers.number("parallel-text", folder, folder, (180, 8000))
 
 
 def download(scratch: str) -> str:

@@ -14,10 +14,10 @@ from workers.trainer import manifest
 
 # The sizes of the literature: base models of translation (Vaswani et al., 2017), GPT-2's, BERT's; and for small ones.
 VOCABULARIES = {
-    "parallel-text": (200, 8000, 37000),
-    "text": (200, 8000, 50000),
-    "wikipedia": (200, 8000, 30000),
-    "squad": (200, 8000, 30000),
+    "parallel-text": (180, 8000, 37000),
+    "text": (180, 8000, 50000),
+    "wikipedia": (180, 8000, 30000),
+    "squad": (180, 8000, 30000),
 }
 
 

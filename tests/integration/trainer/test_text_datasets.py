@@ -93,7 +93,7 @@ READ = {
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-@pytest.mark.parametrize("vocabulary", [200, 8000])
+@pytest.mark.parametrize("vocabulary", [180, 8000])
 def test_every_dataset_gives_batches_within_its_vocabulary(made_dataset, folder, vocabulary):
     batches = list(itertools.islice(READ[folder](str(made_dataset(folder)), vocabulary + 11), 20))
     tokens = [array for batch in batches for one in batch for array in one if isinstance(array, numpy.ndarray)]

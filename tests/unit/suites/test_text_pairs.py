@@ -4,6 +4,8 @@ import numpy
 import pytest
 
 from orchestrator.services.catalog import load_catalog
+from suites.datasets.articles import Segments
+from suites.datasets.questions import Asked
 from suites.inputs import masked_pairs, questions
 from suites.inputs.texts import PADDING
 
@@ -79,3 +81,27 @@ def test_short_sizes_are_cut(which):
         assert tokens.shape == (200, size["tokens"])
         assert (ends < mask.sum(axis=1) - 1).all()
         assert segments.any(axis=1).all()
+
+
+def test_texts_of_a_dataset_are_laid_out_between_the_marks_and_hidden_as_synthetic_ones():
+    texts = [(numpy.arange(10, 20), numpy.arange(30, 36)), (numpy.arange(40, 80), numpy.arange(90, 170))]
+    pairs = [Segments(first, second, bool(at), "draw") for at, (first, second) in enumerate(texts)]
+    (batch,) = masked_pairs.of_articles(iter([pairs]), SIZE, (1, 0))
+    tokens, segments, mask, places, originals, shares, following = batch
+    rows = numpy.arange(2)[:, None]
+    tokens[rows, places] = numpy.where(shares > 0, originals, tokens[rows, places])
+    for row, (first, second) in enumerate(texts):
+        whole = [masked_pairs.BEGIN, *first, masked_pairs.END, *second, masked_pairs.END]
+        assert tokens[row].tolist() == whole + [PADDING] * (T - len(whole))
+        assert segments[row].tolist() == [0] * (len(first) + 2) + [1] * (len(second) + 1) + [0] * (T - len(whole))
+    assert following.tolist() == [0, 1]
+    assert masked_pairs.work(*batch)["tokens"] == mask.sum() == 10 + 6 + 3 + 40 + 80 + 3
+    assert [array.dtype for array in batch] == [array.dtype for array in next(masked_pairs.synthetic(2, SIZE, (1, 0)))]
+
+
+def test_the_answer_of_a_dataset_stands_where_its_places_say():
+    passage = numpy.arange(100, 140)
+    (batch,) = questions.of_asked(iter([[Asked(passage, numpy.arange(10, 15), 7, 9)]]), 60)
+    tokens, _, mask, begins, ends = batch
+    assert tokens[0, begins[0] : ends[0] + 1].tolist() == [107, 108, 109]
+    assert mask.sum() == 40 + 5 + 3
