@@ -42,6 +42,7 @@ def models() -> List[str]:
 
 FOLDER = "fixtures"
 MOST_FILES, MOST_BYTES = 8, 16 * 2**20
+MOST_TOLD = 300  # letters of a verdict in the table: of an error the last ones say what it is
 # What the slices leave, in the order of their worth; a pattern is one file in the end, packed where it is a text.
 RAW = ("kineto-*.json", "ncu-product.csv", "nvml.json")
 WORDS = {True: "ok", False: "NOT OK", None: "not judged"}
@@ -103,8 +104,9 @@ def table(found: Dict[str, Any]) -> str:
     lines += ["| slice | check | verdict | figures |", "|---|---|---|---|"]
     for name in sorted(found, key=lambda one: (*slices(), one).index(one)):
         for verdict in found[name]["verdicts"]:
-            told = str(verdict["told"]).replace("|", "\\|").replace("\n", " ")
-            lines.append(f"| {name} | {verdict['name']} | {WORDS[verdict['ok']]} | {told[:300]} |")
+            told = str(verdict["told"]).replace("\n", " ")
+            told = (told if len(told) <= MOST_TOLD else "… " + told[-MOST_TOLD:]).replace("|", "\\|")
+            lines.append(f"| {name} | {verdict['name']} | {WORDS[verdict['ok']]} | {told} |")
     return "\n".join(lines) + "\n"
 
 

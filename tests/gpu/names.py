@@ -28,7 +28,8 @@ LACKS = "module 'torch._C' has no attribute '_cuda_setDevice'"
 THERE_IS_NONE = re.compile(
     "Torch not compiled with CUDA enabled|Found no NVIDIA driver|No CUDA GPUs are available|"
     "Cannot access accelerator device when none is available|no CUDA-capable device is detected|"
-    "Tried to instantiate dummy base class|Both events must be recorded|Cannot initialize CUDA"
+    "CUDA driver version is insufficient for CUDA runtime version|Both events must be recorded|"
+    "Tried to instantiate dummy base class|Cannot initialize CUDA"
 )
 
 

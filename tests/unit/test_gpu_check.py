@@ -292,5 +292,9 @@ def test_files_that_are_too_large_are_left_out_and_said(tmp_path, monkeypatch):
 
 def test_a_slice_that_was_ended_is_not_ok_in_the_table(tmp_path):
     fixtures.write_ended(tmp_path, "kernels", 480.0)
+    slices_left(tmp_path, "traces", (False, "Traceback " * 100 + "RuntimeError: no GPU"))
     fixtures.gather(tmp_path)
-    assert "| NOT OK | the slice was ended after 480 s |" in (tmp_path / fixtures.FOLDER / "table.md").read_text()
+    table = (tmp_path / fixtures.FOLDER / "table.md").read_text()
+    assert "| NOT OK | the slice was ended after 480 s |" in table
+    assert "RuntimeError: no GPU |" in table
+    assert max(map(len, table.splitlines())) < 400
