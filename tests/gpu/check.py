@@ -186,11 +186,12 @@ def resnet(bench: Bench, precision: str) -> List[Verdict]:
     """ResNet-50 in one precision, as it is and as fast as PyTorch makes it, each beside torchvision's."""
     found = []
     seconds, batch = (2.0, 4) if bench.rehearse else (COMPARED_S, 64)
+    place = "host" if bench.rehearse else "device"  # where torchvision's batch lies
     for name, options in (("plain", {}), ("channels-last, compiled", FAST)):
         if bench.rehearse and options:
             continue
         label = f"resnet-{precision}-{'fast' if options else 'plain'}"
-        own = verdicts.rate(bench.train(label, seconds, precision=precision, options=options))
+        own = verdicts.rate(bench.train(label, seconds, precision=precision, options=options, data_on=place))
         arguments = [precision, str(batch), str(seconds), bench.device["kind"], *(["--fast"] if options else [])]
         try:
             public = json.loads(said_by("tests.gpu.public_resnet", *arguments).splitlines()[-1])["images_per_s"]

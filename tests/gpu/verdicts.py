@@ -20,7 +20,7 @@ MEMORY_RATIO = 0.01
 TELEMETRY_RATIO = 0.995
 RESTART_RATIO = 0.001
 TRACE_RATIO = 1e-4  # Kineto writes microseconds with three decimals
-# Judgement: tbd copies each batch from page-locked memory, and torchvision's lies on the device.
+# Judgement: both batches lie on the device, and two runs of a minute differ.
 BESIDE_RATIO = 0.95
 
 # Student's t, two-sided 95 %, by degrees of freedom.

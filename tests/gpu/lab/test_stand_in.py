@@ -53,7 +53,7 @@ def trained(python, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def remembered(python, tmp_path_factory):
-    trainer = run(python, tmp_path_factory.mktemp("remembered"), phase="memory", profile=["memory"])
+    trainer = run(python, tmp_path_factory.mktemp("remembered"), phase="memory", profile=["memory"], data_on="device")
     assert trainer.data("allocations"), trainer.output[-3000:]
     return trainer
 
@@ -99,6 +99,7 @@ def test_the_allocation_profile_is_that_of_the_gpu_s_allocator(remembered):
     assert most["weights"] == 4 * networks.parameters("resnet_50")
     # What mem_get_info says is taken, less the allocator's own peak.
     assert events[-1]["outside_bytes"] == stand_in_names.CONTEXT_BYTES
+    assert ".pin_memory" not in called(remembered)  # its batches lie on the GPU from the beginning
     assert events[-1]["peak_bytes"] >= sum(most[name] for name in ("weights", "weight_gradients"))
 
 
