@@ -27,7 +27,8 @@ def batches(
     source, target = (numbered.sequences(str(root), size, "train." + side) for side in ("source", "target"))
     if len(source) != len(target):
         paths = [numbered.path_of(str(root), size, "train." + side) for side in ("source", "target")]
-        raise TrainerError("setup_failed", "%s and %s hold %d and %d sentences" % (*paths, len(source), len(target)))
+        told = "%s and %s hold %d and %d sentences"
+        raise TrainerError("setup_failed", told % (paths[0], paths[1], len(source), len(target)))
     longest = numpy.maximum(source.lengths, target.lengths)
     kept = numpy.flatnonzero(longest <= most)
     lists = numbered.bucketed([int(length) for length in longest[kept]], count, seed, rank, world_size)

@@ -1,4 +1,4 @@
-"""Batches of sentences with their translations for a job: synthetic ones.
+"""Batches of sentences with their translations for a job: synthetic ones, or those of a dataset.
 
 A batch is (sources_NS, mask_NS, targets_NT, following_NT, shares_NT): the tokens of the sentences, filled up with
 ``PADDING``; 1 for tokens and 0 for padding; the translations behind ``BEGIN``, for each place the token that comes
@@ -10,13 +10,15 @@ padding.
 import itertools
 from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
+from suites.datasets import numbered
+from suites.datasets import sentence_pairs as dataset
 from suites.inputs import Field
 from suites.inputs.texts import PADDING, POOL, Drawing
 from workers.trainer.job import Job
 from workers.trainer.signatures import Array, Batch, Size, Work
 
 # The first numbers of the vocabulary.
-BEGIN, END, SPECIAL = 1, 2, 3
+BEGIN, END, SPECIAL = numbered.BEGIN, numbered.END, 3
 # Judgements: lengths of sentences are log-normal with this deviation of their logarithm, as sentences of news are
 # (Sichel, "On a distribution representing sentence-length in written prose", 1974); that of a translation differs from
 # its source's by this deviation of their ratio's logarithm.
@@ -37,7 +39,13 @@ def work(sources_NS: Array, mask_NS: Array, targets_NT: Array, following_NT: Arr
 
 def batches(job: Job, rank: int, size: Size, framework: str, to_tensors: Callable[..., Any]) -> Iterator[Batch]:
     """See ``suites.inputs``."""
-    pool = synthetic(job.plan.per_device_batch_size, size, (job.plan.seed, rank))
+    count, seed = job.plan.per_device_batch_size, job.plan.seed
+    if job.dataset is not None:
+        most = min(size["source_tokens"], size["target_tokens"]) - 1
+        found = dataset.batches(job.dataset.root, count, most, size["vocabulary"], seed, rank, job.world_size)
+        laid_out = (of_pairs(pairs, size) for pairs in found)
+        return ((to_tensors(*arrays), work(*arrays)) for arrays in laid_out)
+    pool = synthetic(count, size, (seed, rank))
     return itertools.cycle([(to_tensors(*arrays), work(*arrays)) for arrays in pool])
 
 
@@ -60,6 +68,18 @@ def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Arr
         targets_NT = numpy.concatenate([numpy.full((count, 1), BEGIN), following_NT[:, :-1]], axis=1)
         targets_NT = numpy.where(within_NT > 0, targets_NT, PADDING)
         yield sources_NS, mask_NS, targets_NT, following_NT, within_NT / within_NT.sum()
+
+
+def of_pairs(pairs: Sequence[Tuple[Array, Array]], size: Size) -> Tuple[Array, ...]:
+    """Return the arrays of a batch of pairs (source, target) of tokens, without what begins and ends them."""
+    import numpy
+
+    sources_NS = numbered.padded([list(source) + [END] for source, _ in pairs], size["source_tokens"])
+    targets_NT = numbered.padded([[BEGIN] + list(target) for _, target in pairs], size["target_tokens"])
+    following_NT = numbered.padded([list(target) + [END] for _, target in pairs], size["target_tokens"])
+    within_NT = (following_NT != PADDING).astype(numpy.float32)
+    mask_NS = (sources_NS != PADDING).astype(numpy.float32)
+    return sources_NS, mask_NS, targets_NT, following_NT, within_NT / within_NT.sum()
 
 
 def _sentences(drawing, lengths_N, most):

@@ -48,3 +48,15 @@ def test_batches_follow_the_seed_and_the_rank():
     )
     assert all((a == b).all() for a, b in zip(one[0], again[0], strict=True))
     assert (one[0][0] != other[0][0]).any()
+
+
+def test_pairs_of_a_dataset_begin_end_and_are_padded():
+    pairs = [(numpy.array([10, 11]), numpy.array([20, 21, 22])), (numpy.array([12]), numpy.array([23]))]
+    size = {"source_tokens": 4, "target_tokens": 5}
+    sources, mask, targets, following, shares = sentence_pairs.of_pairs(pairs, size)
+    begin, end = sentence_pairs.BEGIN, sentence_pairs.END
+    assert sources.tolist() == [[10, 11, end, 0], [12, end, 0, 0]]
+    assert mask.sum(axis=1).tolist() == [3, 2]
+    assert targets.tolist() == [[begin, 20, 21, 22, 0], [begin, 23, 0, 0, 0]]
+    assert following.tolist() == [[20, 21, 22, end, 0], [23, end, 0, 0, 0]]
+    assert (shares[following != 0] == numpy.float32(1 / 6)).all()
