@@ -12,6 +12,10 @@ from workers.trainer.failure import TrainerError
 from workers.trainer.signatures import Array
 
 
+# Of the samples, those that are drawn shorter (``short_seq_prob`` of create_pretraining_data.py, published with BERT).
+SHORT_RATIO = 0.1
+
+
 class Segments(NamedTuple):
     """``draw`` seeds what else a sample needs, such as which tokens are hidden."""
 
@@ -24,9 +28,10 @@ class Segments(NamedTuple):
 def batches(
     root: Optional[str], count: int, most: int, vocabulary: int, seed: int, rank: int, world_size: int
 ) -> Iterator[List[Segments]]:
-    """Return an endless iterator of lists of ``count`` ``Segments`` with ``most`` tokens together at most.
+    """Return an endless iterator of lists of ``count`` ``Segments`` with ``most`` tokens together at most: as many, but
+    for a tenth that is drawn shorter, and where an article ends.
 
-    Each epoch begins once at every article, in another order, at a sentence that is drawn.
+    Each epoch begins once at every sentence, in another order.
 
     Args:
         vocabulary: how many tokens the model knows: the largest vocabulary within that is used.
@@ -40,42 +45,51 @@ def batches(
     if not len(ends) or ends[-1] != len(sentences):
         path = numbered.path_of(str(root), size, "train.documents")
         raise TrainerError("setup_failed", "cannot read %s: it does not fit the sentences beside it" % path)
-    starts = [0] + [int(end) for end in ends[:-1]]
-    order = numbered.shuffled(len(ends), seed, rank, world_size)
-    return _stream(sentences, [range(*span) for span in zip(starts, ends)], count, most, seed, order)
+    order = numbered.shuffled(len(sentences), seed, rank, world_size)
+    return _stream(sentences, ends, count, most, seed, order)
 
 
-def _stream(sentences, articles, count, most, seed, order):
+def _stream(sentences, ends, count, most, seed, order):
     while True:
         taken = [next(order) for _ in range(count)]
         draws = ["%s/%s/%s" % (seed, epoch, number) for epoch, number in taken]
-        yield [_segments(sentences, articles, at[1], most, draw) for at, draw in zip(taken, draws)]
+        yield [_segments(sentences, ends, at[1], most, draw) for at, draw in zip(taken, draws)]
 
 
-def _segments(sentences, articles, number, most, draw):
+def _segments(sentences, ends, begin, most, draw):
     generator = random.Random(draw)
-    article = articles[number]
-    begin = generator.choice(article)
-    room = generator.randint(most // 4, most - most // 4)
-    first, after = _run(sentences, article, begin, room)
-    follows = after < article.stop and generator.random() < 0.5
-    where = article
+    if generator.random() < SHORT_RATIO:
+        most = generator.randint(2, most)
+    stop = _stop(ends, begin)
+    first, after = _run(sentences, begin, stop, generator.randint(1, most - 1))
+    follows = after < stop and generator.random() < 0.5
     if not follows:
-        other = generator.randrange(max(1, len(articles) - 1))
-        where = articles[other + (other >= number) if len(articles) > 1 else 0]
-        after = generator.choice(where)
-    second, _ = _run(sentences, where, after, most - len(first))
+        after = _elsewhere(sentences, ends, stop, generator)
+    second, _ = _run(sentences, after, _stop(ends, after), most - len(first))
     return Segments(first, second, follows, draw)
 
 
-def _run(sentences, article, begin, room):
-    """Return the tokens of whole sentences from ``begin`` on that find room, one at least and cut if need be, and the
-    sentence after them."""
+def _stop(ends, sentence):
+    """Return where the article of a sentence ends."""
+    return int(ends[ends.searchsorted(sentence, side="right")])
+
+
+def _elsewhere(sentences, ends, stop, generator):
+    """Return a sentence of another article than the one that ends at ``stop``, if there is another."""
+    while True:
+        other = generator.randrange(len(sentences))
+        if _stop(ends, other) != stop or len(ends) == 1:
+            return other
+
+
+def _run(sentences, begin, stop, room):
+    """Return the tokens of sentences from ``begin`` on, the last of them cut where the room ends, and the sentence after
+    them."""
     import numpy
 
-    taken = [sentences[begin]]
-    at = begin + 1
-    while at < article.stop and sum(map(len, taken)) + len(sentences[at]) <= room:
+    taken = []
+    at = begin
+    while at < stop and sum(map(len, taken)) < room:
         taken.append(sentences[at])
         at += 1
     return numpy.concatenate(taken)[:room], at

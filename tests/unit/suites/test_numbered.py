@@ -123,9 +123,11 @@ def test_half_of_the_second_segments_follow_and_the_others_are_from_elsewhere(tm
     for one in drawn:
         assert 0 < len(one.first) + len(one.second) <= 40
         if one.follows:
-            assert one.second[0] == one.first[-1] + 1
+            # The last sentence of the first may have been cut.
+            assert one.second[0] == one.first[-1] // 5 * 5 + 5
         assert (one.first[0] // 100 == one.second[0] // 100) == one.follows
-    assert 0.3 < sum(one.follows for one in drawn) / len(drawn) < 0.6
+    # Half of those behind which the article goes on.
+    assert 0.25 < sum(one.follows for one in drawn) / len(drawn) < 0.5
     assert len({one.draw for one in drawn}) == len(drawn)
 
 
