@@ -11,7 +11,6 @@ from suites.datasets import numbered
 from workers.trainer.failure import TrainerError
 from workers.trainer.signatures import Array
 
-
 # Of the samples, those that are drawn shorter (``short_seq_prob`` of create_pretraining_data.py, published with BERT).
 SHORT_RATIO = 0.1
 
@@ -83,8 +82,7 @@ def _elsewhere(sentences, ends, stop, generator):
 
 
 def _run(sentences, begin, stop, room):
-    """Return the tokens of sentences from ``begin`` on, the last of them cut where the room ends, and the sentence after
-    them."""
+    """Return the tokens of sentences from ``begin`` on, the last one cut where the room ends; and the sentence after."""
     import numpy
 
     taken = []
