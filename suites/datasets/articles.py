@@ -82,7 +82,7 @@ def _elsewhere(sentences, ends, stop, generator):
 
 
 def _run(sentences, begin, stop, room):
-    """Return the tokens of sentences from ``begin`` on, the last one cut where the room ends; and the sentence after."""
+    """Return the tokens of sentences from ``begin`` on, the last one cut where the room ends; and what is next."""
     import numpy
 
     taken = []
