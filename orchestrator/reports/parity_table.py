@@ -16,8 +16,8 @@ def text(found: Json, width: int | None) -> str:
     rows = [_row(name, one) for name, one in found["frameworks"].items()]
     options = "".join(f" {name}={value}" for name, value in found["options"].items())
     parts = [
-        f"{found['model']}{options}, size {found['size']}, {found['batch']} samples, seed {found['seed']}: "
-        "relative distance from PyTorch in double precision",
+        f"{found['model']}{options}, size {found['size']}, {found['precision']}, {found['batch']} samples, "
+        f"seed {found['seed']}: relative distance from PyTorch in double precision",
         table.text(_HEADERS, rows, width),
         "gradient: the worst of all parameters; weights: after three updates, in parts of what these changed; "
         "beginning: the first losses of a training from the seed.",

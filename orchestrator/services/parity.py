@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from orchestrator.analysis.parity import TOLERANCES
 from orchestrator.domain.catalog import Catalog, ModelFacts
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.spelling import did_you_mean
@@ -71,6 +72,18 @@ def size_of(model: ModelFacts, name: str, options: Mapping[str, Any] = DEFAULTS)
     return found
 
 
+def why_not_in(catalog: Catalog, framework: str, precision: str) -> str | None:
+    """Why a framework does not compute in this precision here, or None.
+
+    Raises:
+        InvalidRequest: no tolerance is stated for the precision.
+    """
+    if precision not in TOLERANCES:
+        raise _refused(f"networks are compared in {', '.join(TOLERANCES)}, not in {precision}")
+    offered = catalog.frameworks[framework].precisions_on("cpu")
+    return None if precision in offered else f"on CPU devices it computes in {', '.join(offered)}, not in {precision}"
+
+
 def _refused(text: str) -> InvalidRequest:
     return InvalidRequest([Problem("", text)])
 
@@ -83,6 +96,7 @@ def job(
     seed: int,
     cores: Sequence[int],
     options: Mapping[str, Any] = DEFAULTS,
+    precision: str = "fp32",
 ) -> dict[str, Any]:
     """The job of one process on a CPU device of ``cores``, but for what a host adds: ports, and where files lie.
 
@@ -97,7 +111,7 @@ def job(
         "strategy": "single",
         "topology": "1x1",
         "device": "cpu",
-        "precision": "fp32",
+        "precision": precision,
         "per_device_batch_size": batch,
         "data": "synthetic",
         "size": "compared",

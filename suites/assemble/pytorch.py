@@ -105,6 +105,15 @@ class _Attention(nn.Module):
         return x_NTE.unflatten(2, (self._heads, -1)).transpose(1, 2)
 
 
+class LocalResponseNorm(nn.LocalResponseNorm):
+    """PyTorch's; in single precision for bfloat16 on CPU devices, in which its pooling is not there."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.dtype == torch.bfloat16 and x.device.type == "cpu":
+            return super().forward(x.float()).to(x.dtype)
+        return super().forward(x)
+
+
 _MODULES = {
     layers.Convolution: _convolution,
     layers.Linear: lambda layer: nn.Linear(layer.inputs, layer.outputs, bias=layer.bias),
@@ -116,7 +125,7 @@ _MODULES = {
     layers.Attention: _Attention,
     layers.Lstm: _lstm,
     layers.Pooling: _pooling,
-    layers.Response: lambda layer: nn.LocalResponseNorm(layer.size, layer.alpha, layer.beta, layer.k),
+    layers.Response: lambda layer: LocalResponseNorm(layer.size, layer.alpha, layer.beta, layer.k),
     layers.Dropout: lambda layer: nn.Dropout(layer.rate),
 }
 

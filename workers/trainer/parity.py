@@ -17,7 +17,7 @@ A process of its own, after which nothing is timed. Its job has one more key, ``
 
 import math
 
-from workers.trainer import optimizer
+from workers.trainer import optimizer, updates
 from workers.trainer.control import Channel
 from workers.trainer.failure import TrainerError
 from workers.trainer.job import Job, Process
@@ -69,7 +69,7 @@ def _make_case(job, process, adapter, watch, path):
     _write(path, case)
     adapter.build(job._replace(given=path), process, watch)
     gradients, weight = adapter.gradients()["gradients"], _length(adapter.state()["weights"])
-    rule = optimizer.complete(job.model.optimizer)
+    rule = optimizer.of_job(job, next(iter(updates.names(job)), None))
     _write(path, dict(case, **_prefixed("optimizer", _numbers(rule, gradients, weight))))
 
 

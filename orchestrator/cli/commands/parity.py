@@ -29,6 +29,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("--size", default="tiny", help="one of the model's sizes (default tiny)")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the model")
+    parser.add_argument(
+        "--precision", default="fp32", help="fp32 (default), bf16 or amp-bf16, each by its own tolerance"
+    )
     parser.add_argument("--frameworks", default="", help="some of the model's, separated by commas (default: all)")
     parser.add_argument("--batch", type=int, default=4, help="samples (default 4)")
     parser.add_argument("--seed", type=int, default=1, help="of weights and batch (default 1)")
@@ -39,7 +42,9 @@ def execute(options: argparse.Namespace) -> int:
     if options.batch < 2:
         raise CommandError(f"--batch {options.batch}: two samples at least, of one a normalisation has no variance")
     chosen = options_of(options.option)
-    found = compared(options.model, options.size, options.frameworks, options.batch, options.seed, chosen)
+    found = compared(
+        options.model, options.size, options.frameworks, options.batch, options.seed, chosen, options.precision
+    )
     if options.json:
         output.print_json(found)
     else:
@@ -52,7 +57,13 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def compared(
-    model: str, size: str, frameworks: str, batch: int, seed: int, options: Mapping[str, Any]
+    model: str,
+    size: str,
+    frameworks: str,
+    batch: int,
+    seed: int,
+    options: Mapping[str, Any],
+    precision: str = "fp32",
 ) -> dict[str, Any]:
     """What was found, as JSON. ``options``: those of the model that are not at their defaults.
 
@@ -68,6 +79,7 @@ def compared(
         facts = parity.model_of(catalog, model)
         names = parity.frameworks_of(facts, [one for one in frameworks.split(",") if one])
         table = parity.size_of(facts, size, options)
+        lacking = {name: why for name in names if (why := parity.why_not_in(catalog, name, precision))}
     except InvalidRequest as error:
         raise CommandError(error.problems[0].message, USAGE) from None
     interpreters = {name: _interpreter(catalog, name) for name in {*names, parity.REFERENCE}}
@@ -80,15 +92,18 @@ def compared(
         bench = _Bench(
             Path(folder),
             interpreters,
-            lambda name: parity.job(facts, name, table, batch, seed, cores, options),
+            lambda name: parity.job(facts, name, table, batch, seed, cores, options, precision),
             lambda: cpu_devices.give_way(devices, output.say, time.sleep),
+            precision,
         )
-        results, skipped = bench.compare(parity.REFERENCE, names)
+        results, skipped = bench.compare(parity.REFERENCE, [name for name in names if name not in lacking])
+        skipped |= lacking
         found = {"margins": bench.margins(), "frameworks": results, "skipped": skipped}
         told = {**facts.facts_with(options), **table}
         stated = told.get("trainable_parameters", told["parameters"])
         found["parameters"] = {"counted": bench.trained(), "stated": stated}
-    return {"model": model, "options": dict(options), "size": size, "batch": batch, "seed": seed, **found}
+    asked = {"model": model, "options": dict(options), "size": size, "batch": batch, "seed": seed}
+    return {**asked, "precision": precision, **found}
 
 
 def _interpreter(catalog: Any, framework: str) -> Any:
@@ -104,6 +119,7 @@ class _Bench:
         interpreters: framework -> what ``workers.node.interpreters.resolve`` says of its interpreter.
         job_of: framework -> its job.
         give_way: is called before each process.
+        precision: of all but the exact result.
     """
 
     def __init__(
@@ -112,7 +128,9 @@ class _Bench:
         interpreters: Mapping[str, Any],
         job_of: Callable[[str], dict[str, Any]],
         give_way: Callable[[], None],
+        precision: str,
     ) -> None:
+        self._precision = precision
         self._folder = folder
         self._interpreters = interpreters
         self._job_of = job_of
@@ -156,7 +174,7 @@ class _Bench:
             found = self._result(framework)
         except PhaseError as error:
             return {"same": False, "problems": [str(error)]}
-        return parity.judge(self._exact, found, dict(np.load(self._case))).to_json()
+        return parity.judge(self._exact, found, dict(np.load(self._case)), self._precision).to_json()
 
     def _result(self, framework: str, exactly: bool = False) -> dict[str, Any]:
         import numpy as np

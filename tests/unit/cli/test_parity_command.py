@@ -48,6 +48,7 @@ def test_the_table_names_the_worst_layer_what_failed_and_what_was_skipped() -> N
             "size": "tiny",
             "batch": 4,
             "seed": 1,
+            "precision": "fp32",
             "parameters": {"counted": 10, "stated": 11},
             "frameworks": {"pytorch": well, "mxnet": other, "cntk": {"same": False, "problems": ["it crashed"]}},
             "skipped": {"tensorflow": "not built"},
