@@ -3,6 +3,7 @@
 Imported only where there is no server: the types of the domain take a second to import.
 """
 
+import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -49,7 +50,7 @@ def datasets() -> dict[str, Any]:
 def _this_node() -> Node:
     """This machine as far as datasets go."""
     told = {"datasets": on_this_host.offered(), "prepared_datasets": on_this_host.prepared()}
-    return Node("this machine", (), inventory=told)
+    return Node(socket.gethostname(), (), inventory=told)  # the name that its agent would have
 
 
 def check_spec(spec: Any) -> None:
