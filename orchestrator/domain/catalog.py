@@ -202,7 +202,9 @@ class SwitchFacts:
 class FrameworkFacts:
     """What an adapter declares: it is never probed for abilities. ``lacks``: kind of device -> abilities and precisions
     that are not there on it; a strategy has ``lacks`` of its own. ``data_on``: kind of device -> where synthetic
-    batches may lie, the usual place first; ``data_on_lacks``: place that the framework never has -> why."""
+    batches may lie, the usual place first; ``data_on_lacks``: place that the framework never has -> why;
+    ``precisions_not_with``: precision -> model or strategy that it does not go with -> why; ``cuda/mirrored``: not on
+    such devices."""
 
     name: str
     devices: tuple[str, ...]
@@ -213,11 +215,17 @@ class FrameworkFacts:
     switches: Mapping[str, SwitchFacts] = field(default_factory=dict)
     data_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     data_on_lacks: Mapping[str, str] = field(default_factory=dict)
+    precisions_not_with: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def precisions_on(self, device: str) -> tuple[str, ...]:
         """Those that there are on this kind of device; a strategy may lack one of them."""
         lacking = self.lacks.get(device, ())
         return tuple(one for one in self.precisions if one not in lacking)
+
+    def why_not_precise(self, precision: str, device: str, model_or_strategy: str) -> str | None:
+        """Why a precision that is there on such devices does not go with a model, or with a strategy, or None."""
+        found = self.precisions_not_with.get(precision, {})
+        return found.get(model_or_strategy) or found.get(f"{device}/{model_or_strategy}")
 
     def strategy_for(self, nodes: int, devices_per_node: int) -> StrategyFacts | None:
         """The first declared strategy that reaches the topology: what ``auto`` means."""

@@ -60,6 +60,7 @@ def why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, ...] | N
         _why_without_option(cell, model)
         or _why_ambiguous(cell, facts)
         or _why_undistributable(cell, framework)
+        or _why_imprecise(cell, framework, model, device)
         or _why_unconnected(cell, facts)
         or _why_uninterpretable(cell, framework)
         or why_indivisible(cell)
@@ -95,6 +96,16 @@ def _why_undistributable(cell: Mapping[str, Any], framework: FrameworkFacts) -> 
         return "topology", f"strategy {strategy.name} of {framework.name} reaches {reach} at most"
     if cell["precision"] in strategy.lacks:
         return "precision", f"strategy {strategy.name} of {framework.name} does not train in {cell['precision']}"
+    return None
+
+
+def _why_imprecise(
+    cell: Mapping[str, Any], framework: FrameworkFacts, model: ModelFacts, device: str
+) -> tuple[str, ...] | None:
+    precision, strategy = cell["precision"], strategy_of(cell, framework, *parse_topology(cell["topology"])).name
+    for what, *axes in ((model.name, "model"), (strategy, "strategy", "topology")):
+        if why := framework.why_not_precise(precision, device, what):
+            return "precision", f"{precision} of {framework.name} does not go with {what}: {why}", *axes
     return None
 
 

@@ -183,6 +183,7 @@ def _framework(path: Path) -> FrameworkFacts:
             switches={name: _switch(name, switch, facts) for name, switch in facts.get("switches", {}).items()},
             data_on={kind: tuple(facts["data_on"][kind]) for kind in facts["devices"]},
             data_on_lacks=facts["data_on"].get("lacks", {}),
+            precisions_not_with=facts.get("precisions_not_with", {}),
         )
     except (KeyError, TypeError) as error:
         raise SettingsError(f"{path}: {error}") from None

@@ -72,16 +72,19 @@ def size_of(model: ModelFacts, name: str, options: Mapping[str, Any] = DEFAULTS)
     return found
 
 
-def why_not_in(catalog: Catalog, framework: str, precision: str) -> str | None:
-    """Why a framework does not compute in this precision here, or None.
+def why_not_in(catalog: Catalog, framework: str, precision: str, model: str) -> str | None:
+    """Why a framework does not compute a model in this precision here, or None.
 
     Raises:
         InvalidRequest: no tolerance is stated for the precision.
     """
     if precision not in TOLERANCES:
         raise _refused(f"networks are compared in {', '.join(TOLERANCES)}, not in {precision}")
-    offered = catalog.frameworks[framework].precisions_on("cpu")
-    return None if precision in offered else f"on CPU devices it computes in {', '.join(offered)}, not in {precision}"
+    facts = catalog.frameworks[framework]
+    offered = facts.precisions_on("cpu")
+    if precision not in offered:
+        return f"on CPU devices it computes in {', '.join(offered)}, not in {precision}"
+    return facts.why_not_precise(precision, "cpu", model)
 
 
 def _refused(text: str) -> InvalidRequest:

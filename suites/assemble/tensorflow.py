@@ -2,6 +2,10 @@
 
 A model's ``tensorflow.py`` has ``loss(layer, size, *tensors)``, a scalar tensor: the mean over the samples of a batch.
 ``layer(name, x)`` applies a described layer, under a name scope of its own. Images are NHWC.
+
+In 16 bits, what a layer gives is in 16 bits, as in Keras's mixed precision, and so are the weights that it multiplies
+by. Normalisations, the softmax of an attention and losses compute in single precision; what a model adds up itself goes
+through ``single``. In single precision no cast is there.
 """
 
 import collections
@@ -12,6 +16,7 @@ import tensorflow as tf
 
 from suites.assemble import layers, layouts, parts
 from workers.trainer import optimizer, updates
+from workers.trainer.failure import TrainerError
 from workers.trainer.job import Job, Process
 from workers.trainer.protocol import DEVICE, HOST
 from workers.trainer.signatures import Array, Arrays, Batches, Rule
@@ -32,22 +37,43 @@ _NOTHING = -1e9
 # Where synthetic batches lie -> that device, by the number of a rank among those of the process.
 PLACES = {HOST: "/CPU:0", DEVICE: "/GPU:{}"}
 
+# Of the trainable variables, and of what layers give and multiply.
+Types = collections.namedtuple("Types", "stored computed")
+SINGLE = Types(tf.float32, tf.float32)
+
+
+def types_of(precision: str, kind: str) -> Types:
+    """Return the ``Types`` of a precision on a kind of device; ``amp-bf16`` on CPU devices is no matter of models."""
+    if precision == "bf16":
+        return Types(tf.bfloat16, tf.bfloat16)
+    if precision == "amp-fp16":
+        return Types(tf.float32, tf.float16)
+    return Types(tf.float32, tf.bfloat16) if precision == "amp-bf16" and kind != "cpu" else SINGLE
+
 
 class Layers(object):
     """The layers of a network by name, beginning with ``weights`` {name: described array}.
 
     ``variables`` {name: trainable variable} in the order of the forward pass; ``statistics`` {norm: (mean, variance)}.
-    ``compiled``: whether XLA is to compile them.
+    ``compiled``: whether XLA is to compile them. ``types``: what they are stored and computed in.
+
+    Raises:
+        TrainerError: ``unsupported``, a layer is not there in bfloat16.
     """
 
-    def __init__(self, described: Sequence[layers.Layer], weights: Arrays, compiled: bool = False) -> None:
+    def __init__(
+        self, described: Sequence[layers.Layer], weights: Arrays, compiled: bool = False, types: Types = SINGLE
+    ) -> None:
         self._compiled = compiled
+        self._types = types
+        if types.stored == tf.bfloat16 and any(isinstance(layer, layers.Lstm) for layer in described):
+            raise TrainerError("unsupported", "TensorFlow's LSTM (BlockLSTM) has no bfloat16")
         self._layers = layers.by_name(described)
         self._parameters = layers.parameters(described)
         self.variables = collections.OrderedDict()
         for one in self._parameters:
             value = layouts.apply(LAYOUTS.get(one.kind, layouts.AS_IT_IS), weights[one.name])
-            self.variables[one.name] = tf.Variable(value, name=one.name)
+            self.variables[one.name] = tf.Variable(_stored(value, types.stored), name=one.name)
         self.statistics = {}
         self._tied = {layer.table for layer in described if isinstance(layer, layers.Tied)}
         for layer in described:
@@ -74,10 +100,20 @@ class Layers(object):
         if isinstance(layer, list):
             return self._lstm(layer, x)
         with tf.name_scope(name):
-            return _OPERATIONS[type(layer)](self, layer, before(x) if before else x)
+            return _OPERATIONS[type(layer)](self, layer, self._computed(before(x) if before else x))
+
+    def _computed(self, x):
+        """Return numbers as layers compute with them; what else a layer may be given as it is."""
+        return tf.cast(x, self._types.computed) if isinstance(x, tf.Tensor) and x.dtype.is_floating else x
 
     def _weight(self, layer, last="weight"):
-        return self.variables["%s.%s" % (layer.name, last)]
+        return self._of("%s.%s" % (layer.name, last))
+
+    def _of(self, name):
+        return _as(self.variables[name], self._types.computed)
+
+    def _single_weight(self, layer, last="weight"):
+        return _as(self.variables["%s.%s" % (layer.name, last)], tf.float32)
 
     def _convolution(self, layer, x_NHWC):
         y_NHWC = tf.nn.conv2d(x_NHWC, self._weight(layer), layer.stride, _padding(layer.padding))
@@ -93,25 +129,28 @@ class Layers(object):
 
     def _normalization(self, layer, x_NHWC):
         y_NHWC, mean, variance = tf.compat.v1.nn.fused_batch_norm(
-            x_NHWC, self._weight(layer), self._weight(layer, "bias"), epsilon=layer.epsilon
+            x_NHWC, self._single_weight(layer), self._single_weight(layer, "bias"), epsilon=layer.epsilon
         )
         for statistic, value in zip(self.statistics[layer.name], (mean, variance)):
             statistic.assign_add(layer.MOMENTUM * (value - statistic))
         return y_NHWC
 
     def _layer_normalization(self, layer, x):
+        x = single(x)
         centred = x - tf.reduce_mean(x, axis=-1, keepdims=True)
         variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
-        return centred * tf.math.rsqrt(variance + layer.epsilon) * self._weight(layer) + self._weight(layer, "bias")
+        scale, shift = self._single_weight(layer), self._single_weight(layer, "bias")
+        return self._computed(centred * tf.math.rsqrt(variance + layer.epsilon) * scale + shift)
 
     def _embedding(self, layer, tokens):
-        if layer.name in self._tied:
-            return _looked_up(tf.convert_to_tensor(self._weight(layer)), tokens)
-        return tf.gather(self._weight(layer), tokens)
+        table = self.variables[layer.name + ".weight"]
+        if layer.name in self._tied or table.dtype != tf.float32:
+            return self._computed(_looked_up(tf.convert_to_tensor(table), tokens))
+        return self._computed(tf.gather(table, tokens))
 
     def _product_with_table(self, layer, x_NTE):
         x_NE = tf.reshape(x_NTE, (-1, layer.width))
-        y_NK = tf.matmul(x_NE, self.variables[layer.table + ".weight"], transpose_b=True)
+        y_NK = tf.matmul(x_NE, self._of(layer.table + ".weight"), transpose_b=True)
         if layer.bias:
             y_NK = y_NK + self._weight(layer, "bias")
         return tf.reshape(y_NK, (*x_NTE.shape[:-1], layer.count))
@@ -121,9 +160,9 @@ class Layers(object):
 
     def _attention(self, layer, given):
         """``given``: queries, keys, values and, where there is padding, mask_NT: 1 for keys that are looked at."""
-        q_NHQD, k_NHTD, v_NHTD = (_parted(x, layer.heads) for x in given[:3])
+        q_NHQD, k_NHTD, v_NHTD = (_parted(self._computed(x), layer.heads) for x in given[:3])
         scale = (layer.width // layer.heads) ** -0.5
-        scores_NHQT = tf.matmul(q_NHQD * scale, k_NHTD, transpose_b=True)
+        scores_NHQT = single(tf.matmul(q_NHQD * scale, k_NHTD, transpose_b=True))
         if layer.causal:
             scores_NHQT += _NOTHING * (1.0 - tf.linalg.band_part(tf.ones((layer.queries, layer.keys)), -1, 0))
         if len(given) > 3:
@@ -131,7 +170,7 @@ class Layers(object):
         weights_NHQT = tf.nn.softmax(scores_NHQT)
         if layer.dropout:
             weights_NHQT = tf.nn.dropout(weights_NHQT, layer.dropout)
-        x_NQHD = tf.transpose(tf.matmul(weights_NHQT, v_NHTD), (0, 2, 1, 3))
+        x_NQHD = tf.transpose(tf.matmul(self._computed(weights_NHQT), v_NHTD), (0, 2, 1, 3))
         return tf.reshape(x_NQHD, (*x_NQHD.shape[:2], layer.width))
 
     def _pooling(self, layer, x_NHWC):
@@ -149,7 +188,8 @@ class Layers(object):
         return tf.nn.max_pool2d(padded_NHWC, layer.kernel, layer.stride, "VALID")
 
     def _response(self, layer, x_NHWC):
-        return tf.nn.lrn(x_NHWC, layer.size // 2, layer.k, layer.alpha / layer.size, layer.beta)
+        y_NHWC = tf.nn.lrn(single(x_NHWC), layer.size // 2, layer.k, layer.alpha / layer.size, layer.beta)
+        return self._computed(y_NHWC)
 
     def _dropout(self, layer, x):
         return tf.nn.dropout(x, layer.rate) if layer.rate else x
@@ -167,8 +207,12 @@ class Layers(object):
         return x_TNE
 
     def _remember(self, layer, x_TNE):
+        """BlockLSTM has no bfloat16: beside layers that compute in it, it stays in single precision."""
+        dtype = tf.float16 if self._types.computed == tf.float16 else tf.float32
+        x_TNE = tf.cast(x_TNE, dtype)
         of_input, of_state, bias, other_bias = (
-            self.variables[layer.parameter(part)] for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            _as(self.variables[layer.parameter(part)], dtype)
+            for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
         begin_NH = tf.zeros([tf.shape(x_TNE)[1], layer.hidden], x_TNE.dtype)
         unused_H = tf.zeros([layer.hidden], x_TNE.dtype)
@@ -212,16 +256,32 @@ def _parted(x_NTE, heads):
 
 @tf.custom_gradient
 def _looked_up(table_KE, tokens):
-    """Return the rows of a table whose gradient also comes from elsewhere.
+    """Return the rows of a table whose gradient also comes from elsewhere, or that is in 16 bits.
 
-    TensorFlow would make rows of that whole gradient first, and copy both one behind the other.
+    TensorFlow would make rows of that whole gradient first, and copy both one behind the other. In 16 bits a sum over
+    hundreds of places would stand still.
     """
 
     def backward(gradient):
-        flat = tf.reshape(gradient, (-1, table_KE.shape[1]))
-        return tf.math.unsorted_segment_sum(flat, tf.reshape(tokens, (-1,)), table_KE.shape[0]), None
+        flat = single(tf.reshape(gradient, (-1, table_KE.shape[1])))
+        found = tf.math.unsorted_segment_sum(flat, tf.reshape(tokens, (-1,)), table_KE.shape[0])
+        return tf.cast(found, table_KE.dtype), None
 
     return tf.gather(table_KE, tokens), backward
+
+
+def single(x: tf.Tensor) -> tf.Tensor:
+    """Return ``x`` in single precision: for sums, and for what is between layers."""
+    return tf.cast(x, tf.float32)
+
+
+def _as(variable, dtype):
+    """A variable of that type as it is: operators read it under names of their own."""
+    return variable if variable.dtype == dtype else tf.cast(variable, dtype)
+
+
+def _stored(value, dtype):
+    return value if dtype == tf.float32 else tf.cast(value, dtype)
 
 
 def relu(name: str, x: tf.Tensor) -> tf.Tensor:
@@ -244,7 +304,7 @@ def flat(x_NHWC: tf.Tensor) -> tf.Tensor:
 def cross_entropy(logits_NK: tf.Tensor, labels_N: tf.Tensor) -> tf.Tensor:
     """Return the mean cross entropy."""
     with tf.name_scope("loss"):
-        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels_N, logits=logits_NK))
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels_N, logits=single(logits_NK)))
 
 
 def weighted_cross_entropy(
@@ -255,6 +315,7 @@ def weighted_cross_entropy(
     ``smoothing``: the part of the labels' probability that is spread over all K.
     """
     with tf.name_scope("loss"):
+        logits_NTK = single(logits_NTK)
         found_NT = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels_NT, logits=logits_NTK)
         if smoothing:
             # That to the even distribution; picking a logit of each row would have a gradient that is mostly zeros.
@@ -294,7 +355,9 @@ class Model(object):
         loss: Callable[..., tf.Tensor],
         batches: Batches,
         optimizer: Rule,
+        precision: str,
     ) -> None:
+        self.precision = precision
         self.network = network
         self.variables = list(network.variables.values())
         self._trained = [variable for name, variable in network.variables.items() if name not in frozen]
@@ -315,7 +378,8 @@ class Model(object):
 def build(job: Job, process: Process) -> Model:
     """Return the ``Model``, with its initial weights."""
     own, size = parts.framework_of(job, "tensorflow"), job.model.size
-    network = Layers(parts.layers_of(job), parts.weights_of(job), "xla" in job.plan.switches)
+    types = types_of(job.plan.precision, process.device_kind)
+    network = Layers(parts.layers_of(job), parts.weights_of(job), "xla" in job.plan.switches, types)
 
     def batches(rank):
         # Left to itself TensorFlow puts constants on the first GPU, for all ranks: see suites.inputs.
@@ -330,4 +394,4 @@ def build(job: Job, process: Process) -> Model:
     def loss(*batch):
         return own.loss(network, size, *batch)
 
-    return Model(network, parts.frozen_of(job), loss, batches, optimizer.of_job(job))
+    return Model(network, parts.frozen_of(job), loss, batches, optimizer.of_job(job), job.plan.precision)

@@ -15,30 +15,33 @@ MODELS = ("resnet-50", "alexnet", "googlenet", "lstm-classifier")
 FOLDERS = [f"suites/models/{name.replace('-', '_')}" for name in MODELS]
 DEPENDS = pytest.mark.depends_on(
     "workers/trainer/frameworks/pytorch",
+    "workers/trainer/frameworks/tensorflow",
     "workers/trainer/parity.py",
     "suites/assemble/pytorch.py",
+    "suites/assemble/tensorflow.py",
     "orchestrator/analysis/parity.py",
     *FOLDERS,
     "workers/interpreters/pytorch",
+    "workers/interpreters/tensorflow",
 )
 
 
 @pytest.fixture(scope="module")
 def computed(python_of, tmp_path_factory):
-    """A function: (model, precision) -> what PyTorch finds for the case of the model, which fp64 makes."""
+    """A function: (model, precision, framework) -> what that finds for the case of the model, which fp64 makes."""
     cases = tmp_path_factory.mktemp("cases")
 
     @cache
-    def compute(name, precision):
+    def compute(name, precision, framework="pytorch"):
         exact = precision == "fp64"
         if not exact:
             compute(name, "fp64")
         model = CATALOG.models[name]
-        job = parity.job(model, "pytorch", parity.size_of(model, "tiny", {}), 4, 1, [0], precision=precision)
+        job = parity.job(model, framework, parity.size_of(model, "tiny", {}), 4, 1, [0], precision=precision)
         folder = tmp_path_factory.mktemp("run")
         found = folder / "found.npz"
         files = {"case": str(cases / f"{name}.npz"), "makes_case": exact, "found": str(found)}
-        (trainer,) = run({**job, "parity": files}, folder, python_of("pytorch"), phase="parity")
+        (trainer,) = run({**job, "parity": files}, folder, python_of(framework), phase="parity")
         assert trainer.popen.returncode == 0, trainer.output
         return dict(numpy.load(found)), dict(numpy.load(files["case"]))
 
@@ -57,6 +60,16 @@ def test_16_bits_lose_no_more_than_is_stated_and_more_than_single_precision(comp
 
 @DEPENDS
 @pytest.mark.framework("pytorch")
+@pytest.mark.framework("tensorflow")
+@pytest.mark.parametrize("name", ["resnet-50", "alexnet", "googlenet"])
+def test_bf16_of_tensorflow_loses_no_more_than_is_stated(computed, name):
+    (exact, _), (found, case) = computed(name, "fp64"), computed(name, "bf16", "tensorflow")
+    assert judging.judge(exact, found, case, "bf16").problems == ()
+    assert judging.judge(exact, found, case, "fp32").problems
+
+
+@DEPENDS
+@pytest.mark.framework("pytorch")
 @pytest.mark.parametrize("precision", ["bf16", "amp-bf16"])
 def test_a_planted_difference_is_found_in_16_bits_too(computed, precision):
     (exact, _), (found, case) = computed("alexnet", "fp64"), computed("alexnet", precision)
@@ -66,7 +79,8 @@ def test_a_planted_difference_is_found_in_16_bits_too(computed, precision):
 
 def test_a_precision_without_a_tolerance_or_a_framework_is_refused():
     with pytest.raises(parity.InvalidRequest) as refused:
-        parity.why_not_in(CATALOG, "pytorch", "tf32")
+        parity.why_not_in(CATALOG, "pytorch", "tf32", "alexnet")
     assert refused.value.problems[0].message == "networks are compared in fp32, bf16, amp-bf16, not in tf32"
-    assert parity.why_not_in(CATALOG, "cntk", "bf16") == "on CPU devices it computes in fp32, not in bf16"
-    assert parity.why_not_in(CATALOG, "pytorch", "bf16") is None
+    assert parity.why_not_in(CATALOG, "cntk", "bf16", "alexnet") == "on CPU devices it computes in fp32, not in bf16"
+    assert parity.why_not_in(CATALOG, "tensorflow", "bf16", "lstm-classifier").startswith("TensorFlow's LSTM")
+    assert parity.why_not_in(CATALOG, "tensorflow", "bf16", "alexnet") is None

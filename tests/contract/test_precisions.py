@@ -16,15 +16,22 @@ BOUNDS = {
     ("pytorch", "bf16"): 0.03,
     ("pytorch", "amp-bf16"): 0.03,
     ("pytorch", "amp-fp16"): 0.004,
+    ("tensorflow", "bf16"): 0.03,
     ("tensorflow", "amp-bf16"): 0.03,
+    ("tensorflow", "amp-fp16"): 0.004,
     ("mxnet", "amp-bf16"): 0.03,
 }
-# On CPU devices oneDNN has no LSTM in float16; there its convolutions serve to test the scaling of the loss.
+# On CPU devices oneDNN has no LSTM in float16; there its convolutions serve to test the scaling of the loss. TensorFlow
+# has no LSTM in bfloat16.
 CELLS = [(model, *cell) for model in ("resnet_50", "lstm_classifier") for cell in BOUNDS]
 CELLS.remove(("lstm_classifier", "pytorch", "amp-fp16"))
+CELLS.remove(("lstm_classifier", "tensorflow", "bf16"))
+# Normalisations of their own kind, and products of batches; the other models are made of the same layers.
+CELLS += [(model, "tensorflow", one) for model in ("googlenet", "transformer") for one in ("bf16", "amp-fp16")]
 # Products in float16 are slow on CPU devices: these are tried in the others.
 ATTENTION = ("gpt_2", "bert_base", "transformer")
 CELLS += [(model, *cell) for model in ATTENTION for cell in BOUNDS if cell[1] != "amp-fp16"]
+CELLS = list(dict.fromkeys(CELLS))
 
 
 def marked(framework, *values):
@@ -75,7 +82,14 @@ def test_a_precision_changes_the_losses_and_by_little(trained, model, framework,
             "pytorch", "pytorch", "amp-fp16", {"autocast": "float16", "loss_scaling": "dynamic, torch.amp.GradScaler"}
         ),
         marked("tensorflow", "tensorflow", "fp32", {}),
+        marked("tensorflow", "tensorflow", "bf16", {"weights": "bfloat16"}),
         marked("tensorflow", "tensorflow", "amp-bf16", {"autocast": "bfloat16"}),
+        marked(
+            "tensorflow",
+            "tensorflow",
+            "amp-fp16",
+            {"autocast": "float16", "loss_scaling": "dynamic, by the constants of torch.amp.GradScaler"},
+        ),
         marked("mxnet", "mxnet", "fp32", {}),
         marked("mxnet", "mxnet", "amp-bf16", {"autocast": "bfloat16"}),
     ],
@@ -96,12 +110,21 @@ def test_tf32_is_refused_on_cpu_devices(trained, framework):
 # framework, a strategy of one node, precision.
 SEVERAL = [("pytorch", "ddp", one) for framework, one in BOUNDS if framework == "pytorch"]
 SEVERAL += [("mxnet", "kvstore-device", "amp-bf16")]
+SEVERAL += [
+    ("tensorflow", strategy, precision)
+    for strategy in ("mirrored", "multi-worker-mirrored", "horovod")
+    for precision in ("bf16", "amp-bf16", "amp-fp16")
+    if precision != "bf16" or strategy == "mirrored"
+]
+# What reaches several nodes is tried across two.
+ACROSS = ("multi-worker-mirrored", "horovod")
 
 
 @pytest.mark.parametrize(("framework", "strategy", "precision"), [marked(cell[0], *cell) for cell in SEVERAL])
 def test_two_ranks_end_with_equal_weights(python_of, tmp_path, framework, strategy, precision):
-    job = strategy_job(framework, strategy, nodes=1, devices=2, precision=precision, max_steps=3)
-    trainers = run(job, tmp_path, python_of(framework))
+    nodes, devices = (2, 1) if strategy in ACROSS else (1, 2)
+    job = strategy_job(framework, strategy, nodes=nodes, devices=devices, precision=precision, max_steps=3)
+    trainers = run(job, tmp_path, python_of(job["interpreter"]["name"]))
     replicas = [replica for trainer in trainers for replica in trainer.data("replica")]
     assert len(replicas) == 2, [trainer.output for trainer in trainers]
     assert len({replica["sha256"] for replica in replicas}) == 1

@@ -79,7 +79,7 @@ def compared(
         facts = parity.model_of(catalog, model)
         names = parity.frameworks_of(facts, [one for one in frameworks.split(",") if one])
         table = parity.size_of(facts, size, options)
-        lacking = {name: why for name in names if (why := parity.why_not_in(catalog, name, precision))}
+        lacking = {name: why for name in names if (why := parity.why_not_in(catalog, name, precision, model))}
     except InvalidRequest as error:
         raise CommandError(error.problems[0].message, USAGE) from None
     interpreters = {name: _interpreter(catalog, name) for name in {*names, parity.REFERENCE}}

@@ -7,7 +7,7 @@ from typing import Callable
 
 import tensorflow as tf
 
-from suites.assemble.tensorflow import cross_entropy
+from suites.assemble.tensorflow import cross_entropy, single
 from workers.trainer.signatures import Size
 
 
@@ -17,5 +17,5 @@ def loss(
     x_TNE = layer("embedding", tokens_NT, before=tf.transpose)
     x_TNH = layer("lstm", x_TNE)
     with tf.name_scope("mean"):
-        x_NH = tf.reduce_sum(x_TNH * tf.expand_dims(tf.transpose(shares_NT), 2), axis=0)
+        x_NH = tf.reduce_sum(single(x_TNH) * tf.expand_dims(tf.transpose(shares_NT), 2), axis=0)
     return cross_entropy(layer("fc", x_NH), labels_N)

@@ -1,8 +1,9 @@
-"""TensorFlow in fp32, with a training step of our own in a ``tf.function``; a process may drive several devices.
+"""TensorFlow, with a training step of our own in a ``tf.function``; a process may drive several devices.
 
 A model for it is ``build(job, process)`` in ``suites/models/<model>/tensorflow.py``, which returns an object with
 ``variables`` (all trainable ones, in a fixed order), ``updates`` (see ``workers.trainer.updates``: losses are scalar
-tensors, made in a ``tf.function``) and ``batches(rank)`` (an endless iterator of (tensors, work)).
+tensors, made in a ``tf.function``) and ``batches(rank)`` (an endless iterator of (tensors, work)). One that
+casts by itself has ``precision``, what it computes in (see ``precision.check``).
 """
 
 import importlib
@@ -16,8 +17,9 @@ from workers.trainer import updates
 from workers.trainer.failure import TrainerError
 from workers.trainer.frameworks.tensorflow import graph as tensorflow_graph
 from workers.trainer.frameworks.tensorflow import kernels, layers, memory, scopes
+from workers.trainer.frameworks.tensorflow import precision as arithmetic
 from workers.trainer.frameworks.tensorflow import trace as tensorflow_trace
-from workers.trainer.frameworks.tensorflow.minimizer import Minimizer
+from workers.trainer.frameworks.tensorflow.minimizer import Minimizer, wide
 from workers.trainer.job import Job, Process
 from workers.trainer.signatures import Array, Data, Watch, Work
 from workers.trainer.work import total
@@ -62,7 +64,7 @@ class Adapter(object):
 
     def join(self, job: Job, process: Process) -> int:
         self._device = _device(process)
-        self._mathematics = _mathematics(job.plan.precision, self._on_gpu())
+        self._mathematics = _mathematics(job.plan.precision, process.device_kind)
         if job.phase == "memory":
             memory.prepare()
         self._strategy = _strategy(job)
@@ -74,8 +76,10 @@ class Adapter(object):
         compiled = "xla" in job.plan.switches
         with self._strategy.scope():
             self._model = jobs.builder(job).build(job, process)
+            arithmetic.check(self._model, job.plan.precision, process.device_kind)
             found = updates.of_model(self._model, job)
-            self._minimizers = [Minimizer(update, self._strategy, compiled) for update in found]
+            scaled = job.plan.precision == "amp-fp16"
+            self._minimizers = [Minimizer(update, self._strategy, compiled, scaled) for update in found]
         self._order = [one for one in self._minimizers for _ in range(one.times)]
         self._strategy.begin(self._model.variables)
         self._batches = [watch(self._model.batches(rank)) for rank in process.ranks]
@@ -187,7 +191,7 @@ class Adapter(object):
 
     def weights(self, index: int) -> Iterator[Array]:
         for variable in self._model.variables:
-            yield self._strategy.of_ranks(variable)[index].numpy()
+            yield wide(self._strategy.of_ranks(variable)[index])
 
     def gradients(self) -> Data:
         loss, found = None, {}
@@ -244,29 +248,10 @@ def _device(process):
     return "/GPU:0"
 
 
-def _mathematics(precision, on_gpu):
-    """Set the precision and the threads, before TensorFlow computes anything; return what is in force.
-
-    ``amp-bf16`` is TensorFlow's rewriting of graphs: operators that lose nothing by it compute in bfloat16, by oneDNN
-    (Intel, "Getting Started with Mixed Precision Support in oneDNN Bfloat16"). Weights stay in single precision.
-
-    Raises:
-        TrainerError: ``unsupported``, a precision that this adapter does not do on such a device.
-    """
-    if precision not in ("fp32", "tf32" if on_gpu else "amp-bf16"):
-        kind = "cuda" if on_gpu else "cpu"
-        raise TrainerError("unsupported", "this adapter does not compute in %s on a %s device" % (precision, kind))
-    rewritten = precision == "amp-bf16"
-    # Said for every run: of the jobs of one process in turn each has its own.
-    tf.config.optimizer.set_experimental_options({"auto_mixed_precision_onednn_bfloat16": rewritten})
-    tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
+def _mathematics(precision, kind):
+    """Set the precision and the threads, before TensorFlow computes anything; return what is in force."""
+    in_force = arithmetic.apply(precision, kind)
     threads = jobs.threads()
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
-    return {
-        "precision": precision,
-        "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
-        "jit_compile": False,
-        "threads": tf.config.threading.get_intra_op_parallelism_threads(),
-        **({"autocast": "bfloat16"} if rewritten else {}),
-    }
+    return dict(in_force, jit_compile=False, threads=tf.config.threading.get_intra_op_parallelism_threads())

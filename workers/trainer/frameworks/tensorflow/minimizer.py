@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from workers.trainer import optimizer as rules
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks.tensorflow import memory, optimizers, scopes
+from workers.trainer.frameworks.tensorflow import memory, optimizers, precision, scopes
 from workers.trainer.signatures import Array
 from workers.trainer.updates import Update
 
@@ -16,10 +16,10 @@ class Minimizer(object):
     """Carries out ``update``, one of ``workers.trainer.updates``, for all ranks of this process.
 
     To be made in the strategy's scope. ``gradients``: {name: ``ownership.Gradient``} of a step, once it was traced.
-    ``compiled``: whether XLA compiles it, as one piece.
+    ``compiled``: whether XLA compiles it, as one piece. ``scaled``: whether its loss is, see ``precision.Scale``.
     """
 
-    def __init__(self, update: Update, strategy: Any, compiled: bool = False) -> None:
+    def __init__(self, update: Update, strategy: Any, compiled: bool = False, scaled: bool = False) -> None:
         self.variables = update.parameters
         self.times = update.times
         self.optimizer = optimizers.make(rules.complete(update.optimizer), self.variables)
@@ -27,8 +27,11 @@ class Minimizer(object):
         self._loss = update.loss
         self._strategy = strategy
         self._losses = None
+        self._scale = precision.Scale() if scaled else None
         # Nothing that the function holds holds it: it goes with this object.
-        train = functools.partial(_train, self._loss, self.variables, self.optimizer, strategy, self.gradients)
+        train = functools.partial(
+            _train, self._loss, self.variables, self.optimizer, strategy, self.gradients, self._scale
+        )
         self._function = tf.function(lambda batch: strategy.run(train, batch), jit_compile=compiled)
 
     def rehearse(self, batch: Any) -> None:
@@ -58,7 +61,10 @@ class Minimizer(object):
         """
         with self._strategy.scope(), tf.GradientTape() as tape:
             loss = self._loss(batch)
-        found = [tf.convert_to_tensor(gradient).numpy() for gradient in tape.gradient(loss, self.variables)]
+            target = loss if self._scale is None else self._scale.scaled(loss)
+        found = [wide(tf.convert_to_tensor(gradient)) for gradient in tape.gradient(target, self.variables)]
+        if self._scale is not None:
+            found = [gradient / self._scale.factor.numpy() for gradient in found]
         return float(loss.numpy()), found
 
     def losses(self) -> List[float]:
@@ -72,17 +78,27 @@ class Minimizer(object):
         return self._function.get_concrete_function(batch).graph
 
 
-def _train(loss_of, variables, optimizer, strategy, noted, batch):
+def wide(tensor: Any) -> Array:
+    """Return a tensor or variable as an array, bfloat16 in single precision, which holds all of its numbers."""
+    array = tensor.numpy()
+    return array.astype("float32") if tensor.dtype == tf.bfloat16 else array
+
+
+def _train(loss_of, variables, optimizer, strategy, noted, scale, batch):
     """One rank's update; return its loss. ``noted``: where its gradients are written down."""
     with tf.GradientTape() as tape:
         loss = loss_of(batch)
+        target = loss if scale is None else scale.scaled(loss)
     with tf.name_scope(scopes.BACKWARD):
-        gradients = [_dense(gradient) for gradient in tape.gradient(loss, variables)]
+        gradients = [_dense(gradient) for gradient in tape.gradient(target, variables)]
         noted.update(memory.gradients(gradients))
     with tf.name_scope(scopes.EXCHANGE):
         gradients = strategy.mean(gradients)
     with tf.name_scope(scopes.UPDATE):
-        optimizer.apply(variables, gradients)
+        if scale is None:
+            optimizer.apply(variables, gradients)
+        else:
+            scale.apply(functools.partial(optimizer.apply, variables), gradients)
     return loss
 
 

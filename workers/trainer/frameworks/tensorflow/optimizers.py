@@ -1,10 +1,12 @@
 """The update of weights in TensorFlow, by the rules of ``workers.trainer.optimizer``, operator by operator.
 
-``advance`` is called before each step, outside of the ``tf.function``; ``apply`` while that is traced.
+``advance`` is called before each step, outside of the ``tf.function``; ``apply`` while that is traced. Weights and
+state in bfloat16 are updated in single precision and rounded: TensorFlow's operators would round the numbers of the
+rule, of which 0.999 is 1 in bfloat16.
 """
 
 import math
-from typing import List, Sequence
+from typing import List, Optional, Sequence
 
 import tensorflow as tf
 
@@ -22,7 +24,9 @@ class Optimizer(object):
 
     def __init__(self, rule: Rule, variables: Sequence[tf.Variable], copies: int) -> None:
         self.rule = rule
-        self.slots = [[tf.Variable(tf.zeros(v.shape), trainable=False) for v in variables] for _ in range(copies)]
+        self.slots = [
+            [tf.Variable(tf.zeros(v.shape, v.dtype), trainable=False) for v in variables] for _ in range(copies)
+        ]
         self._steps = 0
         # What changes from step to step and is no part of the graph; None where nothing does.
         self._numbers = None
@@ -36,6 +40,12 @@ class Optimizer(object):
         self._steps += 1
         if self._numbers is not None:
             self._numbers.assign(self._of_step(self._steps))
+
+    def apply(
+        self, variables: Sequence[tf.Variable], gradients: Sequence[tf.Tensor], left_out: Optional[tf.Tensor] = None
+    ) -> None:
+        """Update ``variables``. ``left_out``: how many of the steps so far had no update, where some have none."""
+        raise NotImplementedError
 
     def _of_step(self, step):
         """Return the numbers of a step."""
@@ -53,9 +63,14 @@ class Sgd(Optimizer):
     def _of_step(self, step):
         return [rules.rate(self.rule, step)]
 
-    def apply(self, variables: Sequence[tf.Variable], gradients: Sequence[tf.Tensor]) -> None:
+    def apply(
+        self, variables: Sequence[tf.Variable], gradients: Sequence[tf.Tensor], left_out: Optional[tf.Tensor] = None
+    ) -> None:
         rate = self.rule["learning_rate"] if self._numbers is None else self._numbers[0]
         for variable, momentum, gradient in zip(variables, self.slots[0], gradients):
+            if variable.dtype != tf.float32:
+                self._wide(variable, momentum, gradient, rate)
+                continue
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle,
                 accum=momentum.handle,
@@ -63,6 +78,13 @@ class Sgd(Optimizer):
                 grad=gradient + rules.weight_decay(self.rule, variable.shape.rank) * variable,
                 momentum=self.rule["momentum"],
             )
+
+    def _wide(self, variable, momentum, gradient, rate):
+        weight = _single(variable)
+        gradient = _single(gradient) + rules.weight_decay(self.rule, variable.shape.rank) * weight
+        change = self.rule["momentum"] * _single(momentum) + gradient
+        _assign(momentum, change)
+        _assign(variable, weight - rate * change)
 
 
 class Adam(Optimizer):
@@ -81,10 +103,20 @@ class Adam(Optimizer):
         root = math.sqrt(1.0 - second**step)
         return [rules.rate(self.rule, step), first**step, second**step, self.rule["epsilon"] * root]
 
-    def apply(self, variables: Sequence[tf.Variable], gradients: Sequence[tf.Tensor]) -> None:
+    def apply(
+        self, variables: Sequence[tf.Variable], gradients: Sequence[tf.Tensor], left_out: Optional[tf.Tensor] = None
+    ) -> None:
         rate, first_power, second_power, epsilon = tf.unstack(self._numbers)
+        if left_out is not None:
+            # Moments know of the updates alone; the rate is that of the step.
+            first, second = self.rule["betas"]
+            first_power, second_power = first_power / first**left_out, second_power / second**left_out
+            epsilon = self.rule["epsilon"] * tf.sqrt(1.0 - second_power)
         for variable, mean, square, gradient in zip(variables, self.slots[0], self.slots[1], gradients):
             decay = rules.weight_decay(self.rule, variable.shape.rank)
+            if variable.dtype != tf.float32:
+                self._wide(variable, mean, square, gradient, decay, (rate, first_power, second_power, epsilon))
+                continue
             if decay and self.rule["name"] == "adamw":
                 tf.raw_ops.AssignVariableOp(resource=variable.handle, value=variable * (1.0 - rate * decay))
             elif decay:
@@ -101,3 +133,27 @@ class Adam(Optimizer):
                 epsilon=epsilon,
                 grad=gradient,
             )
+
+    def _wide(self, variable, mean, square, gradient, decay, numbers):
+        rate, first_power, second_power, epsilon = numbers
+        first, second = self.rule["betas"]
+        weight, gradient = _single(variable), _single(gradient)
+        if self.rule["name"] == "adamw":
+            weight = weight * (1.0 - rate * decay)
+        else:
+            gradient = gradient + decay * weight
+        mean_now = first * _single(mean) + (1.0 - first) * gradient
+        square_now = second * _single(square) + (1.0 - second) * tf.square(gradient)
+        _assign(mean, mean_now)
+        _assign(square, square_now)
+        height = rate * tf.sqrt(1.0 - second_power) / (1.0 - first_power)
+        _assign(variable, weight - height * mean_now / (tf.sqrt(square_now) + epsilon))
+
+
+def _single(tensor):
+    return tf.cast(tensor, tf.float32)
+
+
+def _assign(variable, value):
+    """Give a rank's own copy a value, rounded to its type."""
+    tf.raw_ops.AssignVariableOp(resource=variable.handle, value=tf.cast(value, variable.dtype))
