@@ -252,9 +252,10 @@ def test_an_agent_out_of_contact_ends_its_processes_itself(tmp_path):
 
 
 def test_an_agent_in_contact_is_not_fenced(tmp_path):
-    agent = Agent(tmp_path / "agent", NODE, fence_s=0.5)
+    # Wide beside a heartbeat, which a busy machine holds back, and short beside the job.
+    agent = Agent(tmp_path / "agent", NODE, fence_s=2.0)
     try:
-        job = a_job(options={"step_time_s": 0.01}, max_steps=150)
+        job = a_job(options={"step_time_s": 0.02}, max_steps=150)
         agent.start(job)
         end = threading.Event()
         keeper = threading.Thread(target=lambda: [agent.heartbeat() for _ in iter(lambda: end.wait(0.1), True)])

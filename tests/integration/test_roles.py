@@ -32,7 +32,8 @@ def acted(leaves=None, **plan):
     (device,) = job["processes"][0]["devices"]
     placement = Placement((NodeShare(NODE, (Device(device["id"], "cpu", "a cpu", tuple(device["cores"])),)),))
     job["processes"] = processes_of(placement, StrategyFacts("single", "system", 1, 1), {"actor": 2})
-    job["model"] = {**job["model"], "module": "tests.support.acted_model", "options": {}, "work_unit": "images"}
+    own = {"leaves": {"type": "str", "default": None}}
+    job["model"] = {**job["model"], "module": "tests.support.acted_model", "options": own, "work_unit": "images"}
     job["plan"]["options"] = {"leaves": leaves}
     return job
 

@@ -109,7 +109,7 @@ def test_version_and_commit_are_those_of_the_tree_it_was_built_from(installed: I
 
 
 def test_the_interpreters_are_those_of_the_tree_by_name_and_definition(installed: Installed) -> None:
-    ask = "from workers.node.interpreters import definitions; print([d[0] + d[-1] for d in definitions().values()])"
+    ask = "from workers.node.interpreters import definitions; print([d.name + d.hash for d in definitions().values()])"
     told, ours = installed("python", "-c", ask), run(sys.executable, "-c", ask, cwd=ROOT)
     assert "pytorch" in told
     assert told == ours  # the hash of each: what was built from a checkout serves a wheel too

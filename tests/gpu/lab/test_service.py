@@ -111,7 +111,7 @@ def test_a_run_that_needs_a_gpu_on_which_somebody_computes_waits_and_says_for_wh
 def test_an_error_of_a_device_in_mid_run_disturbs_the_run_and_names_it(rig):
     machine, service, _ = rig
     offered(service, 16)
-    experiment = service.submit({**SPEC, "topology": "1x1", "max_steps": 200, "seed": 4})
+    experiment = service.submit({**SPEC, "topology": "1x1", "max_steps": 400, "seed": 4})
     until(lambda: service.runs(experiment)[0]["state"] == "running", 30)
     until(lambda: service.call("GET", f"/api/v1/runs/{service.runs(experiment)[0]['id']}/intervals")["items"], 30)
     machine.change(gpu__0__xid=63)
