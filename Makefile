@@ -14,8 +14,8 @@ OPTIONS ?=
 PYTHON311 = $(shell $(PYTHON) -m workers.node.pythons 3.11)
 PYTHON36 = $(shell $(PYTHON) -m workers.node.pythons 3.6)
 
-# All tests, in three processes, since many only wait; the slowest are named.
-WHOLE := -n 3 --dist loadgroup --no-loadscope-reorder --durations=15 --durations-min=5
+# All tests, in two processes; the slowest are named.
+WHOLE := -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 --durations-min=5
 
 .PHONY: help schedules-year demo nightly-demo pytorch-pythons test prove lint unit bench faults coverage test-horovod-pytorch cluster scaling deploy-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters clean
 
