@@ -12,7 +12,7 @@ from typing import Any, Dict, Sequence, Tuple
 from torch.autograd import DeviceType
 from torch.autograd.profiler_util import EventList, FunctionEvent
 
-from tests.gpu import kineto
+from tests.gpu import kineto, recordings
 from workers.trainer.frameworks.pytorch import events as recording
 from workers.trainer.frameworks.pytorch import kernels
 from workers.trainer.frameworks.pytorch.trace import Trace
@@ -88,15 +88,5 @@ def held(path: Path) -> Tuple[str, bool]:
     return said, near and count == wanted.count
 
 
-def main(paths: Sequence[str]) -> int:
-    """Hold all files; return the exit status."""
-    well = True
-    for path in paths:
-        said, same = held(Path(path))
-        print(("ok         " if same else "NOT OK     ") + said)
-        well = well and same
-    return 0 if well else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(recordings.hold(held, sys.argv[1:]))

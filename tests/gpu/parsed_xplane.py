@@ -6,10 +6,11 @@ Times of the file are whole picoseconds: so is the other arithmetic.
 
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
+from tests.gpu import recordings
 from workers.trainer.frameworks import kernel_table
 from workers.trainer.frameworks.tensorflow import kernels, trace
 
@@ -81,15 +82,5 @@ def held(path: Path) -> Tuple[str, bool]:
     return said, near and timeline and count == wanted.count
 
 
-def main(paths: Sequence[str]) -> int:
-    """Hold all files; return the exit status."""
-    well = True
-    for path in paths:
-        said, same = held(Path(path))
-        print(("ok         " if same else "NOT OK     ") + said)
-        well = well and same
-    return 0 if well else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(recordings.hold(held, sys.argv[1:]))
