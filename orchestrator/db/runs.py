@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, Update, bindparam, delete, func, select, text, update
 
 from orchestrator.db import changes, counts, labelled_runs, owners, paging, rows
-from orchestrator.db.schema import attempt, cell, experiment, measurement, result, run, waiting
+from orchestrator.db.schema import attempt, cell, experiment, measurement, node_order, result, run, waiting
 from orchestrator.db.statements import Insert
 from orchestrator.domain.access import REMOVING
 from orchestrator.domain.errors import Damaged, DamagedRow, NotFound
@@ -313,7 +313,8 @@ def take(
 
 
 def begin_attempt(connection: Connection, run_id: str, new: Attempt) -> bool:
-    experiment_id = take(connection, run_id, RunState.QUEUED, RunState.PLACING, {}, ~run.c.paused)
+    free = ~select(node_order.c.node).where(node_order.c.node.in_(new.placement.nodes)).exists()
+    experiment_id = take(connection, run_id, RunState.QUEUED, RunState.PLACING, {}, ~run.c.paused, free)
     if experiment_id is None:
         return False
     owner = select(experiment.c.owner).where(experiment.c.id == experiment_id).with_for_update(read=True)

@@ -185,7 +185,8 @@ class Store(AccessStore, HistoryStore, ImportedStore, ScheduleStore, Protocol):
         """Say why queued runs that ask for ``needs`` (``Plan.needs.key``) are not placed."""
 
     def begin_attempt(self, run_id: str, attempt: Attempt) -> bool:
-        """QUEUED to PLACING together with the new attempt's row; False when the run is not QUEUED any more."""
+        """QUEUED to PLACING together with the new attempt's row; False when the run is not QUEUED any more, is paused,
+        or a person has ordered one of the nodes to take none."""
 
     def move_run(
         self, run_id: str, expected: RunState, to: RunState, *, at: float, failure: Failure | None = None

@@ -123,6 +123,18 @@ def test_beginning_an_attempt_moves_the_run_and_stores_the_attempt_together(stor
     assert (after.state, after.attempts, after.waiting) == (RunState.PLACING, (attempt,), None)
 
 
+def test_no_attempt_begins_on_a_node_that_is_ordered_to_take_none_whatever_was_seen_before(store: SqlStore) -> None:
+    _, (run,) = scene.submitted(store)
+    store.order_node("n1", NodeState.DRAINING)
+
+    assert not store.begin_attempt(run.id, scene.attempt_of(run, nodes=("n0", "n1")))
+    assert (store.run(run.id).state, store.run(run.id).attempts) == (RunState.QUEUED, ())
+
+    store.order_node("n1", None)
+    store.order_node("n2", NodeState.QUARANTINED)
+    assert store.begin_attempt(run.id, scene.attempt_of(run, nodes=("n0", "n1")))
+
+
 def test_one_of_many_threads_begins_the_attempt(store: SqlStore) -> None:
     _, (run,) = scene.submitted(store)
 

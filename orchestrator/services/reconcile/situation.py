@@ -91,10 +91,12 @@ class Lookout:
 
     def look(self) -> Situation:
         """Raises ``StoreUnavailable`` or ``ClusterUnavailable``; silent nodes are part of the situation."""
-        orders = self._context.store.node_orders()
-        nodes = [_ordered(node, orders) for node in self._context.cluster.nodes()]
-        stored = self._stored = self._ask(sum(len(node.devices) for node in nodes))
+        known = self._context.cluster.nodes()
+        stored = self._stored = self._ask(sum(len(node.devices) for node in known))
         runs = stored.runs
+        # After the runs: who resumes two nodes and then an experiment must not see it placed on one of them.
+        orders = self._context.store.node_orders()
+        nodes = [_ordered(node, orders) for node in known]
         reports = {node: self._status(node) for node in sorted({*_nodes_of(runs), *(node.name for node in nodes)})}
         attempts = {
             run.attempt.id: self._see(run.attempt, reports)

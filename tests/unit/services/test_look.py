@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.domain.errors import NotFound
 from orchestrator.domain.log import LogSlice
-from orchestrator.domain.placement import Node, place
+from orchestrator.domain.placement import Node, NodeState, place
 from orchestrator.domain.run import Run, RunState
 from orchestrator.services.reconcile import decisions
 from orchestrator.services.reconcile.decisions import Launch, Wait, decide
@@ -106,6 +106,21 @@ def near(number: int) -> list[Run]:
 def test_runs_that_fit_no_node_hold_up_nobody_behind_them() -> None:
     situation = lookout_over(Queue([*elsewhere(7), *near(1)]), [make.node()]).look()
     assert [action.run.id for action in decide(situation) if isinstance(action, Launch)] == ["near_0"]
+
+
+def test_what_is_resumed_after_its_nodes_is_not_seen_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person resumes n0 and n1, and then the experiment, while a pass is looking."""
+    queue = Queue([])
+    orders = {"n0": NodeState.DRAINING, "n1": NodeState.DRAINING}
+    monkeypatch.setattr(queue, "node_orders", lambda: dict(orders))
+
+    def heads(most: int) -> Sequence[Run]:
+        orders.clear()
+        return [make.run("wide", plan=make.plan(topology="2x1", fabric="ethernet")), *near(2)]
+
+    monkeypatch.setattr(queue, "queue_heads", heads)
+    situation = lookout_over(queue, [make.node("n0"), make.node("n1")]).look()
+    assert [action.run.id for action in decide(situation) if isinstance(action, Launch)] == ["wide"]
 
 
 def test_of_each_kind_no_more_is_looked_at_than_there_are_devices() -> None:
