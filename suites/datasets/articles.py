@@ -39,13 +39,41 @@ def batches(
         TrainerError: ``setup_failed``, a file is missing or damaged; the message names it.
     """
     size = numbered.vocabulary_of(root, vocabulary)
-    sentences = numbered.sequences(str(root), size, "train.sentences")
-    ends = numbered.array(str(root), size, "train.documents")
-    if not len(ends) or ends[-1] != len(sentences):
-        path = numbered.path_of(str(root), size, "train.documents")
-        raise TrainerError("setup_failed", "cannot read %s: it does not fit the sentences beside it" % path)
+    sentences, ends = _arrays(str(root), size, numbered.TRAIN)
     order = numbered.shuffled(len(sentences), seed, rank, world_size)
     return _stream(sentences, ends, count, most, seed, order)
+
+
+def judged(
+    root: Optional[str], most: int, vocabulary: int, rank: int, world_size: int, split: Optional[str] = None
+) -> Iterator[Segments]:
+    """Yield this rank's part of the pairs that a network is judged by: they begin in the order of the text, one every
+    ``most`` tokens or where an article ends.
+
+    Args:
+        split: else that of ``numbered.judged_split``.
+
+    Raises:
+        TrainerError: as ``batches``.
+    """
+    size = numbered.vocabulary_of(root, vocabulary)
+    split = split or numbered.judged_split(str(root), size, "sentences")
+    sentences, ends = _arrays(str(root), size, split)
+    begin = number = 0
+    while begin < len(sentences):
+        if number % world_size == rank:
+            yield _segments(sentences, ends, begin, most, "judged/%d" % number)
+        begin = _run(sentences, begin, _stop(ends, begin), most)[1]
+        number += 1
+
+
+def _arrays(root, size, split):
+    sentences = numbered.sequences(root, size, split + ".sentences")
+    ends = numbered.array(root, size, split + ".documents")
+    if not len(ends) or ends[-1] != len(sentences):
+        path = numbered.path_of(root, size, split + ".documents")
+        raise TrainerError("setup_failed", "cannot read %s: it does not fit the sentences beside it" % path)
+    return sentences, ends
 
 
 def _stream(sentences, ends, count, most, seed, order):

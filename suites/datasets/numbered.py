@@ -14,6 +14,11 @@ from workers.trainer.signatures import Array
 # What is unknown counts as text, and comes last.
 PADDING, BEGIN, END, MASK, UNKNOWN = range(5)
 
+TRAIN = "train"
+# What a network is judged by: of the splits of a dataset that are not trained on, the first of these. Those come first
+# whose figures the literature reports (Vaswani et al., 2017: newstest2014; IWSLT15: tst2013).
+JUDGED = ("newstest2014", "tst2013", "test", "newstest2013", "tst2012", "valid", "dev")
+
 # Judgement: so many batches are drawn and then sorted by length together. More: less padding; fewer: more chance.
 BATCHES_SORTED = 64
 
@@ -71,6 +76,19 @@ def vocabulary_of(root: Optional[str], most: int) -> int:
             % (folder, ", ".join(map(str, found)) or "no", most),
         )
     return fitting[-1]
+
+
+def judged_split(root: str, vocabulary: int, name: str) -> str:
+    """Return the split that a network is judged by; ``name``: what each split of the layout has an array of.
+
+    Raises:
+        TrainerError: ``setup_failed``, the dataset has none but that which is trained on.
+    """
+    found = [split for split in JUDGED if os.path.exists(path_of(root, vocabulary, "%s.%s" % (split, name)))]
+    if not found:
+        told = "%s holds nothing to judge a network by: the dataset needs a split beside train (%s)"
+        raise TrainerError("setup_failed", told % (folder_of(root, vocabulary), ", ".join(JUDGED)))
+    return found[0]
 
 
 def array(root: str, vocabulary: int, name: str) -> Array:

@@ -1,8 +1,9 @@
-"""Batches of sentence pairs, alike in length, in the seed's order."""
+"""Batches of sentence pairs, alike in length, in the seed's order; and the sentences that a network is judged by."""
 
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Tuple
 
-from suites.datasets import numbered
+from suites.datasets import judged as texts
+from suites.datasets import numbered, pieces
 from workers.trainer.failure import TrainerError
 from workers.trainer.signatures import Array
 
@@ -24,12 +25,51 @@ def batches(
     import numpy
 
     size = numbered.vocabulary_of(root, vocabulary)
-    source, target = (numbered.sequences(str(root), size, "train." + side) for side in ("source", "target"))
-    if len(source) != len(target):
-        paths = [numbered.path_of(str(root), size, "train." + side) for side in ("source", "target")]
-        told = "%s and %s hold %d and %d sentences"
-        raise TrainerError("setup_failed", told % (paths[0], paths[1], len(source), len(target)))
+    source, target = _sides(str(root), size, numbered.TRAIN)
     longest = numpy.maximum(source.lengths, target.lengths)
     kept = numpy.flatnonzero(longest <= most)
     lists = numbered.bucketed([int(length) for length in longest[kept]], count, seed, rank, world_size)
     return ([(source[kept[number]], target[kept[number]]) for number in numbers] for numbers in lists)
+
+
+class Judged(NamedTuple):
+    """The sentences that a network is to translate, by length, and for each how it ought to be translated."""
+
+    split: str
+    sources: List[Array]
+    references: List[str]
+    pieces: pieces.Pieces
+
+
+def judged(root: Optional[str], vocabulary: int, rank: int, world_size: int, split: Optional[str] = None) -> Judged:
+    """Return this rank's part of a split, whole sentences of any length.
+
+    Args:
+        vocabulary: as for ``batches``.
+        split: else that of ``numbered.judged_split``. Of ``train`` the references are what its numbers say.
+
+    Raises:
+        TrainerError: ``setup_failed``, a file is missing or damaged; the message names it.
+    """
+    size = numbered.vocabulary_of(root, vocabulary)
+    split = split or numbered.judged_split(str(root), size, "source")
+    source, target = _sides(str(root), size, split)
+    known = pieces.read(str(root), size)
+    if split == numbered.TRAIN:
+        references = [known.text(target[number]) for number in range(len(target))]
+    else:
+        references = texts.read(str(root), split)
+        if len(references) != len(source):
+            told = "the dataset holds %d sentences of %s, and %d references"
+            raise TrainerError("setup_failed", told % (len(source), split, len(references)))
+    order = sorted(range(len(source)), key=lambda number: (len(source[number]), number))[rank::world_size]
+    return Judged(split, [source[number] for number in order], [references[number] for number in order], known)
+
+
+def _sides(root, size, split):
+    source, target = (numbered.sequences(root, size, "%s.%s" % (split, side)) for side in ("source", "target"))
+    if len(source) != len(target):
+        paths = [numbered.path_of(root, size, "%s.%s" % (split, side)) for side in ("source", "target")]
+        told = "%s and %s hold %d and %d sentences"
+        raise TrainerError("setup_failed", told % (paths[0], paths[1], len(source), len(target)))
+    return source, target

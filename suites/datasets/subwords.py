@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 import numpy
 
+from suites.datasets import pieces
 from suites.datasets.numbered import BEGIN, END, MASK, PADDING, UNKNOWN, ends_path, folder_of, path_of
 
 # Judgement: what a vocabulary of few hundred can spend on single characters, and a usual one (SentencePiece's default).
@@ -72,11 +73,12 @@ def _first(texts: Iterable[str], most: int) -> Iterator[str]:
 
 
 def write_vocabulary(root: str, vocabulary: int, processor: Any) -> None:
-    """Write the model beside the arrays: whoever wants the text back needs it."""
+    """Write the model beside the arrays, and its sub-words by number for those who have no SentencePiece."""
     folder = folder_of(root, vocabulary)
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "vocabulary.model"), "wb") as file:
         file.write(processor.serialized_model_proto())
+    pieces.write(root, vocabulary, [processor.id_to_piece(number) for number in range(vocabulary)])
 
 
 def write_sequences(root: str, vocabulary: int, name: str, sequences: Sequence[Sequence[int]]) -> None:

@@ -27,12 +27,14 @@ class Pair(NamedTuple):
 
 
 class Question(NamedTuple):
-    """``begin`` and ``end``: the answer's characters within the context."""
+    """``begin`` and ``end``: the first answer's characters within the context. ``answers``: the texts of all of them,
+    which several people have given."""
 
     context: str
     question: str
     begin: int
     end: int
+    answers: Tuple[str, ...]
 
 
 def sentences(paragraph: str) -> List[str]:
@@ -174,7 +176,8 @@ def _questions(path: str) -> Iterator[Question]:
                 begin = answer["answer_start"]
                 if paragraph["context"][begin : begin + len(answer["text"])] != answer["text"]:
                     raise DatasetError("%s: the answer to %s is not where it says" % (path, asked["id"]))
-                yield Question(paragraph["context"], asked["question"], begin, begin + len(answer["text"]))
+                end, answers = begin + len(answer["text"]), tuple(one["text"] for one in asked["answers"])
+                yield Question(paragraph["context"], asked["question"], begin, end, answers)
     except OSError as error:
         raise DatasetError("%s: %s" % (path, error.strerror))
     except (ValueError, KeyError, IndexError, TypeError) as error:

@@ -1,27 +1,32 @@
 """The texts of a layout as numbers of sub-words: which arrays a prepared dataset of texts has.
 
-parallel-text  ``<split>.source`` and ``<split>.target``: a sentence each, in the same order
+parallel-text  ``<split>.source`` and ``<split>.target``: a sentence each, in the same order; of splits that are not
+               trained on, ``texts/<split>.json`` has the targets as they were
 text           ``<split>.text``: a document each, with ``END`` behind it
 wikipedia      ``<split>.sentences``, and in ``<split>.documents`` where among them each document ends
 squad          ``<split>.contexts`` and ``<split>.questions``; ``<split>.answers`` has, of each question, the number of
-               its context, and the first and the last token of the answer within that
+               its context, and the first and the last token of the answer within that; ``<split>.characters`` has the
+               begin and the end of each token of the contexts in their texts. ``texts/<split>.json`` has these texts
+               and, of each question, all answers
 """
 
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy
 
-from suites.datasets import subwords, text_layouts
-from suites.datasets.numbered import END, path_of
+from suites.datasets import judged, subwords, text_layouts
+from suites.datasets.numbered import END, TRAIN, path_of
 from suites.datasets.text_layouts import Pair, Question
 
 
 class Way(NamedTuple):
-    """``read`` returns the items of each split of a folder, ``texts`` those of an item, ``write`` stores numbers."""
+    """``read`` returns the items of each split of a folder, ``texts`` those of an item, ``write`` stores numbers.
+    ``keep`` returns what of a split's text translations or answers are judged by, if anything is."""
 
     read: Callable[[str], Dict[str, Any]]
     texts: Callable[[Any], Sequence[str]]
     write: Callable[[str, int, str, Sequence[Any], Any], None]
+    keep: Callable[[str, Sequence[Any]], Any] = lambda split, items: None
 
 
 def number(layout: str, source: str, root: str, vocabularies: Sequence[int]) -> Dict[str, str]:
@@ -33,8 +38,10 @@ def number(layout: str, source: str, root: str, vocabularies: Sequence[int]) -> 
     Raises:
         SystemExit: a file is missing or damaged, or there is too little text; the message says which or why.
     """
+    found = _read(layout, source)
+    _keep(layout, found, root)
     try:
-        _number(layout, _read(layout, source), root, vocabularies)
+        _number(layout, found, root, vocabularies)
     except subwords.TooLittleTextError as error:
         raise SystemExit(str(error))
     return subwords.versions()
@@ -47,6 +54,7 @@ def number_what_fits(layout: str, source: str, root: str, vocabularies: Sequence
         SystemExit: as ``number``.
     """
     found = _read(layout, source)
+    _keep(layout, found, root)
     for at, vocabulary in enumerate(vocabularies):
         try:
             _number(layout, found, root, [vocabulary])
@@ -61,6 +69,13 @@ def _read(layout, source):
         return WAYS[layout].read(source)
     except text_layouts.DatasetError as error:
         raise SystemExit(str(error))
+
+
+def _keep(layout, found, root):
+    for split, items in found.items():
+        kept = WAYS[layout].keep(split, items)
+        if kept is not None:
+            judged.write(root, split, kept)
 
 
 def _number(layout, found, root, vocabularies):
@@ -96,14 +111,30 @@ def _write_articles(root: str, vocabulary: int, split: str, items: Sequence[List
 
 
 def _write_questions(root: str, vocabulary: int, split: str, items: Sequence[Question], processor: Any) -> None:
-    numbers = {}  # type: Dict[str, int]
-    for item in items:
-        numbers.setdefault(item.context, len(numbers))
+    numbers = _contexts(items)
     contexts = [subwords.placed(processor, text) for text in numbers]
     answers = [(numbers[item.context],) + _within(contexts[numbers[item.context]][1], item) for item in items]
     subwords.write_sequences(root, vocabulary, split + ".contexts", [tokens for tokens, _ in contexts])
     subwords.write_sequences(root, vocabulary, split + ".questions", processor.encode([one.question for one in items]))
     numpy.save(path_of(root, vocabulary, split + ".answers"), numpy.array(answers, numpy.int64).reshape(-1, 3))
+    places = [place for _, found in contexts for place in found]
+    numpy.save(path_of(root, vocabulary, split + ".characters"), numpy.array(places, numpy.int32).reshape(-1, 2))
+
+
+def _contexts(items: Sequence[Question]) -> Dict[str, int]:
+    """Return the number of each context: they are numbered as they come."""
+    numbers = {}  # type: Dict[str, int]
+    for item in items:
+        numbers.setdefault(item.context, len(numbers))
+    return numbers
+
+
+def _targets(split: str, items: Sequence[Pair]) -> Optional[List[str]]:
+    return None if split == TRAIN else [pair.target for pair in items]
+
+
+def _asked(split: str, items: Sequence[Question]) -> Dict[str, Any]:
+    return {"contexts": list(_contexts(items)), "answers": [item.answers for item in items]}
 
 
 def _within(places, item):
@@ -113,8 +144,8 @@ def _within(places, item):
 
 
 WAYS = {
-    "parallel-text": Way(text_layouts.pairs, lambda pair: pair, _write_pairs),
+    "parallel-text": Way(text_layouts.pairs, lambda pair: pair, _write_pairs, _targets),
     "text": Way(text_layouts.texts, lambda paragraphs: paragraphs, _write_text),
     "wikipedia": Way(text_layouts.articles, lambda paragraphs: paragraphs, _write_articles),
-    "squad": Way(text_layouts.questions, lambda item: (item.context, item.question), _write_questions),
+    "squad": Way(text_layouts.questions, lambda item: (item.context, item.question), _write_questions, _asked),
 }

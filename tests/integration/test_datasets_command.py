@@ -38,6 +38,8 @@ def test_files_are_registered_listed_checked_and_forgotten(tbd, tmp_path):
     assert json.loads(out)["splits"] == {"train": {"documents": 2}}
     (listed,) = [one for one in json.loads(tbd("--json")[1])["items"] if one["name"] == "my-texts"]
     assert (listed["registered"], listed["layout"], listed["licence"]) == (True, "text", "mine")
+    assert listed["splits"] == {"train": {"documents": 2}}
+    assert "train 2 documents" in tbd()[1]
     assert [place["state"] for place in listed["nodes"]] == ["registered"]
     assert tbd("check", "my-texts")[0] == 0
     (files / "train.txt").write_bytes(b"a text\n\xff\n")

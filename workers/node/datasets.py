@@ -21,20 +21,21 @@ NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
 class Layout(NamedTuple):
     """A way in which files are laid out: the domain of what is trained on it, and what of ``suites.datasets`` reads
-    it once it is prepared."""
+    it once it is prepared. ``version``: counted up where other files are prepared of the same."""
 
     domain: str
     loader: str
+    version: int = 1
 
 
 LAYOUTS = {
     "image-folder": Layout("image classification", "image_folder"),
     "tfrecord": Layout("image classification", "image_folder"),
     "recordio": Layout("image classification", "image_folder"),
-    "parallel-text": Layout("machine translation", "sentence_pairs"),
-    "text": Layout("language modelling", "running_text"),
-    "wikipedia": Layout("language modelling", "articles"),
-    "squad": Layout("question answering", "questions"),
+    "parallel-text": Layout("machine translation", "sentence_pairs", 2),
+    "text": Layout("language modelling", "running_text", 2),
+    "wikipedia": Layout("language modelling", "articles", 2),
+    "squad": Layout("question answering", "questions", 2),
 }
 _KEYS = ("name", "layout", "path", "files", "bytes", "sha256")
 
@@ -95,7 +96,9 @@ def _complete(facts: Mapping[str, Any]) -> dict[str, Any]:
         "module": "suites.datasets.registered",
         "registered": True,
     }
-    return {**facts, **rest}
+    # Where nothing has changed, what is prepared stays where it is.
+    version = {"version": layout.version} if layout.version > 1 else {}
+    return {**facts, **rest, **version}
 
 
 def offered() -> dict[str, dict[str, Any]]:
@@ -130,8 +133,18 @@ def path_of(dataset: Mapping[str, Any]) -> str:
     return str(here["path"])
 
 
-def register(name: str, path: str, layout: str, licence: str = "", replace: bool = False) -> dict[str, Any]:
+def register(
+    name: str,
+    path: str,
+    layout: str,
+    licence: str = "",
+    replace: bool = False,
+    splits: Mapping[str, Mapping[str, int]] | None = None,
+) -> dict[str, Any]:
     """Record what lies below ``path`` under ``name``; return the facts.
+
+    Args:
+        splits: what was counted in each split ({"train": {"pairs": 133317}}), for the lists.
 
     Raises:
         DatasetError: the name, the layout or the path will not do, or the name stands for something else.
@@ -148,6 +161,8 @@ def register(name: str, path: str, layout: str, licence: str = "", replace: bool
     except OSError as error:
         raise DatasetError(f"cannot read {where}: {error}") from error
     facts = {"name": name, "layout": layout, "path": str(where), "licence": licence, **identity}
+    if splits:
+        facts["splits"] = {split: dict(counts) for split, counts in splits.items()}
     old = registered().get(name)
     if old is not None and not replace and old.get("sha256") != identity["sha256"]:
         raise DatasetError(
@@ -171,10 +186,10 @@ def forget(name: str) -> None:
 
 
 def _write(path: Path, facts: Mapping[str, Any]) -> None:
-    """As a whole or not at all. A string of JSON is one of TOML."""
+    """As a whole or not at all."""
     day = time.strftime("%Y-%m-%d", time.gmtime())
     head = f"# Written by `tbd datasets register` on {day}; sha256: of names and sizes.\n"
-    text = head + "".join(f"{key} = {json.dumps(value)}\n" for key, value in facts.items())
+    text = head + "".join(f"{key} = {_toml(value)}\n" for key, value in facts.items())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         unready = path.with_name(f".{path.name}.{os.getpid()}")
@@ -182,3 +197,10 @@ def _write(path: Path, facts: Mapping[str, Any]) -> None:
         unready.replace(path)
     except OSError as error:
         raise DatasetError(f"cannot write {path}: {error}") from error
+
+
+def _toml(value: Any) -> str:
+    """A table in one line, or what TOML writes as JSON does: a string or a number."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + " }"
+    return json.dumps(value)

@@ -12,8 +12,9 @@ NAME = "manifest.json"
 
 
 def folder_name(facts: Mapping[str, Any]) -> str:
-    """Return the name of the folder in which a node keeps a dataset: of other facts, another folder."""
-    kept = {key: value for key, value in facts.items() if key not in ("root", "path")}
+    """Return the name of the folder in which a node keeps a dataset: of other facts, another folder. How many samples
+    there are is what was counted, and makes no other files."""
+    kept = {key: value for key, value in facts.items() if key not in ("root", "path", "splits")}
     digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode("utf-8")).hexdigest()
     return "%s-%s" % (facts["name"], digest[:12])
 

@@ -102,7 +102,8 @@ class DatasetOnNodeView(View):
 
 class DatasetView(View):
     """Real files. ``registered``: by a person, on nodes, and not by tbd; ``sha256`` then tells which files are meant.
-    ``problem``: why no run can use it now."""
+    ``problem``: why no run can use it now. ``splits``: what is in each, such as {"train": {"pairs": 133317}}, as it was
+    counted when the files were made or registered."""
 
     name: str
     domain: str
@@ -110,6 +111,7 @@ class DatasetView(View):
     layout: str | None
     interpreter: str | None
     files: int | None
+    splits: dict[str, dict[str, int]] | None
     classes: int | None
     bytes: int | None
     licence: str | None

@@ -56,6 +56,7 @@ def _list(as_json: bool) -> int:
             one["name"],
             one["domain"],
             one["layout"] or "",
+            _splits(one["splits"] or {}),
             str(one["files"] or ""),
             memory(one["bytes"]),
             _on_nodes(one),
@@ -63,11 +64,22 @@ def _list(as_json: bool) -> int:
         ]
         for one in page["items"]
     ]
-    print(table.text(["dataset", "domain", "layout", "files", "size", "nodes", "licence"], rows, output.width()))
+    print(
+        table.text(
+            ["dataset", "domain", "layout", "samples", "files", "size", "nodes", "licence"], rows, output.width()
+        )
+    )
     for one in page["items"]:
         if one["problem"]:
             print(one["problem"])
     return 0
+
+
+def _splits(splits: dict[str, dict[str, int]]) -> str:
+    """The samples of each split: of images, what is counted first, and not their classes."""
+    counted = {split: next(iter(counts.items())) for split, counts in splits.items()}
+    told = ", ".join(f"{split} {count}" for split, (_, count) in counted.items())
+    return " ".join([told, *sorted({what for what, _ in counted.values()})])
 
 
 def _on_nodes(one: dict[str, Any]) -> str:
@@ -138,7 +150,9 @@ def _register(options: argparse.Namespace) -> int:
     if found["problems"]:
         return _tell({"name": options.name, "layout": options.layout, "path": options.path, **found}, options.json)
     try:
-        facts = datasets.register(options.name, options.path, options.layout, options.licence, options.replace)
+        facts = datasets.register(
+            options.name, options.path, options.layout, options.licence, options.replace, found["splits"]
+        )
     except datasets.DatasetError as error:
         raise CommandError(str(error)) from None
     output.say(f"registered on this machine, in {datasets.folder()}; do the same on every node that is to train on it")

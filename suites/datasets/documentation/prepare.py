@@ -11,7 +11,7 @@ from typing import Dict
 from suites.datasets import making, text_numbers
 from suites.datasets.documentation import prose
 
-VERSION = 1
+VERSION = 2
 
 
 def write_all(folder: str) -> Dict[str, str]:

@@ -10,6 +10,8 @@ import os
 import re
 from typing import Dict, Iterator, List, NamedTuple
 
+from suites.datasets import text_layouts
+
 PACKAGES = ("networkx", "numpy", "scipy", "skimage")
 
 # Judgement: shorter ones are labels and fragments.
@@ -47,7 +49,8 @@ def documents() -> List[Document]:
 
 
 def splits(found: List[Document]) -> Dict[str, List[Document]]:
-    """Return ``found`` in train, valid and test, each document's place decided by its title."""
+    """Return ``found`` in train, valid and test, each document's place decided by its title. Paragraphs of valid and
+    test of which a sentence is in train too are left out."""
     parts = {"train": [], **{name: [] for name in SHARES}}  # type: Dict[str, List[Document]]
     for document in found:
         place = int(hashlib.sha256(document.title.encode("utf-8")).hexdigest(), 16) % 100
@@ -59,7 +62,19 @@ def splits(found: List[Document]) -> Dict[str, List[Document]]:
                 break
         else:
             parts["train"].append(document)
+    trained = {sentence for document in parts["train"] for sentence in _sentences(document.paragraphs)}
+    for name in SHARES:
+        parts[name] = [one for one in (_without(document, trained) for document in parts[name]) if one.paragraphs]
     return parts
+
+
+def _without(document, trained):
+    kept = [paragraph for paragraph in document.paragraphs if trained.isdisjoint(_sentences([paragraph]))]
+    return document._replace(paragraphs=kept)
+
+
+def _sentences(paragraphs):
+    return [sentence for paragraph in paragraphs for sentence in text_layouts.sentences(paragraph)]
 
 
 def versions() -> Dict[str, str]:

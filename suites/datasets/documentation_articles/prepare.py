@@ -12,7 +12,7 @@ from xml.sax.saxutils import quoteattr
 from suites.datasets import making, text_numbers
 from suites.datasets.documentation import prose
 
-VERSION = 1
+VERSION = 2
 
 # Judgement: WikiExtractor fills files of 1 MB; these are smaller, so that there are several.
 FILE_CHARACTERS = 250000

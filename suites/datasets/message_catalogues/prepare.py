@@ -18,7 +18,7 @@ from typing import Dict, List, Set, Tuple
 
 from suites.datasets import making, text_numbers
 
-VERSION = 1
+VERSION = 2
 
 LANGUAGE = "vi"
 # Domain of the catalogue -> the package that has it: those with much text that Debian and Ubuntu both have.
@@ -124,14 +124,25 @@ def is_sentence(source: str, target: str) -> bool:
 
 
 def write(folder: str, found: List[Tuple[str, str]]) -> None:
-    """Write the files of all splits. All translations of one English sentence are in the same."""
+    """Write the files of all splits.
+
+    All translations of one English sentence are in the same, and those of one that differs by its case or by what it
+    ends with; from the test sets those are left out whose translation is in train.
+    """
     files = {}  # type: Dict[str, List[Tuple[str, str]]]
     for source, target in found:
-        files.setdefault(_split_of(source), []).append((source, target))
+        files.setdefault(_split_of(_alike(source)), []).append((source, target))
+    trained = {_alike(target) for _, target in files.get("train", [])}
+    for split in TESTS:
+        files[split] = [pair for pair in files.get(split, []) if _alike(pair[1]) not in trained]
     for split, sentences in files.items():
         for language, side in (("en", 0), (LANGUAGE, 1)):
             with open(os.path.join(folder, "%s.%s" % (split, language)), "w", encoding="utf-8") as file:
                 file.writelines(pair[side] + "\n" for pair in sentences)
+
+
+def _alike(text: str) -> str:
+    return text.casefold().strip(" .,:;!?")
 
 
 def _split_of(source: str) -> str:

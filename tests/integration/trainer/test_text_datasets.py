@@ -7,7 +7,17 @@ import subprocess
 import numpy
 import pytest
 
-from suites.datasets import articles, numbered, questions, running_text, sentence_pairs, text_layouts
+from suites.datasets import (
+    articles,
+    numbered,
+    pieces,
+    questions,
+    running_text,
+    sentence_pairs,
+    text_layouts,
+    text_numbers,
+)
+from suites.quality import bleu, spans
 from tests.trainer_process import ROOT, dataset_facts
 from workers.trainer import manifest
 
@@ -22,6 +32,10 @@ def test_a_dataset_is_what_its_facts_say(made_dataset, folder):
     root = made_dataset(folder)
     facts, found = dataset_facts(folder, root), manifest.identity(manifest.read(root))
     assert found["files"] == facts["files"]
+    assert manifest.read(root)["version"] == facts["version"]
+    splits = {split: len(items) for split, items in text_numbers.WAYS[facts["layout"]].read(str(root)).items()}
+    told = {split: next(iter(counts.values())) for split, counts in facts["splits"].items()}
+    assert splits == (pytest.approx(told, rel=0.5) if folder == "message_catalogues" else told)
     # The catalogues are those of this machine.
     assert found["bytes"] == pytest.approx(facts["bytes"], rel=0.5 if folder == "message_catalogues" else 0.02)
     assert manifest.problems(str(root), manifest.read(root)) == []
@@ -70,6 +84,37 @@ def test_the_numbers_of_a_pair_are_its_two_sentences(made_dataset, python_of):
         # SentencePiece writes compatible characters alike, and ⁇ for those that it does not know.
         same = [text == getattr(pairs[at], side) for text, at in zip(texts, some, strict=True)]
         assert sum(same) >= 0.8 * len(same)
+
+
+@pytest.mark.parametrize("vocabulary", [180, 8000])
+def test_the_pieces_give_the_text_that_sentencepiece_gives(made_dataset, python_of, vocabulary):
+    root = made_dataset("message_catalogues")
+    numbers = numbered.sequences(str(root), vocabulary, "tst2013.target")
+    rows = [numbers[at].tolist() for at in range(len(numbers))]
+    known = pieces.read(str(root), vocabulary)
+    assert [known.text(row) for row in rows] == decoded(python_of, root, vocabulary, rows)
+
+
+def test_references_are_the_sentences_as_they_are_and_their_numbers_nearly_say_them(made_dataset):
+    root = made_dataset("message_catalogues")
+    found = sentence_pairs.judged(str(root), 8000, 0, 1)
+    assert sorted(found.references) == sorted(pair.target for pair in text_layouts.pairs(str(root))["tst2013"])
+    numbers, pairs = numbered.sequences(str(root), 8000, "tst2013.target"), text_layouts.pairs(str(root))["tst2013"]
+    said = [(found.pieces.text(numbers[at]), pair.target) for at, pair in enumerate(pairs)]
+    # What SentencePiece writes otherwise costs a perfect translation so much.
+    assert 97 < bleu.value(bleu.sums(said)) < 100
+
+
+def test_the_right_tokens_score_nearly_full_marks_by_squads_measure(made_dataset):
+    root = made_dataset("documentation_questions")
+    found = questions.judged(str(root), 8000, 0, 1)
+    answers = numbered.array(str(root), 8000, "dev.answers")
+    said = [(found.text(number, *answers[number][1:]), found.gold(number)) for number in found.numbers]
+    sums = spans.sums(said)
+    assert sums["n"] == len(text_layouts.questions(str(root))["dev"])
+    # A token that holds more than the answer costs the rest.
+    assert sums["exact"] > 0.98 * sums["n"]
+    assert sums["f1"] > 0.99 * sums["n"]
 
 
 def test_the_tokens_of_an_answer_hold_its_text(made_dataset, python_of):

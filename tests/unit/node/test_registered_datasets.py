@@ -33,6 +33,22 @@ def test_what_is_registered_is_there_for_the_next_agent_and_its_path_is_told_to_
     assert datasets.path_of({**offered, "root": None}) == str(files)
 
 
+def test_what_was_counted_is_offered_and_changes_nothing_that_is_prepared(files):
+    splits = {"train": {"pairs": 3}, "tst2013": {"pairs": 1}}
+    facts = datasets.register("good", str(files), "parallel-text", splits=splits)
+    assert datasets.offered()["good"]["splits"] == splits
+    again = datasets.register("good", str(files), "parallel-text")
+    assert "splits" not in again
+    assert prepare.dataset_root(again) == prepare.dataset_root(facts)
+
+
+def test_what_is_prepared_in_another_way_now_is_prepared_anew(files):
+    texts, images = (datasets.register(layout, str(files), layout) for layout in ("text", "image-folder"))
+    assert prepare.dataset_root(texts) != prepare.dataset_root({**texts, "version": 1})
+    # Where nothing has changed, nothing is done again.
+    assert "version" not in images
+
+
 def test_the_identity_is_that_of_names_and_sizes(files, tmp_path):
     first = manifest.listing(str(files))
     files.rename(tmp_path / "moved")

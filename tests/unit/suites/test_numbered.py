@@ -6,7 +6,7 @@ import os
 import numpy
 import pytest
 
-from suites.datasets import articles, numbered, questions, running_text, sentence_pairs
+from suites.datasets import articles, judged, numbered, pieces, questions, running_text, sentence_pairs
 from workers.trainer.failure import TrainerError
 
 VOCABULARY = 50
@@ -18,7 +18,7 @@ def written(root, **arrays):
     folder.mkdir(parents=True, exist_ok=True)
     for name, value in arrays.items():
         path = folder / name.replace("_", ".")
-        if value and isinstance(value[0], list) and not name.endswith("answers"):
+        if value and isinstance(value[0], list) and not name.endswith(("answers", "characters")):
             numpy.save(f"{path}.ends.npy", numpy.cumsum([len(one) for one in value]))
             value = [token for one in value for token in one]
         numpy.save(f"{path}.npy", numpy.array(value))
@@ -142,6 +142,100 @@ def test_the_answer_stays_where_it_is_in_a_context_that_is_cut():
 def test_a_short_context_is_left_as_it_is():
     asked = questions.fitted(numpy.arange(100, 120), numpy.arange(7, 17), 4, 6, 60)
     assert (len(asked.context), asked.first, asked.last) == (20, 4, 6)
+
+
+def spelled(root):
+    """The vocabulary's pieces: token 5 is " t5", token 6 is "t6", and so on by turns."""
+    pieces.write(root, VOCABULARY, [("\u2581" if number % 2 else "") + f"t{number}" for number in range(VOCABULARY)])
+    return root
+
+
+def test_tokens_become_text_again_and_what_is_no_text_does_not(tmp_path):
+    known = pieces.read(spelled(some_pairs(tmp_path, [1])), VOCABULARY)
+    assert known.text([numbered.BEGIN, 5, 6, 7, numbered.END, numbered.PADDING]) == "t5t6 t7"
+    assert known.text([6, numbered.UNKNOWN, 6]) == "t6 \u2047 t6"
+    # A network may have places for more tokens than the vocabulary has.
+    assert known.text([5, VOCABULARY]) == "t5 \u2047 "
+
+
+def test_a_network_is_judged_by_the_split_that_the_literature_reports(tmp_path):
+    root = some_pairs(tmp_path, [1])
+    with pytest.raises(TrainerError, match=r"numbers/50 holds nothing to judge a network by: .* \(newstest2014"):
+        numbered.judged_split(root, VOCABULARY, "source")
+    for split in ("dev", "tst2012", "tst2013"):
+        written(tmp_path, **{f"{split}_source": [[7]]})
+    assert numbered.judged_split(root, VOCABULARY, "source") == "tst2013"
+
+
+def test_sentences_are_judged_whole_and_once_by_all_ranks_with_their_own_references(tmp_path):
+    root = spelled(some_pairs(tmp_path, [2, 3]))
+    rows = [[6 + number] * length for number, length in enumerate((9, 2, 40, 4))]
+    written(tmp_path, tst2013_source=rows, tst2013_target=rows)
+    judged.write(root, "tst2013", ["nine", "two", "forty", "four"])
+    ranks = [sentence_pairs.judged(root, VOCABULARY, rank, 2) for rank in range(2)]
+    told = [[(len(one), said) for one, said in zip(rank.sources, rank.references, strict=True)] for rank in ranks]
+    assert told == [[(2, "two"), (9, "nine")], [(4, "four"), (40, "forty")]]
+    # Trained sentences have no reference but their numbers.
+    assert sentence_pairs.judged(root, VOCABULARY, 0, 1, "train").references == ["", ""]
+    judged.write(root, "tst2013", ["nine"])
+    with pytest.raises(TrainerError, match="4 sentences of tst2013, and 1 references"):
+        sentence_pairs.judged(root, VOCABULARY, 0, 1)
+
+
+def some_questions(root, context, characters):
+    """One question about a context, as the split dev."""
+    return written(
+        root,
+        dev_contexts=[[40], context],
+        dev_questions=[[7] * 6],
+        dev_answers=[[1, 3, 4]],
+        dev_characters=[(0, 3), *characters],
+    )
+
+
+def test_the_windows_of_a_question_cover_its_context_and_give_back_its_text(tmp_path):
+    context = list(range(10, 40))
+    root = some_questions(tmp_path, context, [(4 * at, 4 * at + 4) for at in range(30)])
+    words = "".join(f" {at:03}" for at in range(30))
+    judged.write(root, "dev", {"contexts": ["one", words], "answers": [["003 004", "004"]]})
+    found = questions.judged(root, VOCABULARY, 0, 1)
+    windows = found.windows(0, 16)
+    assert [(one.begin, len(one.question) + len(one.context)) for one in windows] == [
+        (begin, 16) for begin in (0, 3, 6, 9, 12, 15, 18, 20)
+    ]
+    assert all(one.context.tolist() == context[one.begin : one.begin + 10] for one in windows)
+    assert [one.begin for one in found.windows(0, 100)] == [0]
+    assert (found.text(0, 3, 4), found.gold(0)) == ("003 004", ["003 004", "004"])
+    assert list(questions.judged(root, VOCABULARY, 1, 2).numbers) == []
+
+
+def test_texts_that_do_not_fit_the_questions_are_named(tmp_path):
+    root = some_questions(tmp_path, [10, 11], [(0, 1), (1, 2)])
+    judged.write(root, "dev", {"contexts": ["one"], "answers": [["a"]]})
+    with pytest.raises(TrainerError, match=r"texts/dev\.json: it does not fit the questions"):
+        questions.judged(root, VOCABULARY, 0, 1)
+    numpy.save(f"{tmp_path}/numbers/50/dev.characters.npy", numpy.zeros((2, 2)))
+    with pytest.raises(TrainerError, match=r"dev\.characters\.npy: it does not fit the questions"):
+        questions.judged(root, VOCABULARY, 0, 1)
+
+
+def test_running_text_is_judged_piece_by_piece_by_all_ranks_together(tmp_path):
+    root = written(tmp_path, test_text=[list(range(7, 40))])
+    ranks = [list(running_text.judged(root, 6, VOCABULARY, rank, 2)) for rank in range(2)]
+    assert [tokens[0, 0] for rank in ranks for tokens, _ in rank] == [7, 19, 31, 13, 25]
+    assert all((after == tokens + 1).all() for rank in ranks for tokens, after in rank)
+
+
+def test_pairs_of_texts_are_judged_in_the_order_of_the_text_the_same_each_time(tmp_path):
+    root = some_articles(tmp_path)
+    os.rename(f"{root}/numbers/50/train.sentences.npy", f"{root}/numbers/50/test.sentences.npy")
+    for name in ("sentences.ends", "documents"):
+        os.rename(f"{root}/numbers/50/train.{name}.npy", f"{root}/numbers/50/test.{name}.npy")
+    drawn, again = (list(articles.judged(root, 25, VOCABULARY, 0, 1)) for _ in range(2))
+    assert [one.first[0] for one in drawn] == [article * 100 + at for article in range(20) for at in (0, 25)]
+    assert all((one.second == other.second).all() for one, other in zip(drawn, again, strict=True))
+    others = [one.draw for rank in range(3) for one in articles.judged(root, 25, VOCABULARY, rank, 3)]
+    assert sorted(others) == sorted(one.draw for one in drawn)
 
 
 READERS = {

@@ -61,7 +61,7 @@ def test_articles_are_read_without_their_titles_with_splits_or_without(tmp_path)
 
 def test_questions_know_where_their_answers_are(tmp_path):
     found = text_layouts.questions(a_folder(tmp_path, {"train-v1.1.json": json.dumps(SQUAD)}))
-    assert found == {"train": [("The sky is blue.", "How is it?", 11, 15)]}
+    assert found == {"train": [("The sky is blue.", "How is it?", 11, 15, ("blue",))]}
 
 
 MOVED = json.dumps(SQUAD).replace('"answer_start": 11', '"answer_start": 12')
@@ -122,7 +122,7 @@ def test_prose_is_what_a_docstring_says_and_not_its_code_or_lists():
 
 
 def test_documents_are_in_one_split_each_and_most_of_them_train():
-    documents = [prose.Document(f"module{number}", ["text"]) for number in range(1000)]
+    documents = [prose.Document(f"module{number}", [f"text {number}"]) for number in range(1000)]
     parts = prose.splits(documents)
     assert sum(map(len, parts.values())) == 1000
     assert len(parts["train"]) > 850
@@ -130,6 +130,32 @@ def test_documents_are_in_one_split_each_and_most_of_them_train():
     assert parts == prose.splits(list(reversed(documents))) | {
         name: [one for one in documents if one in found] for name, found in parts.items()
     }
+
+
+def test_no_sentence_of_the_other_splits_is_trained_on():
+    documents = [
+        prose.Document(f"module{number}", [f"Own text {number}. Said again.", "Said by all. It is."])
+        for number in range(300)
+    ]
+    kept = [paragraph for part in ("valid", "test") for one in prose.splits(documents)[part] for paragraph in one[1]]
+    assert kept == []
+    documents = [prose.Document(one.title, [f"{one.title} has this.", *one.paragraphs]) for one in documents]
+    kept = [paragraph for part in ("valid", "test") for one in prose.splits(documents)[part] for paragraph in one[1]]
+    assert len(kept) > 10
+    assert all(paragraph.endswith("has this.") for paragraph in kept)
+
+
+def test_sentences_that_are_nearly_alike_are_in_one_split_and_no_translation_of_a_test_is_trained_on(tmp_path):
+    found = [(f"Sentence {number} here", f"câu {number}") for number in range(400)]
+    found += [(f"sentence {number} here.", f"câu {number}!") for number in range(400)]
+    found += [(f"Another {number} one", "một câu chung") for number in range(100)]
+    catalogues.write(str(tmp_path), sorted(found))
+    splits = text_layouts.pairs(str(tmp_path))
+    assert sorted(splits) == ["train", "tst2012", "tst2013"]
+    trained = {word.lower().strip(" .!") for pair in splits.pop("train") for word in pair}
+    tested = [word.lower().strip(" .!") for pairs in splits.values() for pair in pairs for word in pair]
+    assert len(tested) > 20
+    assert trained.isdisjoint(tested)
 
 
 def test_a_question_is_a_sentence_with_a_gap_and_the_answer_lies_there():

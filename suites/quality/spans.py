@@ -1,0 +1,81 @@
+"""How well the answers to questions are found in passages: SQuAD's exact match and F1.
+
+Source of both: Rajpurkar et al., "SQuAD: 100,000+ Questions for Machine Comprehension of Text", 2016, section 6.1, and
+its official evaluation script, version 1.1, whose normalisation of answers is written anew here. The answer that is
+judged is the best one over all windows of a passage, as Devlin et al., "BERT", 2019, section 4.2, choose it: the
+greatest sum of both ends' logits, the end not before the begin, and not longer than ``run_squad.py`` allows.
+
+Dimensions: T tokens of a window.
+"""
+
+import collections
+import re
+import string
+from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
+
+from workers.trainer.signatures import Array
+
+# ``max_answer_length`` of run_squad.py, published with BERT.
+MOST_TOKENS = 30
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = {ord(character): None for character in string.punctuation}
+
+
+def normalised(text: str) -> str:
+    """Return ``text`` in lower case, without punctuation and articles, its words one space apart."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def exact(answer: str, gold: Sequence[str]) -> float:
+    """Return 1 if ``answer`` is one of the ``gold`` answers once both are normalised, else 0."""
+    return float(any(normalised(answer) == normalised(one) for one in gold))
+
+
+def f1(answer: str, gold: Sequence[str]) -> float:
+    """Return the greatest F1 of the words of ``answer`` against those of a ``gold`` one, 0 to 1."""
+    return max(_f1(normalised(answer).split(), normalised(one).split()) for one in gold)
+
+
+def _f1(found: List[str], wanted: List[str]) -> float:
+    common = sum((collections.Counter(found) & collections.Counter(wanted)).values())
+    if not common:
+        return 0.0
+    precision, recall = common / len(found), common / len(wanted)
+    return 2 * precision * recall / (precision + recall)
+
+
+def sums(answers: Iterable[Tuple[str, Sequence[str]]]) -> Dict[str, float]:
+    """Return {n, exact, f1} of pairs (answer, gold answers): sums over questions, to be added over ranks."""
+    found = {"n": 0.0, "exact": 0.0, "f1": 0.0}
+    for answer, gold in answers:
+        found["n"] += 1
+        found["exact"] += exact(answer, gold)
+        found["f1"] += f1(answer, gold)
+    return found
+
+
+class Span(NamedTuple):
+    """``score``: the sum of both logits. ``begin`` and ``end``: places in the window, both included."""
+
+    score: float
+    begin: int
+    end: int
+
+
+def best_span(begins_T: Array, ends_T: Array, first: int, last: int, most: int = MOST_TOKENS) -> Span:
+    """Return the best span of ``most`` tokens at most from place ``first`` to ``last``, where the passage lies.
+
+    Args:
+        begins_T: logits that the answer begins at a place; ``ends_T``: that it ends there.
+    """
+    import numpy
+
+    begins, ends = (numpy.asarray(logits[first : last + 1], numpy.float64) for logits in (begins_T, ends_T))
+    best = Span(-float("inf"), first, first)
+    for more in range(min(most, len(begins))):
+        scores = begins[: len(begins) - more] + ends[more:]
+        at = int(numpy.argmax(scores))
+        if scores[at] > best.score:
+            best = Span(float(scores[at]), first + at, first + at + more)
+    return best
