@@ -18,7 +18,7 @@ models, PyTorch for all frameworks. A test looks every name up (tests/architectu
     ``suites/assemble/pytorch.py: build, module, Model``
     ``suites/assemble/parts.py: framework_of, weights_of, batches``
     ``workers/trainer/optimizer.py: of_job, rate``
-    ``suites/models/resnet_50/pytorch.py: Network, loss``
+    ``suites/models/resnet_50/pytorch.py: Network, criterion``
  4. Batches come from synthetic data or from the files of a dataset, which the node's agent has prepared.
     ``suites/inputs/images.py: batches, synthetic``
     ``suites/datasets/photographs/dataset.toml``

@@ -36,6 +36,7 @@ class Tolerance:
     weight: float
     statistic: float = STATISTIC
     initial: float = 0.0
+    evaluation: float = 1e-4
 
 
 # precision -> what it may lose, the deepest networks first. With 8 significant bits a number is off by up to 4e-3, and
@@ -73,6 +74,7 @@ class Parity:
 
     Attributes:
         loss: relative difference of the case's loss.
+        evaluation: the worst of what the network gives for the case as it is evaluated, and of its loss then.
         gradient, weight, statistic: the worst of each kind, the weights after the updates and relative to what these
             changed; ``statistic`` is None where a network has none.
         begin: the largest relative difference of a training's first losses, infinite where its initial weights are
@@ -81,6 +83,7 @@ class Parity:
     """
 
     loss: float
+    evaluation: Worst
     gradient: Worst
     weight: Worst
     statistic: Worst | None
@@ -98,11 +101,13 @@ def judge(exact: Arrays, found: Arrays, case: Arrays, precision: str = "fp32") -
     gradients = _gradients(exact, found)
     weights = _weights(exact, found, case)
     statistics = _of_lengths(exact, found, "statistic")
+    evaluation = _of_lengths(exact, found, "evaluated")
     loss = _relative(exact["loss"], found["loss"])
     most = next(one for one in TOLERANCES[precision] if _depth(exact) >= one.layers)
     begin = _begin(exact, found, most.initial)
     problems = [
         *_above("loss", {"": loss}, most.loss),
+        *_above("evaluation", evaluation, most.evaluation),
         *_above("gradient", gradients, most.gradient),
         *_above("statistic", statistics, most.statistic),
         *_above("weight after the updates", weights, most.weight),
@@ -110,7 +115,7 @@ def judge(exact: Arrays, found: Arrays, case: Arrays, precision: str = "fp32") -
         *_other_names(exact, found),
     ]
     worst = _worst(statistics) if statistics else None
-    return Parity(loss, _worst(gradients), _worst(weights), worst, begin, tuple(problems))
+    return Parity(loss, _worst(evaluation), _worst(gradients), _worst(weights), worst, begin, tuple(problems))
 
 
 def margins(exact: Arrays) -> dict[str, float]:

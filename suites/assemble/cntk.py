@@ -1,17 +1,19 @@
 """Makes models in CNTK's operations, with PyTorch's paddings, statistics and names.
 
-A model's ``cntk.py`` has ``loss(layer, size, *inputs)``, the node with the loss of each sample. ``layer(name, x)``
-applies a described layer. CNTK keeps the axis of the samples to itself; images are CHW, labels numbers.
+A model's ``cntk.py`` has ``outputs(layer, size, *inputs)``, the tuple of nodes of what the network gives, and
+``criterion(outputs, *targets)``, the node with the loss of each sample. ``layer(name, x)`` applies a described layer.
+CNTK keeps the axis of the samples to itself; images are CHW, labels numbers.
 """
 
 import collections
 import math
-from typing import Any, Dict, Iterable, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import cntk
 import numpy
 
 from suites.assemble import layers, layouts, parts
+from suites.inputs import Field
 from workers.trainer import optimizer, updates
 from workers.trainer.failure import TrainerError
 from workers.trainer.job import Job, Process
@@ -151,13 +153,25 @@ def cross_entropy(logits_K: Node, label: Node) -> Node:
 
 
 class Model(object):
-    """What the adapter trains: a criterion over arguments, parameters, batches of a rank, an optimiser's numbers."""
+    """What the adapter trains: a criterion over arguments, parameters, batches of a rank, an optimiser's numbers.
+
+    ``outputs``: what the network gives for its inputs, which are the first of ``arguments``; ``fields``: of them all.
+    """
 
     def __init__(
-        self, network: Layers, arguments: Sequence[Node], criterion: Node, batches: Batches, optimizer: Rule
+        self,
+        network: Layers,
+        fields: Sequence[Field],
+        arguments: Sequence[Node],
+        outputs: Sequence[Node],
+        criterion: Node,
+        batches: Batches,
+        optimizer: Rule,
     ) -> None:
         self.network = network
+        self._fields = fields
         self.arguments = arguments
+        self._outputs = tuple(outputs)
         self.criterion = criterion
         self.parameters = list(network.variables.values())
         self.batches = batches
@@ -167,6 +181,21 @@ class Model(object):
     def updates(self) -> Tuple[updates.Update, ...]:
         """All its parameters by its one loss."""
         return updates.whole(self.criterion, self.parameters, self._optimizer)
+
+    def evaluated(self, arrays: Sequence[Array]) -> Tuple[List[Array], Optional[Array]]:
+        """Return (outputs, the loss of each sample) of a batch's arrays; without targets there is no loss.
+
+        What is asked of a network without a backward pass behind it CNTK computes with its running statistics, and
+        drops nothing.
+        """
+        found = {
+            node: value(field.kind, array, cntk.cpu())
+            for node, field, array in zip(self.arguments, self._fields, arrays)
+        }
+        wanted = self._outputs + ((self.criterion,) if len(arrays) == len(self.arguments) else ())
+        computed = cntk.combine(list(wanted)).eval(found)
+        outputs = [computed[node.output] if len(wanted) > 1 else computed for node in self._outputs]
+        return outputs, computed[self.criterion.output] if len(wanted) > len(self._outputs) else None
 
 
 def build(job: Job, process: Process) -> Model:
@@ -190,7 +219,10 @@ def build(job: Job, process: Process) -> Model:
     def batches(rank):
         return parts.batches(job, rank, "cntk", to_values)
 
-    return Model(network, arguments, own.loss(network, size, *arguments), batches, optimizer.of_job(job))
+    given = parts.given_count(job)
+    outputs = own.outputs(network, size, *arguments[:given])
+    criterion = own.criterion(outputs, *arguments[given:])
+    return Model(network, fields, arguments, outputs, criterion, batches, optimizer.of_job(job))
 
 
 def _check(described):

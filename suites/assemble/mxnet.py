@@ -1,8 +1,9 @@
 """Makes models in MXNet's Gluon.
 
 A model's ``mxnet.py`` has ``Network(size)``, a hybrid block that computes the loss of a batch (its mean over the
-samples): one graph for both. Its parameters have the names of the description, but for the words of Gluon below. Images
-are NCHW.
+samples). It is one graph of its ``outputs(F, *inputs)``, the tuple of what the network gives, and its
+``criterion(F, outputs, *targets)``. Its parameters have the names of the description, but for the words of Gluon below.
+Images are NCHW.
 """
 
 import re
@@ -176,22 +177,46 @@ def weighted_cross_entropy(F: Any, logits_NTK: Any, labels_NT: Any, shares_NT: A
     return F.negative(F.sum(found_NT * shares_NT))
 
 
+class _Evaluation(nn.HybridBlock):
+    """The outputs of a network for its inputs, of which there are ``given``, and the loss where there are targets.
+
+    One graph for one number of arrays. To be made before the network itself is hybridized: this hybridizes it too.
+    """
+
+    def __init__(self, network, given):
+        super(_Evaluation, self).__init__()
+        self.network = network
+        self._given = given
+        self.hybridize()
+
+    def hybrid_forward(self, F, *batch):
+        outputs = self.network.outputs(F, *batch[: self._given])
+        targets = batch[self._given :]
+        return outputs + ((self.network.criterion(F, outputs, *targets),) if targets else ())
+
+
 class Model(object):
     """What the adapter trains: trainable parameters, their loss, the batches of a rank and the optimiser's numbers.
 
     Args:
+        kinds: those of a batch's fields, of which so many as ``given`` are inputs.
         counts: {normalisation: how many numbers of a channel a batch has}.
     """
 
     def __init__(
         self,
         network: nn.HybridBlock,
+        kinds: Sequence[str],
+        given: int,
         names: Sequence[str],
         counts: Mapping[str, int],
         batches: Batches,
         optimizer: Rule,
     ) -> None:
         self.network = network
+        self._kinds, self._given = kinds, given
+        self._evaluations = [_Evaluation(network, given) for _ in range(2)]
+        network.hybridize(static_alloc=True, static_shape=True)
         self._names = names
         self._counts = counts
         found = named(network)
@@ -207,6 +232,15 @@ class Model(object):
     def loss(self, batch: Sequence[Any]) -> Any:
         """Return the loss of a batch, on the batch's device."""
         return self.network(*batch)
+
+    def evaluated(self, arrays: Sequence[Array], context: mx.Context) -> Tuple[List[mx.nd.NDArray], Any]:
+        """Return (outputs, loss) of a batch's arrays as the network is evaluated; without targets there is no loss."""
+        batch = [array_of(kind, array).as_in_context(context) for kind, array in zip(self._kinds, arrays)]
+        if len(batch) == self._given:
+            found = self._evaluations[0](*batch)
+            return (found if isinstance(found, (list, tuple)) else [found]), None
+        found = list(self._evaluations[1](*batch))
+        return found[:-1], found[-1]
 
     def described(self, arrays: Iterable[Array]) -> Dict[str, Array]:
         """Return {name: described array} of an array for each of ``parameters``: MXNet has the described layouts."""
@@ -239,7 +273,6 @@ def build(job: Job, contexts: Sequence[mx.Context]) -> Model:
         for layer in parts.layers_of(job)
         if isinstance(layer, layers.Normalization)
     }
-    network.hybridize(static_alloc=True, static_shape=True)
     kinds = [field.kind for field in parts.fields_of(job)]
 
     def batches(rank):
@@ -251,7 +284,7 @@ def build(job: Job, contexts: Sequence[mx.Context]) -> Model:
 
         return parts.batches(job, rank, "mxnet", to_arrays)
 
-    return Model(network, list(weights), counts, batches, optimizer.of_job(job))
+    return Model(network, kinds, parts.given_count(job), list(weights), counts, batches, optimizer.of_job(job))
 
 
 def named(network: nn.HybridBlock) -> Dict[str, Any]:

@@ -51,6 +51,11 @@ def fields_of(job: Job) -> List[Field]:
     return input_of(job).fields(job.model.size)
 
 
+def given_count(job: Job) -> int:
+    """Return how many arrays of a batch the network is given: they come first, the others are targets."""
+    return sum(not field.target for field in fields_of(job))
+
+
 def batches(job: Job, rank: int, framework: str, to_tensors: Callable[..., Any]) -> Iterator[Batch]:
     """Return the endless iterator of ``(tensors, work)`` for one rank.
 

@@ -1,12 +1,12 @@
 """Makes models in PyTorch.
 
 A model's ``pytorch.py`` has ``Network(size)``, a module whose parameters have the names of the description, and
-``loss(network, *tensors)``, a scalar tensor. Images are NCHW.
+``criterion(outputs, *targets)``, a scalar tensor: the loss of what the network gives for its inputs. Images are NCHW.
 
 PyTorch also computes in double precision (``fp64``): that is what the parity of all frameworks is held against.
 """
 
-from typing import Callable, Dict, Iterable, List, Sequence, Tuple, Union
+from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import nn
@@ -140,14 +140,15 @@ class Model(object):
     def __init__(
         self,
         network: nn.Module,
-        loss: Callable[..., torch.Tensor],
+        criterion: Callable[..., torch.Tensor],
         fields: Sequence[Field],
         batches: Batches,
         optimizer: Rule,
     ) -> None:
         self.network = network
-        self._loss = loss
+        self._criterion = criterion
         self._fields = fields
+        self._given = sum(not field.target for field in fields)
         self.batches = batches
         self._optimizer = optimizer
 
@@ -159,7 +160,20 @@ class Model(object):
 
     def loss(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the loss of a batch, the mean over its samples."""
-        return self._loss(self.network, *batch)
+        return self._criterion(self.network(*batch[: self._given]), *batch[self._given :])
+
+    def evaluated(
+        self, network: nn.Module, batch: Sequence[torch.Tensor]
+    ) -> Tuple[Tuple[torch.Tensor, ...], Optional[torch.Tensor]]:
+        """Return (outputs, loss) of a batch; without targets there is no loss. ``network``: this one's, without what a
+        strategy has put around it."""
+        found, targets = network(*batch[: self._given]), batch[self._given :]
+        return _flat(found), self._criterion(found, *targets) if targets else None
+
+    def tensors(self, arrays: Sequence[Array], device: torch.device) -> List[torch.Tensor]:
+        """Return the arrays of a batch, or those that the network is given, as tensors on ``device``."""
+        dtype = next(self.network.parameters()).dtype
+        return [tensor(field.kind, one, dtype).to(device) for field, one in zip(self._fields, arrays)]
 
     def described(self, arrays: Iterable[Array]) -> Dict[str, Array]:
         """Return {name: described array} of an array for each parameter, without those that are None: PyTorch has the
@@ -176,6 +190,13 @@ class Model(object):
     def given(self, batch: Sequence[torch.Tensor]) -> Dict[str, Array]:
         """Return {``batch.<field>``: array}: a batch as a job gives it."""
         return {"batch." + field.name: array(field.kind, tensor) for field, tensor in zip(self._fields, batch)}
+
+
+def _flat(outputs):
+    """Return the tensors of what a network gives, in one tuple."""
+    if outputs is None:
+        return ()
+    return (outputs,) if isinstance(outputs, torch.Tensor) else tuple(one for part in outputs for one in _flat(part))
 
 
 def _wide(tensor):
@@ -202,7 +223,7 @@ def build(job: Job, process: Process, device: torch.device) -> Model:
     def batches(rank):
         return parts.batches(job, rank, "pytorch", to_tensors)
 
-    return Model(network.to(device, dtype), own.loss, fields, batches, optimizer.of_job(job))
+    return Model(network.to(device, dtype), own.criterion, fields, batches, optimizer.of_job(job))
 
 
 def _placed(tensor, place, device):

@@ -1,7 +1,8 @@
 """Makes models in TensorFlow's operations, with PyTorch's paddings, statistics and names.
 
-A model's ``tensorflow.py`` has ``loss(layer, size, *tensors)``, a scalar tensor: the mean over the samples of a batch.
-``layer(name, x)`` applies a described layer, under a name scope of its own. Images are NHWC.
+A model's ``tensorflow.py`` has ``outputs(layer, size, *inputs)``, the tuple of what the network gives, and
+``criterion(outputs, *targets)``, a scalar tensor: the mean over the samples of a batch. ``layer(name, x)`` applies a
+described layer, under a name scope of its own. Images are NHWC.
 
 In 16 bits, what a layer gives is in 16 bits, as in Keras's mixed precision, and so are the weights that it multiplies
 by. Normalisations, the softmax of an attention and losses compute in single precision; what a model adds up itself goes
@@ -9,12 +10,15 @@ through ``single``. In single precision no cast is there.
 """
 
 import collections
-from typing import Callable, Dict, FrozenSet, Iterable, Optional, Sequence, Tuple
+import contextlib
+import functools
+from typing import Callable, Dict, FrozenSet, Iterable, Iterator, Optional, Sequence, Tuple
 
 import numpy
 import tensorflow as tf
 
 from suites.assemble import layers, layouts, parts
+from suites.assemble.tensorflow_functions import single
 from workers.trainer import optimizer, updates
 from workers.trainer.failure import TrainerError
 from workers.trainer.job import Job, Process
@@ -75,11 +79,21 @@ class Layers(object):
             value = layouts.apply(LAYOUTS.get(one.kind, layouts.AS_IT_IS), weights[one.name])
             self.variables[one.name] = tf.Variable(_stored(value, types.stored), name=one.name)
         self.statistics = {}
+        self._trains = True
         self._tied = {layer.table for layer in described if isinstance(layer, layers.Tied)}
         for layer in described:
             if isinstance(layer, layers.Normalization):
                 mean, variance = numpy.zeros(layer.channels), numpy.ones(layer.channels)
                 self.statistics[layer.name] = (_statistic(mean), _statistic(variance))
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Within it normalisations take the running statistics, and nothing is dropped."""
+        self._trains = False
+        try:
+            yield
+        finally:
+            self._trains = True
 
     def described(self, arrays: Iterable[Array]) -> Dict[str, Array]:
         """Return {name: described array} of an array for each of ``variables``."""
@@ -128,9 +142,12 @@ class Layers(object):
         return tf.reshape(y_NK, (*x.shape[:-1], layer.outputs)) if x.shape.rank > 2 else y_NK
 
     def _normalization(self, layer, x_NHWC):
-        y_NHWC, mean, variance = tf.compat.v1.nn.fused_batch_norm(
-            x_NHWC, self._single_weight(layer), self._single_weight(layer, "bias"), epsilon=layer.epsilon
-        )
+        scale, shift = self._single_weight(layer), self._single_weight(layer, "bias")
+        normalize = tf.compat.v1.nn.fused_batch_norm
+        if not self._trains:
+            known = self.statistics[layer.name]
+            return normalize(x_NHWC, scale, shift, *known, epsilon=layer.epsilon, is_training=False)[0]
+        y_NHWC, mean, variance = normalize(x_NHWC, scale, shift, epsilon=layer.epsilon)
         for statistic, value in zip(self.statistics[layer.name], (mean, variance)):
             statistic.assign_add(layer.MOMENTUM * (value - statistic))
         return y_NHWC
@@ -168,7 +185,7 @@ class Layers(object):
         if len(given) > 3:
             scores_NHQT += _NOTHING * (1.0 - given[3][:, None, None, :])
         weights_NHQT = tf.nn.softmax(scores_NHQT)
-        if layer.dropout:
+        if layer.dropout and self._trains:
             weights_NHQT = tf.nn.dropout(weights_NHQT, layer.dropout)
         x_NQHD = tf.transpose(tf.matmul(self._computed(weights_NHQT), v_NHTD), (0, 2, 1, 3))
         return tf.reshape(x_NQHD, (*x_NQHD.shape[:2], layer.width))
@@ -192,7 +209,7 @@ class Layers(object):
         return self._computed(y_NHWC)
 
     def _dropout(self, layer, x):
-        return tf.nn.dropout(x, layer.rate) if layer.rate else x
+        return tf.nn.dropout(x, layer.rate) if layer.rate and self._trains else x
 
     def _lstm(self, parts_of_it, x_TNE):
         """Return the hidden states x_TNH of the last layer; all layers begin with zeros.
@@ -270,11 +287,6 @@ def _looked_up(table_KE, tokens):
     return tf.gather(table_KE, tokens), backward
 
 
-def single(x: tf.Tensor) -> tf.Tensor:
-    """Return ``x`` in single precision: for sums, and for what is between layers."""
-    return tf.cast(x, tf.float32)
-
-
 def _as(variable, dtype):
     """A variable of that type as it is: operators read it under names of their own."""
     return variable if variable.dtype == dtype else tf.cast(variable, dtype)
@@ -282,46 +294,6 @@ def _as(variable, dtype):
 
 def _stored(value, dtype):
     return value if dtype == tf.float32 else tf.cast(value, dtype)
-
-
-def relu(name: str, x: tf.Tensor) -> tf.Tensor:
-    with tf.name_scope(name):
-        return tf.nn.relu(x)
-
-
-def gelu(name: str, x: tf.Tensor) -> tf.Tensor:
-    """Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016, section 2: the approximation by tanh."""
-    with tf.name_scope(name):
-        return tf.nn.gelu(x, approximate=True)
-
-
-def flat(x_NHWC: tf.Tensor) -> tf.Tensor:
-    """Return all numbers of each image as x_NF, in the order of the other frameworks: channels first."""
-    x_NCHW = tf.transpose(x_NHWC, (0, 3, 1, 2))
-    return tf.reshape(x_NCHW, (x_NCHW.shape[0], -1))
-
-
-def cross_entropy(logits_NK: tf.Tensor, labels_N: tf.Tensor) -> tf.Tensor:
-    """Return the mean cross entropy."""
-    with tf.name_scope("loss"):
-        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels_N, logits=single(logits_NK)))
-
-
-def weighted_cross_entropy(
-    logits_NTK: tf.Tensor, labels_NT: tf.Tensor, shares_NT: tf.Tensor, smoothing: float = 0.0
-) -> tf.Tensor:
-    """Return the sum of the cross entropies, each with its share.
-
-    ``smoothing``: the part of the labels' probability that is spread over all K.
-    """
-    with tf.name_scope("loss"):
-        logits_NTK = single(logits_NTK)
-        found_NT = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels_NT, logits=logits_NTK)
-        if smoothing:
-            # That to the even distribution; picking a logit of each row would have a gradient that is mostly zeros.
-            even_NT = tf.reduce_logsumexp(logits_NTK, axis=2) - tf.reduce_mean(logits_NTK, axis=2)
-            found_NT = (1.0 - smoothing) * found_NT + smoothing * even_NT
-        return tf.reduce_sum(found_NT * shares_NT)
 
 
 def _statistic(value):
@@ -346,13 +318,18 @@ def _beyond(layer, pixels):
 
 
 class Model(object):
-    """What the adapter trains: a network's variables, its loss, the batches of a rank and its optimiser's numbers."""
+    """What the adapter trains: a network's variables, its loss, the batches of a rank and its optimiser's numbers.
+
+    ``outputs`` and ``criterion``: see above; the first ``given`` tensors of a batch are the network's inputs.
+    """
 
     def __init__(
         self,
         network: Layers,
         frozen: FrozenSet[str],
-        loss: Callable[..., tf.Tensor],
+        outputs: Callable[..., Tuple[tf.Tensor, ...]],
+        criterion: Callable[..., tf.Tensor],
+        given: int,
         batches: Batches,
         optimizer: Rule,
         precision: str,
@@ -361,7 +338,8 @@ class Model(object):
         self.network = network
         self.variables = list(network.variables.values())
         self._trained = [variable for name, variable in network.variables.items() if name not in frozen]
-        self._loss = loss
+        self._outputs, self._criterion, self._given = outputs, criterion, given
+        self._evaluate = tf.function(self._evaluated)
         self.batches = batches
         self._optimizer = optimizer
 
@@ -372,7 +350,17 @@ class Model(object):
 
     def loss(self, batch: Sequence[tf.Tensor]) -> tf.Tensor:
         """Return the loss of a batch, the mean over its samples; updates the running statistics."""
-        return self._loss(*batch)
+        return self._criterion(self._outputs(*batch[: self._given]), *batch[self._given :])
+
+    def evaluated(self, batch: Sequence[tf.Tensor]) -> Tuple[Tuple[tf.Tensor, ...], Optional[tf.Tensor]]:
+        """Return (outputs, loss) of a batch as the network is evaluated; without targets there is no loss."""
+        # Traced within: once for each shape of a batch.
+        with self.network.evaluating():
+            return self._evaluate(*batch)
+
+    def _evaluated(self, *batch):
+        found, targets = self._outputs(*batch[: self._given]), batch[self._given :]
+        return tuple(map(single, found)), self._criterion(found, *targets) if targets else None
 
 
 def build(job: Job, process: Process) -> Model:
@@ -391,7 +379,6 @@ def build(job: Job, process: Process) -> Model:
 
         return parts.batches(job, rank, "tensorflow", to_tensors)
 
-    def loss(*batch):
-        return own.loss(network, size, *batch)
-
-    return Model(network, parts.frozen_of(job), loss, batches, optimizer.of_job(job), job.plan.precision)
+    outputs, rule = functools.partial(own.outputs, network, size), optimizer.of_job(job)
+    frozen, given = parts.frozen_of(job), parts.given_count(job)
+    return Model(network, frozen, outputs, own.criterion, given, batches, rule, job.plan.precision)

@@ -84,11 +84,12 @@ def _recordio(file: BinaryIO) -> bytes:
 def _fields(data: bytes) -> Iterator[Tuple[int, Any]]:
     """Yield (number, value) of the fields of a protocol buffer: bytes, or an integer."""
     at = 0
+    value: Any
     while at < len(data):
         key, at = _varint(data, at)
         kind = key & 7
         if kind == 0:
-            value, at = _varint(data, at)  # type: Tuple[Any, int]
+            value, at = _varint(data, at)
         elif kind == 2:
             length, at = _varint(data, at)
             value, at = data[at : at + length], at + length

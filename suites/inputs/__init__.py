@@ -1,11 +1,15 @@
 """Batches for models, as numpy arrays; a model names its module here by ``input`` in its facts. Each module has
 
 ``fields(size)``
-    the ``Field`` of each array of a batch, in order
+    the ``Field`` of each array of a batch, in order: first what the network is given, then the targets
 ``work(*arrays)``
     the work of a batch, in the model's unit and others beside
 ``batches(job, rank, size, framework, to_tensors)``
     the endless iterator of ``(tensors, work)`` for one rank: synthetic ones, or those of the job's dataset
+
+``evaluation(job, size)``
+    where the model's quality can be told: an iterator of ``suites.quality.Examples``, batches of what the job's dataset
+    keeps apart from training, all of it once and always in the same order. The last batch may be smaller
 
 Synthetic batches lie in the host's memory, as those of a dataset do, and are copied to the rank's device at each step:
 in every framework, so that none of them is spared what another has to do.
@@ -18,9 +22,10 @@ class Field(NamedTuple):
     """One array of a batch.
 
     ``kind`` says how a framework lays it out: "image" (HWC, float32), "label", "tokens" (integers), "numbers"
-    (float32). ``shape``: of one sample.
+    (float32). ``shape``: of one sample. ``target``: whether only the loss and the quality are computed with it.
     """
 
     name: str
     kind: str
     shape: Tuple[int, ...]
+    target: bool = False

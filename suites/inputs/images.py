@@ -8,6 +8,7 @@ import itertools
 from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
 from suites.inputs import Field
+from suites.quality import Examples
 from workers.trainer.failure import TrainerError
 from workers.trainer.job import Job
 from workers.trainer.signatures import Array, Batch, Size, Work
@@ -18,7 +19,7 @@ POOL = 4
 
 def fields(size: Size) -> List[Field]:
     pixels = size["image_pixels"]
-    return [Field("images", "image", (pixels, pixels, 3)), Field("labels", "label", ())]
+    return [Field("images", "image", (pixels, pixels, 3)), Field("labels", "label", (), True)]
 
 
 def work(images_NHWC: Array, labels_N: Array) -> Work:
@@ -31,11 +32,36 @@ def batches(job: Job, rank: int, size: Size, framework: str, to_tensors: Callabl
     if job.dataset is None:
         pool = synthetic(count, size["image_pixels"], size["classes"], (seed, rank))
         return itertools.cycle([(to_tensors(*arrays), work(*arrays)) for arrays in pool])
+    stream = _loader(job, framework).batches(job.dataset.root, count, size["image_pixels"], seed, rank, job.world_size)
+    return zip(stream, itertools.repeat({"images": count}))
+
+
+def _loader(job, framework):
     if job.dataset.loader is None:
         raise TrainerError("setup_failed", "the job's dataset names no loader: nothing here reads its files")
-    loader = importlib.import_module("suites.datasets.%s.%s" % (job.dataset.loader, framework))
-    stream = loader.batches(job.dataset.root, count, size["image_pixels"], seed, rank, job.world_size)
-    return zip(stream, itertools.repeat({"images": count}))
+    return importlib.import_module("suites.datasets.%s.%s" % (job.dataset.loader, framework))
+
+
+def evaluation(job: Job, size: Size) -> Iterator[Examples]:
+    """See ``suites.inputs``: the split ``val`` of the job's dataset, each image cut once from its middle and decoded by
+    what decodes those that are trained on.
+
+    Raises:
+        TrainerError: ``setup_failed``, there are no such images.
+    """
+    import numpy
+
+    from suites.datasets.image_folder import listing
+
+    if job.dataset is None:
+        raise TrainerError("setup_failed", "synthetic images have no quality that could be evaluated")
+    decode = _loader(job, job.plan.framework).from_the_middle
+    found = listing.files(job.dataset.root, "val")
+    count = job.plan.per_device_batch_size
+    for first in range(0, len(found), count):
+        entries = found[first : first + count]
+        images_NHWC = numpy.stack([decode(one, size["image_pixels"]) for one in entries])
+        yield Examples((images_NHWC,), (numpy.array([one.label for one in entries], numpy.int64),))
 
 
 def synthetic(count: int, pixels: int, classes: int, seed: Sequence[int]) -> Iterator[Tuple[Array, Array]]:

@@ -33,8 +33,8 @@ def fields(size: Size) -> List[Field]:
     tokens, hidden = (size["tokens"],), (size["predictions"],)
     found = [Field(name, "tokens", tokens) for name in ("tokens", "segments")]
     found.append(Field("mask", "numbers", tokens))
-    found += [Field(name, "tokens", hidden) for name in ("places", "originals")]
-    return found + [Field("shares", "numbers", hidden), Field("following", "label", ())]
+    found += [Field("places", "tokens", hidden), Field("originals", "tokens", hidden, True)]
+    return found + [Field("shares", "numbers", hidden, True), Field("following", "label", (), True)]
 
 
 def work(

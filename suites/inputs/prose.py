@@ -16,7 +16,7 @@ from workers.trainer.signatures import Array, Batch, Size, Work
 
 
 def fields(size: Size) -> List[Field]:
-    return [Field("tokens", "tokens", (size["tokens"],)), Field("following", "tokens", (size["tokens"],))]
+    return [Field("tokens", "tokens", (size["tokens"],)), Field("following", "tokens", (size["tokens"],), True)]
 
 
 def work(tokens_NT: Array, following_NT: Array) -> Work:

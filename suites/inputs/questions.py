@@ -26,7 +26,8 @@ ANSWER_MEAN = 3.0
 def fields(size: Size) -> List[Field]:
     tokens = (size["tokens"],)
     found = [Field(name, "tokens", tokens) for name in ("tokens", "segments")]
-    return found + [Field("mask", "numbers", tokens), Field("begins", "label", ()), Field("ends", "label", ())]
+    found.append(Field("mask", "numbers", tokens))
+    return found + [Field(name, "label", (), True) for name in ("begins", "ends")]
 
 
 def work(tokens_NT: Array, segments_NT: Array, mask_NT: Array, begins_N: Array, ends_N: Array) -> Work:

@@ -19,22 +19,18 @@ from workers.trainer.signatures import Array, Batch, Size, Work
 
 # The first numbers of the vocabulary.
 BEGIN, END, SPECIAL = numbered.BEGIN, numbered.END, 3
-# Judgement: lengths of sentences are log-normal with this deviation of their logarithm, as sentences of news are
-# (Sichel, "On a distribution representing sentence-length in written prose", 1974). Those of message catalogues have
-# 0.52 to 0.58.
+# Judgements: lengths of sentences are log-normal with this deviation of their logarithm, as sentences of news are
+# (Sichel, "On a distribution representing sentence-length in written prose", 1974); that of a translation differs from
+# its source's by this deviation of their ratio's logarithm.
 LENGTH_DEVIATION = 0.5
-# Synthetic pairs stand for those of the literature, English with German: a translation has so many times its source's
-# length, and their ratio's logarithm has this deviation (Gale and Church, "A Program for Aligning Sentences in
-# Bilingual Corpora", 1993: 1.1 characters for each, with a variance of 7.3 for each, which is 0.23 at 30 sub-words).
-# Message catalogues, English with Vietnamese, have 1.05 to 1.29 sub-words for each, and deviations of 0.21 to 0.24.
-RATIO, RATIO_DEVIATION = 1.1, 0.24
+RATIO_DEVIATION = 0.15
 
 
 def fields(size: Size) -> List[Field]:
     sources, targets = (size["source_tokens"],), (size["target_tokens"],)
     found = [Field("sources", "tokens", sources), Field("mask", "numbers", sources)]
-    found += [Field("targets", "tokens", targets), Field("following", "tokens", targets)]
-    return found + [Field("shares", "numbers", targets)]
+    found += [Field("targets", "tokens", targets), Field("following", "tokens", targets, True)]
+    return found + [Field("shares", "numbers", targets, True)]
 
 
 def work(sources_NS: Array, mask_NS: Array, targets_NT: Array, following_NT: Array, shares_NT: Array) -> Work:
@@ -63,11 +59,10 @@ def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Arr
     generator = numpy.random.RandomState(seed)
     drawing = Drawing(generator, size["vocabulary"] - SPECIAL)
     # The mean of a log-normal distribution is exp(its location + half its variance).
-    ratio = numpy.log(RATIO) - 0.5 * RATIO_DEVIATION**2
     location = numpy.log(size["tokens_mean"]) - 0.5 * LENGTH_DEVIATION**2
     for _ in range(POOL):
         lengths_N = generator.lognormal(location, LENGTH_DEVIATION, count)
-        translated_N = lengths_N * generator.lognormal(ratio, RATIO_DEVIATION, count)
+        translated_N = lengths_N * generator.lognormal(0.0, RATIO_DEVIATION, count)
         sources_NS, mask_NS = _sentences(drawing, lengths_N, size["source_tokens"])
         following_NT, within_NT = _sentences(drawing, translated_N, size["target_tokens"])
         targets_NT = numpy.concatenate([numpy.full((count, 1), BEGIN), following_NT[:, :-1]], axis=1)

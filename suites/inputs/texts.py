@@ -24,7 +24,11 @@ LENGTH_DEVIATION_RATIO = 0.3
 
 def fields(size: Size) -> List[Field]:
     words = size["words"]
-    return [Field("tokens", "tokens", (words,)), Field("shares", "numbers", (words,)), Field("labels", "label", ())]
+    return [
+        Field("tokens", "tokens", (words,)),
+        Field("shares", "numbers", (words,)),
+        Field("labels", "label", (), True),
+    ]
 
 
 def work(tokens_NT: Array, shares_NT: Array, labels_N: Array) -> Work:

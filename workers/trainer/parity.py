@@ -9,10 +9,11 @@ A process of its own, after which nothing is timed. Its job has one more key, ``
     whether this process writes that file, before it computes like all others. It is PyTorch's in double precision,
     whose result is the exact one
 ``found``
-    path of the npz that this process writes. Of the case: ``loss``, ``gradient.<name>``, ``statistic.<name>`` (running
-    ones, after one batch), ``margin.<name>`` (how near the case is to a border, where the framework can tell), and
-    ``weight.<name>`` after ``UPDATES`` steps. Of a training from the job's seed: ``initial.<name>``, its weights, and
-    ``losses``, of its first batches
+    path of the npz that this process writes. Of the case, as it is evaluated before anything else:
+    ``evaluated.output_<number>`` and ``evaluated.loss``. Of its training: ``loss``, ``gradient.<name>``,
+    ``statistic.<name>`` (running ones, after one batch), ``margin.<name>`` (how near the case is to a border, where the
+    framework can tell), and ``weight.<name>`` after ``UPDATES`` steps. Of a training from the job's seed:
+    ``initial.<name>``, its weights, and ``losses``, of its first batches
 """
 
 import math
@@ -55,7 +56,8 @@ def compute(
     if job.parity.makes_case:
         _make_case(job, process, adapter, watch, path)
     adapter.build(_given(job, path), process, watch)
-    found = _first_pass(adapter)
+    found = _evaluated(adapter, path)
+    found.update(_first_pass(adapter))
     found.update(_updated(adapter))
     adapter.build(job, process, watch)
     found.update(_begun(adapter))
@@ -108,6 +110,17 @@ def _given(job, path):
     samples = job.plan.per_device_batch_size
     facts = optimizer.changed(job.model.optimizer, learning_rate_samples=samples, **numbers)
     return job._replace(given=path, model=job.model._replace(optimizer=facts))
+
+
+def _evaluated(adapter, path):
+    """Return what the network gives for the case and its loss, with the statistics that a training begins with."""
+    import numpy
+
+    with numpy.load(path) as case:
+        batch = [case[name] for name in case.files if name.startswith("batch.")]
+    outputs, loss = adapter.evaluate(batch)
+    found = {"output_%d" % number: array for number, array in enumerate(outputs)}
+    return _prefixed("evaluated", dict(found, loss=loss))
 
 
 def _first_pass(adapter):

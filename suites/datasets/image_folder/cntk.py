@@ -18,6 +18,10 @@ from suites.datasets.image_folder import listing, pillow_decoding
 AHEAD = 4
 
 
+# How an image is evaluated.
+from_the_middle = pillow_decoding.from_the_middle
+
+
 def batches(root: Optional[str], count: int, pixels: int, seed: int, rank: int, world_size: int) -> Iterator[Any]:
     """Return an endless iterator of (images_NCHW, labels_N).
 

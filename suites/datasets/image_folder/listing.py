@@ -131,6 +131,15 @@ def cut(draw: str, width: int, height: int) -> Cut:
     return Cut((width - w) // 2, (height - h) // 2, w, h, mirrored)
 
 
+def middle(width: int, height: int) -> Cut:
+    """Return the ``Cut`` that an image is evaluated by: a square from its middle.
+
+    Of the shorter side 224 / 256 remain (torchvision's presets of evaluation for ImageNet: resized to 256, cut to 224).
+    """
+    side = max(1, min(width, height) * 224 // 256)
+    return Cut((width - side) // 2, (height - side) // 2, side, side, False)
+
+
 def jpeg_size(entry: Entry) -> Tuple[int, int]:
     """Return (width, height) of a JPEG image, read from its frame header (ITU-T T.81, B.2.2).
 

@@ -64,6 +64,7 @@ def _cuts(samples, recent, over):
 
 
 def _encoded(entry):
+    """Return the image as it is stored."""
     try:
         return listing.encoded(entry)
     except (OSError, ValueError) as error:
@@ -80,6 +81,20 @@ def decode(
     image_HWC = tf.cond(mirrored, lambda: tf.reverse(image_HWC, [1]), lambda: image_HWC)
     image_HWC = (image_HWC / 255.0 - listing.MEAN) / listing.DEVIATION
     return tf.ensure_shape(image_HWC, (pixels, pixels, 3)), label
+
+
+def from_the_middle(entry: listing.Entry, pixels: int) -> Any:
+    """Return image_HWC, a numpy array, as a classifier is evaluated with it: see ``listing.middle``.
+
+    Raises:
+        TrainerError: ``setup_failed``, the image cannot be read.
+    """
+    cut = listing.middle(*listing.jpeg_size(entry))
+    window = (cut.top, cut.left, cut.height, cut.width)
+    try:
+        return decode(_encoded(entry), 0, window, tf.constant(False), pixels)[0].numpy()
+    except tf.errors.OpError as error:
+        raise listing.unreadable(entry, error.message)
 
 
 def _checked(dataset, recent, over):

@@ -26,5 +26,5 @@ class Network(nn.Module):
         return self.fc8(self.relu(self.fc7(x_NF)))
 
 
-def loss(network: nn.Module, images_NCHW: Tensor, labels_N: Tensor) -> Tensor:
-    return functional.cross_entropy(network(images_NCHW), labels_N)
+def criterion(logits_NK: Tensor, labels_N: Tensor) -> Tensor:
+    return functional.cross_entropy(logits_NK, labels_N)

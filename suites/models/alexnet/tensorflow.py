@@ -1,14 +1,14 @@
 """AlexNet in TensorFlow. Dimensions: N images of a batch, H height, W width, C channels, F features."""
 
-from typing import Callable
+from typing import Callable, Tuple
 
 import tensorflow as tf
 
-from suites.assemble.tensorflow import cross_entropy, flat, relu
+from suites.assemble.tensorflow_functions import cross_entropy, flat, relu
 from workers.trainer.signatures import Size
 
 
-def loss(layer: Callable[..., tf.Tensor], size: Size, images_NHWC: tf.Tensor, labels_N: tf.Tensor) -> tf.Tensor:
+def outputs(layer: Callable[..., tf.Tensor], size: Size, images_NHWC: tf.Tensor) -> Tuple[tf.Tensor]:
     x_NHWC = layer("pool1", relu("relu1", layer("conv1", images_NHWC)))
     x_NHWC = layer("pool2", relu("relu2", layer("conv2", x_NHWC)))
     x_NHWC = relu("relu3", layer("conv3", x_NHWC))
@@ -17,4 +17,8 @@ def loss(layer: Callable[..., tf.Tensor], size: Size, images_NHWC: tf.Tensor, la
     x_NF = layer("drop6", x_NHWC, before=flat)
     x_NF = layer("drop7", relu("relu6", layer("fc6", x_NF)))
     x_NF = relu("relu7", layer("fc7", x_NF))
-    return cross_entropy(layer("fc8", x_NF), labels_N)
+    return (layer("fc8", x_NF),)
+
+
+def criterion(outputs: Tuple[tf.Tensor], labels_N: tf.Tensor) -> tf.Tensor:
+    return cross_entropy(outputs[0], labels_N)

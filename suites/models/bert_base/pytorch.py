@@ -3,6 +3,8 @@
 Dimensions: N sequences of a batch, T tokens, E numbers per token, P hidden tokens, K tokens there are.
 """
 
+from typing import Tuple, Union
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -54,13 +56,12 @@ class Network(nn.Module):
         return self._layer["following"](torch.tanh(self._layer["pooler"](x_NTE[:, 0])))
 
 
-def loss(network: nn.Module, tokens_NT: Tensor, segments_NT: Tensor, mask_NT: Tensor, *targets: Tensor) -> Tensor:
+def criterion(outputs: Union[Tensor, Tuple[Tensor, Tensor]], *targets: Tensor) -> Tensor:
     """Return the sum of both losses of pre-training, or the mean of those of an answer's two ends."""
     if len(targets) == 2:
-        logits_NT2 = network(tokens_NT, segments_NT, mask_NT)
-        found = [functional.cross_entropy(logits_NT2[:, :, end], ends_N) for end, ends_N in enumerate(targets)]
+        found = [functional.cross_entropy(outputs[:, :, end], ends_N) for end, ends_N in enumerate(targets)]
         return sum(found) / 2
-    places_NP, originals_NP, shares_NP, following_N = targets
-    logits_NPK, logits_N2 = network(tokens_NT, segments_NT, mask_NT, places_NP)
+    originals_NP, shares_NP, following_N = targets
+    logits_NPK, logits_N2 = outputs
     of_tokens = functional.cross_entropy(logits_NPK.flatten(0, 1), originals_NP.flatten(), reduction="none")
     return (of_tokens * shares_NP.flatten()).sum() + functional.cross_entropy(logits_N2, following_N)

@@ -1,5 +1,5 @@
 """BERT large in plain PyTorch."""
 
-from suites.models.bert_base.pytorch import Network, loss
+from suites.models.bert_base.pytorch import Network, criterion
 
-__all__ = ["Network", "loss"]
+__all__ = ["Network", "criterion"]

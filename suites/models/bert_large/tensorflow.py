@@ -1,5 +1,5 @@
 """BERT large in TensorFlow."""
 
-from suites.models.bert_base.tensorflow import loss
+from suites.models.bert_base.tensorflow import criterion, outputs
 
-__all__ = ["loss"]
+__all__ = ["criterion", "outputs"]

@@ -1,6 +1,6 @@
 """GoogLeNet in CNTK. Dimensions: C channels, H height, W width, F features."""
 
-from typing import Callable
+from typing import Callable, Tuple
 
 import cntk
 
@@ -9,7 +9,9 @@ from suites.models.googlenet import network
 from workers.trainer.signatures import Size
 
 
-def loss(layer: Callable[[str, Node], Node], size: Size, images_CHW: Node, label: Node) -> Node:
+def outputs(layer: Callable[[str, Node], Node], size: Size, images_CHW: Node) -> Tuple[Node, ...]:
+    """Return the logits of the main classifier, and those of the auxiliary ones."""
+
     def convolved(name, x_CHW):
         return cntk.relu(layer(name, x_CHW))
 
@@ -20,12 +22,16 @@ def loss(layer: Callable[[str, Node], Node], size: Size, images_CHW: Node, label
     for module in network.modules(size):
         x_CHW = inception(layer, convolved, module.name + ".", x_CHW)
         if module.auxiliary:
-            auxiliary.append(classified(layer, convolved, module.auxiliary.name + ".", x_CHW, label))
+            auxiliary.append(classified(layer, convolved, module.auxiliary.name + ".", x_CHW))
         if module.after:
             x_CHW = layer(module.after.name, x_CHW)
     x_F = layer("drop", cntk.reshape(layer("pool5", x_CHW), (-1,)))
-    main = cross_entropy(layer("classifier", x_F), label)
-    return main + network.AUXILIARY_WEIGHT * sum(auxiliary)
+    return (layer("classifier", x_F),) + tuple(auxiliary)
+
+
+def criterion(outputs: Tuple[Node, ...], label: Node) -> Node:
+    auxiliary = [cross_entropy(logits_K, label) for logits_K in outputs[1:]]
+    return cross_entropy(outputs[0], label) + network.AUXILIARY_WEIGHT * sum(auxiliary)
 
 
 def inception(
@@ -41,9 +47,9 @@ def inception(
 
 
 def classified(
-    layer: Callable[[str, Node], Node], convolved: Callable[[str, Node], Node], name: str, x_CHW: Node, label: Node
+    layer: Callable[[str, Node], Node], convolved: Callable[[str, Node], Node], name: str, x_CHW: Node
 ) -> Node:
-    """Return the loss of an auxiliary classifier."""
+    """Return the logits of an auxiliary classifier."""
     x_CHW = convolved(name + "conv", layer(name + "pool", x_CHW))
     x_F = cntk.relu(layer(name + "fc", cntk.reshape(x_CHW, (-1,))))
-    return cross_entropy(layer(name + "classifier", layer(name + "drop", x_F)), label)
+    return layer(name + "classifier", layer(name + "drop", x_F))

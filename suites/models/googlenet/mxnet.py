@@ -1,6 +1,6 @@
 """GoogLeNet in MXNet's Gluon. Dimensions: N images of a batch, C channels, H height, W width, F features, K classes."""
 
-from typing import Any
+from typing import Any, Tuple
 
 import mxnet as mx
 from mxnet.gluon import nn
@@ -53,6 +53,10 @@ class Network(nn.HybridBlock):
         self.cross_entropy = mx.gluon.loss.SoftmaxCrossEntropyLoss()
 
     def hybrid_forward(self, F: Any, images_NCHW: Any, labels_N: Any) -> Any:
+        return self.criterion(F, self.outputs(F, images_NCHW), labels_N)
+
+    def outputs(self, F: Any, images_NCHW: Any) -> Tuple[Any, ...]:
+        """Return the logits of the main classifier, and those of the auxiliary ones."""
         x_NCHW = self.norm1(self.pool1(F.relu(self.conv1(images_NCHW))))
         x_NCHW = F.relu(self.conv2(F.relu(self.reduce2(x_NCHW))))
         x_NCHW = self.pool2(self.norm2(x_NCHW))
@@ -63,7 +67,10 @@ class Network(nn.HybridBlock):
                 auxiliary.append(getattr(self, module.auxiliary.name)(x_NCHW))
             if module.after:
                 x_NCHW = getattr(self, module.after.name)(x_NCHW)
-        loss_N = self.cross_entropy(self.classifier(self.drop(self.pool5(x_NCHW))), labels_N)
-        for logits_NK in auxiliary:
+        return (self.classifier(self.drop(self.pool5(x_NCHW))),) + tuple(auxiliary)
+
+    def criterion(self, F: Any, outputs: Tuple[Any, ...], labels_N: Any) -> Any:
+        loss_N = self.cross_entropy(outputs[0], labels_N)
+        for logits_NK in outputs[1:]:
             loss_N = loss_N + network.AUXILIARY_WEIGHT * self.cross_entropy(logits_NK, labels_N)
         return F.mean(loss_N)

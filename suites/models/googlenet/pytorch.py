@@ -72,8 +72,8 @@ class Network(nn.Module):
         return self.classifier(x_NF), auxiliary
 
 
-def loss(network: nn.Module, images_NCHW: Tensor, labels_N: Tensor) -> Tensor:
-    main_NK, auxiliary = network(images_NCHW)
+def criterion(outputs: Tuple[Tensor, List[Tensor]], labels_N: Tensor) -> Tensor:
+    main_NK, auxiliary = outputs
     found = functional.cross_entropy(main_NK, labels_N)
     for logits_NK in auxiliary:
         found = found + AUXILIARY_WEIGHT * functional.cross_entropy(logits_NK, labels_N)

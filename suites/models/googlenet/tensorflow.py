@@ -1,15 +1,17 @@
 """GoogLeNet in TensorFlow. Dimensions: N images of a batch, H height, W width, C channels, F features."""
 
-from typing import Callable
+from typing import Callable, Tuple
 
 import tensorflow as tf
 
-from suites.assemble.tensorflow import cross_entropy, flat, relu
+from suites.assemble.tensorflow_functions import cross_entropy, flat, relu
 from suites.models.googlenet import network
 from workers.trainer.signatures import Size
 
 
-def loss(layer: Callable[..., tf.Tensor], size: Size, images_NHWC: tf.Tensor, labels_N: tf.Tensor) -> tf.Tensor:
+def outputs(layer: Callable[..., tf.Tensor], size: Size, images_NHWC: tf.Tensor) -> Tuple[tf.Tensor, ...]:
+    """Return the logits of the main classifier, and those of the auxiliary ones."""
+
     def convolved(name, x_NHWC):
         return relu(name + ".relu", layer(name, x_NHWC))
 
@@ -20,12 +22,16 @@ def loss(layer: Callable[..., tf.Tensor], size: Size, images_NHWC: tf.Tensor, la
     for module in network.modules(size):
         x_NHWC = inception(layer, convolved, module.name + ".", x_NHWC)
         if module.auxiliary:
-            auxiliary.append(classified(layer, convolved, module.auxiliary.name + ".", x_NHWC, labels_N))
+            auxiliary.append(classified(layer, convolved, module.auxiliary.name + ".", x_NHWC))
         if module.after:
             x_NHWC = layer(module.after.name, x_NHWC)
     x_NF = layer("drop", layer("pool5", x_NHWC), before=flat)
-    main = cross_entropy(layer("classifier", x_NF), labels_N)
-    return main + network.AUXILIARY_WEIGHT * tf.add_n(auxiliary)
+    return (layer("classifier", x_NF), *auxiliary)
+
+
+def criterion(outputs: Tuple[tf.Tensor, ...], labels_N: tf.Tensor) -> tf.Tensor:
+    auxiliary = [cross_entropy(logits_NK, labels_N) for logits_NK in outputs[1:]]
+    return cross_entropy(outputs[0], labels_N) + network.AUXILIARY_WEIGHT * tf.add_n(auxiliary)
 
 
 def inception(
@@ -46,9 +52,8 @@ def classified(
     convolved: Callable[[str, tf.Tensor], tf.Tensor],
     name: str,
     x_NHWC: tf.Tensor,
-    labels_N: tf.Tensor,
 ) -> tf.Tensor:
-    """Return the loss of an auxiliary classifier."""
+    """Return the logits of an auxiliary classifier."""
     x_NHWC = convolved(name + "conv", layer(name + "pool", x_NHWC))
     x_NF = relu(name + "fc.relu", layer(name + "fc", x_NHWC, before=flat))
-    return cross_entropy(layer(name + "classifier", layer(name + "drop", x_NF)), labels_N)
+    return layer(name + "classifier", layer(name + "drop", x_NF))

@@ -60,6 +60,5 @@ class Network(nn.Module):
         return self.output(self.ln_f(x_NTE), self.wte.weight)
 
 
-def loss(network: nn.Module, tokens_NT: Tensor, following_NT: Tensor) -> Tensor:
-    logits_NTK = network(tokens_NT)
+def criterion(logits_NTK: Tensor, following_NT: Tensor) -> Tensor:
     return functional.cross_entropy(logits_NTK.flatten(0, 1), following_NT.flatten())

@@ -1,20 +1,24 @@
 """GPT-2 in TensorFlow. Dimensions: N sequences of a batch, T tokens, E numbers per token, K tokens there are."""
 
-from typing import Callable
+from typing import Callable, Tuple
 
 import tensorflow as tf
 
-from suites.assemble.tensorflow import cross_entropy, gelu
+from suites.assemble.tensorflow_functions import cross_entropy, gelu
 from suites.models.gpt_2 import network
 from workers.trainer.signatures import Size
 
 
-def loss(layer: Callable[..., tf.Tensor], size: Size, tokens_NT: tf.Tensor, following_NT: tf.Tensor) -> tf.Tensor:
+def outputs(layer: Callable[..., tf.Tensor], size: Size, tokens_NT: tf.Tensor) -> Tuple[tf.Tensor]:
     x_TE = layer("wpe", tf.range(tokens_NT.shape[1]))
     x_NTE = layer("drop", layer("wte", tokens_NT) + x_TE)
     for block in network.blocks(size):
         x_NTE = block_of(layer, block, x_NTE)
-    return cross_entropy(layer("output", layer("ln_f", x_NTE)), following_NT)
+    return (layer("output", layer("ln_f", x_NTE)),)
+
+
+def criterion(outputs: Tuple[tf.Tensor], following_NT: tf.Tensor) -> tf.Tensor:
+    return cross_entropy(outputs[0], following_NT)
 
 
 def block_of(layer: Callable[..., tf.Tensor], block: network.Block, x_NTE: tf.Tensor) -> tf.Tensor:

@@ -1,6 +1,6 @@
 """Inception-v3 in CNTK. Dimensions: C channels, H height, W width, F features."""
 
-from typing import Callable
+from typing import Callable, Tuple
 
 import cntk
 
@@ -9,7 +9,9 @@ from suites.models.inception_v3 import network
 from workers.trainer.signatures import Size
 
 
-def loss(layer: Callable[[str, Node], Node], size: Size, images_CHW: Node, label: Node) -> Node:
+def outputs(layer: Callable[[str, Node], Node], size: Size, images_CHW: Node) -> Tuple[Node, ...]:
+    """Return the logits of the classifier, and those of the auxiliary head, where there is one."""
+
     def unit(one, x_CHW):
         return cntk.relu(layer(one.bn.name, layer(one.conv.name, x_CHW)))
 
@@ -19,10 +21,16 @@ def loss(layer: Callable[[str, Node], Node], size: Size, images_CHW: Node, label
     auxiliary, found = network.auxiliary(size), []
     for module in network.modules(size):
         if auxiliary and module.name == network.AFTER_AUXILIARY:
-            found.append(network.AUXILIARY_WEIGHT * classified(layer, unit, auxiliary, x_CHW, label))
+            found.append(classified(layer, unit, auxiliary, x_CHW))
         x_CHW = branched(layer, unit, module, x_CHW)
-    main = cross_entropy(layer("fc", layer("dropout", mean(x_CHW))), label)
-    return main + found[0] if found else main
+    return (layer("fc", layer("dropout", mean(x_CHW))),) + tuple(found)
+
+
+def criterion(outputs: Tuple[Node, ...], label: Node) -> Node:
+    main = cross_entropy(outputs[0], label)
+    if len(outputs) == 1:
+        return main
+    return main + network.AUXILIARY_WEIGHT * cross_entropy(outputs[1], label)
 
 
 def branched(
@@ -45,13 +53,12 @@ def classified(
     unit: Callable[[network.Unit, Node], Node],
     auxiliary: network.Auxiliary,
     x_CHW: Node,
-    label: Node,
 ) -> Node:
-    """Return the loss of the auxiliary head."""
+    """Return the logits of the auxiliary head."""
     x_CHW = layer(auxiliary.pool.name, x_CHW)
     for one in auxiliary.units:
         x_CHW = unit(one, x_CHW)
-    return cross_entropy(layer(auxiliary.fc.name, mean(x_CHW)), label)
+    return layer(auxiliary.fc.name, mean(x_CHW))
 
 
 def mean(x_CHW: Node) -> Node:

@@ -1,6 +1,6 @@
 """Inception-v3 in MXNet's Gluon. Dimensions: N images of a batch, C channels, H height, W width, F features."""
 
-from typing import Any
+from typing import Any, Tuple
 
 import mxnet as mx
 from mxnet.gluon import nn
@@ -66,12 +66,19 @@ class Network(nn.HybridBlock):
         self.cross_entropy = mx.gluon.loss.SoftmaxCrossEntropyLoss()
 
     def hybrid_forward(self, F: Any, images_NCHW: Any, labels_N: Any) -> Any:
-        x_NCHW, auxiliary_NK = images_NCHW, None
+        return self.criterion(F, self.outputs(F, images_NCHW), labels_N)
+
+    def outputs(self, F: Any, images_NCHW: Any) -> Tuple[Any, ...]:
+        """Return the logits of the classifier, and those of the auxiliary head, where there is one."""
+        x_NCHW, auxiliary = images_NCHW, ()
         for name in self.parts:
             if name == network.AFTER_AUXILIARY and self.AuxLogits is not None:
-                auxiliary_NK = self.AuxLogits(x_NCHW)
+                auxiliary = (self.AuxLogits(x_NCHW),)
             x_NCHW = getattr(self, name)(x_NCHW)
-        loss_N = self.cross_entropy(self.fc(self.dropout(F.mean(x_NCHW, axis=(2, 3)))), labels_N)
-        if auxiliary_NK is not None:
-            loss_N = loss_N + network.AUXILIARY_WEIGHT * self.cross_entropy(auxiliary_NK, labels_N)
+        return (self.fc(self.dropout(F.mean(x_NCHW, axis=(2, 3)))),) + auxiliary
+
+    def criterion(self, F: Any, outputs: Tuple[Any, ...], labels_N: Any) -> Any:
+        loss_N = self.cross_entropy(outputs[0], labels_N)
+        for logits_NK in outputs[1:]:
+            loss_N = loss_N + network.AUXILIARY_WEIGHT * self.cross_entropy(logits_NK, labels_N)
         return F.mean(loss_N)

@@ -79,8 +79,8 @@ class Network(nn.Module):
         return self.fc(self.dropout(x_NCHW.mean(dim=(2, 3)))), auxiliary_NK
 
 
-def loss(model: nn.Module, images_NCHW: Tensor, labels_N: Tensor) -> Tensor:
-    main_NK, auxiliary_NK = model(images_NCHW)
+def criterion(outputs: Tuple[Tensor, Optional[Tensor]], labels_N: Tensor) -> Tensor:
+    main_NK, auxiliary_NK = outputs
     found = functional.cross_entropy(main_NK, labels_N)
     if auxiliary_NK is not None:
         found = found + network.AUXILIARY_WEIGHT * functional.cross_entropy(auxiliary_NK, labels_N)

@@ -1,15 +1,17 @@
 """Inception-v3 in TensorFlow. Dimensions: N images of a batch, H height, W width, C channels, F features."""
 
-from typing import Callable
+from typing import Callable, Tuple
 
 import tensorflow as tf
 
-from suites.assemble.tensorflow import cross_entropy, relu
+from suites.assemble.tensorflow_functions import cross_entropy, relu
 from suites.models.inception_v3 import network
 from workers.trainer.signatures import Size
 
 
-def loss(layer: Callable[..., tf.Tensor], size: Size, images_NHWC: tf.Tensor, labels_N: tf.Tensor) -> tf.Tensor:
+def outputs(layer: Callable[..., tf.Tensor], size: Size, images_NHWC: tf.Tensor) -> Tuple[tf.Tensor, ...]:
+    """Return the logits of the classifier, and those of the auxiliary head, where there is one."""
+
     def unit(one, x_NHWC):
         return relu(one.name + ".relu", layer(one.bn.name, layer(one.conv.name, x_NHWC)))
 
@@ -19,10 +21,15 @@ def loss(layer: Callable[..., tf.Tensor], size: Size, images_NHWC: tf.Tensor, la
     auxiliary, found = network.auxiliary(size), []
     for module in network.modules(size):
         if auxiliary and module.name == network.AFTER_AUXILIARY:
-            found.append(network.AUXILIARY_WEIGHT * classified(layer, unit, auxiliary, x_NHWC, labels_N))
+            found.append(classified(layer, unit, auxiliary, x_NHWC))
         x_NHWC = branched(layer, unit, module, x_NHWC)
     x_NF = layer("dropout", mean("avgpool", x_NHWC))
-    return tf.add_n([cross_entropy(layer("fc", x_NF), labels_N)] + found)
+    return (layer("fc", x_NF), *found)
+
+
+def criterion(outputs: Tuple[tf.Tensor, ...], labels_N: tf.Tensor) -> tf.Tensor:
+    found = [network.AUXILIARY_WEIGHT * cross_entropy(logits_NK, labels_N) for logits_NK in outputs[1:]]
+    return tf.add_n([cross_entropy(outputs[0], labels_N)] + found)
 
 
 def branched(
@@ -46,13 +53,12 @@ def classified(
     unit: Callable[[network.Unit, tf.Tensor], tf.Tensor],
     auxiliary: network.Auxiliary,
     x_NHWC: tf.Tensor,
-    labels_N: tf.Tensor,
 ) -> tf.Tensor:
-    """Return the loss of the auxiliary head."""
+    """Return the logits of the auxiliary head."""
     x_NHWC = layer(auxiliary.pool.name, x_NHWC)
     for one in auxiliary.units:
         x_NHWC = unit(one, x_NHWC)
-    return cross_entropy(layer(auxiliary.fc.name, mean("AuxLogits.mean", x_NHWC)), labels_N)
+    return layer(auxiliary.fc.name, mean("AuxLogits.mean", x_NHWC))
 
 
 def mean(name: str, x_NHWC: tf.Tensor) -> tf.Tensor:

@@ -3,7 +3,7 @@
 Dimensions: N texts of a batch, T words, E numbers per word, H per hidden state.
 """
 
-from typing import Any
+from typing import Any, Tuple
 
 import mxnet as mx
 from mxnet.gluon import nn
@@ -22,7 +22,13 @@ class Network(nn.HybridBlock):
         self.cross_entropy = mx.gluon.loss.SoftmaxCrossEntropyLoss()
 
     def hybrid_forward(self, F: Any, tokens_NT: Any, shares_NT: Any, labels_N: Any) -> Any:
+        return self.criterion(F, self.outputs(F, tokens_NT, shares_NT), labels_N)
+
+    def outputs(self, F: Any, tokens_NT: Any, shares_NT: Any) -> Tuple[Any]:
         x_NTE = self.embedding(tokens_NT)
         x_NTH = self.lstm(x_NTE)
         x_NH = F.sum(F.broadcast_mul(x_NTH, F.expand_dims(shares_NT, axis=2)), axis=1)
-        return F.mean(self.cross_entropy(self.fc(x_NH), labels_N))
+        return (self.fc(x_NH),)
+
+    def criterion(self, F: Any, outputs: Tuple[Any], labels_N: Any) -> Any:
+        return F.mean(self.cross_entropy(outputs[0], labels_N))

@@ -25,5 +25,5 @@ class Network(nn.Module):
         return self.fc(x_NH)
 
 
-def loss(network: nn.Module, tokens_NT: Tensor, shares_NT: Tensor, labels_N: Tensor) -> Tensor:
-    return functional.cross_entropy(network(tokens_NT, shares_NT), labels_N)
+def criterion(logits_NK: Tensor, labels_N: Tensor) -> Tensor:
+    return functional.cross_entropy(logits_NK, labels_N)

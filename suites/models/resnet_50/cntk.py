@@ -1,6 +1,6 @@
 """ResNet-50 v1.5 in CNTK. Dimensions: C channels, H height, W width, F features."""
 
-from typing import Callable
+from typing import Callable, Tuple
 
 import cntk
 
@@ -9,12 +9,16 @@ from suites.models.resnet_50 import network
 from workers.trainer.signatures import Size
 
 
-def loss(layer: Callable[[str, Node], Node], size: Size, images_CHW: Node, label: Node) -> Node:
+def outputs(layer: Callable[[str, Node], Node], size: Size, images_CHW: Node) -> Tuple[Node]:
     x_CHW = layer("maxpool", cntk.relu(layer("bn1", layer("conv1", images_CHW))))
     for block in network.blocks(size):
         x_CHW = bottleneck(layer, block, x_CHW)
     x_F = cntk.reshape(cntk.reduce_mean(x_CHW, axis=(1, 2)), (-1,))
-    return cross_entropy(layer("fc", x_F), label)
+    return (layer("fc", x_F),)
+
+
+def criterion(outputs: Tuple[Node], label: Node) -> Node:
+    return cross_entropy(outputs[0], label)
 
 
 def bottleneck(layer: Callable[[str, Node], Node], block: network.Block, x_CHW: Node) -> Node:

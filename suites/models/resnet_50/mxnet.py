@@ -1,7 +1,7 @@
 """ResNet-50 v1.5 in MXNet's Gluon. Dimensions: N images of a batch, C channels, H height, W width, F features."""
 
 import collections
-from typing import Any
+from typing import Any, Tuple
 
 import mxnet as mx
 from mxnet.gluon import nn
@@ -47,8 +47,14 @@ class Network(nn.HybridBlock):
         self.cross_entropy = mx.gluon.loss.SoftmaxCrossEntropyLoss()
 
     def hybrid_forward(self, F: Any, images_NCHW: Any, labels_N: Any) -> Any:
+        return self.criterion(F, self.outputs(F, images_NCHW), labels_N)
+
+    def outputs(self, F: Any, images_NCHW: Any) -> Tuple[Any]:
         x_NCHW = self.maxpool(F.relu(self.bn1(self.conv1(images_NCHW))))
         for stage in self.stages:
             x_NCHW = getattr(self, stage)(x_NCHW)
         x_NF = F.mean(x_NCHW, axis=(2, 3))
-        return F.mean(self.cross_entropy(self.fc(x_NF), labels_N))
+        return (self.fc(x_NF),)
+
+    def criterion(self, F: Any, outputs: Tuple[Any], labels_N: Any) -> Any:
+        return F.mean(self.cross_entropy(outputs[0], labels_N))

@@ -49,5 +49,5 @@ class Network(nn.Module):
         return self.fc(x_NF)
 
 
-def loss(network: nn.Module, images_NCHW: Tensor, labels_N: Tensor) -> Tensor:
-    return functional.cross_entropy(network(images_NCHW), labels_N)
+def criterion(logits_NK: Tensor, labels_N: Tensor) -> Tensor:
+    return functional.cross_entropy(logits_NK, labels_N)

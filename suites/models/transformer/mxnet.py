@@ -4,7 +4,7 @@ Dimensions: N sentences of a batch, S tokens of a source, T of a target, Q of ei
 there are.
 """
 
-from typing import Any
+from typing import Any, Tuple
 
 from mxnet.gluon import nn
 
@@ -23,6 +23,9 @@ class Network(nn.HybridBlock):
     def hybrid_forward(
         self, F: Any, sources_NS: Any, mask_NS: Any, targets_NT: Any, following_NT: Any, shares_NT: Any
     ) -> Any:
+        return self.criterion(F, self.outputs(F, sources_NS, mask_NS, targets_NT), following_NT, shares_NT)
+
+    def outputs(self, F: Any, sources_NS: Any, mask_NS: Any, targets_NT: Any) -> Tuple[Any]:
         x_NSE = self._embedded("source", sources_NS)
         for block in self._encoders:
             x_NSE = self._fed(F, block.fed, self._attended(block.own, x_NSE, x_NSE, mask_NS))
@@ -31,8 +34,10 @@ class Network(nn.HybridBlock):
             # Padding stands behind all tokens: none of these looks at it.
             x_NTE = self._attended(block.own, x_NTE, x_NTE)
             x_NTE = self._fed(F, block.fed, self._attended(block.source, x_NTE, x_NSE, mask_NS))
-        logits_NTK = self._layer["output"](x_NTE)
-        return weighted_cross_entropy(F, logits_NTK, following_NT, shares_NT, network.LABEL_SMOOTHING)
+        return (self._layer["output"](x_NTE),)
+
+    def criterion(self, F: Any, outputs: Tuple[Any], following_NT: Any, shares_NT: Any) -> Any:
+        return weighted_cross_entropy(F, outputs[0], following_NT, shares_NT, network.LABEL_SMOOTHING)
 
     def _embedded(self, side, tokens_NQ):
         x_NQE = self._layer[side + "_positions"](self._layer["tokens"](tokens_NQ) * self._scale)

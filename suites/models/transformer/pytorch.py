@@ -49,10 +49,7 @@ class Network(nn.Module):
         return layer[part.norm.name](x_NQE + layer[part.drop.name](y_NQE))
 
 
-def loss(
-    network: nn.Module, sources_NS: Tensor, mask_NS: Tensor, targets_NT: Tensor, following_NT: Tensor, shares_NT: Tensor
-) -> Tensor:
-    logits_NTK = network(sources_NS, mask_NS, targets_NT)
+def criterion(logits_NTK: Tensor, following_NT: Tensor, shares_NT: Tensor) -> Tensor:
     found = functional.cross_entropy(
         logits_NTK.flatten(0, 1), following_NT.flatten(), reduction="none", label_smoothing=LABEL_SMOOTHING
     )

@@ -4,24 +4,18 @@ Dimensions: N sentences of a batch, S tokens of a source, T of a target, Q of ei
 there are.
 """
 
-from typing import Callable
+from typing import Callable, Tuple
 
 import tensorflow as tf
 
-from suites.assemble.tensorflow import relu, weighted_cross_entropy
+from suites.assemble.tensorflow_functions import relu, weighted_cross_entropy
 from suites.models.transformer import network
 from workers.trainer.signatures import Size
 
 
-def loss(
-    layer: Callable[..., tf.Tensor],
-    size: Size,
-    sources_NS: tf.Tensor,
-    mask_NS: tf.Tensor,
-    targets_NT: tf.Tensor,
-    following_NT: tf.Tensor,
-    shares_NT: tf.Tensor,
-) -> tf.Tensor:
+def outputs(
+    layer: Callable[..., tf.Tensor], size: Size, sources_NS: tf.Tensor, mask_NS: tf.Tensor, targets_NT: tf.Tensor
+) -> Tuple[tf.Tensor]:
     x_NSE = embedded(layer, size, "source", sources_NS)
     for encoder in network.encoders(size):
         x_NSE = fed(layer, encoder.fed, attended(layer, encoder.own, x_NSE, x_NSE, mask_NS))
@@ -30,7 +24,11 @@ def loss(
         # Padding stands behind all tokens: none of these looks at it.
         x_NTE = attended(layer, decoder.own, x_NTE, x_NTE)
         x_NTE = fed(layer, decoder.fed, attended(layer, decoder.source, x_NTE, x_NSE, mask_NS))
-    return weighted_cross_entropy(layer("output", x_NTE), following_NT, shares_NT, network.LABEL_SMOOTHING)
+    return (layer("output", x_NTE),)
+
+
+def criterion(outputs: Tuple[tf.Tensor], following_NT: tf.Tensor, shares_NT: tf.Tensor) -> tf.Tensor:
+    return weighted_cross_entropy(outputs[0], following_NT, shares_NT, network.LABEL_SMOOTHING)
 
 
 def embedded(layer: Callable[..., tf.Tensor], size: Size, side: str, tokens_NQ: tf.Tensor) -> tf.Tensor:

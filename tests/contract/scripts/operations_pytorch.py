@@ -15,12 +15,13 @@ SAMPLES = 2
 
 def count(module, inputs, size):
     own = importlib.import_module(module + ".pytorch")
-    batch = [tensor(field) for field in importlib.import_module("suites.inputs." + inputs).fields(size)]
+    fields = importlib.import_module("suites.inputs." + inputs).fields(size)
+    given, targets = ([tensor(one) for one in fields if one.target == target] for target in (False, True))
     with torch.device("meta"):
         # Constants are made of arrays, and come after.
         network = own.Network(size).to("meta")
         with FlopCounterMode(display=False) as counter, torch.no_grad():
-            own.loss(network, *batch)
+            own.criterion(network(*given), *targets)
     return counter.get_total_flops() // SAMPLES
 
 

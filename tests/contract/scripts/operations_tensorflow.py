@@ -25,7 +25,8 @@ def count(module, inputs, size):
     with tf.Graph().as_default() as graph:
         nothing = numpy.zeros((), numpy.float32)
         weights = {name: numpy.broadcast_to(nothing, shape) for name, shape in layers.shapes(described).items()}
-        own.loss(Layers(described, weights), size, *map(tensor, fields))
+        given, targets = ([tensor(one) for one in fields if one.target == target] for target in (False, True))
+        own.criterion(own.outputs(Layers(described, weights), size, *given), *targets)
         return sum(operations(graph, operation.node_def) for operation in graph.get_operations()) / SAMPLES
 
 

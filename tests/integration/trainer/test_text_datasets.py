@@ -17,7 +17,6 @@ from suites.datasets import (
     text_layouts,
     text_numbers,
 )
-from suites.inputs import sentence_pairs as synthetic
 from suites.quality import bleu, spans
 from tests.trainer_process import ROOT, dataset_facts
 from workers.trainer import manifest
@@ -85,14 +84,6 @@ def test_the_numbers_of_a_pair_are_its_two_sentences(made_dataset, python_of):
         # SentencePiece writes compatible characters alike, and ⁇ for those that it does not know.
         same = [text == getattr(pairs[at], side) for text, at in zip(texts, some, strict=True)]
         assert sum(same) >= 0.8 * len(same)
-
-
-@pytest.mark.parametrize("vocabulary", [180, 8000])
-def test_synthetic_sentences_have_the_spread_of_real_ones(made_dataset, vocabulary):
-    root = made_dataset("message_catalogues")
-    sides = [numbered.sequences(str(root), vocabulary, "train." + side).lengths for side in ("source", "target")]
-    assert numpy.log(sides[0]).std() == pytest.approx(synthetic.LENGTH_DEVIATION, abs=0.1)
-    assert numpy.log(sides[1] / sides[0]).std() == pytest.approx(synthetic.RATIO_DEVIATION, abs=0.05)
 
 
 @pytest.mark.parametrize("vocabulary", [180, 8000])

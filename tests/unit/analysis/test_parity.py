@@ -16,6 +16,8 @@ def exact() -> dict[str, np.ndarray]:
         found[f"weight.{name}"] = value * (1 - 1e-3)
         found[f"initial.{name}"] = value
     found["statistic.norm.running_mean"] = np.ones(3)
+    found["evaluated.output_0"] = np.array([[1.0, -2.0]])
+    found["evaluated.loss"] = np.array(1.5)
     return found
 
 
@@ -36,6 +38,8 @@ def test_the_same_result_is_the_same_network() -> None:
     [
         ("loss", 1e-6, 1e-4, "loss"),
         ("gradient.b.weight", 1e-5, 1e-3, "gradient of b.weight"),
+        ("evaluated.output_0", 1e-6, 1e-3, "evaluation of output_0"),
+        ("evaluated.loss", 1e-6, 1e-3, "evaluation of loss"),
         ("statistic.norm.running_mean", 1e-5, 1e-3, "statistic of norm.running_mean"),
         ("weight.a.weight", 1e-6, 1e-3, "weight after the updates of a.weight"),
         ("losses", 1e-6, 1e-4, "beginning"),

@@ -96,3 +96,12 @@ def test_synthetic_batches_are_random_and_follow_the_seed():
     assert (one[0][0] != other[0]).all()
     assert (one[0][0] != 0).all()
     assert one[0][0].std() == pytest.approx(1.0, abs=0.1)
+
+
+@given(st.integers(1, 2000), st.integers(1, 2000))
+def test_an_image_is_evaluated_by_a_square_from_its_middle(width, height):
+    cut = listing.middle(width, height)
+    assert cut.width == cut.height == max(1, min(width, height) * 7 // 8)
+    assert abs((width - cut.width) - 2 * cut.left) <= 1
+    assert abs((height - cut.height) - 2 * cut.top) <= 1
+    assert not cut.mirrored

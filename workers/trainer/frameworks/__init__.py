@@ -53,6 +53,13 @@ and besides, never inside a timed interval:
 ``state()``
     of such a model: {weights {described name: array}, statistics {``<normalisation>.running_mean``, ``…_var``: array}},
     all in the description's layout; the statistics as they are after one batch
+``outputs(batch)``
+    where ``abilities`` has ``evaluate``: what the network gives, a tuple of numpy arrays of which the first is the
+    one that its quality is told by, for a batch's arrays (``suites.inputs``), or for those that are inputs; as it is
+    evaluated: nothing is dropped, batches are normalised by the running statistics. Numbers in single precision. On
+    this process's first rank alone: the others are not waited for. Nothing of the training changes
+``evaluate(batch)``
+    with ``outputs``: (outputs, the loss, the mean over the samples, a float), of a batch with its targets
 ``case()``
     PyTorch's only: a case for ``workers.trainer.parity``
 ``switches``

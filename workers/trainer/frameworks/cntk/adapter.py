@@ -11,7 +11,7 @@ import importlib
 import os
 import re
 import warnings
-from typing import Iterator, Optional
+from typing import Iterator, Optional, Sequence, Tuple
 
 from workers.trainer.job import Job, Process
 from workers.trainer.signatures import Array, Data, Watch, Work
@@ -39,7 +39,7 @@ BLOCK_MOMENTUM = "mpi-block-momentum"
 class Adapter(object):
     """See ``workers.trainer.frameworks``."""
 
-    abilities = ("activity", "kernels", "layers", "memory")
+    abilities = ("activity", "evaluate", "kernels", "layers", "memory")
     # Layers are told apart in one criterion; of the memory CNTK plans that of each criterion by itself.
     abilities_with_several = ("activity", "kernels")
     switches = ()
@@ -216,6 +216,17 @@ class Adapter(object):
     def state(self) -> Data:
         network = self._model.network
         return {"weights": network.described(self.weights(0)), "statistics": network.running()}
+
+    def outputs(self, batch: Sequence[Array]) -> Tuple[Array, ...]:
+        return self._evaluated(batch)[0]
+
+    def evaluate(self, batch: Sequence[Array]) -> Tuple[Tuple[Array, ...], float]:
+        outputs, loss = self._evaluated(batch)
+        return outputs, float(loss.mean())
+
+    def _evaluated(self, batch):
+        outputs, loss = self._model.evaluated(batch)
+        return tuple(outputs), loss
 
     def close(self) -> None:
         self._batches = self._model = None

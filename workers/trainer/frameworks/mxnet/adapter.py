@@ -9,7 +9,7 @@ that computes the loss.
 
 import importlib
 import os
-from typing import Iterator, Optional
+from typing import Iterator, Optional, Sequence, Tuple
 
 from workers.trainer import job as jobs
 from workers.trainer import optimizer as rules
@@ -28,7 +28,7 @@ SHORTAGES = ("Failed to allocate CPU Memory", "cudaMalloc retry failed", "out of
 class Adapter(object):
     """See ``workers.trainer.frameworks``."""
 
-    abilities = ("activity", "kernels", "layers", "memory")
+    abilities = ("activity", "evaluate", "kernels", "layers", "memory")
     # Layers are told apart by the one graph of a network, memory by the sizes of its arrays.
     abilities_with_several = ("activity", "kernels")
     switches = ()
@@ -133,6 +133,17 @@ class Adapter(object):
     def state(self) -> Data:
         model = self._step.model
         return {"weights": model.described(self.weights(0)), "statistics": model.running()}
+
+    def outputs(self, batch: Sequence[Array]) -> Tuple[Array, ...]:
+        return self._evaluated(batch)[0]
+
+    def evaluate(self, batch: Sequence[Array]) -> Tuple[Tuple[Array, ...], float]:
+        outputs, loss = self._evaluated(batch)
+        return outputs, float(loss.asscalar())
+
+    def _evaluated(self, batch):
+        outputs, loss = self._step.model.evaluated(batch, self._contexts[0])
+        return tuple(one.asnumpy() for one in outputs), loss
 
     def close(self) -> None:
         self._step = None

@@ -8,7 +8,7 @@ and ``batches(rank)`` (an endless iterator of (tensors, work)).
 
 import importlib
 import itertools
-from typing import Dict, Iterator, Optional
+from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 import torch
 
@@ -35,8 +35,8 @@ STRATEGIES = {
 class Adapter(object):
     """See ``workers.trainer.frameworks``."""
 
-    abilities = ("activity", "kernels", "layers", "memory")
-    abilities_with_several = abilities
+    abilities = ("activity", "evaluate", "kernels", "layers", "memory")
+    abilities_with_several = ("activity", "kernels", "layers", "memory")
     switches = ("channels_last", "compile", "cuda_graphs", "fused_optimizer")
 
     def __init__(self) -> None:
@@ -46,6 +46,7 @@ class Adapter(object):
         self._model = None
         self._switches = None
         self._step = None
+        self._casting = None
 
     def versions(self) -> Data:
         libraries = {"numpy": importlib.import_module("numpy").__version__}
@@ -69,6 +70,7 @@ class Adapter(object):
         self._model = jobs.builder(job).build(job, process, self._device)
         self._model.network.train()
         self._switches.lay_out(self._model.network)
+        self._casting = precision.Casting(job.plan.precision, self._device)
         feed = Feed(self._device, self._switches.channels_last)
         minimizers = self._minimizers(updates.of_model(self._model, job), feed, job.plan.precision)
         # The mark is for the profile of memory.
@@ -173,6 +175,24 @@ class Adapter(object):
 
     def state(self) -> Data:
         return {"weights": self._model.described(self.weights(0)), "statistics": self._model.running()}
+
+    def outputs(self, batch: Sequence[Array]) -> Tuple[Array, ...]:
+        return self._evaluated(batch)[0]
+
+    def evaluate(self, batch: Sequence[Array]) -> Tuple[Tuple[Array, ...], float]:
+        outputs, loss = self._evaluated(batch)
+        return outputs, loss.item()
+
+    def _evaluated(self, batch):
+        network = self._strategy.bare(self._model.network)
+        network.eval()
+        try:
+            with torch.no_grad():
+                tensors = self._model.tensors(batch, self._device)
+                outputs, loss = self._casting.forward(lambda given: self._model.evaluated(network, given), tensors)
+        finally:
+            network.train()
+        return tuple(_array(one) for one in outputs), loss
 
     def close(self) -> None:
         self._model = self._step = None

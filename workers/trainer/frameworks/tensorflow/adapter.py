@@ -8,7 +8,7 @@ casts by itself has ``precision``, what it computes in (see ``precision.check``)
 
 import importlib
 import itertools
-from typing import Iterator, Optional
+from typing import Iterator, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
@@ -37,7 +37,7 @@ STRATEGIES = {
 class Adapter(object):
     """See ``workers.trainer.frameworks``."""
 
-    abilities = ("activity", "kernels", "layers", "memory")
+    abilities = ("activity", "evaluate", "kernels", "layers", "memory")
     # Each update is a graph of its own: those of several have equal names for different operators.
     abilities_with_several = ("activity", "kernels")
     switches = ("xla",)
@@ -208,6 +208,18 @@ class Adapter(object):
     def state(self) -> Data:
         network = self._model.network
         return {"weights": network.described(self.weights(0)), "statistics": network.running()}
+
+    def outputs(self, batch: Sequence[Array]) -> Tuple[Array, ...]:
+        return self._evaluated(batch)[0]
+
+    def evaluate(self, batch: Sequence[Array]) -> Tuple[Tuple[Array, ...], float]:
+        outputs, loss = self._evaluated(batch)
+        return outputs, float(loss.numpy())
+
+    def _evaluated(self, batch):
+        with tf.device(self._device):
+            outputs, loss = self._model.evaluated([tf.constant(array) for array in batch])
+        return tuple(one.numpy() for one in outputs), loss
 
     def close(self) -> None:
         self._batches = self._model = None
