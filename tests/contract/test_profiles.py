@@ -195,15 +195,15 @@ def test_weights_gradients_and_momenta_are_exact_to_the_byte(memories):
 
 
 def test_the_classes_add_up_to_the_measured_peak(memories):
-    """Where that is not the allocator's own, libraries have memory besides, which is much at this size."""
+    """Where the heap is counted, not an allocator, it has more than the plan: C++ objects, much at this size."""
     framework, _, found = memories
     for memory in found.values():
         assert memory.whole["peak_method"]
-        if framework in ("pytorch", "tensorflow"):
-            assert memory.peak_bytes == pytest.approx(memory.whole["peak_bytes"], rel=0.05)
-            assert memory.whole["outside_bytes"] > 0
-        else:
+        assert memory.whole["outside_bytes"] > 0
+        if framework == "cntk":
             assert 0 < memory.peak_bytes < memory.whole["peak_bytes"]
+        else:
+            assert memory.peak_bytes == pytest.approx(memory.whole["peak_bytes"], rel=0.05)
 
 
 def test_feature_maps_grow_linearly_with_the_batch(memories):

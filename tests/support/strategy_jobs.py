@@ -48,7 +48,7 @@ def of_profiles(framework: str) -> pytest.MarkDecorator:
         f"{suites}/models/resnet_50",
         f"{suites}/models/lstm_classifier",
     )
-    tests = ("tests/support/allocation_lists.py", "tests/support/profiled.py")
+    tests = tuple(f"tests/support/{name}" for name in ("aligned_blocks.c", "allocation_lists.py", "profiled.py"))
     beside = (f"{trainer}/profiling.py", f"workers/interpreters/{framework}", *tests)
     return getattr(pytest.mark, MARK)(*makes, *networks, *beside)
 

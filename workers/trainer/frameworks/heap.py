@@ -20,3 +20,20 @@ def in_use_bytes() -> Optional[int]:
     count.restype = _Count
     found = count()
     return found.uordblks + found.hblkhd
+
+
+class WhileTraining(object):
+    """The most that is taken while training, over what was taken before the build; where ``in_use_bytes`` tells."""
+
+    method = "the C library's heap (mallinfo2) while training, over that before the build"
+
+    def __init__(self) -> None:
+        self._before = in_use_bytes()
+        self._most = 0
+
+    def look(self) -> None:
+        """Keep the count if it is the largest."""
+        self._most = max(self._most, in_use_bytes())
+
+    def peak_bytes(self) -> int:
+        return self._most - self._before

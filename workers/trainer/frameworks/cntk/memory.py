@@ -1,4 +1,4 @@
-"""Which memory a training in CNTK takes: CNTK's own plan of its matrices, beside the rise of the resident set.
+"""Which memory a training in CNTK takes: CNTK's own plan of its matrices, beside the C library's count of the heap.
 
 CNTK tells nothing of single allocations. It prints the shapes of its nodes and which of them share a matrix; weights,
 momenta and what an exchange needs follow from them. Of the arrays that MKL makes for convolutions MKL tells itself.
@@ -10,7 +10,7 @@ import cntk
 import numpy
 
 from workers.trainer import protocol
-from workers.trainer.frameworks import allocation_profile, printed, resident
+from workers.trainer.frameworks import allocation_profile, heap, printed, resident
 from workers.trainer.frameworks.cntk import graph
 from workers.trainer.frameworks.cntk import mkl as cntk_mkl
 from workers.trainer.signatures import Data
@@ -32,7 +32,7 @@ def profile(
         exchange: a ``graph.Exchange``.
     """
     _warm()
-    meter = resident.WhileTraining()
+    meter = _Meter()
     parameters = build()
     meter.begin()
     text = printed.on_standard_error(lambda: _traced(train, steps))
@@ -42,7 +42,37 @@ def profile(
     found = [[protocol.MEMORY_CLASSES.index("input"), _held(take), 0]]
     found += graph.allocations(network, trained, steps, exchange, _arrays(network, batch))
     method = "shapes in CNTK's graph, and its own plan of which share memory"
-    return allocation_profile.answer(method, steps, found, (meter.peak_bytes(), meter.method))
+    return allocation_profile.answer(method, steps, found, meter.peak(), meter.outside_bytes())
+
+
+class _Meter(object):
+    """What the plan is held against: the heap, where the C library counts it, or else the resident set.
+
+    CNTK holds what it plans, so what is taken after a step is the peak.
+    """
+
+    def __init__(self):
+        self._resident = resident.WhileTraining()
+        self._heap = None if heap.in_use_bytes() is None else heap.WhileTraining()
+
+    def begin(self):
+        self._resident.begin()
+
+    def look(self):
+        self._resident.look()
+        if self._heap is not None:
+            self._heap.look()
+
+    def peak(self):
+        """Return (bytes, how they were measured)."""
+        meter = self._heap or self._resident
+        return meter.peak_bytes(), meter.method
+
+    def outside_bytes(self):
+        """Return what is resident beyond the heap: pages of libraries, Python's own arenas, stacks; None if unknown."""
+        if self._heap is None:
+            return None
+        return max(0, self._resident.peak_bytes() - self._heap.peak_bytes())
 
 
 def _traced(train, steps):

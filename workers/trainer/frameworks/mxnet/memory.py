@@ -47,8 +47,10 @@ def profile(make: Callable[[], Any], feed: Callable[[], Any], contexts: Sequence
         allocations.append(ownership.classify(changes, _parts(trace), [note[context] for note in notes], _arrays(step)))
     merged = sorted((entry for found in allocations for entry in found), key=lambda entry: entry[0])
     method = "MXNet's count of its storage, each allocation; owner by size, then by time and the graph's shapes"
-    peak = meter.peak_bytes(), meter.method
-    return allocation_profile.answer(method, STEPS, [entry[1:] for entry in merged], peak)
+    ends = [end for _, end, _, step in _parts(trace) if step]
+    found = meter.measured(trace, devices(contexts), ends)
+    peak = found.peak_bytes, found.method
+    return allocation_profile.answer(method, STEPS, [entry[1:] for entry in merged], peak, found.outside_bytes)
 
 
 @contextlib.contextmanager

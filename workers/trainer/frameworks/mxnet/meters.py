@@ -1,45 +1,92 @@
-"""The peak that an allocation profile of MXNet is held against, measured apart from MXNet's own record."""
+"""The peak that an allocation profile of MXNet is held against, and what the libraries have taken beside its storage."""
 
+import collections
 import gc
 from typing import Any, Sequence
 
 from workers.trainer.frameworks import heap, resident
+from workers.trainer.frameworks.mxnet import trace as mxnet_trace
 from workers.trainer.frameworks.mxnet.library import mx
+
+# ``outside_bytes``: None where nothing tells.
+Measured = collections.namedtuple("Measured", "peak_bytes method outside_bytes")
 
 
 def meter(contexts: Sequence[Any]) -> Any:
     """Return a meter that begins to count now, before the build.
 
-    It has ``begin()``, called after the build, ``look()``, called after every part of a step, ``peak_bytes()`` and the
-    ``method`` of that.
+    It has ``begin()``, called after the build, ``look()``, called after every part of a step, and ``measured(trace,
+    devices, ends)``, called with the ``Trace``, the devices' names in it and the end of each of these parts, in order.
     """
     if contexts[0].device_type == "gpu":
         return _CudaMeter(contexts)
     _warm()
-    return resident.WhileTraining() if heap.in_use_bytes() is None else _HeapMeter()
+    return _HostMeter(_ResidentSet if heap.in_use_bytes() is None else _Heap)
 
 
-class _HeapMeter(object):
-    """The peak on CPU devices: what the C library has handed out, to MXNet and to the libraries past its storage."""
+class _Heap(object):
+    """What the C library has handed out, to MXNet's storage and to all who go past it, over that of now."""
 
-    method = (
-        "the C library's heap (mallinfo2), with what oneDNN and others take for themselves: the most at the end of a "
-        "part of a step, over that before the build"
-    )
+    told = "the C library's heap (mallinfo2)"
 
     def __init__(self):
         self._before = heap.in_use_bytes()
-        self._most = 0
+        self._found = []
 
     def begin(self):
         """Nothing: what the build gave back is not counted any more."""
 
     def look(self):
-        """Keep the count if it is the largest."""
-        self._most = max(self._most, heap.in_use_bytes())
+        self._found.append(heap.in_use_bytes() - self._before)
 
-    def peak_bytes(self):
-        return self._most - self._before
+    def beyond(self, counts):
+        """Return the most bytes at a look beyond what the storage had at that time.
+
+        Args:
+            counts: bytes of the storage, one for each look.
+        """
+        return max(taken - count for taken, count in zip(self._found, counts))
+
+
+class _ResidentSet(object):
+    """For other C libraries: what is resident. It has pages that the build gave back, and lacks what nobody touched."""
+
+    told = "the peak resident set"
+
+    def __init__(self):
+        self._meter = resident.WhileTraining()
+        self.begin, self.look = self._meter.begin, self._meter.look
+
+    def beyond(self, counts):
+        return max(0, self._meter.peak_bytes() - max(counts))
+
+
+class _HostMeter(object):
+    """On CPU devices: the storage's own count at its highest, and what there is beyond it in this process.
+
+    What lies beyond is not the storage's: oneDNN's scratchpads, copies of weights in its own layouts and the code that
+    it writes, C++ objects, and Horovod's buffers.
+    """
+
+    def __init__(self, make):
+        self._all = make()
+        self.begin, self.look = self._all.begin, self._all.look
+
+    def measured(self, trace, devices, ends):
+        counts = mxnet_trace.together(trace, devices)
+        method = "count of MXNet's storage at its highest; outside of it: the rest of " + self._all.told
+        return Measured(max(count for _, count in counts), method, self._all.beyond(_at(counts, ends)))
+
+
+def _at(counts, ends):
+    """Return the count at each of the times ``ends``; both in order of time."""
+    found, place, count = [], 0, 0
+    for end in ends:
+        while place < len(counts) and counts[place][0] <= end:
+            count = counts[place][1]
+            place += 1
+        found.append(count)
+    return found
 
 
 class _CudaMeter(object):
@@ -62,8 +109,8 @@ class _CudaMeter(object):
     def look(self):
         """Nothing: they give nothing back."""
 
-    def peak_bytes(self):
-        return self._used() - self._before
+    def measured(self, trace, devices, ends):
+        return Measured(self._used() - self._before, self.method, None)
 
 
 def _warm():
@@ -74,7 +121,7 @@ def _warm():
     network.hybridize(static_alloc=True, static_shape=True)
     trainer = mx.gluon.Trainer(network.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
     with mx.autograd.record():
-        loss = network(mx.nd.random.normal(shape=(8, 8, 8, 8))).sum()
+        loss = network(mx.nd.random.normal(shape=(1, 8, 4, 4))).sum()
     loss.backward()
     trainer.step(1)
     mx.nd.waitall()

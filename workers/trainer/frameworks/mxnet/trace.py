@@ -80,6 +80,16 @@ def changes(trace: Trace, device: str) -> List[Any]:
     return found
 
 
+def together(trace: Trace, devices: Sequence[str]) -> List[Any]:
+    """Return [(time, bytes now)] of what is allocated on several devices, in order."""
+    found, now = [], dict.fromkeys(devices, 0)
+    changed = [(at, device, count) for device in devices for at, count in trace.allocated.get(device, [])]
+    for at, device, count in sorted(changed, key=lambda change: change[0]):
+        now[device] = count
+        found.append((at, sum(now.values())))
+    return found
+
+
 def activity(trace: Trace, task: str, devices: Sequence[str]) -> Data:
     """Return the answer of ``activity`` for the last time that ``task`` went on; see ``kernels``."""
     return kernel_table.activity(_recording(trace, task, devices, 0.0))
