@@ -1,4 +1,4 @@
-"""The peak that an allocation profile of MXNet is held against, and what the libraries have taken beside its storage."""
+"""The peak that an allocation profile of MXNet is held against, and what libraries take beside its storage."""
 
 import collections
 import gc
