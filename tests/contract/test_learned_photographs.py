@@ -29,7 +29,8 @@ def cell(framework, name, options):
     folder = CATALOG.models[name].module.replace(".", "/")
     own = [f"suites/assemble/{framework}.py"]
     own += [f"workers/{part}/{framework}" for part in ("trainer/frameworks", "interpreters")]
-    depends = pytest.mark.depends_on(*own, folder, "suites/assemble/layers.py", "suites/datasets/image_folder")
+    own += [folder, "suites/assemble/layers.py", "suites/datasets/image_folder"]
+    depends = pytest.mark.depends_on(*own, drawn=True)
     marks = [pytest.mark.framework(framework), depends]
     return pytest.param(framework, name, options, marks=marks, id=way_id(CATALOG.models[name], options, framework))
 

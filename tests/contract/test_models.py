@@ -1,8 +1,9 @@
 """What holds for every model that is made from described layers, in every framework that it is there in.
 
 The same weights and the same batch give the same loss, gradients and, after three updates, weights; a training from a
-seed begins alike; and a planted difference is found. All of it by one process for each model and framework, which
-``tbd parity`` would start too.
+seed begins alike; and a planted difference is found. It is the phase of the trainer that ``tbd parity`` starts, here in
+one process of each framework for all models; a difference is planted in a process of its own. Fresh processes, and the
+size small, are ``test_every_cell.py``'s.
 """
 
 import json
@@ -22,6 +23,7 @@ from suites.assemble.layers import LayerNormalization, Lstm
 from suites.inputs import texts
 from suites.models.lstm_classifier import network as lstm_network
 from tests.support.networks import layers_of, offers, way_id, ways
+from tests.support.warm import Interpreter
 from tests.trainer_process import ROOT, environment_for, run
 
 MODELS = {name: model for name, model in load_catalog().models.items() if "input" in model.facts}
@@ -71,7 +73,12 @@ class Bench:
     def __init__(self, python_of, folder):
         self._python_of = python_of
         self._folder = folder
+        self._warm = {}
         self.exact = cache(self._exact)
+
+    def close(self):
+        for interpreter in self._warm.values():
+            interpreter.close()
 
     def case(self, name):
         """The weights and the batch of a model, by name."""
@@ -95,14 +102,27 @@ class Bench:
         folder.mkdir(exist_ok=True)
         found = folder / "found.npz"
         job["parity"] = {"case": str(self._case(name)), "makes_case": makes_case, "found": str(found)}
-        (trainer,) = run(job, folder, self._python_of(job["plan"]["framework"]), "parity", planted)
-        assert trainer.popen.returncode == 0, trainer.output
+        framework = job["plan"]["framework"]
+        if planted:
+            (trainer,) = run(job, folder, self._python_of(framework), "parity", planted)
+            assert trainer.popen.returncode == 0, trainer.output
+        else:
+            self._interpreter(framework).carry_out(job, "parity", folder)
         return dict(numpy.load(found))
+
+    def _interpreter(self, framework):
+        if framework not in self._warm:
+            folder = self._folder / f"interpreter-{framework}"
+            folder.mkdir()
+            self._warm[framework] = Interpreter(self._python_of(framework), folder)
+        return self._warm[framework]
 
 
 @pytest.fixture(scope="module")
 def bench(python_of, tmp_path_factory):
-    return Bench(python_of, tmp_path_factory.mktemp("parity"))
+    made = Bench(python_of, tmp_path_factory.mktemp("parity"))
+    yield made
+    made.close()
 
 
 @pytest.mark.parametrize(("name", "framework"), CELLS)

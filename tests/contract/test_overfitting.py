@@ -110,6 +110,7 @@ CELLS = [
                 "suites/inputs",
                 MODELS[model].module.replace(".", "/"),
                 f"workers/interpreters/{framework}",
+                drawn=True,
             ),
         ],
     )

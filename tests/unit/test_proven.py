@@ -1,5 +1,6 @@
 """Tests that wait for a change of what they depend on: left out, chosen, recorded; by real runs of pytest."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,79 @@ def test_several_processes_leave_out_and_record_the_same(tree: Path, pytester: p
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider", *two)
     result.stdout.fnmatch_lines(["1 tests are left out: *"])
     assert result.parseoutcomes()["passed"] == 1
+
+
+MANY = """
+import pathlib, pytest
+
+@pytest.mark.parametrize("cell", range(20))
+@pytest.mark.depends_on("product", drawn=True)
+def test_cell(cell):
+    assert str(cell) != pathlib.Path("broken.txt").read_text()
+
+@pytest.mark.depends_on("product")
+def test_never_drawn():
+    pass
+"""
+GIT = ("git", "-c", "user.name=somebody", "-c", "user.email=somebody@example.org", "-c", "commit.gpgsign=false")
+
+
+def drawn_of(pytester: pytest.Pytester, *arguments: str) -> str:
+    """What a run says that it has drawn, where all that may be drawn is proven."""
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments, "tests")
+    assert {name: count for name, count in result.parseoutcomes().items() if count}["passed"] == proven.DRAWN
+    return next(line for line in result.outlines if line.startswith("run although proven, drawn by "))
+
+
+@pytest.fixture
+def proven_cells(tree: Path, pytester: pytest.Pytester) -> Path:
+    (tree / "tests/test_it.py").write_text(MANY)
+    (tree / "broken.txt").write_text("")
+    assert outcomes(pytester) == {"passed": 21}
+    return tree
+
+
+def test_a_few_proven_cells_run_all_the_same_and_another_few_with_each_commit(
+    proven_cells: Path, pytester: pytest.Pytester
+) -> None:
+    subprocess.run([*GIT, "init", "-q"], cwd=proven_cells, check=True)
+    drawn = []
+    for _ in range(2):
+        subprocess.run([*GIT, "commit", "-q", "--allow-empty", "-m", "one"], cwd=proven_cells, check=True)
+        drawn.append(drawn_of(pytester))
+        assert f"by commit {str(proven.commit(proven_cells))[:12]}: test_it.py::test_cell[" in drawn[-1]
+        assert drawn_of(pytester) == drawn[-1]
+    assert drawn[0] != drawn[1]
+    assert "never_drawn" not in "".join(drawn)
+
+
+def test_without_a_commit_what_cells_depend_on_draws_and_processes_agree(
+    proven_cells: Path, pytester: pytest.Pytester
+) -> None:
+    alone = drawn_of(pytester)
+    assert "without a commit: test_it.py::test_cell[" in alone
+    assert drawn_of(pytester, "-p", "xdist", "-n", "2", "--dist", "loadgroup") == alone
+
+
+def test_a_cell_that_fails_when_it_is_drawn_runs_until_it_passes(proven_cells: Path, pytester: pytest.Pytester) -> None:
+    cell = drawn_of(pytester).partition("test_cell[")[2].partition("]")[0]
+    # No file that it names.
+    (proven_cells / "broken.txt").write_text(cell)
+    for _ in range(2):
+        assert outcomes(pytester)["failed"] == 1
+        assert not any(f"[{cell}]" in test for test in proven.read(proven_cells / "tests/proven.toml"))
+    (proven_cells / "broken.txt").write_text("")
+    assert "failed" not in outcomes(pytester)
+    assert len(proven.read(proven_cells / "tests/proven.toml")) == 21
+
+
+def test_every_cell_is_drawn_sooner_or_later() -> None:
+    cells = [f"cell {number}" for number in range(24)]
+    draws = [proven.draw(cells, by=f"commit {number}") for number in range(100)]
+    assert {cell for draw in draws for cell in draw} == set(cells)
+    assert all(len(draw) == len(set(draw)) == proven.DRAWN for draw in draws)
+    assert proven.draw(cells[:2], by="any") == cells[:2]
+    assert proven.draw([], by="any") == []
 
 
 def test_a_path_that_is_not_there_is_an_error(tmp_path: Path) -> None:
