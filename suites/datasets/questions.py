@@ -1,6 +1,6 @@
 """Batches of questions about texts, in the seed's order; and the questions that a network is judged by."""
 
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from suites.datasets import judged as texts
 from suites.datasets import numbered
@@ -100,6 +100,11 @@ class Judged(object):
         last = max(0, len(context) - room)
         begins = list(range(0, last, stride)) + [last]
         return [Window(number, question, context[begin : begin + room], begin) for begin in begins]
+
+    def answer(self, window: Window) -> Optional[Tuple[int, int]]:
+        """Return the first and the last token of the answer within a window, if it is there."""
+        first, last = (int(at) - window.begin for at in self._answers[window.number][1:])
+        return (first, last) if 0 <= first <= last < len(window.context) else None
 
     def text(self, number: int, first: int, last: int) -> str:
         """Return the text of the tokens ``first`` to ``last``, both included, of the context of a question."""

@@ -33,10 +33,11 @@ def batches(
 
 
 class Judged(NamedTuple):
-    """The sentences that a network is to translate, by length, and for each how it ought to be translated."""
+    """The sentences that a network is to translate, by length, and for each how it ought to be translated: as numbers,
+    and as the text that it was."""
 
     split: str
-    sources: List[Array]
+    pairs: List[Tuple[Array, Array]]
     references: List[str]
     pieces: pieces.Pieces
 
@@ -63,7 +64,8 @@ def judged(root: Optional[str], vocabulary: int, rank: int, world_size: int, spl
             told = "the dataset holds %d sentences of %s, and %d references"
             raise TrainerError("setup_failed", told % (len(source), split, len(references)))
     order = sorted(range(len(source)), key=lambda number: (len(source[number]), number))[rank::world_size]
-    return Judged(split, [source[number] for number in order], [references[number] for number in order], known)
+    pairs = [(source[number], target[number]) for number in order]
+    return Judged(split, pairs, [references[number] for number in order], known)
 
 
 def _sides(root, size, split):

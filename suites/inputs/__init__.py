@@ -17,6 +17,9 @@ in every framework, so that none of them is spared what another has to do.
 
 from typing import NamedTuple, Tuple
 
+from workers.trainer.failure import TrainerError
+from workers.trainer.job import Job
+
 
 class Field(NamedTuple):
     """One array of a batch.
@@ -29,3 +32,14 @@ class Field(NamedTuple):
     kind: str
     shape: Tuple[int, ...]
     target: bool = False
+
+
+def evaluated_root(job: Job) -> str:
+    """Return the folder of the job's dataset.
+
+    Raises:
+        TrainerError: ``setup_failed``, there is none: what is random has no quality.
+    """
+    if job.dataset is None:
+        raise TrainerError("setup_failed", "synthetic data has no quality that could be evaluated: name a dataset")
+    return job.dataset.root

@@ -14,8 +14,9 @@ import itertools
 from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
 from suites.datasets import articles
-from suites.inputs import Field
+from suites.inputs import Field, evaluated_root
 from suites.inputs.texts import PADDING, POOL, Drawing
+from suites.quality import Examples
 from workers.trainer.job import Job
 from workers.trainer.signatures import Array, Batch, Size, Work
 
@@ -82,6 +83,32 @@ def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Arr
         hidden = _hide(generator, drawing, tokens_NT, size["predictions"])
         following_N = generator.randint(0, 2, count).astype(numpy.int64)
         yield (tokens_NT, segments_NT, mask_NT) + hidden + (following_N,)
+
+
+def evaluation(job: Job, size: Size) -> Iterator[Examples]:
+    """See ``suites.inputs``: what is hidden of a pair depends on the pair alone, and not on the others of its batch.
+
+    Raises:
+        TrainerError: ``setup_failed``, there are no texts for it.
+    """
+    import numpy
+
+    pairs = articles.judged(evaluated_root(job), size["tokens"] - 3, size["vocabulary"], 0, 1)
+    numbers = itertools.count()
+    while True:
+        some = list(itertools.islice(pairs, job.plan.per_device_batch_size))
+        if not some:
+            return
+        laid = in_order([(pair.first, pair.second) for pair in some], size["tokens"])
+        hidden = []
+        for row_1T in numpy.split(laid[0], len(some)):
+            generator = numpy.random.RandomState(next(numbers))
+            drawing = Drawing(generator, size["vocabulary"] - SPECIAL)
+            hidden.append(_hide(generator, drawing, row_1T, size["predictions"]))
+        places_NP, originals_NP, shares_NP = (numpy.concatenate(arrays) for arrays in zip(*hidden))
+        following_N = numpy.array([pair.follows for pair in some], numpy.int64)
+        shares_NP = (shares_NP > 0) / numpy.float32((shares_NP > 0).sum())
+        yield Examples(laid + (places_NP,), (originals_NP, shares_NP, following_N))
 
 
 def of_articles(

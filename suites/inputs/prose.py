@@ -9,8 +9,9 @@ import itertools
 from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
 from suites.datasets import running_text
-from suites.inputs import Field
+from suites.inputs import Field, evaluated_root
 from suites.inputs.texts import POOL, Drawing
+from suites.quality import Examples
 from workers.trainer.job import Job
 from workers.trainer.signatures import Array, Batch, Size, Work
 
@@ -32,6 +33,24 @@ def batches(job: Job, rank: int, size: Size, framework: str, to_tensors: Callabl
         return ((to_tensors(*arrays), work(*arrays)) for arrays in pieces)
     pool = synthetic(count, size, (seed, rank))
     return itertools.cycle([(to_tensors(*arrays), work(*arrays)) for arrays in pool])
+
+
+def evaluation(job: Job, size: Size) -> Iterator[Examples]:
+    """See ``suites.inputs``: every token of the text once, but the first and what fills no piece at its end; each
+    foreseen from those of its piece before it.
+
+    Raises:
+        TrainerError: ``setup_failed``, there is no such text.
+    """
+    import numpy
+
+    pieces = running_text.judged(evaluated_root(job), size["tokens"], size["vocabulary"], 0, 1)
+    while True:
+        some = list(itertools.islice(pieces, job.plan.per_device_batch_size))
+        if not some:
+            return
+        tokens_NT, following_NT = (numpy.concatenate(arrays) for arrays in zip(*some))
+        yield Examples((tokens_NT,), (following_NT,))
 
 
 def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Array, Array]]:

@@ -11,9 +11,11 @@ import itertools
 from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
 from suites.datasets import questions as asked
-from suites.inputs import Field
+from suites.inputs import Field, evaluated_root
 from suites.inputs.masked_pairs import SPECIAL, in_order, laid_out
 from suites.inputs.texts import POOL, Drawing
+from suites.quality import Examples
+from suites.quality.spans import Passages, Round
 from workers.trainer.job import Job
 from workers.trainer.signatures import Array, Batch, Size, Work
 
@@ -56,6 +58,35 @@ def of_asked(lists: Iterator[List[asked.Asked]], most: int) -> Iterator[Tuple[Ar
         begins_N = borders_N + numpy.array([one.first for one in questions])
         ends_N = borders_N + numpy.array([one.last for one in questions])
         yield pairs + (begins_N.astype(numpy.int64), ends_N.astype(numpy.int64))
+
+
+def evaluation(job: Job, size: Size) -> Iterator[Examples]:
+    """See ``suites.inputs``: questions with the windows of their passages. The batch itself has the first window of
+    each; where the answer is not in it, its loss is that of an answer at [CLS], as in ``run_squad.py``.
+
+    Raises:
+        TrainerError: ``setup_failed``, there are none.
+    """
+    found = asked.judged(evaluated_root(job), size["vocabulary"], 0, 1)
+    for first in range(0, len(found.numbers), job.plan.per_device_batch_size):
+        numbers = found.numbers[first : first + job.plan.per_device_batch_size]
+        windows = [found.windows(number, size["tokens"] - 3) for number in numbers]
+        rounds = []
+        for at in range(max(map(len, windows))):
+            some = [of_one[min(at, len(of_one) - 1)] for of_one in windows]
+            rounds.append(Round(some, in_order([(one.question, one.context) for one in some], size["tokens"])))
+        targets = _ends([found.answer(window) for window in rounds[0].windows], rounds[0].windows)
+        yield Examples(rounds[0].inputs, targets, Passages(found, rounds))
+
+
+def _ends(answers, windows):
+    """Return (begins_N, ends_N): the places of the answers, or that of [CLS]."""
+    import numpy
+
+    borders_N = [len(window.question) + 2 for window in windows]
+    places = [[border + at for at in one] if one else [0, 0] for one, border in zip(answers, borders_N)]
+    begins_N, ends_N = numpy.array(places, numpy.int64).T
+    return begins_N.copy(), ends_N.copy()
 
 
 def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Array, ...]]:

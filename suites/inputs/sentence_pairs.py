@@ -12,8 +12,10 @@ from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
 from suites.datasets import numbered
 from suites.datasets import sentence_pairs as dataset
-from suites.inputs import Field
+from suites.inputs import Field, evaluated_root
 from suites.inputs.texts import PADDING, POOL, Drawing
+from suites.quality import Examples
+from suites.quality.translations import Wanted
 from workers.trainer.job import Job
 from workers.trainer.signatures import Array, Batch, Size, Work
 
@@ -47,6 +49,21 @@ def batches(job: Job, rank: int, size: Size, framework: str, to_tensors: Callabl
         return ((to_tensors(*arrays), work(*arrays)) for arrays in laid_out)
     pool = synthetic(count, size, (seed, rank))
     return itertools.cycle([(to_tensors(*arrays), work(*arrays)) for arrays in pool])
+
+
+def evaluation(job: Job, size: Size) -> Iterator[Examples]:
+    """See ``suites.inputs``: whole sentences; of those for which the network has no places the end is cut off, and the
+    reference is whole.
+
+    Raises:
+        TrainerError: ``setup_failed``, there are none.
+    """
+    found = dataset.judged(evaluated_root(job), size["vocabulary"], 0, 1)
+    for first in range(0, len(found.pairs), job.plan.per_device_batch_size):
+        some = slice(first, first + job.plan.per_device_batch_size)
+        cut = [(source[: size["source_tokens"] - 1], target) for source, target in found.pairs[some]]
+        arrays = of_pairs(cut, size)
+        yield Examples(arrays[:3], arrays[3:], Wanted(found.references[some], found.pieces))
 
 
 def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Array, ...]]:

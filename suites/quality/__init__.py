@@ -19,6 +19,9 @@ METRICS = {
     "top_1_accuracy_ratio": "top_k",
     "accuracy_ratio": "top_k",
     "perplexity": "perplexity",
+    "masked_perplexity": "masked",
+    "bleu": "translations",
+    "f1_ratio": "spans",
 }
 
 

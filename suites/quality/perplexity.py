@@ -3,7 +3,8 @@
 Dimensions: N sequences of a batch, T tokens, K tokens there are.
 """
 
-from typing import Any, Callable, Dict, Sequence
+import math
+from typing import Any, Callable, Dict, Mapping, Sequence
 
 from suites.quality import Examples
 
@@ -22,3 +23,9 @@ def sums(outputs: Sequence[Any], examples: Examples, compute: Callable[..., Any]
         total_T = highest_T + numpy.log(numpy.exp(logits_TK - highest_T[:, None]).sum(axis=1))
         nll += float((total_T - logits_TK[numpy.arange(len(following_T)), following_T]).sum())
     return {"tokens": float(examples.targets[0].size), "nll": nll}
+
+
+def value(sums: Mapping[str, float]) -> float:
+    """Return the perplexity; infinite where it is too large for a float."""
+    mean = sums["nll"] / sums["tokens"]
+    return math.exp(mean) if mean < 700 else math.inf

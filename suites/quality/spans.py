@@ -11,8 +11,10 @@ Dimensions: T tokens of a window.
 import collections
 import re
 import string
-from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
+from suites.datasets.questions import Judged, Window
+from suites.quality import Examples
 from workers.trainer.signatures import Array
 
 # ``max_answer_length`` of run_squad.py, published with BERT.
@@ -45,14 +47,55 @@ def _f1(found: List[str], wanted: List[str]) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def sums(answers: Iterable[Tuple[str, Sequence[str]]]) -> Dict[str, float]:
-    """Return {n, exact, f1} of pairs (answer, gold answers): sums over questions, to be added over ranks."""
+def counted(answers: Iterable[Tuple[str, Sequence[str]]]) -> Dict[str, float]:
+    """Return {n, exact, f1} of pairs (answer, gold answers): sums over questions."""
     found = {"n": 0.0, "exact": 0.0, "f1": 0.0}
     for answer, gold in answers:
         found["n"] += 1
         found["exact"] += exact(answer, gold)
         found["f1"] += f1(answer, gold)
     return found
+
+
+class Round(NamedTuple):
+    """A window of each question of a batch, and what the network is given of them."""
+
+    windows: Sequence[Window]
+    inputs: Tuple[Array, ...]
+
+
+class Passages(NamedTuple):
+    """What a batch of questions is judged by. ``rounds``: the first has the batch's own inputs, the others what more
+    windows there are; a question that has fewer has its last one again."""
+
+    judged: Judged
+    rounds: Sequence[Round]
+
+
+def sums(outputs: Sequence[Any], examples: Examples, compute: Callable[..., Any]) -> Dict[str, float]:
+    """Return {n, exact, f1} of the questions of a batch; ``examples.references`` is an ``Passages``.
+
+    ``outputs`` has logits_NT2: for each token, that the answer begins there, and that it ends there.
+    """
+    asked = examples.references  # type: Any
+    found = {}  # type: Dict[int, Tuple[Span, int]]
+    for number, one in enumerate(asked.rounds):
+        logits_NT2 = (compute(one.inputs) if number else outputs)[0]
+        for logits_T2, window in zip(logits_NT2, one.windows):
+            # Behind [CLS], the question and [SEP].
+            first = len(window.question) + 2
+            span = best_span(logits_T2[:, 0], logits_T2[:, 1], first, first + len(window.context) - 1)
+            if window.number not in found or span.score > found[window.number][0].score:
+                found[window.number] = span, window.begin - first
+    return counted(
+        (asked.judged.text(number, span.begin + shift, span.end + shift), asked.judged.gold(number))
+        for number, (span, shift) in found.items()
+    )
+
+
+def value(sums: Mapping[str, float]) -> float:
+    """Return the mean F1 of the questions, 0 to 1."""
+    return sums["f1"] / sums["n"]
 
 
 class Span(NamedTuple):

@@ -3,7 +3,7 @@
 Dimensions: N samples of a batch, K classes.
 """
 
-from typing import Any, Callable, Dict, Sequence
+from typing import Any, Callable, Dict, Mapping, Sequence
 
 from suites.quality import Examples
 
@@ -27,3 +27,8 @@ def sums(outputs: Sequence[Any], examples: Examples, compute: Callable[..., Any]
     for name, most in (("top_1", 1), ("top_5", FIRST)):
         found[name] = float(((others_N < most) & known_N).sum())
     return found
+
+
+def value(sums: Mapping[str, float]) -> float:
+    """Return the share of the samples whose first choice is right."""
+    return sums["top_1"] / sums["n"]

@@ -6,9 +6,11 @@ several checkpoints; both are left out here, which costs about one BLEU and make
 Dimensions: N sentences of a batch, S tokens of a source, T of a target, K tokens that there are.
 """
 
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence
 
 from suites.datasets.numbered import BEGIN, END, PADDING
+from suites.datasets.pieces import Pieces
+from suites.quality import Examples, bleu
 from workers.trainer.signatures import Array
 
 # A translation has so many tokens for each of its source's, and so many more, at most; and no more than the network has
@@ -17,6 +19,30 @@ MOST_RATIO, MOST_MORE = 1.5, 10
 
 # (sources_NS, mask_NS, targets_NT) -> logits_NTK: for each place, of what comes after it.
 Logits = Callable[[Array, Array, Array], Array]
+
+
+class Wanted(NamedTuple):
+    """What a batch is judged by: the reference of each sentence, and the vocabulary that its translation is in."""
+
+    references: Sequence[str]
+    pieces: Pieces
+
+
+def sums(outputs: Sequence[Any], examples: Examples, compute: Callable[..., Any]) -> Dict[str, float]:
+    """Return the sums of ``suites.quality.bleu`` of the sentences of a batch, as the network translates them.
+
+    ``examples.references`` is a ``Wanted``. What the network gave with the right translations before its eyes,
+    ``outputs``, does not count.
+    """
+    sources_NS, mask_NS, targets_NT = examples.inputs
+    wanted = examples.references  # type: Any
+    found = greedy(lambda *inputs: compute(inputs)[0], sources_NS, mask_NS, targets_NT.shape[1])
+    return bleu.sums((wanted.pieces.text(tokens), text) for tokens, text in zip(found, wanted.references))
+
+
+def value(sums: Mapping[str, float]) -> float:
+    """Return BLEU, 0 to 100."""
+    return bleu.value(sums)
 
 
 def greedy(logits: Logits, sources_NS: Array, mask_NS: Array, places: int) -> List[List[int]]:
@@ -45,8 +71,3 @@ def greedy(logits: Logits, sources_NS: Array, mask_NS: Array, places: int) -> Li
             break
         targets_NT[:, place + 1] = numpy.where(going_N, likeliest_N, PADDING)
     return found
-
-
-def texts(pieces: Any, sentences: List[List[int]]) -> List[str]:
-    """Return the text of sentences of tokens; ``pieces`` is a ``suites.datasets.pieces.Pieces``."""
-    return [pieces.text(tokens) for tokens in sentences]

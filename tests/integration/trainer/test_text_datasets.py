@@ -110,7 +110,7 @@ def test_the_right_tokens_score_nearly_full_marks_by_squads_measure(made_dataset
     found = questions.judged(str(root), 8000, 0, 1)
     answers = numbered.array(str(root), 8000, "dev.answers")
     said = [(found.text(number, *answers[number][1:]), found.gold(number)) for number in found.numbers]
-    sums = spans.sums(said)
+    sums = spans.counted(said)
     assert sums["n"] == len(text_layouts.questions(str(root))["dev"])
     # A token that holds more than the answer costs the rest.
     assert sums["exact"] > 0.98 * sums["n"]

@@ -173,7 +173,7 @@ def test_sentences_are_judged_whole_and_once_by_all_ranks_with_their_own_referen
     written(tmp_path, tst2013_source=rows, tst2013_target=rows)
     judged.write(root, "tst2013", ["nine", "two", "forty", "four"])
     ranks = [sentence_pairs.judged(root, VOCABULARY, rank, 2) for rank in range(2)]
-    told = [[(len(one), said) for one, said in zip(rank.sources, rank.references, strict=True)] for rank in ranks]
+    told = [[(len(one), said) for (one, _), said in zip(rank.pairs, rank.references, strict=True)] for rank in ranks]
     assert told == [[(2, "two"), (9, "nine")], [(4, "four"), (40, "forty")]]
     # Trained sentences have no reference but their numbers.
     assert sentence_pairs.judged(root, VOCABULARY, 0, 1, "train").references == ["", ""]

@@ -48,8 +48,8 @@ def test_a_network_that_foresees_nothing_is_as_perplexed_as_there_are_tokens():
 
 
 def test_every_metric_that_is_offered_has_a_module_and_a_model_that_names_it():
-    named = {
-        tomllib.loads(path.read_text()).get("quality", {}).get("metric") for path in ROOT.glob("models/*/model.toml")
-    }
+    facts = [tomllib.loads(path.read_text()) for path in ROOT.glob("models/*/model.toml")]
+    tables = [table for one in facts for table in (one, *one.get("variants", ()))]
+    named = {table.get("quality", {}).get("metric") for table in tables}
     assert set(quality.METRICS) <= named
     assert all(callable(quality.module_of(metric).sums) for metric in quality.METRICS)

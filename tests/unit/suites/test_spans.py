@@ -39,7 +39,7 @@ def test_the_best_of_all_right_answers_counts(answer, gold, exact, f1):
 
 
 def test_sums_are_over_questions():
-    found = spans.sums([("red", ["red"]), ("red car", ["red"]), ("blue", ["red"])])
+    found = spans.counted([("red", ["red"]), ("red car", ["red"]), ("blue", ["red"])])
     assert found == {"n": 3, "exact": 1, "f1": pytest.approx(1 + 2 / 3)}
 
 
