@@ -65,10 +65,10 @@ pytorch-pythons: setup ## PyTorch on Python 3.12 and 3.13 (up to 2.8 GB to downl
 	@deploy/pytorch_pythons.sh
 
 cluster: system-packages setup test-interpreters ## the tests on several hosts in full: every framework and strategy, as root (about 15 minutes)
-	@$(BIN)/python -m pytest tests/cluster -m ""
+	@$(BIN)/python -m pytest tests/cluster -m "" --prove
 
 deploy-check: system-packages setup ## the containers in full: images, every fault, a PyTorch job, by an engine of its own, as root (about 15 minutes)
-	@$(BIN)/python -m pytest tests/deploy -m ""
+	@$(BIN)/python -m pytest tests/deploy -m "" --prove
 
 suite-check: system-packages setup test-interpreters ## every cell of the suite in full: parity at tiny and small, learning by heart, real data, ranks, profiles (docs/tests.md has its time)
 	@$(BIN)/python -m pytest $(WHOLE) -m "" $(SUITE)

@@ -37,8 +37,10 @@ def test_two_trainings_share_a_node_and_one_that_wants_it_whole_waits_for_both(t
     try:
         shared = service.submit(SPEC)
         until(lambda: all(run["state"] == "running" for run in service.runs(shared)), 60)
-        whole = service.submit({**SPEC, "name": "whole", "seed": 3, "exclusive": "node"})
-        later = service.submit({**SPEC, "name": "later", "seed": 4})
+        # Only the two that share have to last: until these are there, and beside each other.
+        short = {**SPEC, "min_measure_s": 0.5, "max_measure_s": 1}
+        whole = service.submit({**short, "name": "whole", "seed": 3, "exclusive": "node"})
+        later = service.submit({**short, "name": "later", "seed": 4})
         told = until(lambda: service.runs(whole)[0]["reason"])
         assert told == "waits for 1 of 1 nodes to become free"
         runs = {name: service.wait(one, 120) for name, one in (("shared", shared), ("whole", whole), ("later", later))}

@@ -5,6 +5,8 @@ anything else is tested. A digest of them and of the test's own file is compared
 ``tests/proven.toml``. Where they differ, or none stands there, the test runs, and when it has passed its digest is
 recorded; the file is committed with the change. Where they are equal the test is left out, and the summary says so.
 
+With ``whole=True`` in the mark all those of a file run, or none: for tests that follow each other.
+
 Of those with ``drawn=True`` in the mark, ``DRAWN`` run all the same: drawn by the commit's hash, so that a commit has
 always the same ones and the next one has others. In a tree without a commit, such as an exported one, the digests of
 what they depend on draw. One that fails, with these files as they were, is forgotten, and so runs until it passes.
@@ -106,9 +108,11 @@ class Proofs:
             item.user_properties.append((_PROPERTY, f"{found} {item.nodeid}"))
             if record.get(item.nodeid) == found and not (config.getoption("--prove") or _is_named(config, item)):
                 proven[item.nodeid] = item
+        incomplete = {item.path for item in items if _says(item, "whole") and item.nodeid not in proven}
+        proven = {name: one for name, one in proven.items() if not (_says(one, "whole") and one.path in incomplete)}
         hash_of_commit = commit(self._root) if proven else None
         drawn = draw(
-            filter(lambda name: _may_be_drawn(proven[name]), proven), hash_of_commit or " ".join(sorted(digests))
+            filter(lambda name: _says(proven[name], "drawn"), proven), hash_of_commit or " ".join(sorted(digests))
         )
         left_out = [item for name, item in proven.items() if name not in drawn]
         items[:] = [item for item in items if item not in left_out]
@@ -155,8 +159,9 @@ class Proofs:
             terminalreporter.write_line(f"{self._recorded} tests are newly proven: commit tests/proven.toml")
 
 
-def _may_be_drawn(item: pytest.Item) -> bool:
-    return any(mark.kwargs.get("drawn") for mark in item.iter_markers(MARK))
+def _says(item: pytest.Item, word: str) -> bool:
+    """Whether a mark of ``item`` has ``word=True``."""
+    return any(mark.kwargs.get(word) for mark in item.iter_markers(MARK))
 
 
 def _is_named(config: pytest.Config, item: pytest.Item) -> bool:

@@ -93,6 +93,36 @@ def test_several_processes_leave_out_and_record_the_same(tree: Path, pytester: p
     assert result.parseoutcomes()["passed"] == 1
 
 
+FOLLOWING = """
+import pathlib, pytest
+
+WHOLE = pytest.mark.depends_on("product", whole=True)
+
+@WHOLE
+def test_first():
+    pathlib.Path("begun.txt").write_text("")
+
+@WHOLE
+def test_second():
+    assert pathlib.Path("begun.txt").exists() and not pathlib.Path("broken.txt").exists()
+
+@pytest.mark.depends_on("product")
+def test_beside():
+    pass
+"""
+
+
+def test_tests_that_follow_each_other_all_run_until_all_of_them_have_passed(
+    tree: Path, pytester: pytest.Pytester
+) -> None:
+    (tree / "tests/test_it.py").write_text(FOLLOWING)
+    (tree / "broken.txt").write_text("")
+    assert outcomes(pytester) == {"passed": 2, "failed": 1}
+    (tree / "broken.txt").unlink()
+    assert outcomes(pytester) == {"passed": 2, "deselected": 1}
+    assert outcomes(pytester) == {"deselected": 3}
+
+
 MANY = """
 import pathlib, pytest
 

@@ -57,6 +57,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     writer = protocol.EventWriter(options.events, process.rank if process.ranks else None)
     try:
         return run(job, process, writer.emit)
+    except MemoryError:
+        # Not even the report of a failure found room: the exit status has to tell.
+        return protocol.EXIT_STATUS["out_of_memory"]
     finally:
         writer.close()
 

@@ -51,6 +51,18 @@ def test_a_gang_stops_at_the_same_step_when_the_agent_says_so(tmp_path, python):
     assert len({trainer.data("finished")[0]["weights_sha256"] for trainer in trainers}) == 1
 
 
+# Whatever is asked for while a failure is reported finds no memory.
+NO_ROOM = ["from workers.trainer import failure", "def none(error): raise MemoryError", "failure.lacks_space = none"]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_shortage_that_leaves_no_room_for_its_own_report_is_told_by_the_exit_status(tmp_path, python):
+    job = sleep_job(options={"fault": "nan", "fault_rank": 0, "fault_step": 2}, max_steps=10)
+    (trainer,) = run(job, tmp_path, python, planted=NO_ROOM)
+    assert trainer.popen.returncode == EXIT_STATUS["out_of_memory"], trainer.output
+    assert trainer.data("error") == []
+
+
 @pytest.mark.parametrize("python", PYTHONS)
 def test_a_rank_that_diverges_ends_all_ranks_as_diverged(tmp_path, python):
     job = sleep_job(ranks=3, options={"fault": "nan", "fault_rank": 1, "fault_step": 4}, max_steps=1000)

@@ -55,11 +55,17 @@ def test_scaling_goes_from_one_device_to_the_whole_pool_in_three_frameworks() ->
     assert {plan.topology for plan in two_hosts} == {"1x1", "2x1"}
 
 
-def test_the_batch_sweep_has_the_kernels_of_four_frameworks_on_one_device() -> None:
+def test_the_batch_sweep_has_the_kernels_of_every_model_of_the_suite_on_one_device() -> None:
     cells = cells_of("batch-sweep.yaml", FACTS)
-    assert {(plan.model, plan.framework, plan.per_device_batch_size) for plan in cells} == set(
-        product(("resnet-50", "inception-v3"), FOUR, (4, 8, 16, 32, 64))
-    )
+    batches, models = (4, 8, 16, 32, 64), load_catalog().models
+    wanted = {
+        (name, framework, batch)
+        for name in ("resnet-50", "inception-v3", "transformer", "bert-base", "bert-large", "gpt-2")
+        for framework in models[name].frameworks
+        for batch in batches
+        if name != "gpt-2" or batch < 32
+    }
+    assert {(plan.model, plan.framework, plan.per_device_batch_size) for plan in cells} == wanted
     assert {(plan.topology, plan.profile) for plan in cells} == {("1x1", ("kernels",))}
 
 
