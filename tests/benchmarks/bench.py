@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", choices=[[], *MEASUREMENTS], help="which; all where none is named")
     parser.add_argument("--pairs", type=int, help="instead of each measurement's own number")
+    parser.add_argument("--only", nargs="+", default=[], choices=published.NETWORKS, help="the networks of `published`")
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
     options = parser.parse_args(arguments)
     for number in (signal.SIGTERM, signal.SIGHUP):  # unwinds, as SIGINT does: no process is left behind frozen
@@ -65,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found: list[Ratio] = []
     for name in options.names or MEASUREMENTS:
         rig, measure, pairs = MEASUREMENTS[name]
+        if name == "published":
+            measure = partial(published.measure, only=options.only)
         print(f"{name} …", file=sys.stderr, flush=True)
         with rig() as service:  # a fresh one each: what one leaves in the database slows no other
             measured = measure(service, options.pairs or pairs)
