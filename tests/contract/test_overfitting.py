@@ -1,5 +1,8 @@
 """Every attention model learns a few real sentences by heart: gradients, masks, targets and optimiser belong together.
 
+Then its quality is the best there is, by the model's own metric, and by the way from a dataset's text to numbers and
+back. What it is judged by is what it was trained on, which no run does.
+
 The sentences are those of Python's own documentation, which every Python has with it (``pydoc_data.topics``), as
 numbers of their most frequent words.
 """
@@ -19,6 +22,7 @@ import pytest
 from orchestrator.services import parity
 from orchestrator.services.catalog import load_catalog
 from suites.assemble import layers
+from suites.datasets import judged, numbered, pieces, subwords
 from suites.inputs import masked_pairs, sentence_pairs
 from suites.models.transformer.network import LABEL_SMOOTHING
 from tests.support.networks import layers_of
@@ -31,14 +35,40 @@ BATCH, SEED, STEPS = 4, 1, 150
 OPTIMIZER = {"name": "adam", "learning_rate": 5e-3, "betas": [0.9, 0.98]}
 # Judgement: what is left of a loss that began at the logarithm of the vocabulary, some 5.
 LEARNT = 0.25
+PERPLEXED = 0.1
+# What is no text comes first in the numbers of every vocabulary.
+SPECIAL = numbered.UNKNOWN + 1
+
+
+def vocabulary(count, special):
+    """The documentation's words in their order, and the most frequent ones: numbered from ``special`` on there are
+    ``count`` numbers, of which the last stands for all others."""
+    found = re.findall(r"[a-z]+", " ".join(text for _, text in sorted(pydoc_data.topics.topics.items())).lower())
+    return found, [word for word, _ in collections.Counter(found).most_common(count - special - 1)]
 
 
 def words(count, special):
     """The documentation's words in their order, as numbers from ``special`` on; rare ones are all the last number."""
-    found = re.findall(r"[a-z]+", " ".join(text for _, text in sorted(pydoc_data.topics.topics.items())).lower())
-    frequent = [word for word, _ in collections.Counter(found).most_common(count - special - 1)]
+    found, frequent = vocabulary(count, special)
     numbers = {word: number + special for number, word in enumerate(frequent)}
     return numpy.array([numbers.get(word, count - 1) for word in found[:4000]])
+
+
+def text(size, tokens):
+    """The text of words as numbers, the rare ones as one word."""
+    _, frequent = vocabulary(size["vocabulary"], SPECIAL)
+    return " ".join([*frequent, "seldom"][token - SPECIAL] for token in tokens)
+
+
+def prepared(root, size, **sequences):
+    """A dataset whose only split is one to be judged by, with these sequences of numbers; its folder."""
+    count = size["vocabulary"]
+    Path(numbered.folder_of(str(root), count)).mkdir(parents=True)
+    _, frequent = vocabulary(count, SPECIAL)
+    pieces.write(str(root), count, [pieces.SPACE + word for word in [*"pbemu", *frequent, "seldom"]])
+    for name, rows in sequences.items():
+        subwords.write_sequences(str(root), count, "test." + name, rows)
+    return str(root)
 
 
 def prose(size):
@@ -50,7 +80,7 @@ def prose(size):
 
 def pairs(size):
     """Pairs of unequal lengths."""
-    found = words(size["vocabulary"], masked_pairs.SPECIAL)
+    found = words(size["vocabulary"], SPECIAL)
     drawn = numpy.stack([found[start * 500 : start * 500 + size["tokens"]] for start in range(BATCH)])
     lengths = size["tokens"] - 3 * numpy.arange(BATCH)
     return masked_pairs.laid_out(drawn, lengths // 2, lengths), lengths
@@ -66,6 +96,21 @@ def hidden_words(size):
     return {**arrays, "shares": shares, "following": numpy.arange(BATCH) % 2}, 0.0
 
 
+def questions_of(size, batch, root):
+    """The same questions as a dataset has them: passages with their texts, and what the answers are there."""
+    lengths = batch["mask"].sum(axis=1).astype(int)
+    borders = lengths - batch["segments"].sum(axis=1)
+    rows = list(zip(batch["tokens"], borders, lengths, strict=True))
+    contexts = [tokens[border : length - 1].tolist() for tokens, border, length in rows]
+    prepared(root, size, contexts=contexts, questions=[tokens[1 : border - 1].tolist() for tokens, border, _ in rows])
+    places = [(row, *(batch[end][row] - borders[row] for end in ("begins", "ends"))) for row in range(BATCH)]
+    numpy.save(numbered.path_of(str(root), size["vocabulary"], "test.answers"), numpy.array(places))
+    characters = [match.span() for context in contexts for match in re.finditer(r"\w+", text(size, context))]
+    numpy.save(numbered.path_of(str(root), size["vocabulary"], "test.characters"), numpy.array(characters))
+    gold = [[text(size, contexts[row][first : last + 1])] for row, first, last in places]
+    judged.write(str(root), "test", {"contexts": [text(size, context) for context in contexts], "answers": gold})
+
+
 def answers(size):
     (tokens, segments, mask), lengths = pairs(size)
     begins = lengths // 2 + numpy.arange(BATCH)
@@ -74,7 +119,7 @@ def answers(size):
 
 def reversed_sentences(size):
     """Sentences of unequal lengths, "translated" by their words in reverse."""
-    found = words(size["vocabulary"], sentence_pairs.SPECIAL)
+    found = words(size["vocabulary"], SPECIAL)
     arrays = {name: numpy.zeros((BATCH, size["source_tokens"]), numpy.int64) for name in ("sources", "mask")}
     arrays |= {name: numpy.zeros((BATCH, size["target_tokens"]), numpy.int64) for name in ("targets", "following")}
     for row, length in enumerate((9, 7, 5, 3)):
@@ -91,12 +136,22 @@ def reversed_sentences(size):
     return {**arrays, "shares": within / within.sum()}, least
 
 
+def sentences_of(size, batch, root):
+    """The same sentences as a dataset has them, with the references as text."""
+    sides = [
+        [[int(token) for token in row if token >= SPECIAL] for row in batch[name]] for name in ("sources", "following")
+    ]
+    prepared(root, size, source=sides[0], target=sides[1])
+    judged.write(str(root), "test", [text(size, row) for row in sides[1]])
+
+
 FINETUNE = {"task": "finetune"}
+# case -> model, options, its batch, that as a dataset (where more than the batch is judged by), and the best quality
 CASES = {
-    "gpt-2": ("gpt-2", {}, prose),
-    "bert-base": ("bert-base", {}, hidden_words),
-    "bert-base-finetune": ("bert-base", FINETUNE, answers),
-    "transformer": ("transformer", {}, reversed_sentences),
+    "gpt-2": ("gpt-2", {}, prose, None, 1.0),
+    "bert-base": ("bert-base", {}, hidden_words, None, 1.0),
+    "bert-base-finetune": ("bert-base", FINETUNE, answers, questions_of, 1.0),
+    "transformer": ("transformer", {}, reversed_sentences, sentences_of, 100.0),
 }
 CELLS = [
     pytest.param(
@@ -108,33 +163,40 @@ CELLS = [
                 f"workers/trainer/frameworks/{framework}",
                 "suites/assemble",
                 "suites/inputs",
+                "suites/quality",
                 MODELS[model].module.replace(".", "/"),
                 f"workers/interpreters/{framework}",
                 drawn=True,
             ),
         ],
     )
-    for case, (model, _, _) in CASES.items()
+    for case, (model, *_) in CASES.items()
     for framework in MODELS[model].frameworks
 ]
 
 
 @pytest.mark.parametrize(("case", "framework"), CELLS)
 def test_a_model_learns_a_few_sentences_by_heart(python_of, tmp_path, case, framework):
-    name, options, batch_of = CASES[case]
+    name, options, batch_of, dataset_of, best = CASES[case]
     size = parity.size_of(MODELS[name], "tiny", options)
     arrays, least = batch_of(size)
     weights = layers.initial_weights(layers_of(MODELS[name], size), SEED)
     numpy.savez(tmp_path / "case.npz", **weights, **{f"batch.{field}": value for field, value in arrays.items()})
     job = parity.job(MODELS[name], framework, size, BATCH, SEED, [0], options)
     job["model"] = {**job["model"], "optimizer": OPTIMIZER}
-    losses = trained(python_of(framework), job, tmp_path)
+    if dataset_of:
+        dataset_of(size, arrays, tmp_path / "dataset")
+        job["dataset"] = {"name": "by-heart", "root": str(tmp_path / "dataset")}
+    found = trained(python_of(framework), job, tmp_path)
+    losses = found["losses"]
     assert losses[0] > 0.6 * math.log(size["vocabulary"] if "answer" not in batch_of.__name__ else size["tokens"])
     assert losses[-1] < least + LEARNT, losses
+    # Perplexities are never quite 1; exact are the others.
+    assert found["quality"] == pytest.approx(best, rel=PERPLEXED if best == 1.0 and not dataset_of else 1e-9)
 
 
 def trained(python, job, folder):
-    """The losses of a real process that trains on the batch of ``case.npz``."""
+    """The losses of a real process that trains on the batch of ``case.npz``, and the quality of what it trained."""
     (folder / "job.json").write_text(json.dumps({**job, "process": "worker0"}))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment_for(python)}
     command = [python, str(SCRIPT), str(folder / "job.json"), str(folder / "case.npz"), str(STEPS)]
