@@ -16,6 +16,7 @@ from orchestrator.analysis import (
     memory,
     netbench,
     profiles,
+    quality,
     replicas,
     settling,
     steady,
@@ -95,7 +96,8 @@ def _judged(logs: Sequence[NodeLog], told: Mapping[str, Any], kinds: KernelKinds
     verdict = validity.judge(evidence)
     found = profiles.profiles_of(logs, kinds, *ladder.counted_kernels(evidence))
     costs = profiles.measurements(logs, found, _step_time_s(evidence))
-    measurements = [*_speed(evidence, verdict), *_beside(evidence, not verdict.broken), *costs]
+    judged = [] if verdict.broken else quality.measurements(logs)
+    measurements = [*_speed(evidence, verdict), *_beside(evidence, not verdict.broken), *costs, *judged]
     return Analysis(
         validity=verdict,
         measurements=tuple(item for item in measurements if item is not None),
@@ -251,7 +253,7 @@ def _stopped(logs: Sequence[NodeLog]) -> dict[str, Any] | None:
 
 
 def _summary(evidence: Evidence) -> dict[str, Any]:
-    summary = _progress(evidence.logs)
+    summary = _progress(evidence.logs) | quality.summary(evidence.logs)
     if evidence.job.get("history"):
         summary["history"] = evidence.job["history"]
     if evidence.steady is not None and evidence.cut is not None and evidence.world is not None:

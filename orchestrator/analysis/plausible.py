@@ -33,6 +33,13 @@ RANGES: Mapping[str, Mapping[str, Range]] = {
         "input_s": SECONDS,
     },
     "loss": {"step": COUNT},
+    "evaluation": {
+        "step": COUNT,
+        "samples": (1.0, MOST),
+        "cost_s": SECONDS,
+        "trained_s": SECONDS,
+        "elapsed_s": SECONDS,
+    },
     "reading": {"window_s": SECONDS},
     "output": {"offset": COUNT},
     "joined": {"world_size": (1.0, MOST)},

@@ -198,11 +198,34 @@ def _interval(measurement: Json) -> str:
 
 
 def _print_summary(summary: Json) -> None:
-    pairs = [(str(name), _words(value)) for name, value in summary.items() if not isinstance(value, list)]
+    _print_curve(summary.get("convergence") or {})
+    others = ((name, value) for name, value in summary.items() if name != "convergence")
+    pairs = [(str(name), _words(value)) for name, value in others if not isinstance(value, list)]
     if pairs:
         print("\nwhat the log says")
         for name, text in pairs:
             print(f"  {name.replace('_', ' ')}: {text}")
+
+
+def _print_curve(told: Json) -> None:
+    """Of a run to convergence: the quality over the time of its training."""
+    if not told.get("curve"):
+        return
+    wanted = "" if told["target"] is None else f", the target is {told['target']:g}"
+    print(f"\n{told['metric']} on samples that are kept apart ({told['better']} is better{wanted})")
+    headers = ["step", "trained", "with evaluations", "quality", "loss", "samples"]
+    rows = [
+        [
+            str(one["step"]),
+            duration(one["trained_s"]),
+            duration(one["elapsed_s"]),
+            plain(one["quality"]),
+            plain(one["loss"]),
+            str(one["samples"]),
+        ]
+        for one in told["curve"]
+    ]
+    print(table.text(headers, rows))
 
 
 def _words(value: Any) -> str:

@@ -29,6 +29,8 @@ WORKLOAD_FIELDS = (
     "device",
     "seed",
     "mode",
+    "target",  # this one and the next only of mode convergence
+    "evaluate_every",
     "data_on",  # where batches lie at the usual place, and
     "exclusive",  # where a run had the whole node a plan does not say so: the series is the one it always was
 )

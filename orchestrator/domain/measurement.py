@@ -36,6 +36,11 @@ METRICS: dict[str, tuple[str | None, str]] = {
     "peak_memory_bytes": ("B", "greatest memory of the attempt"),
     "loss_first": ("1", "training loss of the first step"),
     "loss_last": ("1", "mean training loss of the last tenth of the steps"),
+    "quality_best": ("1", "best quality of the evaluations, with mode convergence, in the model's metric (its method)"),
+    "quality_final": ("1", "quality after the last step, with mode convergence, in the model's metric (its method)"),
+    "time_to_target_s": ("s", "seconds of training to the target's quality, evaluations not counted"),
+    "time_to_target_elapsed_s": ("s", "seconds from the first step to the target's quality, evaluations counted"),
+    "evaluation_s": ("s", "time of all evaluations, with mode convergence; never part of the timed phase"),
     "power_w": ("W", "mean power of all held devices in the timed phase"),
     "energy_per_work_j": ("J", "energy of all held devices per unit of work"),
     "replica_distance_ratio": (
@@ -54,6 +59,10 @@ METRICS: dict[str, tuple[str | None, str]] = {
     "profile_slowdown_ratio": ("1", "time of a step under a profiler / time of a step in the timed phase"),
     "start_up_s": ("s", "from the start of the attempt's log to its first step"),
 }
+
+# What only a run to convergence has, and what is said of it in others.
+OF_CONVERGENCE = ("quality_best", "quality_final", "time_to_target_s", "time_to_target_elapsed_s", "evaluation_s")
+ONLY_CONVERGENCE = "only with mode convergence"
 
 
 @dataclass(frozen=True)

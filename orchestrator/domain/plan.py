@@ -21,7 +21,15 @@ WHOLE_NODE, ITS_DEVICES = "node", "device"
 OFF = False
 
 # Fields that plans have not always had. Without a value they are left out, so that plans keep their identity.
-_LATER = {"memory_limit_bytes": None, "search": False, "exclusive": WHOLE_NODE, "implied": (), "data_sha256": None}
+_LATER = {
+    "memory_limit_bytes": None,
+    "search": False,
+    "exclusive": WHOLE_NODE,
+    "implied": (),
+    "data_sha256": None,
+    "target": None,
+    "evaluate_every": None,
+}
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,7 @@ class Plan:
     ``exclusive`` is ``node`` (nothing else of tbd runs on its nodes meanwhile) or ``device``. ``implied``: those of the
     ``options`` that go without saying: at a default that was declared when plans without it had been stored.
     ``data_sha256``: which files are meant, where ``data`` was registered on nodes.
+    ``target``, ``evaluate_every``: of mode convergence, see ``ExperimentSpec``.
     ``data_on``: where synthetic batches lie; not given, the usual place, which is no part of the identity.
     """
 
@@ -95,6 +104,8 @@ class Plan:
     implied: tuple[str, ...] = ()
     data_sha256: str | None = None
     data_on: str = ""
+    target: float | None = None
+    evaluate_every: int | None = None
     repetition: int = 1
 
     def __post_init__(self) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from orchestrator.domain import convergence
 from orchestrator.domain.catalog import Catalog, FrameworkFacts, ModelFacts, StrategyFacts, parse_topology
 from orchestrator.domain.errors import Problem
 from orchestrator.domain.facts import Facts
@@ -14,8 +15,6 @@ from orchestrator.domain.spelling import did_you_mean
 # Fields of the spec whose meaning is not built yet: the value that may stand there, and what it waits for.
 _NOT_BUILT: tuple[tuple[str, Any, str], ...] = (
     ("placement", "any", "a series that stays on the devices it began on"),
-    ("mode", "throughput", "training to a target"),
-    ("target", None, "training to a target"),
     ("deadline_s", None, "a deadline for the whole run"),
 )
 
@@ -23,7 +22,7 @@ _NOT_BUILT: tuple[tuple[str, Any, str], ...] = (
 def in_spec(spec: ExperimentSpec, catalog: Catalog) -> list[Problem]:
     """What is wrong with the fields by themselves."""
     found = [*_unbuilt(spec), *_unknown_names(spec, catalog), *_wrong_options(spec, catalog)]
-    return [*found, *_wrong_excludes(spec), *_too_few_for_precision(spec)]
+    return [*found, *_wrong_excludes(spec), *_too_few_for_precision(spec), *convergence.problems_of(spec, catalog)]
 
 
 def wrong_limit(spec: ExperimentSpec, cells: Iterable[Mapping[str, Any]], facts: Facts) -> list[Problem]:

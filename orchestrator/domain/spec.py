@@ -162,10 +162,17 @@ class ExperimentSpec(StrictModel):
     )
     mode: Literal["throughput", "convergence"] = Field(
         default="throughput",
-        description="throughput: how fast it trains. convergence: how long until target is reached (not built yet)",
+        description="throughput: how fast it trains. convergence: how good it becomes on data that is kept apart, and "
+        "how long it takes to the target; it needs a budget, max_steps or max_measure_s, and a dataset",
     )
     target: Annotated[float, Field(strict=True)] | None = Field(
-        default=None, description="what convergence trains to (not built yet)"
+        default=None,
+        description="the quality that convergence trains to, in the metric of the model (tbd models MODEL); null: it "
+        "trains for its whole budget",
+    )
+    evaluate_every: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] | None = Field(
+        default=None,
+        description="steps from one evaluation to the next, with convergence; null: a twentieth of max_steps, or 100",
     )
     repeats: Annotated[int, Field(strict=True, ge=1, le=MOST_REPEATS)] = Field(
         default=DEFAULT_REPEATS,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.domain.catalog import Catalog, parse_topology
+from orchestrator.domain.convergence import evaluate_every, why_not_converging
 from orchestrator.domain.data_places import resolved, why_elsewhere
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.facts import Facts
@@ -58,17 +59,18 @@ def check(spec: ExperimentSpec, facts: Facts) -> None:
     if len(cells) * repeats_of(spec) > MAX_RUNS:
         count = f"{len(cells)} cells x {repeats_of(spec)} repeats"
         raise InvalidRequest([Problem("", f"{count} are more than {MAX_RUNS} runs: split the experiment")])
-    refused = [(cell, why) for cell in cells if (why := _why_refused(cell, facts, spec.profile))]
+    refused = [(cell, why) for cell in cells if (why := _why_refused(cell, facts, spec))]
     if refused:
         are_all = len(refused) == len(cells)
         refusals = [_refusal(cell, why, are_all) for cell, why in refused]
         raise InvalidRequest(list(dict.fromkeys(refusals))[:20])  # cells that differ otherwise are refused in one line
 
 
-def _why_refused(cell: Mapping[str, Any], facts: Facts, profile: Sequence[str]) -> tuple[str, ...] | None:
+def _why_refused(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> tuple[str, ...] | None:
     """(axis, reason, further axes that it is about), or None."""
-    impossible = why_impossible(cell, facts) or why_unprofiled(cell, facts, profile)
-    return impossible or why_elsewhere(cell, facts) or why_unswitched(cell, facts, profile)
+    impossible = why_impossible(cell, facts) or why_unprofiled(cell, facts, spec.profile)
+    impossible = impossible or why_not_converging(cell, facts, spec.mode)
+    return impossible or why_elsewhere(cell, facts) or why_unswitched(cell, facts, spec.profile)
 
 
 def check_for_any_machine(spec: ExperimentSpec, catalog: Catalog) -> None:
@@ -171,7 +173,8 @@ def spec_of(plan: Plan, name: str) -> ExperimentSpec:
     """The spec whose only cell is that of ``plan``, once: what a repetition by hand submits."""
     data = plan.to_json() | {"data_on": plan.data_on}
     shared = {axis: data[axis] for axis in AXES if axis not in ("fabric", "global_batch_size", "gpu_model")}
-    limits = {field: data[field] for field in ("mode", "placement", "profile", *_LENGTHS)}
+    limits = {field: getattr(plan, field) for field in ("target", "evaluate_every")}
+    limits |= {field: data[field] for field in ("mode", "placement", "profile", *_LENGTHS)}
     nodes = {"gpu_model": plan.gpu_model, "names": list(plan.node_names) or None}
     limits |= {"memory_limit_bytes": plan.memory_limit_bytes, "exclusive": plan.exclusive}
     rest = {"name": name, "options": data["options"], "fabric": plan.fabric or "ethernet", "nodes": nodes, "repeats": 1}
@@ -287,6 +290,8 @@ def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
         size=cell["size"],
         seed=cell["seed"],
         mode=spec.mode,
+        target=spec.target,
+        evaluate_every=evaluate_every(spec),
         gpu_model=cell["gpu_model"],
         node_names=tuple(sorted(spec.nodes.names or ())),
         placement=spec.placement,

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from orchestrator.domain.measurement import ONLY_CONVERGENCE
 from orchestrator.reports import table
 from orchestrator.reports.comparisons import comparisons_table
 from orchestrator.reports.numbers import (
@@ -139,7 +140,13 @@ def _methods(rows: Sequence[Json], models: Sequence[Json]) -> str:
             if row[metric]:
                 methods.setdefault(metric, set()).add(row[metric]["method"])
     lines += [f"* `{metric}`: {'; '.join(sorted(found))}." for metric, found in methods.items()]
-    unmeasured = {(metric, reason) for row in rows if row["throughput"] for metric, reason in row["reasons"].items()}
+    unmeasured = {
+        (metric, reason)
+        for row in rows
+        if row["throughput"]
+        for metric, reason in row["reasons"].items()
+        if reason != ONLY_CONVERGENCE
+    }
     lines += [f"* Not measured: `{metric}` ({reason})." for metric, reason in sorted(unmeasured)]
     detail = _details(rows)
     return "\n".join(lines) + (f"\n\n{detail}" if detail else "")

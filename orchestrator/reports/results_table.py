@@ -35,6 +35,8 @@ AXES = {
     "nodes": "nodes",
     "placement": "placement",
     "mode": "mode",
+    "target": "target",
+    "evaluate_every": "evaluated every",
     "profile": "profile",
 }
 _ALWAYS = ("model", "framework", "per_device_batch_size")
@@ -75,6 +77,8 @@ def results_table(rows: Sequence[Row]) -> Table:
     ]
     if not any(row["axes"]["device"] == "cuda" for row in rows):
         measured.pop(4)
+    if any(row["axes"]["mode"] == "convergence" for row in rows):
+        measured += [("quality", _quality), ("to target", _to_target)]
     footnotes: list[str] = []
     cells = [
         [cell_text(row["axes"], axis, differing) for axis in columns] + [cell(row) for _, cell in measured]
@@ -121,6 +125,18 @@ def _rate(row: Row, unit: str | None) -> str:
     if not throughput:
         return NOTHING
     return with_half_width(throughput) + ("" if unit else f" {throughput['unit']}")
+
+
+def _quality(row: Row) -> str:
+    """The best of each run, with its interval."""
+    return with_half_width(row["quality_best"]) if row["quality_best"] else NOTHING
+
+
+def _to_target(row: Row) -> str:
+    """The time of training to the target; in words where not all runs reached it."""
+    if row["time_to_target_s"]:
+        return duration(row["time_to_target_s"]["value"])
+    return NOTHING if row["axes"]["target"] is None or not row["quality_best"] else "not reached"
 
 
 def _runs(row: Row) -> str:
@@ -170,6 +186,13 @@ def _mark(footnotes: list[str], text: str) -> str:
     return f" [{number}]"
 
 
+def _why_short(row: Row) -> str | None:
+    if row["axes"].get("target") is None or row.get("time_to_target_s") or not row.get("quality_best"):
+        return None
+    why: str | None = row["reasons"].get("time_to_target_s")
+    return why
+
+
 def left_out_text(row: Row) -> str:
     """Why runs of a cell that has numbers were left out: each reason with its count and the last text."""
     counts: dict[str, int] = {}
@@ -200,6 +223,7 @@ def _notes(rows: Sequence[Row]) -> list[str]:
         notes.append("Without ±: a single run knows nothing of how runs differ (tbd show has its variance within).")
     if any(row["grade"] == "disturbed" for row in rows):
         notes.append("disturbed: too few runs were sound; all planned ones count: the rate beside what else ran.")
+    notes += sorted({f"Not reached: {why}." for row in rows if (why := _why_short(row))})
     differing = sorted({part for row in rows for part in row["fingerprint_differs_in"]})
     if differing:
         notes.append(f"Runs of one cell differ in {' and '.join(differing)}: see tbd show RUN.")

@@ -7,6 +7,7 @@ from typing import Any
 from orchestrator.analysis.prospect import Prospect, prospect
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.catalog import Catalog, StrategyFacts
+from orchestrator.domain.convergence import CONVERGENCE
 from orchestrator.domain.errors import JobRefused
 from orchestrator.domain.peaks import ARITHMETIC, data_sheet
 from orchestrator.domain.placement import Node, Placement
@@ -139,6 +140,10 @@ def _lasting(plan: Plan, expected: Prospect) -> dict[str, Any]:
     """The job's ``stopping`` and ``history``: the length, fixed now, and the limits that a person set."""
     found = expected.to_job()
     stopping = found["stopping"]
+    if plan.mode == CONVERGENCE:
+        # It is no sample of steady state: its own loop ends it, at the target or at its budget.
+        found["stopping"] = dict.fromkeys(stopping) | {"seconds": 0.0, "why": "trains to its target or its budget"}
+        return found
     stopping["seconds"] = max(stopping["seconds"], plan.min_measure_s or 0.0)
     stopping["max_steps"] = plan.max_steps
     stopping["max_duration_s"] = plan.max_measure_s or max(SHARE_OF_TIMEOUT * plan.timeout_s, plan.min_measure_s or 0.0)

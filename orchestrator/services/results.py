@@ -10,11 +10,22 @@ from typing import Any
 from orchestrator.analysis import between_runs, cells, lending, length, prospect
 from orchestrator.analysis.lending import Lent, Movement, Session
 from orchestrator.analysis.nested import Components
+from orchestrator.analysis.quality import CENSORED
 from orchestrator.analysis.settling import Cut
 from orchestrator.analysis.validity import COURSES
 from orchestrator.domain.basis import Basis, basis_of
+from orchestrator.domain.convergence import CONVERGENCE
 from orchestrator.domain.filters import CellFilter
-from orchestrator.domain.measurement import METRICS, Analysis, Grade, Measurement, Reason, Validity
+from orchestrator.domain.measurement import (
+    METRICS,
+    OF_CONVERGENCE,
+    ONLY_CONVERGENCE,
+    Analysis,
+    Grade,
+    Measurement,
+    Reason,
+    Validity,
+)
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.precision import stein
 from orchestrator.domain.repetitions import first_stage_rates, planned_of, variance_chooses
@@ -261,6 +272,14 @@ def _kind(note: str) -> str:
     return "".join(letter for letter in note.partition(":")[0] if not letter.isdigit())
 
 
+def _censored(metric: str, measured: Measured, reached: int) -> str:
+    """Why a cell has no time to its target where some runs did not reach it: a mean over the others is of the lucky."""
+    found = (analysis.measurement(metric) for _, analysis in measured.runs)
+    why = next((one.reason for one in found if one is not None and one.value is None and one.reason), "no reason given")
+    total = len(measured.runs)
+    return f"{total - reached} of {total} runs did not reach it, and the others are no sample of all: {why}"
+
+
 def why_not_sound(run: Run) -> tuple[Reason, ...]:
     """Why a run that has ended is not sound; nothing for one that is or has not ended."""
     if run.state not in TERMINAL or run.sound:
@@ -312,8 +331,15 @@ def _estimates(
     """(metric -> estimate over the runs, metric -> why there is none)."""
     measurements: dict[str, Measurement] = {}
     reasons: dict[str, str] = {}
+    trains_on = any(run.plan.mode == CONVERGENCE for run, _ in measured.runs)
     for metric in METRICS:
         known = measured.rates(metric)
+        if metric in OF_CONVERGENCE and not trains_on:
+            reasons[metric] = ONLY_CONVERGENCE
+            continue
+        if metric in CENSORED and 0 < len(known) < len(measured.runs):
+            reasons[metric] = _censored(metric, measured, len(known))
+            continue
         if known:
             places = [place_of(run) for run, _ in known]
             stage = first_stage if len(known) == len(measured.runs) else None  # else it is not the first of these

@@ -20,6 +20,9 @@ from typing import NamedTuple, Tuple
 from workers.trainer.failure import TrainerError
 from workers.trainer.job import Job
 
+# The modules here that have ``evaluation``.
+EVALUATED = ("images", "masked_pairs", "prose", "questions", "sentence_pairs")
+
 
 class Field(NamedTuple):
     """One array of a batch.

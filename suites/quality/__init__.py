@@ -4,15 +4,18 @@ A metric is a module here, named in ``METRICS`` by what a model's ``[quality]`` 
 
 ``sums(outputs, examples, compute)``
     amounts that are added up over all batches of an evaluation, {name: number}: the quality is computed from their
-    totals (``orchestrator.analysis.quality``), so that the log holds what was counted, and batches need not be equal
+    totals, so that the log holds what was counted, and batches need not be equal
+``value(sums)``
+    the quality, from the totals
 
 ``outputs`` is what the network gave for ``examples``; ``compute(inputs)`` returns what it gives for others, for a
 metric that lets a network write: ``Adapter.evaluate`` and ``Adapter.outputs``, outside of timed intervals.
 """
 
 import importlib
+import math
 from types import ModuleType
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
 # What ``[quality]`` of a model calls its metric -> the module here that counts for it.
 METRICS = {
@@ -22,6 +25,16 @@ METRICS = {
     "masked_perplexity": "masked",
     "bleu": "translations",
     "f1_ratio": "spans",
+}
+
+# What a quality can be: a target lies between, or at the upper end where higher is better.
+BOUNDS = {
+    "top_1_accuracy_ratio": (0.0, 1.0),
+    "accuracy_ratio": (0.0, 1.0),
+    "f1_ratio": (0.0, 1.0),
+    "bleu": (0.0, 100.0),
+    "perplexity": (1.0, math.inf),
+    "masked_perplexity": (1.0, math.inf),
 }
 
 
@@ -43,3 +56,19 @@ def module_of(metric: str) -> ModuleType:
         KeyError: there is no such metric.
     """
     return importlib.import_module("suites.quality." + METRICS[metric])
+
+
+def value(metric: str, sums: Mapping[str, float]) -> float:
+    """Return the quality that the totals of an evaluation tell.
+
+    Raises:
+        KeyError: there is no such metric.
+    """
+    return float(module_of(metric).value(sums))
+
+
+def reaches(quality: float, target: float, better: str) -> bool:
+    """Return whether ``quality`` is at ``target`` or beyond, where ``better`` is "higher" or "lower"."""
+    if not math.isfinite(quality):
+        return False
+    return quality >= target if better == "higher" else quality <= target

@@ -22,6 +22,7 @@ from workers.trainer import control, counters, host, parity, profiling, protocol
 from workers.trainer import job as jobs
 from workers.trainer.calibration import Calibration
 from workers.trainer.control import Channel
+from workers.trainer.convergence import Convergence
 from workers.trainer.failure import PEER_LOST, TrainerError, lacks_memory, lacks_space
 from workers.trainer.frameworks import fabric, horovod_gloo
 from workers.trainer.job import Job, Process
@@ -31,6 +32,8 @@ from workers.trainer.transfers import Transfers
 
 # What a model measures, where it does not train -> the loop that times it.
 RUNNERS: Dict[str, Any] = {"exchange": Transfers, "calibration": Calibration}
+# How a model is trained -> its loop, where that is not ``Loop``.
+MODES: Dict[str, Any] = {"convergence": Convergence}
 # What processes of their own do instead of training.
 PHASES = {"memory": profiling.allocations, "counters": counters.counted_step, "parity": parity.compute}
 # Strategies whose scheduler is the same for all frameworks and needs none of them -> its verb. It is listening long
@@ -90,7 +93,7 @@ def run(job: Job, process: Process, emit: Emit) -> int:
             if job.phase in PHASES:
                 PHASES[job.phase](job, process, adapter, channel, emit, Watch(time.monotonic), time.monotonic)
             else:
-                runner = RUNNERS.get(job.model.measures or "", Loop)
+                runner = RUNNERS.get(job.model.measures or "", MODES.get(job.plan.mode, Loop))
                 runner(job, process, adapter, channel, emit).run()
         else:
             emit("versions", **adapter.versions())

@@ -20,7 +20,8 @@ class Plan(NamedTuple):
     """What is measured. ``timeout_s`` is that of the whole attempt; ``repetition`` counts runs of the same cell.
 
     ``switches``: those of the framework's own that are on, which stand among the plan's options beside the model's.
-    ``data_on``: where synthetic batches lie (``protocol.usual_place``).
+    ``data_on``: where synthetic batches lie (``protocol.usual_place``). ``mode``: throughput, or convergence: to
+    ``target``, for ``max_steps`` steps or ``max_measure_s`` seconds of training, evaluated after every so many steps.
     """
 
     framework: str
@@ -35,6 +36,10 @@ class Plan(NamedTuple):
     repetition: int = 0
     switches: Tuple[str, ...] = ()
     data_on: str = protocol.HOST
+    mode: str = "throughput"
+    target: Optional[float] = None
+    evaluate_every: int = 1
+    max_measure_s: Optional[float] = None
 
 
 class Model(NamedTuple):
@@ -269,6 +274,10 @@ def _plan_of(plan: Mapping[str, Any], facts: Mapping[str, Any]) -> Plan:
         repetition=plan.get("repetition", 0),
         switches=tuple(sorted(name for name, value in options.items() if value is True and name not in own)),
         data_on=plan.get("data_on") or protocol.usual_place(plan["framework"], plan.get("device", "cpu")),
+        mode=plan.get("mode", "throughput"),
+        target=plan.get("target"),
+        evaluate_every=plan.get("evaluate_every") or 1,
+        max_measure_s=plan.get("max_measure_s"),
     )
 
 

@@ -125,6 +125,10 @@ EVENTS = {
     "built": ("parameters", "mathematics", "device", "build_s"),
     "interval": ("phase", "first_step", "n", "duration_s", "work"),
     "loss": ("step", "value"),
+    # by rank 0 of a run to convergence, between intervals: what the model's metric counted (suites.quality) over all
+    # samples that are kept apart, the mean loss on them, and the seconds that it took. ``trained_s``: of all intervals
+    # before it; ``elapsed_s``: since the first of them began, earlier evaluations among them
+    "evaluation": ("step", "metric", "sums", "samples", "loss", "cost_s", "trained_s", "elapsed_s"),
     # instead of intervals, where the model's facts say ``measures = "exchange"``: messages of one size. ``duration_s``
     # lists the repetitions, each of ``ways`` messages one after the other (2: a round trip between two ranks). With
     # ``queued`` each is the mean of so many that a device did one after the other, and were waited for together

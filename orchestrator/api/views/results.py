@@ -45,6 +45,7 @@ class AxesView(View):
     exclusive: str
     mode: str
     target: float | None
+    evaluate_every: int | None
     profile: list[str]
 
 
@@ -110,10 +111,11 @@ class ResultRowView(View):
 
 def axes_view(plan: Plan) -> AxesView:
     # A plan leaves these out where they are the default.
-    planned = plan.to_json() | {"exclusive": plan.exclusive, "data_on": plan.data_on}
+    later = ("exclusive", "data_on", "target", "evaluate_every")
+    planned = plan.to_json() | {name: getattr(plan, name) for name in later}
     names = [name for name in AxesView.model_fields if name in planned]
     nodes = NodesAxis(gpu_model=plan.gpu_model, names=list(plan.node_names) or None)
-    return AxesView(**{name: planned[name] for name in names}, nodes=nodes, target=None)
+    return AxesView(**{name: planned[name] for name in names}, nodes=nodes)
 
 
 def result_row_view(row: ResultRow) -> ResultRowView:

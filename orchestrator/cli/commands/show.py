@@ -19,6 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", action="store_true", help=f"of a run that was profiled: only {what}, in full")
     parser.add_argument("--rank", type=int, help="of this rank, with --kernels or --layers")
     parser.add_argument("--trace", metavar="FILE", help="of a run: write its timeline, for https://ui.perfetto.dev")
+    parser.add_argument("--curve", metavar="FILE", help="of what trained to convergence: quality over time, as SVG")
     parser.add_argument("--json", action="store_true", help="print REST's answer")
 
 
@@ -26,7 +27,9 @@ def execute(options: argparse.Namespace) -> int:
     client = connect()
     options.id = naming.thing(client, options.id)
     asked = [name for name in PROFILES if getattr(options, name)]
-    if options.id.startswith("run_"):
+    if options.curve:
+        _write_curve(client, options.id, options.curve)
+    elif options.id.startswith("run_"):
         if options.trace:
             _write_trace(client, options.id, options.trace)
         elif asked:
@@ -38,6 +41,21 @@ def execute(options: argparse.Namespace) -> int:
     else:
         _show_experiment(client, options.id, options.json)
     return 0
+
+
+def _write_curve(client: Client, thing: str, path: str) -> None:
+    from orchestrator.reports.convergence import figure
+
+    of_run = thing.startswith("run_")
+    ids = [thing] if of_run else [run["id"] for run in client.pages(path_of("experiments", thing, "runs"))["items"]]
+    try:
+        text = figure([client.get(path_of("runs", one)) for one in ids])
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    output.say(f"the curves are in {path}")
 
 
 def _write_trace(client: Client, run_id: str, path: str) -> None:

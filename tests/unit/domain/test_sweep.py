@@ -224,8 +224,6 @@ def test_without_a_cluster_only_what_no_machine_can_do_is_refused() -> None:
     ("field", "value"),
     [
         ("placement", "same-devices"),
-        ("mode", "convergence"),
-        ("target", 0.7),
         ("deadline_s", 60),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from suites import quality
+from suites import inputs, quality
 from suites.quality import Examples, perplexity, top_k
 
 ROOT = Path(quality.__file__).parent.parent
@@ -53,3 +53,31 @@ def test_every_metric_that_is_offered_has_a_module_and_a_model_that_names_it():
     named = {table.get("quality", {}).get("metric") for table in tables}
     assert set(quality.METRICS) <= named
     assert all(callable(quality.module_of(metric).sums) for metric in quality.METRICS)
+    assert set(quality.BOUNDS) == set(quality.METRICS)
+
+
+def test_the_inputs_that_are_said_to_have_an_evaluation_are_those_that_have_one():
+    having = {path.stem for path in ROOT.glob("inputs/*.py") if "\ndef evaluation(" in path.read_text()}
+    assert set(inputs.EVALUATED) == having
+
+
+@pytest.mark.parametrize(
+    ("metric", "sums", "value"),
+    [
+        ("top_1_accuracy_ratio", {"n": 8.0, "top_1": 6.0, "top_5": 8.0}, 0.75),
+        ("perplexity", {"tokens": 10.0, "nll": 20.0}, math.exp(2.0)),
+        ("perplexity", {"tokens": 1.0, "nll": 1e6}, math.inf),
+    ],
+)
+def test_the_quality_is_computed_from_the_totals(metric, sums, value):
+    assert quality.value(metric, sums) == pytest.approx(value)
+
+
+def test_a_target_is_reached_from_its_own_side_and_never_by_what_is_no_number():
+    assert [quality.reaches(one, 0.8, "higher") for one in (0.79, 0.8, math.inf, math.nan)] == [
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert [quality.reaches(one, 20.0, "lower") for one in (20.1, 20.0, math.nan)] == [False, True, False]

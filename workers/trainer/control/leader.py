@@ -89,11 +89,11 @@ class Leader(object):
         self._compare_clocks()
         self._broadcast({"joined": self._world_size})
 
-    def turn(self, step: int, proposal: Proposal) -> Order:
+    def turn(self, step: int, proposal: Proposal, done: str = "max_steps") -> Order:
         """Wait for all ranks to have done ``step`` steps; return the order that was given to all of them.
 
-        ``proposal`` is (phase, n), or None when the plan's steps are done. The order is ``{"go": n, "phase": phase}``
-        or ``{"stop": reason}``.
+        ``proposal`` is (phase, n), or None when there is nothing more to do, of which ``done`` is the reason. The order
+        is ``{"go": n, "phase": phase}`` or ``{"stop": reason}``.
 
         Raises:
             TrainerError: a rank failed, was lost or did not become ready in time; the others have been told.
@@ -111,7 +111,7 @@ class Leader(object):
         if self._stop is not None:
             order = {"stop": self._stop}
         elif proposal is None:
-            order = {"stop": "max_steps"}
+            order = {"stop": done}
         else:
             order = {"go": proposal[1], "phase": proposal[0]}
         if "stop" in order:  # every rank waits for this order, so every one answers at once

@@ -52,8 +52,8 @@ class Member(object):
                 "setup_failed", "rank 0 refused rank %d: %s" % (self._rank, answer["refused"]), [self._rank]
             )
 
-    def turn(self, step: int, proposal: Proposal) -> Order:
-        """Report ``step`` steps done; return rank 0's order. ``proposal`` is not asked for.
+    def turn(self, step: int, proposal: Proposal, done: str = "max_steps") -> Order:
+        """Report ``step`` steps done; return rank 0's order. ``proposal`` and ``done`` are not asked for.
 
         Raises:
             TrainerError: a rank has failed, rank 0 was lost, or it gave no order in time.

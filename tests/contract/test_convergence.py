@@ -1,0 +1,112 @@
+"""Every framework trains a network to a target, is evaluated between its intervals, and says what was counted."""
+
+import math
+
+import pytest
+
+from orchestrator.services.catalog import load_catalog
+from tests.trainer_process import dataset_facts, make_job, run
+
+RESNET = load_catalog().models["resnet-50"]
+CLASSES, EVERY, MOST = 4, 10, 80
+# Judgement: a rate at which so few photographs are told apart within the steps.
+OPTIMIZER = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
+
+
+@pytest.fixture(scope="module")
+def apart(photographs, tmp_path_factory):
+    """A photograph of each of the first classes to train on, and two other cuts of each to evaluate on."""
+    root = tmp_path_factory.mktemp("apart")
+    for split, count in (("train", 1), ("val", 2)):
+        for kind in sorted((photographs / split).iterdir())[:CLASSES]:
+            (root / split / kind.name).mkdir(parents=True)
+            for image in sorted(kind.iterdir())[:count]:
+                (root / split / kind.name / image.name).symlink_to(image)
+    return root
+
+
+def job_of(framework, root, **plan):
+    told = {"mode": "convergence", "evaluate_every": EVERY, "max_steps": MOST, "per_device_batch_size": CLASSES, **plan}
+    job = make_job("resnet_50", framework, dataset=dataset_facts("photographs", root), **told)
+    job["model"] = RESNET.facts_with({}) | {"optimizer": OPTIMIZER}
+    return job
+
+
+def trained(job, folder, python):
+    (trainer,) = run(job, folder, python)
+    assert trainer.popen.returncode == 0, trainer.output
+    return trainer
+
+
+def cell(framework):
+    own = [
+        f"suites/assemble/{framework}.py",
+        f"workers/trainer/frameworks/{framework}",
+        f"workers/interpreters/{framework}",
+    ]
+    depends = pytest.mark.depends_on(
+        *own, "workers/trainer/convergence.py", "suites/quality", "suites/datasets/image_folder"
+    )
+    return pytest.param(framework, marks=[pytest.mark.framework(framework), depends])
+
+
+@pytest.mark.parametrize("framework", [cell(name) for name in RESNET.frameworks])
+def test_a_network_is_trained_to_its_target_on_photographs_that_it_has_not_seen(python_of, apart, tmp_path, framework):
+    trainer = trained(job_of(framework, apart, target=0.75), tmp_path, python_of(framework))
+    found, intervals = trainer.data("evaluation"), trainer.data("interval")
+    (stopped,) = trainer.data("stopped")
+    assert stopped["reason"] == "target"
+    assert [one["step"] for one in found] == list(range(EVERY, stopped["step"] + 1, EVERY))
+    assert all(one["sums"]["n"] == one["samples"] == 2 * CLASSES for one in found)
+    reached = [one["sums"]["top_1"] / one["sums"]["n"] >= 0.75 for one in found]
+    assert reached == [False] * (len(found) - 1) + [True]
+    assert all(math.isfinite(one["loss"]) for one in found)
+    for one in found:
+        own = [item for item in intervals if item["first_step"] <= one["step"]]
+        assert sum(item["n"] for item in own) == one["step"]
+        assert one["trained_s"] == pytest.approx(sum(item["duration_s"] for item in own))
+        assert one["elapsed_s"] >= one["trained_s"]
+    # The next interval begins when an evaluation is over.
+    assert found[-1]["elapsed_s"] >= found[-1]["trained_s"] + sum(one["cost_s"] for one in found[:-1])
+
+
+@pytest.mark.framework("pytorch")
+def test_without_a_target_it_trains_for_its_budget_and_is_evaluated_at_its_end(python_of, apart, tmp_path):
+    job = job_of("pytorch", apart, max_steps=7, evaluate_every=3)
+    trainer = trained(job, tmp_path, python_of("pytorch"))
+    assert [one["step"] for one in trainer.data("evaluation")] == [3, 6, 7]
+    assert trainer.data("stopped") == [{"step": 7, "reason": "budget"}]
+
+
+@pytest.mark.framework("pytorch")
+def test_seconds_of_training_are_a_budget_too(python_of, apart, tmp_path):
+    job = job_of("pytorch", apart, max_steps=None, max_measure_s=0.5, evaluate_every=1000)
+    trainer = trained(job, tmp_path, python_of("pytorch"))
+    (found,) = trainer.data("evaluation")
+    durations = [item["duration_s"] for item in trainer.data("interval")]
+    assert sum(durations) == pytest.approx(found["trained_s"])
+    assert sum(durations[:-1]) < 0.5 <= found["trained_s"]
+    assert trainer.data("stopped") == [{"step": found["step"], "reason": "budget"}]
+
+
+@pytest.mark.framework("pytorch")
+def test_an_evaluation_changes_nothing_of_the_training(python_of, apart, tmp_path):
+    weights = []
+    for every in (2, 1000):
+        folder = tmp_path / str(every)
+        folder.mkdir()
+        trainer = trained(job_of("pytorch", apart, max_steps=8, evaluate_every=every), folder, python_of("pytorch"))
+        weights.append(trainer.data("finished")[0]["weights_sha256"])
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.framework("pytorch")
+def test_a_dataset_that_keeps_nothing_apart_is_a_failure_that_names_the_folder(python_of, apart, tmp_path):
+    root = tmp_path / "half"
+    root.mkdir()
+    (root / "train").symlink_to(apart / "train")
+    (trainer,) = run(job_of("pytorch", root, max_steps=2, evaluate_every=1), tmp_path, python_of("pytorch"))
+    assert trainer.popen.returncode != 0
+    (error,) = trainer.data("error")
+    assert error["failure"] == "setup_failed"
+    assert str(root / "val") in error["message"]

@@ -1,0 +1,51 @@
+"""The figure of quality over time, and the printed curve of a run."""
+
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+import pytest
+
+from orchestrator.cli.tables import _print_summary
+from orchestrator.reports.convergence import figure, ticks
+
+
+def a_run(qualities: list[float | None], repetition: int = 1, **told: Any) -> dict[str, Any]:
+    curve = [
+        {"step": step, "trained_s": step / 2, "elapsed_s": step / 2 + 1, "quality": quality, "loss": 1.0, "samples": 50}
+        for step, quality in enumerate(qualities, start=1)
+    ]
+    found = {"metric": "top_1_accuracy_ratio", "better": "higher", "target": 0.8, "curve": curve} | told
+    plan = {"model": "net", "framework": "pytorch", "repetition": repetition}
+    return {"plan": plan, "summary": {"steps": 3, "convergence": found}}
+
+
+def test_every_run_has_a_line_and_the_target_one_across() -> None:
+    drawn = figure([a_run([0.1, 0.5, 0.82]), a_run([0.2, 0.4, None], 2), {"plan": {}, "summary": None}])
+    root = ElementTree.fromstring(drawn)
+    lines = root.findall("{http://www.w3.org/2000/svg}polyline")
+    assert [len(line.get("points", "").split()) for line in lines] == [3, 2, 2]
+    assert "target 0.8" in drawn
+    assert "net pytorch 2" in drawn
+
+
+def test_there_is_no_figure_of_nothing_and_none_of_two_metrics() -> None:
+    with pytest.raises(ValueError, match="no run has been evaluated twice"):
+        figure([a_run([0.5])])
+    with pytest.raises(ValueError, match="different metrics"):
+        figure([a_run([0.5, 0.6]), a_run([9.0, 8.0], metric="perplexity")])
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.77, 0.92), (0.0, 84.9), (0.5, 0.5), (1.0, 37000.0)])
+def test_the_ticks_of_an_axis_are_round_and_span_it(low: float, high: float) -> None:
+    found = ticks(low, high)
+    assert found[0] <= low
+    assert found[-1] >= high
+    assert 2 <= len(found) <= 7
+
+
+def test_a_curve_is_printed_with_what_it_is_a_curve_of(capsys: pytest.CaptureFixture[str]) -> None:
+    _print_summary(a_run([0.25, 0.875])["summary"])
+    text = capsys.readouterr().out
+    assert "top_1_accuracy_ratio on samples that are kept apart (higher is better, the target is 0.8)" in text
+    assert "0.875" in text
+    assert "curve" not in text
