@@ -279,10 +279,14 @@ def _looked_up(table_KE, tokens):
     hundreds of places would stand still.
     """
 
+    # As TensorFlow calls the gradients of a scope, which it does not do here.
+    scope = "gradient_tape/" + tf.get_current_name_scope()
+
     def backward(gradient):
-        flat = single(tf.reshape(gradient, (-1, table_KE.shape[1])))
-        found = tf.math.unsorted_segment_sum(flat, tf.reshape(tokens, (-1,)), table_KE.shape[0])
-        return tf.cast(found, table_KE.dtype), None
+        with tf.name_scope(scope):
+            flat = single(tf.reshape(gradient, (-1, table_KE.shape[1])))
+            found = tf.math.unsorted_segment_sum(flat, tf.reshape(tokens, (-1,)), table_KE.shape[0])
+            return tf.cast(found, table_KE.dtype), None
 
     return tf.gather(table_KE, tokens), backward
 
@@ -293,7 +297,9 @@ def _as(variable, dtype):
 
 
 def _stored(value, dtype):
-    return value if dtype == tf.float32 else tf.cast(value, dtype)
+    """Copied: TensorFlow lets a variable use the memory of an array, past its allocator, until the first update; so a
+    weight that is frozen would never be in its count."""
+    return tf.raw_ops.DeepCopy(x=value) if dtype == tf.float32 else tf.cast(value, dtype)
 
 
 def _statistic(value):

@@ -60,7 +60,7 @@ def test_the_gradient_of_a_weight_is_what_its_operator_takes_in_that_size_once_p
         ]
         changes += [taken(begin + 3, begin + 2, 8, name, until=begin + 5), given_back(begin + 4, begin, 64)]
         changes += [given_back(begin + 6, begin + 1, 8), given_back(begin + 7, begin + 2, 8)]
-    found = classes(changes, gradients=[Gradient(name, 8, 6)])
+    found = classes(changes, gradients=[Gradient(name, 8, 6, ())])
     assert found.count(("weight_gradients", 6, 1)) == found.count(("weight_gradients", 6, 2)) == 1
     assert found.count(("workspace", 64, 1)) == 1
     assert sum(size for _, size, _ in found) == 0
@@ -100,3 +100,26 @@ def test_the_copy_of_a_variable_whose_rows_are_looked_up_is_no_feature_map():
     changes = [taken(11, 1, 48, name), taken(12, 2, 8, name), given_back(17, 1, 48), given_back(18, 2, 8)]
     found = classes(changes, copies={(name, 48)})
     assert [one[0] for one in found] == ["other", "feature_maps", "other", "feature_maps"]
+
+
+def test_a_gradient_that_is_added_up_in_place_is_the_summand_that_stays_longest():
+    changes = [
+        taken(11, 1, 8, "gradient_tape/output/MatMul", until=12),
+        taken(13, 2, 8, "gradient_tape/table/UnsortedSegmentSum", until=14),
+        given_back(15, 2, 8),
+        given_back(17, 1, 8),
+    ]
+    summands = ("gradient_tape/output/MatMul", "gradient_tape/table/UnsortedSegmentSum")
+    found = classes(changes, gradients=[Gradient("tbd.backward/AddN", 8, 8, summands)])
+    assert found == [("weight_gradients", 8, 1), ("other", 8, 1), ("other", -8, 1), ("weight_gradients", -8, 1)]
+
+
+def test_a_sum_that_takes_memory_of_its_own_is_the_gradient_and_its_summands_are_not():
+    changes = [
+        taken(11, 1, 8, "gradient_tape/output/MatMul", until=12),
+        taken(13, 2, 8, "tbd.backward/AddN", until=14),
+        given_back(15, 1, 8),
+        given_back(17, 2, 8),
+    ]
+    found = classes(changes, gradients=[Gradient("tbd.backward/AddN", 8, 8, ("gradient_tape/output/MatMul",))])
+    assert found == [("other", 8, 1), ("weight_gradients", 8, 1), ("other", -8, 1), ("weight_gradients", -8, 1)]

@@ -28,6 +28,9 @@ METHOD = (
 )
 # Operators that pass on the memory of what they are given: a gradient of a weight is where its source put it.
 _PASSING_ON = ("Identity", "Reshape", "ExpandDims", "Squeeze", "Slice")
+# Operators that write their result into the memory of what they are given where nobody else reads it any more, such as
+# the gradient of a table that is read at several places. Source: tensorflow/core/kernels/aggregate_ops.cc.
+_ADDING_UP = ("AddN", "AddV2", "Add")
 
 
 def prepare() -> None:
@@ -96,7 +99,7 @@ def gradients(tensors: Sequence[tf.Tensor]) -> Dict[str, ownership.Gradient]:
         used[source.name] += _bytes(tensor)
     # Weights that are only ever added up, as the biases of an LSTM, have one gradient together.
     return {
-        name: ownership.Gradient(source.op.name, _bytes(source), min(used[name], _bytes(source)))
+        name: ownership.Gradient(source.op.name, _bytes(source), min(used[name], _bytes(source)), _summands(source))
         for name, source in sources.items()
     }
 
@@ -106,6 +109,14 @@ def _source(tensor):
     while tensor.op.type in _PASSING_ON:
         tensor = tensor.op.inputs[0]
     return tensor
+
+
+def _summands(source):
+    """Return the names of the operators whose blocks a sum may be written into."""
+    if source.op.type not in _ADDING_UP:
+        return ()
+    found = [_source(tensor) for tensor in source.op.inputs]
+    return tuple(name for one in found for name in (one.op.name,) + _summands(one))
 
 
 def _bytes(tensor):

@@ -12,7 +12,8 @@ from workers.trainer.frameworks import allocation_profile
 from workers.trainer.frameworks.tensorflow.scopes import part_of
 
 # ``bytes`` of the block that the operator takes, of which ``used`` are gradients of weights; the rest is "other".
-Gradient = collections.namedtuple("Gradient", "operator bytes used")
+# ``summands``: operators whose block it may write into instead of taking one, where it adds them up.
+Gradient = collections.namedtuple("Gradient", "operator bytes used summands")
 
 
 def classify(
@@ -55,6 +56,30 @@ def _hand_over(former, block):
 
 
 def _gradients(blocks, gradients, steps):
+    found = _taken_for(blocks, gradients, steps)
+    for gradient in gradients:
+        for step in range(1, len(steps)):
+            if gradient.summands and not found[gradient.operator, gradient.bytes, step]:
+                _written_into(blocks, gradient, steps, step)
+
+
+def _written_into(blocks, gradient, steps, step):
+    """Find the summand's block that ``gradient`` was added up in: the other ones are given back before it."""
+    summands = [
+        block
+        for block in blocks
+        if block.shares is None
+        and block.taken.operator in gradient.summands
+        and block.taken.requested == gradient.bytes
+        and _step(steps, block.taken.at) == step
+    ]
+    if summands:
+        last = max(summands, key=lambda block: float("inf") if block.given_back_at is None else block.given_back_at)
+        last.divide([("weight_gradients", gradient.used)])
+
+
+def _taken_for(blocks, gradients, steps):
+    """Share out the blocks that the gradients' own operators take; return {(operator, bytes, step): how many}."""
     expected = collections.Counter((gradient.operator, gradient.bytes) for gradient in gradients)
     used = {(gradient.operator, gradient.bytes): gradient.used for gradient in gradients}
     found = collections.Counter()
@@ -64,6 +89,7 @@ def _gradients(blocks, gradients, steps):
         if block.shares is None and found[place] < expected[key]:
             found[place] += 1
             block.divide([("weight_gradients", used[key])])
+    return found
 
 
 def _by_time(block, steps):

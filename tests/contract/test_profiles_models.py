@@ -1,0 +1,86 @@
+"""Profiles of one model of each kind, in every framework that it is there in, against what its facts say.
+
+What a profile's figures mean is held to in ``test_profiles.py``, on two models. Here: that tables which are used twice,
+weights that are not trained and branches are counted as the facts count them.
+"""
+
+import pytest
+
+from orchestrator.services.catalog import load_catalog
+from tests.support.allocation_lists import played
+from tests.support.networks import way_id
+from tests.support.profiled import only
+from tests.support.strategy_jobs import of_profiles
+from tests.trainer_process import Trainer, make_job, run
+
+MODELS = load_catalog().models
+KINDS = [
+    ("gpt-2", {}),
+    ("transformer", {}),
+    ("bert-base", {"task": "pretrain"}),
+    ("bert-base", {"task": "finetune", "freeze_encoder": True}),
+    ("inception-v3", {}),
+]
+
+
+def cell(framework, name, options):
+    folder = MODELS[name].facts["module"].replace(".", "/")
+    made_of = getattr(pytest.mark, "depends_on")(folder)
+    marks = [pytest.mark.framework(framework), of_profiles(framework), made_of]
+    return pytest.param(framework, name, options, marks=marks, id=way_id(MODELS[name], options, framework))
+
+
+CELLS = [cell(framework, name, options) for name, options in KINDS for framework in MODELS[name].frameworks]
+
+
+def job_of(framework, name, options, profile):
+    folder = MODELS[name].facts["module"].rpartition(".")[2]
+    job = make_job(folder, framework, profile=profile, max_steps=2, options=options)
+    return {**job, "model": MODELS[name].facts_with(options)}
+
+
+def bytes_of(name, options):
+    """(of all weights, of those that are trained) at the size tiny."""
+    size = MODELS[name].facts_with(options)["sizes"]["tiny"]
+    return 4 * size["parameters"], 4 * size["trainable_parameters"]
+
+
+@pytest.mark.parametrize(("framework", "name", "options"), CELLS)
+def test_weights_gradients_and_state_are_those_of_the_facts_and_the_residual_is_small(
+    python_of, tmp_path, framework, name, options
+):
+    trainer = Trainer(job_of(framework, name, options, ["memory"]), tmp_path, python_of(framework), phase="memory")
+    assert trainer.finish() == 0, trainer.output
+    memory = played(trainer.data("allocations"))
+    whole, trained = bytes_of(name, options)
+    assert memory.most["weights"] == memory.live["weights"] == whole
+    # Momenta are as many as the trained weights, Adam's two states twice that, with a few numbers of its own.
+    assert trained <= memory.most["optimizer_state"] < 2.1 * trained
+    if framework == "tensorflow":
+        # It gives each gradient back when it was used.
+        assert [memory.taken["weight_gradients", step] for step in (1, 2, 3)] == [trained] * 3
+    else:
+        assert memory.most["weight_gradients"] == trained
+    residual = 1 - memory.peak_bytes / memory.whole["peak_bytes"]
+    assert abs(residual) < (0.05 if framework in ("pytorch", "tensorflow") else 0.10)
+    assert memory.whole["outside_bytes"] > 0
+
+
+@pytest.mark.parametrize(("framework", "name", "options"), CELLS)
+def test_every_layer_with_weights_is_timed_and_all_weights_are_in_one_layer(
+    python_of, tmp_path, framework, name, options
+):
+    (trainer,) = run(job_of(framework, name, options, ["kernels", "layers"]), tmp_path, python_of(framework))
+    assert trainer.popen.returncode == 0, trainer.output
+    kernels, layers = only(trainer, "kernels"), only(trainer, "layers")
+    assert 0 < kernels["active_s"] <= kernels["elapsed_s"]
+    assert sum(len(chunk["items"]) for chunk in trainer.data("spans")) > 0
+    whole, trained = bytes_of(name, options)
+    rows = [row for row in layers["rows"] if row["parameters_bytes"]]
+    assert sum(row["parameters_bytes"] for row in rows) == whole
+    assert [row["name"] for row in rows if not row["forward_s"]] == []
+    learning = [row for row in rows if row["backward_s"]]
+    if trained == whole:
+        assert learning == rows
+    else:
+        assert trained <= sum(row["parameters_bytes"] for row in learning) < whole
