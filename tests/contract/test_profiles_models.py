@@ -10,6 +10,7 @@ from orchestrator.services.catalog import load_catalog
 from tests.support.allocation_lists import played
 from tests.support.networks import way_id
 from tests.support.profiled import only
+from tests.support.proven import MARK
 from tests.support.strategy_jobs import of_profiles
 from tests.trainer_process import Trainer, make_job, run
 
@@ -25,7 +26,7 @@ KINDS = [
 
 def cell(framework, name, options):
     folder = MODELS[name].facts["module"].replace(".", "/")
-    made_of = getattr(pytest.mark, "depends_on")(folder)
+    made_of = getattr(pytest.mark, MARK)(folder)
     marks = [pytest.mark.framework(framework), of_profiles(framework), made_of]
     return pytest.param(framework, name, options, marks=marks, id=way_id(MODELS[name], options, framework))
 
