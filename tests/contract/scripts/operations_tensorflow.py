@@ -46,4 +46,6 @@ def operations(graph, node):
 
 if __name__ == "__main__":
     tf.Variable = variable
+    # A copy of a weight's numbers, of which there are none.
+    tf.raw_ops.DeepCopy = lambda x: x
     print(json.dumps([count(*cell) for cell in json.loads(sys.argv[1])]))
