@@ -106,20 +106,21 @@ def test_the_largest_batch_is_one_that_whole_runs_fit_and_out_of_memory_is_no_fa
 
 
 @pytest.mark.parametrize(
-    ("framework", "limit_mib"),
+    ("framework", "model", "limit_mib"),
     [
-        pytest.param("pytorch", 385, marks=pytest.mark.framework("pytorch")),
-        pytest.param("mxnet", 640, marks=pytest.mark.framework("mxnet")),
-        pytest.param("cntk", 300, marks=pytest.mark.framework("cntk")),
+        pytest.param("pytorch", "resnet-50", 385, marks=pytest.mark.framework("pytorch")),
+        pytest.param("pytorch", "inception-v3", 440, marks=pytest.mark.framework("pytorch")),
+        pytest.param("mxnet", "resnet-50", 640, marks=pytest.mark.framework("mxnet")),
+        pytest.param("cntk", "resnet-50", 300, marks=pytest.mark.framework("cntk")),
     ],
 )
 @pytest.mark.timeout(600)
 @pytest.mark.depends_on("orchestrator/domain/search.py", "workers/node/before_exec.py", "workers/trainer/__main__.py")
 def test_a_framework_finds_its_largest_batch_in_the_memory_it_may_have(
-    framework: str, limit_mib: int, tmp_path: Path, python_of: Any
+    framework: str, model: str, limit_mib: int, tmp_path: Path, python_of: Any
 ) -> None:
     python_of(framework)
-    spec = {"name": "largest", "model": "resnet-50", "framework": framework, "size": "tiny", "device": "cpu"}
+    spec = {"name": "largest", "model": model, "framework": framework, "size": "tiny", "device": "cpu"}
     spec |= {"per_device_batch_size": "max", "memory_limit_bytes": limit_mib * 2**20, "repeats": 1, "max_steps": 8}
     service = Service(tmp_path / "data", **environment(tmp_path)).start()
     try:
