@@ -28,7 +28,7 @@ PINNED = Path(__file__).with_suffix(".txt")
 
 class Network(NamedTuple):
     """``kit``: who published it, ``published``: its name there (see ``published_<kit>.make``). ``batch``: such that a
-    step takes 0.2 to 1 s on one core. ``drops_alike``: whether it draws random numbers for its dropout only."""
+    step takes some 0.3 to 2 s on one core. ``drops_alike``: whether it draws random numbers for its dropout only."""
 
     model: str
     options: Mapping[str, Any]
