@@ -68,9 +68,10 @@ def evaluation(job: Job, size: Size) -> Iterator[Examples]:
         TrainerError: ``setup_failed``, there are none.
     """
     found = asked.judged(evaluated_root(job), size["vocabulary"], 0, 1)
-    for first in range(0, len(found.numbers), job.plan.per_device_batch_size):
-        numbers = found.numbers[first : first + job.plan.per_device_batch_size]
-        windows = [found.windows(number, size["tokens"] - 3) for number in numbers]
+    # By how many windows they have: else most questions of a batch would wait for the longest passage.
+    all_windows = sorted((found.windows(number, size["tokens"] - 3) for number in found.numbers), key=len)
+    for first in range(0, len(all_windows), job.plan.per_device_batch_size):
+        windows = all_windows[first : first + job.plan.per_device_batch_size]
         rounds = []
         for at in range(max(map(len, windows))):
             some = [of_one[min(at, len(of_one) - 1)] for of_one in windows]

@@ -5,7 +5,7 @@ its official evaluation script, version 1.1, whose normalisation of answers is w
 judged is the best one over all windows of a passage, as Devlin et al., "BERT", 2019, section 4.2, choose it: the
 greatest sum of both ends' logits, the end not before the begin, and not longer than ``run_squad.py`` allows.
 
-Dimensions: T tokens of a window.
+Dimensions: N windows, T tokens of each.
 """
 
 import collections
@@ -81,10 +81,11 @@ def sums(outputs: Sequence[Any], examples: Examples, compute: Callable[..., Any]
     found = {}  # type: Dict[int, Tuple[Span, int]]
     for number, one in enumerate(asked.rounds):
         logits_NT2 = (compute(one.inputs) if number else outputs)[0]
-        for logits_T2, window in zip(logits_NT2, one.windows):
-            # Behind [CLS], the question and [SEP].
-            first = len(window.question) + 2
-            span = best_span(logits_T2[:, 0], logits_T2[:, 1], first, first + len(window.context) - 1)
+        # Behind [CLS], the question and [SEP].
+        firsts = [len(window.question) + 2 for window in one.windows]
+        lasts = [first + len(window.context) - 1 for first, window in zip(firsts, one.windows)]
+        spans = best_spans(logits_NT2[:, :, 0], logits_NT2[:, :, 1], firsts, lasts)
+        for window, first, span in zip(one.windows, firsts, spans):
             if window.number not in found or span.score > found[window.number][0].score:
                 found[window.number] = span, window.begin - first
     return counted(
@@ -106,19 +107,29 @@ class Span(NamedTuple):
     end: int
 
 
-def best_span(begins_T: Array, ends_T: Array, first: int, last: int, most: int = MOST_TOKENS) -> Span:
-    """Return the best span of ``most`` tokens at most from place ``first`` to ``last``, where the passage lies.
+def best_spans(
+    begins_NT: Array, ends_NT: Array, firsts_N: Sequence[int], lasts_N: Sequence[int], most: int = MOST_TOKENS
+) -> List[Span]:
+    """Return the best span of each window: of ``most`` tokens at most, from its place ``first`` to ``last``, where the
+    passage lies.
 
     Args:
-        begins_T: logits that the answer begins at a place; ``ends_T``: that it ends there.
+        begins_NT: logits that the answer begins at a place; ``ends_NT``: that it ends there.
     """
     import numpy
 
-    begins, ends = (numpy.asarray(logits[first : last + 1], numpy.float64) for logits in (begins_T, ends_T))
-    best = Span(-float("inf"), first, first)
-    for more in range(min(most, len(begins))):
-        scores = begins[: len(begins) - more] + ends[more:]
-        at = int(numpy.argmax(scores))
-        if scores[at] > best.score:
-            best = Span(float(scores[at]), first + at, first + at + more)
-    return best
+    rows_N, places_T = numpy.arange(len(begins_NT)), numpy.arange(begins_NT.shape[1])
+    inside_NT = (places_T >= numpy.asarray(firsts_N)[:, None]) & (places_T <= numpy.asarray(lasts_N)[:, None])
+    begins_NT, ends_NT = (
+        numpy.where(inside_NT, logits_NT.astype(numpy.float64), -numpy.inf) for logits_NT in (begins_NT, ends_NT)
+    )
+    scores_N = numpy.full(len(rows_N), -numpy.inf)
+    found_N = numpy.array(firsts_N)
+    more_N = numpy.zeros_like(found_N)
+    for more in range(min(most, len(places_T))):
+        sums_NT = begins_NT[:, : len(places_T) - more] + ends_NT[:, more:]
+        at_N = sums_NT.argmax(axis=1)
+        better_N = sums_NT[rows_N, at_N] > scores_N
+        scores_N[better_N], found_N[better_N] = sums_NT[rows_N, at_N][better_N], at_N[better_N]
+        more_N[better_N] = more
+    return [Span(float(score), int(at), int(at + more)) for score, at, more in zip(scores_N, found_N, more_N)]

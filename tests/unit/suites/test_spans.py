@@ -45,16 +45,24 @@ def test_sums_are_over_questions():
 
 def test_the_best_span_is_that_of_a_search_through_all():
     generator = numpy.random.RandomState(1)
-    for _ in range(50):
-        begins, ends = generator.normal(size=(2, 20))
-        places = [(begin, end) for begin in range(4, 18) for end in range(begin, min(18, begin + 5))]
-        expected = max((begins[begin] + ends[end], begin, end) for begin, end in places)
-        assert spans.best_span(begins, ends, 4, 17, 5) == pytest.approx(expected)
+    begins, ends = generator.normal(size=(2, 50, 20)).astype(numpy.float32)
+    firsts = generator.randint(0, 8, 50)
+    lasts = firsts + generator.randint(0, 12, 50)
+    found = spans.best_spans(begins, ends, firsts, lasts, 5)
+    for row, (first, last) in enumerate(zip(firsts, lasts, strict=True)):
+        places = [(begin, end) for begin in range(first, last + 1) for end in range(begin, min(last + 1, begin + 5))]
+        expected = max((float(begins[row, begin]) + float(ends[row, end]), begin, end) for begin, end in places)
+        assert found[row] == pytest.approx(expected)
 
 
 def test_a_span_lies_in_the_passage_and_is_no_longer_than_allowed():
-    begins, ends = numpy.zeros(50), numpy.zeros(50)
-    begins[[2, 10]], ends[[48, 12]] = [9, 5], [9, 5]
-    assert spans.best_span(begins, ends, 8, 45)[1:] == (10, 12)
-    assert spans.best_span(begins, ends, 0, 49, 50)[1:] == (2, 48)
-    assert spans.best_span(begins, ends, 7, 7)[1:] == (7, 7)
+    begins, ends = numpy.zeros((2, 1, 50))
+    begins[0, [2, 10]], ends[0, [48, 12]] = [9, 5], [9, 5]
+    assert spans.best_spans(begins, ends, [8], [45])[0][1:] == (10, 12)
+    assert spans.best_spans(begins, ends, [0], [49], 50)[0][1:] == (2, 48)
+    assert spans.best_spans(begins, ends, [7], [7])[0][1:] == (7, 7)
+
+
+def test_a_network_that_says_nothing_answers_with_the_passages_first_token():
+    nothing = numpy.full((1, 50), numpy.nan)
+    assert spans.best_spans(nothing, nothing, [8], [45])[0][1:] == (8, 8)
