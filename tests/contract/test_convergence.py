@@ -5,6 +5,7 @@ import math
 import pytest
 
 from orchestrator.services.catalog import load_catalog
+from tests.support.strategy_jobs import carried_out, strategy_job
 from tests.trainer_process import dataset_facts, make_job, run
 
 RESNET = load_catalog().models["resnet-50"]
@@ -110,3 +111,27 @@ def test_a_dataset_that_keeps_nothing_apart_is_a_failure_that_names_the_folder(p
     (error,) = trainer.data("error")
     assert error["failure"] == "setup_failed"
     assert str(root / "val") in error["message"]
+
+
+RANKS = [("pytorch", "ddp"), ("tensorflow", "mirrored"), ("mxnet", "kvstore-device")]
+
+
+@pytest.mark.parametrize(
+    ("framework", "strategy"),
+    [pytest.param(*pair, marks=cell(pair[0]).marks, id="-".join(pair)) for pair in RANKS],
+)
+def test_two_ranks_train_on_while_the_first_one_evaluates_and_stop_together_at_the_target(
+    apart, tmp_path, framework, strategy
+):
+    told = job_of(framework, apart, target=0.2, max_steps=12, evaluate_every=4, per_device_batch_size=2)
+    plan = {name: told["plan"][name] for name in ("mode", "target", "evaluate_every", "per_device_batch_size")}
+    job = strategy_job(framework, strategy, devices=2, max_steps=12, data="photographs", **plan)
+    stopping = dict.fromkeys(job["stopping"])
+    done = carried_out({**job, **{name: told[name] for name in ("model", "dataset")}, "stopping": stopping}, tmp_path)
+    assert done.failure() is None, done.said
+    found = done.data("evaluation")
+    assert found
+    assert {one["step"] for one in done.data("stopped")} == {found[-1]["step"]}
+    assert {one["reason"] for one in done.data("stopped")} <= {"target", "budget"}
+    replicas = {one["sha256"] for one in done.data("replica")}
+    assert len(replicas) == 1
