@@ -25,7 +25,8 @@ from typing import Any
 import pytest
 
 MARK = "depends_on"
-# How many run although they are proven. Judgement: some 20 s of a core; each comes up with every eighth commit or so.
+# How many run although they are proven. Judgement: some 40 s of a core, with a dataset that is made for one;
+# each comes up with every eighth commit or so.
 DRAWN = 3
 _PROPERTY = "proves"
 _HEAD = "# Test -> digest of what it depends on, when it last passed (tests/support/proven.py). Written by the tests.\n"
