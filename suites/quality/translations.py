@@ -1,7 +1,7 @@
 """Translations that a network makes, one token after the other, always the likeliest.
 
 Vaswani et al., "Attention Is All You Need", 2017, section 6.1, search with four beams and average the weights of
-several checkpoints; both are left out here, which costs about one BLEU and makes every framework do the same.
+several checkpoints; both are left out here, which costs some BLEU and lets every framework do the same.
 
 Dimensions: N sentences of a batch, S tokens of a source, T of a target, K tokens that there are.
 """
