@@ -65,7 +65,8 @@ def measurements(logs: Sequence[NodeLog]) -> list[Measurement]:
     facts, curve = job["model"].get("quality") or {}, curve_of(logs)
     if not curve:
         return []
-    method = f"{facts['metric']}, counted on {curve[-1].samples} samples that are not trained on"
+    named = ", ".join(filter(None, (facts["metric"], quality.DETAILS.get(facts["metric"]))))
+    method = f"{named}, counted on {curve[-1].samples} samples that are not trained on"
     best = best_of(curve, facts["better"])
     found = [
         _measured("quality_best", best.quality, "1", f"{method}, the best of {len(curve)} evaluations"),

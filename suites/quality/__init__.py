@@ -17,6 +17,8 @@ import math
 from types import ModuleType
 from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
+from suites.quality import bleu
+
 # What ``[quality]`` of a model calls its metric -> the module here that counts for it.
 METRICS = {
     "top_1_accuracy_ratio": "top_k",
@@ -35,6 +37,14 @@ BOUNDS = {
     "bleu": (0.0, 100.0),
     "perplexity": (1.0, math.inf),
     "masked_perplexity": (1.0, math.inf),
+}
+
+# What the name of a metric leaves open, for the method of what is measured by it.
+DETAILS = {
+    "f1_ratio": "SQuAD 1.1's",
+    "bleu": "of greedy translations, sacrebleu's " + bleu.SIGNATURE,
+    "perplexity": "per token of the dataset's vocabulary",
+    "masked_perplexity": "per hidden token of the dataset's vocabulary",
 }
 
 

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from orchestrator.services.catalog import load_catalog
+from suites.quality import bleu
 from tests.support.strategy_jobs import carried_out, strategy_job
 from tests.trainer_process import dataset_facts, make_job, run
 
@@ -69,6 +70,24 @@ def test_a_network_is_trained_to_its_target_on_photographs_that_it_has_not_seen(
         assert one["elapsed_s"] >= one["trained_s"]
     # The next interval begins when an evaluation is over.
     assert found[-1]["elapsed_s"] >= found[-1]["trained_s"] + sum(one["cost_s"] for one in found[:-1])
+
+
+@pytest.mark.framework("pytorch")
+@pytest.mark.depends_on(
+    "workers/trainer/convergence.py", "suites/quality", "suites/datasets", "suites/inputs", "suites/models/transformer"
+)
+def test_translations_of_sentences_that_are_not_trained_on_are_judged_by_bleu(python_of, made_dataset, tmp_path):
+    model = load_catalog().models["transformer"]
+    dataset = dataset_facts("message_catalogues", made_dataset("message_catalogues"))
+    told = {"mode": "convergence", "evaluate_every": 60, "max_steps": 60, "per_device_batch_size": 32}
+    job = make_job("transformer", "pytorch", dataset=dataset, **told)
+    job["model"] = model.facts_with({}) | {"optimizer": {"name": "adam", "learning_rate": 3e-3, "betas": [0.9, 0.98]}}
+    (found,) = trained(job, tmp_path, python_of("pytorch")).data("evaluation")
+    sentences = (made_dataset("message_catalogues") / "tst2013.vi").read_text().splitlines()
+    assert (found["metric"], found["sums"]["n"], found["samples"]) == ("bleu", len(sentences), len(sentences))
+    assert found["sums"]["reference_words"] == sum(len(bleu.words(one)) for one in sentences)
+    # So little is learned in so few steps: some words.
+    assert 0 < found["sums"]["found_1"] < found["sums"]["words"]
 
 
 @pytest.mark.framework("pytorch")

@@ -5,6 +5,7 @@ import random
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
+from suites import quality
 from suites.quality import bleu
 
 SENTENCES = [
@@ -70,3 +71,5 @@ def test_the_signature_is_sacrebleus():
     metric = BLEU()
     metric.corpus_score(["a"], [["a"]])
     assert str(metric.get_signature()).startswith(bleu.SIGNATURE + "|version:")
+    assert bleu.SIGNATURE in quality.DETAILS["bleu"]
+    assert set(quality.DETAILS) <= set(quality.METRICS)
