@@ -15,6 +15,7 @@ from orchestrator.analysis.settling import Cut
 from orchestrator.analysis.validity import COURSES
 from orchestrator.domain.basis import Basis, basis_of
 from orchestrator.domain.convergence import CONVERGENCE
+from orchestrator.domain.failure import FailureKind
 from orchestrator.domain.filters import CellFilter
 from orchestrator.domain.measurement import (
     METRICS,
@@ -35,6 +36,8 @@ from orchestrator.domain.stored import Page
 from orchestrator.services import largest_batch, query
 from orchestrator.services.context import Context
 
+# A run to convergence that ended so has not reached its target.
+_LOST = (FailureKind.DIVERGED, FailureKind.TIMED_OUT)
 PART = 200  # rows had at once where all are wanted
 
 
@@ -159,7 +162,11 @@ def measured_row(
     basis = basis_of(runs, planned_of(experiment.spec))
     measured = measure(basis)
     first_stage = _first_stage(experiment.spec, basis)
-    measurements, reasons = _estimates(measured, scope_of(basis), _why_nothing(runs), first_stage)
+    measurements, reasons = _estimates(measured, scope_of(basis), _why_nothing(runs), first_stage, runs[0].plan)
+    if CENSORED[0] in measurements and (unreached := _unreached(runs, measured)):
+        # A mean over the others would be that of the lucky.
+        reasons |= dict.fromkeys(CENSORED, unreached)
+        measurements = {metric: one for metric, one in measurements.items() if metric not in CENSORED}
     movement = lending.movement_of(measured.sessions)
     newest = next((run for run in reversed(basis.runs or runs) if run.fingerprint), None)
     row = ResultRow(
@@ -192,6 +199,8 @@ class Measured:
     cut: Cut | None
     n_scouts: int
     sessions: Sequence[Session] = ()
+    # With those: one that reaches its target soon is short, and no worse an observation of its quality.
+    whole: Sequence[tuple[Run, Analysis]] = ()
 
     def lent(self) -> Lent | None:
         """What earlier sessions lend to a cell of few runs, rescaled to their length; None where they lend nothing."""
@@ -206,9 +215,13 @@ class Measured:
             self.sessions, within if math.isfinite(within) else None, fmean(len(rest) for rest in rests)
         )
 
+    def of(self, metric: str) -> Sequence[tuple[Run, Analysis]]:
+        """The runs that ``metric`` rests on."""
+        return self.whole if metric in OF_CONVERGENCE else self.runs
+
     def rates(self, metric: str = "throughput") -> list[tuple[Run, Measurement]]:
         """(run, its measurement of ``metric``) of those that have a value, in the order of their repetitions."""
-        found = [(run, analysis.measurement(metric)) for run, analysis in self.runs]
+        found = [(run, analysis.measurement(metric)) for run, analysis in self.of(metric)]
         return [(run, one) for run, one in found if one is not None and one.value is not None]
 
 
@@ -218,7 +231,7 @@ def measure(basis: Basis) -> Measured:
     found = cells.recut([analysis for _, analysis in judged])
     pairs = zip((run for run, _ in judged), found.analyses, strict=True)
     kept = [pair for index, pair in enumerate(pairs) if index not in found.scouts]
-    return Measured(kept, found.cut, len(found.scouts), _sessions(found.analyses))
+    return Measured(kept, found.cut, len(found.scouts), _sessions(found.analyses), judged)
 
 
 def _sessions(analyses: Sequence[Analysis]) -> list[Session]:
@@ -272,12 +285,18 @@ def _kind(note: str) -> str:
     return "".join(letter for letter in note.partition(":")[0] if not letter.isdigit())
 
 
-def _censored(metric: str, measured: Measured, reached: int) -> str:
-    """Why a cell has no time to its target where some runs did not reach it: a mean over the others is of the lucky."""
-    found = (analysis.measurement(metric) for _, analysis in measured.runs)
-    why = next((one.reason for one in found if one is not None and one.value is None and one.reason), "no reason given")
-    total = len(measured.runs)
-    return f"{total - reached} of {total} runs did not reach it, and the others are no sample of all: {why}"
+def _unreached(runs: Sequence[Run], measured: Measured) -> str | None:
+    """Which runs of a cell did not reach the target that others of it reached, in words; None where all did. One whose
+    loss was no number any more, or that took too long, did not reach it either."""
+    short = [one for _, analysis in measured.whole if (one := analysis.measurement(CENSORED[0])) and one.value is None]
+    lost = [run for run in runs if run.failure and run.failure.kind in _LOST]
+    if not short and not lost:
+        return None
+    why = [one.reason or "no reason is known" for one in short[-1:]] + [
+        run.failure.message for run in lost[-1:] if run.failure
+    ]
+    total = len(measured.whole) + len(lost)
+    return f"{len(short) + len(lost)} of {total} runs did not reach it, such as: {'; '.join(why)}"
 
 
 def why_not_sound(run: Run) -> tuple[Reason, ...]:
@@ -326,27 +345,23 @@ def _minute(at: float) -> str:
 
 
 def _estimates(
-    measured: Measured, scope: str, otherwise: str, first_stage: int | None
+    measured: Measured, scope: str, otherwise: str, first_stage: int | None, plan: Plan
 ) -> tuple[dict[str, Measurement], dict[str, str]]:
     """(metric -> estimate over the runs, metric -> why there is none)."""
     measurements: dict[str, Measurement] = {}
     reasons: dict[str, str] = {}
-    trains_on = any(run.plan.mode == CONVERGENCE for run, _ in measured.runs)
     for metric in METRICS:
         known = measured.rates(metric)
-        if metric in OF_CONVERGENCE and not trains_on:
+        if metric in OF_CONVERGENCE and plan.mode != CONVERGENCE:
             reasons[metric] = ONLY_CONVERGENCE
-            continue
-        if metric in CENSORED and 0 < len(known) < len(measured.runs):
-            reasons[metric] = _censored(metric, measured, len(known))
             continue
         if known:
             places = [place_of(run) for run, _ in known]
-            stage = first_stage if len(known) == len(measured.runs) else None  # else it is not the first of these
+            stage = first_stage if len(known) == len(measured.of(metric)) else None  # else it is not the first of these
             runs = [one for _, one in known]
             lent = measured.lent() if metric == "throughput" and len(known) < lending.FEW else None
             measurements[metric] = between_runs.over_runs(runs, scope, places=places, first_stage=stage, lent=lent)
         else:
-            found = [analysis.measurement(metric) for _, analysis in measured.runs]
+            found = [analysis.measurement(metric) for _, analysis in measured.of(metric)]
             reasons[metric] = next((one.reason for one in found if one and one.reason), otherwise)
     return measurements, reasons
