@@ -28,7 +28,8 @@ STATISTIC = 1e-4
 @dataclass(frozen=True)
 class Tolerance:
     """For networks of ``layers`` with weights or more: what is rounding, relative. ``initial``: of the weights that a
-    training begins with. Infinite where nothing can be told."""
+    training begins with; ``evaluation``: of outputs and loss as it is evaluated (in 16 bits ResNet-50 and AlexNet were
+    off by up to 8e-3). Infinite where nothing can be told."""
 
     layers: int
     loss: float
@@ -49,8 +50,8 @@ TOLERANCES: Mapping[str, tuple[Tolerance, ...]] = {
         Tolerance(50, loss=1e-5, gradient=5e-3, weight=0.2),
         Tolerance(0, loss=1e-5, gradient=1e-4, weight=1e-2),
     ),
-    "bf16": (Tolerance(0, loss=2e-2, gradient=0.6, weight=math.inf, statistic=5e-2, initial=2.0**-8),),
-    "amp-bf16": (Tolerance(0, loss=1e-2, gradient=0.6, weight=0.7, statistic=5e-2),),
+    "bf16": (Tolerance(0, loss=2e-2, gradient=0.6, weight=math.inf, statistic=5e-2, initial=2.0**-8, evaluation=3e-2),),
+    "amp-bf16": (Tolerance(0, loss=1e-2, gradient=0.6, weight=0.7, statistic=5e-2, evaluation=3e-2),),
 }
 
 # What is nothing beside most others is compared with this part of these: a normalisation takes away what the one before
