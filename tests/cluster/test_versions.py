@@ -29,7 +29,7 @@ def another_version_on_two(bench: Bench) -> Iterator[None]:
         host.cut_power()
         bench.network.boot("two")
         bench.start_ray("two")
-        until(lambda: "two" in bench.available(), 60, 0.5)
+        until(lambda: "two" in bench.available(), 150, 0.5)
 
 
 def test_a_host_of_another_version_is_refused_with_both_versions(bench: Bench, another_version_on_two: None) -> None:

@@ -42,15 +42,19 @@ def preloaded(tmp_path_factory):
 def test_the_storage_has_what_is_listed_and_onednn_nearly_all_that_lies_outside(
     python_of, tmp_path, monkeypatch, preloaded, model, batch
 ):
-    """At a size that makes C++ objects and Python's small; the C library knows nothing of MXNet's record."""
+    """At a size that makes C++ objects and Python's small; the C library knows nothing of MXNet's record.
+
+    A look before the first backward pass has little of oneDNN's and up to 30 MB of others': it is counted as outside, too.
+    """
     monkeypatch.setenv("LD_PRELOAD", str(preloaded))
     trainer = memory_by_batch("mxnet", python_of("mxnet"), tmp_path, [batch], model, [COUNTING], size="small")[batch]
     memory = played(trainer.data("allocations"))
     looks = [tuple(map(int, line.split()[1:])) for line in trainer.output.splitlines() if line.startswith("held ")]
     assert memory.peak_bytes == pytest.approx(memory.whole["peak_bytes"], rel=0.01)
     assert sum(memory.live.values()) == pytest.approx(looks[-1][1], rel=0.01)
-    # Both at the same look: what else there is on the heap is named by nobody.
-    whole, storage, onednn = max(looks, key=lambda look: look[0] - look[1])
-    assert memory.whole["outside_bytes"] == pytest.approx(whole - storage, rel=0.01, abs=1e6)
+    outside = max(whole - storage for whole, storage, _ in looks)
+    assert memory.whole["outside_bytes"] == pytest.approx(outside, rel=0.01, abs=1e6)
+    # At the peak, all three at the same look: what else there is on the heap is named by nobody.
+    whole, storage, onednn = max(looks)
     assert onednn <= whole - storage
-    assert whole - storage - onednn < 0.02 * whole
+    assert whole - storage - onednn < 0.03 * whole

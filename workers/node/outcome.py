@@ -32,6 +32,10 @@ _TELLING = (
 # Failures that strike every rank for the same reason; of the others only the first victim is named.
 _SHARED = ("out_of_memory", "diverged", "unsupported", "setup_failed", "no_space", "timed_out")
 
+# How native code ends that does not look whether it was given memory. Within a limit that is the likeliest cause;
+# without one Linux seldom refuses memory, and such an end is a crash.
+_BLUNT = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
+
 
 class Failure(NamedTuple):
     """A failure as it stands in ``log_closed``."""
@@ -59,6 +63,7 @@ def of_exit(
     finished: bool,
     stderr_tail: str,
     memory_short: bool,
+    memory_limit_bytes: int | None = None,
 ) -> Failure | None:
     """Judge the end of one process that the agent did not end itself.
 
@@ -69,6 +74,7 @@ def of_exit(
         finished: whether it reported ``finished``, or need not.
         stderr_tail: the last it said.
         memory_short: whether the kernel killed something for want of memory meanwhile.
+        memory_limit_bytes: what the plan lets each process have.
 
     Returns:
         None when it ended well.
@@ -76,16 +82,8 @@ def of_exit(
     exit_code, number = (None, -status) if status < 0 else (status, None)
     if error is not None and error["failure"] in protocol.FAILURE_KINDS:
         return Failure(error["failure"], ranks, exit_code, number, "{}: {}".format(error["type"], error["message"]))
-    if number == signal.SIGKILL and memory_short:
-        return Failure("out_of_memory", ranks, None, number, "killed by the kernel while memory was short")
-    if number == signal.SIGABRT and "std::bad_alloc" in stderr_tail:
-        # C++ that nobody catches: a library asked for memory in a thread of its own.
-        return Failure("out_of_memory", ranks, None, number, _with_tail("a library got no memory", stderr_tail))
-    if number == signal.SIGALRM:
-        message = "a wait inside of a library went on too long: ended by the alarm that its adapter had set (SIGALRM)"
-        return Failure("timed_out", ranks, None, number, _with_tail(message, stderr_tail))
     if number is not None:
-        return Failure("crashed", ranks, None, number, _with_tail(f"killed by {_name(number)}", stderr_tail))
+        return _of_signal(ranks, number, stderr_tail, memory_short, memory_limit_bytes)
     if status in _KIND_OF_STATUS:
         message = _with_tail(f"exit status {status} without an error event", stderr_tail)
         return Failure(_KIND_OF_STATUS[status], ranks, status, None, message)
@@ -96,6 +94,27 @@ def of_exit(
     if not finished:
         return Failure("invalid_log", ranks, 0, None, "ended with status 0 but never reported that it had finished")
     return None
+
+
+def _of_signal(
+    ranks: Sequence[int], number: int, stderr_tail: str, memory_short: bool, memory_limit_bytes: int | None
+) -> Failure:
+    kind, message = "crashed", f"killed by {_name(number)}"
+    if number == signal.SIGKILL and memory_short:
+        return Failure("out_of_memory", ranks, None, number, "killed by the kernel while memory was short")
+    if number == signal.SIGABRT and "std::bad_alloc" in stderr_tail:
+        # C++ that nobody catches: a library asked for memory in a thread of its own.
+        kind, message = "out_of_memory", "a library got no memory"
+    elif number in _BLUNT and memory_limit_bytes is not None:
+        kind = "out_of_memory"
+        message = (
+            f"killed by {_name(number)} within its limit of {memory_limit_bytes // 2**20} MiB: libraries that find no"
+            " memory end so; without memory_limit_bytes it would show whether it was that"
+        )
+    elif number == signal.SIGALRM:
+        kind = "timed_out"
+        message = "a wait inside of a library went on too long: ended by the alarm that its adapter had set (SIGALRM)"
+    return Failure(kind, ranks, None, number, _with_tail(message, stderr_tail))
 
 
 def cause(failures: Sequence[Failure]) -> Failure | None:

@@ -285,12 +285,12 @@ class Supervisor:
                 self._failures.append(self._invalid(ranks, f"an interval that cannot be: {error}"))
 
     def _note(self, exits: Sequence[Exit]) -> None:
+        limit, memory_short = self._job["plan"].get("memory_limit_bytes"), processes.oom_kills() > self._oom_kills
         for ended in exits:
-            memory_short = processes.oom_kills() > self._oom_kills
             own = ended.child.process["ranks"]
             ranks = (ended.error or {}).get("ranks") or own
             tail = ended.child.stderr_tail()
-            failure = outcome.of_exit(ranks, ended.status, ended.error, ended.finished, tail, memory_short)
+            failure = outcome.of_exit(ranks, ended.status, ended.error, ended.finished, tail, memory_short, limit)
             if failure is None and ended.torn:
                 failure = self._invalid(ranks, "the last line is torn")
             if failure is not None and failure.kind == "no_space":

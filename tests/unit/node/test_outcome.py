@@ -7,8 +7,8 @@ from workers.node.outcome import Failure
 from workers.trainer import protocol
 
 
-def judged(status, error=None, finished=True, tail="", memory_short=False):
-    return outcome.of_exit([1], status, error, finished, tail, memory_short)
+def judged(status, error=None, finished=True, tail="", memory_short=False, limit=None):
+    return outcome.of_exit([1], status, error, finished, tail, memory_short, limit)
 
 
 def test_a_process_that_finished_with_status_0_has_not_failed():
@@ -59,6 +59,16 @@ def test_a_library_that_aborts_for_want_of_memory_is_out_of_memory():
     tail = "terminate called after throwing an instance of 'std::bad_alloc'"
     assert judged(-6, tail=tail).kind == "out_of_memory"
     assert judged(-6, tail="an assertion failed").kind == "crashed"
+
+
+@pytest.mark.parametrize("number", [6, 7, 11])
+def test_native_code_that_ends_bluntly_within_a_limit_of_memory_is_out_of_memory_and_says_why(number):
+    failure = judged(-number, tail="Segmentation fault: 11", limit=640 * 2**20)
+    assert (failure.kind, failure.signal) == ("out_of_memory", number)
+    assert "within its limit of 640 MiB" in failure.message
+    assert "Segmentation fault: 11" in failure.message
+    assert judged(-number, tail="Segmentation fault: 11").kind == "crashed"
+    assert judged(-9, limit=640 * 2**20).kind == "crashed"
 
 
 def test_the_alarm_that_an_adapter_sets_around_a_wait_in_a_library_is_a_time_out():
