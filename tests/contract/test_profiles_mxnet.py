@@ -44,7 +44,7 @@ def test_the_storage_has_what_is_listed_and_onednn_nearly_all_that_lies_outside(
 ):
     """At a size that makes C++ objects and Python's small; the C library knows nothing of MXNet's record.
 
-    A look before the first backward pass has little of oneDNN's and up to 30 MB of others': it is counted as outside, too.
+    A look before the first backward pass has little of oneDNN's and up to 30 MB of others': counted as outside, too.
     """
     monkeypatch.setenv("LD_PRELOAD", str(preloaded))
     trainer = memory_by_batch("mxnet", python_of("mxnet"), tmp_path, [batch], model, [COUNTING], size="small")[batch]
