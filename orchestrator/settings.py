@@ -121,6 +121,10 @@ NODE_VARIABLES: dict[str, tuple[str, str]] = {
         "tbd-locks-<uid> in the folder for temporary files",
         "locks of the devices, shared by all services of a node",
     ),
+    "TBD_CHECKPOINTS": (
+        "beside the attempts of the node",
+        "folder that all nodes share, for the checkpoints of runs to convergence",
+    ),
     "TBD_DATASETS_DIR": ("~/.cache/tbd/datasets", "folder of the prepared datasets"),
     "TBD_REGISTERED_DATASETS_DIR": (
         "~/.config/tbd/datasets",

@@ -40,6 +40,8 @@ RANGES: Mapping[str, Mapping[str, Range]] = {
         "trained_s": SECONDS,
         "elapsed_s": SECONDS,
     },
+    "resumed": {"step": COUNT, "lost_s": SECONDS, "cost_s": SECONDS},
+    "checkpoint": {"step": COUNT, "bytes": COUNT, "cost_s": SECONDS},
     "reading": {"window_s": SECONDS},
     "output": {"offset": COUNT},
     "joined": {"world_size": (1.0, MOST)},

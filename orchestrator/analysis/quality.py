@@ -67,6 +67,7 @@ def measurements(logs: Sequence[NodeLog]) -> list[Measurement]:
         return []
     named = ", ".join(filter(None, (facts["metric"], quality.DETAILS.get(facts["metric"]))))
     method = f"{named}, counted on {curve[-1].samples} samples that are not trained on"
+    resumed = resumed_of(logs)
     best = best_of(curve, facts["better"])
     found = [
         _measured("quality_best", best.quality, "1", f"{method}, the best of {len(curve)} evaluations"),
@@ -74,12 +75,29 @@ def measurements(logs: Sequence[NodeLog]) -> list[Measurement]:
         _measured("evaluation_s", math.fsum(point.cost_s for point in curve), "s", "all evaluations of the run"),
     ]
     target = job["plan"].get("target")
-    return found if target is None else [*found, *_times(curve, best, float(target), facts)]
+    return found if target is None else [*found, *_times(curve, best, float(target), facts, resumed)]
 
 
-def _times(curve: Sequence[Point], best: Point, target: float, facts: Mapping[str, Any]) -> list[Measurement]:
+def resumed_of(logs: Sequence[NodeLog]) -> dict[str, Any] | None:
+    """Where the attempt went on from another one's checkpoint: step, attempt_id, lost_s; None where it began anew."""
+    for data in (data for log in logs for _, data in log.of("resumed")):
+        if int(data["step"]):
+            lost_s = protocol.number(data["lost_s"])
+            return {"step": int(data["step"]), "attempt_id": data["attempt_id"], "lost_s": lost_s}
+    return None
+
+
+def _times(
+    curve: Sequence[Point],
+    best: Point,
+    target: float,
+    facts: Mapping[str, Any],
+    resumed: Mapping[str, Any] | None,
+) -> list[Measurement]:
     first = next((point for point in curve if quality.reaches(point.quality, target, facts["better"])), None)
     method = f"to the first evaluation with {facts['metric']} of {target:g} or better"
+    if resumed:
+        method += f"; resumed at step {resumed['step']}: {resumed['lost_s']:.3g} s since that checkpoint not counted"
     told = (
         ("time_to_target_s", "trained_s", "of training, evaluations not counted"),
         ("time_to_target_elapsed_s", "elapsed_s", "from the first step on, earlier evaluations among them"),
@@ -113,7 +131,8 @@ def summary(logs: Sequence[NodeLog]) -> dict[str, Any]:
         return {}
     facts = job["model"].get("quality") or {}
     told = {"metric": facts.get("metric"), "better": facts.get("better"), "target": job["plan"].get("target")}
-    return {"convergence": told | {"curve": [point.to_json() for point in curve_of(logs)]}}
+    curve = [point.to_json() for point in curve_of(logs)]
+    return {"convergence": told | {"curve": curve, "resumed": resumed_of(logs)}}
 
 
 def _measured(metric: str, value: float | None, unit: str, method: str, reason: str | None = None) -> Measurement:

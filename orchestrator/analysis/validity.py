@@ -80,14 +80,15 @@ def world_is_whole(evidence: Evidence) -> Finding:
 
 
 def steps_are_contiguous(evidence: Evidence) -> Finding:
-    """Every rank reports all its steps, from the first to the one it stopped at."""
+    """Every rank reports all its steps, from the first, or that from which it was resumed, to the one it stopped at."""
     if evidence.world_problem:
         return _broken("ranks_disagree", evidence.world_problem)
     stopped = {int(data["step"]) for _, data in evidence.of("stopped")}
+    begun = _resumed_at(evidence)
     ends = set()
     for rank in evidence.leading_ranks:
         own = [item for log in evidence.logs for item in log.intervals if item.rank == rank]
-        wanted = 1
+        wanted = begun + 1
         for item in sorted(own, key=lambda item: item.first_step):
             if item.first_step != wanted:
                 return _broken("steps_missing", f"rank {rank} reports step {item.first_step} where {wanted} should be")
@@ -96,6 +97,11 @@ def steps_are_contiguous(evidence: Evidence) -> Finding:
     if len(ends | stopped) > 1:
         return _broken("steps_missing", f"intervals end at steps {sorted(ends)}, the loop at {sorted(stopped)}")
     return None
+
+
+def _resumed_at(evidence: Evidence) -> int:
+    """The step of the checkpoint that the attempt went on from, 0 where it began anew."""
+    return max((int(data["step"]) for _, data in evidence.of("resumed")), default=0)
 
 
 def clocks_agree(evidence: Evidence) -> Finding:
@@ -127,6 +133,8 @@ def loss_goes_as_promised(evidence: Evidence) -> Finding:
         return _broken("loss_rises", f"the loss rises: {text}")
     if promise != "falling" or rise < 0:
         return None
+    if resumed_at := _resumed_at(evidence):
+        return f"the attempt was resumed at step {resumed_at}, and the loss has not fallen since then: {text}"
     if evidence.losses[-1][0] < LOSS_STEPS_LEAST:
         return f"the loss has not fallen yet, and {len(losses)} values are not enough steps to judge: {text}"
     return _broken("loss_not_falling", f"the loss should fall: {text}")

@@ -226,6 +226,10 @@ def _print_curve(told: Json) -> None:
         for one in told["curve"]
     ]
     print(table.text(headers, rows))
+    resumed = told.get("resumed")
+    if resumed:
+        lost = f"{duration(resumed['lost_s'])} after that checkpoint are in no time"
+        print(f"resumed at step {resumed['step']}, from a checkpoint of attempt {resumed['attempt_id']}; {lost}")
 
 
 def _words(value: Any) -> str:

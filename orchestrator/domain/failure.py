@@ -79,9 +79,18 @@ MAX_ATTEMPTS: dict[FailureKind, int] = {
 # A time-out before the first step is a start-up that hung (a port taken, a file system asleep): worth one more try.
 MAX_START_UP_ATTEMPTS = 2
 
+# A process that was killed from outside says nothing about its framework. A run to convergence is long, and goes on
+# from its checkpoint: it is worth another try.
+MAX_KILLED_ATTEMPTS = 3
 
-def may_retry(failure: Failure, attempts_made: int) -> bool:
-    """Tell whether a run whose ``attempts_made``-th attempt (1 ..) ended with ``failure`` gets another one."""
+
+def may_retry(failure: Failure, attempts_made: int, resumes: bool = False) -> bool:
+    """Tell whether a run whose ``attempts_made``-th attempt (1 ..) ended with ``failure`` gets another one.
+
+    ``resumes``: the run is one to convergence, which goes on from a checkpoint.
+    """
+    if resumes and failure.kind is FailureKind.CRASHED and failure.signal == "SIGKILL":
+        return attempts_made < MAX_KILLED_ATTEMPTS
     if failure.kind is FailureKind.TIMED_OUT and failure.before_first_step:
         return attempts_made < MAX_START_UP_ATTEMPTS
     return attempts_made < MAX_ATTEMPTS[failure.kind]

@@ -3,6 +3,7 @@
 import logging
 
 from orchestrator.analysis.analyse import analyse
+from orchestrator.domain.convergence import CONVERGENCE
 from orchestrator.domain.failure import Failure, FailureKind, may_retry
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.measurement import Analysis
@@ -23,7 +24,7 @@ def conclude(context: Context, run: Run, lost: Failure | None = None) -> bool:
     assert run.attempt is not None
     analysis = analyse_attempt(context, run.attempt.id)
     failure = lost or analysis.failure
-    to = outcome(failure, run.attempt.number, run.cancel_requested)
+    to = outcome(failure, run.attempt.number, run.cancel_requested, run.plan.mode == CONVERGENCE)
     done = context.store.conclude(
         run.id,
         to,
@@ -47,12 +48,12 @@ def analyse_attempt(context: Context, attempt_id: str) -> Analysis:
     return analyse(logs, context.catalog.kernel_kinds)
 
 
-def outcome(failure: Failure | None, attempts_made: int, cancel_requested: bool) -> RunState:
-    """The state that follows the end of the ``attempts_made``-th attempt."""
+def outcome(failure: Failure | None, attempts_made: int, cancel_requested: bool, resumes: bool = False) -> RunState:
+    """The state that follows the end of the ``attempts_made``-th attempt; ``resumes``: see ``may_retry``."""
     if failure is None:
         return RunState.COMPLETED
     if failure.kind is FailureKind.CANCELLED:
         return RunState.CANCELLED
     if cancel_requested:
         return RunState.CANCELLED
-    return RunState.QUEUED if may_retry(failure, attempts_made) else RunState.FAILED
+    return RunState.QUEUED if may_retry(failure, attempts_made, resumes) else RunState.FAILED

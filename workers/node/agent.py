@@ -15,7 +15,7 @@ import uuid
 from pathlib import Path
 from typing import Any, Dict, Mapping, NamedTuple
 
-from workers.node import background, interpreters, port_choice, processes, space
+from workers.node import background, checkpoints, interpreters, port_choice, processes, space
 from workers.node.attempts import Attempts, token_sha256
 from workers.node.children import Spawner
 from workers.node.code_version import code_version
@@ -98,6 +98,7 @@ class Agent:
         self._closing = threading.Event()
         self._contact = _now()
         self._sweep()
+        checkpoints.tidy(self._attempts.directory)
         self._guard = threading.Thread(target=self._keep_fence, name="tbd-fence", daemon=True)
         self._guard.start()
 
@@ -179,6 +180,7 @@ class Agent:
     def _begin(self, job: Json, sha256: str) -> None:
         if self._closing.is_set():
             raise ValueError("the agent is closing")
+        job = checkpoints.given(job, self._attempts.directory)
         folder = self._attempts.begin(job)
         log = EventLog(folder / "log.jsonl", self._notify)
         supervisor = Supervisor(job, folder, log, self._around)
@@ -285,6 +287,9 @@ class Agent:
             return False
         if attempt.thread is not None:
             attempt.thread.join()  # it has closed the log and has only its files left to remove
+        last = attempt.log.view(attempt.log.last_seq - 1, 1)[0]
+        if last:  # of a log whose entries are gone nobody knows how it ended
+            checkpoints.settle(self._attempts.job(attempt.id), last[-1]["data"].get("failure"), self.node)
         self._attempts.forget(attempt.id, attempt.token_sha256, last_seq=attempt.log.last_seq)
         attempt.log.release()
         self._known.pop(attempt.id, None)

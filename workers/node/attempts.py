@@ -3,6 +3,7 @@
 DIRECTORY/agent.lock            held by the one agent of the directory
 DIRECTORY/ATTEMPT/job.json      with the token, so mode 0600
 DIRECTORY/ATTEMPT/log.jsonl     see event_log
+DIRECTORY/checkpoints/RUN       see checkpoints
 DIRECTORY/ATTEMPT/ended.json    instead of both: the attempt is over and its log acknowledged and deleted, or it was
                                 stopped before it came; either way it must not be started (again)
 """
@@ -19,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from workers.node import checkpoints
 from workers.trainer.failure import lacks_space
 
 _LOCK_PATIENCE_S = 5.0
@@ -112,6 +114,10 @@ class Attempts:
             return False
         return True
 
+    def job(self, attempt_id: str) -> dict[str, Any] | None:
+        """Return the job of an attempt whose files are here, or None."""
+        return _read(self.folder(attempt_id) / "job.json")
+
     def ended(self, attempt_id: str) -> dict[str, Any] | None:
         """Return what is remembered of an attempt that is over, or None."""
         return self._unwritten.get(attempt_id) or _read(self.folder(attempt_id) / "ended.json")
@@ -120,7 +126,7 @@ class Attempts:
         """Return the jobs of all attempts that a former agent left with a log, and tidy up old memories."""
         jobs = []
         for folder in sorted(self.directory.iterdir()):
-            if not folder.is_dir() or folder.name == "path":
+            if not folder.is_dir() or folder.name in ("path", checkpoints.NAME):
                 continue
             memory = folder / "ended.json"
             if memory.exists():

@@ -3,18 +3,23 @@
 Rank 0 evaluates: it holds the same weights as the others, which wait for its next order meanwhile. What it has counted
 goes into the log as it is. Nothing of an evaluation is in an interval. ``suites.quality`` says what a metric counts,
 ``suites.inputs`` what it is counted on: examples that are not trained on, always the same ones.
+
+After an evaluation rank 0 writes a checkpoint, from which another attempt of the run goes on (``checkpoint``). All
+ranks go on from the one that rank 0 chooses. The evaluations before it come into the log once more: it has the whole
+curve.
 """
 
 import importlib
 import time
-from typing import Dict, Tuple
+from typing import Dict, List, Tuple
 
+from workers.trainer import checkpoint
 from workers.trainer.control import Channel
 from workers.trainer.failure import TrainerError
 from workers.trainer.job import Job, Process
 from workers.trainer.loop import Loop
 from workers.trainer.pace import Pace
-from workers.trainer.signatures import Adapter, Clock, Emit
+from workers.trainer.signatures import Adapter, Clock, Data, Emit
 
 # Why it ends, beside what ends other runs.
 TARGET, BUDGET = "target", "budget"
@@ -33,13 +38,84 @@ class Convergence(Loop):
         self._trained_s = 0.0
         self._begun = None
         self._evaluated_at = None
+        # Data of all evaluations so far, and what the attempts before this one needed beside it.
+        self._evaluations: List[Data] = []
+        self._elapsed_before_s = 0.0
+        self._why_none = checkpoint.why_none(job, adapter)
+
+    def _prepare(self):
+        super()._prepare()
+        self._resume()
+
+    def _resume(self):
+        """Go on from the checkpoint that rank 0 has found, if there is one.
+
+        Raises:
+            TrainerError: ``setup_failed``, this rank cannot read what rank 0 has found.
+        """
+        begun = self._clock()
+        found, damaged = None, []
+        if self._evaluates and self._why_none is None:
+            found, damaged = checkpoint.newest(self._job.checkpoints.folder, self._key())
+        name = self._channel.agree(found.name if found else None)
+        if name is not None:
+            found = found or checkpoint.read(self._job.checkpoints.folder, name)
+            self._go_on(found)
+        if not self._evaluates:
+            return
+        self._emit(
+            "resumed",
+            step=self._steps,
+            attempt_id=found.head["attempt_id"] if found else None,
+            reason=None if found else self._why_none or "no whole checkpoint of this run is here",
+            damaged=damaged,
+            lost_s=checkpoint.lost_s(found.head) if found else 0.0,
+            cost_s=self._clock() - begun,
+        )
+        for data in self._evaluations:
+            self._emit("evaluation", **data)
+
+    def _go_on(self, found):
+        head = found.head
+        self._adapter.restore(found.arrays, head["step"])
+        self._adapter.synchronize()
+        self._steps = self._evaluated_at = head["step"]
+        self._trained_s, self._elapsed_before_s = head["trained_s"], head["elapsed_s"]
+        self._evaluations = head["evaluations"]
+
+    def _key(self):
+        return checkpoint.key_of(self._job, self._adapter.versions()["version"])
+
+    def _keep(self):
+        """Write a checkpoint; one for which there is no room costs the training nothing."""
+        if self._why_none is not None:
+            return
+        begun = self._clock()
+        head = {
+            "version": checkpoint.VERSION,
+            "key": self._key(),
+            "attempt_id": self._job.attempt_id,
+            "step": self._steps,
+            "trained_s": self._trained_s,
+            "elapsed_s": self._elapsed_s(),
+            "evaluations": self._evaluations,
+            "wall": time.time(),
+        }
+        try:
+            written = checkpoint.write(self._job.checkpoints.folder, head, self._adapter.checkpoint())
+        except OSError as error:
+            written = {"bytes": None, "sha256": None, "problem": str(error)}
+        self._emit("checkpoint", step=self._steps, cost_s=self._clock() - begun, **written)
+
+    def _elapsed_s(self):
+        return self._elapsed_before_s + self._clock() - self._begun
 
     def _train(self):
         """Train from evaluation to evaluation until the target is reached, or the budget, or a request comes."""
         if self._evaluates:
             self._check()
         multiple = self._job.strategy.step_multiple
-        pace = Pace(self._job.interval_s, self._job.plan.max_steps, multiple)
+        pace = Pace(self._job.interval_s, self._job.plan.max_steps, multiple, self._steps)
         self._adapter.synchronize()
         self._begun = self._clock()
         while True:
@@ -74,6 +150,8 @@ class Convergence(Loop):
             self._evaluated_at = self._steps
             if self._evaluate():
                 return None, TARGET
+            if not over:
+                self._keep()
         if over:
             return None, BUDGET
         phase, n = proposal
@@ -90,21 +168,22 @@ class Convergence(Loop):
         Raises:
             TrainerError: ``setup_failed``, there is nothing to evaluate on.
         """
-        begun, elapsed_s = self._clock(), self._clock() - self._begun
+        begun, elapsed_s = self._clock(), self._elapsed_s()
         quality = importlib.import_module("suites.quality")
         metric, target = self._quality["metric"], self._job.plan.target
         sums, samples, loss = counted(self._job, self._adapter)
-        self._emit(
-            "evaluation",
-            step=self._steps,
-            metric=metric,
-            sums=sums,
-            samples=samples,
-            loss=loss,
-            cost_s=self._clock() - begun,
-            trained_s=self._trained_s,
-            elapsed_s=elapsed_s,
-        )
+        data = {
+            "step": self._steps,
+            "metric": metric,
+            "sums": sums,
+            "samples": samples,
+            "loss": loss,
+            "cost_s": self._clock() - begun,
+            "trained_s": self._trained_s,
+            "elapsed_s": elapsed_s,
+        }
+        self._evaluations.append(data)
+        self._emit("evaluation", **data)
         if target is None:
             return False
         return quality.reaches(quality.value(metric, sums), target, self._quality["better"])

@@ -141,6 +141,13 @@ class Control(NamedTuple):
     port: Optional[int]
 
 
+class Checkpoints(NamedTuple):
+    """The folder of the run's checkpoints, and whether all nodes of the job have the same one."""
+
+    folder: str
+    shared: bool
+
+
 class Parity(NamedTuple):
     """The files of a computation that all frameworks must agree on (``workers.trainer.parity``)."""
 
@@ -154,7 +161,7 @@ class Job(NamedTuple):
 
     ``own_name``: the name of the process that reads it. ``phase``: what that one does, ``train`` or a profile.
     ``events_path``: where its events go. ``folder``: that of the attempt. ``given``: a file of weights and a batch to
-    compute with, instead of its own.
+    compute with, instead of its own. ``checkpoints``: None where none are written.
     """
 
     token: str
@@ -174,6 +181,8 @@ class Job(NamedTuple):
     events_path: Optional[str] = None
     folder: Optional[str] = None
     given: Optional[str] = None
+    attempt_id: str = ""
+    checkpoints: Optional[Checkpoints] = None
 
     @property
     def process(self) -> Process:
@@ -240,6 +249,7 @@ def job_of(data: Mapping[str, Any]) -> Job:
 
 def _job_of(data: Mapping[str, Any]) -> Job:
     dataset, parity, control = data["dataset"], data.get("parity"), data["control"]
+    checkpoints = data.get("checkpoints")
     strategy = dict(protocol.STRATEGY, **(data.get("strategy") or {}))
     return Job(
         token=data["token"],
@@ -255,6 +265,8 @@ def _job_of(data: Mapping[str, Any]) -> Job:
         lock_dir=data.get("lock_dir"),
         parity=Parity(parity["case"], parity["makes_case"], parity["found"]) if parity else None,
         own_name=data.get("process"),
+        attempt_id=str(data["attempt_id"]),
+        checkpoints=Checkpoints(checkpoints["folder"], bool(checkpoints["shared"])) if checkpoints else None,
     )
 
 

@@ -16,14 +16,14 @@ MARGIN = 1.1
 
 
 class Pace(object):
-    """Proposes (phase, n) for each interval. ``max_steps`` of None is no limit."""
+    """Proposes (phase, n) for each interval. ``max_steps`` of None is no limit. ``done``: steps before all of its."""
 
-    def __init__(self, interval_s: float, max_steps: Optional[int], multiple: int = 1) -> None:
+    def __init__(self, interval_s: float, max_steps: Optional[int], multiple: int = 1, done: int = 0) -> None:
         self._interval_s = interval_s
         # Every interval is a multiple of so many steps, the last one too.
         self._multiple = multiple
         self._max_steps = None if max_steps is None else max(max_steps // multiple, 1) * multiple
-        self._steps = 0
+        self._steps = self._begun_at = done
         self._n = multiple
         self._warm = False
 
@@ -37,7 +37,7 @@ class Pace(object):
 
     def note(self, n: int, duration_s: float) -> None:
         """Take in how long the interval of ``n`` steps was."""
-        first = self._steps == 0
+        first = self._steps == self._begun_at
         self._steps += n
         if self._warm:
             return

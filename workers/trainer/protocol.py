@@ -41,6 +41,8 @@ The job
     peaks          [{node, device, arithmetic, data_sheet, calibrated}] of the plan's precision, for the analysis of the
                    log: data_sheet {flops_per_s, source} or null, calibrated {flops_per_s, run_id, at} or null, as they
                    were known when the attempt began. A job need not have it
+    checkpoints    {folder, shared}: where the checkpoints of the run are, and whether all nodes have the same folder.
+                   The agent fills it in for a plan whose mode is convergence. A job need not have it
     ============== ===================================================================================================
 
     The copy that a process reads has one more key: ``process``, its own name. ``tbd parity`` makes jobs of its own,
@@ -129,6 +131,13 @@ EVENTS = {
     # samples that are kept apart, the mean loss on them, and the seconds that it took. ``trained_s``: of all intervals
     # before it; ``elapsed_s``: since the first of them began, earlier evaluations among them
     "evaluation": ("step", "metric", "sums", "samples", "loss", "cost_s", "trained_s", "elapsed_s"),
+    # by rank 0 of such a run, before its first interval: where it goes on, and which attempt's checkpoint that is; step
+    # 0 and null where it begins anew, with the ``reason``. ``damaged``: what was wrong with newer ones. ``lost_s``:
+    # seconds from that checkpoint to here, which are in no ``trained_s`` and no ``elapsed_s``. The evaluations before
+    # the checkpoint come again after it, as they were
+    "resumed": ("step", "attempt_id", "reason", "damaged", "lost_s", "cost_s"),
+    # by rank 0 after an evaluation; bytes and sha256 are null where it could not be written, and ``problem`` says why
+    "checkpoint": ("step", "bytes", "sha256", "cost_s"),
     # instead of intervals, where the model's facts say ``measures = "exchange"``: messages of one size. ``duration_s``
     # lists the repetitions, each of ``ways`` messages one after the other (2: a round trip between two ranks). With
     # ``queued`` each is the mean of so many that a device did one after the other, and were waited for together

@@ -78,6 +78,14 @@ def test_a_time_out_is_retried_only_before_the_first_step() -> None:
     assert not may_retry(Failure(FailureKind.TIMED_OUT, ""), 1)
 
 
+def test_a_killed_process_is_tried_again_only_where_the_next_attempt_goes_on_from_a_checkpoint() -> None:
+    killed = Failure(FailureKind.CRASHED, "", signal="SIGKILL")
+    assert not may_retry(killed, 1)
+    assert may_retry(killed, 2, resumes=True)
+    assert not may_retry(killed, 3, resumes=True)
+    assert not may_retry(Failure(FailureKind.CRASHED, "", signal="SIGSEGV"), 1, resumes=True)
+
+
 @pytest.mark.parametrize(
     ("cancelled", "states", "outcome"),
     [

@@ -53,7 +53,7 @@ def test_a_framework_declares_known_strategies_and_has_an_adapter(name: str) -> 
 @pytest.mark.parametrize("name", sorted(CATALOG.frameworks))
 def test_a_framework_declares_only_abilities_that_exist(name: str) -> None:
     framework = CATALOG.frameworks[name]
-    assert set(framework.abilities) <= {"activity", "evaluate", *PROFILES}
+    assert set(framework.abilities) <= {"activity", "checkpoint", "evaluate", *PROFILES}
     for strategy in framework.strategies.values():
         assert set(strategy.lacks) < {*framework.abilities, *framework.precisions}, strategy.name
     assert set(framework.lacks) <= set(framework.devices)

@@ -4,7 +4,8 @@ Rank 0 listens at ``job.control``; every other process connects and says ``{"tok
 connects and says ``{"token", "role": "agent"}``. Then, one JSON object a line:
 
 * a rank, before each interval: ``{"ready": steps done}``, or ``{"failed": kind, "message"}`` and nothing more;
-* rank 0, to all ranks: ``{"joined": world_size}`` once, then ``{"go": n, "phase"}`` or ``{"stop": reason}``; the latter
+* rank 0, to all ranks: ``{"joined": world_size}`` once, ``{"agreed": value}`` where all are to know what it has
+  chosen, then ``{"go": n, "phase"}`` or ``{"stop": reason}``; the latter
   with ``failure`` and ``ranks`` where a rank has failed, and that ends every rank;
 * the agent, at any time: ``{"stop": reason}``, obeyed before the next interval;
 * rank 0, to ranks on other nodes, when all have joined and before it says stop: ``{"ping": number}``, answered at once

@@ -4,7 +4,7 @@ import hmac
 import select
 import socket
 import time
-from typing import Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from workers.trainer.control.clocks import clock_of
 from workers.trainer.control.peer import CULPRIT_S, HELLO_TIMEOUT_S, JOIN_TIMEOUT_S, Peer
@@ -119,6 +119,11 @@ class Leader(object):
         self._broadcast(order)
         self._ordered_at = self._clock()
         return order
+
+    def agree(self, value: Any) -> Any:
+        """Tell all ranks ``value``, between joining and the first turn; return it."""
+        self._broadcast({"agreed": value})
+        return value
 
     def take_clocks(self) -> List[Data]:
         """Return what was found out about the clocks of other nodes since the last call: data of ``clock`` events."""

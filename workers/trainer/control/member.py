@@ -61,6 +61,14 @@ class Member(object):
         self._peer.send({"ready": step})
         return self._receive(self._clock() + self._timeout_s)
 
+    def agree(self, value: Any) -> Any:
+        """Return what rank 0 tells all ranks; ``value`` is not asked for.
+
+        Raises:
+            TrainerError: a rank has failed, rank 0 was lost, or it told nothing in time.
+        """
+        return self._receive(self._clock() + self._timeout_s)["agreed"]
+
     def take_clocks(self) -> List[Data]:
         """Return nothing: it is rank 0 that compares the clocks."""
         return []

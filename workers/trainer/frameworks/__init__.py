@@ -60,6 +60,14 @@ and besides, never inside a timed interval:
     this process's first rank alone: the others are not waited for. Nothing of the training changes
 ``evaluate(batch)``
     with ``outputs``: (outputs, the loss, the mean over the samples, a float), of a batch with its targets
+``checkpoint()``
+    where ``abilities`` has it: {name: array} of all that the training goes on from, as numpy arrays without objects:
+    the weights, what is kept beside them (running statistics), the optimiser's state, the rates' step, the factor of a
+    scaled loss, and the generators that dropout draws from. Names and layouts are the framework's own
+``restore(arrays, steps)``
+    with ``checkpoint``: after ``build``, take them, and pass over the batches of ``steps`` steps
+``checkpointed``
+    with ``checkpoint``: the names of the strategies with which it is there
 ``case()``
     PyTorch's only: a case for ``workers.trainer.parity``
 ``switches``

@@ -16,12 +16,21 @@ from workers.trainer import job as jobs
 from workers.trainer import optimizer as rules
 from workers.trainer import updates
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks.pytorch import borders, events, kernels, layers, memory, optimizers, precision
+from workers.trainer.frameworks.pytorch import (
+    borders,
+    checkpoint,
+    events,
+    kernels,
+    layers,
+    memory,
+    optimizers,
+    precision,
+)
 from workers.trainer.frameworks.pytorch.step import Feed, Minimizer, Step
 from workers.trainer.frameworks.pytorch.switches import Switches, untouched
 from workers.trainer.frameworks.pytorch.trace import PART
 from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Array, Data, Watch, Work
+from workers.trainer.signatures import Array, Arrays, Data, Watch, Work
 
 # strategy -> the module with its class ``Strategy`` (see ``single``). Each is imported only where it is asked
 # for: the interpreter of one strategy need not have the library of another.
@@ -35,8 +44,10 @@ STRATEGIES = {
 class Adapter(object):
     """See ``workers.trainer.frameworks``."""
 
-    abilities = ("activity", "evaluate", "kernels", "layers", "memory")
+    abilities = ("activity", "checkpoint", "evaluate", "kernels", "layers", "memory")
     abilities_with_several = ("activity", "kernels", "layers", "memory")
+    # Not Horovod's: its optimiser takes the place of PyTorch's, and was not tried.
+    checkpointed = ("single", "ddp")
     switches = ("channels_last", "compile", "cuda_graphs", "fused_optimizer")
 
     def __init__(self) -> None:
@@ -46,6 +57,7 @@ class Adapter(object):
         self._model = None
         self._switches = None
         self._step = None
+        self._feed = None
         self._casting = None
 
     def versions(self) -> Data:
@@ -76,6 +88,7 @@ class Adapter(object):
         # The mark is for the profile of memory.
         with events.mark(PART + "input"):
             feed.begin(watch(self._model.batches(process.rank)))
+        self._feed = feed
         self._step = Step(self._model, feed, minimizers)
         self._prepare(feed)
         optimizers_made = [minimizer.optimizer for minimizer in minimizers]
@@ -193,6 +206,16 @@ class Adapter(object):
         finally:
             network.train()
         return tuple(_array(one) for one in outputs), loss
+
+    def checkpoint(self) -> Dict[str, Array]:
+        network = self._strategy.bare(self._model.network)
+        return checkpoint.taken(network, self._step.minimizers, self._device)
+
+    def restore(self, arrays: Arrays, steps: int) -> None:
+        for _ in range(steps * sum(minimizer.times for minimizer in self._step.minimizers)):
+            next(self._feed.batches)
+        network = self._strategy.bare(self._model.network)
+        checkpoint.given(network, self._step.minimizers, self._device, arrays)
 
     def close(self) -> None:
         self._model = self._step = None

@@ -33,12 +33,12 @@ class Schedule(object):
     def __init__(self, rule: Rule, optimizer: torch.optim.Optimizer) -> None:
         self._rule = rule
         self._optimizer = optimizer
-        self._steps = 0
+        self.steps = 0
 
     def __call__(self) -> None:
         """To be called before each update."""
         if rules.is_constant(self._rule):
             return
-        self._steps += 1
+        self.steps += 1
         for group in self._optimizer.param_groups:
-            group["lr"] = rules.rate(self._rule, self._steps)
+            group["lr"] = rules.rate(self._rule, self.steps)

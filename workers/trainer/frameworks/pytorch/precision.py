@@ -8,7 +8,7 @@ Precision Training", 2018, section 3.2); that update is then left out.
 """
 
 import contextlib
-from typing import Any, Callable, Iterator, Optional, Sequence
+from typing import Any, Callable, Iterator, Optional, Sequence, Tuple
 
 import torch
 
@@ -83,6 +83,19 @@ class Casting(object):
         if self._scaler is not None:
             self._scaler.unscale_(optimizer)
             self._scaler.update()
+
+    def scale(self) -> Optional[Tuple[float, float]]:
+        """Return (factor of the loss, updates since it last changed), None where no loss is scaled."""
+        if self._scaler is None:
+            return None
+        state = self._scaler.state_dict()
+        return float(state["scale"]), float(state["_growth_tracker"])
+
+    def rescale(self, factor: float, since: float) -> None:
+        """Take what ``scale`` has returned."""
+        if self._scaler is not None:
+            state = self._scaler.state_dict()
+            self._scaler.load_state_dict(dict(state, scale=factor, _growth_tracker=int(since)))
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:

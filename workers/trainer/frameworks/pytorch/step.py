@@ -58,7 +58,7 @@ class Minimizer(object):
         loss: Callable[[Sequence[Any]], Any],
         parameters: Optional[Sequence[Any]],
         optimizer: Any,
-        schedule: Callable[[], None],
+        schedule: Any,
         times: int,
         casting: Any,
     ) -> None:
@@ -68,31 +68,31 @@ class Minimizer(object):
         self._feed = feed
         self._loss = loss
         self._parameters = parameters
-        self._schedule = schedule
-        self._casting = casting
+        self.schedule = schedule
+        self.casting = casting
 
     def prepare(self, switches: Any) -> None:
         """Let ``switches`` (``switches.Switches``) replace the loss, by the batch that the feed has copied last."""
         parameters = [one for group in self.optimizer.param_groups for one in group["params"]]
-        self._loss = switches.loss(self._loss, parameters, self._feed.tensors, self._casting)
+        self._loss = switches.loss(self._loss, parameters, self._feed.tensors, self.casting)
 
     def clear(self) -> None:
         self.optimizer.zero_grad()
 
     def forward(self) -> None:
-        self.loss = self._casting.forward(self._loss, self._feed.tensors)
+        self.loss = self.casting.forward(self._loss, self._feed.tensors)
 
     def backward(self) -> None:
-        self._casting.backward(self.loss, self._parameters)
+        self.casting.backward(self.loss, self._parameters)
         self.loss = self.loss.detach()
 
     def update(self) -> None:
-        self._schedule()
-        self._casting.update(self.optimizer)
+        self.schedule()
+        self.casting.update(self.optimizer)
 
     def unscale(self) -> None:
         """See ``precision.Casting``."""
-        self._casting.unscale(self.optimizer)
+        self.casting.unscale(self.optimizer)
 
 
 class Step(object):

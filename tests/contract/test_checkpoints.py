@@ -1,0 +1,153 @@
+"""An attempt that was killed is followed by one that goes on from its checkpoint, and ends as if nothing had been."""
+
+import numpy
+import pytest
+
+from orchestrator.services.catalog import load_catalog
+from tests.contract.test_convergence import CLASSES, OPTIMIZER, apart
+from tests.support.service import until
+from tests.support.strategy_jobs import carried_out, strategy_job
+from tests.trainer_process import Trainer, dataset_facts, make_job
+
+EVERY, MOST = 3, 24
+MODELS = load_catalog().models
+
+__all__ = ["apart"]  # a fixture
+
+pytestmark = [
+    pytest.mark.framework("pytorch"),
+    pytest.mark.depends_on(
+        "suites/assemble/pytorch.py",
+        "workers/trainer/frameworks/pytorch",
+        "workers/trainer/checkpoint.py",
+        "workers/trainer/convergence.py",
+        "suites/datasets/image_folder",
+    ),
+]
+
+
+def job_of(root, folder=None, attempt="a1", model="resnet_50", optimizer=OPTIMIZER, **plan):
+    told = {"mode": "convergence", "evaluate_every": EVERY, "max_steps": MOST, "per_device_batch_size": CLASSES, **plan}
+    job = make_job(model, "pytorch", dataset=dataset_facts("photographs", root), **told)
+    own = MODELS[model.replace("_", "-")]
+    job["model"] = own.facts_with({}) | {"optimizer": optimizer}
+    checkpoints = {"folder": str(folder), "shared": False} if folder else None
+    return {**job, "attempt_id": attempt, "checkpoints": checkpoints}
+
+
+def begun(job, folder, python):
+    place = folder / job["attempt_id"]
+    place.mkdir()
+    return Trainer(job, place, python)
+
+
+def ended(trainer):
+    assert trainer.finish() == 0, trainer.output
+    return trainer
+
+
+def killed_after(trainer, checkpoints):
+    """Kill it by SIGKILL when it has written so many."""
+    until(lambda: len(trainer.data("checkpoint")) >= checkpoints or trainer.popen.poll() is not None, 60, 0.01)
+    trainer.popen.kill()
+    trainer.popen.wait()
+    assert not trainer.data("stopped"), "it had ended by itself"
+    return trainer.data("checkpoint")[-1]
+
+
+def weights(trainer):
+    (finished,) = trainer.data("finished")
+    return finished["weights_sha256"], finished["loss"]
+
+
+def steps(trainer):
+    return [one["step"] for one in trainer.data("evaluation")]
+
+
+CASES = [
+    pytest.param("resnet_50", {}, id="running statistics and momentum"),
+    pytest.param("alexnet", {"optimizer": {**OPTIMIZER, "learning_rate": 0.002}}, id="dropout"),
+    pytest.param("resnet_50", {"optimizer": {"name": "adam", "learning_rate": 1e-3, "betas": [0.9, 0.999]}}, id="adam"),
+]
+
+
+@pytest.mark.parametrize(("model", "plan"), CASES)
+def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(python_of, apart, tmp_path, model, plan):
+    python = python_of("pytorch")
+    whole = ended(begun(job_of(apart, None, "whole", model, **plan), tmp_path, python))
+    assert whole.data("resumed")[0]["reason"] == "this host gives the run no folder for checkpoints"
+    first = begun(job_of(apart, tmp_path / "kept", "first", model, **plan), tmp_path, python)
+    last = killed_after(first, 2)
+    assert first.data("resumed")[0]["step"] == 0
+    assert len(list((tmp_path / "kept").iterdir())) <= 3
+    second = ended(begun(job_of(apart, tmp_path / "kept", "second", model, **plan), tmp_path, python))
+    (resumed,) = second.data("resumed")
+    # One more may have been written between the last look and the signal.
+    assert resumed["step"] >= last["step"] > 0
+    assert (resumed["attempt_id"], resumed["damaged"]) == ("first", [])
+    assert resumed["lost_s"] > 0
+    assert weights(second) == weights(whole)
+    assert steps(second) == steps(whole) == list(range(EVERY, MOST + 1, EVERY))
+    assert [one["sums"] for one in second.data("evaluation")] == [one["sums"] for one in whole.data("evaluation")]
+    own = second.data("interval")
+    assert own[0]["first_step"] == resumed["step"] + 1
+    found = {one["step"]: one for one in second.data("evaluation")}
+    trained_s = found[MOST]["trained_s"] - found[resumed["step"]]["trained_s"]
+    assert trained_s == pytest.approx(sum(item["duration_s"] for item in own))
+    elapsed = [one["elapsed_s"] for one in second.data("evaluation")]
+    assert elapsed == sorted(elapsed)
+    assert found[MOST]["elapsed_s"] < found[resumed["step"]]["elapsed_s"] + trained_s + 60
+
+
+def test_a_damaged_checkpoint_is_told_and_the_one_before_is_taken(python_of, apart, tmp_path):
+    python, kept = python_of("pytorch"), tmp_path / "kept"
+    killed_after(begun(job_of(apart, kept, "first"), tmp_path, python), 3)
+    newest, before = sorted(kept.glob("*.npz"), reverse=True)
+    with numpy.load(before, allow_pickle=False) as arrays:  # what a person would open it by
+        assert "network/fc.weight" in arrays.files
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(content)
+    second = ended(begun(job_of(apart, kept, "second"), tmp_path, python))
+    (resumed,) = second.data("resumed")
+    assert resumed["step"] == int(before.name[:12])
+    assert str(newest) in resumed["damaged"][0]
+    assert steps(second) == list(range(EVERY, MOST + 1, EVERY))
+
+
+def test_a_checkpoint_of_another_plan_is_not_taken(python_of, apart, tmp_path):
+    python, kept = python_of("pytorch"), tmp_path / "kept"
+    killed_after(begun(job_of(apart, kept, "first"), tmp_path, python), 1)
+    second = ended(begun(job_of(apart, kept, "second", seed=2), tmp_path, python))
+    (resumed,) = second.data("resumed")
+    assert (resumed["step"], resumed["attempt_id"]) == (0, None)
+    assert resumed["reason"] == "no whole checkpoint of this run is here"
+    assert "another plan" in resumed["damaged"][0]
+    assert second.data("interval")[0]["first_step"] == 1
+
+
+def test_a_checkpoint_that_cannot_be_written_costs_the_training_nothing(python_of, apart, tmp_path):
+    (tmp_path / "kept").write_text("a file where a folder should be")
+    found = ended(begun(job_of(apart, tmp_path / "kept", max_steps=6), tmp_path, python_of("pytorch")))
+    (written,) = found.data("checkpoint")
+    assert (written["bytes"], written["sha256"]) == (None, None)
+    assert "kept" in written["problem"]
+
+
+def test_all_ranks_go_on_from_the_checkpoint_of_the_first(apart, tmp_path):
+    told = {"max_steps": 8, "evaluate_every": 4, "mode": "convergence", "per_device_batch_size": 2}
+    found = []
+    for name, folder in (("whole", None), ("first", tmp_path / "kept")):
+        job = strategy_job("pytorch", "ddp", devices=2, data="photographs", **told)
+        one = job_of(apart, folder, name)
+        given = {key: one[key] for key in ("model", "dataset", "checkpoints")}
+        found.append(carried_out({**job, **given, "stopping": dict.fromkeys(job["stopping"])}, tmp_path / name))
+        assert found[-1].failure() is None, found[-1].said
+    assert len(found[1].data("checkpoint")) == 1
+    job = strategy_job("pytorch", "ddp", devices=2, data="photographs", **told)
+    again = carried_out({**job, **given, "stopping": dict.fromkeys(job["stopping"])}, tmp_path / "again")
+    assert again.failure() is None, again.said
+    assert [one["step"] for one in again.data("resumed")] == [4]
+    assert {one["sha256"] for done in (*found, again) for one in done.data("replica")} == {
+        found[0].data("replica")[0]["sha256"]
+    }
