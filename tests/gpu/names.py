@@ -117,6 +117,7 @@ TRIALS: Dict[str, Callable[[Any], Any]] = {
     "torch.cuda.OutOfMemoryError": lambda torch: issubclass(torch.cuda.OutOfMemoryError, RuntimeError),
     "torch.cuda.get_device_capability": lambda torch: torch.cuda.get_device_capability(_gpu(torch)),
     "torch.cuda.get_device_name": lambda torch: torch.cuda.get_device_name(_gpu(torch)),
+    "torch.cuda.get_rng_state": lambda torch: torch.cuda.get_rng_state(_gpu(torch)),
     "torch.cuda.init": lambda torch: torch.cuda.init(),
     "torch.cuda.is_available": lambda torch: torch.cuda.is_available(),
     "torch.cuda.make_graphed_callables": lambda torch: torch.cuda.make_graphed_callables(
@@ -125,6 +126,9 @@ TRIALS: Dict[str, Callable[[Any], Any]] = {
     "torch.cuda.max_memory_allocated": lambda torch: torch.cuda.max_memory_allocated(_gpu(torch)),
     "torch.cuda.mem_get_info": lambda torch: torch.cuda.mem_get_info(_gpu(torch)),
     "torch.cuda.set_device": lambda torch: torch.cuda.set_device(_gpu(torch)),
+    "torch.cuda.set_rng_state": lambda torch: torch.cuda.set_rng_state(
+        torch.cuda.get_rng_state(_gpu(torch)), _gpu(torch)
+    ),
     "torch.cuda.synchronize": lambda torch: torch.cuda.synchronize(_gpu(torch)),
     "torch.profiler.ProfilerActivity.CUDA": lambda torch: torch.profiler.ProfilerActivity.CUDA,
     "torch.version.cuda": lambda torch: torch.version.cuda,
