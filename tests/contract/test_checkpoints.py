@@ -26,9 +26,9 @@ pytestmark = [
 ]
 
 
-def job_of(root, folder=None, attempt="a1", model="resnet_50", optimizer=OPTIMIZER, **plan):
+def job_of(root, folder=None, attempt="a1", model="resnet_50", optimizer=OPTIMIZER, framework="pytorch", **plan):
     told = {"mode": "convergence", "evaluate_every": EVERY, "max_steps": MOST, "per_device_batch_size": CLASSES, **plan}
-    job = make_job(model, "pytorch", dataset=dataset_facts("photographs", root), **told)
+    job = make_job(model, framework, dataset=dataset_facts("photographs", root), **told)
     own = MODELS[model.replace("_", "-")]
     job["model"] = own.facts_with({}) | {"optimizer": optimizer}
     checkpoints = {"folder": str(folder), "shared": False} if folder else None
@@ -64,16 +64,28 @@ def steps(trainer):
     return [one["step"] for one in trainer.data("evaluation")]
 
 
+def tensorflow(*values, id):
+    own = ("suites/assemble/tensorflow.py", "workers/trainer/frameworks/tensorflow")
+    return pytest.param(
+        "tensorflow", *values, id=id, marks=[pytest.mark.framework("tensorflow"), pytest.mark.depends_on(*own)]
+    )
+
+
+ADAM = {"name": "adam", "learning_rate": 1e-3, "betas": [0.9, 0.999]}
 CASES = [
-    pytest.param("resnet_50", {}, id="running statistics and momentum"),
-    pytest.param("alexnet", {"optimizer": {**OPTIMIZER, "learning_rate": 0.002}}, id="dropout"),
-    pytest.param("resnet_50", {"optimizer": {"name": "adam", "learning_rate": 1e-3, "betas": [0.9, 0.999]}}, id="adam"),
+    pytest.param("pytorch", "resnet_50", OPTIMIZER, id="pytorch, running statistics and momentum"),
+    pytest.param("pytorch", "alexnet", {**OPTIMIZER, "learning_rate": 0.002}, id="pytorch, dropout"),
+    pytest.param("pytorch", "resnet_50", ADAM, id="pytorch, adam"),
+    tensorflow("resnet_50", OPTIMIZER, id="tensorflow, running statistics and momentum"),
+    tensorflow("resnet_50", ADAM, id="tensorflow, adam"),
 ]
 
 
-@pytest.mark.parametrize(("model", "plan"), CASES)
-def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(python_of, apart, tmp_path, model, plan):
-    python = python_of("pytorch")
+@pytest.mark.parametrize(("framework", "model", "optimizer"), CASES)
+def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(
+    python_of, apart, tmp_path, framework, model, optimizer
+):
+    python, plan = python_of(framework), {"framework": framework, "optimizer": optimizer}
     whole = ended(begun(job_of(apart, None, "whole", model, **plan), tmp_path, python))
     assert whole.data("resumed")[0]["reason"] == "this host gives the run no folder for checkpoints"
     first = begun(job_of(apart, tmp_path / "kept", "first", model, **plan), tmp_path, python)

@@ -8,20 +8,20 @@ casts by itself has ``precision``, what it computes in (see ``precision.check``)
 
 import importlib
 import itertools
-from typing import Iterator, Optional, Sequence, Tuple
+from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
 from workers.trainer import job as jobs
 from workers.trainer import updates
 from workers.trainer.failure import TrainerError
+from workers.trainer.frameworks.tensorflow import checkpoint, kernels, layers, memory, scopes
 from workers.trainer.frameworks.tensorflow import graph as tensorflow_graph
-from workers.trainer.frameworks.tensorflow import kernels, layers, memory, scopes
 from workers.trainer.frameworks.tensorflow import precision as arithmetic
 from workers.trainer.frameworks.tensorflow import trace as tensorflow_trace
 from workers.trainer.frameworks.tensorflow.minimizer import Minimizer, wide
 from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Array, Data, Watch, Work
+from workers.trainer.signatures import Array, Arrays, Data, Watch, Work
 from workers.trainer.work import total
 
 # strategy -> the module with its class ``Strategy`` (see ``single``). Each is imported only where it is
@@ -37,9 +37,11 @@ STRATEGIES = {
 class Adapter(object):
     """See ``workers.trainer.frameworks``."""
 
-    abilities = ("activity", "evaluate", "kernels", "layers", "memory")
+    abilities = ("activity", "checkpoint", "evaluate", "kernels", "layers", "memory")
     # Each update is a graph of its own: those of several have equal names for different operators.
     abilities_with_several = ("activity", "kernels")
+    # With several devices a variable is several, which has not been tried.
+    checkpointed = ("single",)
     switches = ("xla",)
 
     def __init__(self) -> None:
@@ -47,6 +49,7 @@ class Adapter(object):
         self._mathematics = None
         self._strategy = None
         self._world_size = None
+        self._seed = None
         self._model = None
         self._minimizers = []
         # Each as often as a step carries it out.
@@ -72,7 +75,8 @@ class Adapter(object):
         return self._world_size
 
     def build(self, job: Job, process: Process, watch: Watch) -> Data:
-        tf.random.set_seed(job.plan.seed)
+        self._seed = job.plan.seed
+        tf.random.set_seed(self._seed)
         compiled = "xla" in job.plan.switches
         with self._strategy.scope():
             self._model = jobs.builder(job).build(job, process)
@@ -85,7 +89,7 @@ class Adapter(object):
         self._batches = [watch(self._model.batches(rank)) for rank in process.ranks]
         if compiled:
             self._compile()
-            tf.random.set_seed(job.plan.seed)
+            tf.random.set_seed(self._seed)
         parameters = sum(variable.shape.num_elements() for variable in self._model.variables)
         return {
             "parameters": parameters,
@@ -220,6 +224,17 @@ class Adapter(object):
         with tf.device(self._device):
             outputs, loss = self._model.evaluated([tf.constant(array) for array in batch])
         return tuple(one.numpy() for one in outputs), loss
+
+    def checkpoint(self) -> Dict[str, Array]:
+        return checkpoint.taken(self._model, self._minimizers)
+
+    def restore(self, arrays: Arrays, steps: int) -> None:
+        for batches in self._batches:
+            for _ in range(steps * len(self._order)):
+                next(batches)
+        checkpoint.given(self._model, self._minimizers, arrays)
+        # What was drawn before is not drawn again.
+        tf.random.set_seed(self._seed + steps)
 
     def close(self) -> None:
         self._batches = self._model = None

@@ -34,6 +34,11 @@ class Minimizer(object):
         )
         self._function = tf.function(lambda batch: strategy.run(train, batch), jit_compile=compiled)
 
+    @property
+    def scaling(self) -> List[tf.Variable]:
+        """The variables by which the loss is scaled; none where it is not."""
+        return [] if self._scale is None else [self._scale.factor, self._scale.steady, self._scale.left_out]
+
     def rehearse(self, batch: Any) -> None:
         """Compile the update for batches like ``batch``, by one whose changes are taken back.
 

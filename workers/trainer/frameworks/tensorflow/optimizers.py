@@ -27,7 +27,7 @@ class Optimizer(object):
         self.slots = [
             [tf.Variable(tf.zeros(v.shape, v.dtype), trainable=False) for v in variables] for _ in range(copies)
         ]
-        self._steps = 0
+        self.steps = 0
         # What changes from step to step and is no part of the graph; None where nothing does.
         self._numbers = None
 
@@ -37,9 +37,9 @@ class Optimizer(object):
 
     def advance(self) -> None:
         """Prepare the next step."""
-        self._steps += 1
+        self.steps += 1
         if self._numbers is not None:
-            self._numbers.assign(self._of_step(self._steps))
+            self._numbers.assign(self._of_step(self.steps))
 
     def apply(
         self, variables: Sequence[tf.Variable], gradients: Sequence[tf.Tensor], left_out: Optional[tf.Tensor] = None

@@ -1,0 +1,48 @@
+"""What a checkpoint keeps of a training in TensorFlow on one device, as named arrays.
+
+``weights/I`` and ``statistics/NAME`` of the model; of each update ``optimizer/N/S/I``, the state of its optimiser for
+the variable I, ``steps/N``, and ``scaler/N``, how the loss is scaled. The generators that dropout draws from are in the
+operators of a graph and cannot be read: after a resumption they draw by another seed.
+"""
+
+from typing import Any, Dict, Iterator, Sequence, Tuple
+
+import numpy
+import tensorflow as tf
+
+from workers.trainer.frameworks.tensorflow.minimizer import wide
+from workers.trainer.signatures import Array, Arrays
+
+
+def taken(model: Any, minimizers: Sequence[Any]) -> Dict[str, Array]:
+    """Return {name: array} of everything; bfloat16 is widened to single precision, which holds all of its numbers."""
+    found = {name: wide(variable) for name, variable in _variables(model, minimizers)}
+    for number, minimizer in enumerate(minimizers):
+        found["steps/%d" % number] = numpy.array(minimizer.optimizer.steps, dtype=numpy.int64)
+    return found
+
+
+def given(model: Any, minimizers: Sequence[Any], arrays: Arrays) -> None:
+    """Take what ``taken`` has returned, in place.
+
+    Raises:
+        KeyError, ValueError: it is of another network.
+    """
+    for name, variable in _variables(model, minimizers):
+        variable.assign(tf.cast(arrays[name], variable.dtype))
+    for number, minimizer in enumerate(minimizers):
+        minimizer.optimizer.steps = int(arrays["steps/%d" % number])
+
+
+def _variables(model: Any, minimizers: Sequence[Any]) -> Iterator[Tuple[str, tf.Variable]]:
+    for index, variable in enumerate(model.variables):
+        yield "weights/%d" % index, variable
+    for norm, pair in model.network.statistics.items():
+        for name, variable in zip(("running_mean", "running_var"), pair):
+            yield "statistics/%s.%s" % (norm, name), variable
+    for number, minimizer in enumerate(minimizers):
+        for slot, variables in enumerate(minimizer.optimizer.slots):
+            for index, variable in enumerate(variables):
+                yield "optimizer/%d/%d/%d" % (number, slot, index), variable
+        for index, variable in enumerate(minimizer.scaling):
+            yield "scaler/%d/%d" % (number, index), variable
