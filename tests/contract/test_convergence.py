@@ -90,11 +90,23 @@ def test_translations_of_sentences_that_are_not_trained_on_are_judged_by_bleu(py
     assert 0 < found["sums"]["found_1"] < found["sums"]["words"]
 
 
-@pytest.mark.framework("pytorch")
-def test_without_a_target_it_trains_for_its_budget_and_is_evaluated_at_its_end(python_of, apart, tmp_path):
-    job = job_of("pytorch", apart, max_steps=7, evaluate_every=3)
-    trainer = trained(job, tmp_path, python_of("pytorch"))
-    assert [one["step"] for one in trainer.data("evaluation")] == [3, 6, 7]
+# What the loaders of images make is in single precision, whatever the network computes in.
+@pytest.mark.parametrize(
+    ("framework", "precision"),
+    [
+        pytest.param("pytorch", "fp32", marks=pytest.mark.framework("pytorch")),
+        pytest.param("pytorch", "bf16", marks=pytest.mark.framework("pytorch")),
+        pytest.param("tensorflow", "bf16", marks=cell("tensorflow").marks),
+    ],
+)
+def test_without_a_target_it_trains_for_its_budget_and_is_evaluated_at_its_end(
+    python_of, apart, tmp_path, framework, precision
+):
+    job = job_of(framework, apart, max_steps=7, evaluate_every=3, precision=precision)
+    trainer = trained(job, tmp_path, python_of(framework))
+    found = trainer.data("evaluation")
+    assert [one["step"] for one in found] == [3, 6, 7]
+    assert all(math.isfinite(one["loss"]) for one in found)
     assert trainer.data("stopped") == [{"step": 7, "reason": "budget"}]
 
 

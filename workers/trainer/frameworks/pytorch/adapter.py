@@ -83,7 +83,8 @@ class Adapter(object):
         self._model.network.train()
         self._switches.lay_out(self._model.network)
         self._casting = precision.Casting(job.plan.precision, self._device)
-        feed = Feed(self._device, self._switches.channels_last)
+        dtype = next(self._model.network.parameters()).dtype
+        feed = Feed(self._device, dtype, self._switches.channels_last)
         minimizers = self._minimizers(updates.of_model(self._model, job), feed, job.plan.precision)
         # The mark is for the profile of memory.
         with events.mark(PART + "input"):

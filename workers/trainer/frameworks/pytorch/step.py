@@ -9,13 +9,15 @@ from workers.trainer.work import total
 
 
 class Feed(object):
-    """The batches of a rank, taken to ``device``: ``tensors`` of the last one, ``work`` of all in a step."""
+    """The batches of a rank, taken to ``device``: ``tensors`` of the last one, ``work`` of all in a step.
+    ``dtype``: the network's, for what is no integer."""
 
-    def __init__(self, device: Any, channels_last: bool = False) -> None:
+    def __init__(self, device: Any, dtype: torch.dtype, channels_last: bool = False) -> None:
         self.tensors = None
         self.work = None
         self.batches = None
         self._device = device
+        self._dtype = dtype
         self._channels_last = channels_last
 
     def begin(self, batches: Iterator[Batch]) -> None:
@@ -36,10 +38,12 @@ class Feed(object):
         self.tensors = [self._copied(tensor) for tensor in self.tensors]
 
     def _copied(self, tensor):
-        """Images that a dataset's loader has laid out otherwise are brought into the layout of the network."""
+        """Images that a dataset's loader has made are in single precision and in a layout of its own: they are brought
+        into the network's type and layout."""
+        dtype = self._dtype if tensor.is_floating_point() else tensor.dtype
         if self._channels_last and tensor.dim() == 4:
-            return tensor.to(self._device, non_blocking=True, memory_format=torch.channels_last)
-        return tensor.to(self._device, non_blocking=True)
+            return tensor.to(self._device, dtype, non_blocking=True, memory_format=torch.channels_last)
+        return tensor.to(self._device, dtype, non_blocking=True)
 
 
 class Minimizer(object):
