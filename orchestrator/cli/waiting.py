@@ -8,6 +8,8 @@ from typing import Any
 from orchestrator.cli import output, streams
 from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import DONE, INTERRUPTED, RUN_FAILED, CommandError
+from orchestrator.cli.searches import Searches, answer_of
+from orchestrator.domain.bisection import Answer
 from orchestrator.reports.numbers import duration, memory, plain
 
 ENDED = ("completed", "failed", "cancelled")
@@ -97,6 +99,8 @@ class _Progress:
 
     def __init__(self, client: Client, experiment: dict[str, Any]) -> None:
         self._client = client
+        self._runs = path_of("experiments", experiment["id"], "runs")
+        self._searches: Searches | None = None
         self._states: dict[str, str] = {}
         self._expected = sum(experiment["run_counts"].values())
         self._draws = output.is_terminal()
@@ -113,9 +117,18 @@ class _Progress:
         before = self._states.get(run_id)
         self._states[run_id] = state
         if state in ENDED and before not in ENDED:
-            self.say(line_of(self._client.get(path_of("runs", run_id))))
+            self._tell(self._client.get(path_of("runs", run_id)))
         else:
             self._draw()
+
+    def _tell(self, run: dict[str, Any]) -> None:
+        """Say how a run has ended; of a try also what its search does next, and how long it may go on."""
+        line = line_of(run)
+        if run["plan"]["search"]:
+            if self._searches is None:  # some may have ended before anybody waited
+                self._searches = Searches(self._client.pages(self._runs)["items"])
+            line += f"; {self._searches.take(run)}"
+        self.say(line)
 
     def say(self, text: str) -> None:
         """Say a line above the bar."""
@@ -151,10 +164,8 @@ def line_of(run: dict[str, Any]) -> str:
 
 def _fits(run: dict[str, Any]) -> str:
     """What a try for the largest batch came to."""
-    if run["state"] == "completed":
-        return "it fits"
-    is_answer = run["failure"] and run["failure"]["kind"] == "out_of_memory"
-    return "it does not fit" if is_answer else outcome(run)
+    told = {Answer.FITS: "it fits", Answer.TOO_LARGE: "it does not fit"}
+    return told.get(answer_of(run) or Answer.NONE) or outcome(run)
 
 
 def outcome(run: dict[str, Any]) -> str:

@@ -6,10 +6,10 @@ take a little more, and so may another process of the same batch. Where one runs
 answer too, and a smaller batch is measured.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
+from orchestrator.domain.bisection import Answer, Search
 from orchestrator.domain.failure import FailureKind
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import TERMINAL, Run, RunState
@@ -17,45 +17,9 @@ from orchestrator.domain.spec import LARGEST_THAT_FITS, ExperimentSpec
 
 # Judgements. The second step is the first one in which weights, gradients and the optimiser's state are all there.
 STEPS = 4
-MOST = 2**19  # samples; a batch that large is no batch any more
 # A batch that did not fit when it was measured is followed by one that is smaller by this part, or by one sample. What
 # two processes of one batch differ by is a part of what they take: single steps down from 1000 would be many runs.
 PART = 64
-
-
-class Answer(StrEnum):
-    FITS = "fits"
-    TOO_LARGE = "too_large"
-    PENDING = "pending"
-    NONE = "none"  # it failed otherwise, or was cancelled: nobody knows
-
-
-@dataclass(frozen=True)
-class Search:
-    """``found`` is the largest batch; else ``next`` is the one to be tried now, or the search waits for a try, or
-    ``reason`` says why it came to nothing. ``did_not_hold``: larger batches that fitted in their tries, and ran out of
-    memory when they were measured."""
-
-    found: int | None = None
-    next: int | None = None
-    reason: str | None = None
-    did_not_hold: tuple[int, ...] = ()
-
-
-def step(answers: Mapping[int, Answer]) -> Search:
-    """Where a search stands: ``answers`` by batch."""
-    unknown = [batch for batch, answer in answers.items() if answer is Answer.NONE]
-    if unknown:
-        return Search(reason=f"the try of a batch of {unknown[0]} failed, and not for want of memory")
-    if Answer.PENDING in answers.values():
-        return Search()
-    too_large = min((batch for batch, answer in answers.items() if answer is Answer.TOO_LARGE), default=None)
-    fits = max((b for b, answer in answers.items() if answer is Answer.FITS and b < (too_large or b + 1)), default=0)
-    if too_large is None:
-        return Search(next=2 * fits or 1) if fits < MOST else Search(found=fits)
-    if too_large - fits > 1:
-        return Search(next=(too_large + fits) // 2)
-    return Search(found=fits) if fits else Search(reason="not even a batch of 1 fits into the memory")
 
 
 def measured_down(stand: Search, runs_at: Callable[[int], Iterable[Run]]) -> Search:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.domain.bisection import Search, step
 from orchestrator.domain.catalog import Catalog, parse_topology
 from orchestrator.domain.convergence import evaluate_every, why_not_converging
 from orchestrator.domain.data_places import resolved, why_elsewhere
@@ -28,7 +29,7 @@ from orchestrator.domain.refusals import (
 )
 from orchestrator.domain.repetitions import Cell, missing, repeats_of
 from orchestrator.domain.run import TERMINAL, Run
-from orchestrator.domain.search import Search, answer_of, at_batch, measured_down, searched, step, try_of
+from orchestrator.domain.search import answer_of, at_batch, measured_down, searched, try_of
 from orchestrator.domain.spec import AXES, LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec, parse_spec
 from orchestrator.domain.switches import OPTIONS, chosen, why_unswitched
 

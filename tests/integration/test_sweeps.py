@@ -89,10 +89,16 @@ def test_the_largest_batch_is_one_that_whole_runs_fit_and_out_of_memory_is_no_fa
     service = Service(tmp_path / "data", **environment(tmp_path)).start()
     try:
         experiment = service.submit(spec)
+        watch = Tbd(tmp_path, service.url).start("watch", experiment)
         whole, tries = results_of(service, experiment)
         (row,) = service.all(f"/api/v1/experiments/{experiment}/results")
         largest = row["axes"]["per_device_batch_size"]
         fitted = max(batch for batch, run in tries.items() if run["state"] == "completed")
+        _, said = watch.communicate(timeout=60)
+        assert f"batch {fitted} 1x1: it fits; " in said
+        assert f"batch {fitted + 1} 1x1: it does not fit; " in said
+        assert "at most 2 tries more" in said
+        assert f"{fitted} is the largest that fits" in said
         assert 2 <= largest < fitted <= 7
         assert tries[fitted + 1]["failure"]["kind"] == "out_of_memory"
         ends = {(run["plan"]["per_device_batch_size"], run["state"]) for run in whole}

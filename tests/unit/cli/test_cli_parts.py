@@ -14,6 +14,7 @@ from orchestrator.cli.client import Client, Event, ServerProblem, parse_events
 from orchestrator.cli.commands.rerun import spec_of
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.main import COMMANDS, main
+from orchestrator.cli.searches import Searches
 from orchestrator.cli.spec_file import SpecFile
 from orchestrator.cli.waiting import line_of, outcome
 from orchestrator.domain.spec import parse_spec
@@ -301,3 +302,21 @@ def test_a_try_for_the_largest_batch_is_told_by_whether_it_fits() -> None:
     assert line_of(run | short).endswith(": it does not fit")
     crashed = {"state": "failed", "failure": {"kind": "crashed"}, "reason": "crashed: exit 1"}
     assert line_of(run | crashed).endswith(": failed: crashed: exit 1")
+
+
+def test_a_search_says_what_it_tries_next_and_how_many_tries_it_may_still_take() -> None:
+    def tried(batch: int, kind: str | None = None, **plan: Any) -> dict[str, Any]:
+        cell = {"model": "net", "per_device_batch_size": batch, "key": str(batch), "cell_key": str(batch), **plan}
+        state = "failed" if kind else "completed"
+        return {"plan": {"search": True, **cell}, "state": state, "failure": {"kind": kind} if kind else None}
+
+    waiting = {**tried(8), "state": "running"}
+    searches = Searches([waiting, tried(2), tried(1), tried(4, seed=2)])
+    assert searches.take(tried(4)) == "next 8, at most 35 tries more"
+    assert searches.take(tried(8, "out_of_memory")) == "next 6, at most 2 tries more"
+    assert searches.take(tried(6, "out_of_memory")) == "next 5, at most 1 try more"
+    assert searches.take(tried(5)) == "5 is the largest that fits"
+    assert searches.take(tried(8, seed=2)) == "next 16, at most 34 tries more", "another search"
+    assert searches.take(tried(1, "out_of_memory", seed=3)) == "not even a batch of 1 fits into the memory"
+    assert str(searches.take(tried(1, "crashed", seed=4))).startswith("the try of a batch of 1 failed")
+    assert searches.take(tried(9, search=False)) is None

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.domain.bisection import MOST, Answer, Search, most_left, step
 from orchestrator.domain.errors import InvalidRequest
 from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import Run, RunState
-from orchestrator.domain.search import MOST, STEPS, Answer, Search, is_answer, step
+from orchestrator.domain.search import STEPS, is_answer
 from orchestrator.domain.spec import ExperimentSpec
 from orchestrator.domain.sweep import check, expand, fruitless, spec_of
 from tests.unit import builders as make
@@ -28,11 +29,27 @@ def test_doubling_then_bisection_finds_the_largest_in_few_tries(largest: int) ->
     assert len(answers) <= 2 * largest.bit_length() + 1
 
 
+@pytest.mark.parametrize("largest", [0, 1, 2, 3, 100, 1023, 1024, MOST // 2, MOST - 1, MOST])
+def test_no_search_takes_more_tries_than_it_was_said_to_take_at_most(largest: int) -> None:
+    answers: dict[int, Answer] = {}
+    said = []
+    while (stand := step(answers)).next is not None:
+        said.append(most_left(answers))
+        answers[stand.next] = Answer.FITS if stand.next <= largest else Answer.TOO_LARGE
+    left = range(len(said), 0, -1)
+    assert all(most >= tries for most, tries in zip(said, left, strict=True))
+    assert said == sorted(said, reverse=True)
+    assert most_left(answers) == 0
+    assert said[0] == 38
+    assert largest != MOST - 1 or len(said) == 38, "and the longest one takes as many"
+
+
 def test_a_search_waits_for_its_try_and_ends_where_nothing_can_be_known() -> None:
     assert step({}) == Search(next=1)
     assert step({1: Answer.FITS, 2: Answer.PENDING}) == Search()
     assert "not even a batch of 1" in str(step({1: Answer.TOO_LARGE}).reason)
-    assert "a batch of 4 failed" in str(step({1: Answer.FITS, 2: Answer.FITS, 4: Answer.NONE}).reason)
+    why = str(step({1: Answer.FITS, 2: Answer.FITS, 4: Answer.NONE}).reason)
+    assert why == "the try of a batch of 4 failed, and not for want of memory; one of 2 fits"
     assert step({1: Answer.FITS, MOST: Answer.FITS}) == Search(found=MOST)
 
 

@@ -1,0 +1,59 @@
+"""The search for the largest batch as arithmetic: from the answers so far to the next batch. Imports nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+MOST = 2**19  # samples; a batch that large is no batch any more: a judgement
+
+
+class Answer(StrEnum):
+    FITS = "fits"
+    TOO_LARGE = "too_large"
+    PENDING = "pending"
+    NONE = "none"  # it failed otherwise, or was cancelled: nobody knows
+
+
+@dataclass(frozen=True)
+class Search:
+    """``found`` is the largest batch; else ``next`` is the one to be tried now, or the search waits for a try, or
+    ``reason`` says why it came to nothing. ``did_not_hold``: larger batches that fitted in their tries, and ran out of
+    memory when they were measured."""
+
+    found: int | None = None
+    next: int | None = None
+    reason: str | None = None
+    did_not_hold: tuple[int, ...] = ()
+
+
+def step(answers: Mapping[int, Answer]) -> Search:
+    """Where a search stands: ``answers`` by batch."""
+    fits, too_large = _bounds(answers)
+    unknown = [batch for batch, answer in answers.items() if answer is Answer.NONE]
+    if unknown:
+        known = f"; one of {fits} fits" if fits else ""
+        return Search(reason=f"the try of a batch of {unknown[0]} failed, and not for want of memory{known}")
+    if Answer.PENDING in answers.values():
+        return Search()
+    if too_large is None:
+        return Search(next=2 * fits or 1) if fits < MOST else Search(found=fits)
+    if too_large - fits > 1:
+        return Search(next=(too_large + fits) // 2)
+    return Search(found=fits) if fits else Search(reason="not even a batch of 1 fits into the memory")
+
+
+def most_left(answers: Mapping[int, Answer]) -> int:
+    """The most tries that a search can still take after ``answers``, none of which is pending."""
+    fits, too_large = _bounds(answers)
+    if too_large is not None:
+        return (too_large - fits - 1).bit_length()
+    doublings = MOST.bit_length() - fits.bit_length()
+    # The longest one fails at the last doubling, and halves what lies below it.
+    return doublings + (MOST // 2 - 1).bit_length() if doublings else 0
+
+
+def _bounds(answers: Mapping[int, Answer]) -> tuple[int, int | None]:
+    """(the largest batch that is known to fit, 0 for none; the smallest that is too large)."""
+    too_large = min((batch for batch, answer in answers.items() if answer is Answer.TOO_LARGE), default=None)
+    fitting = (batch for batch, answer in answers.items() if answer is Answer.FITS)
+    return max((batch for batch in fitting if too_large is None or batch < too_large), default=0), too_large
