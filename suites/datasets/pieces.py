@@ -1,11 +1,10 @@
 """The text of numbered sub-words, without SentencePiece: ``pieces.json`` beside the arrays has them by number."""
 
-import json
 import os
 from typing import Iterable, List, Sequence
 
+from suites.datasets import text_files
 from suites.datasets.numbered import UNKNOWN, folder_of
-from workers.trainer.failure import TrainerError
 
 # What SentencePiece writes for a space, and what it gives back for what is unknown.
 SPACE, UNKNOWN_TEXT = "\u2581", " \u2047 "
@@ -28,22 +27,16 @@ class Pieces(object):
 
 
 def write(root: str, vocabulary: int, pieces: List[str]) -> None:
-    with open(_path(root, vocabulary), "w", encoding="utf-8") as file:
-        json.dump(pieces, file, ensure_ascii=False)
+    text_files.write(_path(root, vocabulary), pieces)
 
 
 def read(root: str, vocabulary: int) -> Pieces:
     """Return the pieces of a vocabulary of the dataset.
 
     Raises:
-        TrainerError: ``setup_failed``, the file is missing or damaged; the message names it.
+        TrainerError: as ``text_files.read``.
     """
-    path = _path(root, vocabulary)
-    try:
-        with open(path, encoding="utf-8") as file:
-            return Pieces(json.load(file))
-    except (OSError, ValueError) as error:
-        raise TrainerError("setup_failed", "cannot read %s: %s" % (path, error))
+    return Pieces(text_files.read(_path(root, vocabulary)))
 
 
 def _path(root, vocabulary):
