@@ -105,21 +105,27 @@ class _Response(nn.HybridBlock):
         return F.squeeze(F.expand_dims(y_NCHW, axis=1), axis=1)
 
 
+def _alike(F, constant, x, *axes):
+    """Return the beginning of a constant that is as long along ``axes`` as ``x``, which gets no gradient by it."""
+    return F.slice_like(constant, F.stop_gradient(x), axes=axes)
+
+
 class _Positions(nn.HybridBlock):
-    """See ``layers.Positions``."""
+    """See ``layers.Positions``. Of fewer places than the layer has they are the first ones."""
 
     def __init__(self, layer):
         super(_Positions, self).__init__()
         self.table = self.params.get_constant("table", layer.table()[None].astype("float32"))
 
     def hybrid_forward(self, F, x_NTE, table):
-        return F.broadcast_add(x_NTE, table)
+        return F.broadcast_add(x_NTE, _alike(F, table, x_NTE, 1))
 
 
 class _Attention(nn.HybridBlock):
     """See ``layers.Attention``. Dimensions: H heads, D numbers of each, B is N * H, Q places of queries, T of keys.
 
-    A last array, mask_NT, is 1 for keys that are looked at and 0 for padding; where there is none it is left out.
+    Q and T may be less than the layer has. A last array, mask_NT, is 1 for keys that are looked at and 0 for padding;
+    where there is none it is left out.
     """
 
     def __init__(self, layer):
@@ -135,7 +141,7 @@ class _Attention(nn.HybridBlock):
         q_BQD, k_BTD, v_BTD = (self._parted(F, x) for x in (queries_NQE, keys_NTE, values_NTE))
         scores_BQT = F.batch_dot(q_BQD * self._scale, k_BTD, transpose_b=True)
         for before_1QT in constants.values():
-            scores_BQT = F.broadcast_add(scores_BQT, before_1QT)
+            scores_BQT = F.broadcast_add(scores_BQT, _alike(F, before_1QT, scores_BQT, 1, 2))
         for mask_NT in masks_NT:
             nothing_N1T = F.expand_dims((1.0 - mask_NT) * _NOTHING, axis=1)
             scores_BQT = F.broadcast_add(scores_BQT, F.repeat(nothing_N1T, repeats=self._heads, axis=0))

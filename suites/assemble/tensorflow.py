@@ -181,7 +181,7 @@ class Layers(object):
         scale = (layer.width // layer.heads) ** -0.5
         scores_NHQT = single(tf.matmul(q_NHQD * scale, k_NHTD, transpose_b=True))
         if layer.causal:
-            scores_NHQT += _NOTHING * (1.0 - tf.linalg.band_part(tf.ones((layer.queries, layer.keys)), -1, 0))
+            scores_NHQT += _NOTHING * (1.0 - tf.linalg.band_part(tf.ones(scores_NHQT.shape[2:]), -1, 0))
         if len(given) > 3:
             scores_NHQT += _NOTHING * (1.0 - given[3][:, None, None, :])
         weights_NHQT = tf.nn.softmax(scores_NHQT)

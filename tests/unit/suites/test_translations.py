@@ -45,6 +45,23 @@ def test_what_has_ended_is_padded_and_stays_ended():
     assert all(END not in target for target in seen)
 
 
+def test_arrays_are_no_wider_than_the_sources_and_what_was_translated_so_far():
+    shapes = []
+    rule = following(lambda source, target: END if len(target) > 6 else 9)
+
+    def logits(sources, mask, targets):
+        shapes.append((sources.shape, mask.shape, targets.shape))
+        return rule(sources, mask, targets)
+
+    sources, mask = batch([5] * 16, [6, 7, 8])
+    whole = translations.greedy(logits, sources[:1], mask[:1], 12)
+    short = translations.greedy(logits, sources[1:], mask[1:], 12)
+    assert whole == short == [[9] * 6]
+    # Seventeen tokens of seventeen; four of them: a quarter, rounded up. A target of three, of six, of twelve places.
+    widths = [3] * 3 + [6] * 3 + [12]
+    assert shapes == [((1, seen), (1, seen), (1, width)) for seen in (17, 5) for width in widths]
+
+
 def test_a_translation_without_end_ends_by_its_source_or_where_the_network_has_no_places():
     endless = following(lambda source, target: 9)
     short, long = translations.greedy(endless, *batch([5], [5] * 19), 30)
