@@ -40,6 +40,7 @@ RANGES: Mapping[str, Mapping[str, Range]] = {
         "trained_s": SECONDS,
         "elapsed_s": SECONDS,
     },
+    "epoch": {"samples": (1.0, MOST), "max_steps": (1.0, MOST)},
     "resumed": {"step": COUNT, "lost_s": SECONDS, "cost_s": SECONDS},
     "checkpoint": {"step": COUNT, "bytes": COUNT, "cost_s": SECONDS},
     "reading": {"window_s": SECONDS},

@@ -132,7 +132,15 @@ def summary(logs: Sequence[NodeLog]) -> dict[str, Any]:
     facts = job["model"].get("quality") or {}
     told = {"metric": facts.get("metric"), "better": facts.get("better"), "target": job["plan"].get("target")}
     curve = [point.to_json() for point in curve_of(logs)]
-    return {"convergence": told | {"curve": curve, "resumed": resumed_of(logs)}}
+    return {"convergence": told | {"curve": curve, "resumed": resumed_of(logs)} | _epochs(logs)}
+
+
+def _epochs(logs: Sequence[NodeLog]) -> dict[str, Any]:
+    """Of a budget in epochs: how many samples one has, and how many steps the budget was."""
+    for data in (data for log in logs for _, data in log.of("epoch")):
+        budget = {"samples": int(data["samples"]), "max_steps": int(data["max_steps"])}
+        return {"epochs": budget | {"max_epochs": logs[0].job["plan"].get("max_epochs")}}
+    return {}
 
 
 def _measured(metric: str, value: float | None, unit: str, method: str, reason: str | None = None) -> Measurement:

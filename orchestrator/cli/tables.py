@@ -226,6 +226,10 @@ def _print_curve(told: Json) -> None:
         for one in told["curve"]
     ]
     print(table.text(headers, rows))
+    budget = told.get("epochs")
+    if budget:
+        steps = f"the budget of {budget['max_epochs']:g} was {budget['max_steps']} steps"
+        print(f"an epoch has {budget['samples']} samples: {steps}")
     resumed = told.get("resumed")
     if resumed:
         lost = f"{duration(resumed['lost_s'])} after that checkpoint are in no time"

@@ -27,12 +27,13 @@ def evaluate_every(spec: ExperimentSpec) -> int | None:
 def problems_of(spec: ExperimentSpec, catalog: Catalog) -> Iterator[Problem]:
     """What contradicts itself in the fields of ``mode``, and targets that no model could reach."""
     if spec.mode != CONVERGENCE:
-        for field in ("target", "evaluate_every"):
+        for field in ("target", "evaluate_every", "max_epochs"):
             if getattr(spec, field) is not None:
                 yield Problem(f"/{field}", f"{field} is for mode convergence: say mode: convergence, or leave it out")
         return
-    if spec.max_steps is None and spec.max_measure_s is None:
-        message = "convergence needs a budget, for a target may never be reached: give max_steps, or max_measure_s"
+    if spec.max_steps is None and spec.max_epochs is None and spec.max_measure_s is None:
+        message = "convergence needs a budget, for a target may never be reached: "
+        message += "give max_steps, max_epochs or max_measure_s"
         yield Problem("/max_steps", message)
     if spec.max_steps is not None and spec.evaluate_every is not None and spec.evaluate_every > spec.max_steps:
         message = f"after {spec.evaluate_every} steps comes no evaluation in {spec.max_steps} steps"
@@ -58,9 +59,9 @@ def _wrong_target(target: float, model: str, quality: QualityFacts) -> Iterator[
     yield Problem("/target", message)
 
 
-def why_not_converging(cell: Mapping[str, Any], facts: Facts, mode: str) -> tuple[str, ...] | None:
+def why_not_converging(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> tuple[str, ...] | None:
     """Why a cell cannot be trained to convergence, or None: axis, reason, axes that it is about too."""
-    if mode != CONVERGENCE:
+    if spec.mode != CONVERGENCE:
         return None
     model, framework = facts.catalog.models[cell["model"]], facts.catalog.frameworks[cell["framework"]]
     if "evaluate" not in framework.abilities:
@@ -75,6 +76,8 @@ def why_not_converging(cell: Mapping[str, Any], facts: Facts, mode: str) -> tupl
         offered = _real(facts.datasets_of(model, cell["options"]))
         way = f"take data: {' or '.join(offered)}" if offered else "register a dataset (tbd datasets register)"
         return "data", f"synthetic data is random: nothing can be learnt from it that holds for other data; {way}"
+    if cell["data"] == "synthetic" and spec.max_epochs is not None:
+        return "data", "synthetic data has no epochs, for it never ends: give max_steps or max_measure_s"
     return None
 
 

@@ -29,6 +29,7 @@ _LATER = {
     "data_sha256": None,
     "target": None,
     "evaluate_every": None,
+    "max_epochs": None,
 }
 
 
@@ -71,7 +72,7 @@ class Plan:
     ``exclusive`` is ``node`` (nothing else of tbd runs on its nodes meanwhile) or ``device``. ``implied``: those of the
     ``options`` that go without saying: at a default that was declared when plans without it had been stored.
     ``data_sha256``: which files are meant, where ``data`` was registered on nodes.
-    ``target``, ``evaluate_every``: of mode convergence, see ``ExperimentSpec``.
+    ``target``, ``evaluate_every``, ``max_epochs``: of mode convergence, see ``ExperimentSpec``.
     ``data_on``: where synthetic batches lie; not given, the usual place, which is no part of the identity.
     """
 
@@ -106,6 +107,7 @@ class Plan:
     data_on: str = ""
     target: float | None = None
     evaluate_every: int | None = None
+    max_epochs: float | None = None
     repetition: int = 1
 
     def __post_init__(self) -> None:

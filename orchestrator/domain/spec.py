@@ -163,7 +163,7 @@ class ExperimentSpec(StrictModel):
     mode: Literal["throughput", "convergence"] = Field(
         default="throughput",
         description="throughput: how fast it trains. convergence: how good it becomes on data that is kept apart, and "
-        "how long it takes to the target; it needs a budget, max_steps or max_measure_s, and a dataset",
+        "how long it takes to the target; it needs a dataset and a budget: max_steps, max_epochs or max_measure_s",
     )
     target: Annotated[float, Field(strict=True)] | None = Field(
         default=None,
@@ -197,6 +197,11 @@ class ExperimentSpec(StrictModel):
     )
     max_steps: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] | None = Field(
         default=None, description="steps of a run at most; null: as many as its length takes"
+    )
+    max_epochs: Annotated[float, Field(strict=True, gt=0, le=1_000_000)] | None = Field(
+        default=None,
+        description="epochs of a run at most, with convergence, fractions too: each shows every sample of the dataset "
+        "once. Rounded up to a whole step",
     )
     profile: list[Literal["memory", "kernels", "layers"]] = Field(
         default_factory=list,

@@ -70,7 +70,7 @@ def check(spec: ExperimentSpec, facts: Facts) -> None:
 def _why_refused(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> tuple[str, ...] | None:
     """(axis, reason, further axes that it is about), or None."""
     impossible = why_impossible(cell, facts) or why_unprofiled(cell, facts, spec.profile)
-    impossible = impossible or why_not_converging(cell, facts, spec.mode)
+    impossible = impossible or why_not_converging(cell, facts, spec)
     return impossible or why_elsewhere(cell, facts) or why_unswitched(cell, facts, spec.profile)
 
 
@@ -174,7 +174,7 @@ def spec_of(plan: Plan, name: str) -> ExperimentSpec:
     """The spec whose only cell is that of ``plan``, once: what a repetition by hand submits."""
     data = plan.to_json() | {"data_on": plan.data_on}
     shared = {axis: data[axis] for axis in AXES if axis not in ("fabric", "global_batch_size", "gpu_model")}
-    limits = {field: getattr(plan, field) for field in ("target", "evaluate_every")}
+    limits = {field: getattr(plan, field) for field in ("target", "evaluate_every", "max_epochs")}
     limits |= {field: data[field] for field in ("mode", "placement", "profile", *_LENGTHS)}
     nodes = {"gpu_model": plan.gpu_model, "names": list(plan.node_names) or None}
     limits |= {"memory_limit_bytes": plan.memory_limit_bytes, "exclusive": plan.exclusive}
@@ -298,6 +298,7 @@ def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
         placement=spec.placement,
         profile=tuple(sorted(spec.profile)),
         max_steps=spec.max_steps,
+        max_epochs=spec.max_epochs,
         min_measure_s=spec.min_measure_s,
         max_measure_s=spec.max_measure_s,
         timeout_s=spec.timeout_s,

@@ -20,6 +20,7 @@ _NOT_OF_THE_SERIES: tuple[str, ...] = (
     "repetition",
     "seed",
     "max_steps",
+    "max_epochs",
     "min_measure_s",
     "max_measure_s",
     "timeout_s",

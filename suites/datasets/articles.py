@@ -44,6 +44,15 @@ def batches(
     return _stream(sentences, ends, count, most, seed, order)
 
 
+def epoch_samples(root: Optional[str], vocabulary: int) -> int:
+    """Return how many pairs an epoch of ``batches`` has: as many as there are sentences.
+
+    Raises:
+        TrainerError: as ``batches``.
+    """
+    return len(_arrays(str(root), numbered.vocabulary_of(root, vocabulary), numbered.TRAIN)[0])
+
+
 def judged(
     root: Optional[str], most: int, vocabulary: int, rank: int, world_size: int, split: Optional[str] = None
 ) -> Iterator[Segments]:

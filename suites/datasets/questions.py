@@ -40,6 +40,15 @@ def batches(
     return _stream(contexts, asked, answers, count, most, order)
 
 
+def epoch_samples(root: Optional[str], vocabulary: int) -> int:
+    """Return how many questions an epoch of ``batches`` has.
+
+    Raises:
+        TrainerError: as ``batches``.
+    """
+    return len(_arrays(str(root), numbered.vocabulary_of(root, vocabulary), numbered.TRAIN)[1])
+
+
 def _arrays(root, size, split):
     contexts, asked = (numbered.sequences(root, size, "%s.%s" % (split, name)) for name in ("contexts", "questions"))
     answers = numbered.array(root, size, split + ".answers")

@@ -28,6 +28,15 @@ def batches(
     return _stream(text, tokens, count, numbered.shuffled(pieces, seed, rank, world_size))
 
 
+def epoch_samples(root: Optional[str], tokens: int, vocabulary: int) -> int:
+    """Return how many pieces an epoch of ``batches`` has.
+
+    Raises:
+        TrainerError: as ``batches``.
+    """
+    return _pieces(str(root), numbered.vocabulary_of(root, vocabulary), numbered.TRAIN, tokens)[1]
+
+
 def judged(
     root: Optional[str], tokens: int, vocabulary: int, rank: int, world_size: int, split: Optional[str] = None
 ) -> Iterator[Tuple[Array, Array]]:

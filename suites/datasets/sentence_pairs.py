@@ -24,12 +24,25 @@ def batches(
     """
     import numpy
 
-    size = numbered.vocabulary_of(root, vocabulary)
-    source, target = _sides(str(root), size, numbered.TRAIN)
+    source, target = _sides(str(root), numbered.vocabulary_of(root, vocabulary), numbered.TRAIN)
     longest = numpy.maximum(source.lengths, target.lengths)
     kept = numpy.flatnonzero(longest <= most)
     lists = numbered.bucketed([int(length) for length in longest[kept]], count, seed, rank, world_size)
     return ([(source[kept[number]], target[kept[number]]) for number in numbers] for numbers in lists)
+
+
+def epoch_samples(root: Optional[str], together: int, most: int, vocabulary: int) -> int:
+    """Return how many pairs an epoch of ``batches`` has, of which all ranks take ``together`` at a time: without those
+    that are too long, and without what fills no batch.
+
+    Raises:
+        TrainerError: as ``batches``.
+    """
+    import numpy
+
+    source, target = _sides(str(root), numbered.vocabulary_of(root, vocabulary), numbered.TRAIN)
+    fitting = int((numpy.maximum(source.lengths, target.lengths) <= most).sum())
+    return fitting - fitting % together
 
 
 class Judged(NamedTuple):

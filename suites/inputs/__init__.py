@@ -10,6 +10,8 @@
 ``evaluation(job, size)``
     where the model's quality can be told: an iterator of ``suites.quality.Examples``, batches of what the job's dataset
     keeps apart from training, all of it once and always in the same order. The last batch may be smaller
+``epoch_samples(job, size)``
+    with ``evaluation``: how many samples of the job's dataset all ranks together train on in an epoch
 
 Synthetic batches lie in the host's memory, as those of a dataset do, and are copied to the rank's device at each step:
 in every framework, so that none of them is spared what another has to do.
@@ -20,7 +22,7 @@ from typing import NamedTuple, Tuple
 from workers.trainer.failure import TrainerError
 from workers.trainer.job import Job
 
-# The modules here that have ``evaluation``.
+# The modules here that have ``evaluation`` and ``epoch_samples``.
 EVALUATED = ("images", "masked_pairs", "prose", "questions", "sentence_pairs")
 
 

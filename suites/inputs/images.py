@@ -7,7 +7,8 @@ import importlib
 import itertools
 from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
-from suites.inputs import Field
+from suites.datasets.image_folder import listing
+from suites.inputs import Field, evaluated_root
 from suites.quality import Examples
 from workers.trainer.failure import TrainerError
 from workers.trainer.job import Job
@@ -51,17 +52,23 @@ def evaluation(job: Job, size: Size) -> Iterator[Examples]:
     """
     import numpy
 
-    from suites.datasets.image_folder import listing
-
-    if job.dataset is None:
-        raise TrainerError("setup_failed", "synthetic images have no quality that could be evaluated")
+    root = evaluated_root(job)
     decode = _loader(job, job.plan.framework).from_the_middle
-    found = listing.files(job.dataset.root, "val")
+    found = listing.files(root, "val")
     count = job.plan.per_device_batch_size
     for first in range(0, len(found), count):
         entries = found[first : first + count]
         images_NHWC = numpy.stack([decode(one, size["image_pixels"]) for one in entries])
         yield Examples((images_NHWC,), (numpy.array([one.label for one in entries], numpy.int64),))
+
+
+def epoch_samples(job: Job, size: Size) -> int:
+    """See ``suites.inputs``: the images.
+
+    Raises:
+        TrainerError: ``setup_failed``, there is no dataset, or it cannot be read.
+    """
+    return len(listing.files(evaluated_root(job)))
 
 
 def synthetic(count: int, pixels: int, classes: int, seed: Sequence[int]) -> Iterator[Tuple[Array, Array]]:

@@ -62,6 +62,15 @@ def batches(job: Job, rank: int, size: Size, framework: str, to_tensors: Callabl
     return itertools.cycle([(to_tensors(*arrays), work(*arrays)) for arrays in pool])
 
 
+def epoch_samples(job: Job, size: Size) -> int:
+    """See ``suites.inputs``: as many pairs as there are sentences, with each of which one begins.
+
+    Raises:
+        TrainerError: ``setup_failed``, there is no dataset, or it cannot be read.
+    """
+    return articles.epoch_samples(evaluated_root(job), size["vocabulary"])
+
+
 def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Array, ...]]:
     """Yield ``POOL`` batches of random pairs, as long as real ones, whose tokens come as often as those of a language.
 

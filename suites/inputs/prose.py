@@ -53,6 +53,15 @@ def evaluation(job: Job, size: Size) -> Iterator[Examples]:
         yield Examples((tokens_NT,), (following_NT,))
 
 
+def epoch_samples(job: Job, size: Size) -> int:
+    """See ``suites.inputs``: the pieces.
+
+    Raises:
+        TrainerError: ``setup_failed``, there is no dataset, or it cannot be read.
+    """
+    return running_text.epoch_samples(evaluated_root(job), size["tokens"], size["vocabulary"])
+
+
 def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Array, Array]]:
     """Yield ``POOL`` batches of random tokens that come as often as those of a language.
 

@@ -90,6 +90,15 @@ def _ends(answers, windows):
     return begins_N.copy(), ends_N.copy()
 
 
+def epoch_samples(job: Job, size: Size) -> int:
+    """See ``suites.inputs``: the questions.
+
+    Raises:
+        TrainerError: ``setup_failed``, there is no dataset, or it cannot be read.
+    """
+    return asked.epoch_samples(evaluated_root(job), size["vocabulary"])
+
+
 def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Array, ...]]:
     """Yield ``POOL`` batches of random questions and passages.
 

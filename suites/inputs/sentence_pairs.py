@@ -66,6 +66,17 @@ def evaluation(job: Job, size: Size) -> Iterator[Examples]:
         yield Examples(arrays[:3], arrays[3:], Wanted(found.references[some], found.pieces))
 
 
+def epoch_samples(job: Job, size: Size) -> int:
+    """See ``suites.inputs``: the pairs that fit the size, but for those that fill no batch.
+
+    Raises:
+        TrainerError: ``setup_failed``, there is no dataset, or it cannot be read.
+    """
+    together = job.plan.per_device_batch_size * job.world_size
+    most = min(size["source_tokens"], size["target_tokens"]) - 1
+    return dataset.epoch_samples(evaluated_root(job), together, most, size["vocabulary"])
+
+
 def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Array, ...]]:
     """Yield ``POOL`` batches of random sentences, whose tokens come as often as those of a language.
 

@@ -122,6 +122,16 @@ def test_seconds_of_training_are_a_budget_too(python_of, apart, tmp_path):
 
 
 @pytest.mark.framework("pytorch")
+def test_epochs_are_a_budget_too(python_of, apart, tmp_path):
+    # Four photographs, two of them in a step: two and a half epochs are five steps.
+    job = job_of("pytorch", apart, max_steps=None, max_epochs=2.5, per_device_batch_size=2, evaluate_every=1000)
+    trainer = trained(job, tmp_path, python_of("pytorch"))
+    assert trainer.data("epoch") == [{"samples": CLASSES, "max_steps": 5}]
+    assert [one["step"] for one in trainer.data("evaluation")] == [5]
+    assert trainer.data("stopped") == [{"step": 5, "reason": "budget"}]
+
+
+@pytest.mark.framework("pytorch")
 def test_an_evaluation_changes_nothing_of_the_training(python_of, apart, tmp_path):
     weights = []
     for every in (2, 1000):

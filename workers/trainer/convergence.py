@@ -18,7 +18,7 @@ from workers.trainer.control import Channel
 from workers.trainer.failure import TrainerError
 from workers.trainer.job import Job, Process
 from workers.trainer.loop import Loop
-from workers.trainer.pace import Pace
+from workers.trainer.pace import Pace, steps_of
 from workers.trainer.signatures import Adapter, Clock, Data, Emit
 
 # Why it ends, beside what ends other runs.
@@ -115,7 +115,7 @@ class Convergence(Loop):
         if self._evaluates:
             self._check()
         multiple = self._job.strategy.step_multiple
-        pace = Pace(self._job.interval_s, self._job.plan.max_steps, multiple, self._steps)
+        pace = Pace(self._job.interval_s, self._most_steps(), multiple, self._steps)
         self._adapter.synchronize()
         self._begun = self._clock()
         while True:
@@ -140,6 +140,19 @@ class Convergence(Loop):
             raise TrainerError("unsupported", "%s has no evaluation" % self._job.plan.framework)
         if not self._quality:
             raise TrainerError("unsupported", "the facts of the model name no quality")
+
+    def _most_steps(self):
+        """Return the budget in steps, or None; only rank 0 looks how long an epoch is, for it decides."""
+        plan = self._job.plan
+        if plan.max_epochs is None or not self._evaluates:
+            return plan.max_steps
+        inputs = importlib.import_module("suites.inputs.%s" % self._job.model.input)
+        samples = inputs.epoch_samples(self._job, self._job.model.size)
+        steps = steps_of(plan.max_epochs, samples, plan.per_device_batch_size * self._job.world_size)
+        if plan.max_steps is not None:
+            steps = min(steps, plan.max_steps)
+        self._emit("epoch", samples=samples, max_steps=steps)
+        return steps
 
     def _decided(self, proposal):
         """Evaluate if it is time; return what comes next and, where that is nothing, why."""

@@ -21,7 +21,8 @@ class Plan(NamedTuple):
 
     ``switches``: those of the framework's own that are on, which stand among the plan's options beside the model's.
     ``data_on``: where synthetic batches lie (``protocol.usual_place``). ``mode``: throughput, or convergence: to
-    ``target``, for ``max_steps`` steps or ``max_measure_s`` seconds of training, evaluated after every so many steps.
+    ``target``, for ``max_steps`` steps, ``max_epochs`` epochs or ``max_measure_s`` seconds of training, evaluated after
+    every so many steps.
     """
 
     framework: str
@@ -40,6 +41,7 @@ class Plan(NamedTuple):
     target: Optional[float] = None
     evaluate_every: int = 1
     max_measure_s: Optional[float] = None
+    max_epochs: Optional[float] = None
 
 
 class Model(NamedTuple):
@@ -290,6 +292,7 @@ def _plan_of(plan: Mapping[str, Any], facts: Mapping[str, Any]) -> Plan:
         target=plan.get("target"),
         evaluate_every=plan.get("evaluate_every") or 1,
         max_measure_s=plan.get("max_measure_s"),
+        max_epochs=plan.get("max_epochs"),
     )
 
 

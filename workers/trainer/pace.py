@@ -4,6 +4,7 @@ The warm-up here is no measurement of steady state, which the analysis finds for
 keeps out the first steps, in which a framework compiles and allocates, and finds how many steps make an interval.
 """
 
+import fractions
 import math
 from typing import Optional
 
@@ -13,6 +14,14 @@ from workers.trainer.signatures import Proposal
 LARGEST_GROWTH = 10.0
 # Judgement: aim a little beyond the least duration, so that the next interval is not just too short again.
 MARGIN = 1.1
+
+
+def steps_of(epochs: float, samples: int, batch: int) -> int:
+    """Return how many steps ``epochs`` are at least, where an epoch has ``samples`` and a step of all ranks ``batch``.
+
+    ``epochs`` counts as it is written in decimals: 0.07 of 100 samples are 7, and in binary a little more.
+    """
+    return int(math.ceil(fractions.Fraction(repr(epochs)) * samples / batch))
 
 
 class Pace(object):

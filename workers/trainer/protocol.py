@@ -131,6 +131,8 @@ EVENTS = {
     # samples that are kept apart, the mean loss on them, and the seconds that it took. ``trained_s``: of all intervals
     # before it; ``elapsed_s``: since the first of them began, earlier evaluations among them
     "evaluation": ("step", "metric", "sums", "samples", "loss", "cost_s", "trained_s", "elapsed_s"),
+    # by rank 0 of such a run, where its budget is in epochs: the samples of one, and the steps that the budget is
+    "epoch": ("samples", "max_steps"),
     # by rank 0 of such a run, before its first interval: where it goes on, and which attempt's checkpoint that is; step
     # 0 and null where it begins anew, with the ``reason``. ``damaged``: what was wrong with newer ones. ``lost_s``:
     # seconds from that checkpoint to here, which are in no ``trained_s`` and no ``elapsed_s``. The evaluations before

@@ -33,7 +33,7 @@ _SAME = (
     "timeout_s",
 )
 # A plan has these only where they are not the default.
-_WHERE_GIVEN = ("memory_limit_bytes", "exclusive", "data_on")
+_WHERE_GIVEN = ("memory_limit_bytes", "exclusive", "data_on", "target", "evaluate_every", "max_epochs")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -46,7 +46,7 @@ def test_the_time_to_the_target_is_that_of_the_first_evaluation_that_reached_it(
 
 def test_an_attempt_that_was_resumed_tells_the_whole_curve_and_says_what_is_in_no_time() -> None:
     job = a_job()
-    plan = {**job["plan"], "mode": "convergence", "target": 0.8, "evaluate_every": EVERY}
+    plan = {**job["plan"], "mode": "convergence", "target": 0.8, "evaluate_every": EVERY, "max_epochs": 2.0}
     log = a_log(
         timed=[0.4] * 100, losses=[2.0] * 101, job={**job, "plan": plan, "model": {**job["model"], "quality": FACTS}}
     )
@@ -60,11 +60,13 @@ def test_an_attempt_that_was_resumed_tells_the_whole_curve_and_says_what_is_in_n
         if entry["kind"] == "built":
             lost = {"step": 50, "attempt_id": "att_1", "reason": None, "damaged": [], "lost_s": 33.0, "cost_s": 0.1}
             entries.append({**entry, "kind": "resumed", "data": lost})
+            entries.append({**entry, "kind": "epoch", "data": {"samples": 600, "max_steps": 300}})
             entries.append({**entry, "kind": "evaluation", "data": at(50, 30)})
         if entry["kind"] == "loss" and data["step"] == 60:
             entries.append({**entry, "kind": "evaluation", "data": at(60, 41)})
     found = analyse({"node-1": closed(entries)})
     assert [point["step"] for point in found.summary["convergence"]["curve"]] == [50, 60]
+    assert found.summary["convergence"]["epochs"] == {"samples": 600, "max_steps": 300, "max_epochs": 2.0}
     assert found.summary["convergence"]["resumed"] == {"step": 50, "attempt_id": "att_1", "lost_s": 33.0}
     assert value(found, "time_to_target_s") == pytest.approx(24.0)
     assert "resumed at step 50: 33 s" in found.measurement("time_to_target_s").method

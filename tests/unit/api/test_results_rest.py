@@ -59,6 +59,7 @@ def test_the_axes_of_a_row_are_the_fields_of_the_spec_but_for_its_limits(rig: Ri
     without |= {
         "max_repeats",
         "max_steps",
+        "max_epochs",
         "timeout_s",
         "deadline_s",
         "device_time_budget_s",

@@ -189,6 +189,13 @@ def test_a_rerun_has_the_plan_of_the_run_and_nothing_else() -> None:
     assert parse_spec(spec_of(run, ["n2"], 1)).nodes.names == ["n2"]
 
 
+def test_a_rerun_to_convergence_has_the_same_target_and_budget() -> None:
+    told = {"mode": "convergence", "target": 0.7, "evaluate_every": 5, "max_epochs": 1.5}
+    plan = builders.plan(data="photographs", **told)
+    spec = parse_spec(spec_of({"id": "run_1", "plan": plan.to_json()}, None, 1))
+    assert {name: getattr(spec, name) for name in told} == told
+
+
 def test_events_are_parsed_and_half_an_event_is_dropped() -> None:
     lines = [
         b": ping\n",

@@ -8,6 +8,7 @@ import pytest
 from orchestrator.domain.errors import InvalidRequest
 from orchestrator.domain.facts import Facts
 from orchestrator.domain.fingerprint import workload_of
+from orchestrator.domain.plan import Plan
 from orchestrator.domain.spec import parse_spec
 from orchestrator.domain.sweep import check, expand, spec_of
 from orchestrator.services.catalog import load_catalog
@@ -47,6 +48,29 @@ def test_a_plan_has_the_target_and_how_often_it_is_looked_for() -> None:
     assert planned(max_steps=None, max_measure_s=60.0).evaluate_every == 100
 
 
+def test_epochs_are_a_budget_of_their_own_cell_in_the_same_series() -> None:
+    plan = planned(max_steps=None, max_epochs=2)
+    assert (plan.max_steps, plan.max_epochs, plan.evaluate_every) == (None, 2.0, 100)
+    assert planned(max_steps=None, max_epochs=2.0).key == plan.key
+    assert planned(max_steps=None, max_epochs=0.5).cell_key != plan.cell_key
+    assert "max_epochs" not in {*planned().to_json(), *workload_of(plan)}
+    assert expand(spec_of(plan, "again"), FACTS, ())[0] == plan
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_what_has_no_epochs_and_what_is_no_number_of_them_is_refused() -> None:
+    assert refused(mode="throughput", target=None, max_epochs=1)[0][0] == "/max_epochs"
+    resnet = CATALOG.models["resnet-50"]
+    learnable = replace(resnet, facts={**resnet.facts, "learnable": True})
+    facts = Facts(replace(CATALOG, models={**CATALOG.models, "resnet-50": learnable}), "cpu", (1, 2))
+    told = refused(facts, data="synthetic", max_epochs=1)
+    assert told == [("/data", "synthetic data has no epochs, for it never ends: give max_steps or max_measure_s")]
+    for wrong in (0, -1, "2", float("nan"), True):
+        with pytest.raises(InvalidRequest) as caught:
+            parse_spec({**SPEC, "max_epochs": wrong})
+        assert [problem.pointer for problem in caught.value.problems] == ["/max_epochs"]
+
+
 def test_a_run_to_convergence_is_another_cell_and_another_series_than_one_for_throughput() -> None:
     plan = planned()
     fast = planned(mode="throughput", target=None)
@@ -74,7 +98,7 @@ def test_a_target_is_for_convergence_only() -> None:
 def test_convergence_wants_a_budget_and_room_in_it_for_an_evaluation() -> None:
     ((pointer, message),) = refused(max_steps=None)
     assert pointer == "/max_steps"
-    assert "give max_steps, or max_measure_s" in message
+    assert "give max_steps, max_epochs or max_measure_s" in message
     assert refused(evaluate_every=500)[0] == ("/evaluate_every", "after 500 steps comes no evaluation in 400 steps")
 
 

@@ -1,5 +1,6 @@
 """The amounts that metrics of quality add up, against what they are by definition."""
 
+import importlib
 import math
 import tomllib
 from pathlib import Path
@@ -59,6 +60,7 @@ def test_every_metric_that_is_offered_has_a_module_and_a_model_that_names_it():
 def test_the_inputs_that_are_said_to_have_an_evaluation_are_those_that_have_one():
     having = {path.stem for path in ROOT.glob("inputs/*.py") if "\ndef evaluation(" in path.read_text()}
     assert set(inputs.EVALUATED) == having
+    assert all(callable(importlib.import_module(f"suites.inputs.{name}").epoch_samples) for name in having)
 
 
 @pytest.mark.parametrize(

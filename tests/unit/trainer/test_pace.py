@@ -1,6 +1,8 @@
 """How the first intervals grow until they are long enough."""
 
-from workers.trainer.pace import Pace
+import pytest
+
+from workers.trainer.pace import Pace, steps_of
 
 
 def proposals(pace, step_s):
@@ -17,6 +19,22 @@ def proposals(pace, step_s):
 
 def test_on_a_cpu_device_only_the_first_step_is_warm_up_and_an_interval_is_one_step():
     assert proposals(Pace(0, 4), lambda step: 0.5) == [("warmup", 1), ("timed", 1), ("timed", 1), ("timed", 1)]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "samples", "batch", "steps"),
+    # 0.07 x 600 is more than 42 in binary.
+    [
+        (1.0, 600, 20, 30),
+        (0.07, 600, 6, 7),
+        (0.07, 601, 6, 8),
+        (2.5, 600, 64, 24),
+        (1e-05, 600, 20, 1),
+        (1.0, 5, 64, 1),
+    ],
+)
+def test_epochs_are_so_many_whole_steps(epochs, samples, batch, steps):
+    assert steps_of(epochs, samples, batch) == steps
 
 
 def test_on_a_gpu_the_interval_grows_until_it_lasts_long_enough():
