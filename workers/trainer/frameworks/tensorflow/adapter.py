@@ -40,8 +40,7 @@ class Adapter(object):
     abilities = ("activity", "checkpoint", "evaluate", "kernels", "layers", "memory")
     # Each update is a graph of its own: those of several have equal names for different operators.
     abilities_with_several = ("activity", "kernels")
-    # With several devices a variable is several, which has not been tried.
-    checkpointed = ("single",)
+    checkpointed = ("single", "mirrored", "multi-worker-mirrored", "horovod")
     switches = ("xla",)
 
     def __init__(self) -> None:
@@ -226,13 +225,13 @@ class Adapter(object):
         return tuple(one.numpy() for one in outputs), loss
 
     def checkpoint(self) -> Dict[str, Array]:
-        return checkpoint.taken(self._model, self._minimizers)
+        return checkpoint.taken(self._model, self._minimizers, self._strategy)
 
     def restore(self, arrays: Arrays, steps: int) -> None:
         for batches in self._batches:
             for _ in range(steps * len(self._order)):
                 next(batches)
-        checkpoint.given(self._model, self._minimizers, arrays)
+        checkpoint.given(self._model, self._minimizers, self._strategy, arrays)
         # What was drawn before is not drawn again.
         tf.random.set_seed(self._seed + steps)
 

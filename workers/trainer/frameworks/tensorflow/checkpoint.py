@@ -1,8 +1,12 @@
-"""What a checkpoint keeps of a training in TensorFlow on one device, as named arrays.
+"""What a checkpoint keeps of a training in TensorFlow, as named arrays.
 
 ``weights/I`` and ``statistics/NAME`` of the model; of each update ``optimizer/N/S/I``, the state of its optimiser for
 the variable I, ``steps/N``, and ``scaler/N``, how the loss is scaled. The generators that dropout draws from are in the
 operators of a graph and cannot be read: after a resumption they draw by another seed.
+
+Where a process drives several ranks, each of these variables is several: what is kept is that of its first rank, and
+each rank is given it. The running statistics, which are each rank's own, are then those of rank 0 everywhere, who alone
+evaluates.
 """
 
 from typing import Any, Dict, Iterator, Sequence, Tuple
@@ -14,22 +18,23 @@ from workers.trainer.frameworks.tensorflow.minimizer import wide
 from workers.trainer.signatures import Array, Arrays
 
 
-def taken(model: Any, minimizers: Sequence[Any]) -> Dict[str, Array]:
+def taken(model: Any, minimizers: Sequence[Any], strategy: Any) -> Dict[str, Array]:
     """Return {name: array} of everything; bfloat16 is widened to single precision, which holds all of its numbers."""
-    found = {name: wide(variable) for name, variable in _variables(model, minimizers)}
+    found = {name: wide(strategy.of_ranks(variable)[0]) for name, variable in _variables(model, minimizers)}
     for number, minimizer in enumerate(minimizers):
         found["steps/%d" % number] = numpy.array(minimizer.optimizer.steps, dtype=numpy.int64)
     return found
 
 
-def given(model: Any, minimizers: Sequence[Any], arrays: Arrays) -> None:
+def given(model: Any, minimizers: Sequence[Any], strategy: Any, arrays: Arrays) -> None:
     """Take what ``taken`` has returned, in place.
 
     Raises:
         KeyError, ValueError: it is of another network.
     """
     for name, variable in _variables(model, minimizers):
-        variable.assign(tf.cast(arrays[name], variable.dtype))
+        for own in strategy.of_ranks(variable):
+            own.assign(tf.cast(arrays[name], own.dtype))
     for number, minimizer in enumerate(minimizers):
         minimizer.optimizer.steps = int(arrays["steps/%d" % number])
 
