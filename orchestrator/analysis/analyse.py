@@ -65,11 +65,11 @@ def analyse_read(read: Sequence[NodeLog], kinds: KernelKinds = NO_KINDS) -> Anal
     except _IMPOSSIBLE as error:
         return _failed(_impossible(error), {}, {})
     if failure is not None:
-        return _failed(failure, told, _progress(read))
+        return _failed(failure, told, _so_far(read))
     try:
         return _judged(read, told, kinds)
     except _IMPOSSIBLE as error:
-        return _failed(_impossible(error), told, _progress(read))
+        return _failed(_impossible(error), told, _so_far(read))
 
 
 def _impossible(error: Exception) -> Failure:
@@ -238,6 +238,14 @@ def _build_and_start(evidence: Evidence) -> list[Measurement]:
         method = "from the opening of the log to the first step, slowest node"
         found.append(Measurement(metric="start_up_s", value=max(starts), unit="s", method=method))
     return found
+
+
+def _so_far(logs: Sequence[NodeLog]) -> dict[str, Any]:
+    """How far an attempt came that did not end well: its steps, and the curve of a run to convergence if it is one."""
+    try:
+        return _progress(logs) | quality.summary(logs)
+    except _IMPOSSIBLE:  # why it failed may be just that
+        return _progress(logs)
 
 
 def _progress(logs: Sequence[NodeLog]) -> dict[str, Any]:

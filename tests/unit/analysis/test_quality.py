@@ -15,8 +15,9 @@ def rights(count):
     return {"n": 50.0, "top_1": float(count), "top_5": 50.0}
 
 
-def evaluated(sums, /, target=0.8, facts=FACTS, **changes):
-    """The analysis of a run that was evaluated every 10 steps, ``sums`` having been counted one after the other."""
+def evaluated(sums, /, target=0.8, facts=FACTS, failure=None, **changes):
+    """The analysis of a run that was evaluated every 10 steps, ``sums`` having been counted one after the other.
+    ``failure``: what its log is closed with."""
     job = a_job()
     plan = {**job["plan"], "mode": "convergence", "target": target, "evaluate_every": EVERY}
     log = a_log(timed=[0.4] * 100, job={**job, "plan": plan, "model": {**job["model"], "quality": facts}})[:-1]
@@ -28,7 +29,7 @@ def evaluated(sums, /, target=0.8, facts=FACTS, **changes):
             told = {"step": step, "metric": facts["metric"], "sums": counted[step], "samples": 50, "loss": 1.0}
             told |= {"cost_s": 2.0, "trained_s": 0.4 * step, "elapsed_s": 0.4 * step + 2.0 * (step / EVERY - 1)}
             entries.append({**entry, "kind": "evaluation", "data": told | changes})
-    return analyse({"node-1": closed(entries)})
+    return analyse({"node-1": closed(entries, failure)})
 
 
 def value(analysis, metric):
@@ -118,3 +119,12 @@ def test_a_run_for_throughput_says_nothing_of_quality() -> None:
     found = analyse({"node-1": a_log()})
     assert found.measurement("quality_best") is None
     assert "convergence" not in found.summary
+
+
+@pytest.mark.parametrize("kind", ["cancelled", "diverged", "timed_out"])
+def test_of_a_run_that_did_not_end_well_the_curve_is_kept_and_nothing_is_measured(kind) -> None:
+    found = evaluated([rights(20), rights(41)], failure={"kind": kind, "ranks": [0], "message": "it was"})
+    assert found.failure.kind is FailureKind(kind)
+    assert [point["quality"] for point in found.summary["convergence"]["curve"]] == [0.4, 0.82]
+    assert found.summary["steps"] >= 100
+    assert not found.measurements
