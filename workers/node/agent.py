@@ -98,7 +98,7 @@ class Agent:
         self._closing = threading.Event()
         self._contact = _now()
         self._sweep()
-        checkpoints.tidy(self._attempts.directory)
+        checkpoints.tidy(self._attempts.directory / checkpoints.NAME)
         self._guard = threading.Thread(target=self._keep_fence, name="tbd-fence", daemon=True)
         self._guard.start()
 

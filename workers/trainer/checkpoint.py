@@ -24,6 +24,7 @@ VERSION = 1
 _HEAD = "head"
 _NAME = re.compile(r"(\d{12})-([0-9a-f]{64})\.npz")
 _UNFINISHED = ".new"
+_BEGUN = "checkpoint" + _UNFINISHED
 _CHUNK = 1 << 20
 
 
@@ -54,7 +55,7 @@ def write(folder: str, head: Data, arrays: Arrays) -> Data:
         if name.endswith(_UNFINISHED):
             os.unlink(os.path.join(folder, name))
     told = json.dumps(head, sort_keys=True).encode("utf-8")
-    path = os.path.join(folder, "checkpoint" + _UNFINISHED)
+    path = os.path.join(folder, _BEGUN)
     try:
         with open(path, "wb") as file:
             numpy.savez(file, **dict(arrays, **{_HEAD: numpy.frombuffer(told, dtype=numpy.uint8)}))
@@ -106,6 +107,11 @@ def read(folder: str, name: str) -> Checkpoint:
     except OSError as error:
         raise TrainerError("setup_failed", "the checkpoint %s cannot be read here: %s" % (path, error))
     return Checkpoint(name, json.loads(arrays.pop(_HEAD).tobytes().decode("utf-8")), arrays)
+
+
+def is_ours(name: str) -> bool:
+    """Whether a file is named as ``write`` names what it writes, finished or not."""
+    return _NAME.fullmatch(name) is not None or name == _BEGUN
 
 
 def lost_s(head: Data) -> float:
