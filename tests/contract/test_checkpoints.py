@@ -35,10 +35,10 @@ def job_of(root, folder=None, attempt="a1", model="resnet_50", optimizer=OPTIMIZ
     return {**job, "attempt_id": attempt, "checkpoints": checkpoints}
 
 
-def begun(job, folder, python):
+def begun(job, folder, python, planted=()):
     place = folder / job["attempt_id"]
     place.mkdir()
-    return Trainer(job, place, python)
+    return Trainer(job, place, python, planted=planted)
 
 
 def ended(trainer):

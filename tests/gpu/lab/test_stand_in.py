@@ -6,10 +6,14 @@ import subprocess
 
 import pytest
 
+from tests.contract.test_checkpoints import begun, ended, job_of, weights
+from tests.contract.test_convergence import apart
 from tests.gpu import names, stand_in_names
 from tests.support import networks
 from tests.support.allocation_lists import played
 from tests.trainer_process import ROOT, Trainer, make_job
+
+__all__ = ["apart"]  # a fixture
 
 pytestmark = [
     pytest.mark.framework("pytorch"),
@@ -18,6 +22,7 @@ pytestmark = [
         "tests/gpu/stand_in_names.py",
         "workers/trainer/frameworks/pytorch",
         "workers/trainer/profiling.py",
+        "workers/trainer/checkpoint.py",
         "suites/assemble/pytorch.py",
         "workers/interpreters/pytorch",
     ),
@@ -56,6 +61,15 @@ def remembered(python, tmp_path_factory):
     trainer = run(python, tmp_path_factory.mktemp("remembered"), phase="memory", profile=["memory"], data_on="device")
     assert trainer.data("allocations"), trainer.output[-3000:]
     return trainer
+
+
+@pytest.fixture(scope="module")
+def resumed(python, apart, tmp_path_factory):
+    """A training in mixed precision, and the one that goes on from its checkpoint."""
+    folder = tmp_path_factory.mktemp("resumed")
+    told = {"device": "cuda", "precision": "amp-fp16", "max_steps": 4, "evaluate_every": 2}
+    jobs = [job_of(apart, folder / "kept", name, **told) for name in ("first", "second")]
+    return [ended(begun(job, folder, python, [*INSTALLED, TELL])) for job in jobs]
 
 
 def test_parts_by_events_are_seconds_and_those_of_a_step(trained):
@@ -103,10 +117,17 @@ def test_the_allocation_profile_is_that_of_the_gpu_s_allocator(remembered):
     assert events[-1]["peak_bytes"] >= sum(most[name] for name in ("weights", "weight_gradients"))
 
 
-def test_every_function_of_torch_cuda_that_training_uses_was_called(trained, remembered):
+def test_a_training_goes_on_from_its_checkpoint_with_its_generator_and_the_factor_of_its_loss(resumed):
+    first, second = resumed
+    assert second.data("resumed")[0]["step"] == 2
+    assert weights(second) == weights(first)
+    assert called(second)["torch.cuda.set_rng_state"] == 1
+
+
+def test_every_function_of_torch_cuda_that_training_uses_was_called(trained, remembered, resumed):
     used = {use.name for use in names.uses() if use.where.startswith("workers/trainer/frameworks/pytorch")}
     used = {name for name in used if name.startswith("torch.cuda.")}
-    assert used - set(called(trained)) - set(called(remembered)) == stand_in_names.NOT_CALLED
+    assert used - {name for one in (trained, remembered, *resumed) for name in called(one)} == stand_in_names.NOT_CALLED
 
 
 def test_events_that_nobody_waited_for_are_a_fault(python, tmp_path):
