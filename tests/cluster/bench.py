@@ -122,6 +122,7 @@ class Bench:
         (folder / "token").write_text(secrets.token_hex(32))
         (folder / "token").chmod(0o600)
         self._fence_s = fence_s
+        self.checkpoints = folder / "checkpoints"  # all hosts share it
         self.network = Network(folder, {name: (host.cores, host.clock_offset_s) for name, host in hosts.items()})
         self.hosts = self.network.hosts
         self.service = HostService(self.hosts[HEAD], {})
@@ -155,6 +156,7 @@ class Bench:
             "TBD_LOCK_DIR": str(here / "locks"),
             "TBD_CPU_DEVICES": str(self._devices[name]),
             "TBD_FABRICS": "ethernet=eth0,infiniband=ib0",
+            "TBD_CHECKPOINTS": str(self.checkpoints),
         }
         return kept | RAY_ENVIRONMENT | places | ours
 
