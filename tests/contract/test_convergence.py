@@ -6,10 +6,12 @@ import pytest
 
 from orchestrator.services.catalog import load_catalog
 from suites.quality import bleu
+from tests.support.networks import way_id
 from tests.support.strategy_jobs import carried_out, strategy_job
 from tests.trainer_process import dataset_facts, make_job, run
 
-RESNET = load_catalog().models["resnet-50"]
+MODELS = load_catalog().models
+RESNET = MODELS["resnet-50"]
 CLASSES, EVERY, MOST = 4, 10, 80
 # Judgement: a rate at which so few photographs are told apart within the steps.
 OPTIMIZER = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
@@ -34,22 +36,25 @@ def job_of(framework, root, **plan):
     return job
 
 
-def trained(job, folder, python):
-    (trainer,) = run(job, folder, python)
+def trained(job, folder, python, planted=()):
+    (trainer,) = run(job, folder, python, planted=planted)
     assert trainer.popen.returncode == 0, trainer.output
     return trainer
 
 
-def cell(framework):
+def of_framework(framework, *more, **how):
+    """The marks of a cell, which depends on its framework's adapter and on ``more``."""
     own = [
         f"suites/assemble/{framework}.py",
         f"workers/trainer/frameworks/{framework}",
         f"workers/interpreters/{framework}",
     ]
-    depends = pytest.mark.depends_on(
-        *own, "workers/trainer/convergence.py", "suites/quality", "suites/datasets/image_folder"
-    )
-    return pytest.param(framework, marks=[pytest.mark.framework(framework), depends])
+    depends = pytest.mark.depends_on(*own, "workers/trainer/convergence.py", "suites/quality", *more, **how)
+    return [pytest.mark.framework(framework), depends]
+
+
+def cell(framework):
+    return pytest.param(framework, marks=of_framework(framework, "suites/datasets/image_folder"))
 
 
 @pytest.mark.parametrize("framework", [cell(name) for name in RESNET.frameworks])
@@ -72,17 +77,92 @@ def test_a_network_is_trained_to_its_target_on_photographs_that_it_has_not_seen(
     assert found[-1]["elapsed_s"] >= found[-1]["trained_s"] + sum(one["cost_s"] for one in found[:-1])
 
 
-@pytest.mark.framework("pytorch")
-@pytest.mark.depends_on(
-    "workers/trainer/convergence.py", "suites/quality", "suites/datasets", "suites/inputs", "suites/models/transformer"
+def cells_of(ways, *more):
+    """A cell for each framework of each way: model, options, and what is wanted beside."""
+    return [
+        pytest.param(
+            framework,
+            name,
+            options,
+            *beside,
+            marks=of_framework(framework, MODELS[name].module.replace(".", "/"), *more, drawn=True),
+            id=way_id(MODELS[name], options, framework),
+        )
+        for name, options, *beside in ways
+        for framework in MODELS[name].frameworks
+    ]
+
+
+IMAGES = [("alexnet", {}), ("googlenet", {}), ("inception-v3", {}), ("resnet-50", {"depth": 101})]
+
+
+@pytest.mark.parametrize(("framework", "name", "options"), cells_of(IMAGES, "suites/datasets/image_folder"))
+def test_every_classifier_is_evaluated_on_photographs(python_of, apart, tmp_path, framework, name, options):
+    job = job_of(framework, apart, max_steps=2, evaluate_every=1, options=options)
+    job["model"] = MODELS[name].facts_with(options) | {"optimizer": OPTIMIZER}
+    found = trained(job, tmp_path, python_of(framework)).data("evaluation")
+    assert [one["step"] for one in found] == [1, 2]
+    assert all(one["sums"]["n"] == one["samples"] == 2 * CLASSES for one in found)
+    assert all(math.isfinite(one["loss"]) for one in found)
+
+
+def text_job(framework, name, options, dataset, **plan):
+    """A job of 60 steps; a rate at which a network of the size tiny learns something in them."""
+    told = {"mode": "convergence", "max_steps": 60, "per_device_batch_size": 32, "options": options, **plan}
+    job = make_job(MODELS[name].module.rpartition(".")[2], framework, dataset=dataset, **told)
+    optimizer = {"name": "adam", "learning_rate": 3e-3, "betas": [0.9, 0.98]}
+    job["model"] = MODELS[name].facts_with(options) | {"optimizer": optimizer}
+    return job
+
+
+FINETUNE = {"task": "finetune"}
+QUESTIONS = 40
+# At the size tiny the passages of all questions are 85,000 windows.
+FEW = f"""
+from suites.datasets import questions
+judged = questions.judged
+def few(*given):
+    found = judged(*given)
+    found.numbers = found.numbers[:{QUESTIONS}]
+    return found
+questions.judged = few
+"""
+# Model, options, dataset, and what is counted.
+TEXTS = [
+    ("gpt-2", {}, "documentation", "tokens"),
+    ("bert-base", {}, "documentation_articles", "tokens"),
+    ("bert-base", FINETUNE, "documentation_questions", "n"),
+    ("bert-base", {**FINETUNE, "freeze_encoder": True}, "documentation_questions", "n"),
+]
+
+
+@pytest.mark.parametrize(
+    ("framework", "name", "options", "folder", "counted"), cells_of(TEXTS, "suites/datasets", "suites/inputs")
 )
-def test_translations_of_sentences_that_are_not_trained_on_are_judged_by_bleu(python_of, made_dataset, tmp_path):
-    model = load_catalog().models["transformer"]
+def test_language_models_are_evaluated_on_texts_that_are_not_trained_on(
+    python_of, made_dataset, tmp_path, framework, name, options, folder, counted
+):
+    dataset = dataset_facts(folder, made_dataset(folder))
+    job = text_job(framework, name, options, dataset, evaluate_every=30)
+    begun, ended = trained(job, tmp_path, python_of(framework), [FEW]).data("evaluation")
+    assert (begun["step"], ended["step"]) == (30, 60)
+    assert begun["samples"] == ended["samples"] > 0
+    assert begun["sums"][counted] == ended["sums"][counted] > 0
+    assert ended["sums"].get("n", QUESTIONS) == QUESTIONS
+    assert math.isfinite(ended["loss"])
+    # Of questions, those whose answer is not in the first window are to be answered by [CLS], as none is in training.
+    assert counted == "n" or ended["loss"] < begun["loss"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "name", "options"), cells_of([("transformer", {})], "suites/datasets", "suites/inputs")
+)
+def test_translations_of_sentences_that_are_not_trained_on_are_judged_by_bleu(
+    python_of, made_dataset, tmp_path, framework, name, options
+):
     dataset = dataset_facts("message_catalogues", made_dataset("message_catalogues"))
-    told = {"mode": "convergence", "evaluate_every": 60, "max_steps": 60, "per_device_batch_size": 32}
-    job = make_job("transformer", "pytorch", dataset=dataset, **told)
-    job["model"] = model.facts_with({}) | {"optimizer": {"name": "adam", "learning_rate": 3e-3, "betas": [0.9, 0.98]}}
-    (found,) = trained(job, tmp_path, python_of("pytorch")).data("evaluation")
+    job = text_job(framework, name, options, dataset, evaluate_every=60)
+    (found,) = trained(job, tmp_path, python_of(framework)).data("evaluation")
     sentences = (made_dataset("message_catalogues") / "tst2013.vi").read_text().splitlines()
     assert (found["metric"], found["sums"]["n"], found["samples"]) == ("bleu", len(sentences), len(sentences))
     assert found["sums"]["reference_words"] == sum(len(bleu.words(one)) for one in sentences)

@@ -34,11 +34,13 @@ def test_a_run_reaches_its_target_or_says_by_how_much_it_missed_it(tmp_path):
         assert 0.05 <= reached["quality_best"]["value"] <= 1.0
         assert 0 < reached["time_to_target_s"]["value"] <= reached["time_to_target_elapsed_s"]["value"]
         assert (reached["axes"]["mode"], reached["axes"]["target"]) == ("convergence", 0.05)
-        missed = results(tbd, tmp_path, target=1.0, max_steps=4)
+        # 600 photographs in batches of 10: 3.6 steps.
+        missed = results(tbd, tmp_path, target=1.0, max_epochs=0.06)
         assert missed["time_to_target_s"] is None
         assert "the target of 1 was not reached in 4 steps" in missed["reasons"]["time_to_target_s"]
         assert missed["throughput"]["value"] > 0
         shown = tbd("show", missed["run_ids"][0]).stdout
+        assert "an epoch has 600 samples: the budget of 0.06 was 4 steps" in shown
         assert "top_1_accuracy_ratio on samples that are kept apart (higher is better, the target is 1)" in shown
         assert "not reached" in tbd("results", missed["experiment_id"]).stdout
         tbd("show", missed["experiment_id"], "--curve", str(tmp_path / "curve.svg"))
