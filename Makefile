@@ -19,7 +19,8 @@ WHOLE := -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 --durations
 
 # What holds of every model in every framework.
 SUITE := $(patsubst %,tests/contract/test_%.py,every_cell models overfitting learned_photographs adapters strategies \
-	mpi_strategies updates profiles profiles_ranks profiles_pytorch profiles_tensorflow profiles_mxnet profiles_cntk)
+	mpi_strategies updates profiles profiles_ranks profiles_pytorch profiles_tensorflow profiles_mxnet profiles_cntk) \
+	tests/integration/test_largest_batches.py
 
 .PHONY: help schedules-year demo nightly-demo pytorch-pythons test prove lint unit bench faults coverage test-horovod-pytorch cluster scaling deploy-check suite-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters clean
 
@@ -70,7 +71,7 @@ cluster: system-packages setup test-interpreters ## the tests on several hosts i
 deploy-check: system-packages setup ## the containers in full: images, every fault, a PyTorch job, by an engine of its own, as root (about 15 minutes)
 	@$(BIN)/python -m pytest tests/deploy -m "" --prove
 
-suite-check: system-packages setup test-interpreters ## every cell of the suite in full: parity at tiny and small, learning by heart, real data, ranks, profiles (docs/tests.md has its time)
+suite-check: system-packages setup test-interpreters ## every cell of the suite in full: parity at tiny and small, learning by heart, real data, ranks, profiles, largest batches (docs/tests.md has its time)
 	@$(BIN)/python -m pytest $(WHOLE) -m "" $(SUITE)
 
 matrix: system-packages setup test-interpreters ## every framework, strategy and topology on several hosts: the table of docs/matrix.md (about 20 minutes)

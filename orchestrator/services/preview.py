@@ -10,6 +10,7 @@ from typing import Any
 from scipy import stats
 
 from orchestrator.analysis.between_runs import CONFIDENCE
+from orchestrator.domain.bisection import most_left
 from orchestrator.domain.facts import Facts
 from orchestrator.domain.placement import Held, NotNow, place
 from orchestrator.domain.plan import Plan
@@ -55,7 +56,7 @@ def preview(context: Context, body: Any) -> Preview:
     places = {(needs, block): place(needs, nodes, Held(), block) for needs, block in asked}
     earlier = context.store.earlier_runs(list(dict.fromkeys(plan.cell_key for plan in plans)), LOOK_BACK)
     mean_s = {cell: _mean_duration_s(runs) for cell, runs in earlier.items()}
-    durations = [mean_s[plan.cell_key] for plan in plans]
+    durations = [None if plan.search else mean_s[plan.cell_key] for plan in plans]
     half_widths = [_half_width_ratio(runs, repeats_of(spec)) for runs in earlier.values()]
     known = [value for value in durations if value is not None]
     widths = [value for value in half_widths if value is not None]
@@ -68,11 +69,17 @@ def preview(context: Context, body: Any) -> Preview:
             for where in [places[plan.needs, plan.repetition]]
         ],
         left_out=left_out(spec, facts),
-        device_time_limit_s=math.fsum(plan.timeout_s * plan.world_size for plan in plans),
+        device_time_limit_s=math.fsum(plan.timeout_s * plan.world_size * _most_runs(plan, spec) for plan in plans),
         expected_duration_s=math.fsum(known) if len(known) == len(plans) else None,
         expected_half_width_ratio=max(widths) if widths and len(widths) == len(half_widths) else None,
         unknown="not every cell has completed runs enough to judge by",
     )
+
+
+def _most_runs(plan: Plan, spec: ExperimentSpec) -> int:
+    """How many runs may follow from ``plan``, itself among them: a search for the largest batch begins with a single
+    try, and ends with the repetitions of what it has found. What does not fit when it is measured is not foreseen."""
+    return most_left({}) + repeats_of(spec) if plan.search else 1
 
 
 def _mean_duration_s(runs: Sequence[EarlierRun]) -> float | None:

@@ -36,6 +36,20 @@ _SHARED = ("out_of_memory", "diverged", "unsupported", "setup_failed", "no_space
 # without one Linux seldom refuses memory, and such an end is a crash.
 _BLUNT = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
 
+# The last words of libraries and of Python that got no more memory, and so ended the process themselves: OpenBLAS with
+# status 1, or by SIGINT; libgomp with status 1; glibc with status 127; Python where not even its own modules could be
+# read. They count within a limit only, as ``_BLUNT`` does.
+_SHORT = (
+    "MemoryError",
+    "Cannot allocate memory",
+    "failed to map segment from shared object",
+    "cannot map zero-fill pages",
+    "Memory allocation still failed",
+    "Resource temporarily unavailable",
+    "cannot allocate memory for thread-local data",
+    "pthread_create failed",
+)
+
 
 class Failure(NamedTuple):
     """A failure as it stands in ``log_closed``."""
@@ -82,6 +96,9 @@ def of_exit(
     exit_code, number = (None, -status) if status < 0 else (status, None)
     if error is not None and error["failure"] in protocol.FAILURE_KINDS:
         return Failure(error["failure"], ranks, exit_code, number, "{}: {}".format(error["type"], error["message"]))
+    if _says_short(status, stderr_tail) and memory_limit_bytes is not None:
+        message = f"no more memory within its limit of {memory_limit_bytes // 2**20} MiB"
+        return Failure("out_of_memory", ranks, exit_code, number, _with_tail(message, stderr_tail))
     if number is not None:
         return _of_signal(ranks, number, stderr_tail, memory_short, memory_limit_bytes)
     if status in _KIND_OF_STATUS:
@@ -94,6 +111,11 @@ def of_exit(
     if not finished:
         return Failure("invalid_log", ranks, 0, None, "ended with status 0 but never reported that it had finished")
     return None
+
+
+def _says_short(status: int, stderr_tail: str) -> bool:
+    ended_itself = status not in (0, -signal.SIGKILL) and status not in _KIND_OF_STATUS
+    return ended_itself and any(words in stderr_tail for words in _SHORT)
 
 
 def _of_signal(

@@ -140,14 +140,14 @@ def load(framework: str) -> Adapter:
     """Return the adapter of ``framework``, a name that the orchestrator has checked against the adapters' facts.
 
     Raises:
-        TrainerError: ``setup_failed``, the framework cannot be imported in this interpreter.
+        TrainerError: the framework cannot be imported in this interpreter: ``setup_failed``, or ``out_of_memory``.
     """
     try:
         return importlib.import_module("workers.trainer.frameworks.%s.adapter" % framework).Adapter()
     except Exception as error:
-        raise TrainerError(
-            "setup_failed", "%s cannot be imported by %s: %s" % (framework, sys.executable, error)
-        ) from error
+        kind = "out_of_memory" if lacks_memory(error) else "setup_failed"
+        message = "%s cannot be imported by %s: %s" % (framework, sys.executable, error or type(error).__name__)
+        raise TrainerError(kind, message) from error
 
 
 def failure_of(error: Exception, adapter: Optional[Adapter]) -> str:

@@ -14,9 +14,14 @@ PEER_LOST = "peer_lost"
 
 # How C++ says that memory is short; bindings pass its text on.
 _BAD_ALLOC = "std::bad_alloc"
-# What a process says that gets no more memory than its limit: for the stack of another thread (EAGAIN), and for what
-# oneDNN lays aside before a primitive, for its data, or while it runs. Without a limit each may have another cause.
+# What a process says that gets no more memory than its limit: for a library that is loaded (ld.so), within Python's own
+# import, for the stack of another thread (EAGAIN), and for what oneDNN lays aside before a primitive, for its data, or
+# while it runs. Without a limit each may have another cause.
 _AT_THE_LIMIT = (
+    "Cannot allocate memory",
+    "failed to map segment from shared object",
+    "cannot map zero-fill pages",
+    "returned NULL without setting an exception",
     "Resource temporarily unavailable",
     "can't start new thread",
     "could not create a primitive",
@@ -39,17 +44,25 @@ class TrainerError(Exception):
 
 def lacks_space(error: Optional[BaseException]) -> bool:
     """Whether ``error``, or one that it was raised from, says that a disk is full or a quota used up."""
+    return any(isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT) for one in _causes(error))
+
+
+def lacks_memory(error: Optional[BaseException]) -> bool:
+    """Whether ``error``, or one that it was raised from, says that this process got no more memory, whatever the
+    framework."""
+    return any(map(_is_shortage, _causes(error)))
+
+
+def _causes(error):
+    """Return ``error`` and those that it was raised from."""
     seen = []
     while error is not None and error not in seen:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return True
         seen.append(error)
         error = error.__cause__
-    return False
+    return seen
 
 
-def lacks_memory(error: BaseException) -> bool:
-    """Whether ``error`` says that this process got no more memory, whatever the framework."""
+def _is_shortage(error):
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM or _BAD_ALLOC in str(error):
         return True
     return _is_limited() and any(words in str(error) for words in _AT_THE_LIMIT)

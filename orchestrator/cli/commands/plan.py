@@ -41,6 +41,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _print(preview: dict[str, Any]) -> None:
+    from orchestrator.domain.bisection import most_left
     from orchestrator.reports import table
     from orchestrator.reports.numbers import duration, percent, plain
 
@@ -56,6 +57,8 @@ def _print(preview: dict[str, Any]) -> None:
     for one in preview["left_out"]:
         named = ", ".join(str(one["cell"][axis]) for axis in ("model", "framework", "topology"))
         print(f"left out: {named}: {one['reason']}")
+    if searches := sum(one["plan"]["search"] for one in preview["plans"]):
+        print(f"{searches} of them begin a search for the largest batch: at most {most_left({})} tries each")
     print(
         f"{preview['n_runs']} runs; at most {plain(preview['device_time_limit_s'] / 3600, 3)} device-hours (timeout_s)"
     )

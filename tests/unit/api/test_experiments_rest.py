@@ -43,6 +43,14 @@ def test_a_dry_run_answers_the_plans_and_their_nodes_and_stores_nothing(rig: Rig
     assert rig.wakes == 0
 
 
+def test_a_dry_run_counts_the_most_tries_of_a_search_and_not_its_first_one_alone(rig: Rig) -> None:
+    body = SPEC | {"per_device_batch_size": "max", "memory_limit_bytes": 2**30, "repeats": 2, "timeout_s": 100}
+    preview = rig.http.post("/api/v1/experiments?dry_run=true", json=body).json()
+    assert [one["plan"]["search"] for one in preview["plans"]] == [True]
+    assert preview["device_time_limit_s"] == (38 + 2) * 100
+    assert preview["expected_duration_s"] is None
+
+
 def test_a_dry_run_says_why_a_plan_would_wait(rig: Rig) -> None:
     body = SPEC | {"topology": "4x1", "strategy": "ddp"}
     plans = rig.http.post("/api/v1/experiments?dry_run=true", json=body).json()["plans"]

@@ -71,6 +71,27 @@ def test_native_code_that_ends_bluntly_within_a_limit_of_memory_is_out_of_memory
     assert judged(-9, limit=640 * 2**20).kind == "crashed"
 
 
+# What was seen, but for the last: as OpenBLAS's sources have it.
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (1, "OpenBLAS error: Memory allocation still failed after 10 retries, giving up."),
+        (1, "libgomp: Thread creation failed: Resource temporarily unavailable"),
+        (127, "cannot allocate memory for thread-local data: ABORT"),
+        (1, 'File "<frozen importlib._bootstrap_external>", line 1131, in get_data\nMemoryError'),
+        (-2, "OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 2: Resource temporarily unavailable"),
+    ],
+)
+def test_last_words_of_libraries_that_find_no_memory_count_within_a_limit(status, said):
+    failure = judged(status, tail=f"a warning\n{said}\n", limit=200 * 2**20)
+    assert failure.kind == "out_of_memory"
+    assert "within its limit of 200 MiB" in failure.message
+    assert said.splitlines()[-1] in failure.message
+    assert judged(status, tail=said).kind == "crashed"
+    assert judged(0, tail=said, limit=200 * 2**20) is None
+    assert judged(-9, tail=said, limit=200 * 2**20).kind == "crashed"
+
+
 def test_the_alarm_that_an_adapter_sets_around_a_wait_in_a_library_is_a_time_out():
     failure = judged(-14)
     assert (failure.kind, failure.signal) == ("timed_out", 14)

@@ -8,7 +8,14 @@ import pytest
 
 from workers.trainer.__main__ import failure_of
 
-AT_THE_LIMIT = ["MXNetError: Resource temporarily unavailable", "MXNetError: could not create a memory object"]
+AT_THE_LIMIT = [
+    "MXNetError: Resource temporarily unavailable",
+    "MXNetError: could not create a memory object",
+    "libtorch.so: failed to map segment from shared object",
+    "libmxnet.so: cannot map zero-fill pages",
+    "<function _handle_fromlist at 0x7f1e1528fe20> returned NULL without setting an exception",
+    "Cannot allocate memory",
+]
 ASKS = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
@@ -20,6 +27,14 @@ print(lacks_memory(RuntimeError(sys.argv[1])), lacks_memory(RuntimeError("an ass
 @pytest.mark.parametrize("error", [MemoryError(), OSError(errno.ENOMEM, "fork"), RuntimeError("std::bad_alloc")])
 def test_memory_that_is_short_is_told_by_every_framework_s_way_to_say_so(error):
     assert failure_of(error, None) == "out_of_memory"
+
+
+def test_memory_that_is_short_is_told_by_what_an_error_was_raised_from():
+    error = ImportError("the framework is broken")
+    error.__cause__ = MemoryError()
+    assert failure_of(error, None) == "out_of_memory"
+    error.__cause__ = error
+    assert failure_of(error, None) == "crashed"
 
 
 @pytest.mark.parametrize("said", AT_THE_LIMIT)
