@@ -4,7 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-MOST = 2**19  # samples; a batch that large is no batch any more: a judgement
+# Judgements. A batch of so many samples is no batch any more.
+MOST = 2**19
+# What two processes of one batch differ by is a part of what they take: whether 1000 samples fit or 1001, who can tell?
+# The search ends when what is too large is larger than what fits by this part, or by one sample.
+PART = 64
 
 
 class Answer(StrEnum):
@@ -37,7 +41,7 @@ def step(answers: Mapping[int, Answer]) -> Search:
         return Search()
     if too_large is None:
         return Search(next=2 * fits or 1) if fits < MOST else Search(found=fits)
-    if too_large - fits > 1:
+    if too_large - fits > _close(fits):
         return Search(next=(too_large + fits) // 2)
     return Search(found=fits) if fits else Search(reason="not even a batch of 1 fits into the memory")
 
@@ -46,10 +50,20 @@ def most_left(answers: Mapping[int, Answer]) -> int:
     """The most tries that a search can still take after ``answers``, none of which is pending."""
     fits, too_large = _bounds(answers)
     if too_large is not None:
-        return (too_large - fits - 1).bit_length()
+        return _halvings(fits, too_large)
     doublings = MOST.bit_length() - fits.bit_length()
     # The longest one fails at the last doubling, and halves what lies below it.
-    return doublings + (MOST // 2 - 1).bit_length() if doublings else 0
+    return doublings + _halvings(MOST // 2, MOST) if doublings else 0
+
+
+def _halvings(fits: int, too_large: int) -> int:
+    parts = -(-(too_large - fits) // _close(fits))
+    return (parts - 1).bit_length()
+
+
+def _close(fits: int) -> int:
+    """How much larger than ``fits`` a batch may be to be the same."""
+    return max(1, fits // PART)
 
 
 def _bounds(answers: Mapping[int, Answer]) -> tuple[int, int | None]:

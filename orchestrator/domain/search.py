@@ -9,17 +9,14 @@ answer too, and a smaller batch is measured.
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from orchestrator.domain.bisection import Answer, Search
+from orchestrator.domain.bisection import PART, Answer, Search
 from orchestrator.domain.failure import FailureKind
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import TERMINAL, Run, RunState
 from orchestrator.domain.spec import LARGEST_THAT_FITS, ExperimentSpec
 
-# Judgements. The second step is the first one in which weights, gradients and the optimiser's state are all there.
+# Judgement. The second step is the first one in which weights, gradients and the optimiser's state are all there.
 STEPS = 4
-# A batch that did not fit when it was measured is followed by one that is smaller by this part, or by one sample. What
-# two processes of one batch differ by is a part of what they take: single steps down from 1000 would be many runs.
-PART = 64
 
 
 def measured_down(stand: Search, runs_at: Callable[[int], Iterable[Run]]) -> Search:
@@ -27,7 +24,7 @@ def measured_down(stand: Search, runs_at: Callable[[int], Iterable[Run]]) -> Sea
     batch, gone = stand.found, []
     while batch and any(map(out_of_memory, runs_at(batch))):
         gone.append(batch)
-        batch -= max(1, batch // PART)
+        batch -= max(1, batch // PART)  # single steps down from 1000 would be many runs
     if not gone:
         return stand
     reason = None if batch else f"a batch of {gone[-1]} fits into the memory for {STEPS} steps, and not for a whole run"

@@ -129,8 +129,8 @@ class ExperimentSpec(StrictModel):
     per_device_batch_size: Axis[BatchSize | Literal["max"]] | None = Field(
         default=None,
         description="samples of one step on each device. Give this or global_batch_size. max: the largest that fits, "
-        "by doubling and bisection, each try in fresh processes, or the next smaller one that whole runs fit; on CPU "
-        "devices within memory_limit_bytes",
+        "from 128 on to one part in 64, by doubling and bisection, each try in fresh processes, or the next smaller "
+        "one that whole runs fit; on CPU devices within memory_limit_bytes",
     )
     global_batch_size: Axis[BatchSize] | None = Field(
         default=None,

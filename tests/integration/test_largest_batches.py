@@ -69,10 +69,10 @@ LIMITS = {
     ("pytorch", "resnet-50", None): 385,
     ("pytorch", "inception-v3", None): 440,
     ("pytorch", "transformer", None): 330,
-    ("pytorch", "bert-base", None): 330,
-    ("pytorch", "bert-base", "finetune"): 330,
-    ("pytorch", "bert-large", None): 330,
-    ("pytorch", "bert-large", "finetune"): 330,
+    ("pytorch", "bert-base", None): 380,
+    ("pytorch", "bert-base", "finetune"): 380,
+    ("pytorch", "bert-large", None): 380,
+    ("pytorch", "bert-large", "finetune"): 380,
     ("pytorch", "gpt-2", None): 320,
     ("tensorflow", "resnet-50", None): 620,
     ("tensorflow", "inception-v3", None): 700,
@@ -134,7 +134,8 @@ def test_a_model_finds_its_largest_batch_in_the_memory_it_may_have(
         (row,) = service.all(f"/api/v1/experiments/{experiment}/results")
         largest = row["axes"]["per_device_batch_size"]
         fitted = max(batch for batch, run in tries.items() if run["state"] == "completed")
-        assert tries[fitted + 1]["failure"]["kind"] == "out_of_memory"
+        too_large = min(batch for batch, run in tries.items() if run["failure"])
+        assert fitted < too_large <= fitted + max(1, fitted // 64)
         assert largest >= 2, "or it is no search"
         # So near to the limit two processes of one batch differ: a whole run may not fit where the try did.
         ends = {run["plan"]["per_device_batch_size"]: run["state"] for run in whole}

@@ -47,7 +47,7 @@ def test_a_dry_run_counts_the_most_tries_of_a_search_and_not_its_first_one_alone
     body = SPEC | {"per_device_batch_size": "max", "memory_limit_bytes": 2**30, "repeats": 2, "timeout_s": 100}
     preview = rig.http.post("/api/v1/experiments?dry_run=true", json=body).json()
     assert [one["plan"]["search"] for one in preview["plans"]] == [True]
-    assert preview["device_time_limit_s"] == (38 + 2) * 100
+    assert preview["device_time_limit_s"] == (26 + 2) * 100
     assert preview["expected_duration_s"] is None
 
 

@@ -319,11 +319,11 @@ def test_a_search_says_what_it_tries_next_and_how_many_tries_it_may_still_take()
 
     waiting = {**tried(8), "state": "running"}
     searches = Searches([waiting, tried(2), tried(1), tried(4, seed=2)])
-    assert searches.take(tried(4)) == "next 8, at most 35 tries more"
+    assert searches.take(tried(4)) == "next 8, at most 23 tries more"
     assert searches.take(tried(8, "out_of_memory")) == "next 6, at most 2 tries more"
     assert searches.take(tried(6, "out_of_memory")) == "next 5, at most 1 try more"
     assert searches.take(tried(5)) == "5 is the largest that fits"
-    assert searches.take(tried(8, seed=2)) == "next 16, at most 34 tries more", "another search"
+    assert searches.take(tried(8, seed=2)) == "next 16, at most 22 tries more", "another search"
     assert searches.take(tried(1, "out_of_memory", seed=3)) == "not even a batch of 1 fits into the memory"
     assert str(searches.take(tried(1, "crashed", seed=4))).startswith("the try of a batch of 1 failed")
     assert searches.take(tried(9, search=False)) is None

@@ -25,8 +25,9 @@ def test_doubling_then_bisection_finds_the_largest_in_few_tries(largest: int) ->
     while (stand := step(answers)).next is not None:
         assert stand.next not in answers, "no batch is tried twice"
         answers[stand.next] = Answer.FITS if stand.next <= largest else Answer.TOO_LARGE
-    assert stand == Search(found=largest)
-    assert len(answers) <= 2 * largest.bit_length() + 1
+    assert stand.found is not None
+    assert stand.found <= largest <= stand.found + stand.found // 64
+    assert len(answers) <= largest.bit_length() + 7
 
 
 @pytest.mark.parametrize("largest", [0, 1, 2, 3, 100, 1023, 1024, MOST // 2, MOST - 1, MOST])
@@ -40,8 +41,8 @@ def test_no_search_takes_more_tries_than_it_was_said_to_take_at_most(largest: in
     assert all(most >= tries for most, tries in zip(said, left, strict=True))
     assert said == sorted(said, reverse=True)
     assert most_left(answers) == 0
-    assert said[0] == 38
-    assert largest != MOST - 1 or len(said) == 38, "and the longest one takes as many"
+    assert said[0] == 26
+    assert largest != MOST - 1 or len(said) == 26, "and the longest one takes as many"
 
 
 def test_a_search_waits_for_its_try_and_ends_where_nothing_can_be_known() -> None:
