@@ -6,6 +6,10 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.spec_file import SpecFile
+from orchestrator.domain.facts import Facts
+from orchestrator.domain.spec import parse_spec
+from orchestrator.domain.sweep import check, expand
+from orchestrator.services.catalog import load_catalog
 from tests.integration.service_rig import ROOT, Tbd, environment
 from tests.support.service import Service
 
@@ -169,6 +173,10 @@ def test_memory_in_which_a_framework_cannot_even_begin_is_too_little_and_it_has_
 
 def test_every_cell_of_the_batch_sweep_has_a_search_here() -> None:
     swept = SpecFile(str(ROOT / "suites" / "batch-sweep.yaml")).spec
-    excluded = [(one["framework"], one["model"]) for one in swept["exclude"] if "framework" in one]
-    cells = [(framework, model) for model in swept["model"] for framework in swept["framework"]]
-    assert {cell for cell in cells if cell not in excluded} == {named[:2] for named in LIMITS}
+    spec = parse_spec({**swept, "size": "tiny", "per_device_batch_size": "max", "memory_limit_bytes": 2**30})
+    facts = Facts(load_catalog(), "cpu", (1, 1))
+    check(spec, facts)
+    plans = expand(spec, facts, [])
+    assert all(plan.search for plan in plans)
+    begun = sorted((plan.framework, plan.model) for plan in plans)
+    assert begun == sorted({(framework, model) for framework, model, _ in LIMITS})
