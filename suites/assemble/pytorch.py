@@ -221,16 +221,9 @@ def build(job: Job, process: Process, device: torch.device) -> Model:
         return [_placed(one, job.plan.data_on, device) for one in found]
 
     def batches(rank):
-        stream = parts.batches(job, rank, "pytorch", to_tensors)
-        return stream if dtype == torch.float32 or job.dataset is None else _cast(stream, dtype)
+        return parts.batches(job, rank, "pytorch", to_tensors)
 
     return Model(network.to(device, dtype), own.criterion, fields, batches, optimizer.of_job(job))
-
-
-def _cast(stream, dtype):
-    """Yield batches in ``dtype``: the tensors of images, which a loader makes itself, are in single precision."""
-    for tensors, work in stream:
-        yield [one.to(dtype) if one.is_floating_point() else one for one in tensors], work
 
 
 def _placed(tensor, place, device):
