@@ -5,7 +5,7 @@ are in the description's layout. Lengths and distances are Euclidean.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +98,10 @@ class Parity:
 
 
 def judge(exact: Arrays, found: Arrays, case: Arrays, precision: str = "fp32") -> Parity:
-    """Compare a result, computed in ``precision``, with the exact one, both of ``case``."""
+    """Compare a result, computed in ``precision``, with the exact one, both of ``case``.
+
+    One array of each is held at a time: of an npz that numpy reads as it is asked nothing else is in memory.
+    """
     gradients = _gradients(exact, found)
     weights = _weights(exact, found, case)
     statistics = _of_lengths(exact, found, "statistic")
@@ -121,40 +124,43 @@ def judge(exact: Arrays, found: Arrays, case: Arrays, precision: str = "fp32") -
 
 def margins(exact: Arrays) -> dict[str, float]:
     """How near the case comes to borders where rounding decides: ``from_zero`` and ``apart``, of the exact result."""
-    return {name: float(value) for name, value in _kind(exact, "margin").items()}
+    return {name: float(value) for name, value in _kind(exact, "margin")}
 
 
 def trained(exact: Arrays) -> int:
     """How many numbers the network trains."""
-    return sum(int(value.size) for value in _kind(exact, "gradient").values())
+    return sum(int(value.size) for _, value in _kind(exact, "gradient"))
 
 
-def _kind(arrays: Arrays, kind: str) -> dict[str, Any]:
+def _kind(arrays: Arrays, kind: str) -> Iterator[tuple[str, Any]]:
     prefix = kind + "."
-    return {name[len(prefix) :]: value for name, value in arrays.items() if name.startswith(prefix)}
+    return ((name[len(prefix) :], arrays[name]) for name in arrays if name.startswith(prefix))
 
 
 def _depth(exact: Arrays) -> int:
     """How many layers with a matrix or a kernel there are."""
-    return sum(value.ndim > 1 for value in _kind(exact, "gradient").values())
+    return sum(value.ndim > 1 for _, value in _kind(exact, "gradient"))
 
 
 def _gradients(exact: Arrays, found: Arrays) -> dict[str, float]:
-    lengths = {name: _length(value) for name, value in _kind(exact, "gradient").items()}
+    lengths = _lengths(exact, "gradient")
     least = _LEAST_GRADIENT * float(np.median(list(lengths.values())))
     return _distances(exact, found, "gradient", {name: max(length, least) for name, length in lengths.items()})
 
 
 def _weights(exact: Arrays, found: Arrays, case: Arrays) -> dict[str, float]:
     changes = {
-        name: max(_length(value - case[name]), _LEAST_CHANGE * _length(value))
-        for name, value in _kind(exact, "weight").items()
+        name: max(_length(value - case[name]), _LEAST_CHANGE * _length(value)) for name, value in _kind(exact, "weight")
     }
     return _distances(exact, found, "weight", changes)
 
 
 def _of_lengths(exact: Arrays, found: Arrays, kind: str) -> dict[str, float]:
-    return _distances(exact, found, kind, {name: _length(value) for name, value in _kind(exact, kind).items()})
+    return _distances(exact, found, kind, _lengths(exact, kind))
+
+
+def _lengths(exact: Arrays, kind: str) -> dict[str, float]:
+    return {name: _length(value) for name, value in _kind(exact, kind)}
 
 
 def _distances(exact: Arrays, found: Arrays, kind: str, scales: Mapping[str, float]) -> dict[str, float]:
@@ -183,7 +189,7 @@ def _relative(exact: Any, found: Any) -> float:
 
 def _begin(exact: Arrays, found: Arrays, rounding: float) -> float:
     initial = _kind(exact, "initial")
-    same = all(_distance(one, found.get(f"initial.{name}")) <= rounding * _length(one) for name, one in initial.items())
+    same = all(_distance(one, found.get(f"initial.{name}")) <= rounding * _length(one) for name, one in initial)
     return _relative(exact["losses"], found["losses"]) if same else math.inf
 
 

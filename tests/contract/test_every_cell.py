@@ -10,18 +10,8 @@ from orchestrator.services.catalog import load_catalog
 from tests.support.networks import offers, way_id, ways
 
 MODELS = [model for model in load_catalog().models.values() if "input" in model.facts]
-# What is not compared at the size small, and why. ``tbd parity`` says it of them where there is more.
-TOO_LARGE = {
-    "bert-large": "in double precision on two cores ten minutes were not enough; its code is BERT base's",
-}
 CELLS = [
-    pytest.param(
-        model.name,
-        options,
-        size,
-        id=way_id(model, options, size),
-        marks=[pytest.mark.skip(TOO_LARGE[model.name])] if size == "small" and model.name in TOO_LARGE else [],
-    )
+    pytest.param(model.name, options, size, id=way_id(model, options, size))
     for model in MODELS
     for options in ways(model)
     for size in ("tiny", "small")

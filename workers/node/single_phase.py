@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any, Mapping
@@ -58,8 +59,14 @@ def _await(popen: subprocess.Popen[bytes], events: Path, timeout_s: float) -> No
         popen.kill()
         popen.wait()
     if popen.returncode != 0:
-        last = err.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise PhaseError(_reported(events) or " ".join([f"it ended with status {popen.returncode}", *last]))
+        raise PhaseError(_reported(events) or _ended(popen.returncode, err))
+
+
+def _ended(status: int, err: bytes) -> str:
+    if status == -signal.SIGKILL:
+        return "it was killed, as the kernel does when memory runs out: with a smaller batch or size it takes less"
+    last = err.decode("utf-8", "replace").strip().splitlines()[-1:]
+    return " ".join([f"it ended with status {status}", *last])
 
 
 def _reported(events: Path) -> str | None:

@@ -16,7 +16,9 @@ A process of its own, after which nothing is timed. Its job has one more key, ``
     ``initial.<name>``, its weights, and ``losses``, of its first batches
 """
 
+import itertools
 import math
+import zipfile
 
 from workers.trainer import optimizer, updates
 from workers.trainer.control import Channel
@@ -56,23 +58,20 @@ def compute(
     if job.parity.makes_case:
         _make_case(job, process, adapter, watch, path)
     adapter.build(_given(job, path), process, watch)
-    found = _evaluated(adapter, path)
-    found.update(_first_pass(adapter))
-    found.update(_updated(adapter))
-    adapter.build(job, process, watch)
-    found.update(_begun(adapter))
-    _write(job.parity.found, found)
+    parts = (_evaluated(adapter, path), _first_pass(adapter), _updated(adapter), _begun(adapter, job, process, watch))
+    _write(job.parity.found, itertools.chain(*parts))
     emit("profiled", profile="parity", steps=UPDATES, elapsed_s=clock() - begun)
 
 
 def _make_case(job, process, adapter, watch, path):
     adapter.build(job, process, watch)
     case = adapter.case()
-    _write(path, case)
+    _write(path, case.items())
     adapter.build(job._replace(given=path), process, watch)
     gradients, weight = adapter.gradients()["gradients"], _length(adapter.state()["weights"])
     rule = optimizer.of_job(job, next(iter(updates.names(job)), None))
-    _write(path, dict(case, **_prefixed("optimizer", _numbers(rule, gradients, weight))))
+    numbers = _numbers(rule, gradients, weight)
+    _write(path, itertools.chain(case.items(), _prefixed("optimizer", numbers)))
 
 
 def _numbers(rule, gradients, weight):
@@ -113,49 +112,51 @@ def _given(job, path):
 
 
 def _evaluated(adapter, path):
-    """Return what the network gives for the case and its loss, with the statistics that a training begins with."""
+    """Tell what the network gives for the case and its loss, with the statistics that a training begins with."""
     import numpy
 
     with numpy.load(path) as case:
         batch = [case[name] for name in case.files if name.startswith("batch.")]
     outputs, loss = adapter.evaluate(batch)
     found = {"output_%d" % number: array for number, array in enumerate(outputs)}
-    return _prefixed("evaluated", dict(found, loss=loss))
+    yield from _prefixed("evaluated", dict(found, loss=loss))
 
 
 def _first_pass(adapter):
-    """Return the gradients of the case, and the statistics that one batch leaves."""
+    """Tell the gradients of the case, and the statistics that one batch leaves."""
     first = adapter.gradients()
-    found = {"loss": first["loss"]}
-    found.update(_prefixed("gradient", first["gradients"]))
-    found.update(_prefixed("margin", first["margins"]))
-    found.update(_prefixed("statistic", adapter.state()["statistics"]))
-    return found
+    yield "loss", first["loss"]
+    yield from _prefixed("gradient", first["gradients"])
+    yield from _prefixed("margin", first["margins"])
+    yield from _prefixed("statistic", adapter.state()["statistics"])
 
 
 def _updated(adapter):
-    """Return what the weights of the case become."""
+    """Tell what the weights of the case become."""
     for _ in range(UPDATES):
         adapter.step()
     adapter.synchronize()
-    return _prefixed("weight", adapter.state()["weights"])
+    yield from _prefixed("weight", adapter.state()["weights"])
 
 
-def _begun(adapter):
-    """Return what a training begins with: its weights, and the losses of its first batches."""
-    found = _prefixed("initial", adapter.state()["weights"])
-    found["losses"] = [adapter.gradients()["loss"] for _ in range(BATCHES)]
-    return found
+def _begun(adapter, job, process, watch):
+    """Tell what a training of the job begins with: its weights, and the losses of its first batches."""
+    adapter.build(job, process, watch)
+    yield from _prefixed("initial", adapter.state()["weights"])
+    yield "losses", [adapter.gradients()["loss"] for _ in range(BATCHES)]
 
 
 def _prefixed(kind, arrays):
-    """Return copies under ``<kind>.<name>``: some frameworks give a view of what they go on to change."""
-    import numpy
-
-    return {"%s.%s" % (kind, name): numpy.array(array) for name, array in arrays.items()}
+    for name, array in arrays.items():
+        yield "%s.%s" % (kind, name), array
 
 
 def _write(path, arrays):
+    """Write an npz of (name, array) pairs, each as it comes: all that is found of a large network would not fit into
+    memory beside it, and some frameworks give a view of what they go on to change."""
     import numpy
 
-    numpy.savez(path, **arrays)
+    with zipfile.ZipFile(path, "w") as file:
+        for name, array in arrays:
+            with file.open(name + ".npy", "w", force_zip64=True) as member:
+                numpy.lib.format.write_array(member, numpy.asarray(array), allow_pickle=False)

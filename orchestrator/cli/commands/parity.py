@@ -136,7 +136,7 @@ class _Bench:
         self._job_of = job_of
         self._give_way = give_way
         self._case = folder / "case.npz"
-        self._exact: dict[str, Any] = {}
+        self._exact: Mapping[str, Any] = {}
 
     def compare(self, reference: str, names: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
         """(framework -> its ``Parity`` as JSON, framework -> why it was skipped).
@@ -174,9 +174,10 @@ class _Bench:
             found = self._result(framework)
         except PhaseError as error:
             return {"same": False, "problems": [str(error)]}
-        return parity.judge(self._exact, found, dict(np.load(self._case)), self._precision).to_json()
+        return parity.judge(self._exact, found, np.load(self._case), self._precision).to_json()
 
-    def _result(self, framework: str, exactly: bool = False) -> dict[str, Any]:
+    def _result(self, framework: str, exactly: bool = False) -> Mapping[str, Any]:
+        """What a process has found; an array is read whenever it is asked for."""
         import numpy as np
 
         from orchestrator.services import parity
@@ -195,4 +196,5 @@ class _Bench:
             "parity": {"case": str(self._case), "makes_case": exactly, "found": str(found)},
         }
         single_phase.carry_out(job, PHASE, folder, parity.TIMEOUT_S)
-        return dict(np.load(found))
+        arrays: Mapping[str, Any] = np.load(found)
+        return arrays
