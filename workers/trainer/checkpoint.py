@@ -149,7 +149,9 @@ def why_none(job: Job, adapter: Adapter) -> Optional[str]:
     if "checkpoint" not in adapter.abilities:
         return "%s gives and takes no checkpoints" % job.plan.framework
     if job.plan.strategy not in adapter.checkpointed:
-        return "strategy %s of %s gives and takes no checkpoints" % (job.plan.strategy, job.plan.framework)
+        told = "strategy %s of %s gives and takes no checkpoints" % (job.plan.strategy, job.plan.framework)
+        why = getattr(adapter, "not_checkpointed", {}).get(job.plan.strategy)
+        return "%s: %s" % (told, why) if why else told
     if len(job.nodes) > 1 and not job.checkpoints.shared:
         return "several nodes resume only from a folder that they share: TBD_CHECKPOINTS names it"
     return None

@@ -68,6 +68,8 @@ and besides, never inside a timed interval:
     with ``checkpoint``: after ``build``, take them, and pass over the batches of ``steps`` steps
 ``checkpointed``
     with ``checkpoint``: the names of the strategies with which it is there
+``not_checkpointed``
+    where some strategy has none: {its name: why}, for the event ``resumed``
 ``case()``
     PyTorch's only: a case for ``workers.trainer.parity``
 ``switches``

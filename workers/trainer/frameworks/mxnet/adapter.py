@@ -9,17 +9,17 @@ that computes the loss.
 
 import importlib
 import os
-from typing import Iterator, Optional, Sequence, Tuple
+from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 from workers.trainer import job as jobs
 from workers.trainer import optimizer as rules
 from workers.trainer import updates
 from workers.trainer.failure import TrainerError
-from workers.trainer.frameworks.mxnet import memory, precision, profiler, store
+from workers.trainer.frameworks.mxnet import checkpoint, memory, precision, profiler, store
 from workers.trainer.frameworks.mxnet.library import mx
 from workers.trainer.frameworks.mxnet.step import Step, Steps
 from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Array, Data, Watch, Work
+from workers.trainer.signatures import Array, Arrays, Data, Watch, Work
 
 # What MXNet 1.9.1 says when it gets no memory: of the host (cpu_device_storage.h), of a GPU (pooled_storage_manager.h).
 SHORTAGES = ("Failed to allocate CPU Memory", "cudaMalloc retry failed", "out of memory", "std::bad_alloc")
@@ -28,9 +28,11 @@ SHORTAGES = ("Failed to allocate CPU Memory", "cudaMalloc retry failed", "out of
 class Adapter(object):
     """See ``workers.trainer.frameworks``."""
 
-    abilities = ("activity", "evaluate", "kernels", "layers", "memory")
+    abilities = ("activity", "checkpoint", "evaluate", "kernels", "layers", "memory")
     # Layers are told apart by the one graph of a network, memory by the sizes of its arrays.
     abilities_with_several = ("activity", "kernels")
+    checkpointed = ("single", "kvstore-device", "kvstore-dist-sync", "kvstore-dist-device-sync", "horovod")
+    not_checkpointed = {"kvstore-dist-async": "the optimiser and its state are in MXNet's servers, which give neither"}
     switches = ()
 
     def __init__(self) -> None:
@@ -39,6 +41,7 @@ class Adapter(object):
         self._exchange = None
         self._step = None
         self._complete = False
+        self._seed = None
 
     def versions(self) -> Data:
         libraries = {"numpy": importlib.import_module("numpy").__version__}
@@ -71,7 +74,8 @@ class Adapter(object):
         """Make all of a step but its input."""
         self._mathematics = precision.apply(job.plan.precision, process.device_kind)
         self._contexts = _contexts(process)
-        mx.random.seed(job.plan.seed)
+        self._seed = job.plan.seed
+        mx.random.seed(self._seed)
         model = jobs.builder(job).build(job, self._contexts)
         steps = []
         for update in updates.of_model(model, job):
@@ -139,11 +143,23 @@ class Adapter(object):
 
     def evaluate(self, batch: Sequence[Array]) -> Tuple[Tuple[Array, ...], float]:
         outputs, loss = self._evaluated(batch)
-        return outputs, float(loss.asscalar())
+        return outputs, float(loss.astype("float32", copy=False).asscalar())
 
     def _evaluated(self, batch):
         outputs, loss = self._step.model.evaluated(batch, self._contexts[0])
-        return tuple(one.asnumpy() for one in outputs), loss
+        # In mixed precision the last product may be a bfloat16, which numpy does not know.
+        return tuple(one.astype("float32", copy=False).asnumpy() for one in outputs), loss
+
+    def checkpoint(self) -> Dict[str, Array]:
+        return checkpoint.taken(self._step.model.network, self._step.trainers)
+
+    def restore(self, arrays: Arrays, steps: int) -> None:
+        for stream in self._step.streams:
+            for _ in range(steps * self._step.times):
+                next(stream)
+        checkpoint.given(self._step.model.network, self._step.trainers, arrays)
+        # What was drawn before is not drawn again.
+        mx.random.seed(self._seed + steps)
 
     def close(self) -> None:
         self._step = None

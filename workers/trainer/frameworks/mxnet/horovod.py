@@ -2,14 +2,20 @@
 
 import collections
 import contextlib
+import importlib
 from typing import Any, Callable, ContextManager, Iterator, Optional, Sequence, Tuple
 
-import horovod.mxnet
+# Horovod makes the symbols of MXNet's library global, those of a libjpeg among them: by these Pillow reads no image
+# ("broken data stream"), unless it was there before.
+with contextlib.suppress(ImportError):
+    importlib.import_module("PIL.Image")
 
-from workers.trainer.frameworks import horovod_gloo
-from workers.trainer.frameworks.mxnet import optimizers
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Data, Rule
+import horovod.mxnet  # noqa: E402
+
+from workers.trainer.frameworks import horovod_gloo  # noqa: E402
+from workers.trainer.frameworks.mxnet import optimizers  # noqa: E402
+from workers.trainer.job import Job, Process  # noqa: E402
+from workers.trainer.signatures import Data, Rule  # noqa: E402
 
 
 class Exchange(object):

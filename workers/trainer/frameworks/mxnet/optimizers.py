@@ -52,7 +52,10 @@ class Sgd(mx.optimizer.Optimizer):
     def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
         self._update_count(index)
         rate, where = self._get_lr(index), (index, weight.context)
-        rescaled = rate / self._rates.get(where, rate)
+        # Of the first update here too: after a resumption it is not the training's first.
+        before = self._rates.get(where, self.lr_scheduler(self.num_update - 1))
+        # What is held from a rate of 0 on is nothing.
+        rescaled = rate / before if before else 1.0
         self._rates[where] = rate
         mx.nd.sgd_mom_update(
             weight,

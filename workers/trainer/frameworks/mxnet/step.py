@@ -33,6 +33,11 @@ class Step(object):
         self._divisor = divisor
         self._batches = []
 
+    @property
+    def trainers(self) -> Sequence[Any]:
+        """Those of all updates."""
+        return [self.trainer]
+
     def run(self) -> Work:
         """Return the work of a whole step."""
         work = self.input()
@@ -100,6 +105,12 @@ class Steps(object):
         self._marked = None
         self.model, self.contexts = parts[0][0].model, parts[0][0].contexts
         self._order = [part for part in parts for _ in range(part[0].times)]
+        self.times = len(self._order)
+
+    @property
+    def trainers(self) -> Sequence[Any]:
+        """Those of all updates."""
+        return [step.trainer for step, _ in self._parts]
 
     @property
     def streams(self) -> Sequence[Iterator[Batch]]:
