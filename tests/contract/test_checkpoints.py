@@ -64,28 +64,33 @@ def steps(trainer):
     return [one["step"] for one in trainer.data("evaluation")]
 
 
-def tensorflow(*values, id):
-    own = ("suites/assemble/tensorflow.py", "workers/trainer/frameworks/tensorflow")
-    return pytest.param(
-        "tensorflow", *values, id=id, marks=[pytest.mark.framework("tensorflow"), pytest.mark.depends_on(*own)]
-    )
+def of(framework, *values, id):
+    own = pytest.mark.depends_on(f"suites/assemble/{framework}.py", f"workers/trainer/frameworks/{framework}")
+    return pytest.param(framework, *values, id=f"{framework}, {id}", marks=[pytest.mark.framework(framework), own])
 
 
 ADAM = {"name": "adam", "learning_rate": 1e-3, "betas": [0.9, 0.999]}
+CHANGING = {"warmup_steps": 10, "decay": "cosine", "decay_steps": 40}
 CASES = [
-    pytest.param("pytorch", "resnet_50", OPTIMIZER, id="pytorch, running statistics and momentum"),
-    pytest.param("pytorch", "alexnet", {**OPTIMIZER, "learning_rate": 0.002}, id="pytorch, dropout"),
-    pytest.param("pytorch", "resnet_50", ADAM, id="pytorch, adam"),
-    tensorflow("resnet_50", OPTIMIZER, id="tensorflow, running statistics and momentum"),
-    tensorflow("resnet_50", ADAM, id="tensorflow, adam"),
+    of("pytorch", "resnet_50", OPTIMIZER, "fp32", id="running statistics and momentum"),
+    of("pytorch", "alexnet", {**OPTIMIZER, "learning_rate": 0.002}, "fp32", id="dropout"),
+    of("pytorch", "resnet_50", ADAM, "fp32", id="adam"),
+    of("tensorflow", "resnet_50", OPTIMIZER, "fp32", id="running statistics and momentum"),
+    of("tensorflow", "resnet_50", ADAM, "fp32", id="adam"),
+    of("mxnet", "resnet_50", OPTIMIZER, "amp-bf16", id="running statistics and momentum, mixed precision"),
+    of("mxnet", "resnet_50", {**OPTIMIZER, **CHANGING}, "fp32", id="momentum and a rate that changes"),
+    of("mxnet", "resnet_50", {**ADAM, **CHANGING}, "fp32", id="adam and a rate that changes"),
+    of("cntk", "resnet_50", OPTIMIZER, "fp32", id="running statistics and momentum"),
+    of("cntk", "resnet_50", {**ADAM, **CHANGING}, "fp32", id="adam and a rate that changes"),
+    of("cntk", "alexnet", {**OPTIMIZER, "learning_rate": 0.002}, "fp32", id="dropout"),
 ]
 
 
-@pytest.mark.parametrize(("framework", "model", "optimizer"), CASES)
+@pytest.mark.parametrize(("framework", "model", "optimizer", "precision"), CASES)
 def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(
-    python_of, apart, tmp_path, framework, model, optimizer
+    python_of, apart, tmp_path, framework, model, optimizer, precision
 ):
-    python, plan = python_of(framework), {"framework": framework, "optimizer": optimizer}
+    python, plan = python_of(framework), {"framework": framework, "optimizer": optimizer, "precision": precision}
     whole = ended(begun(job_of(apart, None, "whole", model, **plan), tmp_path, python))
     assert whole.data("resumed")[0]["reason"] == "this host gives the run no folder for checkpoints"
     first = begun(job_of(apart, tmp_path / "kept", "first", model, **plan), tmp_path, python)
@@ -146,20 +151,46 @@ def test_a_checkpoint_that_cannot_be_written_costs_the_training_nothing(python_o
     assert "kept" in written["problem"]
 
 
-def test_all_ranks_go_on_from_the_checkpoint_of_the_first(apart, tmp_path):
+RANKS = [
+    of("pytorch", "ddp", id="ddp"),
+    of("mxnet", "kvstore-device", id="kvstore-device"),
+    of("mxnet", "kvstore-dist-sync", id="kvstore-dist-sync"),
+    of("mxnet", "horovod", id="horovod"),
+    of("cntk", "mpi", id="mpi"),
+]
+
+
+def of_two_ranks(framework, strategy, root, folder):
     told = {"max_steps": 8, "evaluate_every": 4, "mode": "convergence", "per_device_batch_size": 2}
+    job = strategy_job(framework, strategy, devices=2, data="photographs", **told)
+    one = job_of(root, folder)
+    given = {key: one[key] for key in ("model", "dataset", "checkpoints")}
+    return {**job, **given, "stopping": dict.fromkeys(job["stopping"])}
+
+
+@pytest.mark.parametrize(("framework", "strategy"), RANKS)
+def test_all_ranks_go_on_from_the_checkpoint_of_the_first(python_of, apart, tmp_path, framework, strategy):
     found = []
-    for name, folder in (("whole", None), ("first", tmp_path / "kept")):
-        job = strategy_job("pytorch", "ddp", devices=2, data="photographs", **told)
-        one = job_of(apart, folder, name)
-        given = {key: one[key] for key in ("model", "dataset", "checkpoints")}
-        found.append(carried_out({**job, **given, "stopping": dict.fromkeys(job["stopping"])}, tmp_path / name))
+    for name in ("first", "again"):
+        job = of_two_ranks(framework, strategy, apart, tmp_path / "kept")
+        python_of(job["interpreter"]["name"])
+        found.append(carried_out(job, tmp_path / name))
         assert found[-1].failure() is None, found[-1].said
-    assert len(found[1].data("checkpoint")) == 1
-    job = strategy_job("pytorch", "ddp", devices=2, data="photographs", **told)
-    again = carried_out({**job, **given, "stopping": dict.fromkeys(job["stopping"])}, tmp_path / "again")
-    assert again.failure() is None, again.said
-    assert [one["step"] for one in again.data("resumed")] == [4]
-    assert {one["sha256"] for done in (*found, again) for one in done.data("replica")} == {
-        found[0].data("replica")[0]["sha256"]
-    }
+    assert len(found[0].data("checkpoint")) == 1
+    assert [one["step"] for one in found[1].data("resumed")] == [4]
+    assert {one["sha256"] for done in found for one in done.data("replica")} == {found[0].data("replica")[0]["sha256"]}
+
+
+WITHOUT = [
+    of("mxnet", "kvstore-dist-async", "servers", id="kvstore-dist-async"),
+    of("cntk", "mpi-block-momentum", "all ranks", id="mpi-block-momentum"),
+]
+
+
+@pytest.mark.parametrize(("framework", "strategy", "why"), WITHOUT)
+def test_a_strategy_without_checkpoints_says_why(apart, tmp_path, framework, strategy, why):
+    done = carried_out(of_two_ranks(framework, strategy, apart, tmp_path / "kept"), tmp_path / "whole")
+    assert done.failure() is None, done.said
+    (resumed,) = done.data("resumed")
+    assert (resumed["step"], done.data("checkpoint")) == (0, [])
+    assert why in resumed["reason"]

@@ -11,10 +11,10 @@ import importlib
 import os
 import re
 import warnings
-from typing import Iterator, Optional, Sequence, Tuple
+from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Array, Data, Watch, Work
+from workers.trainer.signatures import Array, Arrays, Data, Watch, Work
 
 # CNTK warns of every Linux but Ubuntu 16.04, and of a GPU that may be missing.
 warnings.filterwarnings("ignore", module="cntk")
@@ -26,7 +26,15 @@ from workers.trainer import optimizer as rules  # noqa: E402
 from workers.trainer import profiling, updates  # noqa: E402
 from workers.trainer.failure import TrainerError  # noqa: E402
 from workers.trainer.frameworks import allocation_profile, waiting  # noqa: E402
-from workers.trainer.frameworks.cntk import graph, memory, optimizers, profiler, timing, trace  # noqa: E402
+from workers.trainer.frameworks.cntk import (  # noqa: E402
+    checkpoint,
+    graph,
+    memory,
+    optimizers,
+    profiler,
+    timing,
+    trace,
+)
 from workers.trainer.frameworks.cntk.minimizer import Minimizer  # noqa: E402
 from workers.trainer.work import total  # noqa: E402
 
@@ -39,9 +47,13 @@ BLOCK_MOMENTUM = "mpi-block-momentum"
 class Adapter(object):
     """See ``workers.trainer.frameworks``."""
 
-    abilities = ("activity", "evaluate", "kernels", "layers", "memory")
+    abilities = ("activity", "checkpoint", "evaluate", "kernels", "layers", "memory")
     # Layers are told apart in one criterion; of the memory CNTK plans that of each criterion by itself.
     abilities_with_several = ("activity", "kernels")
+    checkpointed = ("single", "mpi")
+    not_checkpointed = {
+        BLOCK_MOMENTUM: "CNTK tells its blocks' momentum to all ranks at once, and changes the weights by it"
+    }
     switches = ()
 
     def __init__(self) -> None:
@@ -55,6 +67,7 @@ class Adapter(object):
         self._communicator = None
         self._block_steps = None
         self._done = False
+        self._folder = None
 
     def versions(self) -> Data:
         libraries = {"numpy": importlib.import_module("numpy").__version__, "openmpi": _openmpi_version()}
@@ -82,6 +95,7 @@ class Adapter(object):
 
     def build(self, job: Job, process: Process, watch: Watch) -> Data:
         mathematics = self._prepare(job, process)
+        self._folder = job.folder
         self._model = jobs.builder(job).build(job, process)
         self._minimizers = [self._minimizer(update, job) for update in updates.of_model(self._model, job)]
         self._order = [one for one in self._minimizers for _ in range(one.times)]
@@ -110,8 +124,8 @@ class Adapter(object):
         rule = rules.complete(update.optimizer)
         if job.plan.strategy == BLOCK_MOMENTUM:
             rule["learning_rate"] /= job.world_size
-        learner = self._distributed(optimizers.make(rule, update.parameters), job)
-        return Minimizer(update, rule, learner, self._model.arguments)
+        learner = optimizers.make(rule, update.parameters)
+        return Minimizer(update, rule, learner, self._distributed(learner, job), self._model.arguments)
 
     def _distributed(self, learner, job):
         if self._communicator is None:
@@ -227,6 +241,15 @@ class Adapter(object):
     def _evaluated(self, batch):
         outputs, loss = self._model.evaluated(batch)
         return tuple(outputs), loss
+
+    def checkpoint(self) -> Dict[str, Array]:
+        return checkpoint.taken(self._model.network, self._minimizers, self._communicator is None, self._folder)
+
+    def restore(self, arrays: Arrays, steps: int) -> None:
+        for _ in range(steps * len(self._order)):
+            self._take()
+        alone = self._communicator is None
+        checkpoint.given(self._model.network, self._minimizers, alone, self._folder, arrays, steps)
 
     def close(self) -> None:
         self._batches = self._model = None

@@ -15,24 +15,27 @@ class Minimizer(object):
 
     Args:
         rule: by which the ``learner`` of its parameters begins.
+        exchanging: the learner as the trainer has it: where there are other ranks, one that exchanges with them.
         arguments: the input variables of a batch; those that the criterion does not read are not given to it.
     """
 
-    def __init__(self, update: Update, rule: Rule, learner: Any, arguments: Sequence[Any]) -> None:
+    def __init__(self, update: Update, rule: Rule, learner: Any, exchanging: Any, arguments: Sequence[Any]) -> None:
         self.criterion = update.loss
         self.parameters = update.parameters
         self.times = update.times
-        self.trainer = cntk.Trainer(None, (update.loss, None), [learner])
+        self.learner = learner
+        self.trainer = cntk.Trainer(None, (update.loss, None), [exchanging])
         self._rule = rule
         read = {variable.uid for variable in update.loss.arguments}
         self._read = [(place, one) for place, one in enumerate(arguments) if one.uid in read]
-        self._steps = 0
+        # For how many a rate was set.
+        self.steps = 0
 
     def train(self, batch: Sequence[Any]) -> None:
         """Update by ``batch``, a value for each argument."""
         if not rules.is_constant(self._rule):
-            self._steps += 1
-            rate = optimizers.schedule(self._rule, rules.rate(self._rule, self._steps))
+            self.steps += 1
+            rate = optimizers.schedule(self._rule, rules.rate(self._rule, self.steps))
             self.trainer.parameter_learners[0].reset_learning_rate(rate)
         self.trainer.train_minibatch(self._given(batch))
 
