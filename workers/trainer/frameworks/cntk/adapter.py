@@ -201,6 +201,7 @@ class Adapter(object):
             return self._model.parameters
 
         self._prepare(job, process)
+        _load(job)
         steps = profiling.whole_steps(job, allocation_profile.STEPS)
         exchange = graph.Exchange(job.world_size, self._block_steps)
         batch = job.plan.per_device_batch_size
@@ -303,6 +304,14 @@ def _mathematics(precision):
     cntk.cntk_py.set_max_num_cputhreads(jobs.threads())
     # CUDA 10, the newest that CNTK is built with, has no TF32.
     return {"precision": precision, "tf32": False, "threads": cntk.cntk_py.get_max_num_cputhreads()}
+
+
+def _load(job):
+    """Import what the build of a model imports: what Python takes for modules is no memory of the model."""
+    jobs.builder(job)
+    if job.model.input:
+        importlib.import_module("%s.%s" % (job.model.module, job.plan.framework))
+        importlib.import_module("suites.inputs.%s" % job.model.input)
 
 
 def _openmpi_version():
