@@ -18,9 +18,11 @@ PYTHON36 = $(shell $(PYTHON) -m workers.node.pythons 3.6)
 WHOLE := -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 --durations-min=5
 
 # What holds of every model in every framework.
-SUITE := $(patsubst %,tests/contract/test_%.py,every_cell models overfitting learned_photographs adapters strategies \
-	mpi_strategies updates profiles profiles_ranks profiles_pytorch profiles_tensorflow profiles_mxnet profiles_cntk) \
-	tests/integration/test_largest_batches.py
+SUITE := $(patsubst %,tests/contract/test_%.py,every_cell models overfitting learned_photographs convergence checkpoints \
+	rank_checkpoints checkpoint_precisions precisions precision_parity tensorflow_casts switches adapters strategies \
+	mpi_strategies frozen_replicas optimizers updates where_batches_lie profiles profiles_models profiles_ranks \
+	profiles_pytorch profiles_tensorflow profiles_mxnet profiles_cntk) \
+	$(patsubst %,tests/integration/test_%.py,convergence_runs resumed_runs largest_batches)
 
 .PHONY: help schedules-year demo nightly-demo pytorch-pythons test prove lint unit bench faults coverage test-horovod-pytorch cluster scaling deploy-check suite-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters clean
 
@@ -71,7 +73,7 @@ cluster: system-packages setup test-interpreters ## the tests on several hosts i
 deploy-check: system-packages setup ## the containers in full: images, every fault, a PyTorch job, by an engine of its own, as root (about 15 minutes)
 	@$(BIN)/python -m pytest tests/deploy -m "" --prove
 
-suite-check: system-packages setup test-interpreters ## every cell of the suite in full: parity at tiny and small, learning by heart, real data, ranks, profiles, largest batches (docs/tests.md has its time)
+suite-check: system-packages setup test-interpreters ## every cell of the suite in full: parity at tiny and small, learning by heart, convergence, checkpoints, ranks, profiles, largest batches (docs/tests.md has its time)
 	@$(BIN)/python -m pytest $(WHOLE) -m "" $(SUITE)
 
 matrix: system-packages setup test-interpreters ## every framework, strategy and topology on several hosts: the table of docs/matrix.md (about 20 minutes)
