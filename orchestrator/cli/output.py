@@ -56,7 +56,12 @@ def print_dim(text: str) -> None:
 def wrapped(text: str) -> list[str]:
     """The lines of a long one, on a terminal only: a pipe may want to search it."""
     columns = width()
-    return textwrap.wrap(text, columns, subsequent_indent="    ") if columns else [text]
+    return textwrap.wrap(text, columns, subsequent_indent="    ") if columns else [one_line(text)]
+
+
+def one_line(text: str) -> str:
+    """``text`` without line breaks, which an error of a framework's may have."""
+    return " ".join(text.split("\n"))
 
 
 def state(text: str) -> str:

@@ -12,12 +12,13 @@ from orchestrator.reports.settings import machine, program
 
 Json = Mapping[str, Any]
 MOST_LINES = 20  # of a comparison below a table: a judgement
+ENDINGS = {"completed": "completed", "failed": "failed", "cancelled": "been cancelled"}
 
 
-def print_results(rows: Sequence[Json]) -> None:
-    """The table of results, what is the same for all cells above it, notes below."""
+def print_results(rows: Sequence[Json], state: str = "active") -> None:
+    """The table of results, what is the same for all cells above it, notes below. ``state``: of their experiment."""
     if not rows:
-        output.say("no results yet")
+        output.say("no results yet" if state == "active" else f"no results: the experiment has {ENDINGS[state]}")
         return
     print_table(results_table(rows))
 
@@ -25,7 +26,7 @@ def print_results(rows: Sequence[Json]) -> None:
 def print_results_of(client: Client, experiment_id: str) -> None:
     """The table of an experiment, and where several frameworks took part their comparison below it."""
     rows = client.pages(path_of("experiments", experiment_id, "results"))["items"]
-    print_results(rows)
+    print_results(rows, "" if rows else client.get(path_of("experiments", experiment_id))["state"])
     if len({row["axes"]["framework"] for row in rows}) > 1:
         found = client.get(path_of("experiments", experiment_id, "comparisons"))
         if found["axis"] == "framework" and found["items"]:
@@ -66,7 +67,7 @@ def print_experiment(experiment: Json, rows: Sequence[Json], runs: Sequence[Json
     ]
     _print_pairs([pair for pair in pairs if pair[1] not in ("", NOTHING)])
     print()
-    print_results(rows)
+    print_results(rows, experiment["state"])
     remarkable = [run for run in reversed(runs) if run["reason"] or run["state"] in ("placing", "running")]
     if remarkable:
         print()
@@ -116,7 +117,7 @@ def print_run(run: Json, measurements: Sequence[Json]) -> None:
 
 def _print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
     for name, text in pairs:
-        print(f"{output.coloured(f'{name:<12}', 'dim')}{text}")
+        print(f"{output.coloured(f'{name:<12}', 'dim')}{output.one_line(text)}")
 
 
 def _took(thing: Json, start: str) -> str:

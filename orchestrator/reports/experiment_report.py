@@ -51,7 +51,7 @@ def experiment_report(
         f"# {table.plain_text(experiment['name'])}",
         _question(experiment, rows),
         "## Results",
-        _results(rows),
+        _results(rows, experiment["state"]),
         *_compared(comparisons),
         *_remarks(rows, runs),
         "## How it was measured",
@@ -81,9 +81,9 @@ def _question(experiment: Json, rows: Sequence[Json]) -> str:
     )
 
 
-def _results(rows: Sequence[Json]) -> str:
+def _results(rows: Sequence[Json], state: str) -> str:
     if not rows:
-        return "There are no results yet."
+        return f"There are no results{' yet' if state == 'active' else ''}."
     found = results_table(rows)
     same = f"The same in all cells: {found.common}.\n\n" if found.common else ""
     notes = "\n\n" + "\n".join(f"* {note}" for note in found.notes) if found.notes else ""

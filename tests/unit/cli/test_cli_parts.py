@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli import locate, spec_options
+from orchestrator.cli import locate, output, spec_options
 from orchestrator.cli.client import Client, Event, ServerProblem, parse_events
 from orchestrator.cli.commands.rerun import spec_of
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.main import COMMANDS, main
 from orchestrator.cli.searches import Searches
 from orchestrator.cli.spec_file import SpecFile
+from orchestrator.cli.tables import print_results
 from orchestrator.cli.waiting import line_of, outcome
 from orchestrator.domain.spec import parse_spec
 from orchestrator.settings import VARIABLES
@@ -327,3 +328,26 @@ def test_a_search_says_what_it_tries_next_and_how_many_tries_it_may_still_take()
     assert searches.take(tried(1, "out_of_memory", seed=3)) == "not even a batch of 1 fits into the memory"
     assert str(searches.take(tried(1, "crashed", seed=4))).startswith("the try of a batch of 1 failed")
     assert searches.take(tried(9, search=False)) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ("active", "no results yet"),
+        ("failed", "no results: the experiment has failed"),
+        ("cancelled", "no results: the experiment has been cancelled"),
+    ],
+)
+def test_an_experiment_without_results_says_whether_there_will_be_some(
+    state: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_results([], state)
+    assert capsys.readouterr().err == told + "\n"
+
+
+def test_small_print_of_several_lines_is_one_line_in_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    output.print_dim("[1] crashed: broken\nsomewhere\nelse.")
+    assert capsys.readouterr().out == "[1] crashed: broken somewhere else.\n"
