@@ -62,7 +62,8 @@ bench: setup test-interpreters ## the ratios of docs/benchmarks.md, measured sid
 test-horovod-pytorch: system-packages setup ## the tests of PyTorch's Horovod, which is built from source first (about five minutes)
 	@deploy/system_packages.sh python3-dev
 	@$(BIN)/python -m workers.node.interpreters install horovod-pytorch
-	@$(BIN)/python -m pytest tests/contract/test_strategies.py tests/integration/test_horovod.py tests/integration/test_pytorch_profiled_runs.py -k "pytorch and horovod"
+	@$(BIN)/python -m pytest tests/contract/test_strategies.py tests/contract/test_checkpoints.py \
+		tests/integration/test_horovod.py tests/integration/test_pytorch_profiled_runs.py -k "pytorch and horovod"
 
 pytorch-pythons: setup ## PyTorch on Python 3.12 and 3.13 (up to 2.8 GB to download and 4.8 GB on disk for each, removed again): built, proved, tried
 	@deploy/pytorch_pythons.sh

@@ -166,6 +166,7 @@ def test_a_checkpoint_that_cannot_be_written_costs_the_training_nothing(python_o
 
 RANKS = [
     of("pytorch", "ddp", id="ddp"),
+    of("pytorch", "horovod", id="horovod"),
     of("mxnet", "kvstore-device", id="kvstore-device"),
     of("mxnet", "kvstore-dist-sync", id="kvstore-dist-sync"),
     of("mxnet", "horovod", id="horovod"),

@@ -46,8 +46,7 @@ class Adapter(object):
 
     abilities = ("activity", "checkpoint", "evaluate", "kernels", "layers", "memory")
     abilities_with_several = ("activity", "kernels", "layers", "memory")
-    # Not Horovod's: its optimiser takes the place of PyTorch's, and was not tried.
-    checkpointed = ("single", "ddp")
+    checkpointed = ("single", "ddp", "horovod")
     switches = ("channels_last", "compile", "cuda_graphs", "fused_optimizer")
 
     def __init__(self) -> None:
