@@ -201,6 +201,13 @@ class Bench:
                     logs.setdefault(entry["attempt_id"], {}).setdefault(entry["node"], []).append(entry)
         return list(logs.values())[-1] if logs else {}
 
+    def sent_bytes(self, run_id: str, interface: str) -> float:
+        """What all nodes sent over an interface while the last attempt of a run went on."""
+        entries = [entry for log in self.logs(run_id).values() for entry in log if entry["kind"] == "reading"]
+        values = [value for entry in entries for value in entry["data"]["values"]]
+        wanted = ("sent_bytes", f"interface:{interface}")
+        return float(sum(amount or 0 for metric, subject, amount in values if (metric, subject) == wanted))
+
 
 def _url_in(log: Path) -> str | None:
     for line in log.read_text().splitlines():

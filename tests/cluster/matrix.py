@@ -25,6 +25,9 @@ from workers.node import interpreters
 
 MODEL = "resnet-50"
 BATCH = 4
+# Bytes of the gradients of one of its steps; each of two ranks sends them once at least, whatever the algorithm (ring
+# all-reduce: 2 (n - 1) / n times).
+GRADIENTS = 511514 * 4
 # Where each topology runs: names of the bench's hosts.
 PLACES = {"1x1": ("one",), "1x2": ("three",), "2x1": ("one", "two")}
 # Judgement: a framework's import on a busy core takes most of it.
