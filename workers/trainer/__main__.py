@@ -40,7 +40,8 @@ PHASES = {"memory": profiling.allocations, "counters": counters.counted_step, "p
 # before the workers have imported theirs.
 SCHEDULERS = {"horovod": horovod_gloo.serve}
 # Strategies whose libraries' threads outlive their groups: PyTorch's DistributedDataParallel (2.13) keeps Gloo's,
-# whatever is deleted first. A rank has been aborted after a good end, its heap corrupted by what was cleaned up then.
+# whatever is deleted first. A rank was once aborted after a good end, its heap corrupted: a clean-up beneath these
+# threads is the likely cause, and not proven to be it.
 ENDED_AT_ONCE = ("ddp",)
 
 
