@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.db.store import SqlStore
 from tests.support import processes
+from tests.support.folders import files_below
 from tests.support.service import Service, until
 
 SPEC = {
@@ -61,9 +62,9 @@ def test_a_killed_training_goes_on_in_the_next_attempt_and_ends_with_the_same_we
     try:
         (whole,) = service.wait(service.submit(SPEC), timeout_s=110)
         assert whole["state"] == "completed", whole
-        until(lambda: not list(tmp_path.rglob("*.npz")))
+        until(lambda: not files_below(tmp_path, ".npz"))
         experiment = service.submit({**SPEC, "name": "killed"})
-        until(lambda: len(list(tmp_path.rglob("checkpoints/*/*.npz"))) == 2, timeout_s=60, poll_s=0.01)
+        until(lambda: len(files_below(tmp_path, ".npz")) == 2, timeout_s=60, poll_s=0.01)
         (pid,) = trainers(mark)
         os.kill(pid, signal.SIGKILL)
         (run,) = service.wait(experiment, timeout_s=110)
@@ -79,7 +80,7 @@ def test_a_killed_training_goes_on_in_the_next_attempt_and_ends_with_the_same_we
         assert run["summary"]["convergence"]["resumed"]["step"] == resumed["step"]
         assert run["validity"]["grade"] != "broken"
         # Nobody can go on from what is left of a run that is over.
-        until(lambda: not list(tmp_path.rglob("*.npz")))
+        until(lambda: not files_below(tmp_path, ".npz"))
     finally:
         service.stop()
 

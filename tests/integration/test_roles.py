@@ -10,6 +10,7 @@ from orchestrator.domain.placement import Device, NodeShare, Placement
 from orchestrator.services.job import processes_of
 from tests.integration.node_attempts import NODE, a_job, carried_out, failure_of, log_of, of_kind, steps_begin, until
 from tests.support.acted_model.actor import WAYS
+from tests.support.folders import files_below
 from tests.trainer_process import ROOT
 from workers.node import processes
 from workers.node.agent import Agent
@@ -55,7 +56,7 @@ def test_actors_feed_their_worker_on_its_cores_and_end_with_it(agent, tmp_path):
     assert exits == dict.fromkeys(NAMES, 0)
     assert not processes.with_token(job["token"])
     # The log is closed before the files beside it are removed.
-    until(lambda: not list(tmp_path.rglob("*.socket")), 10)
+    until(lambda: not files_below(tmp_path, ".socket"), 10)
 
 
 def test_an_actor_that_dies_fails_the_attempt_and_is_the_one_named(agent):
