@@ -1,7 +1,6 @@
 """What every synchronous strategy of several ranks must do, by real processes that really exchange gradients."""
 
 import math
-import signal
 import time
 
 import pytest
@@ -131,14 +130,3 @@ def test_a_first_rank_that_is_killed_ends_the_other_at_once_and_is_the_one_named
         for trainer in started:
             trainer.popen.kill()
             trainer.popen.wait()
-
-
-@pytest.mark.framework("pytorch")
-def test_ranks_whose_libraries_leave_threads_end_without_a_clean_up(python_of, tmp_path):
-    """What is registered here stands for a clean-up that aborts: a process that has one fails by it."""
-    aborts, ends = ["import atexit, os; atexit.register(os.abort)"], []
-    for devices, strategy in ((1, "single"), (2, "ddp")):
-        job, folder = strategy_job("pytorch", strategy, devices=devices, max_steps=2), tmp_path / strategy
-        folder.mkdir()
-        ends.append({one.popen.returncode for one in run(job, folder, python_of("pytorch"), planted=aborts)})
-    assert ends == [{-signal.SIGABRT}, {0}]

@@ -39,19 +39,10 @@ PHASES = {"memory": profiling.allocations, "counters": counters.counted_step, "p
 # Strategies whose scheduler is the same for all frameworks and needs none of them -> its verb. It is listening long
 # before the workers have imported theirs.
 SCHEDULERS = {"horovod": horovod_gloo.serve}
-# Strategies whose libraries' threads outlive their groups: PyTorch's DistributedDataParallel (2.13) keeps Gloo's,
-# whatever is deleted first. A rank was once aborted after a good end, its heap corrupted: a clean-up beneath these
-# threads is the likely cause, and not proven to be it.
-ENDED_AT_ONCE = ("ddp",)
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run one process; return its exit status."""
-    return carried_out(*told(arguments))
-
-
-def told(arguments: Optional[Sequence[str]] = None) -> Tuple[Job, str]:
-    """Return the job of one process and where its events go, as ``arguments`` say."""
     parser = argparse.ArgumentParser(prog="workers.trainer", description="One training process of an attempt.")
     parser.add_argument("--job", required=True, help="the job, a JSON file")
     parser.add_argument("--events", required=True, help="where this process appends its events")
@@ -65,13 +56,8 @@ def told(arguments: Optional[Sequence[str]] = None) -> Tuple[Job, str]:
         # A framework may have to be told before it begins that its memory will be looked at.
         phase=options.phase,
     )
-    return job, options.events
-
-
-def carried_out(job: Job, events_path: str) -> int:
-    """Run the process of ``job``; return its exit status."""
     process = job.process
-    writer = protocol.EventWriter(events_path, process.rank if process.ranks else None)
+    writer = protocol.EventWriter(options.events, process.rank if process.ranks else None)
     try:
         return run(job, process, writer.emit)
     except MemoryError:
@@ -197,16 +183,14 @@ def emit_error(emit: Emit, kind: str, error: Exception) -> None:
         sys.stderr.write("the error could not be reported: %s\n" % unwritten)
 
 
-def leave(status: int, at_once: bool = False) -> None:
-    """End the process. After a failure, and where it is to be ``at_once``, Python's and the libraries' own clean-up is
-    left out: it may wait for ranks that are gone."""
+def leave(status: int) -> None:
+    """End the process. After a failure a framework's own clean-up is left out: it may wait for ranks that are gone."""
     sys.stdout.flush()
     sys.stderr.flush()
-    if status or at_once:
+    if status:
         os._exit(status)
     sys.exit(0)
 
 
 if __name__ == "__main__":
-    own, path = told()
-    leave(carried_out(own, path), own.phase == "train" and own.plan.strategy in ENDED_AT_ONCE)
+    leave(main())

@@ -159,10 +159,11 @@ class Adapter(object):
             self.build(job, process, watch)
             return self._step
 
-        return memory.profile(build, self._device)
+        return memory.profile(build, self._device, self._strategy.rest)
 
     def _record(self, steps, step, **options):
-        return events.record(steps, step, self.synchronize, self._device.type == "cuda", **options)
+        rest = self._strategy.rest
+        return events.record(steps, step, self.synchronize, rest, self._device.type == "cuda", **options)
 
     def memory(self) -> Optional[Data]:
         if self._device.type != "cuda":

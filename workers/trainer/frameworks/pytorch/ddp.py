@@ -14,7 +14,8 @@ in the forward one, as for a gradient penalty, is inside of what is wrapped.
 import datetime
 import os
 import threading
-from typing import Any, List, Optional, Sequence, Tuple
+import time
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import distributed, nn
@@ -39,6 +40,11 @@ GONE = (
     "ncclRemoteError",
     "Socket closed",
 )
+# What PyTorch calls the threads on which Gloo's exchanges run, and what the kernel says of one that waits (proc(5)).
+GLOO_THREAD = "pt_gloo_runloop"
+ASLEEP = "S"
+# Judgement: what wakes or holds a thread takes microseconds.
+REST_S = 0.001
 # Judgement: to leave a group whose ranks all live takes milliseconds.
 LEAVE_S = 5.0
 LATE = ("Timed out waiting", "Timeout waiting", "timed out", "wait timeout")
@@ -90,6 +96,20 @@ class Strategy(single.Strategy):
             "interface": os.environ.get(self._backend.upper() + "_SOCKET_IFNAME"),
         }
 
+    def rest(self) -> None:
+        """See ``single.Strategy``: wait until Gloo's threads sleep, and still do a moment later.
+
+        A backward pass ends when the averaged gradients are there; the thread that brought them then notes when it
+        was done, in what a profiler has recorded. PyTorch (2.13) does not wait for that: a profiler that ends before
+        has freed what is written to, and the process may be aborted by it much later, or never.
+        """
+        if self._backend != "gloo":
+            return
+        quiet = 0
+        while quiet < 2:
+            quiet = quiet + 1 if all(state == ASLEEP for state in gloo_threads()) else 0
+            time.sleep(REST_S)
+
     def failure_of(self, error: BaseException) -> Optional[str]:
         if not isinstance(error, RuntimeError):
             return None
@@ -105,6 +125,18 @@ class Strategy(single.Strategy):
             leaving.start()
             leaving.join(LEAVE_S)
         self._store = None
+
+
+def gloo_threads() -> Iterator[str]:
+    """Yield the state of each of this process's threads that carry out Gloo's exchanges, as proc(5) names it."""
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            with open("/proc/self/task/%s/stat" % thread) as file:
+                name, _, rest = file.read().partition("(")[2].rpartition(")")
+        except OSError:
+            continue  # it has ended meanwhile
+        if name == GLOO_THREAD:
+            yield rest.split()[0]
 
 
 class _Loss(torch.nn.Module):

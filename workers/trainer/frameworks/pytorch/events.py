@@ -18,9 +18,19 @@ def mark(name: str) -> ContextManager[Any]:
 
 
 def record(
-    steps: int, step: Callable[[], Any], synchronize: Callable[[], None], cuda: bool, shapes: bool = False
+    steps: int,
+    step: Callable[[], Any],
+    synchronize: Callable[[], None],
+    rest: Callable[[], None],
+    cuda: bool,
+    shapes: bool = False,
 ) -> Trace:
-    """Run ``step`` so many times under the profiler; return the ``Trace``."""
+    """Run ``step`` so many times under the profiler; return the ``Trace``.
+
+    Args:
+        synchronize: returns when the device has done all of it; the time it takes counts.
+        rest: returns when no other thread writes to what is recorded: what follows frees it. Its time does not count.
+    """
     kinds = [torch.profiler.ProfilerActivity.CPU] + [torch.profiler.ProfilerActivity.CUDA] * cuda
     with torch.profiler.profile(activities=kinds, acc_events=True, record_shapes=shapes) as profiler:
         readings = [_clock_reading() for _ in range(_CLOCK_READINGS)]
@@ -28,6 +38,7 @@ def record(
             for _ in range(steps):
                 step()
             synchronize()
+        rest()
     return _trace(profiler.events(), readings, cuda)
 
 

@@ -24,11 +24,12 @@ _NOTE = "note:"
 _RECORDED = "recorded:"
 
 
-def profile(build: Callable[[], Any], device: torch.device) -> Data:
+def profile(build: Callable[[], Any], device: torch.device, rest: Callable[[], None]) -> Data:
     """Build and run a few steps with tracking on from the first allocation; return the answer of ``memory_profile``.
 
     Args:
         build: makes everything and returns the ``Step``.
+        rest: see ``events.record``.
 
     Raises:
         TrainerError: ``unsupported``, this version of PyTorch does not tell what its allocators do.
@@ -40,6 +41,7 @@ def profile(build: Callable[[], Any], device: torch.device) -> Data:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         rise.stop()
+        rest()
     events = _events(profiler)
     changes, counted_bytes = _changes(events, device.type)
     notes, parts = _marks(events, owned)

@@ -46,6 +46,9 @@ class Strategy(object):
         """Return what is recorded of the exchange: library, backend, what is fused and what is not sent."""
         return {}
 
+    def rest(self) -> None:
+        """Return when none of the library's threads has anything left to do for the steps before."""
+
     def failure_of(self, error: BaseException) -> Optional[str]:
         """Return the failure kind of the library's own exception, ``failure.PEER_LOST``, or None."""
 
