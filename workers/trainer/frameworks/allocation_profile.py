@@ -26,12 +26,14 @@ class Block(object):
     """One stretch of memory, from its allocation to its end.
 
     ``taken``: its allocation; ``shares``: [(class, bytes)]; ``since``: when it begins to have them, where another block
-    has had this role until then: before that it is workspace.
+    has had this role until then: before that it is workspace; ``told``: whether its end was told, False where another
+    block in its place is all that is known of it.
     """
 
     def __init__(self, taken: Any) -> None:
         self.taken = taken
         self.given_back_at = None
+        self.told = True
         self.shares = None
         self.since = None
 
@@ -68,23 +70,31 @@ def paired(changes: Iterable[Any]) -> List[Block]:
     """Return the blocks in order of their allocation; ends of what was taken before are left out.
 
     Args:
-        changes: in order of time, each with ``at``, ``address``, ``size`` (negative: an end) and, of an allocation,
-            ``until``, the end of the operator that it happened in, or None.
+        changes: in order of time, each with ``at``, ``address``, ``size`` (negative: an end), ``thread`` where it is
+            known and, of an allocation, ``until``, the end of the operator that it happened in, or None.
     """
-    live, late, found = {}, collections.Counter(), []
+    live, late, found = {}, collections.defaultdict(list), []
     for change in changes:
         if change.size > 0:
             if change.address in live:
                 # One thread gave it back, another took it and told so first: the end that comes next is that of before.
-                live[change.address].given_back_at = change.at
-                late[change.address] += 1
+                # Or it was given back where nobody records.
+                before = live[change.address]
+                before.given_back_at, before.told = change.at, False
+                late[change.address].append(before)
             live[change.address] = Block(change)
             found.append(live[change.address])
-        elif late[change.address]:
-            late[change.address] -= 1
+        elif late[change.address] and not _in_one_thread(live.get(change.address), change):
+            late[change.address].pop(0).told = True
         elif change.address in live:
             live.pop(change.address).given_back_at = change.at
     return found
+
+
+def _in_one_thread(block, end):
+    """Return whether one thread took the block and told the end: then it is this block's, not that of one before it."""
+    thread = getattr(end, "thread", None)
+    return block is not None and thread is not None and block.taken.thread == thread
 
 
 def looked_up(blocks: Iterable[Block], notes: Iterable[Any]) -> Iterator[Tuple[Block, Any]]:

@@ -119,7 +119,7 @@ def _changes(events, kind):
     for event in events:
         if event.tag.name == "Allocation" and event.extra_fields.device.type == kind:
             fields = event.extra_fields
-            changes.append(Change(event.start_time_ns, fields.ptr, fields.alloc_size, _until(event)))
+            changes.append(Change(event.start_time_ns, fields.ptr, fields.alloc_size, _until(event), event.start_tid))
             counter = max(counter, fields.total_allocated)
     return changes, counter
 

@@ -11,8 +11,8 @@ from typing import Any, List, Sequence
 from workers.trainer.frameworks import allocation_profile
 
 # An allocation (size > 0) or its end (size < 0) ``at`` some time; ``until``: end of the outermost operator, or of the
-# node of the backward graph, that it happened in, or None.
-Change = collections.namedtuple("Change", "at address size until")
+# node of the backward graph, that it happened in, or None; ``thread``: that did it.
+Change = collections.namedtuple("Change", "at address size until thread")
 
 # A part of a step (``step``) or the "build", from ``start`` to ``end``; ``step`` is 0 for the build.
 Part = collections.namedtuple("Part", "start end name step")
@@ -42,7 +42,10 @@ def _by_time(block, parts):
         return "workspace"
     part = _part(parts, block.taken.at)
     name, end = BY_TIME.get(part.name, "other"), block.given_back_at
-    if name == "feature_maps" and (end is None or _part(parts, end).step != part.step):
+    # Ends that are not told are those of an exchange's threads, which nobody records: DistributedDataParallel agrees on
+    # its buckets at the beginning of a forward pass.
+    lost = end is None or not block.told
+    if name == "feature_maps" and (lost or _part(parts, end).step != part.step):
         return "other"
     return name
 
