@@ -12,6 +12,8 @@ import json
 from typing import Any, List, Sequence
 
 from workers.trainer.frameworks import kernel_table
+from workers.trainer.frameworks.mxnet import counts
+from workers.trainer.frameworks.mxnet.counts import Count
 from workers.trainer.signatures import Data
 
 # How the names of exchanges through a distributed store and through Horovod begin.
@@ -20,7 +22,8 @@ EXCHANGE = ("KVStore", "horovod_")
 # ``start``, ``end``: microseconds since the epoch.
 Operator = collections.namedtuple("Operator", "name device start end")
 
-# ``tasks``: {name: [(start, end)]}; ``allocated``: {device: [(time, bytes now)]}; all in order of time.
+# ``tasks``: {name: [(start, end)]}; ``allocated``: {device: [(time, bytes now)]}; all in order of time, and counts in
+# that in which they were made.
 Trace = collections.namedtuple("Trace", "operators tasks allocated")
 
 
@@ -65,9 +68,11 @@ def _allocated(events):
     found = collections.defaultdict(list)
     for event in events:
         if event["ph"] == "C" and event["name"].startswith("Memory: "):
-            found[event["name"][len("Memory: ") :]].append((event["ts"], event["args"][event["name"]]))
-    # Threads write one after another; a sort that keeps the order of equal times.
-    return {device: sorted(entries, key=lambda entry: entry[0]) for device, entries in found.items()}
+            count = Count(event["ts"], event.get("tid"), event["args"][event["name"]])
+            found[event["name"][len("Memory: ") :]].append(count)
+    return {
+        device: [(count.at, count.bytes) for count in counts.in_order(entries)] for device, entries in found.items()
+    }
 
 
 def changes(trace: Trace, device: str) -> List[Any]:
