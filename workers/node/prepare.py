@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import uuid
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -149,8 +150,10 @@ def module_folder(folder: Path) -> Path:
         link = path / name
         target = ROOT / name
         if not link.is_symlink() or Path(os.readlink(str(link))) != target:
-            link.unlink(missing_ok=True)
-            link.symlink_to(target)
+            # In one go: attempts that share the node may begin at the same moment, and none must find it missing.
+            new = path / f".{name}.{uuid.uuid4().hex}"
+            new.symlink_to(target)
+            new.replace(link)
     return path
 
 
