@@ -23,7 +23,7 @@ from workers.trainer import job as jobs
 from workers.trainer.calibration import Calibration
 from workers.trainer.control import Channel
 from workers.trainer.convergence import Convergence
-from workers.trainer.failure import PEER_LOST, TrainerError, lacks_memory, lacks_space
+from workers.trainer.failure import PEER_LOST, RESERVE, TrainerError, lacks_memory, lacks_space
 from workers.trainer.frameworks import fabric, horovod_gloo
 from workers.trainer.job import Job, Process
 from workers.trainer.loop import Loop, Watch
@@ -99,6 +99,7 @@ def run(job: Job, process: Process, emit: Emit) -> int:
             emit("versions", **adapter.versions())
             adapter.serve(job, process)
     except Exception as error:
+        RESERVE.clear()
         error, kind = explained(error, failure_of(error, adapter), job, process, channel)
         if channel and lies_here(error, process):
             channel.fail(kind, str(error))

@@ -30,6 +30,13 @@ _AT_THE_LIMIT = (
 )
 
 
+# Memory for the report of a failure, laid aside when the process begins; nothing is written to it, so that it takes
+# address space alone. Where not even an integer finds room, CPython 3.11 never ends: to leave an ``except`` by
+# another exception it makes an integer of the place, fails, and tries to leave by that failure. A method of C gives it
+# back without asking for memory: ``RESERVE.clear()``.
+RESERVE = [bytearray(2 << 20)]
+
+
 class TrainerError(Exception):
     """Ends this process; ``kind`` is one of ``protocol.FAILURE_KINDS`` and decides the exit status.
 
