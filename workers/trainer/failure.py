@@ -22,6 +22,7 @@ _AT_THE_LIMIT = (
     "failed to map segment from shared object",
     "cannot map zero-fill pages",
     "returned NULL without setting an exception",
+    "error return without exception set",
     "Resource temporarily unavailable",
     "can't start new thread",
     "could not create a primitive",

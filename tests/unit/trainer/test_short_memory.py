@@ -14,6 +14,7 @@ AT_THE_LIMIT = [
     "libtorch.so: failed to map segment from shared object",
     "libmxnet.so: cannot map zero-fill pages",
     "<function _handle_fromlist at 0x7f1e1528fe20> returned NULL without setting an exception",
+    "error return without exception set",
     "Cannot allocate memory",
 ]
 ASKS = """
