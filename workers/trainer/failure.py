@@ -12,8 +12,8 @@ from typing import Optional, Sequence
 PEER_LOST = "peer_lost"
 
 
-# How C++ says that memory is short; bindings pass its text on.
-_BAD_ALLOC = "std::bad_alloc"
+# How C++ says that memory is short; bindings pass its text on, MXNet's as "std: :bad_alloc".
+_BAD_ALLOC = "bad_alloc"
 # What a process says that gets no more memory than its limit: for a library that is loaded (ld.so), within Python's own
 # import, for the stack of another thread (EAGAIN), and for what oneDNN lays aside before a primitive, for its data, or
 # while it runs. Without a limit each may have another cause.

@@ -25,7 +25,15 @@ print(lacks_memory(RuntimeError(sys.argv[1])), lacks_memory(RuntimeError("an ass
 """
 
 
-@pytest.mark.parametrize("error", [MemoryError(), OSError(errno.ENOMEM, "fork"), RuntimeError("std::bad_alloc")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "fork"),
+        RuntimeError("std::bad_alloc"),
+        RuntimeError("MXNetError: std: :bad_alloc"),
+    ],
+)
 def test_memory_that_is_short_is_told_by_every_framework_s_way_to_say_so(error):
     assert failure_of(error, None) == "out_of_memory"
 
