@@ -139,6 +139,14 @@ def _of_signal(
     return Failure(kind, ranks, None, number, _with_tail(message, stderr_tail))
 
 
+def late(ranks: Sequence[int], limit_s: float, of_profile: bool) -> Failure:
+    """Judge ``ranks`` that have used up the time of their run, or of the profile that fresh processes make."""
+    message = f"still running after timeout_s = {limit_s:g} s"
+    if of_profile:
+        message = "the processes of the profile have used up their time"
+    return Failure("timed_out", ranks, message=message)
+
+
 def cause(failures: Sequence[Failure]) -> Failure | None:
     """Return the failure that explains the others, in the order they were seen; None when there is none."""
     if not failures:

@@ -21,6 +21,7 @@ from workers.node.event_log import EventLog, LogError
 from workers.node.gang import Exit, Gang, Member
 from workers.node.length import Length
 from workers.node.outcome import Failure
+from workers.node.standstill import Standstill
 from workers.node.telemetry import counting, ncu
 from workers.node.telemetry.sampler import Sampler
 from workers.node.waking import Waking
@@ -92,6 +93,7 @@ class Supervisor:
         self._stop: Stop | None = None
         self._failures: list[Failure] = []
         self._length = Length(self._job, self._leads)
+        self._standstill = Standstill(job["plan"])
         self._oom_kills = 0
 
     def stop(self, reason: str, detail: str = "") -> None:
@@ -268,6 +270,8 @@ class Supervisor:
                 self._failures.append(self._invalid(heard.child.process["ranks"], f"{heard.garbage} lines"))
             for event in heard.events:
                 self._take(event, heard.child.process["ranks"])
+                self._standstill.heard(heard.child.id)
+        self._failures += self._standstill.find(self._gang.living(), time.monotonic())
         self._adopt(self._gang.met())
         if self._sampler is not None and self._sampler.error is not None:
             raise self._sampler.error
@@ -389,11 +393,7 @@ class Supervisor:
 
     def _late(self) -> Failure:
         hanging = [rank for child in self._gang.living() for rank in child.process["ranks"]]
-        limit_s = self._job["plan"]["timeout_s"]
-        message = f"still running after timeout_s = {limit_s:g} s"
-        if self._ended_gangs:
-            message = "the processes of the profile have used up their time"
-        return Failure("timed_out", hanging, message=message)
+        return outcome.late(hanging, self._job["plan"]["timeout_s"], of_profile=bool(self._ended_gangs))
 
     @staticmethod
     def _invalid(ranks: Sequence[int], what: str) -> Failure:
