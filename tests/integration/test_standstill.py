@@ -54,13 +54,13 @@ def started():
         one.popen.stdout.close()
 
 
-def judged(process, monkeypatch, plan, heard=False) -> list[Failure]:
-    """What is found of ``process``, looked at for two seconds, three times as long as patience is now."""
-    monkeypatch.setattr(standstill, "PATIENCE_S", 0.6)
+def judged(process, monkeypatch, plan, longest_s, heard=False) -> list[Failure]:
+    """What is found of ``process``, looked at for ``longest_s`` or until something is."""
+    monkeypatch.setattr(standstill, "PATIENCE_S", 0.4)
     monkeypatch.setattr(standstill, "_COMPUTED_S", 0.1)
     monkeypatch.setattr(standstill, "_PERIOD_S", 0.1)
     watch, found = standstill.Standstill(plan), []
-    deadline = time.monotonic() + 2.0
+    deadline = time.monotonic() + longest_s
     while not found and time.monotonic() < deadline:
         if heard:
             watch.heard(process.id)
@@ -73,7 +73,7 @@ LIMITED = {"memory_limit_bytes": LIMIT}
 
 
 def test_a_process_that_computes_in_its_last_memory_and_says_nothing_stands_still(started, monkeypatch):
-    (failure,) = judged(started(2**19, "computes"), monkeypatch, LIMITED)
+    (failure,) = judged(started(2**19, "computes"), monkeypatch, LIMITED, longest_s=20.0)
     assert (failure.kind, failure.ranks) == ("out_of_memory", [0])
 
 
@@ -87,7 +87,7 @@ def test_a_process_that_computes_in_its_last_memory_and_says_nothing_stands_stil
     ],
 )
 def test_what_goes_on_or_waits_does_not(started, monkeypatch, room, does, plan, heard):
-    assert judged(started(room, does), monkeypatch, plan, heard) == []
+    assert judged(started(room, does), monkeypatch, plan, 1.2, heard) == []
 
 
 def test_a_process_that_python_leaves_going_round_is_out_of_memory(tmp_path, monkeypatch):
