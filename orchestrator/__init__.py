@@ -33,17 +33,20 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/domain/ports.py: Store``
     ``orchestrator/db/store.py: SqlStore.add_experiment``
  6. The reconciler wakes. One pass of it looks at the store and the agents, decides without touching anything, and then
-    applies what it decided. Steps 7 to 12 are such decisions.
+    applies what it decided. Steps 7 to 12 are such decisions. Each run, node and experiment has a lane of its own: what
+    fails or hangs in one is noted there, and keeps no other waiting.
     ``orchestrator/services/reconciler.py: Bell, Reconciler.reconcile``
     ``orchestrator/services/reconcile/situation.py: Lookout.look, Situation``
     ``orchestrator/services/reconcile/decisions.py: decide, Action``
-    ``orchestrator/services/reconcile/application.py: apply``
+    ``orchestrator/services/reconcile/application.py: Hands.apply``
+    ``orchestrator/services/reconcile/lanes.py: Lanes``
+    ``orchestrator/services/trouble.py: Troubles, WatchedCluster``
  7. A queued run gets devices, or has to wait and says for what.
     ``orchestrator/domain/placement.py: place, Placement, NotNow``
  8. The attempt is stored, with a secret token, before any process starts. The length of the run is chosen from what
     earlier runs showed, and never changes later. Both go into the job, the one thing that travels to the hosts.
     ``orchestrator/services/reconcile/decisions.py: Launch``
-    ``orchestrator/services/reconcile/application.py: _launch, _tell, _job``
+    ``orchestrator/services/reconcile/application.py: _launch, _job``
     ``orchestrator/services/expectations.py: expected_of``
     ``orchestrator/services/job.py: build_job, processes_of``
     ``workers/trainer/protocol.py: PROTOCOL_VERSION, check_job``
@@ -61,7 +64,7 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/db/store.py: SqlStore.append_entries``
 12. All processes are dead and all logs are stored: the run is concluded.
     ``orchestrator/services/reconcile/decisions.py: Conclude``
-    ``orchestrator/services/conclude.py: conclude, analyse_attempt``
+    ``orchestrator/services/conclude.py: conclude, analyse_attempt, follow_up``
 13. The entries become typed intervals and readings. A log that breaks the protocol is a failure, not an exception.
     ``orchestrator/analysis/events.py: read_log, NodeLog, Interval, Reading``
 14. One pure function turns the logs into measurements. Did the run fail? Is it one world of ranks? Where does the

@@ -33,6 +33,7 @@ from orchestrator.services.context import Context
 from orchestrator.services.reconciler import Bell, Reconciler
 from orchestrator.services.scheduler import POLL_S, Scheduler
 from orchestrator.services.tokens import has_usable_admin
+from orchestrator.services.trouble import WatchedCluster
 from orchestrator.settings import EVERY_ADDRESS, Settings, is_loopback, read_settings
 from orchestrator.tls import context_of
 from workers.node import background
@@ -59,7 +60,7 @@ def running_service(
         if swept:
             log.warning("%d experiments were removed that a crash had left half imported or half removed", swept)
         check_that_it_may_listen(settings, store)
-        cluster = make_cluster(settings, directory)
+        cluster = WatchedCluster(make_cluster(settings, directory), clock)
         stack.callback(cluster.shut_down)
         step_back(cluster)
         bell, alarm = Bell(), Bell()

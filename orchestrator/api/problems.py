@@ -40,6 +40,7 @@ TABLE: dict[type[errors.TbdError], tuple[int, str]] = {
     errors.StoreFull: (507, "database-full"),
     errors.ClusterUnavailable: (503, "cluster-unavailable"),
     errors.NodeUnreachable: (503, "node-unreachable"),
+    errors.NodeFailed: (503, "node-failed"),
     errors.JobRefused: (409, "job-refused"),
     errors.DevicesTaken: (409, "devices-taken"),
     errors.DataDirectoryInUse: (409, "data-directory-in-use"),

@@ -17,7 +17,7 @@ from concurrent.futures import wait as wait_for_any
 from dataclasses import replace
 from typing import Any, Protocol
 
-from orchestrator.domain.errors import JobRefused, NodeUnreachable, NotFound
+from orchestrator.domain.errors import JobRefused, NodeFailed, NodeUnreachable, NotFound
 from orchestrator.domain.log import AttemptStatus, LogSlice
 from orchestrator.domain.placement import Device, Node, NodeState, Placement
 
@@ -112,6 +112,11 @@ class Keeper:
         """Whether the agent has a question for news that it has not answered yet."""
         question = self._question
         return question is not None and not question[1].done()
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the agent was heard of."""
+        return time.monotonic() - self._heard_at
 
     def heard(self) -> None:
         """Note that the agent has answered: the keeper need not speak to it for now."""
@@ -224,7 +229,10 @@ class AgentCluster(ABC):
     def hold(self, attempt_id: str, placement: Placement) -> Placement: ...
 
     @abstractmethod
-    def let_go(self, held: Collection[str]) -> None: ...
+    def holds(self) -> Collection[str]: ...
+
+    @abstractmethod
+    def let_go(self, over: Collection[str]) -> None: ...
 
     @abstractmethod
     def close(self) -> None: ...
@@ -258,6 +266,10 @@ class AgentCluster(ABC):
             AttemptStatus(item["attempt_id"], item["token_sha256"], item["state"] == "ended", item["last_seq"])
             for item in answer["attempts"]
         ]
+
+    def silent_s(self, node: str) -> float:
+        keeper = self._keepers().get(node)
+        return math.inf if keeper is None else keeper.silent_s
 
     def fetch(self, node: str, attempt_id: str, after: int, limit: int = 1000) -> LogSlice:
         answer = self._call(node, "fetch", attempt_id=attempt_id, after=after, limit=limit)
@@ -303,6 +315,9 @@ class AgentCluster(ABC):
         except AgentUnreachable as error:
             keeper.suspect(handle, str(error))
             raise NodeUnreachable(node, str(error)) from error
+        except AgentError as error:
+            keeper.heard()
+            raise NodeFailed(node, f"its agent answers {method!r} with {error}") from error
         keeper.heard()
         return answer
 

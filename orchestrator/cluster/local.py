@@ -246,7 +246,11 @@ class LocalCluster(AgentCluster):
         """Nobody else places anything on this host."""
         return placement
 
-    def let_go(self, held: Collection[str]) -> None:
+    def holds(self) -> Collection[str]:
+        """Nothing is held."""
+        return ()
+
+    def let_go(self, over: Collection[str]) -> None:
         """Nothing is held."""
 
     def close(self) -> None:

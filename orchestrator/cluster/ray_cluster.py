@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +29,7 @@ from orchestrator.cluster.agents import (
 )
 from orchestrator.cluster.ray_agent import AgentActor
 from orchestrator.cluster.ray_embedded import HOST, EmbeddedRay
-from orchestrator.cluster.ray_holds import Holds
+from orchestrator.cluster.ray_holds import GIVEN_S, Holds
 from orchestrator.cluster.ray_versions import SameVersion
 from orchestrator.cluster.records import package_path
 from orchestrator.domain.errors import ClusterUnavailable
@@ -41,6 +42,8 @@ _SURVEY_LOOK_S = 1.0
 # An actor is ready in half a second; on a busy host its imports take longer.
 MAKE_TIMEOUT_S = 30.0
 LEAVE_TIMEOUT_S = 20.0
+# A call about placement groups takes milliseconds; the tasks that ask for GPUs come on top (``ray_holds.GIVEN_S``).
+BOOKS_TIMEOUT_S = 10.0
 # How long a Ray of somebody else may be away: the setting TBD_RAY_WAIT_S.
 WAIT_S = 60.0
 # Calls to an agent that are answered side by side, and questions for news beside them.
@@ -281,18 +284,37 @@ class RayCluster(AgentCluster):
         with self._lock:
             node_ids = {name: node_id for node_id, name in self._names.items()}
             inventories = {name: keeper.node.inventory for name, keeper in self._known.items()}
-        return self._asking(lambda: self._holds.hold(attempt_id, placement, node_ids, inventories))
+        limit_s = BOOKS_TIMEOUT_S + GIVEN_S * len(placement.nodes)
+        return self._asking(lambda: self._holds.hold(attempt_id, placement, node_ids, inventories), limit_s)
 
-    def let_go(self, held: Collection[str]) -> None:
-        if self._embedded is None:
-            self._asking(lambda: self._holds.let_go(held))
+    def holds(self) -> Collection[str]:
+        return () if self._embedded is not None else self._asking(self._holds.held)
 
-    def _asking(self, ask: Callable[[], Answer]) -> Answer:
-        """Raises ``ClusterUnavailable`` where Ray does not answer."""
+    def let_go(self, over: Collection[str]) -> None:
+        if over:
+            self._asking(lambda: self._holds.let_go(over))
+
+    def _asking(self, ask: Callable[[], Answer], limit_s: float = BOOKS_TIMEOUT_S) -> Answer:
+        """Ray's own calls about placement groups have no time-outs, so they are made in a thread that may be left.
+
+        Raises:
+            ClusterUnavailable: Ray does not answer, or not within ``limit_s``.
+        """
+        answer: Future[Answer] = Future()
+
+        def carry_out() -> None:
+            try:
+                answer.set_result(ask())
+            except BaseException as error:  # belongs to whoever waits
+                answer.set_exception(error)
+
+        threading.Thread(target=carry_out, name="tbd-ray-books", daemon=True).start()
         try:
-            return ask()
-        except (self._ray.exceptions.RayError, ConnectionError) as error:
+            return answer.result(limit_s)
+        except (self._ray.exceptions.RayError, ConnectionError) as error:  # a time-out of Ray's own among them
             raise ClusterUnavailable(f"Ray does not answer: {_first_line(error)}") from error
+        except FutureTimeout:
+            raise ClusterUnavailable(f"Ray does not answer: no word within {limit_s:g} s") from None
 
     def close(self) -> None:
         if self._closed.is_set():
@@ -322,7 +344,7 @@ class RayCluster(AgentCluster):
     def _leave(self) -> None:
         self._leave_keepers()
         if self._embedded is None:
-            self._asking(lambda: self._holds.let_go(()))
+            self._asking(lambda: self._holds.let_go(self._holds.held()))
         for node_id in list(self._names):
             try:
                 actor = self._ray.get_actor(_actor_name(node_id), NAMESPACE)

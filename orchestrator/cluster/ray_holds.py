@@ -9,10 +9,11 @@ choose: a short task in each bundle asks which they are, and the attempt gets th
 """
 
 import logging
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from orchestrator.domain.errors import DevicesTaken
+from orchestrator.domain.errors import DevicesTaken, NodeUnreachable
 from orchestrator.domain.placement import Device, NodeShare, Placement
 
 PREFIX = "tbd-held-"
@@ -27,10 +28,11 @@ _log = logging.getLogger(__name__)
 
 
 class Holds:
-    """The placement groups of attempts in the cluster that ``ray`` is connected to."""
+    """The placement groups of attempts in the cluster that ``ray`` is connected to. Several threads may use it."""
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
+        self._lock = threading.Lock()  # of the table, never held while Ray is asked
         self._groups: dict[str, Any] | None = None  # by attempt; None: not yet asked what a former server left
 
     def hold(
@@ -49,16 +51,18 @@ class Holds:
         Raises:
             DevicesTaken: they are not free in Ray's books within ``READY_S``, a node has gone, or Ray gives a GPU that
                 its node does not offer.
+            NodeUnreachable: Ray starts no worker there within ``GIVEN_S``.
         """
         groups = self._known()
-        if attempt_id not in groups:
-            groups[attempt_id] = self._group(attempt_id, placement, node_ids)
+        group = groups.get(attempt_id)
+        if group is None:
+            group = groups[attempt_id] = self._group(attempt_id, placement, node_ids)
         try:
             shares = [
-                self._given(groups[attempt_id], index, share, inventories[share.node])
+                self._given(group, index, share, inventories[share.node])
                 for index, share in enumerate(placement.shares)
             ]
-        except (DevicesTaken, self._ray.exceptions.RayError):
+        except (DevicesTaken, NodeUnreachable, self._ray.exceptions.RayError):
             self._ray.util.remove_placement_group(groups.pop(attempt_id))
             raise
         return Placement(tuple(shares))
@@ -93,20 +97,33 @@ class Holds:
 
         within = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
         task = self._ray.remote(num_cpus=0, num_gpus=wanted, max_retries=0, scheduling_strategy=within)(ask)
-        given = self._ray.get(task.remote(), timeout=GIVEN_S)
+        try:
+            given = self._ray.get(task.remote(), timeout=GIVEN_S)
+        except self._ray.exceptions.GetTimeoutError:
+            why = f"Ray has started no worker there within {GIVEN_S:g} s to say which GPUs it gives"
+            raise NodeUnreachable(share.node, why) from None
         return NodeShare(share.node, tuple(_device(name, share.node, inventory) for name in given))
 
-    def let_go(self, held: Collection[str]) -> None:
-        """Remove the groups of all attempts but ``held``."""
+    def held(self) -> Collection[str]:
+        """The attempts that have a group."""
+        return list(self._known())
+
+    def let_go(self, over: Collection[str]) -> None:
+        """Remove the groups of the attempts ``over``."""
         groups = self._known()
-        for attempt_id in [one for one in groups if one not in held]:
-            self._ray.util.remove_placement_group(groups.pop(attempt_id))
+        for attempt_id in over:
+            if attempt_id in groups:
+                self._ray.util.remove_placement_group(groups[attempt_id])
+                groups.pop(attempt_id, None)
 
     def _known(self) -> dict[str, Any]:
         if self._groups is None:
-            self._groups = {name[len(PREFIX) :]: self._ray.util.get_placement_group(name) for name in self._left()}
-            if self._groups:
-                _log.info("found %d held placements of a former server", len(self._groups))
+            found = {name[len(PREFIX) :]: self._ray.util.get_placement_group(name) for name in self._left()}
+            with self._lock:
+                if self._groups is None:
+                    self._groups = found
+                    if found:
+                        _log.info("found %d held placements of a former server", len(found))
         return self._groups
 
     def _left(self) -> Sequence[str]:

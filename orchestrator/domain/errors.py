@@ -107,6 +107,10 @@ class NodeUnreachable(ClusterUnavailable):
         super().__init__(f"node {node}: {why}")
 
 
+class NodeFailed(NodeUnreachable):
+    """The agent of one node answered with an error. It says nothing about the processes there."""
+
+
 class JobRefused(TbdError):  # noqa: N818
     """A node agent answered that it will not carry out a job. ``failure``: the failure kind that this is of a run."""
 

@@ -7,7 +7,8 @@ from typing import Any
 
 
 class FailureKind(StrEnum):
-    """The reasons, named as they travel (``workers.trainer.protocol.FAILURE_KINDS``; a test holds them equal)."""
+    """The reasons, named as they travel (``workers.trainer.protocol.FAILURE_KINDS``; a test holds them equal), and one
+    that only the service states: it could not work on the run's own data."""
 
     OUT_OF_MEMORY = "out_of_memory"
     DIVERGED = "diverged"
@@ -19,6 +20,7 @@ class FailureKind(StrEnum):
     NODE_LOST = "node_lost"
     INVALID_LOG = "invalid_log"
     CANCELLED = "cancelled"
+    INTERNAL_ERROR = "internal_error"
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ MAX_ATTEMPTS: dict[FailureKind, int] = {
     FailureKind.NODE_LOST: 3,
     FailureKind.INVALID_LOG: 2,
     FailureKind.CANCELLED: 1,
+    FailureKind.INTERNAL_ERROR: 1,
 }
 
 # A time-out before the first step is a start-up that hung (a port taken, a file system asleep): worth one more try.

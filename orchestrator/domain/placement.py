@@ -19,6 +19,7 @@ class NodeState(StrEnum):
     AVAILABLE = "available"
     DRAINING = "draining"
     QUARANTINED = "quarantined"
+    SUSPECT = "suspect"
     UNREACHABLE = "unreachable"
 
 
@@ -55,7 +56,7 @@ class Device:
 @dataclass(frozen=True)
 class Node:
     """A machine of the cluster as its agent describes it. ``inventory`` is that whole description; ``reason`` says why
-    the node is unreachable."""
+    the node is suspect or unreachable."""
 
     name: str
     devices: tuple[Device, ...]

@@ -280,8 +280,8 @@ class Cluster(Protocol):
 
     A call to one node raises ``NodeUnreachable`` when its agent does not answer in time: that says nothing about the
     processes there. Calls to one node give up after 5 s, and ``interpreters`` after 10 s. ``wait`` blocks for its
-    ``timeout_s`` at most. ``hold`` and ``let_go`` block until whoever keeps the books of the devices has answered, and
-    ``close`` and ``shut_down`` until what they end has ended.
+    ``timeout_s`` at most. ``hold``, ``holds`` and ``let_go`` give up after some 40 s, ``close`` and ``shut_down``
+    block until what they end has ended. ``NodeFailed``: the agent has answered with an error.
     """
 
     def nodes(self) -> Sequence[Node]:
@@ -293,8 +293,11 @@ class Cluster(Protocol):
         The placement that is returned is the one to use: whoever keeps the books may give other GPUs of the same nodes.
         Idempotent; survives this server. Raises ``DevicesTaken`` while somebody else uses them."""
 
-    def let_go(self, held: Collection[str]) -> None:
-        """Give back what is held for attempts other than ``held``: nothing leaks, whoever died before saying so."""
+    def holds(self) -> Collection[str]:
+        """The attempts for which devices are held, by whichever server: nothing leaks, whoever died."""
+
+    def let_go(self, over: Collection[str]) -> None:
+        """Give back what is held for the attempts ``over``. Idempotent."""
 
     def reserve(self, node: str, attempt_id: str) -> Mapping[str, int]:
         """Ports on which the attempt's processes on the node can be reached: ``control`` and ``framework``. The same
@@ -312,6 +315,10 @@ class Cluster(Protocol):
 
     def status(self, node: str) -> Sequence[AttemptStatus]:
         """What the agent knows of its attempts. It also tells the agent that it is not alone."""
+
+    def silent_s(self, node: str) -> float:
+        """Seconds since the agent of ``node`` was heard of, by whatever call: as long as it hears from this server it
+        does not end its attempts. Infinite where it never was. Asks nobody."""
 
     def fetch(self, node: str, attempt_id: str, after: int, limit: int = 1000) -> LogSlice:
         """Entries of the attempt's log on the node with seq > ``after``.

@@ -26,8 +26,9 @@ class RunState(StrEnum):
 
 # state -> states it may move to. A state without exits is terminal. PLACING: an attempt is durable and its agents are
 # being told. COLLECTING: its processes are gone and the rest of its logs is fetched; back to QUEUED is another attempt.
+# QUEUED to FAILED: nothing can be begun of it, because its own data cannot be worked on.
 MOVES: dict[RunState, frozenset[RunState]] = {
-    RunState.QUEUED: frozenset({RunState.PLACING, RunState.CANCELLED}),
+    RunState.QUEUED: frozenset({RunState.PLACING, RunState.CANCELLED, RunState.FAILED}),
     RunState.PLACING: frozenset({RunState.RUNNING, RunState.COLLECTING}),
     RunState.RUNNING: frozenset({RunState.COLLECTING}),
     RunState.COLLECTING: frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED, RunState.QUEUED}),

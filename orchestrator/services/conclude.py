@@ -15,15 +15,15 @@ from orchestrator.services.review import review
 log = logging.getLogger(__name__)
 
 
-def conclude(context: Context, run: Run, lost: Failure | None = None) -> bool:
+def conclude(context: Context, run: Run, lost: Failure | None = None, *, analysed: bool = True) -> bool:
     """Conclude ``run``, which is COLLECTING and whose logs are stored as far as they can be had.
 
-    ``lost`` is a failure that the logs cannot tell of: a node that fell silent, an agent that refused.
-    Whether it was done (False: somebody else did).
+    ``lost`` is a failure that the logs cannot tell of: a node that fell silent, an agent that refused. ``analysed``:
+    False for logs that cannot be. Whether it was done (False: somebody else did); then ``follow_up`` is next.
     """
     assert run.attempt is not None
-    analysis = analyse_attempt(context, run.attempt.id)
-    failure = lost or analysis.failure
+    analysis = analyse_attempt(context, run.attempt.id) if analysed else None
+    failure = lost or (analysis.failure if analysis else None)
     to = outcome(failure, run.attempt.number, run.cancel_requested, run.plan.mode == CONVERGENCE)
     done = context.store.conclude(
         run.id,
@@ -31,13 +31,19 @@ def conclude(context: Context, run: Run, lost: Failure | None = None) -> bool:
         at=context.clock.now(),
         failure=failure,
         analysis=analysis,
-        fingerprint=fingerprint(run.plan, analysis.circumstances),
+        fingerprint=fingerprint(run.plan, analysis.circumstances) if analysis else None,
     )
     if done:
         log.info("run %s: %s%s", run.id, to, f" ({failure.kind}: {failure.message})" if failure else "")
-        review(context, run.experiment_id, run.plan.cell_key)
-        points.keep(context, run.experiment_id, run.plan.cell_key)
     return done
+
+
+def follow_up(context: Context, run: Run) -> bool:
+    """What the end of an attempt means for its experiment and for the history of its cell; whether the experiment has
+    changed."""
+    changed = review(context, run.experiment_id, run.plan.cell_key)
+    points.keep(context, run.experiment_id, run.plan.cell_key)
+    return changed
 
 
 def analyse_attempt(context: Context, attempt_id: str) -> Analysis:

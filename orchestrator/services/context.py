@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.ports import Clock, Cluster, Store
 from orchestrator.services.news import News
+from orchestrator.services.pulse import Pulse
 
 
 @dataclass(frozen=True)
 class Context:
-    """The adapters; ``wake``: call it after storing something that the reconciler should look at now; and ``news`` for
-    those who show what was stored."""
+    """The adapters; ``wake``: call it after storing something that the reconciler should look at now; ``news`` for
+    those who show what was stored; ``pulse``: whether anybody looks."""
 
     store: Store
     cluster: Cluster
@@ -19,3 +20,4 @@ class Context:
     clock: Clock
     wake: Callable[[], None]
     news: News = field(default_factory=News)
+    pulse: Pulse = field(default_factory=Pulse)

@@ -1,6 +1,11 @@
 """Logs of attempts: fetched while the run lives, stored by (attempt, node, number), acknowledged once stored."""
 
+import logging
+
+from orchestrator.domain.errors import NodeFailed
 from orchestrator.services.context import Context
+
+log = logging.getLogger(__name__)
 
 BATCH = 1000  # entries a call; a judgement: some 200 KiB of JSON
 
@@ -19,6 +24,14 @@ def fetch_log(context: Context, attempt_id: str, node: str) -> bool:
         part = context.cluster.fetch(node, attempt_id, stored, BATCH)
         if part.entries:
             stored = context.store.append_entries(attempt_id, node, part.entries)
-            context.cluster.acknowledge(node, attempt_id, stored)
+            _acknowledge(context, attempt_id, node, stored)
         if len(part.entries) < BATCH:
             return part.ended and stored >= part.last_seq
+
+
+def _acknowledge(context: Context, attempt_id: str, node: str, seq: int) -> None:
+    """What an agent cannot delete is no reason to go without what it says: the log stays on its disk."""
+    try:
+        context.cluster.acknowledge(node, attempt_id, seq)
+    except NodeFailed as error:
+        log.info("the log of %s stays there: %s", attempt_id, error)

@@ -1,6 +1,6 @@
 """The nodes of the cluster with what a person ordered of them: drain, quarantine, resume."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.domain.access import Actor
@@ -11,13 +11,16 @@ from orchestrator.services.tokens import deed_of
 
 
 def ordered_nodes(context: Context) -> Sequence[Node]:
-    """All nodes by name. An order stands in for AVAILABLE; a node that does not answer stays UNREACHABLE."""
+    """All nodes by name."""
     orders = context.store.node_orders()
-    nodes = sorted(context.cluster.nodes(), key=lambda node: node.name)
-    return [
-        replace(node, state=orders[node.name]) if node.state is NodeState.AVAILABLE and node.name in orders else node
-        for node in nodes
-    ]
+    return [as_ordered(node, orders) for node in sorted(context.cluster.nodes(), key=lambda node: node.name)]
+
+
+def as_ordered(node: Node, orders: Mapping[str, NodeState]) -> Node:
+    """The node with what a person ordered of it as its state, unless it does not answer."""
+    if node.state is NodeState.UNREACHABLE or node.name not in orders:
+        return node
+    return replace(node, state=orders[node.name])
 
 
 def one_node(context: Context, name: str) -> Node:

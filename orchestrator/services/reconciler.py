@@ -1,15 +1,20 @@
 """The threads that run passes of the reconciler: woken by submissions, cancellations and news from the agents."""
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 
 from orchestrator.domain.errors import ClusterUnavailable, StoreUnavailable
 from orchestrator.domain.run import HOLDS_DEVICES, RunState
 from orchestrator.services.context import Context
-from orchestrator.services.reconcile.application import apply
+from orchestrator.services.reconcile.application import Hands
 from orchestrator.services.reconcile.decisions import Fetch, decide
+from orchestrator.services.reconcile.lanes import PATIENCE_S, Lanes
 from orchestrator.services.reconcile.situation import Lookout, Situation, Word
+from orchestrator.services.trouble import Troubles
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +29,7 @@ FOLLOWED_SHARE, FOLLOWED_S = 1 / 20, (0.05, 3.0)
 LISTEN_S = 1.0  # longest time for which new attempts are not listened to
 RESPITE_S = 0.05  # after news, before listening on: they are being seen to
 ONLY_ITS_END = 2**62  # a number that no entry of a log ever has
+LOOK_S = 10.0  # longest time of a look; a judgement
 MAX_PASSES = 20  # passes in a row that find more to do, before giving others a turn
 
 
@@ -54,12 +60,20 @@ class Bell:
 
 
 class Reconciler:
-    """Runs until ``close``; a ``bell`` that is rung makes it look now."""
+    """Runs until ``close``; a ``bell`` that is rung makes it look now. ``patience_s``: see ``Lanes``;
+    ``look_s``: longest time that a look may take before another one is begun beside it."""
 
-    def __init__(self, context: Context, bell: Bell, fence_s: float) -> None:
+    def __init__(
+        self, context: Context, bell: Bell, fence_s: float, patience_s: float = PATIENCE_S, look_s: float = LOOK_S
+    ) -> None:
         self._context = context
         self._bell = bell
-        self._lookout = Lookout(context, fence_s)
+        self._look_s = look_s
+        self._lanes = Lanes(self._came_late, patience_s)
+        troubles: Troubles[str] = Troubles(context.clock)
+        self._lookout = Lookout(context, fence_s, self._lanes, troubles)
+        self._hands = Hands(context, self._lanes, troubles)
+        self._looks = itertools.count(1)
         self._closing = threading.Event()
         self._situation: Situation | None = None
         self._looked = threading.Event()
@@ -69,6 +83,7 @@ class Reconciler:
         ]
 
     def start(self) -> None:
+        self._context.pulse.beat(self._context.clock.monotonic())
         for thread in self._threads:
             thread.start()
 
@@ -80,28 +95,55 @@ class Reconciler:
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(timeout=30)
+        self._lanes.settle(self._lanes.under_way())
 
     def reconcile(self) -> None:
-        """Passes until there is nothing left to do now."""
+        """Passes until there is nothing left to do now.
+
+        Raises:
+            StoreUnavailable, ClusterUnavailable: there is nothing to look at.
+        """
         if self._bell.was_rung():
             self._lookout.forget()
         for _ in range(MAX_PASSES):
-            if not self._pass():
+            changed = self._pass()
+            self._context.pulse.beat(self._context.clock.monotonic())
+            if not changed:
                 return
         self._bell.ring()  # there is more to do
 
     def _pass(self) -> bool:
         """Look, decide, apply; whether there may be more to do at once."""
-        situation = self._lookout.look()
+        situation = self._look()
         self._situation = situation
         self._looked.set()
-        self._context.cluster.let_go(situation.attempts.keys())
         actions = decide(situation)
         try:
-            return apply(self._context, actions)
+            return self._hands.apply(actions, list(situation.over))
         finally:
             if not all(isinstance(action, Fetch) for action in actions):
                 self._lookout.forget()  # it was changed, also by an action that failed
+
+    def _look(self) -> Situation:
+        """In a lane of its own: where the database hangs, this thread does not, and the next look may do better."""
+        under_way = self._hands.under_way()
+        answer: Future[Situation] = Future()
+
+        def look() -> None:
+            try:
+                answer.set_result(self._lookout.look(under_way))
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._lanes.put(f"look {next(self._looks)}", look)
+        try:
+            return answer.result(self._look_s)
+        except FutureTimeout:
+            raise StoreUnavailable(f"the database or the cluster has not answered for {self._look_s:g} s") from None
+
+    def _came_late(self) -> None:
+        self._lookout.forget()
+        self._bell.ring()
 
     def _run(self) -> None:
         clock = self._context.clock
@@ -113,9 +155,11 @@ class Reconciler:
                 self._closing.wait(min(clock.monotonic() - began, TROUBLE_S))
             except (StoreUnavailable, ClusterUnavailable) as error:
                 log.warning("%s; trying again", error)
+                self._context.pulse.trouble(str(error))
                 self._closing.wait(TROUBLE_S)
-            except Exception:  # a mistake of ours must not end the service: say so and go on
+            except Exception as error:  # a mistake of ours must not end the service: say so and go on
                 log.exception("a pass of the reconciler failed")
+                self._context.pulse.trouble(f"{type(error).__name__}: {error}")
                 self._closing.wait(TROUBLE_S)
             else:
                 self._context.news.tell()
@@ -134,6 +178,9 @@ class Reconciler:
                     self._bell.stir()
                     self._closing.wait(RESPITE_S)
             except ClusterUnavailable:
+                self._closing.wait(TROUBLE_S)
+            except Exception:  # without its hints passes come later, but they come
+                log.exception("attempts cannot be listened to")
                 self._closing.wait(TROUBLE_S)
 
     def _pause_s(self) -> float:

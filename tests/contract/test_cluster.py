@@ -1,5 +1,6 @@
 """What every cluster promises (``orchestrator.domain.ports.Cluster``), held against both that there are."""
 
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -8,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.errors import JobRefused, NodeUnreachable, NotFound
+from orchestrator.domain.errors import JobRefused, NodeFailed, NodeUnreachable, NotFound
 from orchestrator.domain.placement import Node, NodeState
 from orchestrator.domain.ports import Cluster
 from tests.contract.cluster_rigs import (
+    PATIENCE_S,
     agent_of,
     available,
     dead,
@@ -134,6 +136,13 @@ def test_what_is_unknown_is_not_found(rig: Rig) -> None:
         rig.cluster.fetch(node.name, "att_unknown", 0)
     with pytest.raises(NotFound):
         rig.cluster.status("no-such-node")
+
+
+def test_an_agent_that_answers_with_an_error_is_told_from_one_that_does_not_answer(rig: Rig) -> None:
+    with pytest.raises(NodeFailed, match="no reason"):
+        rig.cluster.stop(rig.node().name, "att_whatever", "because")
+    assert rig.cluster.silent_s(rig.node().name) < PATIENCE_S
+    assert rig.cluster.silent_s("nobody") == math.inf
 
 
 def test_waiting_ends_early_when_there_is_news(rig: Rig) -> None:

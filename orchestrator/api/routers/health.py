@@ -8,7 +8,7 @@ from fastapi.responses import HTMLResponse
 from orchestrator.api.docs_page import docs_page
 from orchestrator.api.requests import Ctx
 from orchestrator.api.views.common import View, answer
-from orchestrator.domain.errors import NodeUnreachable
+from orchestrator.domain.errors import ClusterUnavailable, NodeUnreachable
 from orchestrator.domain.placement import NodeState
 from orchestrator.services.context import Context
 
@@ -22,7 +22,7 @@ class HealthView(View):
 
 
 class ReadyView(View):
-    """The server can do its work: the database takes writes, the cluster answers."""
+    """The server can do its work: the database takes writes, the cluster answers, runs are looked after."""
 
     status: str = "ready"
     nodes: int
@@ -48,6 +48,8 @@ def get_ready(context: Ctx, node: Annotated[str | None, Query(max_length=253)] =
     """Ready; else a problem (503) that says what is away. With the name or the address of a ``node``: whether that node
     has joined and offers devices."""
     context.store.ping()
+    if missed := context.pulse.missed(context.clock.monotonic()):
+        raise ClusterUnavailable(missed)
     if node is not None:
         _check_node(context, node)
     return answer(ReadyView(nodes=len(context.cluster.nodes())))

@@ -123,7 +123,8 @@ class DatasetView(View):
 
 
 class NodeView(View):
-    """A machine. ``state``: available, draining, quarantined or unreachable; ``reason``: why it is unreachable."""
+    """A machine. ``state``: available, draining, quarantined, suspect or unreachable; ``reason``: why it is one of the
+    last two."""
 
     name: str
     state: str

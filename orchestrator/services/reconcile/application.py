@@ -1,81 +1,185 @@
-"""Applying: carrying out actions on the store and the cluster, each by itself."""
+"""Applying: carrying out actions on the store and the cluster, those of each run and of each experiment in a lane."""
 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.domain.errors import DamagedRow, DevicesTaken, JobRefused, NodeUnreachable, NotFound
+from orchestrator.domain.errors import DevicesTaken, JobRefused, NodeUnreachable, NotFound
 from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.peaks import ARITHMETIC
 from orchestrator.domain.placement import Placement
-from orchestrator.domain.run import Attempt, Run, RunState
+from orchestrator.domain.run import Attempt, ExperimentState, Run, RunState
 from orchestrator.services.clock import new_id, new_token
-from orchestrator.services.conclude import conclude
+from orchestrator.services.conclude import conclude, follow_up
 from orchestrator.services.context import Context
 from orchestrator.services.expectations import expected_of
 from orchestrator.services.fetch_log import fetch_log
 from orchestrator.services.job import build_job, device_keys
-from orchestrator.services.reconcile.decisions import Action, Conclude, Fetch, Launch, Move, Review, Stop, Tell, Wait
+from orchestrator.services.reconcile.decisions import (
+    Action,
+    Conclude,
+    Fetch,
+    GiveUp,
+    Launch,
+    Move,
+    Review,
+    Stop,
+    Tell,
+    Wait,
+)
+from orchestrator.services.reconcile.lanes import Lanes
+from orchestrator.services.reconcile.situation import OWN_TRIES, UnderWay, note
 from orchestrator.services.review import review
+from orchestrator.services.trouble import Troubles
 
 log = logging.getLogger(__name__)
 
+QUEUE, BOOKS = "queue", "books"  # lanes of what belongs to no run
 
-def apply(context: Context, actions: Sequence[Action]) -> bool:
-    """Carry out ``actions`` in order; whether anything changed that is worth another look at once.
 
-    What fails for one run or node is logged and left to the next pass; the actions of that run that come after it are
-    left out, because they may rest on it.
+class Hands:
+    """Carries out actions. What fails or hangs for one run, node or experiment is noted there and left to a later pass;
+    the actions of that run that come after it in the same pass are left out, because they may rest on it."""
 
-    Raises:
-        StoreUnavailable: nothing further can be done.
-    """
-    changed = False
-    spoiled: set[str] = set()
-    for action in actions:
-        run_id = None if isinstance(action, Review | Wait) else action.run.id
-        if run_id in spoiled:
-            continue
+    def __init__(self, context: Context, lanes: Lanes, troubles: Troubles[str]) -> None:
+        self._context = context
+        self._lanes = lanes
+        self._troubles = troubles
+        self._launches: dict[str, tuple[Placement, str]] = {}
+        self._changed = False
+
+    def under_way(self) -> UnderWay:
+        """What is being done now. First the launches: one that ends meanwhile is then still in its lane."""
+        launches = dict(self._launches)
+        return UnderWay(self._lanes.under_way(), launches)
+
+    def apply(self, actions: Sequence[Action], over: Sequence[str] = ()) -> bool:
+        """Carry out ``actions``, and give back what is held for the attempts ``over``; whether anything changed that is
+        worth another look at once. Returns while something may still be going on in lanes that are late."""
+        self._changed = False
+        busy = self._lanes.under_way()
+        by_lane: dict[str, list[Action]] = {}
+        for action in actions:
+            by_lane.setdefault(_lane_of(action), []).append(action)
+        for lane, of_lane in by_lane.items():
+            if lane not in busy:  # of the queue: runs that are busy are not decided upon
+                self._begin(lane, of_lane)
+        if over and BOOKS not in busy:
+            self._lanes.put(BOOKS, lambda: self._give_back(over))
+        self._lanes.settle([*by_lane, BOOKS])
+        self._lanes.settle([action.run.experiment_id for action in actions if isinstance(action, Conclude | GiveUp)])
+        return self._changed
+
+    def _begin(self, lane: str, actions: Sequence[Action]) -> None:
+        launches: dict[str, Launch] = {}
+        for action in actions:
+            if isinstance(action, Launch):
+                attempt_id = new_id("att")
+                launches[attempt_id] = action
+                self._launches[attempt_id] = action.placement, action.run.plan.exclusive
+        self._lanes.put(lane, lambda: self._carry_out(lane, actions, launches))
+
+    def _carry_out(self, who: str, actions: Sequence[Action], launches: Mapping[str, Launch]) -> None:
         try:
-            changed |= _apply(context, action)
-        except (NodeUnreachable, NotFound, DamagedRow) as error:  # also: somebody removed it just now
-            log.info("%s: %s", type(action).__name__, error)
-            if run_id:
-                spoiled.add(run_id)
-    return changed
+            for action in actions:
+                self._changed |= self._apply(action, next(iter(launches), ""))
+            if not any(isinstance(action, Stop) for action in actions):  # a hopeless run is stopped: it stays hopeless
+                self._troubles.well(who)
+        except Exception as error:
+            note(self._troubles, who, type(action).__name__, error)
+        finally:
+            for attempt_id in launches:
+                del self._launches[attempt_id]
+
+    def _give_back(self, over: Sequence[str]) -> None:
+        try:
+            self._context.cluster.let_go(over)
+        except Exception as error:
+            note(self._troubles, BOOKS, "what is held cannot be given back", error)
+
+    def _apply(self, action: Action, attempt_id: str) -> bool:
+        context, store, now = self._context, self._context.store, self._context.clock.now()
+        match action:
+            case Launch(run, placement):
+                attempt = _launch(context, run, placement, attempt_id)
+                return attempt is not None and self._tell(run, attempt, attempt.placement.nodes)
+            case Wait(needs, reason):
+                store.set_waiting(needs.key, reason)
+                return False
+            case Tell(run, nodes):
+                assert run.attempt is not None
+                return self._tell(run, run.attempt, nodes)
+            case Move(run, to):
+                return store.move_run(run.id, run.state, to, at=now)
+            case Stop(run, nodes, reason):
+                return _stop(context, run, nodes, reason)
+            case Fetch(run, node):
+                return _fetch(context, run, node)
+            case Conclude(run, lost):
+                return self._followed_up(run, conclude(context, run, _loss(lost)))
+            case GiveUp(run, failure):
+                return self._followed_up(run, _give_up(context, run, failure))
+            case Review(experiment_id):
+                return self._review(experiment_id)
+
+    def _tell(self, run: Run, attempt: Attempt, nodes: Sequence[str]) -> bool:
+        """Tell the agents of ``nodes``; where one refuses, the attempt is over."""
+        try:
+            job = _job(self._context, run, attempt)
+            for node in nodes:
+                self._context.cluster.start(node, job)
+        except JobRefused as error:
+            begun = replace(run, state=RunState.PLACING, attempts=(*run.attempts[: attempt.number - 1], attempt))
+            failure = Failure(FailureKind(error.failure), str(error))
+            self._followed_up(run, _give_up(self._context, begun, failure, analysed=True))
+            return True
+        if set(nodes) == set(attempt.placement.nodes):
+            self._context.store.move_run(run.id, RunState.PLACING, RunState.RUNNING, at=self._context.clock.now())
+        return True
+
+    def _followed_up(self, run: Run, is_over: bool) -> bool:
+        """An experiment is looked at for one of its runs after the other, in a lane of its own: a run is over, whatever
+        becomes of that."""
+        if is_over:
+            self._lanes.put(run.experiment_id, lambda: self._follow_up(run))
+        return is_over
+
+    def _follow_up(self, run: Run) -> None:
+        try:
+            self._changed |= follow_up(self._context, run)
+            self._troubles.well(run.experiment_id)
+        except Exception as error:
+            note(self._troubles, run.experiment_id, f"after run {run.id}", error)
+
+    def _review(self, experiment_id: str) -> bool:
+        """An experiment of which nobody can tell what it still needs is over, and failed, after some tries."""
+        try:
+            return review(self._context, experiment_id)
+        except Exception as error:
+            trouble = self._troubles.of(experiment_id)
+            if trouble is None or not trouble.ours or trouble.count < OWN_TRIES:
+                raise
+            log.error("%s: given up, nobody can tell what it still needs: %s", experiment_id, error)
+            return self._context.store.end_experiment(experiment_id, ExperimentState.FAILED, self._context.clock.now())
 
 
-def _apply(context: Context, action: Action) -> bool:
-    store, now = context.store, context.clock.now()
+def _lane_of(action: Action) -> str:
     match action:
-        case Launch(run, placement):
-            return _launch(context, run, placement)
-        case Wait(needs, reason):
-            store.set_waiting(needs.key, reason)
-            return False
-        case Tell(run, nodes):
-            return _tell(context, run, run.attempt, nodes)
-        case Move(run, to):
-            return store.move_run(run.id, run.state, to, at=now)
-        case Stop(run, nodes, reason):
-            return _stop(context, run, nodes, reason)
-        case Fetch(run, node):
-            return _fetch(context, run, node)
-        case Conclude(run, lost):
-            return conclude(context, run, _loss(lost))
+        case Wait():
+            return QUEUE
         case Review(experiment_id):
-            return review(context, experiment_id)
+            return experiment_id
+    return action.run.id
 
 
-def _launch(context: Context, run: Run, placement: Placement) -> bool:
-    """Hold its devices, make the attempt durable, then tell its agents."""
-    attempt_id = new_id("att")
+def _launch(context: Context, run: Run, placement: Placement, attempt_id: str) -> Attempt | None:
+    """Hold its devices and make the attempt durable; its agents are to be told then."""
     try:
         placement = context.cluster.hold(attempt_id, placement)
     except DevicesTaken as error:
         context.store.set_waiting(run.plan.needs.key, str(error))
-        return False
+        return None
     attempt = Attempt(
         id=attempt_id,
         run_id=run.id,
@@ -84,24 +188,8 @@ def _launch(context: Context, run: Run, placement: Placement) -> bool:
         placement=placement,
         created_at=context.clock.now(),
     )
-    if not context.store.begin_attempt(run.id, attempt):
-        return False  # what is held for it is given back in the next pass
-    _tell(context, run, attempt, placement.nodes)
-    return True
-
-
-def _tell(context: Context, run: Run, attempt: Attempt | None, nodes: Sequence[str]) -> bool:
-    assert attempt is not None
-    try:
-        job = _job(context, run, attempt)
-        for node in nodes:
-            context.cluster.start(node, job)
-    except JobRefused as error:
-        _give_up(context, run, attempt, Failure(FailureKind(error.failure), str(error)))
-        return True
-    if set(nodes) == set(attempt.placement.nodes):
-        context.store.move_run(run.id, RunState.PLACING, RunState.RUNNING, at=context.clock.now())
-    return True
+    # If not, what is held for it is given back in the next pass.
+    return attempt if context.store.begin_attempt(run.id, attempt) else None
 
 
 def _job(context: Context, run: Run, attempt: Attempt) -> Mapping[str, Any]:
@@ -114,22 +202,38 @@ def _job(context: Context, run: Run, attempt: Attempt) -> Mapping[str, Any]:
     return build_job(run, attempt, context.catalog, context.cluster.nodes(), ports, calibrated, expected)
 
 
-def _give_up(context: Context, run: Run, attempt: Attempt, failure: Failure) -> None:
-    """An agent refused: end the attempt where it may have started, and the run with it if it is worth no other."""
-    for node in attempt.placement.nodes:
-        context.cluster.stop(node, attempt.id, failure.kind)
-    now = context.clock.now()
-    if context.store.move_run(run.id, RunState.PLACING, RunState.COLLECTING, at=now):
-        conclude(context, replace(run, attempts=(*run.attempts[: attempt.number - 1], attempt)), failure)
+def _give_up(context: Context, run: Run, failure: Failure, analysed: bool = False) -> bool:
+    """End the attempt with ``failure``, and the run with it if it is worth no other; whether it was done."""
+    store, now = context.store, context.clock.now()
+    if run.state is RunState.QUEUED:
+        return store.move_run(run.id, RunState.QUEUED, RunState.FAILED, at=now, failure=failure)
+    assert run.attempt is not None
+    if run.state is RunState.PLACING:  # a start that comes late is then refused
+        reason = FailureKind.CANCELLED if failure.kind is FailureKind.INTERNAL_ERROR else failure.kind
+        _stop_all(context, run.attempt.id, run.attempt.placement.nodes, reason)
+    if run.state is not RunState.COLLECTING and not store.move_run(run.id, run.state, RunState.COLLECTING, at=now):
+        return False
+    return conclude(context, run, failure, analysed=analysed)
 
 
 def _stop(context: Context, run: Run, nodes: Sequence[str], reason: FailureKind) -> bool:
     assert run.attempt is not None
     if run.attempt.stop_requested is None:
         context.store.request_stop(run.attempt.id, reason)
-    for node in nodes:
-        context.cluster.stop(node, run.attempt.id, reason)
+    if trouble := _stop_all(context, run.attempt.id, nodes, reason):
+        raise trouble
     return False
+
+
+def _stop_all(context: Context, attempt_id: str, nodes: Sequence[str], reason: FailureKind) -> NodeUnreachable | None:
+    """Tell all of ``nodes``, whichever of them fails; the last trouble."""
+    trouble = None
+    for node in nodes:
+        try:
+            context.cluster.stop(node, attempt_id, reason)
+        except NodeUnreachable as error:
+            trouble = error
+    return trouble
 
 
 def _fetch(context: Context, run: Run, node: str) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from orchestrator.domain.failure import FailureKind
+from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.placement import Held, NotNow, Placement, place
 from orchestrator.domain.plan import Needs
 from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Run, RunState
@@ -66,7 +66,15 @@ class Review:
     experiment_id: str
 
 
-Action = Launch | Wait | Tell | Move | Stop | Fetch | Conclude | Review
+@dataclass(frozen=True)
+class GiveUp:
+    """Nothing more can be done for the run, and none of its processes lives: end the attempt with ``failure``."""
+
+    run: Run
+    failure: Failure
+
+
+Action = Launch | Wait | Tell | Move | Stop | Fetch | Conclude | GiveUp | Review
 
 
 def decide(situation: Situation) -> list[Action]:
@@ -75,15 +83,22 @@ def decide(situation: Situation) -> list[Action]:
     for run in situation.runs:
         if run.state in HOLDS_DEVICES and run.attempt:
             held.add(run.attempt.placement, run.plan.exclusive)
+    for placement, exclusive in situation.launching:
+        held.add(placement, exclusive)
     actions: list[Action] = []
     for run in situation.runs:
-        if run.state is not RunState.QUEUED:
+        if run.id in situation.left_alone:
+            continue
+        if run.id in situation.hopeless:
+            actions += _decide_hopeless(run, situation.hopeless[run.id], situation)
+        elif run.state is not RunState.QUEUED:
             assert run.attempt is not None
             actions += _decide_open(run, run.attempt, situation.attempts[run.attempt.id])
         elif run.cancel_requested:
             actions.append(Move(run, RunState.CANCELLED))
     actions += _decide_queue(situation, held)
-    return actions + [Review(experiment_id) for experiment_id in situation.idle_experiments]
+    idle = [one for one in situation.idle_experiments if one not in situation.left_alone]
+    return actions + [Review(experiment_id) for experiment_id in idle]
 
 
 def _decide_queue(situation: Situation, held: Held) -> Iterator[Action]:
@@ -94,6 +109,8 @@ def _decide_queue(situation: Situation, held: Held) -> Iterator[Action]:
         needs = run.plan.needs
         if run.state is not RunState.QUEUED or run.cancel_requested or needs in refused:
             continue
+        if run.id in situation.left_alone or run.id in situation.hopeless:
+            continue
         answer = place(needs, situation.nodes, held, run.plan.repetition)
         if not isinstance(answer, NotNow):
             held.add(answer, needs.exclusive)
@@ -103,6 +120,16 @@ def _decide_queue(situation: Situation, held: Held) -> Iterator[Action]:
         held.await_whole(needs, situation.nodes)
         if answer.reason != run.waiting:
             yield Wait(needs, answer.reason)
+
+
+def _decide_hopeless(run: Run, failure: Failure, situation: Situation) -> Iterator[Action]:
+    """Its processes are ended first; an agent that does not answer is waited for."""
+    seen = situation.attempts[run.attempt.id] if run.attempt and run.state is not RunState.QUEUED else None
+    words = seen.words if seen else {}
+    if alive := tuple(node for node, word in words.items() if word is Word.RUNNING):
+        yield Stop(run, alive, FailureKind.CANCELLED)
+    elif Word.SILENT not in words.values():
+        yield GiveUp(run, failure)
 
 
 def _decide_open(run: Run, attempt: Attempt, seen: OpenAttempt) -> Iterator[Action]:

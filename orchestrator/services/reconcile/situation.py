@@ -1,15 +1,27 @@
-"""Looking: what the store and the cluster have to say, as one ``Situation``."""
+"""Looking: what the store and the cluster have to say, as one ``Situation``.
+
+What is asked about one node or one run is asked in its own lane: who does not answer is left out, and keeps no other
+waiting.
+"""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
+from typing import TypeVar
 
-from orchestrator.domain.errors import NodeUnreachable, NotFound
+from orchestrator.domain.errors import DamagedRow, NodeUnreachable, NotFound
+from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.log import AttemptStatus
-from orchestrator.domain.placement import Node, NodeState
-from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Run
+from orchestrator.domain.placement import Node, Placement
+from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Run, RunState
 from orchestrator.services.context import Context
+from orchestrator.services.nodes import as_ordered
+from orchestrator.services.reconcile.lanes import Lanes
+from orchestrator.services.trouble import Trouble, Troubles
+
+Answer = TypeVar("Answer")
 
 log = logging.getLogger(__name__)
 
@@ -45,22 +57,49 @@ class OpenAttempt:
 @dataclass(frozen=True)
 class Situation:
     """What ``look`` saw. ``runs``: those that hold devices or are to be cancelled, then of the queue the first ones
-    of each kind in the order in which they should be placed."""
+    of each kind in the order in which they should be placed.
+
+    ``launching``: placements that are being given to queued runs, with what each says of sharing. ``left_alone``: runs
+    and experiments that something is being done for at this moment, or that rest after a failure. ``hopeless``: runs
+    that nothing more can be done for, and why."""
 
     runs: Sequence[Run]
     nodes: Sequence[Node]
     attempts: Mapping[str, OpenAttempt] = field(default_factory=dict)
     idle_experiments: Sequence[str] = ()
+    launching: Sequence[tuple[Placement, str]] = ()
+    left_alone: Collection[str] = ()
+    hopeless: Mapping[str, Failure] = field(default_factory=dict)
+    # Attempts that devices are held for although they are over.
+    over: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class UnderWay:
+    """What is being done while a pass looks: lanes with work, and the attempts that are being launched."""
+
+    lanes: Collection[str] = ()
+    launches: Mapping[str, tuple[Placement, str]] = field(default_factory=dict)
+
+
+NOTHING = UnderWay()
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What the store had to say at ``at`` (monotonic seconds), for a cluster of ``devices`` devices."""
+    """What the store had to say at ``at`` (monotonic seconds), for a cluster of ``devices`` devices, after so many
+    ``changes``."""
 
     runs: Sequence[Run]
     idle_experiments: Sequence[str]
     devices: int
     at: float
+    changes: int
+
+
+# Tries after which a run is given up: of one whose own data raises what nobody foresaw, and of one that a node cannot
+# begin or whose log it cannot give. By ``trouble.PAUSES_S`` that is after some 7 and 63 s. Judgements.
+OWN_TRIES, NODE_TRIES = 3, 6
 
 
 class Lookout:
@@ -78,65 +117,149 @@ class Lookout:
     # what somebody else did to the database.
     ASK_AGAIN_S = 30.0
 
-    def __init__(self, context: Context, fence_s: float) -> None:
+    def __init__(self, context: Context, fence_s: float, lanes: Lanes, troubles: Troubles[str]) -> None:
         self._context = context
+        self._lanes = lanes
+        self._troubles = troubles
         self._dead_after_s = fence_s + self.FENCE_MARGIN_S
         self._silent_since: dict[str, float] = {}
         self._seen: dict[str, OpenAttempt] = {}
         self._stored: Stored | None = None
+        self._changes = 0
 
     def forget(self) -> None:
-        """What the store said of runs may be true no longer."""
-        self._stored = None
+        """What the store said of runs may be true no longer, also what it is saying now."""
+        self._changes += 1
 
-    def look(self) -> Situation:
-        """Raises ``StoreUnavailable`` or ``ClusterUnavailable``; silent nodes are part of the situation."""
+    def look(self, under_way: UnderWay = NOTHING) -> Situation:
+        """``under_way`` is from before: what was done since is seen here, what goes on is left alone.
+
+        Raises ``StoreUnavailable`` or ``ClusterUnavailable``; silent nodes are part of the situation."""
+        held = self._context.cluster.holds()
         known = self._context.cluster.nodes()
         stored = self._stored = self._ask(sum(len(node.devices) for node in known))
         runs = stored.runs
         # After the runs: who resumes two nodes and then an experiment must not see it placed on one of them.
         orders = self._context.store.node_orders()
-        nodes = [_ordered(node, orders) for node in known]
-        reports = {node: self._status(node) for node in sorted({*_nodes_of(runs), *(node.name for node in nodes)})}
-        attempts = {
-            run.attempt.id: self._see(run.attempt, reports)
-            for run in runs
-            if run.attempt and run.state in HOLDS_DEVICES
-        }
-        self._seen = attempts
-        return Situation(runs, nodes, attempts, stored.idle_experiments)
+        nodes = [as_ordered(node, orders) for node in known]
+        open_runs = [run for run in runs if run.attempt and run.state in HOLDS_DEVICES]
+        reports = self._reports(sorted({*_nodes_of(open_runs), *(node.name for node in nodes)}))
+        self._seen = attempts = self._attempts(open_runs, reports)
+        unseen = {run.id for run in open_runs if run.attempt and run.attempt.id not in attempts}
+        everybody = {*(run.id for run in runs), *stored.idle_experiments}
+        return Situation(
+            runs,
+            nodes,
+            attempts,
+            stored.idle_experiments,
+            launching=list(under_way.launches.values()),
+            left_alone={*under_way.lanes, *unseen, *filter(self._troubles.rests, everybody)},
+            hopeless={run.id: failure for run in runs if (failure := hopeless(run, self._troubles.of(run.id)))},
+            over=set(held) - {run.attempt.id for run in open_runs if run.attempt} - set(under_way.launches),
+        )
 
     def _ask(self, devices: int) -> Stored:
         """Of the queue no more than could be placed if all devices were free: a run holds one at least."""
         before, store, now = self._stored, self._context.store, self._context.clock.monotonic()
-        if before is not None and before.devices == devices and now - before.at < self.ASK_AGAIN_S:
+        changes = self._changes
+        is_true = before is not None and (before.devices, before.changes) == (devices, changes)
+        if before is not None and is_true and now - before.at < self.ASK_AGAIN_S:
             return before
         # The idle ones first: what is added after this look belongs to no experiment that it has seen.
         idle = store.idle_experiments()
         runs = [*store.open_runs(self.MOST_CANCELLED), *store.queue_heads(max(devices, 1))]
-        return Stored(list({run.id: run for run in runs}.values()), idle, devices, now)
+        return Stored(list({run.id: run for run in runs}.values()), idle, devices, now, changes)
+
+    def _reports(self, nodes: Sequence[str]) -> Mapping[str, Mapping[str, AttemptStatus] | Word]:
+        """Node -> the agent's report by attempt, or the word on a node that gives none in time."""
+        reports = self._each("node", {node: partial(self._status, node) for node in nodes})
+        return {node: reports[node] if node in reports else self._silence(node) for node in nodes}
 
     def _status(self, node: str) -> Mapping[str, AttemptStatus] | Word:
-        """The agent's report by attempt, or the word on a node that gives none."""
-        now = self._context.clock.monotonic()
         try:
             report = self._context.cluster.status(node)
         except (NodeUnreachable, NotFound) as error:  # unknown: it has not come back since this service was started
-            since = self._silent_since.setdefault(node, now)
-            if since == now:
+            if node not in self._silent_since:
                 log.warning("%s", error)
-            return Word.DEAD if now - since > self._dead_after_s else Word.SILENT
+            return self._silence(node)
         self._silent_since.pop(node, None)
         return {status.attempt_id: status for status in report}
 
-    def _see(self, attempt: Attempt, reports: Mapping[str, Mapping[str, AttemptStatus] | Word]) -> OpenAttempt:
-        words = {node: _word(attempt, reports[node]) for node in attempt.placement.nodes}
-        before = self._seen.get(attempt.id)
-        if before is not None and before.stored == frozenset(attempt.placement.nodes):
-            return replace(before, words=words)
-        closed = self._context.store.entries(attempt.id, kinds=["log_closed"])
-        stored = frozenset(str(entry["node"]) for entry in closed)
-        return OpenAttempt(words, stored, any(entry["data"].get("failure") for entry in closed))
+    def _silence(self, node: str) -> Word:
+        """An agent that hears from this server in whatever way does not end its processes, however long it has not said
+        how they are."""
+        now = self._context.clock.monotonic()
+        since = self._silent_since.setdefault(node, now)
+        silent_s = min(now - since, self._context.cluster.silent_s(node))
+        return Word.DEAD if silent_s > self._dead_after_s else Word.SILENT
+
+    def _attempts(
+        self, runs: Sequence[Run], reports: Mapping[str, Mapping[str, AttemptStatus] | Word]
+    ) -> dict[str, OpenAttempt]:
+        """Attempt -> how it stands. One of which nobody can tell is left out; that of a hopeless run stands there by
+        what the nodes say."""
+        found: dict[str, OpenAttempt] = {}
+        asked: dict[str, Callable[[], OpenAttempt | None]] = {}
+        for run in runs:
+            attempt = run.attempt
+            assert attempt is not None
+            words = {node: _word(attempt, reports[node]) for node in attempt.placement.nodes}
+            before = self._seen.get(attempt.id)
+            if before is not None and before.stored == frozenset(attempt.placement.nodes):
+                found[attempt.id] = replace(before, words=words)
+            elif hopeless(run, self._troubles.of(run.id)):
+                found[attempt.id] = OpenAttempt(words, frozenset())
+            elif not self._troubles.rests(run.id):
+                asked[attempt.id] = partial(self._see, run, words)
+        return found | {name: seen for name, seen in self._each("attempt", asked).items() if seen is not None}
+
+    def _see(self, run: Run, words: Mapping[str, Word]) -> OpenAttempt | None:
+        assert run.attempt is not None
+        try:
+            closed = self._context.store.entries(run.attempt.id, kinds=["log_closed"])
+            stored = frozenset(str(entry["node"]) for entry in closed)
+            return OpenAttempt(words, stored, any(entry["data"].get("failure") for entry in closed))
+        except Exception as error:
+            note(self._troubles, run.id, "its log cannot be read", error)
+            return None
+
+    def _each(self, kind: str, ask: Mapping[str, Callable[[], Answer]]) -> dict[str, Answer]:
+        """The answers of those that answer in time, each asked in a lane of its own. Who is still being asked from an
+        earlier pass is not asked again."""
+        answers: dict[str, Answer] = {}
+        busy = self._lanes.under_way()
+        lanes = {name: f"{kind} {name}" for name in ask if f"{kind} {name}" not in busy}
+
+        def answer(name: str) -> None:
+            answers[name] = ask[name]()
+
+        for name, lane in lanes.items():
+            self._lanes.put(lane, partial(answer, name))
+        self._lanes.settle(list(lanes.values()))
+        return dict(answers)
+
+
+def note(troubles: Troubles[str], who: str, what: str, error: BaseException) -> None:
+    """Note that ``what`` failed for the run or experiment ``who``; with the trace where nobody foresaw it."""
+    trouble = troubles.failed(who, error)
+    message = "%s: %s (%d): %s"
+    if trouble.ours:
+        log.error(message, who, what, trouble.count, trouble.reason, exc_info=error)
+    elif not isinstance(error, NotFound | DamagedRow) or trouble.count == 1:
+        log.info(message, who, what, trouble.count, trouble.reason)
+
+
+def hopeless(run: Run, trouble: Trouble | None) -> Failure | None:
+    """What ends a run whose every try has failed: of its own data, or because a node cannot begin it or cannot give its
+    log. A training that runs is not ended because its node answers nothing else."""
+    if trouble is None:
+        return None
+    if trouble.ours and trouble.count >= OWN_TRIES:
+        message = f"the service cannot work on this run ({trouble.reason}); its logs are kept. See the server's log"
+        return Failure(FailureKind.INTERNAL_ERROR, message)
+    if trouble.node and trouble.count >= NODE_TRIES and run.state in (RunState.PLACING, RunState.COLLECTING):
+        return Failure(FailureKind.NODE_LOST, trouble.reason)
+    return None
 
 
 def _word(attempt: Attempt, report: Mapping[str, AttemptStatus] | Word) -> Word:
@@ -148,11 +271,5 @@ def _word(attempt: Attempt, report: Mapping[str, AttemptStatus] | Word) -> Word:
     return Word.ENDED if status.ended else Word.RUNNING
 
 
-def _ordered(node: Node, orders: Mapping[str, NodeState]) -> Node:
-    if node.state is NodeState.AVAILABLE and node.name in orders:
-        return replace(node, state=orders[node.name])
-    return node
-
-
 def _nodes_of(runs: Sequence[Run]) -> set[str]:
-    return {node for run in runs if run.attempt and run.state in HOLDS_DEVICES for node in run.attempt.placement.nodes}
+    return {node for run in runs if run.attempt for node in run.attempt.placement.nodes}

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.domain.placement import Node, NodeState
+from orchestrator.services.pulse import LONGEST_S
 from tests.unit import builders
 from tests.unit.api.api_rig import Rig
 
@@ -40,6 +41,17 @@ def test_a_node_that_is_not_ready_says_why(standing: Rig, name: str, why: str) -
     answer = standing.http.get("/readyz", params={"node": name})
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:tbd:problem:node-unreachable")
     assert why in answer.json()["detail"]
+
+
+def test_a_service_whose_passes_do_not_end_is_not_ready(rig: Rig) -> None:
+    now = rig.context.clock.monotonic()
+    rig.context.pulse.beat(now - LONGEST_S - 1.0)
+    rig.context.pulse.trouble("ValueError: strange")
+    answer = rig.http.get("/readyz")
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:tbd:problem:cluster-unavailable")
+    assert "no pass over the runs was completed for 31 s: ValueError: strange" in answer.json()["detail"]
+    rig.context.pulse.beat(now)
+    assert rig.http.get("/readyz").status_code == 200
 
 
 def test_the_reason_stands_in_the_list_of_nodes(standing: Rig) -> None:

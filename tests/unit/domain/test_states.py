@@ -25,6 +25,7 @@ def test_every_state_stands_in_the_table() -> None:
 LEGAL = {
     (RunState.QUEUED, RunState.PLACING),
     (RunState.QUEUED, RunState.CANCELLED),
+    (RunState.QUEUED, RunState.FAILED),
     (RunState.PLACING, RunState.RUNNING),
     (RunState.PLACING, RunState.COLLECTING),
     (RunState.RUNNING, RunState.COLLECTING),
@@ -54,7 +55,8 @@ def test_every_state_can_be_reached_and_left_for_an_end() -> None:
 
 
 def test_the_failure_kinds_are_those_of_the_protocol() -> None:
-    assert tuple(kind.value for kind in FailureKind) == protocol.FAILURE_KINDS
+    of_the_service = (FailureKind.INTERNAL_ERROR,)
+    assert (*protocol.FAILURE_KINDS, *of_the_service) == tuple(FailureKind)
     assert set(MAX_ATTEMPTS) == set(FailureKind)
     assert set(protocol.EXIT_STATUS) <= set(protocol.FAILURE_KINDS)
 

@@ -1,5 +1,6 @@
 """What a pass looks at: as much of a queue as can be placed, and the store only when something may have changed."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -11,10 +12,13 @@ from orchestrator.domain.errors import NotFound
 from orchestrator.domain.log import LogSlice
 from orchestrator.domain.placement import Node, NodeState, place
 from orchestrator.domain.run import Run, RunState
+from orchestrator.services.pulse import Pulse
 from orchestrator.services.reconcile import decisions
 from orchestrator.services.reconcile.decisions import Launch, Wait, decide
+from orchestrator.services.reconcile.lanes import Lanes
 from orchestrator.services.reconcile.situation import Lookout, Word
 from orchestrator.services.reconciler import Bell, Reconciler
+from orchestrator.services.trouble import Troubles
 from tests.unit import builders as make
 
 
@@ -72,8 +76,11 @@ class Standing:
     def fetch(self, node: str, attempt_id: str, after: int, limit: int) -> LogSlice:
         return LogSlice([], after, ended=False)
 
-    def let_go(self, held: Any) -> None:
-        pass
+    def holds(self) -> list[str]:
+        return []
+
+    def silent_s(self, node: str) -> float:
+        return math.inf
 
 
 class Clock:
@@ -87,11 +94,15 @@ class Clock:
 
 
 def context_of(queue: Queue, nodes: Sequence[Node]) -> Any:
-    return SimpleNamespace(store=queue, cluster=Standing(nodes), clock=Clock())
+    return SimpleNamespace(store=queue, cluster=Standing(nodes), clock=Clock(), pulse=Pulse())
+
+
+def looking(context: Any) -> Lookout:
+    return Lookout(context, 60.0, Lanes(lambda: None), Troubles(context.clock))
 
 
 def lookout_over(queue: Queue, nodes: Sequence[Node]) -> Lookout:
-    return Lookout(context_of(queue, nodes), fence_s=60.0)
+    return looking(context_of(queue, nodes))
 
 
 def elsewhere(number: int) -> list[Run]:
@@ -189,7 +200,7 @@ def test_a_node_that_a_new_service_has_not_met_yet_is_silent_and_holds_up_nobody
         return []
 
     context.cluster.status = status
-    lookout = Lookout(context, fence_s=60.0)
+    lookout = looking(context)
     (attempt,) = lookout.look().attempts.values()
     assert attempt.words == {"gone": Word.SILENT}
     context.clock.time = 60.0 + Lookout.FENCE_MARGIN_S + 1

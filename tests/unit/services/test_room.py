@@ -37,7 +37,10 @@ class OneNode(AgentCluster):
     def hold(self, attempt_id: str, placement: Placement) -> Placement:
         return placement
 
-    def let_go(self, held: Collection[str]) -> None: ...
+    def holds(self) -> Collection[str]:
+        return ()
+
+    def let_go(self, over: Collection[str]) -> None: ...
 
     def close(self) -> None:
         self.keeper.close()

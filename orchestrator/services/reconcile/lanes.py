@@ -1,0 +1,138 @@
+"""Threads for the reconciler's work, by lanes: one for each run, node and experiment.
+
+Within a lane one thing is done after another. What hangs in a lane keeps no other waiting: the pass waits for it only
+so long, and for a lane that was late before hardly at all.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+
+log = logging.getLogger(__name__)
+
+Work = Callable[[], None]
+
+# Seconds after which a pass goes on without work that is still being done. A judgement: nearly all of it takes
+# milliseconds, and who waits for a run that ended would not notice a second.
+PATIENCE_S = 1.0
+SLOW_SHARE = 0.05  # of that for a lane that was late the last time
+# Lanes in which something is done at the same time, those that are late apart. A judgement: most wait for an agent or
+# for the disk of the database, and a service must not take the cores of what it measures.
+MOST_AT_ONCE = 8
+# Threads in all. Beyond that work waits: so many that hang are a trouble of the whole service, which /readyz tells.
+MOST_THREADS = 500
+LAZY_S = 30.0  # after that a thread without work ends
+
+
+class Lanes:
+    """Safe to use from several threads. ``came_late``: called when work that a pass did not wait for has been done."""
+
+    def __init__(self, came_late: Callable[[], None], patience_s: float = PATIENCE_S) -> None:
+        self._came_late = came_late
+        self._patience_s = patience_s
+        self._changed = threading.Condition()
+        self._waiting: dict[str, deque[Work]] = {}
+        self._ready: deque[str] = deque()
+        self._busy: dict[str, float] = {}  # lane -> since when (monotonic seconds)
+        self._late: set[str] = set()  # lanes that have been busy for longer than is waited for
+        self._left: set[str] = set()  # lanes under way that a pass has gone on without
+        self._slow: set[str] = set()  # lanes that were late, and have not been in time since
+        self._idle = 0
+        self._threads = 0
+
+    def put(self, lane: str, work: Work) -> None:
+        """Have ``work``, which must not raise, done in ``lane`` after what the lane has already."""
+        with self._changed:
+            self._waiting.setdefault(lane, deque()).append(work)
+            if lane not in self._busy and lane not in self._ready:
+                self._ready.append(lane)
+            self._find_hands()
+
+    def under_way(self) -> frozenset[str]:
+        """The lanes that have something to do or are doing it."""
+        with self._changed:
+            return frozenset((*self._busy, *self._waiting))
+
+    def settle(self, lanes: Collection[str]) -> None:
+        """Return when the work of ``lanes`` is done, but for what takes longer than is waited for."""
+        with self._changed:
+            while any(self._is_awaited(lane) for lane in lanes):
+                due = [since + self._allowed_s(lane) for lane, since in self._busy.items() if lane not in self._late]
+                pause_s = min(due, default=time.monotonic() + self._patience_s) - time.monotonic()
+                if pause_s > 0:
+                    self._changed.wait(pause_s)
+                else:
+                    self._go_on_without()
+            self._left.update(lane for lane in lanes if lane in self._busy or lane in self._waiting)
+
+    def _is_awaited(self, lane: str) -> bool:
+        if lane in self._late:
+            return False
+        return lane in self._busy or (lane in self._waiting and self._threads < MOST_THREADS)
+
+    def _allowed_s(self, lane: str) -> float:
+        """Also one that was late is given a moment: it may be well again."""
+        return self._patience_s * (SLOW_SHARE if lane in self._slow else 1.0)
+
+    def _go_on_without(self) -> None:
+        now = time.monotonic()
+        over = [lane for lane, since in self._busy.items() if now >= since + self._allowed_s(lane)]
+        self._late.update(over)
+        self._slow.update(over)
+        self._find_hands()
+
+    def _find_hands(self) -> None:
+        """Begin as many threads as the lanes that are ready want and may have."""
+        in_time = sum(lane not in self._late for lane in self._busy)
+        wanted = min(len(self._ready), MOST_AT_ONCE - in_time) - self._idle
+        for _ in range(min(wanted, MOST_THREADS - self._threads)):
+            self._threads += 1
+            threading.Thread(target=self._work, name="tbd-lane", daemon=True).start()
+        self._changed.notify_all()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._idle += 1
+                found = self._changed.wait_for(self._may_begin, LAZY_S)
+                self._idle -= 1
+                if not found:
+                    self._threads -= 1
+                    return
+                lane = self._ready.popleft()
+                work = self._waiting[lane].popleft()
+                if not self._waiting[lane]:
+                    del self._waiting[lane]
+                self._busy[lane] = time.monotonic()
+            try:
+                work()
+            except BaseException:  # a mistake of ours: the lane goes on with what comes next
+                log.exception("%s: work that must not raise has", lane)
+            self._finish(lane)
+
+    def _may_begin(self) -> bool:
+        return bool(self._ready) and sum(lane not in self._late for lane in self._busy) < MOST_AT_ONCE
+
+    def _finish(self, lane: str) -> None:
+        told = False
+        while True:
+            with self._changed:
+                if told or lane not in self._left:
+                    return self._free(lane)
+            self._came_late()  # before the lane is free: who finds it free must find what it has done
+            told = True
+
+    def _free(self, lane: str) -> None:
+        if time.monotonic() < self._busy[lane] + self._patience_s:
+            self._slow.discard(lane)
+        elif len(self._slow) > MOST_THREADS:  # of lanes of long ago, mostly: they are learnt again
+            self._slow.clear()
+        del self._busy[lane]
+        self._late.discard(lane)
+        if lane not in self._waiting:
+            self._left.discard(lane)
+        else:
+            self._ready.append(lane)
+        self._changed.notify_all()

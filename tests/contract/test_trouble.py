@@ -1,0 +1,328 @@
+"""Trouble stays where it is: whatever a call of a port raises, or if it never returns, a run elsewhere completes."""
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.db.store import SqlStore
+from orchestrator.domain.access import LOCAL, Actor, Scope
+from orchestrator.domain.errors import ClusterUnavailable, NodeFailed, NotFound, StoreUnavailable
+from orchestrator.domain.failure import FailureKind
+from orchestrator.domain.log import AttemptStatus, LogSlice
+from orchestrator.domain.placement import Node, NodeState, Placement
+from orchestrator.domain.run import ExperimentState, Run, RunState
+from orchestrator.services import conclude, review
+from orchestrator.services.catalog import load_catalog
+from orchestrator.services.context import Context
+from orchestrator.services.pulse import LONGEST_S
+from orchestrator.services.reconciler import Bell, Reconciler
+from orchestrator.services.submit import submit
+from orchestrator.services.trouble import WatchedCluster
+from tests.support.schedule_rig import HandClock
+from tests.unit import builders
+
+pytest_plugins = ["tests.contract.store_servers"]
+
+CATALOG = load_catalog()
+LOG = [
+    json.loads(line)
+    for line in (Path(__file__).parent.parent / "replays" / "logs" / "good_sleep.jsonl").read_text().splitlines()
+]
+SICK, WELL = "sick", "well"
+# What the passes ask of the ports; `test_these_are_the_calls_of_passes` holds that it is all.
+OF_STORE = [
+    *("idle_experiments", "open_runs", "queue_heads", "node_orders", "entries", "last_seqs", "append_entries"),
+    *("begin_attempt", "move_run", "conclude", "calibrated", "completed_of_cell", "experiment", "runs_of_cell"),
+    *("verdicts_of", "end_experiment", "set_waiting", "keep_points", "points_of_finished_cell", "stored_cells"),
+    "add_runs",
+]
+OF_CLUSTER = ["nodes", "hold", "holds", "let_go", "start", "status", "fetch", "acknowledge"]
+FAULTS = ("exception", "answer", "hang")
+
+
+class Playing:
+    """Two nodes whose agents play the log of a good run for whatever they are told to start."""
+
+    def __init__(self) -> None:
+        self.started: dict[str, set[str]] = {SICK: set(), WELL: set()}
+        self.held: set[str] = set()
+        self.silent = 0.0
+
+    def nodes(self) -> Sequence[Node]:
+        return [builders.node(SICK), builders.node(WELL)]
+
+    def hold(self, attempt_id: str, placement: Placement) -> Placement:
+        self.held.add(attempt_id)
+        return placement
+
+    def holds(self) -> Collection[str]:
+        return set(self.held)
+
+    def let_go(self, over: Collection[str]) -> None:
+        self.held -= set(over)
+
+    def start(self, node: str, job: Mapping[str, Any]) -> None:
+        self.started[node].add(job["attempt_id"])
+
+    def stop(self, node: str, attempt_id: str, reason: str) -> None: ...
+
+    def status(self, node: str) -> Sequence[AttemptStatus]:
+        return [AttemptStatus(attempt, "", True, LOG[-1]["seq"]) for attempt in self.started[node]]
+
+    def silent_s(self, node: str) -> float:
+        return self.silent
+
+    def fetch(self, node: str, attempt_id: str, after: int, limit: int = 1000) -> LogSlice:
+        if attempt_id not in self.started[node]:
+            raise NotFound("attempt", attempt_id)
+        return LogSlice([entry for entry in LOG if entry["seq"] > after], LOG[-1]["seq"], ended=True)
+
+    def acknowledge(self, node: str, attempt_id: str, seq: int) -> None: ...
+
+    def lost(self) -> None: ...
+
+
+class Planted:
+    """A port of which ``method`` fails as ``fault`` says, ``times`` often, where its arguments tell of the sick node;
+    where they cannot tell, the first time."""
+
+    def __init__(self, port: Any, fault: str = "", method: str = "", times: float = float("inf")) -> None:
+        self.port, self.fault, self.method, self.times = port, fault, method, times
+        self.sick = {SICK}
+        self.calls: Counter[str] = Counter()
+        self.hit = 0
+        self.released = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self.port, name)
+        return self._wrapped(name, real) if callable(real) else real
+
+    def _wrapped(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            self.calls[name] += 1
+            if name == self.method and self.hit < self.times and self._concerns(arguments, named):
+                self.hit += 1
+                self._fail(real)
+            return real(*arguments, **named)
+
+        return call
+
+    def _concerns(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> bool:
+        told = [repr(one) for one in (*arguments, *named.values()) if not isinstance(one, list)]  # no entries of logs
+        if any(one in text for one in self.sick for text in told):
+            self.sick.update(one for one in arguments if isinstance(one, str) and one.startswith("att_"))
+            return True
+        return self.hit == 0 and not any(mark in text for mark in ("exp_", "run_", "att_", WELL) for text in told)
+
+    def _fail(self, real: Any) -> None:
+        if self.fault == "hang":
+            self.released.wait()
+        if self.fault == "answer":
+            raise NodeFailed(SICK, "EISDIR") if isinstance(self.port, Playing) else StoreUnavailable("the disk is busy")
+        raise RuntimeError("planted")
+
+
+class Scene:
+    """A service without its door, whose clock is moved by hand, with a run for each node."""
+
+    def __init__(self, store: SqlStore, of_store: tuple[Any, ...] = (), of_cluster: tuple[Any, ...] = ()) -> None:
+        self.playing = Playing()
+        self.store, self.cluster = Planted(store, *of_store), Planted(self.playing, *of_cluster)
+        self.clock = HandClock(1_800_000_000.0)
+        cluster: Any = WatchedCluster(self.cluster, self.clock)  # type: ignore[arg-type]
+        self.context = Context(self.store, cluster, CATALOG, self.clock, lambda: None)  # type: ignore[arg-type]
+        quiet = Context(store, self.playing, CATALOG, self.clock, lambda: None)  # type: ignore[arg-type]
+        self._quiet = quiet
+        self.of: dict[str, str] = {}
+        self.submit(SICK, SICK, repeats=2)  # the second one waits for the first
+        self.submit(WELL, WELL)
+        for run in store.runs_of(self.of[SICK]):
+            self.store.sick |= {self.of[SICK], run.id, run.plan.cell_key}
+        self.cluster.sick = self.store.sick
+        self.real = store
+        # So short that a hang costs the test little, and long enough for what is done on a busy machine.
+        self.bell = Bell()
+        self.reconciler = Reconciler(self.context, self.bell, fence_s=60.0, patience_s=0.2, look_s=2.0)
+
+    def submit(self, node: str, name: str, repeats: int = 1) -> None:
+        spec = {
+            "name": name,
+            "model": "sleep",
+            "framework": "sleep",
+            "per_device_batch_size": 4,
+            "repeats": repeats,
+            "max_repeats": 2,
+            "nodes": {"names": [node]},
+        }
+        self.of[name] = submit(self._quiet, spec, by=Actor(LOCAL, Scope.ADMIN))[0].id
+
+    def run(self, node: str) -> Run:
+        return self.real.runs_of(self.of[node])[0]
+
+    def over(self, node: str) -> bool:
+        return self.real.experiment(self.of[node]).state is not ExperimentState.ACTIVE
+
+    def go_on(self, until: Callable[[], bool]) -> None:
+        """Passes, a second of the clock apart, until something is so."""
+        self.bell.ring()
+        deadline = time.monotonic() + 30.0
+        while not until():
+            assert time.monotonic() < deadline, self.real.runs_of(self.of[WELL])
+            with suppress(StoreUnavailable, ClusterUnavailable, RuntimeError):  # its thread logs it and goes on
+                self.reconciler.reconcile()
+            self.clock.time += 1.0
+
+    def end(self) -> None:
+        self.store.released.set()
+        self.cluster.released.set()
+        self.reconciler.close()
+
+
+@pytest.fixture
+def scene_of(store: SqlStore) -> Iterator[Callable[..., Scene]]:
+    scenes: list[Scene] = []
+
+    def make(**planted: Any) -> Scene:
+        scenes.append(Scene(store, **planted))
+        return scenes[-1]
+
+    yield make
+    for scene in scenes:
+        scene.end()
+
+
+ON_SQLITE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+
+
+@ON_SQLITE
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("method", OF_CLUSTER)
+def test_a_run_elsewhere_completes_whatever_a_call_of_the_cluster_does(
+    scene_of: Callable[..., Scene], method: str, fault: str
+) -> None:
+    scene = scene_of(of_cluster=(fault, method))
+    scene.go_on(lambda: scene.run(WELL).state is RunState.COMPLETED and scene.over(WELL))
+
+
+@pytest.mark.parametrize(
+    ("url", "fault"), [*(("sqlite", fault) for fault in FAULTS), ("postgresql", "exception")], indirect=["url"]
+)
+@pytest.mark.parametrize("method", OF_STORE)
+def test_a_run_elsewhere_completes_whatever_a_call_of_the_store_does(
+    scene_of: Callable[..., Scene], method: str, fault: str
+) -> None:
+    scene = scene_of(of_store=(fault, method))
+    scene.go_on(lambda: scene.run(WELL).state is RunState.COMPLETED and scene.over(WELL))
+
+
+def test_these_are_the_calls_of_passes(scene_of: Callable[..., Scene]) -> None:
+    scene = scene_of()
+    scene.go_on(lambda: scene.over(WELL) and scene.over(SICK))
+    assert {*scene.store.calls} == {*OF_STORE}
+    assert {*scene.cluster.calls} == {*OF_CLUSTER}
+
+
+@ON_SQLITE
+@pytest.mark.parametrize("fault", ["exception", "hang"])
+def test_a_run_whose_log_cannot_be_analysed_ends_with_an_internal_error_and_keeps_its_log(
+    scene_of: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    scene = scene_of()
+    real = conclude.analyse
+
+    def analyse(logs: Mapping[str, Any], kinds: Any) -> Any:
+        if SICK not in logs:
+            return real(logs, kinds)
+        if fault == "hang":
+            scene.store.released.wait()
+        raise ValueError("a strange log")
+
+    monkeypatch.setattr(conclude, "analyse", analyse)
+    scene.go_on(lambda: scene.over(WELL))
+    assert scene.run(WELL).state is RunState.COMPLETED
+    if fault == "exception":
+        scene.go_on(lambda: scene.over(SICK))
+        run = scene.run(SICK)
+        assert run.failure is not None
+        assert run.attempt is not None
+        assert (run.state, run.failure.kind) == (RunState.FAILED, FailureKind.INTERNAL_ERROR)
+        assert "ValueError: a strange log" in run.failure.message
+        assert len(scene.real.entries(run.attempt.id)) == len(LOG)
+
+
+@ON_SQLITE
+@pytest.mark.parametrize("fault", ["exception", "hang"])
+def test_an_experiment_that_cannot_be_expanded_ends_and_keeps_no_other_waiting(
+    scene_of: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    scene = scene_of()
+    real = review.expand
+
+    def expand(spec: Any, *rest: Any) -> Any:
+        if spec.name != SICK:
+            return real(spec, *rest)
+        if fault == "hang":
+            scene.store.released.wait()
+        raise ValueError("a strange spec")
+
+    monkeypatch.setattr(review, "expand", expand)
+    scene.go_on(lambda: scene.over(WELL))
+    if fault == "exception":
+        scene.go_on(lambda: scene.over(SICK))
+        assert scene.real.experiment(scene.of[SICK]).state is ExperimentState.FAILED
+
+
+@ON_SQLITE
+def test_a_node_that_cannot_delete_a_log_is_suspect_until_it_can(scene_of: Callable[..., Scene]) -> None:
+    """What was seen to stop a whole cluster: one file of an attempt that the agent could not write."""
+    scene = scene_of(of_cluster=("answer", "acknowledge"))
+
+    def sick() -> Node:
+        return next(node for node in scene.context.cluster.nodes() if node.name == SICK)
+
+    scene.go_on(lambda: scene.over(SICK) and scene.over(WELL))
+    assert scene.run(SICK).state is RunState.COMPLETED  # its log is stored
+    for name in map(str, range(10)):
+        if sick().state is NodeState.SUSPECT:
+            break
+        scene.submit(SICK, name)
+        scene.go_on(lambda name=name: scene.over(name))  # type: ignore[misc]
+    assert "'acknowledge' has failed there since" in str(sick().reason)
+    scene.submit(SICK, "waits")
+    scene.go_on(lambda: scene.run("waits").waiting == "waits for nodes: sick is suspect")
+    scene.cluster.fault = scene.cluster.method = ""
+    scene.go_on(lambda: scene.over("waits"))  # after a pause it is tried with a run
+    assert sick().state is NodeState.AVAILABLE
+
+
+@ON_SQLITE
+def test_an_attempt_that_a_node_does_not_begin_goes_elsewhere(scene_of: Callable[..., Scene]) -> None:
+    scene = scene_of(of_cluster=("answer", "start"))
+    scene.go_on(lambda: scene.over(SICK))
+    run = scene.run(SICK)
+    assert run.failure is not None
+    assert (run.state, run.failure.kind, run.attempts[0].number) == (RunState.FAILED, FailureKind.NODE_LOST, 1)
+
+
+@ON_SQLITE
+def test_passes_that_end_for_nothing_make_the_service_unready(scene_of: Callable[..., Scene]) -> None:
+    scene = scene_of(of_store=("answer", "open_runs"))
+    scene.store.sick = {""}  # every call
+    pulse = scene.context.pulse
+    pulse.beat(scene.clock.monotonic())
+    for _ in range(int(LONGEST_S)):
+        with pytest.raises(StoreUnavailable):
+            scene.reconciler.reconcile()
+        scene.clock.time += 1.0
+    assert pulse.missed(scene.clock.monotonic()) is None
+    assert "no pass over the runs was completed for 31 s" in str(pulse.missed(scene.clock.monotonic() + 1.0))
+    scene.store.fault = scene.store.method = ""
+    scene.reconciler.reconcile()
+    assert pulse.missed(scene.clock.monotonic()) is None
