@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 
 from orchestrator.domain.errors import ClusterUnavailable, StoreUnavailable
+from orchestrator.domain.placement import NodeState
 from orchestrator.domain.run import HOLDS_DEVICES, RunState
 from orchestrator.services.context import Context
 from orchestrator.services.reconcile.application import Hands
@@ -201,11 +202,12 @@ def pause_s(situation: Situation, now: float, is_followed: Callable[[Iterable[st
 
 
 def _open_attempts(situation: Situation | None) -> Mapping[str, Mapping[str, int]]:
-    """node -> attempt -> ``ONLY_ITS_END``."""
+    """node -> attempt -> ``ONLY_ITS_END``; a node that fails would answer at once, again and again."""
     attempts: dict[str, dict[str, int]] = {}
+    suspect = {node.name for node in situation.nodes if node.state is NodeState.SUSPECT} if situation else ()
     for run in situation.runs if situation else ():
         if run.attempt and run.state in HOLDS_DEVICES:
-            for node in run.attempt.placement.nodes:
+            for node in set(run.attempt.placement.nodes).difference(suspect):
                 attempts.setdefault(node, {})[run.attempt.id] = ONLY_ITS_END
     return attempts
 

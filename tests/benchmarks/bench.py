@@ -26,6 +26,7 @@ from tests.benchmarks import (
     sharing,
     start_up,
     training,
+    trouble,
 )
 from tests.benchmarks.ratio import Ratio
 from tests.support.service import running_service
@@ -49,6 +50,7 @@ MEASUREMENTS: dict[
     "published": (published.rig, published.measure, 10),
     "disturbance": (training.rig, disturbance.measure_all, disturbance.TRAINERS),
     "sharing": (sharing.rig, sharing.measure, 6),
+    "trouble": (trouble.rig, trouble.measure, 6),
     "gang-mpirun": (gang_one_node.rig, gang_mpirun.measure, 6),
     "gang-one-node": (gang_one_node.rig, gang_one_node.measure, 6),
     "gang": (gang_start_up.rig, gang_start_up.measure, 6),
