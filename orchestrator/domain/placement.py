@@ -1,9 +1,10 @@
 """Which devices an attempt holds. ``place`` is pure: plan and nodes in, placement or reason out."""
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+import math
+import sys
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any
 
 from orchestrator.domain.plan import ITS_DEVICES, WHOLE_NODE, Needs
@@ -11,6 +12,8 @@ from orchestrator.domain.plan import ITS_DEVICES, WHOLE_NODE, Needs
 # A node with less room than this on the disk of its attempts gets none. A judgement: a job and its log take a few MB,
 # one with profiles of a large model some tens.
 LEAST_FREE_BYTES = 64 * 2**20
+
+JUST_NOW = sys.float_info.max  # later than whatever has begun: what is placed in this pass
 
 
 class NodeState(StrEnum):
@@ -131,35 +134,84 @@ class NotNow:
     reason: str
 
 
+@dataclass(frozen=True)
+class _Hold:
+    """Devices of one node that one run has since ``began``; ``whole``: and that nobody else has any beside it.
+    ``kept_for``: they are not had yet, but kept for that run."""
+
+    devices: frozenset[str]
+    kinds: frozenset[str]
+    whole: bool
+    began: float
+    kept_for: str | None = None
+
+    def bars(self, needs: Needs, device: Device) -> bool:
+        """Whether what asks for ``needs`` cannot have ``device`` beside it. GPUs are driven by cores that CPU devices
+        compute on, so that the two kinds are not shared out at once."""
+        if self.whole or needs.exclusive == WHOLE_NODE or device.id in self.devices:
+            return True
+        return not self.kinds <= {needs.device}
+
+
 class Held:
-    """What attempts hold: node -> devices. Owns who may join whom on a node."""
+    """What attempts hold, and what is kept for runs that wait. Owns who may join whom on a node. ``closed`` are nodes
+    that somebody has as a whole, nobody knows until when."""
 
-    def __init__(self, held: Mapping[str, Collection[str]] = MappingProxyType({})) -> None:
-        self._devices = {node: set(devices) for node, devices in held.items()}
-        self._closed = set(held)
-        self._awaited: set[str] = set()
+    def __init__(self, closed: Iterable[str] = ()) -> None:
+        self._holds = {node: [_Hold(frozenset(), frozenset(), True, math.inf)] for node in closed}
 
-    def add(self, placement: Placement, exclusive: str) -> None:
-        """Note what an attempt holds; ``exclusive`` is its plan's."""
+    def add(
+        self, placement: Placement, exclusive: str, began: float = JUST_NOW, kept_for: str | None = None
+    ) -> None:
+        """Note what an attempt holds; ``exclusive`` is its plan's, ``began`` when it was made."""
         for share in placement.shares:
-            self._devices.setdefault(share.node, set()).update(device.id for device in share.devices)
-        if exclusive == WHOLE_NODE:
-            self._closed.update(placement.nodes)
+            devices = frozenset(device.id for device in share.devices)
+            kinds = frozenset(device.kind for device in share.devices)
+            hold = _Hold(devices, kinds, exclusive == WHOLE_NODE, began, kept_for)
+            self._holds.setdefault(share.node, []).append(hold)
 
-    def await_whole(self, needs: Needs, nodes: Sequence[Node]) -> None:
-        """Let nobody join those on nodes that ``needs`` waits to have as a whole. A node whose devices are taken in
-        turn would never be free."""
-        if needs.exclusive == WHOLE_NODE:
-            self._awaited.update(node.name for node in nodes if _fits(needs, node))
+    def keep(self, needs: Needs, nodes: Sequence[Node], run_id: str) -> None:
+        """Keep for ``run_id``, which cannot be placed, what it waits for: whole nodes or devices, as many as it needs.
+
+        Chosen is what is free, then what those have who have it longest. So nobody joins them there, and each who is
+        waited for was there when this began: the wait is no longer than the longest of them has left to run. The choice
+        needs no memory to be stable: what is kept only grows older, or becomes free.
+
+        Nothing is kept where that is not enough: of what is there and answers, has room, is not kept for others and will
+        come back. Who cannot be helped by waiting must not make others wait.
+        """
+        soonest = []
+        for node in sorted(_roomy(needs, nodes), key=lambda node: node.name):
+            since = self._since(needs, node)
+            devices = sorted(since, key=lambda device: since[device])[: needs.devices_per_node]
+            soonest.append((since[devices[-1]], NodeShare(node.name, tuple(devices))))
+        chosen = sorted(soonest, key=lambda one: one[0])[: needs.nodes]
+        if len(chosen) == needs.nodes and chosen[-1][0] < math.inf:
+            self.add(Placement(tuple(share for _, share in chosen)), needs.exclusive, math.inf, run_id)
 
     def left(self, needs: Needs, node: Node) -> tuple[Device, ...]:
         """The devices of ``node`` that fit ``needs`` and can be had now."""
-        taken = self._devices.get(node.name, ())
-        may_join = needs.exclusive == ITS_DEVICES and node.name not in self._closed | self._awaited
-        kinds = {device.kind for device in node.devices if device.id in taken}
-        if taken and not (may_join and kinds <= {needs.device}):  # GPUs are driven by cores that CPU devices compute on
-            return ()
-        return tuple(device for device in _usable(needs, node) if device.id not in taken)
+        return _beside(self._holds.get(node.name, ()), needs, node)
+
+    def kept(self, needs: Needs, node: Node) -> set[str]:
+        """The runs for which devices of ``node`` are kept that ``needs`` could have otherwise."""
+        holds = self._holds.get(node.name, ())
+        had = [hold for hold in holds if hold.kept_for is None]
+        if len(_beside(had, needs, node)) < needs.devices_per_node:
+            return set()
+        return {hold.kept_for for hold in holds if hold.kept_for is not None}
+
+    def _since(self, needs: Needs, node: Node) -> dict[Device, float]:
+        """Since when each device that fits ``needs`` cannot be had by it; minus infinity: it can."""
+        holds = self._holds.get(node.name, ())
+        return {
+            device: max((hold.began for hold in holds if hold.bars(needs, device)), default=-math.inf)
+            for device in _usable(needs, node)
+        }
+
+
+def _beside(holds: Iterable[_Hold], needs: Needs, node: Node) -> tuple[Device, ...]:
+    return tuple(device for device in _usable(needs, node) if not any(hold.bars(needs, device) for hold in holds))
 
 
 def place(needs: Needs, nodes: Sequence[Node], held: Held, block: int = 1) -> Placement | NotNow:
@@ -178,7 +230,7 @@ def place(needs: Needs, nodes: Sequence[Node], held: Held, block: int = 1) -> Pl
     """
     fitting = [node for node in nodes if _fits(needs, node)]
     if len(fitting) < needs.nodes:
-        return NotNow(_why_none_fits(needs, nodes))
+        return NotNow(_why_too_few_fit(needs, nodes, len(fitting)))
     ready = [node for node in fitting if node.state is NodeState.AVAILABLE]
     if len(ready) < needs.nodes:
         states = ", ".join(f"{node.name} is {node.state}" for node in fitting if node.state is not NodeState.AVAILABLE)
@@ -189,16 +241,26 @@ def place(needs: Needs, nodes: Sequence[Node], held: Held, block: int = 1) -> Pl
     left = {node.name: held.left(needs, node) for node in _in_turn(needs, roomy, block)}
     free = [(name, devices) for name, devices in left.items() if len(devices) >= needs.devices_per_node]
     if len(free) < needs.nodes:
-        return NotNow(_why_none_free(needs, len(roomy), len(free)))
+        return NotNow(_why_none_free(needs, roomy, len(free), held))
     chosen = free[: needs.nodes]
     return Placement(tuple(NodeShare(name, devices[: needs.devices_per_node]) for name, devices in chosen))
 
 
-def _why_none_free(needs: Needs, fitting: int, free: int) -> str:
+def _why_none_free(needs: Needs, roomy: Sequence[Node], free: int, held: Held) -> str:
     missing = needs.nodes - free
     if needs.exclusive == ITS_DEVICES:
-        return f"waits for {needs.devices_per_node} free device(s) on {missing} of {fitting} nodes"
-    return f"waits for {missing} of {fitting} nodes to become free"
+        reason = f"waits for {needs.devices_per_node} free device(s) on {missing} of {len(roomy)} nodes"
+    else:
+        reason = f"waits for {missing} of {len(roomy)} nodes to become free"
+    kept = [runs for node in roomy if (runs := held.kept(needs, node))]
+    if kept:
+        reason += f"; {len(kept)} kept for {', '.join(sorted(set().union(*kept)))}, which came first"
+    return reason
+
+
+def _roomy(needs: Needs, nodes: Sequence[Node]) -> list[Node]:
+    """Those that have what is needed, take runs, and have room for their files."""
+    return [node for node in nodes if node.state is NodeState.AVAILABLE and node.has_room and _fits(needs, node)]
 
 
 def _in_turn(needs: Needs, nodes: Sequence[Node], block: int) -> list[Node]:
@@ -242,7 +304,7 @@ def is_of_model(name: str, gpu_model: str) -> bool:
     return gpu_model.lower() in name.lower()
 
 
-def _why_none_fits(needs: Needs, nodes: Sequence[Node]) -> str:
+def _why_too_few_fit(needs: Needs, nodes: Sequence[Node], fitting: int) -> str:
     wanted = f"{needs.nodes} node(s) with {needs.devices_per_node} {needs.device} device(s)"
     if needs.gpu_model:
         wanted += f" of model {needs.gpu_model}"
@@ -255,7 +317,8 @@ def _why_none_fits(needs: Needs, nodes: Sequence[Node]) -> str:
     if needs.nodes > 1:
         wanted += f" connected by {needs.fabric}"
     have = ", ".join(_offer(needs, node) for node in nodes) or "no nodes"
-    return f"needs {wanted}; the cluster has {have}"
+    there = f"; there {'is' if fitting == 1 else 'are'} {fitting}" if fitting else ""
+    return f"needs {wanted}{there}; the cluster has {have}"
 
 
 def _why_no_room(nodes: Sequence[Node]) -> str:

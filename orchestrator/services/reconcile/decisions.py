@@ -82,7 +82,7 @@ def decide(situation: Situation) -> list[Action]:
     held = Held()
     for run in situation.runs:
         if run.state in HOLDS_DEVICES and run.attempt:
-            held.add(run.attempt.placement, run.plan.exclusive)
+            held.add(run.attempt.placement, run.plan.exclusive, run.attempt.created_at)
     for placement, exclusive in situation.launching:
         held.add(placement, exclusive)
     actions: list[Action] = []
@@ -102,8 +102,8 @@ def decide(situation: Situation) -> list[Action]:
 
 
 def _decide_queue(situation: Situation, held: Held) -> Iterator[Action]:
-    """Launch what can be placed, in order. Runs that ask for the same fare alike: once one of them has to wait all that
-    come after it have to."""
+    """Launch what can be placed, in order. What a run waits for is kept for it against those that come after it. Runs
+    that ask for the same fare alike: once one of them has to wait all that come after it have to."""
     refused: set[Needs] = set()
     for run in situation.runs:
         needs = run.plan.needs
@@ -117,7 +117,7 @@ def _decide_queue(situation: Situation, held: Held) -> Iterator[Action]:
             yield Launch(run, answer)
             continue
         refused.add(needs)
-        held.await_whole(needs, situation.nodes)
+        held.keep(needs, situation.nodes, run.id)
         if answer.reason != run.waiting:
             yield Wait(needs, answer.reason)
 

@@ -21,7 +21,7 @@ def test_a_plan_gets_its_devices_on_one_node() -> None:
 
 
 def test_a_node_that_runs_anything_gets_nothing_more() -> None:
-    answer = place(make.plan().needs, [make.node("a", 4)], Held({"a": {"cpu:3"}}))
+    answer = place(make.plan().needs, [make.node("a", 4)], Held(["a"]))
     assert answer == NotNow("waits for 1 of 1 nodes to become free")
 
 
@@ -53,7 +53,7 @@ def test_a_node_without_room_on_its_disk_is_passed_over() -> None:
     answer = place(make.plan().needs, nodes, Held())
     assert isinstance(answer, Placement)
     assert answer.nodes == ("b",)
-    assert place(make.plan().needs, nodes, Held({"b": {"cpu:0"}})) == NotNow("waits for 1 of 1 nodes to become free")
+    assert place(make.plan().needs, nodes, Held(["b"])) == NotNow("waits for 1 of 1 nodes to become free")
 
 
 def test_where_no_node_has_room_the_reason_names_node_folder_and_what_is_free() -> None:
@@ -81,7 +81,7 @@ def test_the_blocks_of_a_sweep_go_around_the_equal_nodes() -> None:
     nodes = [make.node("a"), make.node("b"), make.node("c"), make.node("larger", 4)]
 
     def met(block: int, topology: str = "1x1", busy: str = "") -> tuple[str, ...]:
-        answer = place(make.plan(topology=topology, fabric="ethernet").needs, nodes, Held({busy: {"cpu:0"}}), block)
+        answer = place(make.plan(topology=topology, fabric="ethernet").needs, nodes, Held([busy]), block)
         assert isinstance(answer, Placement)
         return answer.nodes
 
@@ -147,7 +147,7 @@ def test_while_a_run_waits_for_a_whole_node_nobody_joins_those_on_it() -> None:
     held, shared = Held(), "device"
     held.add(_placed(place(make.plan(exclusive=shared).needs, nodes, held)), shared)
     assert isinstance(place(whole, nodes, held), NotNow)
-    held.await_whole(whole, nodes)
+    held.keep(whole, nodes, "run_1")
     beside = _placed(place(make.plan(exclusive=shared).needs, nodes, held))
     assert beside.nodes == ("b",)
     held.add(beside, shared)
