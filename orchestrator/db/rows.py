@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -143,6 +144,11 @@ def spec_of(text: str) -> ExperimentSpec:
 
 def placement_of(text: str) -> Placement:
     return _placement(text)
+
+
+def nodes_of(text: Any) -> tuple[str, ...]:
+    """The nodes that the text of a placement names, also of one that cannot be read."""
+    return tuple(re.findall(r'"node":\s*"([^"\\]+)"', str(text)))
 
 
 def names_of(text: str) -> list[Any]:

@@ -15,7 +15,7 @@ from orchestrator.domain.failure import Failure
 from orchestrator.domain.filters import RunFilter
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.run import HOLDS_DEVICES, PAUSED, TERMINAL, Attempt, Run, RunState, transition
-from orchestrator.domain.stored import EarlierRun, Page
+from orchestrator.domain.stored import DamagedHold, EarlierRun, OpenRuns, Page
 
 log = logging.getLogger(__name__)
 
@@ -151,11 +151,19 @@ _EARLIER = (
 )
 
 
-def open_runs(connection: Connection, most_cancelled: int) -> list[Run]:
-    """Those that hold devices, and of the queued ones that are to be cancelled the first few."""
+def open_runs(connection: Connection, most_cancelled: int) -> OpenRuns:
+    """See ``domain.ports.Store.open_runs``."""
     is_queued = run.c.state == RunState.QUEUED.value
     cancelled = select(run).where(is_queued, run.c.cancel_requested).order_by(*_TO_BE_CANCELLED).limit(most_cancelled)
-    return _unjudged(connection, [*connection.execute(select(run).where(OPEN)), *connection.execute(cancelled)])
+    holding = connection.execute(select(run).where(OPEN)).all()
+    made = _unjudged(connection, [*holding, *connection.execute(cancelled)])
+    read = {one.id for one in made}
+    unread = {row.id: row for row in holding if row.id not in read}
+    damaged = [
+        DamagedHold(latest.id, rows.nodes_of(latest.placement), bool(unread[run_id].cancel_requested))
+        for run_id, (*_, latest) in _attempts(connection, list(unread)).items()
+    ]
+    return OpenRuns(made, damaged)
 
 
 def heads(connection: Connection, most: int) -> list[Run]:

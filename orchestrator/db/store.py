@@ -48,6 +48,7 @@ from orchestrator.domain.stored import (
     EarlierRun,
     Found,
     Idempotency,
+    OpenRuns,
     Page,
     StoredCalibration,
     StoredCell,
@@ -193,7 +194,7 @@ class SqlStore(HistoryPart, ImportedPart, SchedulePart):
     ) -> Page[StoredCell]:
         return self.database.read(lambda connection: cell_pages.page(connection, wanted or CellFilter(), limit, cursor))
 
-    def open_runs(self, most_cancelled: int) -> Sequence[Run]:
+    def open_runs(self, most_cancelled: int) -> OpenRuns:
         return self.database.read(lambda connection: runs.open_runs(connection, most_cancelled))
 
     def queue_heads(self, most: int) -> Sequence[Run]:

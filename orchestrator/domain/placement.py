@@ -160,9 +160,7 @@ class Held:
     def __init__(self, closed: Iterable[str] = ()) -> None:
         self._holds = {node: [_Hold(frozenset(), frozenset(), True, math.inf)] for node in closed}
 
-    def add(
-        self, placement: Placement, exclusive: str, began: float = JUST_NOW, kept_for: str | None = None
-    ) -> None:
+    def add(self, placement: Placement, exclusive: str, began: float = JUST_NOW, kept_for: str | None = None) -> None:
         """Note what an attempt holds; ``exclusive`` is its plan's, ``began`` when it was made."""
         for share in placement.shares:
             devices = frozenset(device.id for device in share.devices)
@@ -173,12 +171,12 @@ class Held:
     def keep(self, needs: Needs, nodes: Sequence[Node], run_id: str) -> None:
         """Keep for ``run_id``, which cannot be placed, what it waits for: whole nodes or devices, as many as it needs.
 
-        Chosen is what is free, then what those have who have it longest. So nobody joins them there, and each who is
-        waited for was there when this began: the wait is no longer than the longest of them has left to run. The choice
-        needs no memory to be stable: what is kept only grows older, or becomes free.
+        Chosen is what is free, then what those have who have had it longest. Nobody joins them there, so whoever is
+        waited for was there when this began, and the wait is no longer than what the longest of them had left to run.
+        The choice needs no memory: what is kept once only grows older, or becomes free, and stays the first choice.
 
-        Nothing is kept where that is not enough: of what is there and answers, has room, is not kept for others and will
-        come back. Who cannot be helped by waiting must not make others wait.
+        Nothing is kept where that would not be enough, of nodes that take runs and have room for their files, and
+        without what is kept for others: whom waiting alone does not help must not make others wait.
         """
         soonest = []
         for node in sorted(_roomy(needs, nodes), key=lambda node: node.name):

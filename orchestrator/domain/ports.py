@@ -20,6 +20,7 @@ from orchestrator.domain.stored import (
     EarlierRun,
     Found,
     Idempotency,
+    OpenRuns,
     Page,
     StoredCalibration,
     StoredCell,
@@ -166,9 +167,9 @@ class Store(AccessStore, HistoryStore, ImportedStore, ScheduleStore, Protocol):
     def verdicts_of(self, experiment_id: str) -> Sequence[Run]:
         """All runs of an experiment, oldest first, without fingerprints; of their analysis validity and throughput."""
 
-    def open_runs(self, most_cancelled: int) -> Sequence[Run]:
+    def open_runs(self, most_cancelled: int) -> OpenRuns:
         """All runs that hold devices, and of those that are queued and to be cancelled at most ``most_cancelled``; with
-        their attempts, without analysis."""
+        their attempts, without analysis. Of those that hold devices and cannot be read what is known."""
 
     def queue_heads(self, most: int) -> Sequence[Run]:
         """Of the queued runs that nobody wants cancelled, the first ``most`` of each kind: runs are of one kind that

@@ -23,6 +23,24 @@ class Page(Generic[Item]):
 
 
 @dataclass(frozen=True)
+class DamagedHold:
+    """An attempt of a run that holds devices and cannot be read: all that is known of it. ``nodes`` are those that its
+    placement names; ``cancel_requested``: somebody wants its processes ended."""
+
+    attempt_id: str
+    nodes: tuple[str, ...]
+    cancel_requested: bool
+
+
+@dataclass(frozen=True)
+class OpenRuns:
+    """What the reconciler sees to beside the queue."""
+
+    runs: Sequence[Run]
+    damaged: Sequence[DamagedHold] = ()
+
+
+@dataclass(frozen=True)
 class Idempotency:
     """An ``Idempotency-Key`` of ``owner`` and a SHA-256 of the request it came with, its body above all."""
 

@@ -307,6 +307,6 @@ def test_of_a_damaged_experiment_the_runs_go_on(store):
     new, (run,) = scene.submitted(store, owner=LOCAL)
     attempt = scene.brought_to(store, run, RunState.RUNNING)
     in_json("experiment", "spec", labels={"k": "\ud800"})(store, new, run, attempt)
-    assert [one.id for one in store.open_runs(10)] == [run.id]
+    assert [one.id for one in store.open_runs(10).runs] == [run.id]
     store.cancel_experiment(new.id, 3000.0)
     assert store.run(run.id).cancel_requested

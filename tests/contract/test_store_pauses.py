@@ -53,7 +53,7 @@ def test_a_paused_experiment_can_be_cancelled_and_one_that_is_over_is_not_paused
     experiment, (run,) = scene.submitted(store)
     store.pause_experiment(experiment.id, True, 2000.0)
     store.cancel_experiment(experiment.id, 3000.0)
-    assert [one.id for one in store.open_runs(9)] == [run.id]
+    assert [one.id for one in store.open_runs(9).runs] == [run.id]
     store.move_run(run.id, RunState.QUEUED, RunState.CANCELLED, at=4000.0)
     assert store.end_experiment(experiment.id, ExperimentState.CANCELLED, 5000.0)
     store.pause_experiment(experiment.id, True, 6000.0)

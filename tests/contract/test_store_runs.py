@@ -87,9 +87,9 @@ def test_open_runs_are_those_that_hold_devices_and_some_that_are_to_be_cancelled
     store.cancel_run(runs[2].id, 1001.0)
     store.cancel_run(runs[3].id, 1001.0)
 
-    assert [run.id for run in store.open_runs(9)] == [runs[0].id, runs[2].id, runs[3].id]
-    assert [run.id for run in store.open_runs(1)] == [runs[0].id, runs[2].id]
-    assert store.open_runs(1)[0].attempts == (attempt,)
+    assert [run.id for run in store.open_runs(9).runs] == [runs[0].id, runs[2].id, runs[3].id]
+    assert [run.id for run in store.open_runs(1).runs] == [runs[0].id, runs[2].id]
+    assert store.open_runs(1).runs[0].attempts == (attempt,)
 
 
 def test_queued_runs_that_ask_for_the_same_wait_for_one_reason(store: SqlStore) -> None:

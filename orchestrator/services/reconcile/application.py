@@ -19,6 +19,7 @@ from orchestrator.services.job import build_job, device_keys
 from orchestrator.services.reconcile.decisions import (
     Action,
     Conclude,
+    End,
     Fetch,
     GiveUp,
     Launch,
@@ -114,6 +115,10 @@ class Hands:
                 return store.move_run(run.id, run.state, to, at=now)
             case Stop(run, nodes, reason):
                 return _stop(context, run, nodes, reason)
+            case End(attempt_id, nodes):
+                if trouble := _stop_all(context, attempt_id, nodes, FailureKind.CANCELLED):
+                    raise trouble
+                return False
             case Fetch(run, node):
                 return _fetch(context, run, node)
             case Conclude(run, lost):
@@ -170,6 +175,8 @@ def _lane_of(action: Action) -> str:
             return QUEUE
         case Review(experiment_id):
             return experiment_id
+        case End(attempt_id):
+            return attempt_id
     return action.run.id
 
 

@@ -46,6 +46,14 @@ class Stop:
 
 
 @dataclass(frozen=True)
+class End:
+    """End the processes of an attempt whose run cannot be read."""
+
+    attempt_id: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Fetch:
     run: Run
     node: str
@@ -74,12 +82,12 @@ class GiveUp:
     failure: Failure
 
 
-Action = Launch | Wait | Tell | Move | Stop | Fetch | Conclude | GiveUp | Review
+Action = Launch | Wait | Tell | Move | Stop | End | Fetch | Conclude | GiveUp | Review
 
 
 def decide(situation: Situation) -> list[Action]:
     """What to do now. Pure: the same situation gives the same actions, in the order in which they are to be applied."""
-    held = Held()
+    held = Held(closed=(node for hold in situation.damaged for node in hold.nodes))
     for run in situation.runs:
         if run.state in HOLDS_DEVICES and run.attempt:
             held.add(run.attempt.placement, run.plan.exclusive, run.attempt.created_at)
@@ -91,11 +99,15 @@ def decide(situation: Situation) -> list[Action]:
             continue
         if run.id in situation.hopeless:
             actions += _decide_hopeless(run, situation.hopeless[run.id], situation)
-        elif run.state is not RunState.QUEUED:
-            assert run.attempt is not None
-            actions += _decide_open(run, run.attempt, situation.attempts[run.attempt.id])
-        elif run.cancel_requested:
+        elif run.state is RunState.QUEUED and run.cancel_requested:
             actions.append(Move(run, RunState.CANCELLED))
+        elif run.state in HOLDS_DEVICES and run.attempt:
+            actions += _decide_open(run, run.attempt, situation.attempts[run.attempt.id])
+    actions += [
+        End(one.attempt_id, one.nodes)
+        for one in situation.damaged
+        if one.cancel_requested and one.nodes and one.attempt_id not in situation.left_alone
+    ]
     actions += _decide_queue(situation, held)
     idle = [one for one in situation.idle_experiments if one not in situation.left_alone]
     return actions + [Review(experiment_id) for experiment_id in idle]

@@ -15,7 +15,8 @@ from orchestrator.domain.errors import DamagedRow, NodeUnreachable, NotFound
 from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.log import AttemptStatus
 from orchestrator.domain.placement import Node, Placement
-from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Run, RunState
+from orchestrator.domain.run import HOLDS_DEVICES, Run, RunState
+from orchestrator.domain.stored import DamagedHold
 from orchestrator.services.context import Context
 from orchestrator.services.nodes import as_ordered
 from orchestrator.services.reconcile.lanes import Lanes
@@ -72,6 +73,7 @@ class Situation:
     hopeless: Mapping[str, Failure] = field(default_factory=dict)
     # Attempts that devices are held for although they are over.
     over: Collection[str] = ()
+    damaged: Sequence[DamagedHold] = ()  # with the nodes on which their processes may live
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class Stored:
     ``changes``."""
 
     runs: Sequence[Run]
+    damaged: Sequence[DamagedHold]
     idle_experiments: Sequence[str]
     devices: int
     at: float
@@ -137,29 +140,40 @@ class Lookout:
         Raises ``StoreUnavailable`` or ``ClusterUnavailable``; silent nodes are part of the situation."""
         held = self._context.cluster.holds()
         known = self._context.cluster.nodes()
-        stored = self._stored = self._ask(sum(len(node.devices) for node in known))
+        stored = self._stored = self._ask(known)
         runs = stored.runs
         # After the runs: who resumes two nodes and then an experiment must not see it placed on one of them.
         orders = self._context.store.node_orders()
         nodes = [as_ordered(node, orders) for node in known]
         open_runs = [run for run in runs if run.attempt and run.state in HOLDS_DEVICES]
-        reports = self._reports(sorted({*_nodes_of(open_runs), *(node.name for node in nodes)}))
+        involved = {*_nodes_of(open_runs), *(node for one in stored.damaged for node in one.nodes)}
+        reports = self._reports(sorted({*involved, *(node.name for node in nodes)}))
+        damaged = [replace(one, nodes=_still_held(one, reports)) for one in stored.damaged]
         self._seen = attempts = self._attempts(open_runs, reports)
         unseen = {run.id for run in open_runs if run.attempt and run.attempt.id not in attempts}
-        everybody = {*(run.id for run in runs), *stored.idle_experiments}
+        others = {*stored.idle_experiments, *(one.attempt_id for one in damaged)}
+        resting = {*filter(self._troubles.rests, others), *(run.id for run in runs if self._rests(run))}
+        living = {run.attempt.id for run in open_runs if run.attempt} | {one.attempt_id for one in damaged if one.nodes}
         return Situation(
             runs,
             nodes,
             attempts,
             stored.idle_experiments,
             launching=list(under_way.launches.values()),
-            left_alone={*under_way.lanes, *unseen, *filter(self._troubles.rests, everybody)},
+            left_alone={*under_way.lanes, *unseen, *resting},
             hopeless={run.id: failure for run in runs if (failure := hopeless(run, self._troubles.of(run.id)))},
-            over=set(held) - {run.attempt.id for run in open_runs if run.attempt} - set(under_way.launches),
+            over=set(held) - living - set(under_way.launches),
+            damaged=damaged,
         )
 
-    def _ask(self, devices: int) -> Stored:
-        """Of the queue no more than could be placed if all devices were free: a run holds one at least."""
+    def _rests(self, run: Run) -> bool:
+        """Who wants it cancelled does not wait for a pause to end."""
+        return self._troubles.rests(run.id) and not run.cancel_requested
+
+    def _ask(self, known: Sequence[Node]) -> Stored:
+        """Of the queue no more than could be placed on what nobody holds, beside those that rest: a run takes one device
+        at least."""
+        devices = sum(len(node.devices) for node in known)
         before, store, now = self._stored, self._context.store, self._context.clock.monotonic()
         changes = self._changes
         is_true = before is not None and (before.devices, before.changes) == (devices, changes)
@@ -167,8 +181,10 @@ class Lookout:
             return before
         # The idle ones first: what is added after this look belongs to no experiment that it has seen.
         idle = store.idle_experiments()
-        runs = [*store.open_runs(self.MOST_CANCELLED), *store.queue_heads(max(devices, 1))]
-        return Stored(list({run.id: run for run in runs}.values()), idle, devices, now, changes)
+        found = store.open_runs(self.MOST_CANCELLED)
+        heads = store.queue_heads(max(_free(known, found.runs), 1) + len(self._troubles.all()))
+        runs = {run.id: run for run in (*found.runs, *heads)}
+        return Stored(list(runs.values()), found.damaged, idle, devices, now, changes)
 
     def _reports(self, nodes: Sequence[str]) -> Mapping[str, Mapping[str, AttemptStatus] | Word]:
         """Node -> the agent's report by attempt, or the word on a node that gives none in time."""
@@ -203,13 +219,13 @@ class Lookout:
         for run in runs:
             attempt = run.attempt
             assert attempt is not None
-            words = {node: _word(attempt, reports[node]) for node in attempt.placement.nodes}
+            words = {node: _word(attempt.id, reports[node]) for node in attempt.placement.nodes}
             before = self._seen.get(attempt.id)
             if before is not None and before.stored == frozenset(attempt.placement.nodes):
                 found[attempt.id] = replace(before, words=words)
             elif hopeless(run, self._troubles.of(run.id)):
                 found[attempt.id] = OpenAttempt(words, frozenset())
-            elif not self._troubles.rests(run.id):
+            elif not self._rests(run):
                 asked[attempt.id] = partial(self._see, run, words)
         return found | {name: seen for name, seen in self._each("attempt", asked).items() if seen is not None}
 
@@ -262,10 +278,23 @@ def hopeless(run: Run, trouble: Trouble | None) -> Failure | None:
     return None
 
 
-def _word(attempt: Attempt, report: Mapping[str, AttemptStatus] | Word) -> Word:
+def _still_held(hold: DamagedHold, reports: Mapping[str, Mapping[str, AttemptStatus] | Word]) -> tuple[str, ...]:
+    """The nodes of a damaged attempt on which its processes run, or may run."""
+    may_live = (Word.RUNNING, Word.SILENT)
+    return tuple(node for node in hold.nodes if _word(hold.attempt_id, reports[node]) in may_live)
+
+
+def _free(nodes: Sequence[Node], runs: Sequence[Run]) -> int:
+    """How many devices none of ``runs`` holds."""
+    placements = [run.attempt.placement for run in runs if run.attempt and run.state in HOLDS_DEVICES]
+    taken = {(share.node, device.id) for one in placements for share in one.shares for device in share.devices}
+    return sum((node.name, device.id) not in taken for node in nodes for device in node.devices)
+
+
+def _word(attempt_id: str, report: Mapping[str, AttemptStatus] | Word) -> Word:
     if isinstance(report, Word):
         return report
-    status = report.get(attempt.id)
+    status = report.get(attempt_id)
     if status is None:
         return Word.UNKNOWN
     return Word.ENDED if status.ended else Word.RUNNING

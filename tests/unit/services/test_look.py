@@ -12,6 +12,7 @@ from orchestrator.domain.errors import NotFound
 from orchestrator.domain.log import LogSlice
 from orchestrator.domain.placement import Node, NodeState, place
 from orchestrator.domain.run import Run, RunState
+from orchestrator.domain.stored import DamagedHold, OpenRuns
 from orchestrator.services.pulse import Pulse
 from orchestrator.services.reconcile import decisions
 from orchestrator.services.reconcile.decisions import Launch, Wait, decide
@@ -25,9 +26,10 @@ from tests.unit import builders as make
 class Queue:
     """A store in which runs are queued, and one may be running; it counts what it is asked."""
 
-    def __init__(self, runs: Sequence[Run], running: Sequence[Run] = ()) -> None:
+    def __init__(self, runs: Sequence[Run], running: Sequence[Run] = (), damaged: Sequence[DamagedHold] = ()) -> None:
         self.runs = runs
         self.running = running
+        self.damaged = damaged
         self.asked: Counter[str] = Counter()
         self.read = 0
 
@@ -42,8 +44,8 @@ class Queue:
         self.read += len(heads)
         return heads
 
-    def open_runs(self, most_cancelled: int) -> Sequence[Run]:
-        return self.running
+    def open_runs(self, most_cancelled: int) -> OpenRuns:
+        return OpenRuns(self.running, self.damaged)
 
     def idle_experiments(self) -> list[str]:
         return []

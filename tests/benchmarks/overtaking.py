@@ -1,0 +1,144 @@
+"""How long a gang waits under an endless stream of small runs: ``python -m tests.benchmarks.overtaking``.
+
+``decide`` itself places the runs; clock, durations (lognormal, seeded) and processes are the simulation's. The wait of
+the gang begins when it is the first in the queue. It is set against what the longest run of that moment had left: who
+wants all nodes and ends nobody cannot wait less. Prints Markdown; docs/benchmarks.md quotes it.
+"""
+
+import argparse
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from orchestrator.domain.placement import Node, Placement
+from orchestrator.domain.plan import Plan
+from orchestrator.domain.run import Run, RunState
+from orchestrator.services.reconcile.decisions import Launch, decide
+from orchestrator.services.reconcile.situation import OpenAttempt, Situation, Word
+from tests.unit import builders as make
+
+SPREAD = 1.0  # of the logarithm of durations: the longest of a hundred is some hundred times the shortest
+NEVER = 200  # of the gang's fellow runs that end: beyond so many times the cluster it is not waited for any more
+GANG = "gang"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A cluster of ``nodes`` with ``devices`` each; what waits there, and the kinds of runs that go on coming."""
+
+    nodes: int
+    devices: int
+    gang: Plan
+    stream: Sequence[Plan]
+
+
+def _plan(topology: str, exclusive: str = "node", **changes: object) -> Plan:
+    return make.plan(topology=topology, exclusive=exclusive, fabric="ethernet", **changes)
+
+
+ONE, SHARED = _plan("1x1"), _plan("1x1", "device")
+CASES = {
+    "2 nodes, all of them, among 1x1": Case(2, 1, _plan("2x1"), [ONE]),
+    "16 nodes, all of them, among 1x1": Case(16, 1, _plan("16x1"), [ONE]),
+    "16 nodes, 12 of them, among 1x1 and 2x1": Case(16, 1, _plan("12x1"), [ONE, _plan("2x1")]),
+    "4 nodes x 8, all of them, among 1x1 that share": Case(4, 8, _plan("4x8"), [SHARED]),
+    "4 nodes x 8, 2 of them, among 1x1 that share and 1x1 that do not": Case(4, 8, _plan("2x8"), [SHARED, ONE]),
+    "4 nodes x 8, 4 devices of each, among 1x1 that share": Case(4, 8, _plan("4x4", "device"), [SHARED]),
+    "1 node x 8, 6 devices, among 1x1 and 1x2 that share": Case(
+        1, 8, _plan("1x6", "device"), [SHARED, _plan("1x2", "device")]
+    ),
+}
+
+
+class Simulation:
+    """A queue that never ends, on a cluster where whatever is placed begins at once and ends when it is due."""
+
+    def __init__(self, case: Case, seed: int) -> None:
+        self.case = case
+        self.now = 0.0
+        self._chance = random.Random(seed)
+        self.nodes: list[Node] = [make.node(f"n{k:02}", case.devices) for k in range(case.nodes)]
+        self.queued: list[Run] = []
+        self.running: dict[str, tuple[Run, float]] = {}
+        self._made = 0
+
+    def add(self, run_id: str, plan: Plan) -> None:
+        """Queue a run behind the others."""
+        self._made += 1
+        self.queued.append(make.run(run_id, plan=plan, created_at=float(self._made)))
+
+    def fill(self) -> None:
+        """So many small runs wait that they could take the whole cluster."""
+        for _ in range(self.case.nodes * self.case.devices + len(self.case.stream) - len(self.queued)):
+            self.add(f"small_{self._made}", self._chance.choice(self.case.stream))
+
+    def passes(self) -> bool:
+        """Place what can be placed, and whether the gang is the first of those that still wait."""
+        open_runs = [run for run, _ in self.running.values()]
+        words = {run.attempt.id: _runs_on(run.attempt.placement) for run in open_runs if run.attempt}
+        situation = Situation([*open_runs, *self.queued], self.nodes, words)
+        actions = decide(situation)
+        assert actions == decide(situation)
+        for action in actions:
+            if isinstance(action, Launch):
+                self._begin(action.run, action.placement)
+        return bool(self.queued) and self.queued[0].id == GANG
+
+    def end_next(self) -> None:
+        """Go on to when the next run ends."""
+        run_id, (_, self.now) = min(self.running.items(), key=lambda one: one[1][1])
+        del self.running[run_id]
+
+    def left_s(self) -> float:
+        """What is left of the run that ends last."""
+        return max(end for _, end in self.running.values()) - self.now
+
+    def _begin(self, run: Run, placement: Placement) -> None:
+        self.queued.remove(run)
+        attempt = replace(make.attempt(run.id), placement=placement, created_at=self.now)
+        begun = replace(run, state=RunState.RUNNING, attempts=(attempt,))
+        self.running[run.id] = (begun, self.now + self._chance.lognormvariate(0.0, SPREAD))
+
+
+def _runs_on(placement: Placement) -> OpenAttempt:
+    return OpenAttempt(dict.fromkeys(placement.nodes, Word.RUNNING), frozenset())
+
+
+def wait_ratio(case: Case, seed: int) -> float:
+    """The wait of the gang from when it is the first, over what was left then of the longest run; infinite where it
+    was not placed within ``NEVER`` times as many small runs as the cluster holds."""
+    one = Simulation(case, seed)
+    for _ in _endless(one, 3):
+        pass
+    one.add(GANG, case.gang)
+    first_at = least = None
+    for is_first in _endless(one, NEVER):
+        if first_at is None and is_first:
+            first_at, least = one.now, one.left_s()
+        if GANG in one.running:
+            return (one.now - first_at) / least if first_at is not None and least else 0.0
+    return float("inf")
+
+
+def _endless(one: Simulation, times: int) -> Iterator[bool]:
+    """Let the simulation go on until so many times what the cluster holds has ended; after each pass whether the gang
+    is the first."""
+    for _ in range(times * one.case.nodes * one.case.devices):
+        one.fill()
+        yield one.passes()
+        one.end_next()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=50)
+    seeds = range(parser.parse_args().seeds)
+    print("| waits for | median | largest |\n|---|---|---|")
+    for name, case in CASES.items():
+        ratios = [wait_ratio(case, seed) for seed in seeds]
+        print(f"| {name} | {median(ratios):.2f} x | {max(ratios):.2f} x |")
+
+
+if __name__ == "__main__":
+    main()
