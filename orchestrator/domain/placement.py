@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -13,7 +13,8 @@ from orchestrator.domain.plan import ITS_DEVICES, WHOLE_NODE, Needs
 # one with profiles of a large model some tens.
 LEAST_FREE_BYTES = 64 * 2**20
 
-JUST_NOW = sys.float_info.max  # later than whatever has begun: what is placed in this pass
+# Since when something is taken: not at all; since this pass, later than all before; so that nobody waits for it.
+FREE, JUST_NOW, NEVER = -math.inf, sys.float_info.max, math.inf
 
 
 class NodeState(StrEnum):
@@ -135,22 +136,42 @@ class NotNow:
 
 
 @dataclass(frozen=True)
-class _Hold:
-    """Devices of one node that one run has since ``began``; ``whole``: and that nobody else has any beside it.
-    ``kept_for``: they are not had yet, but kept for that run."""
+class Offer:
+    """What nodes have for ``needs``, whoever holds it: the same all through a pass.
 
-    devices: frozenset[str]
-    kinds: frozenset[str]
-    whole: bool
-    began: float
-    kept_for: str | None = None
+    ``devices``: node -> those that fit, of the nodes that take runs and have room for their files, by name. ``equals``:
+    these nodes by name, those together that have equal devices. ``refused``: why waiting for others is no help.
+    """
 
-    def bars(self, needs: Needs, device: Device) -> bool:
-        """Whether what asks for ``needs`` cannot have ``device`` beside it. GPUs are driven by cores that CPU devices
-        compute on, so that the two kinds are not shared out at once."""
-        if self.whole or needs.exclusive == WHOLE_NODE or device.id in self.devices:
-            return True
-        return not self.kinds <= {needs.device}
+    needs: Needs
+    devices: Mapping[str, tuple[Device, ...]]
+    equals: Sequence[Sequence[str]]
+    refused: NotNow | None
+
+
+@dataclass
+class _Taken:
+    """What is taken of one node, and when the newest who has it began: by device, by kind of device, as a whole."""
+
+    devices: dict[str, float] = field(default_factory=dict)
+    kinds: dict[str, float] = field(default_factory=dict)
+    whole: float = FREE
+
+    def add(self, devices: Iterable[Device], whole: bool, began: float) -> None:
+        for device in devices:
+            self.devices[device.id] = max(began, self.devices.get(device.id, FREE))
+            self.kinds[device.kind] = max(began, self.kinds.get(device.kind, FREE))
+        if whole:
+            self.whole = max(began, self.whole)
+
+    def barred_since(self, needs: Needs) -> float:
+        """Since when ``needs`` can have nothing of the node. GPUs are driven by cores that CPU devices compute on, so
+        that the two kinds are not shared out at once."""
+        since = self.whole
+        for kind, began in self.kinds.items():
+            if began > since and (needs.exclusive == WHOLE_NODE or kind != needs.device):
+                since = began
+        return since
 
 
 class Held:
@@ -158,17 +179,16 @@ class Held:
     that somebody has as a whole, nobody knows until when."""
 
     def __init__(self, closed: Iterable[str] = ()) -> None:
-        self._holds = {node: [_Hold(frozenset(), frozenset(), True, math.inf)] for node in closed}
+        self._had = {node: _Taken(whole=NEVER) for node in closed}
+        self._kept: dict[str, _Taken] = {}
+        self._kept_for: dict[str, set[str]] = {}
 
-    def add(self, placement: Placement, exclusive: str, began: float = JUST_NOW, kept_for: str | None = None) -> None:
+    def add(self, placement: Placement, exclusive: str, began: float = JUST_NOW) -> None:
         """Note what an attempt holds; ``exclusive`` is its plan's, ``began`` when it was made."""
         for share in placement.shares:
-            devices = frozenset(device.id for device in share.devices)
-            kinds = frozenset(device.kind for device in share.devices)
-            hold = _Hold(devices, kinds, exclusive == WHOLE_NODE, began, kept_for)
-            self._holds.setdefault(share.node, []).append(hold)
+            self._had.setdefault(share.node, _Taken()).add(share.devices, exclusive == WHOLE_NODE, began)
 
-    def keep(self, needs: Needs, nodes: Sequence[Node], run_id: str) -> None:
+    def keep(self, offer: Offer, run_id: str) -> None:
         """Keep for ``run_id``, which cannot be placed, what it waits for: whole nodes or devices, as many as it needs.
 
         Chosen is what is free, then what those have who have had it longest. Nobody joins them there, so whoever is
@@ -178,47 +198,81 @@ class Held:
         Nothing is kept where that would not be enough, of nodes that take runs and have room for their files, and
         without what is kept for others: whom waiting alone does not help must not make others wait.
         """
-        soonest = []
-        for node in sorted(_roomy(needs, nodes), key=lambda node: node.name):
-            since = self._since(needs, node)
-            devices = sorted(since, key=lambda device: since[device])[: needs.devices_per_node]
-            soonest.append((since[devices[-1]], NodeShare(node.name, tuple(devices))))
-        chosen = sorted(soonest, key=lambda one: one[0])[: needs.nodes]
-        if len(chosen) == needs.nodes and chosen[-1][0] < math.inf:
-            self.add(Placement(tuple(share for _, share in chosen)), needs.exclusive, math.inf, run_id)
+        if offer.refused:
+            return
+        needs, soonest = offer.needs, []
+        for node in offer.devices:
+            since = self._since(offer, node)[: needs.devices_per_node]
+            soonest.append((since[-1][0], NodeShare(node, tuple(device for _, device in since))))
+        best = sorted(soonest, key=_first)[: needs.nodes]
+        if best[-1][0] == NEVER:
+            return
+        for _, share in best:
+            self._kept.setdefault(share.node, _Taken()).add(share.devices, needs.exclusive == WHOLE_NODE, NEVER)
+            self._kept_for.setdefault(share.node, set()).add(run_id)
 
-    def left(self, needs: Needs, node: Node) -> tuple[Device, ...]:
-        """The devices of ``node`` that fit ``needs`` and can be had now."""
-        return _beside(self._holds.get(node.name, ()), needs, node)
+    def left(self, offer: Offer, node: str) -> tuple[Device, ...]:
+        """The devices of ``node`` that can be had now."""
+        return _beside(
+            self._kept.get(node), offer.needs, _beside(self._had.get(node), offer.needs, offer.devices[node])
+        )
 
-    def kept(self, needs: Needs, node: Node) -> set[str]:
-        """The runs for which devices of ``node`` are kept that ``needs`` could have otherwise."""
-        holds = self._holds.get(node.name, ())
-        had = [hold for hold in holds if hold.kept_for is None]
-        if len(_beside(had, needs, node)) < needs.devices_per_node:
-            return set()
-        return {hold.kept_for for hold in holds if hold.kept_for is not None}
+    def kept(self, offer: Offer, node: str) -> set[str]:
+        """The runs for which something of ``node`` is kept that could be had otherwise."""
+        runs = self._kept_for.get(node, set())
+        had = _beside(self._had.get(node), offer.needs, offer.devices[node]) if runs else ()
+        return runs if len(had) >= offer.needs.devices_per_node else set()
 
-    def _since(self, needs: Needs, node: Node) -> dict[Device, float]:
-        """Since when each device that fits ``needs`` cannot be had by it; minus infinity: it can."""
-        holds = self._holds.get(node.name, ())
-        return {
-            device: max((hold.began for hold in holds if hold.bars(needs, device)), default=-math.inf)
-            for device in _usable(needs, node)
-        }
-
-
-def _beside(holds: Iterable[_Hold], needs: Needs, node: Node) -> tuple[Device, ...]:
-    return tuple(device for device in _usable(needs, node) if not any(hold.bars(needs, device) for hold in holds))
+    def _since(self, offer: Offer, node: str) -> list[tuple[float, Device]]:
+        """(since when it cannot be had, device) of the node, the longest first."""
+        taken = [one for one in (self._had.get(node), self._kept.get(node)) if one]
+        barred = max((one.barred_since(offer.needs) for one in taken), default=FREE)
+        if offer.needs.exclusive == WHOLE_NODE:
+            return [(barred, device) for device in offer.devices[node]]
+        since = []
+        for device in offer.devices[node]:
+            since.append((max([barred, *(one.devices.get(device.id, FREE) for one in taken)]), device))
+        return sorted(since, key=_first)
 
 
-def place(needs: Needs, nodes: Sequence[Node], held: Held, block: int = 1) -> Placement | NotNow:
-    """Choose the devices for ``needs``: all of them at once, or none.
+def _first(pair: tuple[float, object]) -> float:
+    return pair[0]
+
+
+def _beside(taken: _Taken | None, needs: Needs, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    if taken is None:
+        return devices
+    if taken.barred_since(needs) > FREE:
+        return ()
+    return tuple(device for device in devices if device.id not in taken.devices)
+
+
+def offer(needs: Needs, nodes: Sequence[Node]) -> Offer:
+    """What ``nodes``, all that are known, in any order, have for ``needs``."""
+    usable = {node.name: _usable(needs, node) for node in nodes}
+    fitting = [node for node in nodes if len(usable[node.name]) >= needs.devices_per_node]
+    ready = [node for node in fitting if node.state is NodeState.AVAILABLE]
+    roomy = sorted((node for node in ready if node.has_room), key=lambda node: node.name)
+    refused = None
+    if len(fitting) < needs.nodes:
+        refused = NotNow(_why_too_few_fit(needs, nodes, len(fitting)))
+    elif len(ready) < needs.nodes:
+        states = ", ".join(f"{node.name} is {node.state}" for node in fitting if node.state is not NodeState.AVAILABLE)
+        refused = NotNow(f"waits for nodes: {states}")
+    elif len(roomy) < needs.nodes:
+        refused = NotNow(_why_no_room([node for node in ready if not node.has_room]))
+    equals: dict[Hashable, list[str]] = {}
+    for node in roomy:
+        equals.setdefault(_kind(usable[node.name]), []).append(node.name)
+    return Offer(needs, {node.name: usable[node.name] for node in roomy}, list(equals.values()), refused)
+
+
+def place(offer: Offer, held: Held, block: int = 1) -> Placement | NotNow:
+    """Choose devices of what is on offer: all of them at once, or none.
 
     Args:
-        needs: what the plan that is to be run asks of them.
-        nodes: all nodes known, in any order.
-        held: what other attempts hold.
+        offer: what the nodes have for the plan that is to be run.
+        held: what other attempts hold, and what is kept for others.
         block: the repetition that is to be placed, counted from 1.
 
     A node that is running anything gets nothing more, as co-runners spoil a measurement, unless all that it runs and
@@ -226,69 +280,52 @@ def place(needs: Needs, nodes: Sequence[Node], held: Held, block: int = 1) -> Pl
     their names, devices in the order of the inventory. Among equal nodes each block begins with another one, so that
     the repetitions of a cell meet all of them, and the cells of a block the same ones where these are free.
     """
-    fitting = [node for node in nodes if _fits(needs, node)]
-    if len(fitting) < needs.nodes:
-        return NotNow(_why_too_few_fit(needs, nodes, len(fitting)))
-    ready = [node for node in fitting if node.state is NodeState.AVAILABLE]
-    if len(ready) < needs.nodes:
-        states = ", ".join(f"{node.name} is {node.state}" for node in fitting if node.state is not NodeState.AVAILABLE)
-        return NotNow(f"waits for nodes: {states}")
-    roomy = [node for node in ready if node.has_room]
-    if len(roomy) < needs.nodes:
-        return NotNow(_why_no_room([node for node in ready if not node.has_room]))
-    left = {node.name: held.left(needs, node) for node in _in_turn(needs, roomy, block)}
-    free = [(name, devices) for name, devices in left.items() if len(devices) >= needs.devices_per_node]
-    if len(free) < needs.nodes:
-        return NotNow(_why_none_free(needs, roomy, len(free), held))
-    chosen = free[: needs.nodes]
-    return Placement(tuple(NodeShare(name, devices[: needs.devices_per_node]) for name, devices in chosen))
+    if offer.refused:
+        return offer.refused
+    needs, shares = offer.needs, []
+    for node in _in_turn(offer, block):
+        devices = held.left(offer, node)
+        if len(devices) >= needs.devices_per_node:
+            shares.append(NodeShare(node, devices[: needs.devices_per_node]))
+            if len(shares) == needs.nodes:
+                return Placement(tuple(shares))
+    return NotNow(_why_none_free(offer, held, len(shares)))
 
 
-def _why_none_free(needs: Needs, roomy: Sequence[Node], free: int, held: Held) -> str:
+def _why_none_free(offer: Offer, held: Held, free: int) -> str:
+    needs, fitting = offer.needs, len(offer.devices)
     missing = needs.nodes - free
     if needs.exclusive == ITS_DEVICES:
-        reason = f"waits for {needs.devices_per_node} free device(s) on {missing} of {len(roomy)} nodes"
+        reason = f"waits for {needs.devices_per_node} free device(s) on {missing} of {fitting} nodes"
     else:
-        reason = f"waits for {missing} of {len(roomy)} nodes to become free"
-    kept = [runs for node in roomy if (runs := held.kept(needs, node))]
+        reason = f"waits for {missing} of {fitting} nodes to become free"
+    kept = [runs for node in offer.devices if (runs := held.kept(offer, node))]
     if kept:
         reason += f"; {len(kept)} kept for {', '.join(sorted(set().union(*kept)))}, which came first"
     return reason
 
 
-def _roomy(needs: Needs, nodes: Sequence[Node]) -> list[Node]:
-    """Those that have what is needed, take runs, and have room for their files."""
-    return [node for node in nodes if node.state is NodeState.AVAILABLE and node.has_room and _fits(needs, node)]
+def _in_turn(offer: Offer, block: int) -> Iterator[str]:
+    """The nodes by name, equal ones together, each set of equals from another one on with each block."""
+    for alike in offer.equals:
+        first = (block - 1) * offer.needs.nodes % len(alike)
+        yield from alike[first:]
+        yield from alike[:first]
 
 
-def _in_turn(needs: Needs, nodes: Sequence[Node], block: int) -> list[Node]:
-    """``nodes`` by name, equal ones together, each set of equals from another one on with each block."""
-    equals: dict[Hashable, list[Node]] = {}
-    for node in sorted(nodes, key=lambda node: node.name):
-        equals.setdefault(_kind(needs, node), []).append(node)
-    turned = []
-    for alike in equals.values():
-        first = (block - 1) * needs.nodes % len(alike)
-        turned += alike[first:] + alike[:first]
-    return turned
-
-
-def _kind(needs: Needs, node: Node) -> Hashable:
-    """Equal for nodes whose devices are equal, as far as a run of ``needs`` meets them."""
-    return tuple((device.name, len(device.cores), device.memory_bytes) for device in _usable(needs, node))
-
-
-def _fits(needs: Needs, node: Node) -> bool:
-    if needs.nodes > 1 and needs.fabric not in node.fabrics:
-        return False
-    if needs.node_names and node.name not in needs.node_names:
-        return False
-    if needs.dataset is not None and not node.has_dataset(*needs.dataset):
-        return False
-    return len(_usable(needs, node)) >= needs.devices_per_node
+def _kind(devices: Sequence[Device]) -> Hashable:
+    """Equal for devices that are equal, as far as a run meets them."""
+    return tuple((device.name, len(device.cores), device.memory_bytes) for device in devices)
 
 
 def _usable(needs: Needs, node: Node) -> tuple[Device, ...]:
+    """The devices of ``node`` that fit; none where the node itself does not."""
+    if needs.nodes > 1 and needs.fabric not in node.fabrics:
+        return ()
+    if needs.node_names and node.name not in needs.node_names:
+        return ()
+    if needs.dataset is not None and not node.has_dataset(*needs.dataset):
+        return ()
     devices = node.devices_of(needs.device)
     if needs.memory_bytes is not None:
         devices = tuple(device for device in devices if (device.memory_bytes or 0) >= needs.memory_bytes)

@@ -12,7 +12,7 @@ from scipy import stats
 from orchestrator.analysis.between_runs import CONFIDENCE
 from orchestrator.domain.bisection import most_left
 from orchestrator.domain.facts import Facts
-from orchestrator.domain.placement import Held, NotNow, place
+from orchestrator.domain.placement import Held, NotNow, offer, place
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.repetitions import repeats_of
 from orchestrator.domain.spec import ExperimentSpec
@@ -53,7 +53,8 @@ def preview(context: Context, body: Any) -> Preview:
     spec, facts, plans = submit.plan(context, body)
     nodes = ordered_nodes(context)
     asked = dict.fromkeys((plan.needs, plan.repetition) for plan in plans)
-    places = {(needs, block): place(needs, nodes, Held(), block) for needs, block in asked}
+    offers = {needs: offer(needs, nodes) for needs, _ in asked}
+    places = {(needs, block): place(offers[needs], Held(), block) for needs, block in asked}
     earlier = context.store.earlier_runs(list(dict.fromkeys(plan.cell_key for plan in plans)), LOOK_BACK)
     mean_s = {cell: _mean_duration_s(runs) for cell, runs in earlier.items()}
     durations = [None if plan.search else mean_s[plan.cell_key] for plan in plans]

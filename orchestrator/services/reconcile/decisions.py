@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.placement import Held, NotNow, Placement, place
+from orchestrator.domain.placement import Held, NotNow, Offer, Placement, offer, place
 from orchestrator.domain.plan import Needs
 from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Run, RunState
 from orchestrator.services.reconcile.situation import OpenAttempt, Situation, Word
@@ -116,6 +116,7 @@ def decide(situation: Situation) -> list[Action]:
 def _decide_queue(situation: Situation, held: Held) -> Iterator[Action]:
     """Launch what can be placed, in order. What a run waits for is kept for it against those that come after it. Runs
     that ask for the same fare alike: once one of them has to wait all that come after it have to."""
+    offers: dict[Needs, Offer] = {}
     refused: set[Needs] = set()
     for run in situation.runs:
         needs = run.plan.needs
@@ -123,13 +124,15 @@ def _decide_queue(situation: Situation, held: Held) -> Iterator[Action]:
             continue
         if run.id in situation.left_alone or run.id in situation.hopeless:
             continue
-        answer = place(needs, situation.nodes, held, run.plan.repetition)
+        if needs not in offers:
+            offers[needs] = offer(needs, situation.nodes)
+        answer = place(offers[needs], held, run.plan.repetition)
         if not isinstance(answer, NotNow):
             held.add(answer, needs.exclusive)
             yield Launch(run, answer)
             continue
         refused.add(needs)
-        held.keep(needs, situation.nodes, run.id)
+        held.keep(offers[needs], run.id)
         if answer.reason != run.waiting:
             yield Wait(needs, answer.reason)
 

@@ -1,15 +1,21 @@
 """Placement: all devices of a topology at once or none, and one run to a node at a time."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.domain.fingerprint import fingerprint
-from orchestrator.domain.placement import LEAST_FREE_BYTES, Held, NodeState, NotNow, Placement, place
-from orchestrator.domain.plan import Plan
+from orchestrator.domain.placement import LEAST_FREE_BYTES, Held, Node, NodeState, NotNow, Placement, offer
+from orchestrator.domain.placement import place as place_on
+from orchestrator.domain.plan import Needs, Plan
 from orchestrator.domain.sweep import spec_of
 from tests.unit import builders as make
+
+
+def place(needs: Needs, nodes: Sequence[Node], held: Held, block: int = 1) -> Placement | NotNow:
+    return place_on(offer(needs, nodes), held, block)
 
 
 def test_a_plan_gets_its_devices_on_one_node() -> None:
@@ -147,7 +153,7 @@ def test_while_a_run_waits_for_a_whole_node_nobody_joins_those_on_it() -> None:
     held, shared = Held(), "device"
     held.add(_placed(place(make.plan(exclusive=shared).needs, nodes, held)), shared)
     assert isinstance(place(whole, nodes, held), NotNow)
-    held.keep(whole, nodes, "run_1")
+    held.keep(offer(whole, nodes), "run_1")
     beside = _placed(place(make.plan(exclusive=shared).needs, nodes, held))
     assert beside.nodes == ("b",)
     held.add(beside, shared)

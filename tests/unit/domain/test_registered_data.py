@@ -8,7 +8,7 @@ from orchestrator.domain.catalog import DatasetFacts
 from orchestrator.domain.errors import InvalidRequest
 from orchestrator.domain.facts import Facts, facts_of
 from orchestrator.domain.fingerprint import fingerprint
-from orchestrator.domain.placement import Held, NotNow, Placement, place
+from orchestrator.domain.placement import Held, NotNow, Placement, offer, place
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.sweep import check, expand
 from tests.unit import builders as make
@@ -80,11 +80,11 @@ def test_the_data_stays_what_it_was_when_the_experiment_was_submitted():
 
 def test_a_run_goes_where_its_files_are_and_else_says_what_is_missing():
     (plan, *_) = plans(facts_of(catalog(), [a_node("n1", OWN)]))
-    found = place(plan.needs, [a_node("n0"), a_node("n1", OWN)], Held())
+    found = place(offer(plan.needs, [a_node("n0"), a_node("n1", OWN)]), Held())
     assert isinstance(found, Placement)
     assert found.nodes == ("n1",)
     for nodes in ([a_node("n0")], [a_node("n0", OTHER)]):
-        waits = place(plan.needs, nodes, Held())
+        waits = place(offer(plan.needs, nodes), Held())
         assert isinstance(waits, NotNow)
         assert "that have the dataset my-images (aaaaaaaaaaaa…; tbd datasets register)" in waits.reason
 
