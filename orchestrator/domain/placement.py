@@ -301,7 +301,8 @@ def _why_none_free(offer: Offer, held: Held, free: int) -> str:
         reason = f"waits for {missing} of {fitting} nodes to become free"
     kept = [runs for node in offer.devices if (runs := held.kept(offer, node))]
     if kept:
-        reason += f"; {len(kept)} kept for {', '.join(sorted(set().union(*kept)))}, which came first"
+        first = ", ".join(sorted(set().union(*kept)))
+        reason += f"; what is free on {len(kept)} of them is kept for {first}, which came first"
     return reason
 
 

@@ -15,7 +15,7 @@ from orchestrator.domain.access import LOCAL
 from orchestrator.domain.errors import Conflict, DamagedRow, NotFound
 from orchestrator.domain.measurement import Analysis, Measurement, Validity
 from orchestrator.domain.run import RunState
-from orchestrator.domain.stored import Idempotency
+from orchestrator.domain.stored import DamagedHold, Idempotency, OpenRuns
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
 from orchestrator.settings import read_settings
@@ -292,6 +292,20 @@ def test_a_damaged_run_that_nobody_can_follow_does_not_keep_its_experiment(store
     with pytest.raises(DamagedRow):
         store.run(run.id)
     store.remove_experiment(new.id)
+
+
+NOT_OF_WHAT_RUNS = {"an unknown state of a run", "an analysis of another kind", "a rate that is text"}
+
+
+@pytest.mark.parametrize("kind", sorted(OF_A_RUN.keys() - NOT_OF_WHAT_RUNS))
+def test_a_damaged_run_goes_on_holding_its_nodes_and_can_be_told_to_end(store, kind):
+    new, (run,) = scene.submitted(store, owner=LOCAL)
+    attempt = scene.brought_to(store, run, RunState.RUNNING)
+    OF_A_RUN[kind](store, new, run, attempt)
+    for wanted in (False, True):
+        found = store.open_runs(10)
+        assert found == OpenRuns(found.runs, [DamagedHold(attempt.id, attempt.placement.nodes, wanted)])
+        store.cancel_experiment(new.id, 3000.0)
 
 
 def test_the_key_of_a_removed_experiment_makes_a_new_one(store):

@@ -161,6 +161,29 @@ def test_while_a_run_waits_for_a_whole_node_nobody_joins_those_on_it() -> None:
     assert isinstance(place(make.plan(exclusive=shared, node_names=("a",)).needs, nodes, held), NotNow)
 
 
+def test_waiting_for_a_whole_node_is_waiting_for_who_was_there_longest_and_others_go_on_sharing() -> None:
+    nodes, shared = [make.node("a", 4), make.node("b", 4), make.node("c", 4)], make.plan(exclusive="device").needs
+    held = Held()
+    for node, began in ((nodes[0], 30.0), (nodes[1], 10.0), (nodes[2], 20.0)):
+        held.add(_placed(place(shared, [node], held)), "device", began)
+    held.keep(offer(make.plan().needs, nodes), "run_1")
+    held.keep(offer(make.plan(topology="1x4").needs, nodes), "run_2")  # the next in the queue
+    beside = [_placed(place(shared, nodes, held)) for _ in range(2)]
+    assert {one.nodes for one in beside} == {("a",)}
+
+
+def test_of_a_node_that_is_shared_only_the_devices_are_kept_that_are_needed() -> None:
+    nodes, shared, held = [make.node("a", 6)], make.plan(exclusive="device").needs, Held()
+    for began in (2.0, 1.0, 3.0):
+        held.add(_placed(place(shared, nodes, held)), "device", began)
+    held.keep(offer(make.plan(topology="1x2", exclusive="device").needs, nodes), "run_1")  # cpu:3 and cpu:4
+    held.add(last := _placed(place(shared, nodes, held)), "device")
+    assert [device.id for device in last.shares[0].devices] == ["cpu:5"]
+    assert place(shared, nodes, held) == NotNow(
+        "waits for 1 free device(s) on 1 of 1 nodes; what is free on 1 of them is kept for run_1, which came first"
+    )
+
+
 def _placed(answer: Placement | NotNow) -> Placement:
     assert isinstance(answer, Placement)
     return answer

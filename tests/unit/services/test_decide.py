@@ -1,15 +1,21 @@
 """decide: the product of all that can be seen of a run, and the few rules that hold in all of it."""
 
 import itertools
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from orchestrator.domain.failure import Failure, FailureKind
+from orchestrator.domain.placement import Node, NodeState
+from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import HOLDS_DEVICES, MOVES, Run, RunState
+from orchestrator.domain.stored import DamagedHold
 from orchestrator.services.conclude import outcome
 from orchestrator.services.reconcile.decisions import (
     Action,
     Conclude,
+    End,
     Fetch,
     Launch,
     Move,
@@ -33,9 +39,9 @@ def seen(run: Run, words: tuple[Word, ...], stored: tuple[str, ...] = ()) -> Sit
     return Situation([run], [make.node("n0"), make.node("n1")], {attempt.id: situation})
 
 
-def an_open_run(state: RunState, nodes: tuple[str, ...] = ("n0",), **changes: object) -> Run:
+def an_open_run(state: RunState, nodes: tuple[str, ...] = ("n0",), run_id: str = "run_1", **changes: object) -> Run:
     stop = changes.pop("stop_requested", None)
-    return make.run(state=state, attempts=(make.attempt(nodes=nodes, stop_requested=stop),), **changes)
+    return make.run(run_id, state=state, attempts=(make.attempt(nodes=nodes, stop_requested=stop),), **changes)
 
 
 def kinds(actions: list[Action]) -> list[type]:
@@ -133,6 +139,82 @@ def test_a_run_is_concluded_when_all_logs_are_stored_or_lost() -> None:
 def test_a_log_that_was_stored_and_deleted_is_not_a_lost_node() -> None:
     run = an_open_run(RunState.RUNNING)
     assert decide(seen(run, (Word.UNKNOWN,), stored=("n0",))) == [Move(run, RunState.COLLECTING)]
+
+
+def waiting(*plans: Plan, **changes: object) -> list[Run]:
+    """Queued runs, the first of which wants more than there is."""
+    return [make.run(f"run_{index}", plan=plan, **(changes if index == 0 else {})) for index, plan in enumerate(plans)]
+
+
+def beside_a_run_on_n0(runs: list[Run], *nodes: Node, damaged: Sequence[DamagedHold] = ()) -> list[Action]:
+    busy = seen(an_open_run(RunState.RUNNING, run_id="busy"), (Word.RUNNING,))
+    actions = decide(Situation([*busy.runs, *runs], nodes, busy.attempts, damaged=damaged))
+    return [action for action in actions if not isinstance(action, Fetch)]
+
+
+def launched(actions: list[Action]) -> dict[str, tuple[str, ...]]:
+    return {action.run.id: action.placement.nodes for action in actions if isinstance(action, Launch)}
+
+
+N0, N1, N2 = (make.node(f"n{k}") for k in range(3))
+GPUS = replace(make.node("n1"), devices=(*make.node("n1").devices, *make.node("n1", 2, "cuda").devices))
+ONE, SHARED, GANG = make.plan(), make.plan(exclusive="device"), make.plan(topology="2x1", fabric="ethernet")
+CUDA = make.plan(device="cuda", topology="2x1", fabric="ethernet", gpu_model="another")
+
+
+@pytest.mark.parametrize(
+    ("first", "nodes", "others"),
+    [
+        (GANG, [N0, N1], {}),
+        (GANG, [N0, N1, N2], {"run_0": ("n1", "n2")}),  # it joined
+        (GANG, [N0, N1, replace(N2, state=NodeState.DRAINING)], {}),
+        (make.plan(topology="3x1", fabric="ethernet"), [N0, N1], {"run_1": ("n1",)}),
+        (make.plan(topology="2x1", fabric="infiniband"), [N0, N1], {"run_1": ("n1",)}),
+        (make.plan(topology="2x1", fabric="ethernet", node_names=("n0", "n9")), [N0, N1], {"run_1": ("n1",)}),
+        (GANG, [N0, N1, make.node("n2", 0)], {}),
+        (GANG, [replace(N0, state=NodeState.UNREACHABLE), N1], {"run_1": ("n1",)}),
+        (GANG, [replace(N0, state=NodeState.QUARANTINED), N1], {"run_1": ("n1",)}),
+        (GANG, [make.node("n0", disk_free_bytes=0), N1], {"run_1": ("n1",)}),
+        (make.plan(node_names=("n0",)), [N0, N1], {"run_1": ("n1",)}),
+        (CUDA, [N0, GPUS], {"run_1": ("n1",)}),
+    ],
+)
+def test_what_the_first_waits_for_is_kept_for_it_and_nothing_that_it_cannot_have(
+    first: Plan, nodes: list[Node], others: dict[str, tuple[str, ...]]
+) -> None:
+    assert launched(beside_a_run_on_n0(waiting(first, ONE), *nodes)) == others
+
+
+def test_what_was_kept_is_free_when_the_first_is_cancelled_or_what_it_waits_for_has_ended() -> None:
+    assert launched(beside_a_run_on_n0(waiting(GANG, ONE, cancel_requested=True), N0, N1)) == {"run_1": ("n1",)}
+    assert launched(decide(Situation(waiting(GANG, ONE), [N0, N1]))) == {"run_0": ("n0", "n1")}
+
+
+def test_a_need_that_is_never_met_stops_no_sharing() -> None:
+    larger = make.plan(topology="3x1", fabric="ethernet")
+    actions = decide(Situation(waiting(larger, SHARED, SHARED), [make.node("n0", 2)]))
+    assert launched(actions) == {"run_1": ("n0",), "run_2": ("n0",)}
+    assert Wait(larger.needs, f"{NEEDS_3}; there is 1; the cluster has n0: 2 (ethernet)") in actions
+
+
+NEEDS_3 = "needs 3 node(s) with 1 cpu device(s) connected by ethernet"
+
+
+def test_who_waits_behind_the_first_is_told_for_whom_a_free_node_is_kept() -> None:
+    told = beside_a_run_on_n0(waiting(GANG, ONE), N0, N1)
+    waits = "waits for 1 of 2 nodes to become free"
+    kept = "what is free on 1 of them is kept for run_0, which came first"
+    assert told == [Wait(GANG.needs, waits), Wait(ONE.needs, f"{waits}; {kept}")]
+
+
+def test_the_nodes_of_a_damaged_attempt_are_held_and_waited_for_by_nobody() -> None:
+    hold = DamagedHold("att_bad", ("n2",), cancel_requested=False)
+    three = make.plan(topology="3x1", fabric="ethernet")
+    actions = beside_a_run_on_n0(waiting(three, ONE, SHARED), N0, N1, make.node("n2", 2), damaged=[hold])
+    assert launched(actions) == {"run_1": ("n1",)}
+    assert End not in kinds(actions)
+    asked = beside_a_run_on_n0([], N2, damaged=[replace(hold, cancel_requested=True)])
+    assert asked == [End("att_bad", ("n2",))]
 
 
 def test_idle_experiments_are_reviewed() -> None:

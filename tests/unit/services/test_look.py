@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from orchestrator.domain.errors import NotFound
+from orchestrator.domain.failure import FailureKind
 from orchestrator.domain.log import LogSlice
 from orchestrator.domain.placement import Node, NodeState, place
 from orchestrator.domain.run import Run, RunState
 from orchestrator.domain.stored import DamagedHold, OpenRuns
 from orchestrator.services.pulse import Pulse
 from orchestrator.services.reconcile import decisions
-from orchestrator.services.reconcile.decisions import Launch, Wait, decide
+from orchestrator.services.reconcile.application import Hands
+from orchestrator.services.reconcile.decisions import End, Launch, Wait, decide
 from orchestrator.services.reconcile.lanes import Lanes
 from orchestrator.services.reconcile.situation import Lookout, Word
 from orchestrator.services.reconciler import Bell, Reconciler
@@ -208,3 +210,37 @@ def test_a_node_that_a_new_service_has_not_met_yet_is_silent_and_holds_up_nobody
     context.clock.time = 60.0 + Lookout.FENCE_MARGIN_S + 1
     (attempt,) = lookout.look().attempts.values()
     assert attempt.words == {"gone": Word.DEAD}
+
+
+@pytest.mark.parametrize(
+    ("word", "held"), [(Word.RUNNING, ("n0",)), (Word.ENDED, ()), (Word.UNKNOWN, ()), (Word.SILENT, ("n0",))]
+)
+def test_a_damaged_row_holds_its_node_until_its_processes_are_dead(
+    monkeypatch: pytest.MonkeyPatch, word: Word, held: tuple[str, ...]
+) -> None:
+    context = context_of(
+        Queue(near(1), damaged=[DamagedHold("att_bad", ("n0",), cancel_requested=True)]), [make.node()]
+    )
+
+    def status(node: str) -> list[Any]:
+        if word is Word.SILENT:
+            raise NotFound("node", node)
+        known = [SimpleNamespace(attempt_id="att_bad", ended=word is Word.ENDED)]
+        return [] if word is Word.UNKNOWN else known
+
+    context.cluster.status = status
+    situation = Lookout(context, fence_s=60.0).look()
+    assert [one.nodes for one in situation.damaged] == [held]
+    assert any(isinstance(action, Launch) for action in decide(situation)) is not bool(held)
+    stopped: list[tuple[str, str, str]] = []
+    monkeypatch.setattr(context.cluster, "stop", lambda *asked: stopped.append(asked), raising=False)
+    apply(context, [action for action in decide(situation) if isinstance(action, End)])
+    assert stopped == [(node, "att_bad", FailureKind.CANCELLED) for node in held]
+
+
+def test_of_the_queue_no_more_is_read_than_could_be_placed_on_what_is_free() -> None:
+    running = make.run("running", RunState.RUNNING, attempts=(make.attempt("running"),))
+    for devices, read in ((1, 1), (2, 1), (4, 3)):
+        queue = Queue(near(10), [running])
+        lookout_over(queue, [make.node("n0", devices)]).look()
+        assert queue.read == read
