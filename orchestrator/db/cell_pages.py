@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, select, tuple_
 
 from orchestrator.db import cells, labelled_runs, paging, rows, runs
+from orchestrator.db.among import among
 from orchestrator.db.schema import cell, experiment, result, run
 from orchestrator.domain.errors import Damaged
 from orchestrator.domain.filters import CellFilter
@@ -37,11 +38,11 @@ def _matching(wanted: CellFilter) -> Select[Any]:
     if wanted.gpu_model is not None:
         query = query.where(cell.c.device_models.contains(cells.found_by(wanted.gpu_model), autoescape=True))
     if wanted.label is not None:
-        query = query.where(cell.c.experiment_id.in_(labelled_runs.experiments(wanted.label)))
+        query = query.where(among(cell.c.experiment_id, labelled_runs.experiments(wanted.label)))
     if wanted.series is not None:
         theirs = select(run.c.experiment_id, run.c.cell_key).join(result, result.c.run_id == run.c.id)
         one_of = theirs.where(result.c.workload_key == wanted.series)
-        query = query.where(tuple_(cell.c.experiment_id, cell.c.cell_key).in_(one_of))
+        query = query.where(among(tuple_(cell.c.experiment_id, cell.c.cell_key), one_of))
     if wanted.since is not None:
         query = query.where(cell.c.created_at >= wanted.since - SHOWN_S)
     if wanted.until is not None:
@@ -51,7 +52,7 @@ def _matching(wanted: CellFilter) -> Select[Any]:
 
 def _few_enough(connection: Connection, found: Sequence[rows.AnyRow]) -> int:
     """How many of ``found`` one page may hold: one, or as many as have ``MOST_RUNS`` runs together."""
-    counted = select(cell.c.id, func.count()).select_from(_RUNS).where(cell.c.id.in_([row.id for row in found]))
+    counted = select(cell.c.id, func.count()).select_from(_RUNS).where(among(cell.c.id, [row.id for row in found]))
     counts: dict[str, int] = dict(connection.execute(counted.group_by(cell.c.id)).all())
     total = 0
     for number, row in enumerate(found):
@@ -64,7 +65,7 @@ def _few_enough(connection: Connection, found: Sequence[rows.AnyRow]) -> int:
 def complete(connection: Connection, found: Sequence[rows.AnyRow]) -> tuple[list[StoredCell], list[Damaged]]:
     """(the cells with their experiments and runs, what of these cannot be read): as many statements for one as for a
     thousand."""
-    theirs = select(experiment).where(experiment.c.id.in_({row.experiment_id for row in found}))
+    theirs = select(experiment).where(among(experiment.c.id, {row.experiment_id for row in found}))
     whole, damaged = rows.sorted_out(connection.execute(theirs), lambda row: rows.experiment_of(row, {}))
     of = {one.id: one for one in whole}
     by_cell: dict[tuple[str, str], list[Run]] = {}

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from sqlalchemy import Connection, func, select, update
 
 from orchestrator.db import rows
+from orchestrator.db.among import among
 from orchestrator.db.schema import cell, experiment, run
 from orchestrator.db.statements import Insert
 from orchestrator.domain.run import Run
@@ -57,7 +58,7 @@ def add_missing(connection: Connection, added: Sequence[Run]) -> None:
         by_experiment.setdefault(one.experiment_id, []).append(one)
     for experiment_id, theirs in by_experiment.items():
         keys = {one.plan.cell_key for one in theirs}
-        query = select(cell.c.cell_key).where(cell.c.experiment_id == experiment_id, cell.c.cell_key.in_(sorted(keys)))
+        query = select(cell.c.cell_key).where(cell.c.experiment_id == experiment_id, among(cell.c.cell_key, keys))
         known = set(connection.execute(query).scalars())
         if known < keys:
             last = connection.execute(select(func.min(cell.c.id)).where(cell.c.experiment_id == experiment_id)).scalar()

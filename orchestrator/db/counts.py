@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection, select, text
 
+from orchestrator.db.among import among
 from orchestrator.db.schema import run_count
 from orchestrator.domain.run import Run, RunState
 
@@ -38,7 +39,7 @@ def _change(connection: Connection, changes: Sequence[tuple[str, RunState, int]]
 
 def of(connection: Connection, experiment_ids: Collection[str]) -> dict[str, Mapping[RunState, int]]:
     """Experiment -> state -> number of its runs; states without any are left out."""
-    query = select(run_count).where(run_count.c.experiment_id.in_(experiment_ids), run_count.c.runs > 0)
+    query = select(run_count).where(among(run_count.c.experiment_id, experiment_ids), run_count.c.runs > 0)
     counts: dict[str, dict[RunState, int]] = {}
     for row in connection.execute(query.order_by(run_count.c.experiment_id, run_count.c.state)):
         if row.state in [known.value for known in RunState]:

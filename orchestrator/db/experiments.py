@@ -8,6 +8,7 @@ from sqlalchemy import Connection, select, update
 
 from orchestrator.db import cells, changes, counts, keys, labelled_runs, origins, owners, paging, rows
 from orchestrator.db import runs as run_rows
+from orchestrator.db.among import among
 from orchestrator.db.schema import experiment, label, run
 from orchestrator.db.statements import Insert
 from orchestrator.domain.errors import Conflict, NotFound
@@ -113,9 +114,9 @@ def page(connection: Connection, wanted: ExperimentFilter, limit: int, cursor: s
     query = select(experiment).where(owners.seen(wanted.owner))
     query = paging.agreeing(query, experiment, wanted, "state", "name")
     if wanted.label is not None:
-        query = query.where(experiment.c.id.in_(labelled_runs.experiments(wanted.label)))
+        query = query.where(among(experiment.c.id, labelled_runs.experiments(wanted.label)))
     if wanted.schedule is not None:
-        query = query.where(experiment.c.id.in_(origins.experiments(wanted.schedule)))
+        query = query.where(among(experiment.c.id, origins.experiments(wanted.schedule)))
     found, next_cursor = paging.page(connection, query, experiment, limit, cursor)
     ids = [row.id for row in found]
     counted, came = counts.of(connection, ids), origins.of(connection, ids)
@@ -216,7 +217,7 @@ def open_for_runs(connection: Connection, experiment_ids: Collection[str]) -> di
     """Those that may get further runs: active, and nobody asked to cancel them; and whether they are paused. They stay
     so until the commit."""
     query = select(experiment.c.id, experiment.c.paused).where(
-        experiment.c.id.in_(sorted(experiment_ids)),
+        among(experiment.c.id, experiment_ids),
         experiment.c.state == ExperimentState.ACTIVE.value,
         experiment.c.cancel_requested.is_(False),
     )

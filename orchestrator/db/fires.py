@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Select, func, select, update
 
 from orchestrator.db import deeds, experiments, paging, rows, schedules
+from orchestrator.db.among import among
 from orchestrator.db.schedule_schema import fire, origin
 from orchestrator.db.schema import experiment
 from orchestrator.db.statements import Insert
@@ -125,9 +126,9 @@ def page(connection: Connection, wanted: FireFilter, limit: int, cursor: str | N
 def last(connection: Connection, schedule_ids: Collection[str]) -> dict[str, Fire]:
     """Schedule -> the fire of its latest time."""
     latest = select(fire.c.schedule_id, func.max(fire.c.fire_at).label("fire_at"))
-    newest = latest.where(fire.c.schedule_id.in_(schedule_ids)).group_by(fire.c.schedule_id).subquery()
+    newest = latest.where(among(fire.c.schedule_id, schedule_ids)).group_by(fire.c.schedule_id).subquery()
     same = (newest.c.schedule_id == fire.c.schedule_id) & (newest.c.fire_at == fire.c.fire_at)
-    found = connection.execute(_all().join(newest, same).where(fire.c.schedule_id.in_(schedule_ids)))
+    found = connection.execute(_all().join(newest, same).where(among(fire.c.schedule_id, schedule_ids)))
     return {one.schedule_id: one for one in rows.sorted_out(found, read)[0]}
 
 

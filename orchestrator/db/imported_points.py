@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, func, select
 
 from orchestrator.db import cursors, deeds, paging, rows
+from orchestrator.db.among import among
 from orchestrator.db.databases import Database
 from orchestrator.db.imported_schema import imported_point
 from orchestrator.db.statements import Insert
@@ -87,7 +88,7 @@ def _series(connection: Connection, wanted: ImportedFilter, limit: int, cursor: 
     found = connection.execute(query.order_by(last.desc(), key.desc()).limit(limit + 1)).all()
     shown = found[:limit]
     following = cursors.encode((shown[-1].last, shown[-1].series)) if len(found) > limit else None
-    ones = connection.execute(select(imported_point).where(imported_point.c.id.in_([row.one for row in shown])))
+    ones = connection.execute(select(imported_point).where(among(imported_point.c.id, [row.one for row in shown])))
     whole, damaged = rows.sorted_out(ones, read)
     of = {one.series: one for one in whole}
     made = [_of_series(of[row.series], row) for row in shown if row.series in of]

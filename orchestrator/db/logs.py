@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select, text
 
 from orchestrator.db import rows
+from orchestrator.db.among import among
 from orchestrator.db.errors import is_foreign_key_violation
 from orchestrator.db.rows import bounded, to_text
 from orchestrator.db.schema import attempt, entry
@@ -75,7 +76,7 @@ def entries(
     if node is not None:
         query = query.where(entry.c.node == node)
     if kinds is not None:
-        query = query.where(entry.c.kind.in_(list(kinds)))
+        query = query.where(among(entry.c.kind, kinds))
     if after > 0:
         query = query.where(entry.c.seq > bounded(after))
     if limit is not None:

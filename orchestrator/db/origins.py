@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from sqlalchemy import Connection, Select, select
 
+from orchestrator.db.among import among
 from orchestrator.db.schedule_schema import origin
 from orchestrator.db.statements import Insert
 from orchestrator.domain.run import Experiment, Origin
@@ -20,7 +21,7 @@ def add(connection: Connection, new: Experiment) -> None:
 
 def of(connection: Connection, experiment_ids: Collection[str]) -> dict[str, Origin]:
     """Experiment -> where it came from, for those that a schedule made."""
-    query = select(origin).where(origin.c.experiment_id.in_(experiment_ids))
+    query = select(origin).where(among(origin.c.experiment_id, experiment_ids))
     return {row.experiment_id: Origin(row.schedule_id, row.fire_id, row.fire_at) for row in connection.execute(query)}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, case, exists, func, literal, select, tuple_, update
 
 from orchestrator.db import cell_pages, cells, cursors, labelled_runs, owners, rows
+from orchestrator.db.among import among
 from orchestrator.db.history_schema import point
 from orchestrator.db.schema import cell, experiment, result, run
 from orchestrator.db.statements import Insert
@@ -20,7 +21,7 @@ from orchestrator.domain.history import UNKNOWN, Point, StoredPoint, StoredSerie
 from orchestrator.domain.run import TERMINAL
 from orchestrator.domain.stored import Page, StoredCell
 
-_AT_ONCE = 500  # ids of one statement
+_CELLS = 50  # that are read at once, with all their runs
 
 _INSERT_MISSING = Insert(
     point,
@@ -80,7 +81,7 @@ def _matching(query: Select[Any], wanted: SeriesFilter) -> Select[Any]:
     if wanted.gpu_model is not None:
         conditions.append(cell.c.device_models.contains(cells.found_by(wanted.gpu_model), autoescape=True))
     if wanted.label is not None:
-        conditions.append(cell.c.experiment_id.in_(labelled_runs.experiments(wanted.label)))
+        conditions.append(among(cell.c.experiment_id, labelled_runs.experiments(wanted.label)))
     if conditions:
         same = (cell.c.experiment_id == point.c.experiment_id, cell.c.cell_key == point.c.cell_key)
         query = query.where(select(cell.c.id).where(*same, *conditions).exists())
@@ -115,7 +116,7 @@ def of_series(connection: Connection, key: str, version: str, limit: int) -> lis
     query = (
         select(cell.c.id, cell.c.experiment_id, cell.c.cell_key, cell.c.created_at, experiment.c.name, own)
         .join(experiment, experiment.c.id == cell.c.experiment_id)
-        .where(cell.c.cell_key.in_(plans), owners.seen(None), _of_cell(key) | (none & begun))
+        .where(among(cell.c.cell_key, plans), owners.seen(None), _of_cell(key) | (none & begun))
         .order_by(cell.c.created_at.desc(), cell.c.id.desc())
         .limit(rows.bounded(limit))
     )
@@ -167,27 +168,23 @@ def _of_cell(key: str) -> Any:
 
 def _stamps(connection: Connection, version: str, cell_ids: Sequence[str]) -> dict[str, str]:
     """Cell -> what its point depends on: how many runs it has, how many have ended, and when the last one did."""
-    found = {}
-    for some in _parts(cell_ids):
-        ended = func.sum(case((run.c.state.in_(_ENDED), 1), else_=0))
-        query = select(cell.c.id, func.count().label("n"), ended.label("ended"), func.max(run.c.ended_at).label("last"))
-        query = query.join(run, _RUN_OF_CELL).where(cell.c.id.in_(some)).group_by(cell.c.id)
-        for row in connection.execute(query):
-            found[row.id] = f"{version}: {row.n} {row.ended} {row.last!r}"
-    return found
+    ended = func.sum(case((run.c.state.in_(_ENDED), 1), else_=0))
+    query = select(cell.c.id, func.count().label("n"), ended.label("ended"), func.max(run.c.ended_at).label("last"))
+    query = query.join(run, _RUN_OF_CELL).where(among(cell.c.id, cell_ids)).group_by(cell.c.id)
+    return {row.id: f"{version}: {row.n} {row.ended} {row.last!r}" for row in connection.execute(query)}
 
 
 def _kept(connection: Connection, key: str, found: Sequence[rows.AnyRow]) -> dict[tuple[str, str, str, str], Point]:
     """(experiment, cell, workload, stamp) -> what was kept of it; what cannot be read is computed anew."""
     kept = {}
-    for some in _parts(sorted({row.experiment_id for row in found})):
-        query = select(point).where(point.c.experiment_id.in_(some), point.c.workload_key.in_([key, UNKNOWN]))
-        for row in connection.execute(query.where(point.c.found.is_not(None))):
-            try:
-                made = rows.read("point", row.cell_key, row.experiment_id, partial(_point, row.found))
-            except DamagedRow:
-                continue
-            kept[row.experiment_id, row.cell_key, row.workload_key, row.stamp] = made
+    theirs = among(point.c.experiment_id, {row.experiment_id for row in found})
+    query = select(point).where(theirs, point.c.workload_key.in_([key, UNKNOWN]))
+    for row in connection.execute(query.where(point.c.found.is_not(None))):
+        try:
+            made = rows.read("point", row.cell_key, row.experiment_id, partial(_point, row.found))
+        except DamagedRow:
+            continue
+        kept[row.experiment_id, row.cell_key, row.workload_key, row.stamp] = made
     return kept
 
 
@@ -198,12 +195,12 @@ def _point(text: str) -> Point:
 def keep(connection: Connection, points: Iterable[tuple[StoredPoint, Point]]) -> None:
     """See ``domain.history.HistoryStore.keep_points``. An experiment that was removed meanwhile keeps nothing."""
     made = list(points)
-    for some in _parts(sorted({stored.experiment_id for stored, _ in made})):
-        there = select(experiment.c.id).where(experiment.c.id.in_(some), owners.seen(None))
-        known = set(connection.execute(there.with_for_update(read=True)).scalars())
-        for stored, one in made:
-            if stored.experiment_id in known and stored.experiment_id in some:
-                _keep_one(connection, stored, rows.to_text(one.to_json()))
+    there = select(experiment.c.id).where(among(experiment.c.id, {stored.experiment_id for stored, _ in made}))
+    there = there.where(owners.seen(None)).order_by(experiment.c.id)  # locked in one order
+    known = set(connection.execute(there.with_for_update(read=True)).scalars())
+    for stored, one in made:
+        if stored.experiment_id in known:
+            _keep_one(connection, stored, rows.to_text(one.to_json()))
 
 
 def _keep_one(connection: Connection, stored: StoredPoint, text: str) -> None:
@@ -217,8 +214,9 @@ def stored_cells(connection: Connection, cell_ids: Sequence[str]) -> tuple[list[
     """See ``domain.history.HistoryStore.stored_cells``."""
     made: list[StoredCell] = []
     damaged: list[Damaged] = []
-    for some in _parts(cell_ids, 50):
-        found = connection.execute(select(cell).where(cell.c.id.in_(some))).all()
+    for start in range(0, len(cell_ids), _CELLS):
+        some = cell_ids[start : start + _CELLS]
+        found = connection.execute(select(cell).where(among(cell.c.id, some))).all()
         whole, unread = cell_pages.complete(connection, found)
         made += whole
         damaged += unread
@@ -227,18 +225,11 @@ def stored_cells(connection: Connection, cell_ids: Sequence[str]) -> tuple[list[
 
 def fingerprints(connection: Connection, run_ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """See ``domain.history.HistoryStore.fingerprints``."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for some in _parts(run_ids):
-        query = select(result.c.run_id, run.c.experiment_id, result.c.fingerprint)
-        query = query.join(run, run.c.id == result.c.run_id).where(result.c.run_id.in_(some))
-        found |= dict(rows.sorted_out(connection.execute(query), _fingerprint)[0])
-    return found
+    query = select(result.c.run_id, run.c.experiment_id, result.c.fingerprint)
+    query = query.join(run, run.c.id == result.c.run_id).where(among(result.c.run_id, run_ids))
+    return dict(rows.sorted_out(connection.execute(query), _fingerprint)[0])
 
 
 def _fingerprint(row: rows.AnyRow) -> tuple[str, Mapping[str, Any]]:
     """Raises ``DamagedRow``."""
     return row.run_id, rows.read("result", row.run_id, row.experiment_id, lambda: rows.fingerprint_of(row.fingerprint))
-
-
-def _parts(ids: Sequence[str], many: int = _AT_ONCE) -> Iterable[Sequence[str]]:
-    return (ids[start : start + many] for start in range(0, len(ids), many))

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, Table, delete, select, tuple_, update
 
 from orchestrator.db import rows
+from orchestrator.db.among import among
 from orchestrator.db.runs import OPEN
 from orchestrator.db.schema import attempt, experiment, idempotency, label, metadata, run
 from orchestrator.domain.access import HIDDEN, REMOVING
@@ -57,16 +58,16 @@ def _is_carried_out(row: rows.AnyRow) -> bool:
 def part(connection: Connection, experiment_id: str) -> bool:
     """Remove some of what hangs on an experiment that is hidden, at last itself; whether that is done."""
     runs = _ids(connection, select(run.c.id).where(run.c.experiment_id == experiment_id).limit(RUNS))
-    attempts = _ids(connection, select(attempt.c.id).where(attempt.c.run_id.in_(runs)))
+    attempts = _ids(connection, select(attempt.c.id).where(among(attempt.c.run_id, runs)))
     of = {experiment: [experiment_id], run: runs, attempt: attempts}
     left = PART
     for table, column, parent in _below():
         if table is run or not of[parent]:
             continue
-        left -= _remove_some(connection, table, table.c[column].in_(of[parent]), left)
+        left -= _remove_some(connection, table, among(table.c[column], of[parent]), left)
         if left <= 0:
             return False
-    connection.execute(delete(run).where(run.c.id.in_(runs)))
+    connection.execute(delete(run).where(among(run.c.id, runs)))
     if runs:
         return False
     connection.execute(delete(experiment).where(experiment.c.id == experiment_id))
@@ -81,7 +82,7 @@ def _remove_some(connection: Connection, table: Table, which: ColumnElement[bool
     key = list(table.primary_key.columns)
     some = select(*key).where(which).limit(most)
     column = key[0] if len(key) == 1 else tuple_(*key)
-    return connection.execute(delete(table).where(column.in_(some))).rowcount
+    return connection.execute(delete(table).where(among(column, some))).rowcount
 
 
 def cut_off(connection: Connection) -> list[str]:
@@ -100,7 +101,7 @@ def hanging(experiment_id: str) -> Iterator[tuple[Table, str, Select[tuple[str]]
     ids = {
         experiment: select(experiment.c.id).where(experiment.c.id == experiment_id),
         run: runs,
-        attempt: select(attempt.c.id).where(attempt.c.run_id.in_(runs)),
+        attempt: select(attempt.c.id).where(among(attempt.c.run_id, runs)),
     }
     for table, column, parent in _below():
         yield table, column, ids[parent]

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, Update, bindparam, delete, func, select, text, update
 
 from orchestrator.db import changes, counts, labelled_runs, owners, paging, rows
+from orchestrator.db.among import among
 from orchestrator.db.schema import attempt, cell, experiment, measurement, node_order, result, run, waiting
 from orchestrator.db.statements import Insert
 from orchestrator.domain.access import REMOVING
@@ -90,21 +91,21 @@ def _matching(wanted: RunFilter) -> Select[Any]:
     theirs = (experiment.c.id == run.c.experiment_id, owners.seen(wanted.owner))
     query = query.where(select(experiment.c.id).where(*theirs).exists())
     if wanted.label is not None:
-        query = query.where(run.c.experiment_id.in_(labelled_runs.experiments(wanted.label)))
+        query = query.where(among(run.c.experiment_id, labelled_runs.experiments(wanted.label)))
     return query
 
 
 def of_experiment(connection: Connection, experiment_id: str) -> list[Run]:
-    theirs = select(run.c.id).where(run.c.experiment_id == experiment_id)
     query = select(run).where(run.c.experiment_id == experiment_id).order_by(run.c.created_at, run.c.id)
-    return complete(connection, connection.execute(query).all(), theirs)[0]
+    return complete(connection, connection.execute(query).all())[0]
 
 
 def verdicts_of(connection: Connection, experiment_id: str) -> list[Run]:
     """All of an experiment, oldest first, read part by part: a large one has more analyses than fit into memory."""
     found = select(run, result.c.analysis).outerjoin(result, result.c.run_id == run.c.id)
     found = found.where(run.c.experiment_id == experiment_id).order_by(run.c.created_at, run.c.id)
-    attempts = _attempts(connection, select(run.c.id).where(run.c.experiment_id == experiment_id))
+    theirs = select(run.c.id).where(run.c.experiment_id == experiment_id)
+    attempts = _attempts(connection, among(attempt.c.run_id, theirs))
     parts = connection.execution_options(yield_per=500).execute(found)
     return _sound(parts, lambda row: rows.judged_run_of(row, attempts.get(row.id, ())))
 
@@ -112,17 +113,15 @@ def verdicts_of(connection: Connection, experiment_id: str) -> list[Run]:
 def of_cells(connection: Connection, cell_ids: Sequence[str]) -> tuple[list[Run], list[Damaged]]:
     """(the runs of these cells, oldest first; those that cannot be read)."""
     of = (run.c.experiment_id == cell.c.experiment_id) & (run.c.cell_key == cell.c.cell_key)
-    theirs = select(run.c.id).select_from(cell.join(run, of)).where(cell.c.id.in_(cell_ids))
-    query = select(run).select_from(cell.join(run, of)).where(cell.c.id.in_(cell_ids))
-    found = connection.execute(query.order_by(run.c.created_at, run.c.id)).all()
-    return complete(connection, found, theirs)
+    query = select(run).select_from(cell.join(run, of)).where(among(cell.c.id, cell_ids))
+    return complete(connection, connection.execute(query.order_by(run.c.created_at, run.c.id)).all())
 
 
 def of_cell(connection: Connection, experiment_id: str, cell_key: str) -> list[Run]:
     """The runs of one cell, oldest first; none where there is no such cell."""
     theirs = (run.c.experiment_id == experiment_id, run.c.cell_key == cell_key)
     query = select(run).where(*theirs).order_by(run.c.created_at, run.c.id)
-    return complete(connection, connection.execute(query).all(), select(run.c.id).where(*theirs))[0]
+    return complete(connection, connection.execute(query).all())[0]
 
 
 def completed_of_cell(connection: Connection, cell_key: str, most: int) -> list[Run]:
@@ -161,7 +160,7 @@ def open_runs(connection: Connection, most_cancelled: int) -> OpenRuns:
     unread = {row.id: row for row in holding if row.id not in read}
     damaged = [
         DamagedHold(latest.id, rows.nodes_of(latest.placement), bool(unread[run_id].cancel_requested))
-        for run_id, (*_, latest) in _attempts(connection, list(unread)).items()
+        for run_id, (*_, latest) in _attempts(connection, among(attempt.c.run_id, unread)).items()
     ]
     return OpenRuns(made, damaged)
 
@@ -194,7 +193,7 @@ SELECT needs FROM kinds WHERE needs IS NOT NULL
 
 def _unjudged(connection: Connection, found: Sequence[rows.AnyRow]) -> list[Run]:
     """Runs with attempts, without results."""
-    attempts = _attempts(connection, [row.id for row in found])
+    attempts = _attempts(connection, among(attempt.c.run_id, [row.id for row in found]))
     why = _why_waiting(connection, found)
     return _sound(found, lambda row: rows.run_of(row, attempts.get(row.id, ()), waiting=why.get(row.id)))
 
@@ -207,14 +206,11 @@ def _sound(found: Iterable[rows.AnyRow], make: Callable[[rows.AnyRow], Run]) -> 
     return made
 
 
-def complete(
-    connection: Connection, found: Sequence[rows.AnyRow], which: Select[tuple[str]] | None = None
-) -> tuple[list[Run], list[Damaged]]:
-    """(runs with their attempts and results, those that cannot be read). ``which``: the ids of ``found`` as a query,
-    where they may be many."""
-    ids: Any = which if which is not None else [row.id for row in found]
-    attempts = _attempts(connection, ids)
-    query = select(result.c.run_id, result.c.analysis, result.c.fingerprint).where(result.c.run_id.in_(ids))
+def complete(connection: Connection, found: Sequence[rows.AnyRow]) -> tuple[list[Run], list[Damaged]]:
+    """(runs with their attempts and results, those that cannot be read)."""
+    ids = [row.id for row in found]
+    attempts = _attempts(connection, among(attempt.c.run_id, ids))
+    query = select(result.c.run_id, result.c.analysis, result.c.fingerprint).where(among(result.c.run_id, ids))
     results = {row.run_id: row for row in connection.execute(query)}
     why = _why_waiting(connection, found)
     return rows.sorted_out(
@@ -229,13 +225,13 @@ def _why_waiting(connection: Connection, found: Sequence[rows.AnyRow]) -> dict[s
     needs = {row.id: row.needs for row in queued if not row.paused}
     if not needs:
         return paused
-    query = select(waiting.c.needs, waiting.c.reason).where(waiting.c.needs.in_(set(needs.values())))
+    query = select(waiting.c.needs, waiting.c.reason).where(among(waiting.c.needs, set(needs.values())))
     reasons: dict[str, str] = dict(connection.execute(query).all())
     return paused | {run_id: reasons[asked] for run_id, asked in needs.items() if asked in reasons}
 
 
-def _attempts(connection: Connection, run_ids: Any) -> dict[str, list[rows.AnyRow]]:
-    query = select(attempt).where(attempt.c.run_id.in_(run_ids)).order_by(attempt.c.run_id, attempt.c.number)
+def _attempts(connection: Connection, which: ColumnElement[bool]) -> dict[str, list[rows.AnyRow]]:
+    query = select(attempt).where(which).order_by(attempt.c.run_id, attempt.c.number)
     attempts: dict[str, list[rows.AnyRow]] = {}
     for row in connection.execute(query):
         attempts.setdefault(row.run_id, []).append(row)
@@ -321,7 +317,7 @@ def take(
 
 
 def begin_attempt(connection: Connection, run_id: str, new: Attempt) -> bool:
-    free = ~select(node_order.c.node).where(node_order.c.node.in_(new.placement.nodes)).exists()
+    free = ~select(node_order.c.node).where(among(node_order.c.node, new.placement.nodes)).exists()
     experiment_id = take(connection, run_id, RunState.QUEUED, RunState.PLACING, {}, ~run.c.paused, free)
     if experiment_id is None:
         return False

@@ -6,6 +6,7 @@ from sqlalchemy import Connection, select, update
 
 from orchestrator.db import deeds, paging, rows
 from orchestrator.db.access_schema import token
+from orchestrator.db.among import among
 from orchestrator.db.statements import Insert
 from orchestrator.domain.access import Deed, Scope, Token
 from orchestrator.domain.errors import NotFound
@@ -55,7 +56,7 @@ def all_of_them(connection: Connection) -> Page[Token]:
 
 
 def note_use(connection: Connection, token_ids: Sequence[str], at: float) -> None:
-    connection.execute(update(token).where(token.c.id.in_(token_ids)).values(last_used_at=at))
+    connection.execute(update(token).where(among(token.c.id, token_ids)).values(last_used_at=at))
 
 
 def _read(row: rows.AnyRow) -> Token:

@@ -6,6 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.db import runs as run_rows
+from orchestrator.db.among import among
+from orchestrator.db.schema import attempt as attempts
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import Conflict
 from orchestrator.domain.filters import RunFilter
@@ -282,3 +285,14 @@ def test_pages_of_a_labels_runs_come_together_newest_first_also_where_experiment
             break
     assert found == wanted
     assert len(wanted) == 14
+
+
+def test_a_statement_takes_more_ids_than_a_database_takes_parameters(store: SqlStore) -> None:
+    """PostgreSQL's protocol ends at 65,535; SQLite here may be built for more than the usual 32,766."""
+    _, (run,) = scene.submitted(store)
+    attempt = scene.brought_to(store, run, RunState.PLACING)
+    many = [*map(str, range(70_000)), run.id]
+    found = store.database.read(lambda connection: run_rows._attempts(connection, among(attempts.c.run_id, many)))
+    assert [row.id for row in found[run.id]] == [attempt.id]
+    assert store.fingerprints(many) == {}
+    store.note_use(many, 1.0)

@@ -1,8 +1,12 @@
-"""The SQL of a move and of inserts, on both databases: what decides a race stands in the statement itself."""
+"""The SQL of a move and of inserts, on both databases: what decides a race stands in the statement itself. And no
+statement has a parameter for each of many values."""
+
+import ast
+from pathlib import Path
 
 import pytest
 
-from orchestrator.db import experiments, logs, runs
+from orchestrator.db import among, experiments, logs, runs
 from orchestrator.db.schema import run
 from orchestrator.db.statements import DIALECTS, Insert
 from orchestrator.domain.run import IllegalMove, RunState
@@ -41,3 +45,25 @@ def test_an_insert_takes_its_values_in_the_order_of_its_columns() -> None:
     assert experiments.INSERT.texts["sqlite"].count("?") == 9
     with pytest.raises(AssertionError, match="order"):
         Insert(run, "plan", "id")
+
+
+def is_written_down(values: ast.expr) -> bool:
+    """A list that stands in the code, or one made of a constant or an enumeration."""
+    if isinstance(values, ast.ListComp):
+        values = values.generators[0].iter
+    return isinstance(values, ast.List) or (isinstance(values, ast.Name) and values.id.lstrip("_")[0].isupper())
+
+
+def with_a_parameter_for_each(text: str) -> list[int]:
+    """The lines where ``in_`` is given what is not written down."""
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    ins = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in ("in_", "not_in")]
+    return [call.lineno for call in ins if not is_written_down(call.args[0])]
+
+
+def test_values_that_may_be_many_are_one_parameter() -> None:
+    own = Path(among.__file__)
+    found = {path.name: with_a_parameter_for_each(path.read_text()) for path in own.parent.glob("*.py") if path != own}
+    assert len(found) > 30
+    assert {name: lines for name, lines in found.items() if lines} == {}
+    assert with_a_parameter_for_each("run.c.id.in_(ids)\nrun.c.id.in_([i for i in ids])\nrun.c.id.in_(OPEN)") == [1, 2]
