@@ -42,6 +42,10 @@ class _Among(FunctionElement[bool]):
     type = Boolean()
     inherit_cache = True
 
+    def self_group(self, against: Any = None) -> Any:
+        """Itself: a comparison already. SQLAlchemy would compare it to 1 on SQLite, which then uses no index."""
+        return self
+
 
 @compiles(_Among, "postgresql")
 def _in_array(element: _Among, compiler: SQLCompiler, **options: Any) -> str:
