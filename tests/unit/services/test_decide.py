@@ -207,6 +207,15 @@ def test_who_waits_behind_the_first_is_told_for_whom_a_free_node_is_kept() -> No
     assert told == [Wait(GANG.needs, waits), Wait(ONE.needs, f"{waits}; {kept}")]
 
 
+def test_of_two_nodes_that_are_shared_the_one_is_kept_that_was_joined_longer_ago() -> None:
+    nodes, runs, words = [make.node("n0", 2), make.node("n1", 2)], [], {}
+    for name, at in (("n0", 5.0), ("n1", 3.0)):
+        attempt = make.attempt(f"run_{name}", nodes=(name,), created_at=at)
+        runs.append(make.run(f"run_{name}", RunState.RUNNING, plan=SHARED, attempts=(attempt,)))
+        words[attempt.id] = OpenAttempt({name: Word.RUNNING}, frozenset())
+    assert launched(decide(Situation([*runs, *waiting(ONE, SHARED)], nodes, words))) == {"run_1": ("n0",)}
+
+
 def test_the_nodes_of_a_damaged_attempt_are_held_and_waited_for_by_nobody() -> None:
     hold = DamagedHold("att_bad", ("n2",), cancel_requested=False)
     three = make.plan(topology="3x1", fabric="ethernet")
