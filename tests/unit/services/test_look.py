@@ -229,12 +229,13 @@ def test_a_damaged_row_holds_its_node_until_its_processes_are_dead(
         return [] if word is Word.UNKNOWN else known
 
     context.cluster.status = status
-    situation = Lookout(context, fence_s=60.0).look()
+    situation = looking(context).look()
     assert [one.nodes for one in situation.damaged] == [held]
     assert any(isinstance(action, Launch) for action in decide(situation)) is not bool(held)
     stopped: list[tuple[str, str, str]] = []
     monkeypatch.setattr(context.cluster, "stop", lambda *asked: stopped.append(asked), raising=False)
-    apply(context, [action for action in decide(situation) if isinstance(action, End)])
+    hands = Hands(context, Lanes(lambda: None), Troubles(context.clock))
+    hands.apply([action for action in decide(situation) if isinstance(action, End)])
     assert stopped == [(node, "att_bad", FailureKind.CANCELLED) for node in held]
 
 
