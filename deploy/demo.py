@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     environment = {**os.environ, "TBD_DATA_DIR": str(data_dir)}
     print("starting the service (SQLite, a local Ray) …", file=sys.stderr, flush=True)
     server = subprocess.Popen(
-        [TBD, "serve", "--port", "0", "--json"], env=environment, stdout=subprocess.PIPE, text=True
+        [TBD, "serve", "--port", "0", "--end-runs", "--json"], env=environment, stdout=subprocess.PIPE, text=True
     )
     try:
         assert server.stdout is not None

@@ -92,7 +92,7 @@ class Demo:
         self._server: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        command = [sys.executable, __file__, "serve", "--port", "0", "--json"]
+        command = [sys.executable, __file__, "serve", "--port", "0", "--end-runs", "--json"]
         self._server = subprocess.Popen(command, env=self._environment, stdout=subprocess.PIPE, text=True)
         assert self._server.stdout is not None
         line = self._server.stdout.readline()

@@ -9,9 +9,11 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,11 @@ from orchestrator import serve_options
 from orchestrator.api.http_protocol import HttpProtocol
 from orchestrator.api.server import create_app
 from orchestrator.data_directory import DataDirectory
-from orchestrator.db.opening import open_store
+from orchestrator.db.opening import open_store, open_to_serve
 from orchestrator.db.writer import THREAD as WRITER_THREAD
-from orchestrator.domain.errors import ClusterUnavailable, SettingsError, TbdError
+from orchestrator.domain.errors import ClusterUnavailable, SettingsError, StoreUnavailable, TbdError
 from orchestrator.domain.ports import Clock, Cluster, Store
+from orchestrator.domain.server import Server
 from orchestrator.quiet_server import QuietServer
 from orchestrator.services.catalog import load_catalog
 from orchestrator.services.clock import SystemClock
@@ -44,24 +47,34 @@ SYSTEM_CLOCK = SystemClock()
 
 @contextmanager
 def running_service(
-    settings: Settings, directory: Path, *, schedules: bool = True, clock: Clock = SYSTEM_CLOCK, poll_s: float = POLL_S
+    settings: Settings,
+    directory: Path,
+    server: Server,
+    *,
+    schedules: bool = True,
+    end_runs: bool = False,
+    clock: Clock = SYSTEM_CLOCK,
+    poll_s: float = POLL_S,
 ) -> Iterator[Context]:
-    """Everything but HTTP, running: store, cluster, reconciler and, with ``schedules``, what submits them. At the end
-    what it started is stopped. ``poll_s``: how often at least the clock is compared with schedules.
+    """Everything but HTTP, running: store, cluster, reconciler and, with ``schedules``, their submission. ``server`` is
+    the only one of the database until the end. What it started is stopped then; trainings go on, unless ``end_runs``.
+    ``poll_s``: how often at least the clock is compared with schedules.
 
     Raises:
+        AlreadyServed: there is a server of the database.
         TbdError: the store or the cluster cannot be had.
     """
     with ExitStack() as stack:
         catalog = load_catalog(settings.suite_path)
-        store = open_store(settings.database_url, settings.database_wait_s, _say)
+        opened = partial(open_to_serve, server=server, say=_say)
+        store = open_store(settings.database_url, settings.database_wait_s, _say, open_now=opened)
         stack.callback(store.close)
         swept = store.sweep()
         if swept:
             log.warning("%d experiments were removed that a crash had left half imported or half removed", swept)
         check_that_it_may_listen(settings, store)
         cluster = WatchedCluster(make_cluster(settings, directory), clock)
-        stack.callback(cluster.shut_down)
+        stack.callback(leave, cluster, store, settings, end_runs)
         step_back(cluster)
         bell, alarm = Bell(), Bell()
 
@@ -78,6 +91,17 @@ def running_service(
             stack.callback(scheduler.close)
             scheduler.start()
         yield context
+
+
+def leave(cluster: Cluster, store: Store, settings: Settings, end_runs: bool) -> None:
+    """Let go of the cluster at the end: trainings go on, unless ``end_runs``. It is not ended in another's hands."""
+    if store.lost():
+        cluster.close()
+    elif left := cluster.shut_down(end_runs=end_runs):
+        _say(
+            f"trainings go on, or may, on {', '.join(left)}. The next tbd serve takes them up, if it starts within "
+            f"{settings.fence_s:g} s (TBD_FENCE_S). tbd serve --end-runs ends them with the service"
+        )
 
 
 def step_back(cluster: Cluster) -> None:
@@ -116,17 +140,22 @@ def serve(settings: Settings, as_json: bool, owner_fd: int | None = None, **more
     directory = DataDirectory(settings.data_dir).open(owner_fd)
     try:
         listener = listen(settings)
-        with listener, running_service(settings, settings.data_dir, **more) as context:
+        url = url_of(settings, listener.getsockname()[1])
+        server = Server(url, socket.gethostname(), os.getpid(), time.time())
+        with listener, running_service(settings, settings.data_dir, server, **more) as context:
             _end_in_order()  # again: Ray has put a handler of its own in its place, which does not unwind anything
-            url = url_of(settings, listener.getsockname()[1])
-            directory.announce(url)
+            directory.announce(server)
             _say_where(url, as_json)
-            app = create_app(context, settings, stopping=lambda: server.should_exit)
+            app = create_app(context, settings, stopping=lambda: http.should_exit)
             app.state.gate.refresh()
             config = configuration(app, settings, tls)
-            server = QuietServer(config, ending=context.news.tell, lost=context.cluster.lost)
+            http = QuietServer(
+                config, ending=context.news.tell, lost=lambda: context.store.lost() or context.cluster.lost()
+            )
             _set_aside_what_stays()
-            server.run(sockets=[listener])
+            http.run(sockets=[listener])
+            if reason := context.store.lost():
+                raise StoreUnavailable(reason)
             if reason := context.cluster.lost():
                 raise ClusterUnavailable(reason)
     finally:
@@ -240,7 +269,8 @@ def main(arguments: Sequence[str] | None = None, **more: Any) -> int:
     try:
         settings = read_settings()
         given = {name: value for name in ("host", "port") if (value := getattr(options, name)) is not None}
-        serve(replace(settings, **given), options.json, options.owner_fd, schedules=options.schedules, **more)
+        chosen = {"schedules": options.schedules, "end_runs": options.end_runs}
+        serve(replace(settings, **given), options.json, options.owner_fd, **chosen, **more)
     except SettingsError as error:
         _say(str(error))
         return 2

@@ -3,10 +3,12 @@
 import fcntl
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
 from orchestrator.domain.errors import DataDirectoryInUse, SettingsError
+from orchestrator.domain.server import Server, way_out
 
 _LOCK = "owner.lock"
 _ADDRESS = "server.json"
@@ -39,8 +41,8 @@ class DataDirectory:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             lock.close()
-            owner = server_of(self.path) or {"url": "an address it has not told yet"}
-            raise DataDirectoryInUse(str(self.path), owner["url"]) from None
+            owner = Server.of(server_of(self.path) or {})
+            raise DataDirectoryInUse(str(self.path), str(owner or "an address"), way_out(owner)) from None
         self._lock = lock
         (self.path / _ADDRESS).unlink(missing_ok=True)
         return self
@@ -51,10 +53,10 @@ class DataDirectory:
         os.set_inheritable(self._lock.fileno(), True)
         return self._lock.fileno()
 
-    def announce(self, url: str) -> None:
-        """Write where the owner listens, for other commands."""
+    def announce(self, server: Server) -> None:
+        """Write who the owner is and where it listens, for other commands."""
         temporary = self.path / f"{_ADDRESS}.new"
-        temporary.write_text(json.dumps({"url": url, "pid": os.getpid()}), encoding="utf-8")
+        temporary.write_text(json.dumps(asdict(server)), encoding="utf-8")
         temporary.replace(self.path / _ADDRESS)
 
     def close(self) -> None:
@@ -77,8 +79,8 @@ def is_owned(path: Path) -> bool:
 
 
 def server_of(path: Path) -> dict[str, Any] | None:
-    """{url, pid} of the server that owns the data directory, or None. A server that was killed leaves its address
-    behind but not its lock: only a held lock counts."""
+    """{url, host, pid, since} of the server that owns the data directory, or None. A server that was killed leaves its
+    address behind but not its lock: only a held lock counts."""
     if not is_owned(path):
         return None
     try:

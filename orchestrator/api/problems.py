@@ -44,6 +44,7 @@ TABLE: dict[type[errors.TbdError], tuple[int, str]] = {
     errors.JobRefused: (409, "job-refused"),
     errors.DevicesTaken: (409, "devices-taken"),
     errors.DataDirectoryInUse: (409, "data-directory-in-use"),
+    errors.AlreadyServed: (409, "already-served"),
     errors.SettingsError: (500, "settings"),
 }
 

@@ -33,9 +33,9 @@ def some_server(check: Callable[[], None] = lambda: None) -> Iterator[tuple[Clie
     check()
     output.say("no server: starting an embedded one …")
     # A session of its own: Ctrl-C is for this command, which stops the server in order. What a schedule submitted would
-    # be cut off when the command ends.
+    # be cut off when the command ends, and what trains ends with it.
     server = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator.app", "serve", "--port", "0", "--no-schedules", "--json"],
+        [sys.executable, "-m", "orchestrator.app", "serve", "--port", "0", "--no-schedules", "--end-runs", "--json"],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,

@@ -238,7 +238,26 @@ class AgentCluster(ABC):
     def close(self) -> None: ...
 
     @abstractmethod
-    def shut_down(self) -> None: ...
+    def _end(self) -> None:
+        """End agents and, with them, what runs."""
+
+    def shut_down(self, *, end_runs: bool) -> Sequence[str]:
+        left = [] if end_runs else self._where_attempts_go_on()
+        if left:
+            self.close()
+        else:
+            self._end()
+        return left
+
+    def _where_attempts_go_on(self) -> Sequence[str]:
+        """The nodes whose agents do not say, all asked at once, that every attempt has ended."""
+        asked: dict[str, Future[Any]] = {}
+        keepers = self._keepers()
+        for name, keeper in keepers.items():
+            with contextlib.suppress(NodeUnreachable):
+                asked[name] = keeper.handle.later("status", CALL_TIMEOUT_S)
+        answered, _ = wait_for_any(asked.values(), CALL_TIMEOUT_S)
+        return sorted(name for name in keepers if asked.get(name) not in answered or not _is_idle(asked[name]))
 
     def lost(self) -> str | None:
         return None
@@ -325,6 +344,10 @@ class AgentCluster(ABC):
 def _is_news(answered: "Future[Any]") -> bool:
     """Also that an agent has fallen silent."""
     return answered.exception() is not None or bool(answered.result()["attempts"])
+
+
+def _is_idle(answered: "Future[Any]") -> bool:
+    return not answered.exception() and all(one["state"] == "ended" for one in answered.result()["attempts"])
 
 
 def close_all(keepers: Iterable[Keeper]) -> None:

@@ -194,6 +194,11 @@ class AgentProcess:
             time.sleep(0.01)
         raise AgentUnreachable(f"its agent made no socket within {START_TIMEOUT_S:g} s: {tail(self._log, 5)}")
 
+    def end_what_was_started(self) -> None:
+        """End the agent where this object has started it: one that was found may have attempts."""
+        if self._child is not None:
+            self.end()
+
     def end(self) -> None:
         """End the agent, and with it its attempts.
 
@@ -236,7 +241,9 @@ class LocalCluster(AgentCluster):
             for keeper in self._known.values():
                 keeper.settle(START_TIMEOUT_S)
         except (SystemExit, KeyboardInterrupt):  # an orderly stop that comes early: nobody else can order it yet
-            self.shut_down()
+            self.close()
+            for agent in self._agents.values():
+                agent.end_what_was_started()
             raise
 
     def _keepers(self) -> Mapping[str, Keeper]:
@@ -256,7 +263,7 @@ class LocalCluster(AgentCluster):
     def close(self) -> None:
         close_all(self._known.values())
 
-    def shut_down(self) -> None:
+    def _end(self) -> None:
         self.close()
         for agent in self._agents.values():
             agent.end()

@@ -141,7 +141,7 @@ class RayCluster(AgentCluster):
                 keeper.settle(MAKE_TIMEOUT_S)
         except (SystemExit, KeyboardInterrupt):  # an orderly stop that comes early: nobody else can order it yet
             if self._embedded is not None:
-                self._embedded.stop()
+                self._embedded.stop_what_was_started()
             raise
         self._surveyor = threading.Thread(target=self._keep_surveying, name="tbd-ray-nodes", daemon=True)
         self._surveyor.start()
@@ -317,7 +317,7 @@ class RayCluster(AgentCluster):
             raise ClusterUnavailable(f"Ray does not answer: no word within {limit_s:g} s") from None
 
     def close(self) -> None:
-        if self._closed.is_set():
+        if self._is_over():
             return
         self._leave_keepers()
         self._ray.shutdown()
@@ -329,11 +329,15 @@ class RayCluster(AgentCluster):
         self._surveyor.join(2 * MAKE_TIMEOUT_S)
         close_all(self._keepers().values())
 
-    def shut_down(self) -> None:
-        if self._closed.is_set():
-            return
-        if self.lost():  # nobody can be told anything, and what runs is the next service's
+    def _is_over(self) -> bool:
+        """Whether there is nothing to let go of: nobody can be told anything when Ray is lost, and what runs is the
+        next service's."""
+        if self.lost():
             self._closed.set()
+        return self._closed.is_set()
+
+    def _end(self) -> None:
+        if self._is_over():
             return
         try:
             self._leave()

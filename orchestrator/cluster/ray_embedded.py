@@ -55,6 +55,7 @@ class EmbeddedRay:
         self._log = self._directory / "start.log"
         self._lock: int | None = None
         self._children: list[subprocess.Popen[bytes]] = []
+        self._is_new = False
         # What was last written or read: the directory may be gone when Ray is to end.
         self._last: dict[str, Any] | None = None
 
@@ -82,6 +83,13 @@ class EmbeddedRay:
         """Whether its core processes live."""
         record = read_record(self._record)
         return record is not None and bool(record.get("core")) and all(map(processes.alive, _ids(record["core"])))
+
+    def stop_what_was_started(self) -> None:
+        """End a Ray that this object has started; let go of one that was found, where attempts may run."""
+        if self._is_new:
+            self.stop()
+        else:
+            self.release()
 
     def release(self) -> None:
         """Let go: the watchdog's time begins."""
@@ -117,6 +125,7 @@ class EmbeddedRay:
             time.sleep(0.1)
 
     def _start(self) -> str:
+        self._is_new = True
         self._make_token()
         temp_dir = self._temp_dir()
         shutil.rmtree(temp_dir, ignore_errors=True)  # of a Ray that is dead; its logs were for until now

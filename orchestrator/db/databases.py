@@ -8,6 +8,7 @@ from sqlalchemy.exc import DBAPIError
 
 from orchestrator.db import engine as engines
 from orchestrator.db.errors import cause_of, translated
+from orchestrator.db.right import Right
 from orchestrator.db.schema import REVISION
 from orchestrator.db.writer import MAX_WAITING, WAIT_TIMEOUT_S, Work, Writer
 from orchestrator.domain.errors import StoreUnavailable
@@ -89,10 +90,12 @@ class SqliteDatabase:
 
 
 class PostgresqlDatabase:
-    """A PostgreSQL server: a pool of connections; the server itself groups commits."""
+    """A PostgreSQL server: a pool of connections; the server itself groups commits. Nothing is written without the
+    ``right``, where there is one."""
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, right: Right | None = None) -> None:
         self._closed = False
+        self._right = right
         self._engine = engines.postgresql_engine(url)
         self._reading = engines.reading(self._engine)
 
@@ -114,6 +117,8 @@ class PostgresqlDatabase:
 
     def _transaction(self, work: Work[Result]) -> Result:
         with self._engine.begin() as connection:
+            if self._right is not None:
+                self._right.check(connection)
             return work(connection)
 
     def close(self) -> None:

@@ -4,10 +4,28 @@ import time
 from collections.abc import Callable
 
 from orchestrator.db import engine as engines
+from orchestrator.db import right
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import StoreFull, StoreUnavailable
+from orchestrator.domain.server import Server
 
 PAUSE_S = 1.0
+
+
+def open_to_serve(url: str, server: Server, say: Callable[[str], None]) -> SqlStore:
+    """The store of ``url`` for ``server``, which alone decides for it until it closes the store. Nothing
+    of the database is touched before that is so.
+
+    Raises:
+        AlreadyServed: another server does.
+        SettingsError, StoreUnavailable: see ``SqlStore``.
+    """
+    taken = right.take(url, server, say)
+    try:
+        return SqlStore(url, taken)
+    except BaseException:
+        taken.close()
+        raise
 
 
 def open_store(
@@ -15,7 +33,7 @@ def open_store(
     patience_s: float,
     say: Callable[[str], None],
     *,
-    open_now: Callable[[str], SqlStore] = SqlStore,
+    open_now: Callable[[str], SqlStore],
     sleep: Callable[[float], None] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> SqlStore:
@@ -26,7 +44,7 @@ def open_store(
 
     Raises:
         StoreUnavailable: the database does not answer within ``patience_s``.
-        SettingsError: see ``SqlStore``.
+        SettingsError, AlreadyServed: see ``open_to_serve``.
     """
     waits = not engines.is_sqlite(engines.parse_url(url))
     deadline = monotonic() + patience_s

@@ -24,10 +24,10 @@ from orchestrator.db.history_schema import point  # noqa: F401
 from orchestrator.db.imported_schema import imported_point  # noqa: F401
 from orchestrator.db.metadata import Count, Key, metadata
 from orchestrator.db.schedule_schema import fire, origin, schedule  # noqa: F401
-from orchestrator.db.service_schema import heartbeat, node_order  # noqa: F401
+from orchestrator.db.service_schema import heartbeat, node_order, server  # noqa: F401
 
 # The newest migration; a test holds them equal. So opening a database that is up to date does not import alembic.
-REVISION = "0013"
+REVISION = "0014"
 
 experiment = Table(
     "experiment",

@@ -1,6 +1,6 @@
-"""The tables of the service itself: what was ordered of nodes, and whether the database accepts writes."""
+"""The tables of the service itself: what was ordered of nodes, who serves, and whether the database accepts writes."""
 
-from sqlalchemy import Column, Integer, Table
+from sqlalchemy import Column, Double, Integer, Table
 
 from orchestrator.db.metadata import Count, Key, metadata
 
@@ -17,4 +17,17 @@ heartbeat = Table(
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("beats", Count, nullable=False),
+)
+
+# One row, of PostgreSQL only (``db.right``): how many servers there were, and the last one's name, or none where that
+# one has ended in order.
+server = Table(
+    "server",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("term", Count, nullable=False),
+    Column("url", Key),
+    Column("host", Key),
+    Column("pid", Count),
+    Column("since", Double),
 )

@@ -32,6 +32,7 @@ from orchestrator.db import engine as engines
 from orchestrator.db.databases import Database, PostgresqlDatabase, SqliteDatabase
 from orchestrator.db.history_part import HistoryPart
 from orchestrator.db.imported_points import ImportedPart
+from orchestrator.db.right import Right
 from orchestrator.db.schedule_part import SchedulePart
 from orchestrator.domain.access import Deed, Token
 from orchestrator.domain.calibration import DeviceKey
@@ -57,18 +58,22 @@ from orchestrator.domain.stored import (
 
 
 class SqlStore(HistoryPart, ImportedPart, SchedulePart):
-    """The store of ``url``; its schema is brought up to date when it is opened.
+    """The store of ``url``; its schema is brought up to date when it is opened. ``right``: of the server that opens it;
+    given back at the end.
 
     Raises:
         SettingsError: ``url`` is none of SQLite or PostgreSQL, or a newer version of tbd wrote the database.
         StoreUnavailable: the database does not answer.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, right: Right | None = None) -> None:
         admin.upgrade(url)
+        if right is not None:
+            right.begin()
         parsed = engines.parse_url(url)
         self.database: Database
-        self.database = SqliteDatabase(parsed) if engines.is_sqlite(parsed) else PostgresqlDatabase(parsed)
+        self.database = SqliteDatabase(parsed) if engines.is_sqlite(parsed) else PostgresqlDatabase(parsed, right)
+        self._right = right
 
     # experiments
 
@@ -119,8 +124,8 @@ class SqlStore(HistoryPart, ImportedPart, SchedulePart):
             pass
 
     def sweep(self) -> int:
-        """Remove what imports and removals that a crash cut off have left; of how many experiments. For the only server
-        of the database, before it serves."""
+        """Remove what imports and removals that a crash cut off have left; of how many experiments. For the server that
+        has the right to decide, before it serves: those of others would be cut off by it."""
         found = self.database.write(removal.cut_off)
         for experiment_id in found:
             self._remove_hidden(experiment_id)
@@ -332,8 +337,13 @@ class SqlStore(HistoryPart, ImportedPart, SchedulePart):
     def ping(self) -> None:
         self.database.write(nodes.beat)
 
+    def lost(self) -> str | None:
+        return self._right.lost() if self._right is not None else None
+
     def close(self) -> None:
         self.database.close()
+        if self._right is not None:
+            self._right.close()
 
 
 def _keeps_the_contract(store: SqlStore) -> Store:

@@ -126,9 +126,15 @@ class DevicesTaken(TbdError):  # noqa: N818
 class DataDirectoryInUse(TbdError):  # noqa: N818
     """Another server owns the data directory."""
 
-    def __init__(self, path: str, owner: str) -> None:
-        self.owner = owner
-        super().__init__(f"the data directory {path} belongs to the server at {owner}: talk to it, or stop it")
+    def __init__(self, path: str, owner: str, way_out: str) -> None:
+        super().__init__(f"the data directory {path} belongs to the server at {owner}: {way_out}")
+
+
+class AlreadyServed(TbdError):  # noqa: N818
+    """Another server decides for the database: there is one at a time."""
+
+    def __init__(self, database: str, server: str, way_out: str) -> None:
+        super().__init__(f"{database} is served already, at {server}: {way_out}")
 
 
 class SettingsError(TbdError):

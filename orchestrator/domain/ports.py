@@ -273,6 +273,9 @@ class Store(AccessStore, HistoryStore, ImportedStore, ScheduleStore, Protocol):
     def ping(self) -> None:
         """Return when the database answers and accepts writes."""
 
+    def lost(self) -> str | None:
+        """Why this server has to end: another one decides for the database now."""
+
     def close(self) -> None: ...
 
 
@@ -344,5 +347,6 @@ class Cluster(Protocol):
     def close(self) -> None:
         """Let go of the cluster without stopping what runs there."""
 
-    def shut_down(self) -> None:
-        """End what this process started of the cluster: agents and, when embedded, Ray."""
+    def shut_down(self, *, end_runs: bool) -> Sequence[str]:
+        """End what belongs to this service of the cluster: agents and, when embedded, Ray. Where attempts go on, or a
+        node does not answer, nothing is ended, as by ``close``, unless ``end_runs``; the nodes for which that is so."""

@@ -47,7 +47,7 @@ class Service:
 def running_service(**environment: str) -> Iterator[Service]:
     """Serve from a temporary data directory until the block ends."""
     with tempfile.TemporaryDirectory(prefix="tbd-bench-") as data_dir:
-        command = [sys.executable, "-m", "orchestrator.app", "serve", "--port", "0", "--json"]
+        command = [sys.executable, "-m", "orchestrator.app", "serve", "--port", "0", "--end-runs", "--json"]
         variables = {**os.environ, "TBD_DATA_DIR": data_dir, **environment}
         server = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True)
         try:

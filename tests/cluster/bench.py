@@ -72,8 +72,9 @@ class HostService(Service):
         self._host = host
         self._environment = dict(environment)
 
-    def start(self) -> "HostService":
-        words = [sys.executable, "-m", "orchestrator.app", "serve", "--port", "0", "--json"]
+    def start(self, *, end_runs: bool = True) -> "HostService":
+        options = ["--end-runs"] if end_runs else []
+        words = [sys.executable, "-m", "orchestrator.app", "serve", "--port", "0", "--json", *options]
         log = self._host.outside / "serve.log"
         self._process = self._host.start(*words, environment=self._environment, log=log)
         self.url = until(lambda: _url_in(log) or self._process.poll(), START_S)

@@ -3,8 +3,9 @@
     python -m tests.cluster.unit_keeper UNIT ETC PROGRAMS
 
 ``ETC`` stands for /etc/tbd, where the unit's environment files lie, ``PROGRAMS`` for /opt/tbd/bin. It knows ExecStart,
-EnvironmentFile, Restart=always, RestartSec and KillMode=control-group: when the first process has ended, all that it
-has left behind are ended. It does not know users, limits and order.
+EnvironmentFile, Restart=always, RestartSec, TimeoutStopSec and KillMode=control-group: when the first process has
+ended, all that it has left behind are ended. Told to end (SIGTERM) it does what ``systemctl stop`` does. It does not
+know users, limits and order.
 """
 
 import contextlib
@@ -73,18 +74,20 @@ def keep(unit: str, etc: str, programs: str) -> None:
         try:
             print("unit: ended with", process.wait(), flush=True)
         finally:
-            end_group()
+            end_group(float(given["TimeoutStopSec"]))
         time.sleep(float(given["RestartSec"]))
 
 
-def end_group() -> None:
-    """End all descendants: in order first, then at once."""
-    for number, patience_s in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
-        deadline = time.monotonic() + patience_s
+def end_group(patience_s: float) -> None:
+    """End all descendants: in order first, each told once, then at once."""
+    for number, limit_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 5.0)):
+        deadline, told = time.monotonic() + limit_s, set[int]()
         while (left := children()) and time.monotonic() < deadline:
             for pid in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
+                if pid not in told:
+                    told.add(pid)
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, number)
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass

@@ -61,7 +61,7 @@ def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         patch.setenv("TBD_LOCK_DIR", str(tmp_path_factory.mktemp("locks")))  # not those of others on this machine
         rig = Rig(request.param, tmp_path_factory.mktemp(request.param))
         yield rig
-        rig.cluster.shut_down()
+        rig.cluster.shut_down(end_runs=True)
 
 
 def test_a_node_is_listed_with_its_devices(rig: Rig) -> None:
@@ -253,7 +253,7 @@ def test_shutting_down_leaves_no_process(rig: Rig) -> None:
     rig.cluster.start(node.name, job)
     trainer = trainer_of(rig.cluster, node.name, job["attempt_id"])
     agent = agent_of(trainer)
-    rig.cluster.shut_down()
+    rig.cluster.shut_down(end_runs=True)
     assert dead(trainer)
     assert dead(agent)
     assert str(rig.directory) not in _command_lines()

@@ -1,8 +1,16 @@
-"""The server is killed with SIGKILL in mid-run: nothing acknowledged is lost, nothing happens twice."""
+"""The server is killed, or stopped in order, in mid-run: nothing acknowledged is lost, nothing happens twice."""
 
+import os
+import secrets
+import shutil
 import signal
+import socket
 import sqlite3
+import subprocess
+import sys
+import tempfile
 import uuid
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPException
@@ -12,23 +20,93 @@ import pytest
 
 from orchestrator.db.imported import IMPORTING
 from tests.benchmarks import ingest
+from tests.cluster.unit_keeper import environment_of
 from tests.faults.test_bad_luck import sleep
 from tests.support import processes
 from tests.support.service import Service, until
 
+ROOT = Path(__file__).resolve().parents[2]
+UNIT = ROOT / "deploy" / "ray"
+MARK = f"mark-{uuid.uuid4()}"
 
-@pytest.mark.parametrize("cluster", ["local", "ray"])
-def test_a_run_goes_on_while_the_server_is_away_and_is_finished_exactly_once(tmp_path: Path, cluster: str) -> None:
-    mark = f"mark-{uuid.uuid4()}"
-    service = Service(tmp_path / "data", TBD_CLUSTER=cluster, TEST_MARK=mark).start()
+
+class Kept(Service):
+    """``tbd serve`` as its unit keeps it, for a Ray that somebody else started. ``stop`` and ``start`` are those of
+    ``systemctl restart``."""
+
+    def start(self, *, end_runs: bool = False) -> "Kept":
+        assert not end_runs
+        places = [str(UNIT / "tbd.service"), str(self.data_dir.parent), str(Path(sys.executable).parent)]
+        command = [sys.executable, "-m", "tests.cluster.unit_keeper", *places]
+        self._process = subprocess.Popen(command, env=self._environment, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        self.url = f"http://127.0.0.1:{self._environment['TBD_PORT']}"
+        until(self._is_ready, 90, 0.2)
+        return self
+
+    def _is_ready(self) -> bool:
+        try:
+            return bool(self.call("GET", "/readyz")["nodes"])
+        except OSError:
+            return False
+
+
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return str(free.getsockname()[1])
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Iterator[Kept]:
+    """A Ray apart, and a service for it that does not run yet."""
+    short, token = tempfile.mkdtemp(prefix="ray-"), tmp_path / "token"  # Ray's sockets lie in it: short paths
+    token.write_text(secrets.token_hex(32))
+    token.chmod(0o400)
+    port = free_port()
+    shutil.copy(UNIT / "tbd.env", tmp_path)
+    own = {name: str(tmp_path / name) for name in ("TBD_DATA_DIR", "TBD_LOCK_DIR")} | {
+        "TBD_PORT": free_port(),
+        "TBD_RAY_ADDRESS": f"127.0.0.1:{port}",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        "TEST_MARK": MARK,
+    }
+    (tmp_path / "host.env").write_text("".join(f"{name}={text}\n" for name, text in own.items()))
+    around = {**os.environ, "PYTHONPATH": str(ROOT), **environment_of((tmp_path / "tbd.env").read_text()), **own}
+    words = ["--head", "--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=2", f"--temp-dir={short}"]
+    words += ["--include-dashboard=false", *around["RAY_START_OPTIONS"].split()]
+    ray = subprocess.Popen([sys.executable, "-m", "orchestrator.cluster.ray_node", *words], env=around)
+    service = Kept(Path(own["TBD_DATA_DIR"]), **{name: around[name] for name in around if name not in os.environ})
+    try:
+        yield service
+    finally:
+        ray.send_signal(signal.SIGTERM)
+        ray.wait(60)
+        shutil.rmtree(short, ignore_errors=True)
+
+
+@pytest.fixture
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> Service:
+    """One that does not run yet, on each kind of cluster; ``apart``: of a Ray that somebody else started."""
+    if request.param == "apart":
+        return request.getfixturevalue("apart")  # type: ignore[no-any-return]
+    return Service(tmp_path / "data", TBD_CLUSTER=request.param, TEST_MARK=MARK)
+
+
+ENDS = [(kind, how) for kind in ("local", "ray") for how in (signal.SIGKILL, signal.SIGTERM)]
+
+
+@pytest.mark.parametrize(("service", "how"), [*ENDS, ("apart", signal.SIGTERM)], indirect=["service"])
+def test_a_run_goes_on_while_the_server_is_away_and_is_finished_exactly_once(
+    service: Service, how: signal.Signals
+) -> None:
+    service.start(end_runs=False)
     try:
         # All steps of a run take 4 s.
         slow = sleep(max_steps=2000, min_measure_s=60, options={"step_time_s": 0.002}, repeats=2, max_repeats=2)
         experiment = service.submit(slow)
         running = until(lambda: [run for run in service.runs(experiment) if run["state"] == "running"])[0]["id"]
         until(lambda: service.call("GET", f"/api/v1/runs/{running}/intervals?limit=5")["items"])
-        service.stop(signal.SIGKILL)
-        assert processes.of_attempts(mark), "the training goes on without the server"
+        service.stop(how)
+        assert processes.of_attempts(MARK), "the training goes on without the server"
         service.start()
         runs = service.wait(experiment, timeout_s=90)
         assert [run["state"] for run in runs] == ["completed", "completed"]
@@ -40,7 +118,7 @@ def test_a_run_goes_on_while_the_server_is_away_and_is_finished_exactly_once(tmp
         assert sum(interval["n"] for interval in intervals) == 2000
     finally:
         service.stop()
-    until(lambda: not processes.of_attempts(mark))
+    until(lambda: not processes.of_attempts(MARK))
 
 
 def owners(database: Path) -> set[str]:

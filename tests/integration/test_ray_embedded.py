@@ -118,4 +118,4 @@ def test_a_ray_that_dies_is_started_anew_and_the_server_lives_on(tmp_path: Path)
         until(lambda: [node.state for node in cluster.nodes()] == [NodeState.AVAILABLE], 60.0)
         assert not in_session(first)
     finally:
-        cluster.shut_down()
+        cluster.shut_down(end_runs=True)

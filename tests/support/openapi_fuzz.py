@@ -27,6 +27,7 @@ from orchestrator.app import listen, running_service
 from orchestrator.cli.client import Client
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.access import Actor, Scope, Token
+from orchestrator.domain.server import Server
 from orchestrator.services import tokens
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.tokens import REFRESH_S
@@ -36,6 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "tests" / "support" / "schemathesis.toml"
 # A run that was profiled, one of several ranks, one that failed, one that trained, one that was disturbed.
 LOGS = ("good_gang", "killed_rank", "steady_pytorch", "disturbed_lstm", "out_of_memory_pytorch")
+SERVER = Server("http://127.0.0.1", "here", os.getpid(), time.time())
 HELD = {"name": "held", "model": "sleep", "framework": "sleep", "per_device_batch_size": 1, "size": "tiny"}
 
 
@@ -65,7 +67,7 @@ def filled_server(folder: Path) -> Iterator[Served]:
     }
     settings = replace(read_settings(environment), port=0)
     agents = patch.dict(os.environ, environment)  # they are processes of their own
-    with agents, running_service(settings, folder) as context, listen(settings) as listener:
+    with agents, running_service(settings, folder, SERVER) as context, listen(settings) as listener:
         app = create_app(context, settings, stopping=lambda: True)
         server = uvicorn.Server(uvicorn.Config(app, http=HttpProtocol, log_level="critical", access_log=False))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -31,8 +31,10 @@ class Service:
         self._environment = {**os.environ, "TBD_DATA_DIR": str(data_dir), "TBD_LOCK_DIR": locks, **environment}
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self) -> "Service":
-        command = [sys.executable, "-m", self.module, "serve", "--port", "0", "--json"]
+    def start(self, *, end_runs: bool = True) -> "Service":
+        """``end_runs``: an orderly stop ends what trains, so that a test leaves nothing behind."""
+        options = ["--end-runs"] if end_runs else []
+        command = [sys.executable, "-m", self.module, "serve", "--port", "0", "--json", *options]
         self._process = subprocess.Popen(command, env=self._environment, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()

@@ -8,12 +8,19 @@ import pytest
 
 from orchestrator.data_directory import DataDirectory, server_of
 from orchestrator.domain.errors import DataDirectoryInUse, SettingsError
+from orchestrator.domain.server import Server
+
+FIRST = Server("http://127.0.0.1:1", "one", 7, 60.0)
+NAMED = r"at http://127\.0\.0\.1:1 on one \(process 7\), since 1970-01-01T00:01:00Z: .*process 7 on one$"
 
 
 def test_a_second_owner_is_told_where_the_first_listens(tmp_path: Path) -> None:
     owner = DataDirectory(tmp_path / "data").open()
-    owner.announce("http://127.0.0.1:1")
-    with pytest.raises(DataDirectoryInUse, match=r"http://127\.0\.0\.1:1"):
+    owner.announce(FIRST)
+    with pytest.raises(
+        DataDirectoryInUse,
+        match=r"http://127\.0\.0\.1:1 on one \(process 7\), since 1970-01-01T00:01:00Z: .*process 7 on one$",
+    ):
         DataDirectory(tmp_path / "data").open()
     assert server_of(tmp_path / "data")["url"] == "http://127.0.0.1:1"
     owner.close()
@@ -24,7 +31,8 @@ def test_a_second_owner_is_told_where_the_first_listens(tmp_path: Path) -> None:
 def test_an_owner_that_was_killed_owns_nothing(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys; from pathlib import Path; from orchestrator.data_directory import DataDirectory\n"
-        f"owner = DataDirectory(Path({str(tmp_path)!r})).open(); owner.announce('http://gone')\n"
+        "from orchestrator.domain.server import Server\n"
+        f"owner = DataDirectory(Path({str(tmp_path)!r})).open(); owner.announce({FIRST!r})\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", code], check=False, cwd=Path(__file__).resolve().parents[2])

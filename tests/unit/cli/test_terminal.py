@@ -16,6 +16,7 @@ from orchestrator.data_directory import DataDirectory
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.access import Actor, Scope
 from orchestrator.domain.errors import SettingsError
+from orchestrator.domain.server import Server
 from orchestrator.services import tokens
 from orchestrator.services.clock import SystemClock
 from orchestrator.settings import read_settings
@@ -211,7 +212,7 @@ def test_a_server_that_starts_is_waited_for(tmp_path: Path) -> None:
     def pause(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 3:
-            owner.announce("http://127.0.0.1:1")
+            owner.announce(Server("http://127.0.0.1:1", "here", 1, 0.0))
 
     found = locate._once_it_listens(tmp_path, pause)
     assert found is not None

@@ -45,7 +45,7 @@ class OneNode(AgentCluster):
     def close(self) -> None:
         self.keeper.close()
 
-    def shut_down(self) -> None: ...
+    def _end(self) -> None: ...
 
 
 @pytest.fixture
