@@ -26,7 +26,7 @@ from orchestrator.api.server import create_app
 from orchestrator.data_directory import DataDirectory
 from orchestrator.db.opening import open_store, open_to_serve
 from orchestrator.db.writer import THREAD as WRITER_THREAD
-from orchestrator.domain.errors import ClusterUnavailable, SettingsError, StoreUnavailable, TbdError
+from orchestrator.domain.errors import ClusterUnavailable, SettingsError, StoreDamaged, StoreUnavailable, TbdError
 from orchestrator.domain.ports import Clock, Cluster, Store
 from orchestrator.domain.server import Server
 from orchestrator.quiet_server import QuietServer
@@ -271,7 +271,7 @@ def main(arguments: Sequence[str] | None = None, **more: Any) -> int:
         given = {name: value for name in ("host", "port") if (value := getattr(options, name)) is not None}
         chosen = {"schedules": options.schedules, "end_runs": options.end_runs}
         serve(replace(settings, **given), options.json, options.owner_fd, **chosen, **more)
-    except SettingsError as error:
+    except (SettingsError, StoreDamaged) as error:
         _say(str(error))
         return 2
     except TbdError as error:

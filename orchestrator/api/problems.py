@@ -38,6 +38,7 @@ TABLE: dict[type[errors.TbdError], tuple[int, str]] = {
     errors.IdempotencyMismatch: (422, "idempotency-key-reused"),
     errors.StoreUnavailable: (503, "database-unavailable"),
     errors.StoreFull: (507, "database-full"),
+    errors.StoreDamaged: (503, "database-damaged"),
     errors.ClusterUnavailable: (503, "cluster-unavailable"),
     errors.NodeUnreachable: (503, "node-unreachable"),
     errors.NodeFailed: (503, "node-failed"),

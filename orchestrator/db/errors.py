@@ -9,12 +9,21 @@ from pathlib import Path
 import psycopg
 from sqlalchemy import exc
 
-from orchestrator.domain.errors import Conflict, InvalidRequest, Problem, StoreFull, StoreUnavailable, TbdError
+from orchestrator.domain.errors import (
+    Conflict,
+    InvalidRequest,
+    Problem,
+    StoreDamaged,
+    StoreFull,
+    StoreUnavailable,
+    TbdError,
+)
 
 # Less than this is no room: SQLite grows its files by 32 KiB and more at once. A judgement.
 LEAST_ROOM_BYTES = 1 << 20
 
 _ROOM_MATTERS = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _FULL = (psycopg.errors.DiskFull,)
 _AWAY = (
     sqlite3.OperationalError,
@@ -53,6 +62,11 @@ def translate(error: Exception, folder: Path | None = None) -> TbdError | None:
         return Conflict(f"the database holds something that contradicts this: {_first_line(cause)}")
     if isinstance(cause, _WRONG):
         return InvalidRequest([Problem("", f"the database cannot hold this text or number: {_first_line(cause)}")])
+    if sqlite_code(cause) in _DAMAGED:
+        return StoreDamaged(
+            f"the file of the database is damaged, or is no database ({_first_line(cause)}): "
+            "put a copy in its place, or give another TBD_DATA_DIR or TBD_DATABASE_URL"
+        )
     if isinstance(cause, _AWAY) or type(cause) is sqlite3.DatabaseError or isinstance(error, exc.DisconnectionError):
         return StoreUnavailable(f"the database does not answer: {_first_line(cause)}")
     return None

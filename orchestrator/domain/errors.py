@@ -95,6 +95,10 @@ class StoreFull(StoreUnavailable):
     """The disk of the database is full; nothing was acknowledged."""
 
 
+class StoreDamaged(StoreUnavailable):
+    """The file of the database is damaged, or is no database: trying again does not help."""
+
+
 class ClusterUnavailable(TbdError):  # noqa: N818
     """The cluster cannot be reached."""
 

@@ -1,4 +1,4 @@
-"""Submits schedules at their times. Every server of a database may run one: each time has one record, the first one's.
+"""Submits schedules at their times. The server of a database runs one; should two overlap, each time has one record.
 
 One pass looks at what is due by the clock of the port, judges it (``domain.schedule``), and stores what became of each
 time together with the experiment that it submits. So a server that dies at any moment leaves times either settled or
@@ -38,7 +38,7 @@ from orchestrator.services.reconciler import Bell
 log = logging.getLogger(__name__)
 
 # Judgements.
-POLL_S = 10.0  # between looks: other servers may have changed schedules, experiments may have ended
+POLL_S = 10.0  # between looks: experiments may have ended
 TROUBLE_S = 5.0  # before another try where the database or the cluster is away
 MOST_TOLD = 5  # times of one schedule that the log names in one pass
 RESPITE_S = 0.2  # between looks at least: what a person does rings the bell as well
@@ -122,7 +122,7 @@ class Scheduler:
         return True
 
     def _rules(self, schedule: Schedule) -> schedules.Rules | None:
-        """What its texts mean; None where they mean nothing here: another server may know."""
+        """What its texts mean; None where they mean nothing here: another host may know."""
         try:
             return schedules.Rules.of(schedule)
         except ValueError as error:

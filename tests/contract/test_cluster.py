@@ -247,13 +247,17 @@ def test_after_the_death_of_an_agent_a_new_one_ends_its_attempts(rig: Rig) -> No
     assert first(rig.cluster, node.name, later["attempt_id"], "log_closed")["data"]["failure"] is None
 
 
-def test_shutting_down_leaves_no_process(rig: Rig) -> None:
+def test_shutting_down_leaves_what_runs_to_the_next_server_or_no_process(rig: Rig) -> None:
     node = rig.node()
     job = endless_job(node)
     rig.cluster.start(node.name, job)
     trainer = trainer_of(rig.cluster, node.name, job["attempt_id"])
     agent = agent_of(trainer)
-    rig.cluster.shut_down(end_runs=True)
+    assert rig.cluster.shut_down(end_runs=False) == [node.name]
+    rig.new()
+    rig.node()
+    assert trainer_of(rig.cluster, node.name, job["attempt_id"]) == trainer
+    assert rig.cluster.shut_down(end_runs=True) == []
     assert dead(trainer)
     assert dead(agent)
     assert str(rig.directory) not in _command_lines()

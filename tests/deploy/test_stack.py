@@ -141,9 +141,14 @@ def test_containers_are_those_of_a_careful_service(stack: Stack) -> None:
 
 
 @QUICK
-def test_a_run_goes_on_while_the_control_plane_is_killed(stack: Stack) -> None:
+@pytest.mark.parametrize("how", ["killed", "restarted"])
+def test_a_run_goes_on_while_the_control_plane_is(stack: Stack, how: str) -> None:
+    joined(stack)
     experiment = under_way(stack, steps=400)
-    stack.kill("control-plane")
+    if how == "killed":
+        stack.kill("control-plane")
+    else:
+        stack.compose("restart", "control-plane")
     run = ended_well(stack, experiment)
     assert len(run["attempts"]) == 1
 

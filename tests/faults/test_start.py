@@ -66,6 +66,22 @@ def test_a_database_of_a_newer_schema_is_left_as_it_is(tmp_path: Path) -> None:
         assert [name for (name,) in connection.execute("SELECT name FROM sqlite_master")] == ["alembic_version"]
 
 
+def test_a_database_that_is_none_is_left_as_it_is(tmp_path: Path) -> None:
+    database = tmp_path / "none.sqlite3"
+    database.write_text("not a database " * 1000)
+    code, said = refused(tmp_path, TBD_DATABASE_URL=f"sqlite:///{database}")
+    assert (code, "is damaged, or is no database (file is not a database)" in said) == (2, True)
+    assert database.read_text() == "not a database " * 1000
+
+
+def test_a_disk_that_is_only_read_is_named(small_disk: Path, tmp_path: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    where = {"TBD_DATA_DIR": str(small_disk)}, {"TBD_DATABASE_URL": f"sqlite:///{small_disk / 'tbd.sqlite3'}"}
+    for setting in where:
+        code, said = refused(tmp_path, **setting)
+        assert (code, "Read-only file system" in said, "give another TBD_DATA_DIR" in said) == (2, True, True)
+
+
 def test_a_database_that_does_not_come_is_given_up_with_exit_code_4(tmp_path: Path) -> None:
     url = "postgresql://tbd@127.0.0.1:1/tbd?connect_timeout=2"
     code, said = refused(tmp_path, TBD_DATABASE_URL=url, TBD_DATABASE_WAIT_S="2")

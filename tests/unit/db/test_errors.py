@@ -9,7 +9,7 @@ from sqlalchemy import exc
 
 from orchestrator.db import errors
 from orchestrator.db.errors import translate, translated
-from orchestrator.domain.errors import Conflict, InvalidRequest, StoreFull, StoreUnavailable
+from orchestrator.domain.errors import Conflict, InvalidRequest, StoreDamaged, StoreFull, StoreUnavailable
 
 
 def sqlite_error(kind: type[sqlite3.Error], code: int) -> sqlite3.Error:
@@ -23,7 +23,7 @@ CASES = [
     (sqlite_error(sqlite3.OperationalError, sqlite3.SQLITE_BUSY), StoreUnavailable),
     (sqlite_error(sqlite3.OperationalError, sqlite3.SQLITE_IOERR_FSYNC), StoreUnavailable),
     (sqlite_error(sqlite3.OperationalError, sqlite3.SQLITE_CANTOPEN), StoreUnavailable),
-    (sqlite_error(sqlite3.DatabaseError, sqlite3.SQLITE_CORRUPT), StoreUnavailable),
+    (sqlite_error(sqlite3.DatabaseError, sqlite3.SQLITE_CORRUPT), StoreDamaged),
     (sqlite_error(sqlite3.IntegrityError, sqlite3.SQLITE_CONSTRAINT_UNIQUE), Conflict),
     (psycopg.errors.DiskFull("no space"), StoreFull),
     (psycopg.OperationalError("gone"), StoreUnavailable),

@@ -1,4 +1,4 @@
-"""What a cluster makes of an agent's words about its disk."""
+"""What a cluster makes of an agent's words: about its disk, about a job, about what goes on there."""
 
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cluster.agents import AgentCluster, Handle, Keeper
+from orchestrator.cluster.agents import AgentCluster, AgentError, AgentUnreachable, Handle, Keeper
 from orchestrator.domain.errors import JobRefused
 from orchestrator.domain.placement import Placement
 
@@ -21,7 +21,10 @@ class Agent:
         return self.answers[method]
 
     def later(self, method: str, patience_s: float, /, **arguments: Any) -> "Future[Any]":
-        raise AssertionError("nobody waits for news here")
+        answer: Future[Any] = Future()
+        found = self.answers[method]
+        answer.set_exception(found) if isinstance(found, Exception) else answer.set_result(found)
+        return answer
 
 
 class OneNode(AgentCluster):
@@ -30,6 +33,7 @@ class OneNode(AgentCluster):
     def __init__(self, agent: Handle) -> None:
         self.keeper = Keeper("n0", lambda: agent, fence_s=600.0)
         self.keeper.settle(60.0)
+        self.ended = False
 
     def _keepers(self) -> Mapping[str, Keeper]:
         return {"n0": self.keeper}
@@ -45,7 +49,8 @@ class OneNode(AgentCluster):
     def close(self) -> None:
         self.keeper.close()
 
-    def _end(self) -> None: ...
+    def _end(self) -> None:
+        self.ended = True
 
 
 @pytest.fixture
@@ -86,3 +91,27 @@ def test_a_refusal_says_which_failure_it_is(cluster: OneNode, agent: Agent) -> N
     with pytest.raises(JobRefused, match="another token") as refused:
         cluster.start("n0", {"attempt_id": "a1"})
     assert refused.value.failure == "setup_failed"
+
+
+def _with(*states: str) -> dict[str, Any]:
+    return {"attempts": [{"attempt_id": f"a{number}", "state": state} for number, state in enumerate(states)]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "end_runs", "left"),
+    [
+        (_with(), False, []),
+        (_with("ended", "ended"), False, []),
+        (_with("ended", "running"), False, ["n0"]),
+        (_with("running"), True, []),
+        (AgentUnreachable("silent"), False, ["n0"]),
+        (AgentError("broken"), False, ["n0"]),
+        (AgentUnreachable("silent"), True, []),
+    ],
+)
+def test_what_goes_on_or_may_is_left_unless_runs_are_to_end(
+    cluster: OneNode, agent: Agent, answer: Any, end_runs: bool, left: list[str]
+) -> None:
+    agent.answers["status"] = answer
+    assert cluster.shut_down(end_runs=end_runs) == left
+    assert cluster.ended == (not left)
