@@ -32,6 +32,4 @@ def way_out(server: Server | None) -> str:
     """What who comes second can do."""
     if server is None:
         return "it has not told it yet, try again"
-    return (
-        f"talk to it (TBD_SERVER={server.url}), or stop it; where it hangs, end process {server.pid} on {server.host}"
-    )
+    return f"talk to it (on {server.host}: TBD_SERVER={server.url}), or stop it; where it hangs, end that process"

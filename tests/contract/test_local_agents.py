@@ -1,6 +1,7 @@
 """Agents of the local cluster when their data directory fails them: none is left that nobody would find again."""
 
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,9 @@ def test_an_agent_whose_record_was_lost_is_ended_before_another_one_starts(tmp_p
     assert agents_of(tmp_path) == []
 
 
-def test_a_stop_while_the_cluster_starts_leaves_no_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_while_the_cluster_starts_ends_the_agents_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settle = Keeper.settle
 
     def interrupted(keeper: Keeper, timeout_s: float) -> None:
@@ -56,6 +59,14 @@ def test_a_stop_while_the_cluster_starts_leaves_no_agent(tmp_path: Path, monkeyp
     with pytest.raises(SystemExit):
         LocalCluster(tmp_path, 20.0, 120.0)
     assert agents_of(tmp_path) == []
+    found = AgentProcess(tmp_path / "nodes" / socket.gethostname(), socket.gethostname(), 20.0, 120.0)
+    try:
+        found.connect()  # by a server before: attempts may go on there
+        with pytest.raises(SystemExit):
+            LocalCluster(tmp_path, 20.0, 120.0)
+        assert len(agents_of(tmp_path)) == 1
+    finally:
+        found.end()
 
 
 def test_an_agent_ends_by_itself_when_its_directory_is_taken_away(tmp_path: Path) -> None:

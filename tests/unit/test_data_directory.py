@@ -11,7 +11,7 @@ from orchestrator.domain.errors import DataDirectoryInUse, SettingsError
 from orchestrator.domain.server import Server
 
 FIRST = Server("http://127.0.0.1:1", "one", 7, 60.0)
-NAMED = r"at http://127\.0\.0\.1:1 on one \(process 7\), since 1970-01-01T00:01:00Z: .*process 7 on one$"
+NAMED = r"at http://127\.0\.0\.1:1 on one \(process 7\), since 1970-01-01T00:01:00Z: .*on one: TBD_SERVER="
 
 
 def test_a_second_owner_is_told_where_the_first_listens(tmp_path: Path) -> None:
