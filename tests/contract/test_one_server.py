@@ -98,9 +98,11 @@ def _served(serve: Callable[[Server], SqlStore]) -> SqlStore | None:
 
 
 def test_a_file_is_the_same_by_another_name(sqlite_url: str, tmp_path: Path) -> None:
-    (tmp_path / "other").symlink_to(tmp_path, target_is_directory=True)
+    other = tmp_path / "other" / "tbd.sqlite3"
+    other.parent.mkdir()
+    other.symlink_to(tmp_path / "tbd.sqlite3")
     with closing(open_to_serve(sqlite_url, FIRST, print)), pytest.raises(AlreadyServed, match=NAMED):
-        open_to_serve(f"sqlite:///{tmp_path / 'other' / 'tbd.sqlite3'}", SECOND, print)
+        open_to_serve(f"sqlite:///{other}", SECOND, print)
 
 
 @pytest.fixture

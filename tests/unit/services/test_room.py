@@ -106,6 +106,7 @@ def _with(*states: str) -> dict[str, Any]:
         (_with("running"), True, []),
         (AgentUnreachable("silent"), False, ["n0"]),
         (AgentError("broken"), False, ["n0"]),
+        (None, False, ["n0"]),  # there is no way to it
         (AgentUnreachable("silent"), True, []),
     ],
 )
@@ -113,5 +114,7 @@ def test_what_goes_on_or_may_is_left_unless_runs_are_to_end(
     cluster: OneNode, agent: Agent, answer: Any, end_runs: bool, left: list[str]
 ) -> None:
     agent.answers["status"] = answer
+    if answer is None:
+        cluster.keeper.close()
     assert cluster.shut_down(end_runs=end_runs) == left
     assert cluster.ended == (not left)
