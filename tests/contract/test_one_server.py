@@ -86,7 +86,7 @@ def test_one_that_was_killed_hinders_nobody(url: str, serve: Callable[[Server], 
     )
     subprocess.run([sys.executable, "-c", code], check=False, cwd=Path(__file__).resolve().parents[2])
     began = time.monotonic()
-    until(lambda: _served(serve), 5)
+    until(lambda: _served(serve), 5).settle()
     assert time.monotonic() - began < right.NOTICE_S + 2
 
 

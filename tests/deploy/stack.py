@@ -19,7 +19,7 @@ BUILD_S = 1500.0
 UP_S = 300
 # So that a test need not wait as long as a person would rather have it: the same ways, walked faster.
 HASTE = {
-    "TBD_FENCE_S": "10",
+    "TBD_FENCE_S": "20",
     "TBD_RAY_WAIT_S": "10",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "8",
 }
