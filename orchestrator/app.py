@@ -85,7 +85,7 @@ def running_service(
         context = Context(store, cluster, catalog, clock, ring)
         reconciler = Reconciler(context, bell, settings.fence_s)
         stack.callback(reconciler.close)
-        store.settle()
+        store.await_predecessor()
         reconciler.start()
         if schedules:
             scheduler = Scheduler(context, alarm, poll_s)

@@ -8,8 +8,8 @@ server may take the lock at once. So the row ``server`` has the holder's name an
 each holder, and every write of a server reads in its transaction that the term is still its own. It reads FOR SHARE: a
 successor waits for the writes under way, and after that its predecessor writes nothing more. A server that finds that
 there is a successor is to end. What is no write, such as a call to an agent, it may still do until it has noticed; so a
-successor of one that has not ended in order waits ``NOTICE_S`` before it decides (``settle``). Meanwhile it may take up
-the nodes: their agents must not hear of nobody for that long.
+successor of one that has not ended in order waits ``NOTICE_S`` before it decides (``await_predecessor``). Meanwhile it
+may take up the nodes: their agents must not hear of nobody for that long.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ class Right(Protocol):
     def begin(self) -> None:
         """The schema is there, and nothing was decided yet."""
 
-    def settle(self) -> None:
+    def await_predecessor(self) -> None:
         """Return when a predecessor must have noticed that it has a successor: called before anything is decided."""
 
     def check(self, connection: Connection) -> None:
@@ -103,7 +103,7 @@ class FileRight:
     def begin(self) -> None:
         """Nothing: the lock is all."""
 
-    def settle(self) -> None:
+    def await_predecessor(self) -> None:
         """Nothing: a lock ends with its holder."""
 
     def check(self, connection: Connection) -> None:
@@ -135,7 +135,7 @@ class SessionRight:
         self._session: Connection | None = None
         self._term: int | None = None
         self._lost: str | None = None
-        self._settles_at = 0.0
+        self._alone_at = 0.0
         self._closing = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="tbd-right", daemon=True)
         try:
@@ -176,11 +176,11 @@ class SessionRight:
             connection.execute(update(table).values(term=self._term, **asdict(self._server)))
         if former := Server.of(before):
             self._say(f"the server at {former} has not ended in order: it is given {NOTICE_S:g} s to notice")
-            self._settles_at = time.monotonic() + NOTICE_S
+            self._alone_at = time.monotonic() + NOTICE_S
         self._watcher.start()
 
-    def settle(self) -> None:
-        self._closing.wait(max(0.0, self._settles_at - time.monotonic()))
+    def await_predecessor(self) -> None:
+        self._closing.wait(max(0.0, self._alone_at - time.monotonic()))
 
     def check(self, connection: Connection) -> None:
         self._compare(connection, select(table).with_for_update(read=True))

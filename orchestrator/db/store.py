@@ -337,10 +337,10 @@ class SqlStore(HistoryPart, ImportedPart, SchedulePart):
     def ping(self) -> None:
         self.database.write(nodes.beat)
 
-    def settle(self) -> None:
+    def await_predecessor(self) -> None:
         """Return when no server that came before decides any more."""
         if self._right is not None:
-            self._right.settle()
+            self._right.await_predecessor()
 
     def lost(self) -> str | None:
         return self._right.lost() if self._right is not None else None
