@@ -191,8 +191,8 @@ class WatchedCluster:
     def close(self) -> None:
         self._cluster.close()
 
-    def shut_down(self) -> None:
-        self._cluster.shut_down()
+    def shut_down(self, *, end_runs: bool) -> Sequence[str]:
+        return self._cluster.shut_down(end_runs=end_runs)
 
 
 def _suspected(node: Node, why: Mapping[str, str]) -> Node:

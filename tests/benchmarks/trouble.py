@@ -97,7 +97,7 @@ class Rig:
 
     def close(self) -> None:
         self.reconciler.close()
-        self.cluster.shut_down()
+        self.cluster.shut_down(end_runs=True)
         self.store.close()
 
 

@@ -171,8 +171,8 @@ class Lookout:
         return self._troubles.rests(run.id) and not run.cancel_requested
 
     def _ask(self, known: Sequence[Node]) -> Stored:
-        """Of the queue no more than could be placed on what nobody holds, beside those that rest: a run takes one device
-        at least."""
+        """Of the queue no more than could be placed on what nobody holds, beside those that rest: a run takes one
+        device at least."""
         devices = sum(len(node.devices) for node in known)
         before, store, now = self._stored, self._context.store, self._context.clock.monotonic()
         changes = self._changes
