@@ -144,7 +144,8 @@ class Reconciler:
 
     def _came_late(self) -> None:
         self._lookout.forget()
-        self._bell.ring()
+        if self._hands.changed:
+            self._bell.ring()
 
     def _run(self) -> None:
         clock = self._context.clock

@@ -1,7 +1,7 @@
 """Runs of a healthy node per minute beside a node that fails each call, and beside one whose calls hang / alone.
 
-Two real agents on one host. Of the second one every call but its keeper's fails in the cluster's adapter: with an error,
-or with none after 5 s, which is how long adapters wait. It has runs to be placed, as the first one has.
+Two real agents on one host. Of the second one every call but its keeper's fails in the cluster's adapter: with an
+error, or with none after 5 s, which is how long adapters wait. It has runs to be placed, as the first one has.
 """
 
 import tempfile

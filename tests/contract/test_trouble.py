@@ -160,6 +160,7 @@ class Scene:
             "repeats": repeats,
             "max_repeats": 2,
             "nodes": {"names": [node]},
+            "seed": 1 if node == SICK else 2,  # another cell
         }
         self.of[name] = submit(self._quiet, spec, by=Actor(LOCAL, Scope.ADMIN))[0].id
 

@@ -50,6 +50,11 @@ class Hands:
         self._launches: dict[str, tuple[Placement, str]] = {}
         self._changed = False
 
+    @property
+    def changed(self) -> bool:
+        """Whether something changed since the last actions were begun."""
+        return self._changed
+
     def under_way(self) -> UnderWay:
         """What is being done now. First the launches: one that ends meanwhile is then still in its lane."""
         launches = dict(self._launches)
