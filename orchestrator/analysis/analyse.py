@@ -35,7 +35,9 @@ from orchestrator.domain.profile import NO_KINDS, KernelKinds
 from orchestrator.domain.series import Series
 
 # Stored with every measurement; raised when the same log would give other numbers.
-CODE_VERSION = "analysis-3"
+CODE_VERSION = "analysis-4"
+# The versions whose rates and series are those of this one: what is known of earlier runs need not be forgotten.
+SAME_RATES = ("analysis-3", CODE_VERSION)
 # What Python raises at values of a kind or a size that no log of ours has.
 _IMPOSSIBLE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError)
 THIS_RUN = "this run only; interval from the variance within it"

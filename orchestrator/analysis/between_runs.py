@@ -1,9 +1,11 @@
 """Error bars over runs: fresh processes are the independent repetitions, iterations of one process are not.
 
-interval        Student's t of the runs' rates, nodes apart (``nested``). No bootstrap: of three runs with normal noise
-                its 95 % interval holds the mean in two cases of three. Stein's two stages where the variance of runs
-                decided how many there are. A cell of few runs may be lent its deviation by history (``lending``). A
-                single run has no interval: what it knows of itself is how its steps differ, not how runs differ
+interval        Student's t of the runs' values, nodes apart (``nested``), on the scale of their metric (``Scale``): of
+                what is positive on the logarithms, so that the mean is the geometric one and no interval reaches 0. No
+                bootstrap: of three runs with normal noise its 95 % interval holds the mean in two cases of three.
+                Stein's two stages where the variance of runs decided how many there are. A cell of few runs may be
+                lent its deviation by history (``lending``). A single run has no interval: what it knows of itself is
+                how its steps differ, not how runs differ
 comparison      Welch's t on the logarithms, so that what is compared is a ratio. Welch, not pooled: two frameworks
                 need not be equally noisy, and the price at three runs a side is small
 detectable      noncentral t with the pooled deviation: what would be found with 80 % probability at 5 % two-sided
@@ -20,11 +22,12 @@ from scipy import special
 from orchestrator.analysis import nested
 from orchestrator.analysis.lending import FEW, Lent, Movement
 from orchestrator.domain import precision
-from orchestrator.domain.measurement import Measurement
+from orchestrator.domain.measurement import METRICS, Measurement, Scale
 
 CONFIDENCE = 0.95
 POWER = 0.80
 THESE_DEVICES = "these devices"
+BY_NODES = "over nodes of the means over runs, Student's t"
 METHOD = "Welch's t on logarithms of the runs' rates"
 
 
@@ -68,8 +71,9 @@ def over_runs(
     """Return the measurement of a cell from those of its runs (one metric, one unit).
 
     Runs without a value are left out. The mean is over runs, unweighted: long runs are no better witnesses of how
-    processes differ. A single run gives a value without an interval. With two or more the interval comes from the
-    variance between runs; where they ran on several nodes from that within nodes, each node counting the same.
+    processes differ. Of a positive metric it is the geometric mean (``Scale``). A single run gives a value without an
+    interval. With two or more the interval comes from the variance between runs; where they ran on several nodes from
+    that within nodes, each node counting the same.
 
     Args:
         places: the node (or nodes) of each run; None where that does not matter or is not known.
@@ -86,23 +90,55 @@ def over_runs(
     where = list(places) if places is not None else ["" for _ in runs]
     known = [(run, float(run.value), place) for run, place in zip(runs, where, strict=True) if run.value is not None]
     values, of_known = [value for _, value, _ in known], [place for _, _, place in known]
-    found = _lent(values, of_known, lent) or _staged(values, first_stage)
+    scale = _scale(runs[0].metric, values)
+    numbers = scaled(scale, values)
+    found = (_lent(numbers, of_known, lent) if scale is Scale.POSITIVE else None) or _staged(numbers, first_stage)
     if found is None and len(known) < 2:
         return _alone(known[0][0] if known else runs[0], scope)
-    found = found or _nested(values, of_known)
+    found = found or _nested(numbers, of_known)
+    value, low, high = unscaled(scale, found.mean)
     return Measurement(
         metric=runs[0].metric,
-        value=found.mean.value,
+        value=value,
         unit=runs[0].unit,
         unit_definition=runs[0].unit_definition,
-        ci_low=found.mean.value - found.mean.half_width,
-        ci_high=found.mean.value + found.mean.half_width,
+        ci_low=low,
+        ci_high=high,
         confidence=CONFIDENCE,
         n=float(len(values)),
         scope=f"{scope}; {found.scope}",
-        method=f"{found.method}; each run: {known[0][0].method}",
+        method=f"{_METHODS[scale].format(found.method)}; each run: {known[0][0].method}",
         subject=runs[0].subject,
     )
+
+
+_METHODS = {
+    Scale.POSITIVE: "geometric mean {} on logarithms",
+    Scale.FROM_ZERO: "mean {}, no interval below 0",
+    Scale.ANY: "mean {}",
+}
+
+
+def _scale(metric: str, values: Sequence[float]) -> Scale:
+    """The scale of a metric, for these values of it: a logarithm takes no 0."""
+    scale = METRICS[metric][2] if metric in METRICS else Scale.ANY
+    if scale is Scale.POSITIVE and not all(value > 0 for value in values):
+        scale = Scale.FROM_ZERO
+    return Scale.ANY if any(value < 0 for value in values) else scale
+
+
+def scaled(scale: Scale, values: Sequence[float]) -> list[float]:
+    """The numbers of which a mean and its interval are made."""
+    return [math.log(value) for value in values] if scale is Scale.POSITIVE else list(values)
+
+
+def unscaled(scale: Scale, mean: nested.Mean) -> tuple[float, float, float]:
+    """(mean, lower and upper end of its interval) in the unit of the values."""
+    ends = mean.value, mean.value - mean.half_width, mean.value + mean.half_width
+    if scale is Scale.POSITIVE:
+        value, low, high = map(precision.power, ends)
+        return value, low, high
+    return ends if scale is Scale.ANY else (ends[0], max(0.0, ends[1]), ends[2])
 
 
 @dataclass(frozen=True)
@@ -113,13 +149,13 @@ class _Estimate:
 
 
 def _lent(values: Sequence[float], places: Sequence[str], lent: Lent | None) -> _Estimate | None:
-    """The interval of a few runs on one node from history's deviation; None where that is not to be used."""
+    """The interval of a few runs on one node from history's deviation, of their logarithms; None where that is not to
+    be used."""
     if lent is None or not 0 < len(values) < FEW or len(set(places)) > 1:
         return None
-    mean = fmean(values)
-    found = nested.Mean(mean, lent.half_width(mean, len(values)), lent.sessions)
+    found = nested.Mean(fmean(values), lent.half_width(len(values)), lent.sessions)
     runs = "1 run" if len(values) == 1 else f"{len(values)} runs"
-    return _Estimate(found, f"{runs}, {lent.text}", "mean over runs, deviation from history")
+    return _Estimate(found, f"{runs}, {lent.text}", "over runs, deviation from history")
 
 
 def _staged(values: Sequence[float], first: int | None) -> _Estimate | None:
@@ -129,7 +165,7 @@ def _staged(values: Sequence[float], first: int | None) -> _Estimate | None:
     first = min(first, len(values))
     half = precision.scale_of(values, first) / math.sqrt(len(values))
     scope = f"{len(values)} runs, variance between the first {first}"
-    return _Estimate(nested.Mean(fmean(values), half, first - 1), scope, "mean over runs, Stein's two stages")
+    return _Estimate(nested.Mean(fmean(values), half, first - 1), scope, "over runs, Stein's two stages")
 
 
 def _nested(values: Sequence[float], places: Sequence[str]) -> _Estimate:
@@ -138,24 +174,29 @@ def _nested(values: Sequence[float], places: Sequence[str]) -> _Estimate:
     of_nodes = nested.of_these_devices(groups) if k > 1 else None
     if of_nodes is not None:
         scope = f"{n} runs on {k} nodes, variance between runs of one node"
-        return _Estimate(of_nodes, scope, "mean over nodes of the means over runs, Student's t")
+        return _Estimate(of_nodes, scope, BY_NODES)
     mean = nested.of_these_devices([values])
     assert mean is not None, "two values or more"
     scope = f"{n} runs, variance between runs" + ("; each on a node of its own" if k > 1 else "")
-    return _Estimate(mean, scope, "mean over runs, Student's t")
+    return _Estimate(mean, scope, "over runs, Student's t")
 
 
 def variation(runs: Sequence[Measurement], places: Sequence[str]) -> nested.Components | None:
-    """Return how much intervals, processes and nodes vary; None without two runs that have a value."""
-    known = [(run, float(run.value), place) for run, place in zip(runs, places, strict=True) if run.value is not None]
+    """Return how much intervals, processes and nodes vary, of a positive metric; None without two runs that have a
+    value above 0."""
+    known = [
+        (run, float(run.value), place)
+        for run, place in zip(runs, places, strict=True)
+        if run.value is not None and run.value > 0
+    ]
     if len(known) < 2:
         return None
     errors = [
-        (run.ci_high - run.ci_low) / 2 / nested.quantile(max((run.n or 2.0) - 1, 3.0))
+        math.log(run.ci_high / run.ci_low) / 2 / nested.quantile(max((run.n or 2.0) - 1, 3.0))
         for run, _, _ in known
-        if run.ci_low is not None and run.ci_high is not None
+        if run.ci_low is not None and run.ci_high is not None and run.ci_low > 0
     ]
-    groups = nested.grouped([value for _, value, _ in known], [place for _, _, place in known])
+    groups = nested.grouped([math.log(value) for _, value, _ in known], [place for _, _, place in known])
     return nested.components(groups, errors if len(errors) == len(known) else ())
 
 
@@ -163,18 +204,21 @@ def over_the_fleet(runs: Sequence[Measurement], places: Sequence[str]) -> Measur
     """Return the measurement for nodes like those of the runs, whose differences are in its interval; None for fewer
     than five nodes."""
     known = [(run, float(run.value), place) for run, place in zip(runs, places, strict=True) if run.value is not None]
-    groups = nested.grouped([value for _, value, _ in known], [place for _, _, place in known])
+    values = [value for _, value, _ in known]
+    scale = _scale(known[0][0].metric, values)
+    groups = nested.grouped(scaled(scale, values), [place for _, _, place in known])
     found = nested.of_the_fleet(groups)
     if found is None:
         return None
+    value, low, high = unscaled(scale, found)
     fields = known[0][0].to_json() | {
-        "value": found.value,
-        "ci_low": found.value - found.half_width,
-        "ci_high": found.value + found.half_width,
+        "value": value,
+        "ci_low": low,
+        "ci_high": high,
         "confidence": CONFIDENCE,
         "n": float(len(groups)),
         "scope": f"fleet: nodes like these {len(groups)}; variance between nodes",
-        "method": f"mean over nodes of the means over runs, Student's t; each run: {known[0][0].method}",
+        "method": f"{_METHODS[scale].format(BY_NODES)}; each run: {known[0][0].method}",
     }
     return Measurement.from_json(fields)
 
@@ -226,8 +270,8 @@ def compare(
         return Comparison(ratio, None, None, None, n_a, n_b, "too_few_runs", text)
     moved = movement if apart else None
     half = _welch((a, b), noise, staged, moved)
-    low, high = math.exp(difference - half), math.exp(difference + half)
-    smallest = math.expm1(_smallest((a, b), noise, moved))
+    low, high = precision.power(difference - half), precision.power(difference + half)
+    smallest = precision.upper_side(_smallest((a, b), noise, moved))
     verdict, text = _verdict(ratio, low, high, smallest)
     if apart and movement is None:
         text += "; how far this series moves between sessions is not known, and not in the interval"

@@ -29,6 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from orchestrator.domain.precision import power, upper_side
+
 FAMILY_ERROR = 0.05
 POWER = 0.80
 PAIRED_CELLS = 3  # up to so many cells are paired
@@ -274,7 +276,7 @@ def _pair(
         text = f"{b} against {a}: too few runs that can be compared"
         return Pair(a, b, None, None, None, None, None, None, "too_few_runs", None, None, 0, family, text, method)
     half = float(special.stdtrit(found.degrees, 1 - level / 2)) * found.error
-    ratio, low, high = (math.exp(found.difference + shift) for shift in (0.0, -half, half))
+    ratio, low, high = (power(found.difference + shift) for shift in (0.0, -half, half))
     smallest = detectable(found.error, found.degrees, FAMILY_ERROR / family)
     wanted = min(smallest, LARGEST_TOLD) / 2
     more = _more_runs(found, FAMILY_ERROR / family, wanted)
@@ -295,7 +297,7 @@ def _pair(
         found.p,
         p_holm,
         verdict,
-        math.expm1(smallest),
+        upper_side(smallest),
         more,
         found.blocks,
         family,
@@ -337,7 +339,7 @@ def _more_runs(found: _Contrast, level: float, wanted: float) -> int | None:
 
 def _percent(difference: float) -> str:
     """Of a difference of logarithms, as a person reads it: two digits."""
-    return f"{_digits(100 * math.expm1(difference), 2)} %"
+    return f"{_digits(100 * upper_side(difference), 2)} %"
 
 
 def _digits(value: float, digits: int) -> str:

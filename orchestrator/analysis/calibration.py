@@ -25,18 +25,13 @@ def judged(logs: Sequence[NodeLog], told: Mapping[str, Any], code_version: str) 
     """
     evidence = Evidence(logs, None, None, None, netbench.spans(logs))
     rows, problem = calibrations(logs)
-    findings: list[Reason | str] = [
-        finding for rule in netbench.RULES for finding in [rule(evidence)] if finding is not None
-    ]
+    findings = [rule(evidence) for rule in netbench.RULES]
     throttled = validity.throttled_ratio(evidence.spans)
     if throttled:
         findings.append(f"throttled for {100 * throttled:.0f} % of the time: that is what the device can keep up")
     if problem:
         findings.append(Reason("calibration_missing", problem, replaceable=False))
-    verdict = Validity(
-        reasons=tuple(finding for finding in findings if isinstance(finding, Reason)),
-        notes=tuple(finding for finding in findings if isinstance(finding, str)),
-    )
+    verdict = Validity.of(findings)
     believed = [] if verdict.broken else rows
     return Analysis(
         validity=verdict,

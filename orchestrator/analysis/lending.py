@@ -29,7 +29,8 @@ class Session:
 
     Attributes:
         rates: of its runs, in their unit; all that counted, never those selected for being calm.
-        within: relative variance of one independent interval (``length.within_variance``), mean over its runs.
+        within: relative variance of one independent interval (``length.within_variance``), mean over its runs; to first
+            order it is the variance of the logarithm.
         intervals: after the cut, of one run (mean over runs).
     """
 
@@ -43,8 +44,9 @@ class Lent:
     """A deviation between runs that comes from history.
 
     Attributes:
-        deviation_ratio: relative standard deviation of a run of this cell's length, root mean square over sessions.
-        half_width_ratio: of the 95 % interval of a single run, over its value.
+        deviation_ratio: standard deviation of the logarithm of a run of this cell's length, root mean square over
+            sessions.
+        half_width_ratio: of the 95 % interval of a single run's logarithm.
         sessions: it comes from so many.
         text: said in words.
     """
@@ -54,9 +56,9 @@ class Lent:
     sessions: int
     text: str
 
-    def half_width(self, value: float, runs: int) -> float:
-        """Of the 95 % interval of a mean of ``runs`` runs, in the unit of ``value``."""
-        return self.half_width_ratio * abs(value) / math.sqrt(runs)
+    def half_width(self, runs: int) -> float:
+        """Of the 95 % interval of the mean logarithm of ``runs`` runs."""
+        return self.half_width_ratio / math.sqrt(runs)
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def lend(snapshot: Sequence[Session], within: float | None = None, intervals: fl
             None the session's own says how much that is; with ``intervals`` None nothing is rescaled.
     """
     # A session of very short runs does not know its variance within (it is infinite), nor what a longer run's is.
-    usable = [session for session in snapshot if len(session.rates) > 1 and math.isfinite(session.within)]
+    usable = [session for session in _telling(snapshot) if math.isfinite(session.within)]
     if len(usable) < LEAST_SESSIONS:
         return None
     deviations = [math.sqrt(_variance(session, within, intervals)) for session in usable]
@@ -114,7 +116,7 @@ def movement_of(snapshot: Sequence[Session]) -> Movement | None:
 
     Method of moments on logarithms: the variance of the sessions' means, less what their runs explain.
     """
-    usable = [[math.log(rate) for rate in session.rates] for session in snapshot if len(session.rates) > 1]
+    usable = [[math.log(rate) for rate in session.rates] for session in _telling(snapshot)]
     if len(usable) < LEAST_SESSIONS:
         return None
     between = stdev([fmean(rates) for rates in usable]) ** 2
@@ -122,9 +124,14 @@ def movement_of(snapshot: Sequence[Session]) -> Movement | None:
     return Movement(math.sqrt(max(0.0, between - explained)), len(usable) - 1, len(usable))
 
 
+def _telling(snapshot: Sequence[Session]) -> list[Session]:
+    """Those of two runs or more, all with a rate."""
+    return [session for session in snapshot if len(session.rates) > 1 and min(session.rates) > 0]
+
+
 def _variance(session: Session, within: float | None, intervals: float | None) -> float:
-    """Relative variance of a run of ``intervals`` in a session like this one."""
-    found = variance(session.rates) / fmean(session.rates) ** 2
+    """Variance of the logarithm of a run of ``intervals`` in a session like this one."""
+    found = variance([math.log(rate) for rate in session.rates])
     if intervals is None:
         return found
     process = max(0.0, found - session.within / session.intervals)

@@ -18,6 +18,7 @@ from scipy import stats
 from orchestrator.domain.border import is_time, text_problem
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.measurement import Measurement
+from orchestrator.domain.precision import power
 
 TOOL = "milabench"
 LONGEST_LINE = 4 * 2**20  # bytes. A judgement: the longest of its own runs that was seen has 9,000
@@ -26,7 +27,7 @@ GREATEST_RATE = 1e16
 LEAST_TO_TRIM = 5  # milabench/summary.py: _metrics leaves out the least and the greatest of so many
 METHOD = (
     "milabench: mean of each process's rates of its task 'train', without the least and the greatest where there are "
-    "five or more; mean over processes, Student's t between them"
+    "five or more; mean over processes, Student's t between them on logarithms"
 )
 SCOPE = (
     "{n} of {all} processes of one milabench session: how its processes and devices differ, not how sessions do; "
@@ -263,15 +264,15 @@ def throughput_of(processes: Sequence[Process]) -> tuple[Measurement | None, str
     if len(units) > 1:
         return None, f"its processes have rates in several units: {', '.join(sorted(map(str, units)))}"
     rates = [one.rate or 0.0 for one in good]
-    mean = fmean(rates)
+    mean = fmean(rates)  # as milabench has it
     half = _half_width(rates)
     found = Measurement(
         "throughput",
         mean,
         next(iter(units)) or "unknown",
         METHOD,
-        ci_low=mean - half if half is not None else None,
-        ci_high=mean + half if half is not None else None,
+        ci_low=mean * power(-half) if half is not None else None,
+        ci_high=mean * power(half) if half is not None else None,
         confidence=0.95 if half is not None else None,
         n=float(len(good)),
         scope=SCOPE.format(n=len(good), all=len(processes)),
@@ -280,10 +281,10 @@ def throughput_of(processes: Sequence[Process]) -> tuple[Measurement | None, str
 
 
 def _half_width(rates: Sequence[float]) -> float | None:
-    """Of the 95 % interval of the mean; None for fewer than two."""
+    """Of the 95 % interval of the mean logarithm; None for fewer than two."""
     if len(rates) < 2:
         return None
-    return float(stats.t.ppf(0.975, len(rates) - 1)) * stdev(rates) / math.sqrt(len(rates))
+    return float(stats.t.ppf(0.975, len(rates) - 1)) * stdev(map(math.log, rates)) / math.sqrt(len(rates))
 
 
 def workload_of(processes: Sequence[Process], source: str) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Intervals within processes within nodes: how much each level varies, and what a mean over them is worth.
 
+The values are numbers on a scale of the caller's choice: of rates and times it is the logarithm (``between_runs``).
+
 A node is a factor, not noise: devices of one model differ by more than runs on one of them do. So the mean over *these
 devices* weighs every node alike, and its error comes from the runs within nodes; only a mean for the *fleet* has the
 nodes' own differences in its error, and takes five of them.
@@ -21,7 +23,7 @@ LEAST_FLEET = 5  # nodes: a judgement. Of fewer nobody knows how nodes differ
 
 @dataclass(frozen=True)
 class Components:
-    """Relative standard deviations (0.01: 1 % of the mean) of the three levels; None where the data cannot tell.
+    """Standard deviations of the logarithms (0.01: 1 %) of the three levels; None where the data cannot tell.
 
     Attributes:
         interval_ratio: of a run's mean, as its own interval has it: what more steps would take away.
@@ -64,8 +66,8 @@ def components(groups: Groups, errors: Sequence[float] = ()) -> Components:
     """Return how much each level varies.
 
     Args:
-        groups: the runs' values, node by node.
-        errors: standard error of each run's own value (of those that know theirs).
+        groups: the logarithms of the runs' values, node by node.
+        errors: standard error of each run's own logarithm (of those that know theirs).
     """
     values = [value for group in groups for value in group]
     mean, n, k = fmean(values), len(values), len(groups)
@@ -77,10 +79,8 @@ def components(groups: Groups, errors: Sequence[float] = ()) -> Components:
         between = sum(len(group) * (fmean(group) - mean) ** 2 for group in groups) / (k - 1)
         size = (n - sum(len(group) ** 2 for group in groups) / n) / (k - 1)
         node = max(0.0, (between - within) / size)
-    own_ratio, process_ratio, node_ratio = (
-        None if part is None else math.sqrt(part) / mean for part in (own, process, node)
-    )
-    return Components(own_ratio, process_ratio, node_ratio, k, n)
+    own, process, node = (None if part is None else math.sqrt(part) for part in (own, process, node))
+    return Components(own, process, node, k, n)
 
 
 def _within(groups: Groups) -> float | None:

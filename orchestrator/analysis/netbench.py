@@ -55,7 +55,7 @@ def judged(logs: Sequence[NodeLog], told: Mapping[str, Any], code_version: str) 
     """
     evidence = Evidence(logs, None, None, None, spans(logs))
     rows, problem = transfers(logs)
-    findings = [finding for rule in RULES for finding in [rule(evidence)] if finding is not None]
+    findings = [rule(evidence) for rule in RULES]
     if problem:
         findings.append(Reason("exchanges_missing", problem, replaceable=False))
     queued = [int(data["queued"]) for _, data in evidence.of("exchange") if data.get("queued", 1) > 1]
@@ -64,10 +64,7 @@ def judged(logs: Sequence[NodeLog], told: Mapping[str, Any], code_version: str) 
     skipped = [item for _, data in evidence.of("stopped") for item in data.get("skipped") or ()]
     if skipped:
         findings.append(f"{len(skipped)} sizes were left out: the time budget was not enough for them")
-    verdict = Validity(
-        reasons=tuple(finding for finding in findings if isinstance(finding, Reason)),
-        notes=tuple(finding for finding in findings if isinstance(finding, str)),
-    )
+    verdict = Validity.of(findings)
     believed = [] if verdict.broken else rows
     return Analysis(
         validity=verdict,

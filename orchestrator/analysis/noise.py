@@ -7,10 +7,11 @@ within       of the intervals around their process's mean, with the autocorrelat
 levels       changes of the mean inside processes, found as in ``steady`` (``changepoints``); and whether neighbours in
              time are alike, which tells of levels that outlast a process: the lag-1 autocorrelation of the processes'
              means against its normal approximation under independence (Bartlett 1946: mean -1/n, variance 1/n)
-runs needed  the fewest for which Student's t times the deviation is within the wanted half-width; and a side for which
-             a true difference is found with 80 % probability at two-sided 5 % (noncentral t, two unpaired cells)
+runs needed  the fewest for which Student's t times the deviation is within the wanted half-width (the upper side of an
+             interval, which is the wider one); and a side for which a true difference is found with 80 % probability
+             at two-sided 5 % (noncentral t, two unpaired cells)
 
-Everything is relative to the mean time, so the same figures hold for rates.
+Processes are compared by the logarithm of their mean time, as cells are, so the same figures hold for rates.
 """
 
 import math
@@ -117,6 +118,7 @@ def judge(processes: Sequence[Sequence[float]]) -> Noise:
     mean = fmean(means)
     between, low, high = deviation_of(means)
     errors = [mean_error(one) for one in series]
+    own = [error.standard_error / level for error, level in zip(errors, means, strict=True)]
     neighbours, alike = _neighbours(means)
     return Noise(
         processes=len(series),
@@ -125,7 +127,7 @@ def judge(processes: Sequence[Sequence[float]]) -> Noise:
         between_ratio=between,
         between_low=low,
         between_high=high,
-        process_ratio=nested.components([means], [error.standard_error for error in errors]).process_ratio,
+        process_ratio=nested.components([[math.log(one) for one in means]], own).process_ratio,
         within_ratio=math.sqrt(fmean([float(one.var(ddof=1)) for one in series])) / mean,
         autocorrelation=fmean([_lag_one(one) for one in series]),
         worth=fmean([error.effective for error in errors]),
@@ -138,8 +140,8 @@ def judge(processes: Sequence[Sequence[float]]) -> Noise:
 
 
 def deviation_of(means: Sequence[float]) -> tuple[float, float, float]:
-    """Return the standard deviation of ``means`` relative to their mean, and the ends of its 95 % interval."""
-    n, ratio = len(means), stdev(means) / fmean(means)
+    """Return the standard deviation of the logarithms of ``means``, and the ends of its 95 % interval."""
+    n, ratio = len(means), stdev(map(math.log, means))
     low, high = (math.sqrt((n - 1) / float(special.chdtri(n - 1, tail))) for tail in (0.025, 0.975))
     return ratio, low * ratio, high * ratio
 
@@ -157,7 +159,7 @@ def runs_needed(target: float, deviation: float, at_most: float) -> RunsNeeded:
 
 def runs_for_half_width(target: float, deviation: float) -> int | None:
     """Return the fewest runs (two or more) whose 95 % interval by Student's t is expected to be within ``target``."""
-    return _fewest(lambda n: nested.quantile(n - 1) * deviation / math.sqrt(n) <= target)
+    return _fewest(lambda n: nested.quantile(n - 1) * deviation / math.sqrt(n) <= math.log1p(target))
 
 
 def runs_for_difference(target: float, deviation: float) -> int | None:

@@ -2,9 +2,11 @@
 
 The rate is total work over total time, not the mean of rates (which is biased upwards, and weighs short intervals as
 much as long ones). Its error is that of a ratio, by the delta method on the residuals (duration - R x work), whose
-autocorrelation is taken into account (``series.mean_error``).
+autocorrelation is taken into account (``series.mean_error``). The interval is made on the logarithm: no time of a step,
+and no rate, is below 0.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -75,15 +77,15 @@ def rate_measurement(part: WorldIntervals, unit: str, definition: str | None, sc
     """Return the throughput of the intervals that count, with the interval of this one run: it knows how steps vary
     within it, and nothing of how processes differ."""
     seconds, error, n = _ratio(part.durations_s, part.works)
-    slow, fast = 1.0 / (seconds + error), 1.0 / (seconds - error) if error < seconds else None
+    slow, fast = _ends(1.0 / seconds, error)
     return Measurement(
         metric="throughput",
         value=1.0 / seconds,
         unit=f"{unit}/s",
         unit_definition=definition,
-        ci_low=slow if fast is not None else None,
+        ci_low=slow,
         ci_high=fast,
-        confidence=CONFIDENCE if fast is not None else None,
+        confidence=None if slow is None else CONFIDENCE,
         n=n,
         scope=scope,
         method=METHOD,
@@ -94,14 +96,15 @@ def step_time_measurements(part: WorldIntervals, scope: str) -> list[Measurement
     """Return the mean time of a step with its interval, and percentiles over intervals of the time of a step."""
     steps = np.array(part.steps, dtype=float)
     mean, error, n = _ratio(part.durations_s, steps)
+    low, high = _ends(mean, error)
     found = [
         Measurement(
             metric="step_time_s",
             value=mean,
             unit="s",
-            ci_low=mean - error,
-            ci_high=mean + error,
-            confidence=CONFIDENCE,
+            ci_low=low,
+            ci_high=high,
+            confidence=None if low is None else CONFIDENCE,
             n=n,
             scope=scope,
             method="total time / total steps of the part that counts",
@@ -128,6 +131,12 @@ def percentiles(part: WorldIntervals) -> dict[str, float]:
 
 
 def _ratio(durations_s: Floats, amounts: Floats) -> tuple[float, float, float]:
-    """Return seconds per amount, the half-width of its interval, and the effective number of intervals."""
+    """Return seconds per amount, the half-width of its logarithm's interval, and the effective number of intervals."""
     error = mean_error(residuals(durations_s, amounts), CONFIDENCE)
-    return float(durations_s.sum() / amounts.sum()), error.half_width / float(amounts.mean()), error.effective
+    return float(durations_s.sum() / amounts.sum()), error.half_width / float(durations_s.mean()), error.effective
+
+
+def _ends(value: float, error: float) -> tuple[float, float] | tuple[None, None]:
+    """The ends of the interval of a value whose logarithm has the half-width ``error``; none beyond a factor of e: such
+    a series is too short to know its own error."""
+    return (value * math.exp(-error), value * math.exp(error)) if error < 1.0 else (None, None)

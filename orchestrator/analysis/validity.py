@@ -1,6 +1,7 @@
 """How far a run's numbers may be believed: small rules, one table.
 
-A rule returns a ``Reason`` (which grades the run), a note (a finding that does not), or nothing. A replaceable reason
+A rule returns a ``Reason`` (which grades the run), ``Advice`` (which does not, and says what its reader can do), a fact
+that nobody has to act on, in words, or nothing. A replaceable reason
 names a cause that was measured apart from the timed intervals: the run was disturbed, and another may do better. The
 others mean that what ran was not what was asked for: such a run is broken and never has a rate. How the times look
 by themselves (unsteady, drifting, short) grades nothing: leaving out the restless runs selects for luck
@@ -15,7 +16,7 @@ from orchestrator.analysis import conditions, plausible, replicas, windows
 from orchestrator.analysis.evidence import Evidence
 from orchestrator.analysis.steady import SteadyClass
 from orchestrator.analysis.utilization import NodeSpan
-from orchestrator.domain.measurement import Reason, Validity
+from orchestrator.domain.measurement import Advice, Finding, Reason, Validity
 
 # Judgements.
 MAX_FOREIGN_RATIO = 0.10  # of the host's core time, used by neither the attempt nor tbd
@@ -41,16 +42,12 @@ UNTOLD = {
     "unsupported": "the driver has no list of its processes",
 }
 
-Finding = Reason | str | None
+Found = Finding | None
 
 
 def judge(evidence: Evidence) -> Validity:
     """Apply every rule."""
-    findings = [finding for rule in RULES for finding in [rule(evidence)] if finding is not None]
-    return Validity(
-        reasons=tuple(finding for finding in findings if isinstance(finding, Reason)),
-        notes=tuple(finding for finding in findings if isinstance(finding, str)),
-    )
+    return Validity.of(rule(evidence) for rule in RULES)
 
 
 def _broken(code: str, text: str) -> Reason:
@@ -61,13 +58,13 @@ def _disturbed(code: str, text: str) -> Reason:
     return Reason(code, text, replaceable=True)
 
 
-def all_ranks_finished(evidence: Evidence) -> Finding:
+def all_ranks_finished(evidence: Evidence) -> Found:
     finished = {rank for rank, _ in evidence.of("finished")}
     missing = [rank for rank in evidence.leading_ranks if rank not in finished]
     return _broken("ranks_missing", f"ranks {missing} did not report that they finished") if missing else None
 
 
-def world_is_whole(evidence: Evidence) -> Finding:
+def world_is_whole(evidence: Evidence) -> Found:
     """As many ranks joined as the job has, each with a device of its own."""
     wanted = int(evidence.job["world_size"])
     joined = {int(data["world_size"]) for _, data in evidence.of("joined")}
@@ -79,7 +76,7 @@ def world_is_whole(evidence: Evidence) -> Finding:
     return None
 
 
-def steps_are_contiguous(evidence: Evidence) -> Finding:
+def steps_are_contiguous(evidence: Evidence) -> Found:
     """Every rank reports all its steps, from the first, or that from which it was resumed, to the one it stopped at."""
     if evidence.world_problem:
         return _broken("ranks_disagree", evidence.world_problem)
@@ -104,18 +101,18 @@ def _resumed_at(evidence: Evidence) -> int:
     return max((int(data["step"]) for _, data in evidence.of("resumed")), default=0)
 
 
-def clocks_agree(evidence: Evidence) -> Finding:
+def clocks_agree(evidence: Evidence) -> Found:
     """A duration is a difference of the clock that stamps the entries: it cannot be another one's."""
     found = plausible.disagreement([item for log in evidence.logs for item in log.intervals])
     return _broken("clocks_disagree", found) if found else None
 
 
-def loss_is_finite(evidence: Evidence) -> Finding:
+def loss_is_finite(evidence: Evidence) -> Found:
     bad = [step for step, value in evidence.losses if not math.isfinite(value)]
     return _broken("loss_not_finite", f"the loss is not finite at step {bad[0]}") if bad else None
 
 
-def loss_goes_as_promised(evidence: Evidence) -> Finding:
+def loss_goes_as_promised(evidence: Evidence) -> Found:
     """Medians of the first and the last third. ``falling`` asks for a fall once there were steps enough for one."""
     promise = evidence.job["model"].get("loss", "any")
     losses = [value for _, value in evidence.losses if math.isfinite(value)]
@@ -149,7 +146,7 @@ def _median_error(first: Sequence[float], last: Sequence[float]) -> float:
     return 1.253 * math.sqrt(sum(parts))
 
 
-def replicas_are_equal(evidence: Evidence) -> Finding:
+def replicas_are_equal(evidence: Evidence) -> Found:
     """A framework that trains on without synchronising is fast and wrong."""
     if len(evidence.ranks) < 2:
         return None
@@ -169,7 +166,7 @@ def replicas_are_equal(evidence: Evidence) -> Finding:
     return _broken("replicas_differ", f"{text}, {found.distance_ratio:.2g} apart where {tolerance:.2g} is allowed")
 
 
-def _replicas_by_checksum(evidence: Evidence) -> Finding:
+def _replicas_by_checksum(evidence: Evidence) -> Found:
     """Logs from before ranks described their replicas have the checksum alone."""
     digests = {data["weights_sha256"] for _, data in evidence.of("finished")}
     if digests == {None}:
@@ -179,7 +176,7 @@ def _replicas_by_checksum(evidence: Evidence) -> Finding:
     return None
 
 
-def there_are_intervals(evidence: Evidence) -> Finding:
+def there_are_intervals(evidence: Evidence) -> Found:
     if evidence.world_problem is None and (evidence.world is None or not len(evidence.world)):
         return _broken("no_intervals", "no timed interval was reported")
     if evidence.world is not None and not (evidence.world.works > 0).all():
@@ -187,37 +184,36 @@ def there_are_intervals(evidence: Evidence) -> Finding:
     return None
 
 
-def steadiness_is_noted(evidence: Evidence) -> Finding:
+def steadiness_is_noted(evidence: Evidence) -> Found:
     steady = evidence.steady
     if steady is None or steady.state is SteadyClass.STEADY:
         return None
     return f"{steady.state.value.replace('_', ' ')}: {steady.reason}"
 
 
-def length_is_noted(evidence: Evidence) -> Finding:
+def length_is_noted(evidence: Evidence) -> Found:
     """A limit that ended a run before the length that was planned for it."""
     decided = [data for _, data in evidence.of("stopping_decided") if data.get("reason") in LIMITS]
     planned = (decided[0].get("detail") or {}).get("planned_intervals") if decided else None
     if planned is None or evidence.world is None:
         return None
-    return f"{LIMITS[decided[0]['reason']]} ended it after {len(evidence.world)} intervals; {planned} were planned"
+    ended = f"{LIMITS[decided[0]['reason']]} ended it after {len(evidence.world)} intervals"
+    return Advice(f"{ended}; {planned} were planned: a larger limit makes its interval narrower")
 
 
-# How notes begin that say what the times of a run look like.
-COURSES = tuple(f"{state.value.replace('_', ' ')}: " for state in SteadyClass if state is not SteadyClass.STEADY)
-
-
-def no_throttling(evidence: Evidence) -> Finding:
+def no_throttling(evidence: Evidence) -> Found:
     share = throttled_ratio(evidence.spans)
     if share <= MAX_THROTTLED_RATIO:
         return None
     return _disturbed("throttled", f"the device slowed itself down in {share:.0%} of the timed phase")
 
 
-def no_foreign_load(evidence: Evidence) -> Finding:
+def no_foreign_load(evidence: Evidence) -> Found:
     shares = [(share, node) for node in evidence.spans for share in [_foreign_share(node)] if share is not None]
     if not shares:
-        return "the host's load was not read during the timed phase"
+        return Advice(
+            "the host's load was not read during the timed phase, and would not show: let it train for longer"
+        )
     worst, node = max(shares, key=lambda item: item[0])
     if worst <= MAX_FOREIGN_RATIO:
         return None
@@ -242,16 +238,17 @@ def _foreign_share(node: NodeSpan) -> float | None:
     return max(0.0, active - attempt - own - neighbours) / covered
 
 
-def neighbours_are_noted(evidence: Evidence) -> Finding:
+def neighbours_are_noted(evidence: Evidence) -> Found:
     """Of a run that shares its nodes by its plan: how busy the others kept them."""
     for node in evidence.spans:
         used, covered = windows.amount(node.log.readings, node.span, "cpu_s", "neighbours")
         if covered > 0:
-            return f"exclusive: device: other runs of tbd used {used / covered:.1f} cores of {node.log.node} meanwhile"
+            text = f"other runs of tbd used {used / covered:.1f} cores of {node.log.node} meanwhile"
+            return Advice(f"exclusive: device: {text}; with exclusive: node none do")
     return None
 
 
-def no_time_stolen(evidence: Evidence) -> Finding:
+def no_time_stolen(evidence: Evidence) -> Found:
     for node in evidence.spans:
         stolen, covered = windows.amount(node.log.readings, node.span, "stolen_s", "host")
         share = stolen / (covered * max(1, len(node.all_cores()))) if covered > 0 else 0.0
@@ -260,7 +257,7 @@ def no_time_stolen(evidence: Evidence) -> Finding:
     return None
 
 
-def no_swapping(evidence: Evidence) -> Finding:
+def no_swapping(evidence: Evidence) -> Found:
     for node in evidence.spans:
         read, covered = windows.amount(node.log.readings, node.span, "swap_in_bytes", "host")
         if covered > 0 and read / covered > MAX_SWAP_IN_BYTES_PER_S:
@@ -268,7 +265,7 @@ def no_swapping(evidence: Evidence) -> Finding:
     return None
 
 
-def device_is_exclusive(evidence: Evidence) -> Finding:
+def device_is_exclusive(evidence: Evidence) -> Found:
     untold = []
     for node in evidence.spans:
         for gpu in node.gpus():
@@ -278,7 +275,9 @@ def device_is_exclusive(evidence: Evidence) -> Finding:
             why = _of_driver(node, gpu, "foreign_device_processes")
             if not seen and why in UNTOLD:
                 untold.append(f"{gpu} of {node.log.node}: {UNTOLD[why]}")
-    return f"whether others computed on a device cannot be told: {'; '.join(untold)}" if untold else None
+    if not untold:
+        return None
+    return Advice(f"see yourself that nobody else computed on the device, for the agent cannot: {'; '.join(untold)}")
 
 
 def _of_driver(node: NodeSpan, gpu: str, metric: str) -> str | None:
@@ -289,7 +288,7 @@ def _of_driver(node: NodeSpan, gpu: str, metric: str) -> str | None:
     return found
 
 
-def device_was_well(evidence: Evidence) -> Finding:
+def device_was_well(evidence: Evidence) -> Found:
     """The driver did not lose a device, and reported no error of its hardware."""
     for node in evidence.spans:
         for gpu in node.gpus():
@@ -313,7 +312,7 @@ def _told(node: NodeSpan, metric: str, gpu: str) -> list[float]:
     return [value for one in later for value in [one.values.get((metric, gpu))] if value]
 
 
-def clocks_hold(evidence: Evidence) -> Finding:
+def clocks_hold(evidence: Evidence) -> Found:
     """A device that runs at another clock in the end than in the beginning, even where no reason for it was set."""
     found = conditions.changed_clock(evidence.trends)
     if found is None:
@@ -323,18 +322,21 @@ def clocks_hold(evidence: Evidence) -> Finding:
     return _disturbed("clock_changed", f"{text} went from {before} to {after} ({found.change_ratio:+.0%})")
 
 
-def host_clock_is_noted(evidence: Evidence) -> Finding:
+def host_clock_is_noted(evidence: Evidence) -> Found:
     found = [one for one in evidence.trends if one.metric == "cpu_frequency_hz"]
     changed = [one for one in found if abs(one.change_ratio) > conditions.MAX_CLOCK_RATIO]
-    return f"the cores' clock on {changed[0].node} changed by {changed[0].change_ratio:+.0%}" if changed else None
+    if not changed:
+        return None
+    text = f"the cores' clock on {changed[0].node} changed by {changed[0].change_ratio:+.0%}"
+    return Advice(f"{text}: a fixed clock (cpupower frequency-set -g performance) makes runs more alike")
 
 
-def warming_is_noted(evidence: Evidence) -> Finding:
+def warming_is_noted(evidence: Evidence) -> Found:
     found = [one for one in evidence.trends if one.metric == "temperature_c" and one.change > conditions.MAX_WARMING_K]
     return f"{found[0].subject} on {found[0].node} warmed up by {found[0].change:.0f} K" if found else None
 
 
-def power_cap_is_noted(evidence: Evidence) -> Finding:
+def power_cap_is_noted(evidence: Evidence) -> Found:
     share = throttled_ratio(evidence.spans, POWER_CAP_BIT)
     return f"a device was held by its power cap in {share:.0%} of the timed phase" if share > 0 else None
 
@@ -351,7 +353,7 @@ def throttled_ratio(spans: Sequence[NodeSpan], bits: int = THROTTLE_BITS) -> flo
     return worst
 
 
-RULES: tuple[Callable[[Evidence], Finding], ...] = (
+RULES: tuple[Callable[[Evidence], Found], ...] = (
     all_ranks_finished,
     world_is_whole,
     steps_are_contiguous,

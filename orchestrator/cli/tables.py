@@ -6,7 +6,7 @@ from typing import Any
 from orchestrator.cli import output
 from orchestrator.cli.client import Client, path_of
 from orchestrator.reports import comparisons, table
-from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, seconds_of, short_time
+from orchestrator.reports.numbers import NOTHING, duration, plain, quantity_text, seconds_of, short_time
 from orchestrator.reports.results_table import Table, axis_text, results_table
 from orchestrator.reports.settings import machine, program
 
@@ -173,21 +173,6 @@ def print_methods(measurements: Sequence[Json]) -> None:
 
 def _name(measurement: Json) -> str:
     return measurement["metric"] + (f" [{measurement['subject']}]" if measurement["subject"] else "")
-
-
-def quantity_text(metric: str, quantity: Json) -> str:
-    """A quantity with its unit, as a person reads it."""
-    value = quantity["value"]
-    if value is None or isinstance(value, str):
-        return NOTHING if value is None else value
-    if metric.endswith("_ratio"):
-        return percent(value)
-    if metric.endswith("_bytes"):
-        return memory(value)
-    if metric.endswith("_s"):
-        return duration(value)
-    unit = "" if quantity["unit"] == "1" else f" {quantity['unit']}"
-    return plain(value) + unit
 
 
 def _interval(measurement: Json) -> str:

@@ -1,6 +1,6 @@
 """What an analysis says: measurements with their intervals of confidence, and whether they may be believed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -10,54 +10,100 @@ from orchestrator.domain.failure import Failure
 from orchestrator.domain.profile import Profiles
 from orchestrator.domain.series import Series
 
-# metric -> (unit, what it is). Units are SI base units, or the model's own unit of work per second (None: it says so).
-METRICS: dict[str, tuple[str | None, str]] = {
-    "throughput": (None, "work trained per second in steady state"),
-    "step_time_s": ("s", "mean time of one optimiser update in steady state"),
-    "step_time_p50_s": ("s", "median over intervals of the time of a step"),
-    "step_time_p90_s": ("s", "90th percentile over intervals of the time of a step"),
-    "step_time_p95_s": ("s", "95th percentile over intervals of the time of a step"),
-    "step_time_p99_s": ("s", "99th percentile over intervals of the time of a step"),
-    "warmup_steps": ("1", "steps before steady state, as detected"),
-    "warmup_s": ("s", "time of the steps before steady state"),
-    "build_s": ("s", "time to build the model, before the first step"),
-    "compute_utilization_ratio": ("1", "TBD eq. 1: time with at least one kernel (or operator) running / elapsed"),
-    "profiled_utilization_ratio": ("1", "TBD eq. 1 by the union of kernel intervals in the profiled phase, on GPUs"),
-    "sm_active_ratio": ("1", "share of the multiprocessors that had a warp, mean over time (GPM)"),
-    "fp32_pipe_ratio": ("1", "share of the cycles in which the FP32 pipes worked (GPM)"),
-    "tensor_pipe_ratio": ("1", "share of the cycles in which the tensor pipes worked (GPM)"),
-    "fp32_utilization_ratio": ("1", "TBD eq. 2: operations while active / (peak x active time); see its method"),
-    "model_flops_per_s": ("FLOP/s", "operations that the model needs, by its facts, per second of the steady part"),
-    "mfu_data_sheet_ratio": ("1", "model operations per second / the data sheet's dense peak"),
-    "mfu_calibrated_ratio": ("1", "model operations per second / the device's calibrated peak"),
-    "cpu_utilization_ratio": ("1", "TBD eq. 3: active time of the attempt's logical cores / (cores x elapsed)"),
-    "host_cpu_utilization_ratio": ("1", "eq. 3 over all logical cores of the host"),
-    "input_ratio": ("1", "share of the steps' time spent waiting for input"),
-    "peak_memory_bytes": ("B", "greatest memory of the attempt"),
-    "loss_first": ("1", "training loss of the first step"),
-    "loss_last": ("1", "mean training loss of the last tenth of the steps"),
-    "quality_best": ("1", "best quality of the evaluations, with mode convergence, in the model's metric (its method)"),
-    "quality_final": ("1", "quality after the last step, with mode convergence, in the model's metric (its method)"),
-    "time_to_target_s": ("s", "seconds of training to the target's quality, evaluations not counted"),
-    "time_to_target_elapsed_s": ("s", "seconds from the first step to the target's quality, evaluations counted"),
-    "evaluation_s": ("s", "time of all evaluations, with mode convergence; never part of the timed phase"),
-    "power_w": ("W", "mean power of all held devices in the timed phase"),
-    "energy_per_work_j": ("J", "energy of all held devices per unit of work"),
+
+class Scale(StrEnum):
+    """On what a mean over runs and its interval are made. It is the metric's, so that no run's value decides it; but a
+    logarithm takes values above 0, and where one run has 0 all of them are taken as they are, as ``FROM_ZERO``."""
+
+    POSITIVE = "positive"  # logarithms: rates, times, bytes
+    FROM_ZERO = "from_zero"  # as they are, and no interval reaches below 0: what is often just 0, and shares
+    ANY = "any"  # as they are
+
+
+_POSITIVE, _FROM_0, _ANY = Scale
+
+# metric -> (unit, what it is, its scale). Units are SI base units, or the model's own unit of work per second (None: it
+# says so).
+METRICS: dict[str, tuple[str | None, str, Scale]] = {
+    "throughput": (None, "work trained per second in steady state", _POSITIVE),
+    "step_time_s": ("s", "mean time of one optimiser update in steady state", _POSITIVE),
+    "step_time_p50_s": ("s", "median over intervals of the time of a step", _POSITIVE),
+    "step_time_p90_s": ("s", "90th percentile over intervals of the time of a step", _POSITIVE),
+    "step_time_p95_s": ("s", "95th percentile over intervals of the time of a step", _POSITIVE),
+    "step_time_p99_s": ("s", "99th percentile over intervals of the time of a step", _POSITIVE),
+    "warmup_steps": ("1", "steps before steady state, as detected", _FROM_0),
+    "warmup_s": ("s", "time of the steps before steady state", _FROM_0),
+    "build_s": ("s", "time to build the model, before the first step", _POSITIVE),
+    "compute_utilization_ratio": (
+        "1",
+        "TBD eq. 1: time with at least one kernel (or operator) running / elapsed",
+        _FROM_0,
+    ),
+    "profiled_utilization_ratio": (
+        "1",
+        "TBD eq. 1 by the union of kernel intervals in the profiled phase, on GPUs",
+        _FROM_0,
+    ),
+    "sm_active_ratio": ("1", "share of the multiprocessors that had a warp, mean over time (GPM)", _FROM_0),
+    "fp32_pipe_ratio": ("1", "share of the cycles in which the FP32 pipes worked (GPM)", _FROM_0),
+    "tensor_pipe_ratio": ("1", "share of the cycles in which the tensor pipes worked (GPM)", _FROM_0),
+    "fp32_utilization_ratio": (
+        "1",
+        "TBD eq. 2: operations while active / (peak x active time); see its method",
+        _FROM_0,
+    ),
+    "model_flops_per_s": (
+        "FLOP/s",
+        "operations that the model needs, by its facts, per second of the steady part",
+        _POSITIVE,
+    ),
+    "mfu_data_sheet_ratio": ("1", "model operations per second / the data sheet's dense peak", _POSITIVE),
+    "mfu_calibrated_ratio": ("1", "model operations per second / the device's calibrated peak", _POSITIVE),
+    "cpu_utilization_ratio": (
+        "1",
+        "TBD eq. 3: active time of the attempt's logical cores / (cores x elapsed)",
+        _FROM_0,
+    ),
+    "host_cpu_utilization_ratio": ("1", "eq. 3 over all logical cores of the host", _FROM_0),
+    "input_ratio": ("1", "share of the steps' time spent waiting for input", _FROM_0),
+    "peak_memory_bytes": ("B", "greatest memory of the attempt", _POSITIVE),
+    "loss_first": ("1", "training loss of the first step", _ANY),
+    "loss_last": ("1", "mean training loss of the last tenth of the steps", _ANY),
+    "quality_best": (
+        "1",
+        "best quality of the evaluations, with mode convergence, in the model's metric (its method)",
+        _ANY,
+    ),
+    "quality_final": (
+        "1",
+        "quality after the last step, with mode convergence, in the model's metric (its method)",
+        _ANY,
+    ),
+    "time_to_target_s": ("s", "seconds of training to the target's quality, evaluations not counted", _POSITIVE),
+    "time_to_target_elapsed_s": (
+        "s",
+        "seconds from the first step to the target's quality, evaluations counted",
+        _POSITIVE,
+    ),
+    "evaluation_s": ("s", "time of all evaluations, with mode convergence; never part of the timed phase", _FROM_0),
+    "power_w": ("W", "mean power of all held devices in the timed phase", _POSITIVE),
+    "energy_per_work_j": ("J", "energy of all held devices per unit of work", _POSITIVE),
     "replica_distance_ratio": (
         "1",
         "greatest relative distance of two ranks' weights at the end: 0 when all are equal",
+        _FROM_0,
     ),
-    "memory_residual_ratio": ("1", "share of the measured peak of memory that is in no class, worst rank"),
-    "kernels_other_ratio": ("1", "share of the kernels' time whose kind is not known"),
-    "step_input_s": ("s", "time of a step spent waiting for input, by the profile of layers"),
-    "step_host_to_device_s": ("s", "time of a step spent copying input to the device"),
-    "step_forward_s": ("s", "time of a step's forward pass"),
-    "step_backward_s": ("s", "time of a step's backward pass"),
-    "step_exchange_s": ("s", "time of a step's exchange of gradients"),
-    "step_update_s": ("s", "time of a step's update of the weights"),
-    "profile_cost_s": ("s", "time that a profiling phase took; never part of the timed phase"),
-    "profile_slowdown_ratio": ("1", "time of a step under a profiler / time of a step in the timed phase"),
-    "start_up_s": ("s", "from the start of the attempt's log to its first step"),
+    "memory_residual_ratio": ("1", "share of the measured peak of memory that is in no class, worst rank", _ANY),
+    "kernels_other_ratio": ("1", "share of the kernels' time whose kind is not known", _FROM_0),
+    "step_input_s": ("s", "time of a step spent waiting for input, by the profile of layers", _FROM_0),
+    "step_host_to_device_s": ("s", "time of a step spent copying input to the device", _FROM_0),
+    "step_forward_s": ("s", "time of a step's forward pass", _POSITIVE),
+    "step_backward_s": ("s", "time of a step's backward pass", _POSITIVE),
+    "step_exchange_s": ("s", "time of a step's exchange of gradients", _FROM_0),
+    "step_update_s": ("s", "time of a step's update of the weights", _POSITIVE),
+    "profile_cost_s": ("s", "time that a profiling phase took; never part of the timed phase", _POSITIVE),
+    "profile_slowdown_ratio": ("1", "time of a step under a profiler / time of a step in the timed phase", _POSITIVE),
+    "start_up_s": ("s", "from the start of the attempt's log to its first step", _POSITIVE),
 }
 
 # What only a run to convergence has, and what is said of it in others.
@@ -169,16 +215,36 @@ class Reason:
         return cls(str(data["code"]), str(data["text"]), bool(data["replaceable"]))
 
 
+@dataclass(frozen=True)
+class Advice:
+    """A finding that grades nothing, and about which its reader can do something: the text says what."""
+
+    text: str
+
+
+# A finding that is neither is a fact: it is kept with its run, and no table of cells has it.
+Finding = Reason | Advice | str
+
 # Up to analysis-2 these were reasons. They say how the times of a run look, which grades nothing.
 _LOOKS = ("unsteady", "drifting", "too_short")
 
 
 @dataclass(frozen=True)
 class Validity:
-    """How far a run's numbers may be believed, and why. ``notes`` are findings that do not change the grade."""
+    """How far a run's numbers may be believed, and why. ``notes`` are findings that do not change the grade, ``advice``
+    those of them that tables print: their reader can do something about them."""
 
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, findings: Iterable[Finding | None]) -> "Validity":
+        """The verdict of rules, each of which found something or nothing."""
+        found = [one for one in findings if one is not None]
+        reasons = tuple(one for one in found if isinstance(one, Reason))
+        notes = [one.text if isinstance(one, Advice) else one for one in found if not isinstance(one, Reason)]
+        return cls(reasons, tuple(notes), tuple(one.text for one in found if isinstance(one, Advice)))
 
     @property
     def grade(self) -> Grade:
@@ -199,6 +265,7 @@ class Validity:
             "grade": self.grade.value,
             "reasons": [reason.to_json() for reason in self.reasons],
             "notes": list(self.notes),
+            "advice": list(self.advice),
         }
 
     @classmethod
@@ -206,7 +273,7 @@ class Validity:
         found = [Reason.from_json(reason) for reason in data["reasons"]]
         looks = [f"{reason.code}: {reason.text}" for reason in found if reason.code in _LOOKS]
         reasons = tuple(reason for reason in found if reason.code not in _LOOKS)
-        return cls(reasons, (*looks, *(data.get("notes") or ())))
+        return cls(reasons, (*looks, *(data.get("notes") or ())), tuple(data.get("advice") or ()))
 
 
 @dataclass(frozen=True)

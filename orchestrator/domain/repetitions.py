@@ -75,7 +75,7 @@ def first_stage_rates(spec: ExperimentSpec, runs: Sequence[Run]) -> tuple[list[f
 def rate_of(run: Run) -> float | None:
     """Its throughput as its own analysis has it; None for a run that has none."""
     found = run.analysis.measurement("throughput") if run.usable and run.analysis else None
-    return found.value if found is not None else None
+    return found.value or None if found is not None else None
 
 
 def _count(runs: Sequence[Run], spec: ExperimentSpec) -> int:
@@ -162,8 +162,8 @@ def _widest(cells: Sequence[Cell], spec: ExperimentSpec, left_s: float) -> list[
 
 
 def _half_width_ratio(cell: Cell, spec: ExperimentSpec, more: int) -> float:
-    """Half of Stein's interval over the mean with ``more`` runs; 0 where nothing is known of the noise."""
+    """Half of Stein's interval, on logarithms, with ``more`` runs; 0 where nothing is known of the noise."""
     rates, first = first_stage_rates(spec, cell.runs)
     if first < 2:
         return 0.0
-    return scale_of(rates, first) / math.sqrt(len(rates) + more) / fmean(rates)
+    return scale_of([math.log(rate) for rate in rates], first) / math.sqrt(len(rates) + more)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.reports.numbers import NOTHING, percent, plain, with_half_width
+from orchestrator.reports.numbers import NOTHING, percent, plain, with_interval
 from orchestrator.reports.results_table import AXES, Table, axis_text, cell_text, columns_of, differing_options
 
 Json = Mapping[str, Any]
@@ -17,8 +17,8 @@ def comparison_table(comparison: Json) -> Table:
     rows = [
         [
             *(cell_text(item["axes"], axis, differing) for axis in columns),
-            with_half_width(item["baseline"]),
-            with_half_width(item["candidate"]),
+            with_interval(item["baseline"]),
+            with_interval(item["candidate"]),
             _difference(item["difference"]),
             verdict(item),
         ]

@@ -4,28 +4,28 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.domain.measurement import ONLY_CONVERGENCE
+from orchestrator.domain.measurement import METRICS, OF_CONVERGENCE
 from orchestrator.reports import table
 from orchestrator.reports.comparisons import comparisons_table
-from orchestrator.reports.numbers import (
-    NOTHING,
-    duration,
-    memory,
-    percent,
-    plain,
-    seconds_of,
-    short_time,
-    value_of,
+from orchestrator.reports.numbers import NOTHING, duration, quantity_text, seconds_of, short_time
+from orchestrator.reports.results_table import (
+    AXES,
+    axis_text,
+    cell_text,
+    differing_axes,
+    differing_options,
+    results_table,
 )
-from orchestrator.reports.results_table import AXES, axis_text, cell_text, differing_options, results_table
 from orchestrator.reports.settings import machine, program
 
 Json = Mapping[str, Any]
+BESIDE = 6  # cells beside each other in the table of all that was measured: a judgement
 
 _HOW = """\
 * Each number is the mean over *runs*: fresh processes, in blocks of one repetition of every cell. Its 95 % interval
-  comes from the variance between runs by Student's t. Steps of one process are not independent repetitions, so a single
-  run has no interval.
+  comes from the variance between runs by Student's t. Rates, times and bytes are positive: their mean is the geometric
+  one and their interval is made on logarithms, so that it never reaches 0. It is written ± where both its sides round
+  to the same, else (… to …). Steps of one process are not independent repetitions, so a single run has no interval.
 * A run that trained rightly counts, however its own times look. Only a cause that was measured apart from them (foreign
   load, stolen time, swapping, a shared or throttled device) marks it as disturbed; it is then replaced, or, where fewer
   than four runs are sound, all planned runs count and the cell says so. A run that trained wrongly has a reason instead
@@ -53,6 +53,7 @@ def experiment_report(
         "## Results",
         _results(rows, experiment["state"]),
         *_compared(comparisons),
+        _measured(rows),
         *_remarks(rows, runs),
         "## How it was measured",
         _HOW,
@@ -104,7 +105,7 @@ def _compared(comparisons: Sequence[Json]) -> Iterator[str]:
 
 
 def _cell_name(row: Json, rows: Sequence[Json]) -> str:
-    axes = [axis for axis in AXES if len({repr(one["axes"][axis]) for one in rows}) > 1] or ["model"]
+    axes = differing_axes(rows) or ["model"]
     differing = differing_options([one["axes"]["options"] for one in rows])
     return ", ".join(f"{AXES[axis]} {cell_text(row['axes'], axis, differing)}" for axis in axes)
 
@@ -140,33 +141,33 @@ def _methods(rows: Sequence[Json], models: Sequence[Json]) -> str:
             if row[metric]:
                 methods.setdefault(metric, set()).add(row[metric]["method"])
     lines += [f"* `{metric}`: {'; '.join(sorted(found))}." for metric, found in methods.items()]
-    unmeasured = {
-        (metric, reason)
-        for row in rows
-        if row["throughput"]
-        for metric, reason in row["reasons"].items()
-        if reason != ONLY_CONVERGENCE
-    }
-    lines += [f"* Not measured: `{metric}` ({reason})." for metric, reason in sorted(unmeasured)]
-    detail = _details(rows)
-    return "\n".join(lines) + (f"\n\n{detail}" if detail else "")
+    return "\n".join(lines)
 
 
-def _details(rows: Sequence[Json]) -> str:
+def _measured(rows: Sequence[Json]) -> str:
+    """All that was measured, cells side by side, and in one line what was not."""
     rated = [row for row in rows if row["throughput"]]
     if not rated:
         return ""
-    headers = ["cell", "95 % interval", "n", "step p50", "p90", "p99", "warm-up", "CPU", "memory", "loss"]
-    cells = []
-    for row in rated:
-        rate = row["throughput"]
-        interval = f"{plain(rate['ci_low'])} to {plain(rate['ci_high'])}" if rate["ci_low"] is not None else NOTHING
-        times = [duration(value_of(row[f"step_time_{name}_s"])) for name in ("p50", "p90", "p99")]
-        loss = f"{plain(value_of(row['loss_first']), 3)} → {plain(value_of(row['loss_last']), 3)}"
-        warm_up = f"{plain(value_of(row['warmup_steps']), 3)} steps"
-        rest = [percent(value_of(row["cpu_utilization_ratio"])), memory(value_of(row["peak_memory_bytes"])), loss]
-        cells.append([_cell_name(row, rows), interval, plain(rate["n"], 3), *times, warm_up, *rest])
-    return table.markdown(headers, cells)
+    there = [metric for metric in METRICS if any(row[metric] for row in rated)]
+    parts = ["## All that was measured"]
+    for start in range(0, len(rated), BESIDE):
+        some = rated[start : start + BESIDE]
+        lines = [[_words(metric), *(_value(row, metric) for row in some)] for metric in there]
+        parts.append(table.markdown(["", *(_cell_name(row, rows) for row in some)], lines))
+    absent = [metric for metric in METRICS if metric not in there and metric not in OF_CONVERGENCE]
+    if absent:
+        named = ", ".join(f"`{metric}`" for metric in absent)
+        parts.append(f"Not measured: {named}. `tbd results --json` has the reason of each.")
+    return "\n\n".join(parts)
+
+
+def _words(metric: str) -> str:
+    return f"{METRICS[metric][1]} (`{metric}`)"
+
+
+def _value(row: Json, metric: str) -> str:
+    return quantity_text(metric, row[metric]) if row[metric] else NOTHING
 
 
 def _machines(rows: Sequence[Json], runs: Sequence[Json]) -> str:

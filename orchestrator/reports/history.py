@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.reports import plot, svg
-from orchestrator.reports.numbers import NOTHING, plain, seconds_of, with_half_width
+from orchestrator.reports.numbers import NOTHING, plain, seconds_of, with_interval
 from orchestrator.reports.results_table import Table, axis_text, differing_options
 
 Json = Mapping[str, Any]
@@ -74,7 +74,7 @@ def history_table(found: Json) -> Table:
     rows = [
         [
             night(item),
-            with_half_width(item["throughput"]),
+            with_interval(item["throughput"]),
             grade_text(item),
             str(item["n_used"]) if item["n_used"] == item["n_runs"] else f"{item['n_used']} of {item['n_runs']}",
             *([item["interpreter"]] if several else []),
@@ -128,7 +128,7 @@ def _notes(found: Json, night: Callable[[Json], str]) -> list[str]:
         first, last = (night(items[one["points"][end]]) for end in (0, -1))
         sessions = "1 session" if one["n_sessions"] == 1 else f"{one['n_sessions']} sessions"
         graded = "" if one["grade"] == "sound" else f", {one['grade']}"
-        level = with_half_width(one["level"])
+        level = with_interval(one["level"])
         told.append(f"baseline on {names[one['place']]}, {first} to {last}: {level} ({sessions}{graded})")
     return told + [
         f"damaged: {one['table']} {one['id']}: {one['reason']}: {one['way_out']}" for one in found["damaged"]
@@ -143,10 +143,7 @@ def history_plot(found: Json, width: int) -> str:
     """
     marks = _marks(found)
     points = {item["number"]: seconds_of(item["at"]) for item in found["items"]}
-    levels = [
-        plot.Level(points[one["points"][0]], points[one["points"][-1]], one["level"]["value"])
-        for one in found["baselines"]
-    ]
+    levels = _levels(found, points)
     absent = [points[item["number"]] for item in found["items"] if item["throughput"] is None]
     named = _named_borders(found)
     borders = [plot.Border(points[number], name) for number, name in named.items()]
@@ -154,6 +151,13 @@ def history_plot(found: Json, width: int) -> str:
     ends = (_time(first, last - first), _time(last, last - first))
     drawn = plot.text(plot.Plot(marks, levels, borders, absent, ends), width)
     return "\n".join([drawn, "", *_legend(found, named, bool(absent))])
+
+
+def _levels(found: Json, points: Mapping[int, float]) -> list[plot.Level]:
+    return [
+        plot.Level(points[one["points"][0]], points[one["points"][-1]], one["level"]["value"])
+        for one in found["baselines"]
+    ]
 
 
 def _marks(found: Json) -> list[plot.Mark]:
@@ -207,10 +211,10 @@ def history_figure(found: Json) -> str:
     if not marks:
         raise ValueError("no night has a number")
     points = {item["number"]: seconds_of(item["at"]) for item in found["items"]}
-    lines = [*_svg_points(found, marks), *_svg_levels(found, points)]
+    low, high = plot.span(plot.Plot(marks, _levels(found, points)))
+    lines = [*_svg_points(found, marks, low, high), *_svg_levels(found, points)]
     named = _named_borders(found)
     x_ticks = _ticks_of_time([mark.x for mark in marks] + [points[number] for number in named])
-    low, high = _span(lines)
     items = {item["number"]: item for item in found["items"]}
     night = _night_text(found)
     told = [f"{name}: {night(items[n])} {'; '.join(items[n]['borders'])}" for n, name in named.items()]
@@ -229,11 +233,13 @@ def history_figure(found: Json) -> str:
     )
 
 
-def _svg_points(found: Json, marks: Sequence[plot.Mark]) -> list[svg.Line]:
+def _svg_points(found: Json, marks: Sequence[plot.Mark], low: float, high: float) -> list[svg.Line]:
+    """The points of each place. An interval that reaches far beyond all values ends where the drawing does."""
     made = []
     for place in found["places"]:
         theirs = [mark for mark in marks if mark.marker == plot.marker(place["id"])]
-        points = [svg.Point(mark.x, mark.y, mark.low, mark.high) for mark in theirs]
+        ends = [[end and min(max(end, low), high) for end in (mark.low, mark.high)] for mark in theirs]
+        points = [svg.Point(mark.x, mark.y, *reach) for mark, reach in zip(theirs, ends, strict=True)]
         made.append(svg.Line(place["name"], points, joined=False, colour=place["id"]))
     return made
 
@@ -248,12 +254,6 @@ def _svg_levels(found: Json, points: Mapping[int, float]) -> list[svg.Line]:
         )
         for number, one in enumerate(found["baselines"])
     ]
-
-
-def _span(lines: Sequence[svg.Line]) -> tuple[float, float]:
-    drawn = [point for line in lines for point in line.points]
-    ends = [end for point in drawn for end in (point.low, point.y, point.high) if end is not None]
-    return min(ends), max(ends)
 
 
 def _ticks_of_time(times: Sequence[float], most: int = 5) -> list[float]:

@@ -25,25 +25,36 @@ def plain(value: float | str | None, digits: int = 4) -> str:
     return f"{value:.{max(0, digits - 1 - magnitude)}f}"
 
 
-def with_half_width(quantity: Quantity | None) -> str:
-    """``12.34 ± 0.05``: the half-width is given two significant digits and the value as many places."""
+def with_interval(quantity: Quantity | None, digits: int = 4) -> str:
+    """A value with its interval of confidence: ``12.34 ± 0.05`` where both sides of it round to the same, else
+    ``12.3 (9.8 to 15.4)``. A side is given two significant digits, the value as many places; one without an interval
+    has ``digits`` significant ones."""
     if not quantity or quantity.get("value") is None:
         return NOTHING
-    half = half_width(quantity)
-    if half is None or half == 0:
-        return plain(quantity["value"])
-    places = max(0, 1 - math.floor(math.log10(half)))
-    return f"{quantity['value']:.{places}f} ± {half:.{places}f}"
+    value = quantity["value"]
+    ends = ends_of(quantity)
+    if isinstance(value, str) or ends is None or ends[0] == ends[1]:
+        return plain(value, digits)
+    below, above = value - ends[0], ends[1] - value
+    places = max(0, 1 - _magnitude(max(below, above)))
+    if f"{below:.{places}f}" == f"{above:.{places}f}":
+        return f"{value:.{places}f} ± {above:.{places}f}"
+    narrow = min(below, above)
+    digits = max(3, _magnitude(value) - _magnitude(narrow) + 2) if narrow > 0 and value else 3
+    return f"{plain(value, digits)} ({plain(ends[0], digits)} to {plain(ends[1], digits)})"
 
 
-def half_width(quantity: Quantity | None) -> float | None:
-    """Half of the interval of confidence, or None where there is none."""
+def ends_of(quantity: Quantity | None) -> tuple[float, float] | None:
+    """The ends of the interval of confidence, or None where there is none."""
     if not quantity or quantity.get("ci_low") is None or quantity.get("ci_high") is None:
         return None
     low, high = quantity["ci_low"], quantity["ci_high"]
-    if isinstance(low, str) or isinstance(high, str):
-        return None
-    return float(high - low) / 2
+    return None if isinstance(low, str) or isinstance(high, str) else (low, high)
+
+
+def _magnitude(value: float) -> int:
+    """The power of ten of the first digit."""
+    return math.floor(math.log10(abs(value)))
 
 
 def percent(ratio: float | None, digits: int = 3) -> str:
@@ -73,6 +84,21 @@ def duration(seconds: float | None) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def quantity_text(metric: str, quantity: Quantity) -> str:
+    """A quantity with its unit, as a person reads it."""
+    value = quantity["value"]
+    if value is None or isinstance(value, str):
+        return NOTHING if value is None else value
+    if metric.endswith("_ratio"):
+        return percent(value)
+    if quantity["unit"] == "B":
+        return memory(value)
+    if quantity["unit"] == "s":
+        return duration(value)
+    unit = "" if quantity["unit"] == "1" else f" {quantity['unit']}"
+    return (f"{value:.0f}" if value == round(value, 0) and abs(value) < 1e9 else plain(value)) + unit
 
 
 def seconds_of(time: str) -> float:

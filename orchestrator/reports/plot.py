@@ -66,7 +66,7 @@ def text(plot: Plot, width: int, height: int = HEIGHT) -> str:
     """
     if not plot.marks:
         raise ValueError("no night has a number")
-    low, high = _range(plot)
+    low, high = span(plot)
     rows = [_number(high - (high - low) * row / (height - 1), high - low) for row in range(height)]
     left = max(map(len, rows))
     grid = _Grid(plot, low, high, max(LEAST_WIDTH, width - left - 3), height)
@@ -81,7 +81,7 @@ def text(plot: Plot, width: int, height: int = HEIGHT) -> str:
     return "\n".join([*lines, f"{' ' * left}   {first}{space}{last}".rstrip()])
 
 
-def _range(plot: Plot) -> tuple[float, float]:
+def span(plot: Plot) -> tuple[float, float]:
     """What the y axis spans: all values and levels with some room, intervals where they do not reach far beyond."""
     values = [mark.y for mark in plot.marks] + [level.y for level in plot.levels]
     low, high = min(values), max(values)

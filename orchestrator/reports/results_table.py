@@ -7,11 +7,11 @@ from typing import Any
 from orchestrator.reports.numbers import (
     NOTHING,
     duration,
-    half_width,
+    ends_of,
     memory,
     percent,
     value_of,
-    with_half_width,
+    with_interval,
 )
 
 Row = Mapping[str, Any]  # a result row as REST answers it
@@ -94,7 +94,20 @@ def results_table(rows: Sequence[Row]) -> Table:
 
 def columns_of(rows: Sequence[Row]) -> list[str]:
     """The axes that have several values in ``rows``, or the cells of a comparison, and those that are always told."""
-    return [axis for axis in AXES if axis in _ALWAYS or len({repr(row["axes"][axis]) for row in rows}) > 1]
+    differing = differing_axes(rows)
+    return [axis for axis in AXES if axis in _ALWAYS or axis in differing]
+
+
+def differing_axes(rows: Sequence[Row]) -> list[str]:
+    """The axes that have several values; not the interpreter where it says no more than the framework does."""
+    found = [axis for axis in AXES if _has_several(rows, axis)]
+    if all(row["axes"]["interpreter"] == row["axes"]["framework"] for row in rows):
+        return [axis for axis in found if axis != "interpreter"]
+    return found
+
+
+def _has_several(rows: Sequence[Row], axis: str) -> bool:
+    return len({repr(row["axes"][axis]) for row in rows}) > 1
 
 
 def differing_options(options: Sequence[Mapping[str, Any]]) -> set[str]:
@@ -124,12 +137,12 @@ def _rate(row: Row, unit: str | None) -> str:
     throughput = row["throughput"]
     if not throughput:
         return NOTHING
-    return with_half_width(throughput) + ("" if unit else f" {throughput['unit']}")
+    return with_interval(throughput) + ("" if unit else f" {throughput['unit']}")
 
 
 def _quality(row: Row) -> str:
     """The best of each run, with its interval."""
-    return with_half_width(row["quality_best"]) if row["quality_best"] else NOTHING
+    return with_interval(row["quality_best"]) if row["quality_best"] else NOTHING
 
 
 def _to_target(row: Row) -> str:
@@ -181,9 +194,12 @@ def _precision(row: Row, footnotes: list[str]) -> list[str]:
 
 
 def _mark(footnotes: list[str], text: str) -> str:
-    number = len(footnotes) + 1
-    footnotes.append(f"[{number}] {text}.")
-    return f" [{number}]"
+    """The mark of a footnote: one of the same words has it already."""
+    known = [note.partition(" ")[2] for note in footnotes]
+    if f"{text}." not in known:
+        footnotes.append(f"[{len(footnotes) + 1}] {text}.")
+        known.append(f"{text}.")
+    return f" [{known.index(f'{text}.') + 1}]"
 
 
 def _why_short(row: Row) -> str | None:
@@ -212,15 +228,15 @@ def common_text(rows: Sequence[Row], columns: Sequence[str]) -> str:
     differing = differing_options([row["axes"]["options"] for row in rows])
     axes = dict(rows[0]["axes"])
     axes["options"] = {name: value for name, value in axes["options"].items() if name not in differing}
-    told = [axis for axis in AXES if axis not in columns or axis == "options"]
+    told = [axis for axis in AXES if axis == "options" or (axis not in columns and not _has_several(rows, axis))]
     told = [axis for axis in told if axis not in _UNTOLD or axes[axis] != _UNTOLD[axis]]
     return ", ".join(f"{AXES[axis]} {axis_text(axes[axis])}" for axis in told if axis_text(axes[axis]) != NOTHING)
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
     notes = []
-    if any(row["throughput"] and half_width(row["throughput"]) is None for row in rows):
-        notes.append("Without ±: a single run knows nothing of how runs differ (tbd show has its variance within).")
+    if any(row["throughput"] and ends_of(row["throughput"]) is None for row in rows):
+        notes.append("Without an interval: a single run knows nothing of how runs differ. Repeat it.")
     if any(row["grade"] == "disturbed" for row in rows):
         notes.append("disturbed: too few runs were sound; all planned ones count: the rate beside what else ran.")
     notes += sorted({f"Not reached: {why}." for row in rows if (why := _why_short(row))})

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.reports.comparisons import heading
-from orchestrator.reports.numbers import NOTHING, plain, with_half_width
+from orchestrator.reports.numbers import NOTHING, with_interval
 from orchestrator.reports.results_table import Table, axis_text
 from orchestrator.reports.svg import Chart, Line, Point, drawn
 
@@ -30,24 +30,14 @@ def scaling_table(found: Json) -> Table:
             item["strategy"],
             item["topology"],
             str(item["world_size"]),
-            with_half_width(item["throughput"]),
-            "1 (baseline)" if item["is_baseline"] else interval(item["speedup"]),
-            NOTHING if item["is_baseline"] else interval(item["efficiency"]),
+            with_interval(item["throughput"]),
+            "1 (baseline)" if item["is_baseline"] else with_interval(item["speedup"], 3),
+            NOTHING if item["is_baseline"] else with_interval(item["efficiency"], 3),
             str(item["blocks"]),
         ]
         for item in items
     ]
     return Table(_WHAT[found["kind"]], headers, rows, _notes(found))
-
-
-def interval(quantity: Json | None) -> str:
-    """``1.87 (1.81 to 1.93)``: of a ratio the bounds are not symmetric."""
-    if quantity is None:
-        return NOTHING
-    if quantity["ci_low"] is None:
-        return plain(quantity["value"], 3)
-    low, high = (plain(quantity[end], 3) for end in ("ci_low", "ci_high"))
-    return f"{plain(quantity['value'], 3)} ({low} to {high})"
 
 
 def _notes(found: Json) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orchestrator.analysis.analyse import CODE_VERSION
+from orchestrator.analysis.analyse import SAME_RATES
 from orchestrator.analysis.prospect import Prospect, prospect
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.run import Attempt, Run
@@ -27,5 +27,5 @@ def expected_of(context: Context, run: Run, attempt: Attempt) -> Prospect:
 
 
 def _analyses(runs: Sequence[Run]) -> list[Analysis]:
-    """Those of this version of the analysis: another one's numbers are not to be mixed with its own."""
-    return [run.analysis for run in runs if run.analysis and run.analysis.code_version == CODE_VERSION]
+    """Those whose rates are this version's: numbers of other methods are not to be mixed with its own."""
+    return [run.analysis for run in runs if run.analysis and run.analysis.code_version in SAME_RATES]

@@ -204,7 +204,7 @@ _GRADE = (
     Column(
         "validity_notes",
         Kind.JSON,
-        "findings that do not grade, a list",
+        "findings that do not grade, a list; of a cell those about which one can do something",
         lambda line: list(line.validity.notes) if line.validity else None,
     ),
 )
@@ -308,7 +308,7 @@ _FINGERPRINT = (
 
 def _metrics() -> Iterator[Column]:
     """Every other metric, with the ends of its interval."""
-    for metric, (unit, text) in METRICS.items():
+    for metric, (unit, text, _) in METRICS.items():
         if metric == "throughput":
             continue
         said = "J per unit of work" if metric == "energy_per_work_j" else unit

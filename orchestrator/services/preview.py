@@ -14,6 +14,7 @@ from orchestrator.domain.bisection import most_left
 from orchestrator.domain.facts import Facts
 from orchestrator.domain.placement import Held, NotNow, offer, place
 from orchestrator.domain.plan import Plan
+from orchestrator.domain.precision import upper_side
 from orchestrator.domain.repetitions import repeats_of
 from orchestrator.domain.spec import ExperimentSpec
 from orchestrator.domain.stored import EarlierRun
@@ -89,12 +90,12 @@ def _mean_duration_s(runs: Sequence[EarlierRun]) -> float | None:
 
 
 def _half_width_ratio(runs: Sequence[EarlierRun], repeats: int) -> float | None:
-    """Half of the interval that ``repeats`` runs will have, relative to the rate, if they vary as these did. None for
-    a single repetition, or where fewer than two runs tell how much they vary."""
-    rates = [run.throughput for run in runs if run.throughput]
+    """How far above the rate the interval of ``repeats`` runs will reach, over the rate, if they vary as these did.
+    None for a single repetition, or where fewer than two runs tell how much they vary."""
+    rates = [math.log(run.throughput) for run in runs if run.throughput]
     if repeats < 2 or len(rates) < 2:
         return None
-    return _quantile(repeats) * stdev(rates) / fmean(rates) / math.sqrt(repeats)
+    return upper_side(_quantile(repeats) * stdev(rates) / math.sqrt(repeats))
 
 
 @cache

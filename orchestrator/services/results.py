@@ -12,7 +12,6 @@ from orchestrator.analysis.lending import Lent, Movement, Session
 from orchestrator.analysis.nested import Components
 from orchestrator.analysis.quality import CENSORED
 from orchestrator.analysis.settling import Cut
-from orchestrator.analysis.validity import COURSES
 from orchestrator.domain.basis import Basis, basis_of
 from orchestrator.domain.convergence import CONVERGENCE
 from orchestrator.domain.failure import FailureKind
@@ -263,16 +262,14 @@ def _precision(spec: ExperimentSpec, runs: Sequence[Run]) -> Precision | None:
 
 
 def _validity(runs: Sequence[Run], basis: Basis) -> Validity:
-    """Each reason and note once, however many runs have it: those of the runs that the numbers rest on, else of all.
-
-    How the times of single runs look is told of those runs (tbd show): over the cell its interval and its cut say more.
-    """
+    """Each reason and advice once, however many runs have it: those of the runs that the numbers rest on, else of all.
+    What nobody can do anything about is told of the runs (tbd show)."""
     if basis.grade is Grade.BROKEN:
         reasons = {reason.code: reason for run in runs for reason in why_not_sound(run)}
         return Validity(tuple(reasons.values()) or (Reason("not_run", "no run has ended yet", False),))
     judged = [run.analysis.validity for run in basis.runs if run.analysis]
     reasons = {reason.code: reason for one in judged for reason in one.reasons}
-    notes = {_kind(note): note for one in reversed(judged) for note in one.notes if not note.startswith(COURSES)}
+    notes = {_kind(note): note for one in reversed(judged) for note in one.advice}
     return Validity(tuple(reasons.values()), tuple(notes.values()))
 
 

@@ -23,6 +23,7 @@ KINDS = {
     "reported": {**machines.SPIKES, **machines.RARE},
     "moving": machines.MOVING,
 }
+PAIRS = 4  # times as many experiments of two cells, which have the largest shares and cost the least
 FAMILIES = ((2, False), (3, False), (3, True), (4, False), (4, True), (6, False), (12, False))
 
 
@@ -44,7 +45,11 @@ def of_differences(count: int, seed: int) -> None:
     _row(*["---"] * (len(FAMILIES) + 1))
     kinds = {name: one for part in KINDS.values() for name, one in part.items() if name != "kept out of the tuning"}
     for name, generator in {**kinds, **machines.UNEQUAL, "spikes in one cell": machines.spikes_in_one}.items():
-        shares = [differences.false_differences(generator, k, count, seed, baseline=b) for k, b in FAMILIES]
+        counts = [count * (PAIRS if k == 2 else 1) for k, _ in FAMILIES]
+        shares = [
+            differences.false_differences(generator, k, n, seed, baseline=b)
+            for (k, b), n in zip(FAMILIES, counts, strict=True)
+        ]
         _row(name, *(f"{share:.1%}" for share in shares))
 
 
@@ -77,7 +82,7 @@ def _known_workload(count: int, seed: int, intervals: int, start_up_s: float, ru
     """(mean half-width, seconds) of cells without warm-up, processes of 4 %."""
     times, _, _ = machines.level(np.random.default_rng(seed), (count, 1, runs, intervals), process=0.04)
     rates = 1 / times[:, 0].mean(axis=2)
-    half = quantile(runs - 1) * rates.std(axis=1, ddof=1) / np.sqrt(runs)
+    half = quantile(runs - 1) * np.log(rates).std(axis=1, ddof=1) / np.sqrt(runs)
     return float(half.mean()), runs * (start_up_s + intervals * machines.INTERVAL_S)
 
 
@@ -98,12 +103,12 @@ def of_history(count: int, seed: int) -> None:
 def _lent(rng: np.random.Generator, sessions: int, scatter: float, runs: int) -> tuple[bool, float, float]:
     """(whether the lent interval holds the truth, its half-width, that of the cell's own)."""
     deviations = 0.02 * np.exp(scatter * rng.standard_normal(sessions + 1))
-    rows = 1 + deviations[:-1, None] * rng.standard_normal((sessions, 6))
+    rows = np.exp(deviations[:-1, None] * rng.standard_normal((sessions, 6)))
     lent = lending.lend([lending.Session(tuple(row), 0.0, 60) for row in rows])
-    rates = 1 + deviations[-1] * rng.standard_normal(runs)
-    half = lent.half_width(rates.mean(), runs)
-    own = quantile(runs - 1) * rates.std(ddof=1) / math.sqrt(runs) if runs > 1 else math.inf
-    return bool(abs(rates.mean() - 1) <= half), half, float(own)
+    logs = deviations[-1] * rng.standard_normal(runs)
+    half = lent.half_width(runs)
+    own = quantile(runs - 1) * logs.std(ddof=1) / math.sqrt(runs) if runs > 1 else math.inf
+    return bool(abs(logs.mean()) <= half), half, float(own)
 
 
 def of_precision(count: int, seed: int) -> None:

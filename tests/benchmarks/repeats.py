@@ -77,7 +77,7 @@ def looking_each_time(rng: np.random.Generator, deviation: float, most: int, tar
         cell = over_runs([_measurement(rate) for rate in rates])
         assert cell.ci_low is not None
         assert cell.ci_high is not None
-        if cell.ci_high - cell.ci_low <= 2 * target * np.mean(rates):
+        if cell.ci_high / cell.value - 1.0 <= target:
             return cell.ci_low <= 1.0 <= cell.ci_high
         if len(rates) >= most:
             return None

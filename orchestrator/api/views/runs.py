@@ -58,7 +58,8 @@ class ReasonView(View):
 
 class ValidityView(View):
     """How far the numbers may be believed: sound, disturbed (something else ran, and was measured apart) or broken
-    (what ran was not what was asked for: there is no throughput). ``notes`` are findings that do not grade."""
+    (what ran was not what was asked for: there is no throughput). ``notes`` are findings that do not grade; of a cell
+    those about which one can do something."""
 
     grade: Grade
     reasons: list[ReasonView]

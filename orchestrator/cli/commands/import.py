@@ -123,7 +123,7 @@ def _list(client: Client, options: argparse.Namespace) -> None:
 
 
 def _number(one: Json) -> str:
-    from orchestrator.reports.numbers import with_half_width
+    from orchestrator.reports.numbers import with_interval
 
     rate = one["throughput"]
-    return f"{with_half_width(rate)} {rate['unit']}" if rate else str(one["reason"])
+    return f"{with_interval(rate)} {rate['unit']}" if rate else str(one["reason"])

@@ -108,7 +108,8 @@ def test_the_load_of_runs_that_share_the_node_by_its_plan_is_noted_and_is_not_fo
     values = {("cpu_s", "attempt"): 0.4, ("cpu_s", "neighbours"): 0.4}
     found = analyse({NODE: a_log(readings=quiet(values=values))}).validity
     assert found.sound
-    assert found.notes[-1] == f"exclusive: device: other runs of tbd used 1.0 cores of {NODE} meanwhile"
+    assert found.notes[-1].startswith(f"exclusive: device: other runs of tbd used 1.0 cores of {NODE} meanwhile; with")
+    assert found.advice == found.notes[-1:]
 
 
 def test_load_on_cores_that_the_node_may_not_use_is_no_load_on_the_node():
@@ -147,6 +148,7 @@ def test_a_loss_that_has_not_fallen_in_a_short_run_is_noted_not_failed():
     analysis = analyse({NODE: a_log(losses=[5.0] * 121)})
     assert analysis.validity.sound
     assert any("not enough steps to judge" in note for note in analysis.validity.notes)
+    assert not any("loss" in text for text in analysis.validity.advice), "nobody can do anything about it"
 
 
 def test_asynchronous_replicas_may_differ():

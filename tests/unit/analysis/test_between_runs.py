@@ -18,9 +18,10 @@ def _run(value, **more):
 
 
 def test_the_interval_comes_from_the_variance_between_runs_by_students_t():
-    cell = over_runs([_run(9.0), _run(10.0), _run(11.0)])
-    assert cell.value == 10.0
-    assert cell.ci_high - 10.0 == pytest.approx(4.3027 * 1.0 / math.sqrt(3), rel=1e-3)
+    cell = over_runs([_run(10.0 * math.exp(d)) for d in (-0.1, 0.0, 0.1)])
+    assert cell.value == pytest.approx(10.0), "the geometric mean"
+    half = 4.3027 * 0.1 / math.sqrt(3)
+    assert (cell.ci_low, cell.ci_high) == pytest.approx((10.0 * math.exp(-half), 10.0 * math.exp(half)), rel=1e-4)
     assert cell.n == 3
     assert "these devices" in cell.scope
 
@@ -35,8 +36,8 @@ def test_a_single_run_has_a_value_and_no_interval():
 def test_history_lends_a_cell_of_few_runs_its_deviation_and_says_from_how_many():
     lent = Lent(0.02, 0.05, 5, "deviation between runs of 2.0% lent by 5 earlier sessions")
     single, pair = over_runs([_run(10.0)], lent=lent), over_runs([_run(9.9), _run(10.1)], lent=lent)
-    assert single.ci_high - 10.0 == pytest.approx(0.05 * 10.0)
-    assert pair.ci_high - 10.0 == pytest.approx(0.05 * 10.0 / math.sqrt(2))
+    assert single.ci_high / single.value == pytest.approx(math.exp(0.05))
+    assert pair.ci_high / pair.value == pytest.approx(math.exp(0.05 / math.sqrt(2)))
     assert "lent by 5 earlier sessions" in single.scope
     assert "history" in pair.method
 
@@ -47,6 +48,36 @@ def test_a_cell_of_three_runs_or_of_several_nodes_is_lent_nothing():
     assert over_runs(three, lent=lent) == over_runs(three)
     apart = over_runs([_run(9.9), _run(10.1)], places=["a", "b"], lent=lent)
     assert "lent" not in apart.scope
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "wanted"),
+    [
+        ("step_time_s", (0.01, 1.0), (0.1, 0.0, 1e24)),  # a hundredfold: two runs know nothing of it
+        ("throughput", (1e-200, 1e200), (1.0, 0.0, math.inf)),
+        ("throughput", (0.0, 2.0), (1.0, 0.0, 13.71)),  # a logarithm takes no 0: as they are
+        ("power_w", (0.0, 0.0), (0.0, 0.0, 0.0)),
+        ("input_ratio", (0.0, 0.2), (0.1, 0.0, 1.371)),
+        ("loss_last", (-1.0, 1.0), (0.0, -12.71, 12.71)),  # below 0 is where it may be
+        ("memory_residual_ratio", (-0.02, -0.04), (-0.03, -0.1571, 0.0971)),
+    ],
+)
+def test_an_interval_reaches_below_0_only_where_its_metric_may(metric, values, wanted):
+    cell = over_runs([Measurement(metric, value, "u", "m") for value in values])
+    value, low, high = wanted
+    assert cell.value == pytest.approx(value, rel=1e-3)
+    assert cell.ci_low == pytest.approx(low, rel=1e-3, abs=1e-9)
+    assert (cell.ci_low > 0) == (min(values) > 0)
+    assert cell.ci_high <= high * 1.001
+    assert math.isfinite(cell.ci_high)
+    assert ("geometric" in cell.method) == (metric in ("step_time_s", "throughput") and min(values) > 0)
+
+
+def test_rates_and_times_of_the_same_runs_say_the_same():
+    rates = (8.0, 10.0, 13.0)
+    rate = over_runs([_run(value) for value in rates])
+    time = over_runs([Measurement("step_time_s", 1 / value, "s", "m") for value in rates])
+    assert (1 / time.value, 1 / time.ci_high) == pytest.approx((rate.value, rate.ci_low))
 
 
 def test_runs_of_different_metrics_are_not_mixed():

@@ -19,6 +19,7 @@ def test_fewer_than_three_sessions_lend_nothing():
     two = [_session(rng, 0.02) for _ in range(2)]
     assert lend(two) is None
     assert lend([*two, Session((100.0,), 0.0, 60)]) is None
+    assert lend([*two, Session((100.0, 0.0), 0.0, 60)]) is None, "0 is no rate"
     assert movement_of(two) is None
 
 
@@ -31,9 +32,9 @@ def test_the_deviation_is_that_of_the_sessions_and_it_says_from_how_many():
 
 
 def test_sessions_that_agree_lend_students_interval_and_others_a_wider_one():
-    agree = [Session((98.0, 100.0, 102.0), 0.0, 60)] * 4
+    agree = [Session(tuple(100 * math.exp(d) for d in (-0.02, 0.0, 0.02)), 0.0, 60)] * 4
     assert lend(agree).half_width_ratio == pytest.approx(stats.t.ppf(0.975, 2) * 0.02)
-    assert lend(agree).half_width(50.0, 4) == pytest.approx(stats.t.ppf(0.975, 2) * 0.02 * 50.0 / 2)
+    assert lend(agree).half_width(4) == pytest.approx(stats.t.ppf(0.975, 2) * 0.02 / 2)
     differ = [Session((100 - d, 100.0, 100 + d), 0.0, 60) for d in (0.5, 1.0, 2.0, 3.3)]
     assert lend(differ).deviation_ratio == pytest.approx(0.02, rel=0.02)
     assert lend(differ).half_width_ratio > 1.3 * lend(agree).half_width_ratio
@@ -59,8 +60,8 @@ def test_the_interval_of_few_runs_covers_where_sessions_scatter(sessions, runs):
     for _ in range(600):
         deviations = 0.02 * np.exp(0.6 * rng.standard_normal(sessions + 1))
         lent = lend([_session(rng, deviation) for deviation in deviations[:-1]])
-        mean = np.mean(_session(rng, deviations[-1], runs=runs).rates)
-        held.append(abs(mean - 100.0) <= lent.half_width(mean, runs))
+        mean = np.mean(np.log(_session(rng, deviations[-1], runs=runs).rates))
+        held.append(abs(mean - math.log(100.0)) <= lent.half_width(runs))
     assert np.mean(held) >= 0.92
 
 

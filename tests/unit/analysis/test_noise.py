@@ -84,8 +84,8 @@ def test_the_runs_for_a_half_width_are_enough_and_one_fewer_is_not(target, devia
     def half_width(n):
         return stats.t.ppf(0.975, n - 1) * deviation / math.sqrt(n)
 
-    assert half_width(runs) <= target
-    assert runs == 2 or half_width(runs - 1) > target
+    assert math.expm1(half_width(runs)) <= target
+    assert runs == 2 or math.expm1(half_width(runs - 1)) > target
 
 
 @pytest.mark.parametrize(("target", "deviation"), [(0.05, 0.04), (0.02, 0.016)])

@@ -10,7 +10,7 @@ from orchestrator.cli import output
 from orchestrator.reports import table
 from orchestrator.reports.comparison import comparison_table
 from orchestrator.reports.experiment_report import experiment_report
-from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, with_half_width
+from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, with_interval
 from orchestrator.reports.results_table import results_table
 from tests.unit import builders
 from tests.unit.api.api_rig import Rig, fingerprint_of, rate
@@ -32,11 +32,29 @@ def test_numbers_have_four_significant_digits(value: Any, text: str) -> None:
     assert plain(value) == text
 
 
-def test_the_half_width_has_two_digits_and_the_value_as_many_places() -> None:
-    quantity = {"value": 123.456789, "ci_low": 123.4, "ci_high": 123.5}
-    assert with_half_width(quantity) == "123.457 ± 0.050"
-    assert with_half_width({"value": 123.456, "ci_low": 100, "ci_high": 146}) == "123 ± 23"
-    assert with_half_width({"value": 5.0, "ci_low": None, "ci_high": None}) == "5.000"
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (123.456789, 123.4067, 123.5069, "123.457 ± 0.050"),
+        (123.456, 100.5, 146.5, "123 ± 23"),
+        (5.0, None, None, "5.000"),
+        (5.0, 5.0, 5.0, "5.000"),
+        (571.2, 537.1, 607.6, "571 (537 to 608)"),
+        (101.3, 100.31, 102.4, "101.30 (100.31 to 102.40)"),
+        (10.7, 3.2, 35.8, "10.7 (3.20 to 35.8)"),
+        (0.1, 1e-13, 8e10, "0.100 (1.00e-13 to 8.00e+10)"),
+        (0.1, 0.0, 1.371, "0.100 (0 to 1.37)"),
+        (0.0, -12.71, 12.71, "0 ± 13"),
+        (0.0, -1.0, 2.0, "0 (-1.00 to 2.00)"),
+        (0.0, 0.0, 0.0, "0"),
+        ("NaN", "NaN", "NaN", "NaN"),
+        (None, None, None, NOTHING),
+    ],
+)
+def test_an_interval_is_a_half_width_where_both_sides_round_alike_else_its_ends(
+    value: Any, low: Any, high: Any, text: str
+) -> None:
+    assert with_interval({"value": value, "ci_low": low, "ci_high": high}) == text
 
 
 def test_units_are_for_people() -> None:
@@ -130,7 +148,7 @@ def test_the_table_shows_what_differs_and_says_once_what_is_the_same(rig: Rig) -
     found = results_table(results(rig, [rate(9.0), rate(11.0)], [rate(18.0), rate(22.0)])["rows"])
     assert found.headers[:4] == ["model", "framework", "batch", "images/s (95 % CI)"]
     assert [row[2] for row in found.rows] == ["4", "8"]
-    assert found.rows[0][3] == "10 ± 13"
+    assert found.rows[0][3] == "9.95 (2.78 to 35.6)", "no speed is below zero"
     assert "topology 1x1" in found.common
     assert found.notes == []
 
@@ -147,7 +165,7 @@ def test_only_the_options_that_differ_stand_in_the_lines(rig: Rig) -> None:
 
 def test_a_cell_that_was_disturbed_has_its_number_a_mark_and_the_reason_below(rig: Rig) -> None:
     found = results_table(results(rig, [rate(9.0), rate(11.0)], [rate(17.0, builders.LOADED), rate(19.0)])["rows"])
-    assert found.rows[1][3] == "18 ± 13"
+    assert found.rows[1][3] == "18.0 (8.87 to 36.4)"
     assert found.rows[1][-1] == "disturbed [1]"
     assert found.notes[0] == f"[1] {builders.LOADED.text}."
     assert "all planned ones count" in found.notes[1]
