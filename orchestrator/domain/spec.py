@@ -181,7 +181,7 @@ class ExperimentSpec(StrictModel):
     )
     precision_target: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = Field(
         default=None,
-        description="repeat each cell until half of its 95 % interval is at most this share of the mean (0.01: 1 %); "
+        description="repeat each cell until its 95 % interval reaches at most this share above the mean (0.01: 1 %); "
         "null: repeats says how often",
     )
     max_repeats: Annotated[int, Field(strict=True, ge=1, le=MOST_REPEATS)] = Field(

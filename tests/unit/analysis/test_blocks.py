@@ -32,6 +32,17 @@ def test_two_cells_are_paired_by_block():
     assert pair.text == f"b {pair.ratio:.3g} x a ({pair.ci_low:.3g} to {pair.ci_high:.3g})"
 
 
+@pytest.mark.parametrize("cells", [2, 3, 12])
+def test_runs_that_differ_a_hundredfold_are_compared_and_tell_nothing(cells):
+    """Of two blocks the interval's ends are beyond what a number can hold."""
+    y = np.zeros((cells, 2))
+    y[0] = -math.log(100), math.log(100)
+    pair = compare_cells(_rates(y * (1 + np.arange(cells))[:, None] + np.arange(cells)[:, None] * 0.01))[0]
+    assert pair.verdict == "cannot_tell"
+    assert 0 < pair.ci_low < pair.ratio < pair.ci_high < math.inf
+    assert math.isfinite(pair.detectable_ratio)
+
+
 def test_what_a_block_has_in_common_is_no_difference():
     quiet = np.array([[0.0, 0.01, -0.01, 0.0, 0.01, 0.0], [0.1, 0.1, 0.09, 0.11, 0.1, 0.1]])
     slow = 0.3 * np.arange(6)
