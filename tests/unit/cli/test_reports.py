@@ -1,15 +1,17 @@
 """Numbers, tables and reports as a person reads them."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
 from orchestrator.cli import output
+from orchestrator.domain.measurement import METRICS, OF_CONVERGENCE, Advice, Validity
 from orchestrator.reports import table
 from orchestrator.reports.comparison import comparison_table
-from orchestrator.reports.experiment_report import experiment_report
+from orchestrator.reports.experiment_report import BESIDE, experiment_report
 from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, with_interval
 from orchestrator.reports.results_table import results_table
 from tests.unit import builders
@@ -201,6 +203,36 @@ def test_a_report_answers_what_where_how_and_how_again(rig: Rig) -> None:
     assert builders.LOADED.text in report
     assert "pytorch 2.13" in report
     assert "images of 96 x 96 pixels" in report
+
+
+def test_a_report_has_a_table_of_what_was_measured_and_one_line_of_what_was_not(rig: Rig) -> None:
+    report = experiment_report(**results(rig, *([[rate(9.0), rate(11.0)]] * (BESIDE + 1))))
+    measured = report.split("## All that was measured")[1].split("\n## ")[0]
+    rows = re.findall(r"\(`throughput`\) \|(.*)\|$", measured, re.MULTILINE)
+    assert [row.count("9.950 images/s") for row in rows] == [BESIDE, 1]
+    (absent,) = re.findall(r"^Not measured: .*$", report, re.MULTILINE)
+    told = re.findall(r"\(`(\w+)`\) \|", measured)
+    assert {*told} | {*re.findall(r"`(\w+)`", absent)} == {*METRICS} - {*OF_CONVERGENCE}
+    assert "was not measured" not in report
+
+
+def test_a_table_has_the_findings_about_which_one_can_do_something_each_once(rig: Rig) -> None:
+    judged = Validity.of(["the loss has not fallen yet", None, Advice("let it train longer")])
+    told = replace(rate(9.0), validity=judged)
+    found = results_table(results(rig, [told, told], [told, told])["rows"])
+    assert [row[-1] for row in found.rows] == ["note [1]", "note [1]"]
+    assert found.notes == ["[1] let it train longer."]
+
+
+def test_an_interpreter_that_is_named_like_its_framework_is_no_column(rig: Rig) -> None:
+    rows = results(rig, [rate(9.0), rate(11.0)], [rate(9.0), rate(11.0)])["rows"]
+    for row, name in zip(rows, ("pytorch", "tensorflow"), strict=True):
+        row["axes"] |= {"framework": name, "interpreter": name}
+    found = results_table(rows)
+    assert "interpreter" not in found.headers
+    assert "interpreter" not in found.common
+    rows[1]["axes"]["interpreter"] = "nightly"
+    assert "interpreter" in results_table(rows).headers
 
 
 def test_the_spec_in_a_report_is_yaml_that_makes_the_same_experiment(rig: Rig) -> None:
