@@ -12,7 +12,7 @@ functions and types in it that do it. A test looks every name up (tests/architec
     looks at its token first: who asks, and whether the token's scope covers this request.
     ``orchestrator/api/access.py: Door, NEEDED, allowed``
     ``orchestrator/services/tokens.py: Gate.admit``
-    ``orchestrator/api/routers/experiments.py: post_experiment``
+    ``orchestrator/api/routers/experiments.py: submit_experiment``
     ``orchestrator/services/submit.py: submit, plan``
     A schedule is only another submitter: at each of its times a thread does the same in its owner's name.
     ``orchestrator/services/scheduler.py: Scheduler.look``

@@ -46,6 +46,7 @@ def _operation(path: str, method: str, operation: Json) -> str:
     first = escape(about.split("\n\n")[0])
     return (
         f'<details><summary>{head}<span class="about">{first}</span></summary><p>{escape(about)}</p>'
+        f"<p>in generated clients: <code>{escape(operation['operationId'])}</code></p>"
         f"{_parameters(operation)}{_body(operation)}{_answers(operation)}</details>"
     )
 

@@ -1,9 +1,11 @@
 """The OpenAPI description: FastAPI's, completed by what it cannot see (the spec, which is parsed by its own type)."""
 
+import json
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from pydantic.json_schema import JsonSchemaMode
 
 from orchestrator.api.access import NEEDED
@@ -24,6 +26,12 @@ _BEARER = {
 }
 
 
+def operation_id(route: APIRoute) -> str:
+    """What generated clients call the operation: its function's name, in lowerCamelCase."""
+    verb, *nouns = route.name.split("_")
+    return verb + "".join(noun.capitalize() for noun in nouns)
+
+
 def install(app: FastAPI) -> None:
     """Have ``app`` describe itself, once, when it is first asked."""
 
@@ -39,7 +47,8 @@ def _describe(app: FastAPI) -> dict[str, Any]:
     description = get_openapi(
         title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
     )
-    schemas = description.setdefault("components", {}).setdefault("schemas", {})
+    description = _with_named_pages(description)
+    schemas = description["components"]["schemas"]
     schedules = (ScheduleRequest, ScheduleChange)
     for model in (ExperimentSpec, NetbenchRequest, CalibrationRequest, TokenRequest, *schedules, ProblemView):
         # A problem is described as it is written: one of its fields has another name on the wire.
@@ -56,8 +65,10 @@ def _describe(app: FastAPI) -> dict[str, Any]:
     spec = schemas["ExperimentSpec"]["properties"]
     for axis in AXES:
         fields = spec if axis in spec else schemas["NodeChoice"]["properties"]
-        fields[axis] = _one_or_list(fields[axis])
-    spec["options"]["additionalProperties"] = _one_or_list(spec["options"]["additionalProperties"])
+        fields[axis] = _one_or_list(fields[axis], schemas)
+    spec["options"]["additionalProperties"] = _one_or_list(spec["options"]["additionalProperties"], schemas)
+    for name in ("repeats", "max_repeats"):
+        del spec[name]["default"]  # the one that is left out follows the other: a client must not fill it in
     description["components"]["securitySchemes"] = {"bearer": _BEARER}
     for path, operations in description["paths"].items():
         for method, operation in operations.items():
@@ -68,13 +79,40 @@ def _describe(app: FastAPI) -> dict[str, Any]:
     return description
 
 
-def _one_or_list(schema: dict[str, Any]) -> dict[str, Any]:
-    """An axis takes one value or a list; pydantic, which makes the list before it looks, describes the list only."""
-    choices = schema.get("anyOf", [schema])
-    arrays = [choice for choice in choices if choice.get("type") == "array"]
-    rest = {key: value for key, value in schema.items() if key in ("title", "default", "description")}
-    single = [choice for array in arrays for choice in array["items"].get("anyOf", [array["items"]])]
-    return {**rest, "anyOf": [*single, *({**c, "title": "List"} for c in choices)]}
+def _with_named_pages(description: dict[str, Any]) -> dict[str, Any]:
+    """The same, each schema of a page under its title: pydantic calls it by its parts (``PageView_RunView_``)."""
+    text = json.dumps(description)
+    for name, schema in description["components"]["schemas"].items():
+        if name.startswith("PageView_"):
+            text = text.replace(f'/{name}"', f'/{schema["title"]}"').replace(f'"{name}": ', f'"{schema["title"]}": ')
+    named: dict[str, Any] = json.loads(text)
+    return named
+
+
+def _one_or_list(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    """An axis takes one value or a list; pydantic, which makes the list before it looks, describes the list only. A
+    choice of words gets a place of its own in ``schemas``: generated clients call its type so."""
+    said: dict[str, Any] = {key: schema[key] for key in ("title", "default", "description") if key in schema}
+    if isinstance(said.get("default"), list):
+        (said["default"],) = said["default"]  # as a person would write it, and clients can hold it
+    choices: list[dict[str, Any]] = []
+    for choice in schema.get("anyOf", [schema]):
+        if choice.get("type") != "array":
+            choices.append(choice)
+            continue
+        single = [_named(one, schema, schemas) for one in choice["items"].get("anyOf", [choice["items"]])]
+        bounds = {key: choice[key] for key in ("minItems", "maxItems")}
+        items = single[0] if len(single) == 1 else {"anyOf": single}
+        choices += [*single, {"title": "List", "type": "array", "items": items, **bounds}]
+    return {**said, "anyOf": choices}
+
+
+def _named(schema: dict[str, Any], axis: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    if "enum" not in schema:
+        return schema
+    name = axis["title"].replace(" ", "")
+    schemas[name] = {"title": name, **schema}
+    return {"$ref": _REFS.format(model=name)}
 
 
 def _only_our_errors(operation: dict[str, Any]) -> None:

@@ -51,7 +51,13 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
         stopping: tells the live streams that the server is about to stop, so that they end.
     """
     app = FastAPI(
-        title="tbd", version="1", description=DESCRIPTION, redirect_slashes=False, docs_url=None, redoc_url=None
+        title="tbd",
+        version="1",
+        description=DESCRIPTION,
+        redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=openapi.operation_id,
     )
     app.state.context = context
     app.state.stopping = stopping

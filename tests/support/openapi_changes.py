@@ -86,6 +86,9 @@ class _Comparison:
             yield from self._operation(name, before[name], after[name])
 
     def _operation(self, place: str, before: Json, after: Json) -> Iterator[Change]:
+        name, other = before.get("operationId"), after.get("operationId")
+        if name != other:
+            yield Change(place, f"called {other} in generated clients, before {name}", True)
         old, new = _parameters(before), _parameters(after)
         yield from _keys(place, old, new, breaks_when_added=lambda one: bool(one.get("required")))
         for name in sorted(old.keys() & new.keys()):

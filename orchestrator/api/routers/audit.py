@@ -13,7 +13,7 @@ Word = Annotated[str | None, Query(max_length=200)]
 
 
 @router.get("", response_model=PageView[DeedView])
-def get_audit(
+def list_deeds(
     context: Ctx, who: Word = None, target: Word = None, limit: Limit = 50, cursor: Cursor = None
 ) -> Response:
     """What was done, newest first. A deed is stored together with what was done; what was refused is in the server's

@@ -18,13 +18,13 @@ BODY = json_body_of("CalibrationRequest", topology="1x1")
 
 
 @router.post("", status_code=201, response_model=ExperimentView, openapi_extra=BODY)
-def post_calibration(context: Ctx, who: Who, body: JsonBody, key: IdempotencyKey = None) -> Response:
+def submit_calibration(context: Ctx, who: Who, body: JsonBody, key: IdempotencyKey = None) -> Response:
     """Find what devices can do at best. It is an experiment: follow and cancel it as one."""
     return submitted(*microbenchmark.carry_out(context, calibrate.spec_of(body), who, key))
 
 
 @router.get("", response_model=PageView[CalibrationView])
-def get_calibrations(
+def list_calibrations(
     context: Ctx,
     owner: OfOwner = None,
     experiment: str | None = None,

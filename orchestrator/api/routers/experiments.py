@@ -25,9 +25,8 @@ from orchestrator.api.views.runs import RunView, run_view
 from orchestrator.domain.access import Actor
 from orchestrator.domain.filters import ExperimentFilter, RunFilter
 from orchestrator.domain.run import Experiment, ExperimentState, RunState
-from orchestrator.services import cancel, pause, query
+from orchestrator.services import cancel, extend, pause, query
 from orchestrator.services.context import Context
-from orchestrator.services.extend import extend_experiment
 from orchestrator.services.preview import preview
 from orchestrator.services.remove import remove_experiment
 from orchestrator.services.submit import submit
@@ -56,7 +55,7 @@ def submitted(experiment: Experiment, created: bool) -> Response:
     responses={200: {"model": PreviewView, "description": "what would run (dry_run)"}},
     openapi_extra=SPEC_BODY,
 )
-def post_experiment(
+def submit_experiment(
     context: Ctx,
     who: Who,
     body: JsonBody,
@@ -70,7 +69,7 @@ def post_experiment(
 
 
 @router.get("", response_model=PageView[ExperimentView])
-def get_experiments(
+def list_experiments(
     context: Ctx,
     owner: OfOwner = None,
     state: ExperimentState | None = None,
@@ -101,7 +100,7 @@ def delete_experiment(context: Ctx, who: Who, experiment_id: str) -> Response:
 
 
 @router.get("/{experiment_id}/runs", response_model=PageView[RunView])
-def get_runs_of_experiment(
+def list_experiment_runs(
     context: Ctx,
     experiment_id: str,
     state: RunState | None = None,
@@ -115,25 +114,25 @@ def get_runs_of_experiment(
 
 
 @router.post("/{experiment_id}/cancel", status_code=202, response_model=ExperimentView)
-def post_cancel_experiment(context: Ctx, who: Who, experiment_id: str, key: IdempotencyKey = None) -> Response:
+def cancel_experiment(context: Ctx, who: Who, experiment_id: str, key: IdempotencyKey = None) -> Response:
     """Ask for an experiment and all its runs to end. Idempotent by nature, with or without a key."""
     return _ordered(context, who, experiment_id, key, "cancel", cancel.cancel_experiment)
 
 
 @router.post("/{experiment_id}/pause", status_code=202, response_model=ExperimentView)
-def post_pause_experiment(context: Ctx, who: Who, experiment_id: str, key: IdempotencyKey = None) -> Response:
+def pause_experiment(context: Ctx, who: Who, experiment_id: str, key: IdempotencyKey = None) -> Response:
     """Let none of its queued runs begin; those that have begun come to their end. Idempotent by nature."""
     return _ordered(context, who, experiment_id, key, "pause", pause.pause_experiment)
 
 
 @router.post("/{experiment_id}/resume", status_code=202, response_model=ExperimentView)
-def post_resume_experiment(context: Ctx, who: Who, experiment_id: str, key: IdempotencyKey = None) -> Response:
+def resume_experiment(context: Ctx, who: Who, experiment_id: str, key: IdempotencyKey = None) -> Response:
     """Let the queued runs of a paused experiment begin. Idempotent by nature."""
     return _ordered(context, who, experiment_id, key, "resume", pause.resume_experiment)
 
 
 @router.post("/{experiment_id}/extend", response_model=ExperimentView, openapi_extra=SPEC_BODY)
-def post_extend_experiment(
+def extend_experiment(
     context: Ctx, who: Who, experiment_id: str, body: JsonBody, key: IdempotencyKey = None
 ) -> Response:
     """Extend an experiment by a spec that has everything the old one has and more: values of axes, repeats. Only what
@@ -143,7 +142,7 @@ def post_extend_experiment(
         who.owner,
         key,
         ("extend", experiment_id, body),
-        lambda: extend_experiment(context, experiment_id, body, who),
+        lambda: extend.extend_experiment(context, experiment_id, body, who),
         lambda: query.experiment(context, experiment_id),
     )
     return answer(experiment_view(found), headers=headers)

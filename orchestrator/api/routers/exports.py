@@ -45,15 +45,17 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The file, as a stream.",
         "content": {
-            one.media_type.partition(";")[0]: {"schema": {"type": "string", "format": "binary"}}
-            for one in FORMATS.values()
+            one.media_type.partition(";")[0]: {
+                "schema": {"type": "string"} | ({"format": "binary"} if kind is Format.PARQUET else {})
+            }
+            for kind, one in FORMATS.items()
         },
     }
 }
 
 
 @router.get("/export", response_class=Response, responses=_ANSWER)
-def get_export(
+def export_results(
     context: Ctx,
     format: Format = Format.CSV,
     rows: Annotated[Rows | None, Query(description="a line for each cell, or for each run (mllog: only these)")] = None,

@@ -44,7 +44,7 @@ def get_docs(request: Request) -> Response:
 
 
 @router.get("/readyz", response_model=ReadyView)
-def get_ready(context: Ctx, node: Annotated[str | None, Query(max_length=253)] = None) -> Response:
+def get_readiness(context: Ctx, node: Annotated[str | None, Query(max_length=253)] = None) -> Response:
     """Ready; else a problem (503) that says what is away. With the name or the address of a ``node``: whether that node
     has joined and offers devices."""
     context.store.ping()

@@ -14,7 +14,7 @@ router = APIRouter(prefix="/history", tags=["history"])
 
 
 @router.get("", response_model=PageView[SeriesView])
-def get_series(
+def list_series(
     context: Ctx,
     owner: OfOwner = None,
     series: Annotated[str | None, Query(max_length=100, description="how its key begins")] = None,

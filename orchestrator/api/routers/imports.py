@@ -53,7 +53,7 @@ Wanted = Annotated[ImportedFilter, Depends(_wanted)]
 
 
 @router.post("/imports", status_code=201, response_model=ImportView, openapi_extra=_ARCHIVE)
-def post_import(
+def import_points(
     context: Ctx,
     who: Who,
     body: ReceivedBody,
@@ -73,7 +73,7 @@ def post_import(
 
 
 @router.get("/imports", response_model=PageView[ImportedPointView])
-def get_imports(
+def list_imported_points(
     context: Ctx,
     wanted: Wanted,
     limit: Limit = 50,
@@ -84,7 +84,7 @@ def get_imports(
 
 
 @router.get("/imported-series", response_model=PageView[ImportedSeriesView])
-def get_imported_series(
+def list_imported_series(
     context: Ctx,
     wanted: Wanted,
     limit: Limit = 50,
@@ -95,7 +95,7 @@ def get_imported_series(
 
 
 @router.delete("/imports/{point_id}", status_code=204, response_class=Response)
-def delete_import(context: Ctx, who: Who, point_id: str) -> Response:
+def delete_imported_point(context: Ctx, who: Who, point_id: str) -> Response:
     """Remove an imported point."""
     remove_imported(context, point_id, who)
     return Response(status_code=204)

@@ -17,7 +17,7 @@ LOG_BODY = {
     "requestBody": {
         "required": True,
         "content": {
-            media_type: {"schema": {"type": "string", "description": "one entry of the log a line"}}
+            media_type: {"schema": {"type": "string", "format": "binary", "description": "one entry of the log a line"}}
             for media_type in ("application/jsonl", "application/x-ndjson")
         },
     }
@@ -25,7 +25,7 @@ LOG_BODY = {
 
 
 @router.post("/ingest", status_code=201, response_model=RunView, openapi_extra=LOG_BODY)
-def post_ingest(
+def ingest_log(
     context: Ctx,
     who: Who,
     body: ReceivedBody,

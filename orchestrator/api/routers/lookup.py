@@ -22,7 +22,7 @@ Text = Annotated[str, Query(max_length=100, pattern="^[A-Za-z0-9_-]+$", descript
 
 
 @router.get("/lookup", response_model=PageView[FoundView])
-def get_lookup(context: Ctx, text: Text, limit: Limit = 50) -> Response:
+def list_matches(context: Ctx, text: Text, limit: Limit = 50) -> Response:
     """What the text may stand for: first the experiments of that name, then the experiments and runs whose id begins
     with it (exp_ and run_ may be left out), of each the newest first. There is no second page: write more of the id."""
     found = context.store.find(text, limit=limit)

@@ -18,13 +18,13 @@ BODY = json_body_of("NetbenchRequest", topology="2x1")
 
 
 @router.post("", status_code=201, response_model=ExperimentView, openapi_extra=BODY)
-def post_netbench(context: Ctx, who: Who, body: JsonBody, key: IdempotencyKey = None) -> Response:
+def submit_netbench(context: Ctx, who: Who, body: JsonBody, key: IdempotencyKey = None) -> Response:
     """Measure messages between the ranks of a topology. It is an experiment: follow and cancel it as one."""
     return submitted(*microbenchmark.carry_out(context, netbench.spec_of(body), who, key))
 
 
 @router.get("", response_model=PageView[ExchangeView])
-def get_netbench(
+def list_exchanges(
     context: Ctx,
     owner: OfOwner = None,
     experiment: str | None = None,

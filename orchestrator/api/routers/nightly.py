@@ -14,7 +14,7 @@ MOST_BOARDS = 20  # of a page: each is computed from the runs of its nights
 
 
 @router.get("/nightly", response_model=PageView[NightlyView])
-def get_nightly(
+def list_nightly_boards(
     context: Ctx,
     schedule: Annotated[str | None, Query(max_length=100, description="its name or id; without it all of them")] = None,
     nights: Annotated[int, Query(ge=1, le=MOST_NIGHTS, description="the last so many")] = NIGHTS,

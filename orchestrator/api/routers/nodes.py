@@ -15,25 +15,25 @@ router = APIRouter(prefix="/nodes", tags=["nodes"])
 
 
 @router.get("", response_model=PageView[NodeView])
-def get_nodes(context: Ctx, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None) -> Response:
+def list_nodes(context: Ctx, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None) -> Response:
     """The nodes of the cluster by name."""
     return answer(page_of(ordered_nodes(context), lambda node: node.name, NodeView.of, limit, cursor))
 
 
 @router.post("/{name}/drain", response_model=NodeView)
-def post_drain(context: Ctx, who: Who, name: str, key: IdempotencyKey = None) -> Response:
+def drain_node(context: Ctx, who: Who, name: str, key: IdempotencyKey = None) -> Response:
     """Place no new runs on the node; those on it go on. Idempotent."""
     return _ordered(context, who, name, key, NodeState.DRAINING)
 
 
 @router.post("/{name}/quarantine", response_model=NodeView)
-def post_quarantine(context: Ctx, who: Who, name: str, key: IdempotencyKey = None) -> Response:
+def quarantine_node(context: Ctx, who: Who, name: str, key: IdempotencyKey = None) -> Response:
     """Place no new runs on the node, because its results are not believed. Idempotent."""
     return _ordered(context, who, name, key, NodeState.QUARANTINED)
 
 
 @router.post("/{name}/resume", response_model=NodeView)
-def post_resume(context: Ctx, who: Who, name: str, key: IdempotencyKey = None) -> Response:
+def resume_node(context: Ctx, who: Who, name: str, key: IdempotencyKey = None) -> Response:
     """Take back what was ordered of the node. Idempotent."""
     return _ordered(context, who, name, key, None)
 

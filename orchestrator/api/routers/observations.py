@@ -21,7 +21,7 @@ class ObservationView(View):
 
 
 @router.get("", response_model=PageView[ObservationView])
-def get_observations(context: Ctx) -> Response:
+def list_observations(context: Ctx) -> Response:
     """Observations 1 to 12 of Zhu et al., IISWC 2018, each with its test and the numbers it was judged by."""
     items = [
         ObservationView(

@@ -35,7 +35,7 @@ Rank = Annotated[int | None, Query(ge=0, description="of this rank")]
 
 
 @router.get("/{run_id}/memory", response_model=MemoryView)
-def get_memory(context: Ctx, run: OneRun) -> Response:
+def get_run_memory(context: Ctx, run: OneRun) -> Response:
     """Memory by class, where the run was profiled; the peak in any case."""
     found = profiles.profiles(context, run)
     peak = run.analysis.measurement("peak_memory_bytes") if run.analysis else None
@@ -44,7 +44,7 @@ def get_memory(context: Ctx, run: OneRun) -> Response:
 
 
 @router.get("/{run_id}/kernels", response_model=KernelsView)
-def get_kernels(
+def list_run_kernels(
     context: Ctx,
     run: OneRun,
     rank: Rank = None,
@@ -62,7 +62,7 @@ def get_kernels(
 
 
 @router.get("/{run_id}/kernels/changes", response_model=KernelChanges)
-def get_kernel_changes(
+def list_kernel_changes(
     context: Ctx,
     run: OneRun,
     baseline: Annotated[str, Query(description="the run to compare with")],
@@ -82,7 +82,7 @@ def get_kernel_changes(
 
 
 @router.get("/{run_id}/layers", response_model=LayersView)
-def get_layers(
+def list_run_layers(
     context: Ctx, run: OneRun, rank: Rank = None, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None
 ) -> Response:
     """Times of the layers and the breakdown of a step, where the run was profiled: of the first rank, or of one."""
@@ -103,7 +103,7 @@ def _check_rank(rank: int | None, whole: Sequence[KernelTable | LayerTimes], cho
 
 
 @router.get("/{run_id}/trace")
-def get_trace(context: Ctx, run: OneRun, attempt: AttemptNumber = None) -> Response:
+def get_run_trace(context: Ctx, run: OneRun, attempt: AttemptNumber = None) -> Response:
     """The timeline of the run for Perfetto or chrome://tracing, in Chrome's trace event format: steps, kernels,
     exchanges and telemetry of all ranks on one clock. Also while it runs."""
     found = profiles.run_trace(context, query.attempt_of(run, attempt))
@@ -113,6 +113,6 @@ def get_trace(context: Ctx, run: OneRun, attempt: AttemptNumber = None) -> Respo
 
 
 @router.get("/{run_id}/reanalysis", response_model=ReanalysisView)
-def get_reanalysis(context: Ctx, run: OneRun) -> Response:
+def get_run_reanalysis(context: Ctx, run: OneRun) -> Response:
     """Today's analysis over the stored logs of the run: what of the stored results it would change. Changes nothing."""
     return answer(reanalysis_view(reanalyse(context, run)))

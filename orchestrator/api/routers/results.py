@@ -20,7 +20,7 @@ router = APIRouter(tags=["results"])
 
 
 @router.get("/experiments/{experiment_id}/results", response_model=PageView[ResultRowView])
-def get_results_of_experiment(
+def list_experiment_results(
     context: Ctx, experiment_id: str, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None
 ) -> Response:
     """The results of an experiment, one row per cell, also while it runs."""
@@ -29,7 +29,7 @@ def get_results_of_experiment(
 
 
 @router.get("/experiments/{experiment_id}/comparisons", response_model=ComparisonsView)
-def get_comparisons_of_experiment(
+def get_experiment_comparisons(
     context: Ctx,
     experiment_id: str,
     axis: Annotated[str | None, Query(max_length=200, description="of the spec, or options.NAME")] = None,
@@ -41,14 +41,14 @@ def get_comparisons_of_experiment(
 
 
 @router.get("/experiments/{experiment_id}/scaling", response_model=ScalingView)
-def get_scaling_of_experiment(context: Ctx, experiment_id: str) -> Response:
+def get_experiment_scaling(context: Ctx, experiment_id: str) -> Response:
     """Speed-up and efficiency of the cells of an experiment against one device, weak or strong, with intervals that
     have the noise of both; and the cells that are missing, with their reasons. Also while it runs."""
     return answer(scaling_view(scaling(context, experiment_id)))
 
 
 @router.get("/results", response_model=PageView[ResultRowView])
-def get_results(
+def list_results(
     context: Ctx,
     owner: OfOwner = None,
     model: str | None = None,

@@ -44,7 +44,7 @@ AttemptNumber = Annotated[int | None, Query(ge=1, description="an attempt of the
 
 
 @router.get("", response_model=PageView[RunView])
-def get_runs(
+def list_runs(
     context: Ctx,
     owner: OfOwner = None,
     experiment: str | None = None,
@@ -68,7 +68,7 @@ def get_run(run: OneRun) -> Response:
 
 
 @router.post("/{run_id}/cancel", status_code=202, response_model=RunView)
-def post_cancel_run(context: Ctx, who: Who, run_id: str, key: IdempotencyKey = None) -> Response:
+def cancel_run(context: Ctx, who: Who, run_id: str, key: IdempotencyKey = None) -> Response:
     """Ask for a run to end. Idempotent by nature, with or without a key."""
     run, headers = carried_out_once(
         context,
@@ -82,7 +82,7 @@ def post_cancel_run(context: Ctx, who: Who, run_id: str, key: IdempotencyKey = N
 
 
 @router.get("/{run_id}/measurements", response_model=PageView[MeasurementView])
-def get_measurements(run: OneRun, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None) -> Response:
+def list_run_measurements(run: OneRun, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None) -> Response:
     """All that was computed from the run's logs. Empty until they were judged."""
     analysis = run.analysis or Analysis(Validity())
     view = partial(measurement_view, code_version=analysis.code_version)
@@ -90,7 +90,7 @@ def get_measurements(run: OneRun, limit: WholeLimit = MAX_PAGE, cursor: Cursor =
 
 
 @router.get("/{run_id}/intervals", response_model=PageView[IntervalView])
-def get_intervals(
+def list_run_intervals(
     context: Ctx, run: OneRun, attempt: AttemptNumber = None, limit: Limit = 200, cursor: Cursor = None
 ) -> Response:
     """The intervals of the timed loop, as its log has them; also while it runs."""
@@ -100,7 +100,7 @@ def get_intervals(
 
 
 @router.get("/{run_id}/readings", response_model=PageView[ReadingView])
-def get_readings(
+def list_run_readings(
     context: Ctx, run: OneRun, attempt: AttemptNumber = None, limit: Limit = 200, cursor: Cursor = None
 ) -> Response:
     """What the telemetry sampler saw; also while it runs."""
@@ -110,7 +110,7 @@ def get_readings(
 
 
 @router.get("/{run_id}/log", response_model=PageView[OutputView])
-def get_log(
+def list_run_output(
     context: Ctx,
     run: OneRun,
     rank: Annotated[int | None, Query(ge=0)] = None,

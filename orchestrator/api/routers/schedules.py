@@ -36,7 +36,7 @@ def _view(context: Context, schedule: Schedule) -> ScheduleView:
 
 
 @router.post("", status_code=201, response_model=ScheduleView, openapi_extra=_NEW)
-def post_schedule(context: Ctx, who: Who, body: JsonBody, key: IdempotencyKey = None) -> Response:
+def create_schedule(context: Ctx, who: Who, body: JsonBody, key: IdempotencyKey = None) -> Response:
     """Make a schedule. Its first time is after now; it belongs to who asks, and so do the experiments that it makes."""
     made, created = schedules.add(context, body, who, key)
     headers = {"Location": f"/api/v1/schedules/{made.id}"} | ({} if created else REPLAYED)
@@ -44,7 +44,7 @@ def post_schedule(context: Ctx, who: Who, body: JsonBody, key: IdempotencyKey = 
 
 
 @router.get("", response_model=PageView[ScheduleView])
-def get_schedules(
+def list_schedules(
     context: Ctx,
     owner: OfOwner = None,
     name: Annotated[str | None, Query(max_length=100)] = None,
@@ -65,7 +65,7 @@ def get_schedule(context: Ctx, schedule_id: str) -> Response:
 
 
 @router.patch("/{schedule_id}", response_model=ScheduleView, openapi_extra=_CHANGE)
-def patch_schedule(context: Ctx, who: Who, schedule_id: str, body: JsonBody) -> Response:
+def change_schedule(context: Ctx, who: Who, schedule_id: str, body: JsonBody) -> Response:
     """Change what the body names, and leave the rest: ``{"paused": true}`` pauses it."""
     return answer(_view(context, schedules.change(context, schedule_id, body, who)))
 
@@ -78,7 +78,7 @@ def delete_schedule(context: Ctx, who: Who, schedule_id: str) -> Response:
 
 
 @router.post("/{schedule_id}/run", status_code=201, response_model=FireView)
-def post_run_schedule(context: Ctx, who: Who, schedule_id: str, key: IdempotencyKey = None) -> Response:
+def run_schedule(context: Ctx, who: Who, schedule_id: str, key: IdempotencyKey = None) -> Response:
     """Submit its spec now, also while it is paused or an experiment of it goes on. Its times stay as they are."""
     fire, created = schedules.run_now(context, schedule_id, who, key)
     headers = {"Location": f"/api/v1/experiments/{fire.experiment_id}"} | ({} if created else REPLAYED)
@@ -86,7 +86,7 @@ def post_run_schedule(context: Ctx, who: Who, schedule_id: str, key: Idempotency
 
 
 @router.get("/{schedule_id}/fires", response_model=PageView[FireView])
-def get_fires(
+def list_schedule_fires(
     context: Ctx,
     schedule_id: str,
     state: FireState | None = None,

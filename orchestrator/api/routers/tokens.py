@@ -13,7 +13,7 @@ BODY = json_body_of("TokenRequest", name="ada", scope="submit", expires_days=90)
 
 
 @router.post("", status_code=201, response_model=NewTokenView, openapi_extra=BODY)
-def post_token(request: Request, context: Ctx, who: Who, body: JsonBody) -> Response:
+def create_token(request: Request, context: Ctx, who: Who, body: JsonBody) -> Response:
     """Make a token. Its text is in this answer and nowhere else: the server keeps a digest."""
     token, text = tokens.add(context.store, context.clock, body, who)
     request.app.state.gate.forget()
@@ -21,14 +21,14 @@ def post_token(request: Request, context: Ctx, who: Who, body: JsonBody) -> Resp
 
 
 @router.get("", response_model=PageView[TokenView])
-def get_tokens(context: Ctx, limit: Limit = 50, cursor: Cursor = None) -> Response:
+def list_tokens(context: Ctx, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """All tokens there ever were, newest first."""
     page, now = context.store.tokens(limit=limit, cursor=cursor), context.clock.now()
     return answer(page_view(page, lambda token: TokenView.at(now, token)))
 
 
 @router.post("/{token_id}/revoke", response_model=TokenView)
-def post_revoke_token(request: Request, context: Ctx, who: Who, token_id: str) -> Response:
+def revoke_token(request: Request, context: Ctx, who: Who, token_id: str) -> Response:
     """Revoke a token, by its id or the name of the only usable one. Idempotent. This server refuses it from now on,
     others of the same database within a second."""
     token = tokens.revoke(context.store, context.clock, token_id, who)

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 from orchestrator.api.views.common import Json, View, fields_of
 from orchestrator.api.views.runs import DeviceView
 from orchestrator.domain.catalog import ModelFacts, OptionFacts, QualityFacts, StrategyFacts, SwitchFacts
+from orchestrator.domain.placement import NodeState
 from orchestrator.services.datasets import DatasetOnNode, DatasetStatus
 from orchestrator.services.frameworks import FrameworkStatus, InterpreterOnNode
 
@@ -127,7 +128,7 @@ class NodeView(View):
     last two."""
 
     name: str
-    state: str
+    state: NodeState
     reason: str | None
     address: str
     devices: list[DeviceView]

@@ -45,7 +45,12 @@ Time = Annotated[
 class View(BaseModel):
     """Base of all answers. Non-finite floats travel as the strings ``NaN``, ``Infinity`` and ``-Infinity``."""
 
-    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings", from_attributes=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        ser_json_inf_nan="strings",
+        from_attributes=True,
+        json_schema_serialization_defaults_required=True,  # what has a default is always written, too
+    )
 
     @classmethod
     def of(cls, thing: object) -> Self:
@@ -93,6 +98,11 @@ class PageView(View, Generic[Item]):
     items: list[Item]
     next_cursor: str | None = None
     damaged: list[DamagedView] = []
+
+    @classmethod
+    def model_parametrized_name(cls, params: tuple[Any, ...]) -> str:
+        """``RunPage``: what the page of a view is called in OpenAPI."""
+        return f"{params[0].__name__.removesuffix('View')}Page"
 
 
 @fields_of(Measurement, "value", "unit", "unit_definition", "ci_low", "ci_high", "confidence", "n", "scope", "method")

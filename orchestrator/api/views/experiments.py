@@ -4,7 +4,7 @@ from typing import Any
 
 from orchestrator.api.views.common import Json, Time, View
 from orchestrator.api.views.runs import PlanView
-from orchestrator.domain.run import Experiment, RunState
+from orchestrator.domain.run import Experiment, ExperimentState, RunState
 from orchestrator.services.preview import Preview
 
 
@@ -35,7 +35,7 @@ class ExperimentView(View):
     id: str
     name: str
     owner: str
-    state: str
+    state: ExperimentState
     cancel_requested: bool
     paused: bool
     created_at: Time
@@ -83,7 +83,7 @@ def experiment_view(experiment: Experiment) -> ExperimentView:
         id=experiment.id,
         name=experiment.spec.name,
         owner=experiment.owner,
-        state=experiment.state.value,
+        state=experiment.state,
         cancel_requested=experiment.cancel_requested,
         paused=experiment.paused,
         created_at=experiment.created_at,

@@ -9,7 +9,7 @@ from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Grade, Measurement, Reason
 from orchestrator.domain.placement import Device
 from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import Run
+from orchestrator.domain.run import Run, RunState
 
 
 @fields_of(Plan)
@@ -71,7 +71,7 @@ class RunView(View):
 
     id: str
     experiment_id: str
-    state: str
+    state: RunState
     reason: str | None
     failure: FailureView | None
     cancel_requested: bool
@@ -103,7 +103,7 @@ def run_view(run: Run) -> RunView:
     return RunView(
         id=run.id,
         experiment_id=run.experiment_id,
-        state=run.state.value,
+        state=run.state,
         reason=_reason(run),
         failure=FailureView.maybe(run.failure),
         cancel_requested=run.cancel_requested,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from orchestrator.api.views.common import Json, Time, View
-from orchestrator.domain.schedule import Fire, Schedule
+from orchestrator.domain.schedule import Fire, FireState, Schedule
 
 
 class FireView(View):
@@ -18,7 +18,7 @@ class FireView(View):
     due_at: Time
     recorded_at: Time
     trigger: str
-    state: str
+    state: FireState
     reason: str | None
     experiment_id: str | None
     experiment_state: str | None
@@ -50,7 +50,7 @@ def fire_view(fire: Fire) -> FireView:
         fire_at=fire.at,
         recorded_at=fire.created_at,
         trigger=fire.trigger.value,
-        state=fire.state.value,
+        state=fire.state,
         **{name: getattr(fire, name) for name in same},
     )
 

@@ -1,5 +1,7 @@
 """Models, frameworks, datasets, nodes, health, and the description of it all."""
 
+import re
+
 import pytest
 
 from orchestrator.domain.errors import StoreUnavailable
@@ -88,9 +90,44 @@ def test_the_description_names_every_schema_that_it_refers_to(rig: Rig) -> None:
 
 def test_the_description_of_the_spec_takes_one_value_or_a_list_for_an_axis(rig: Rig) -> None:
     spec = rig.http.get("/openapi.json").json()["components"]["schemas"]["ExperimentSpec"]
-    kinds = {choice.get("type") for choice in spec["properties"]["framework"]["anyOf"]}
-    assert kinds == {"string", "array"}
+    one, several = spec["properties"]["framework"]["anyOf"]
+    assert one == several["items"] == {"$ref": "#/components/schemas/Framework"}
+    assert spec["properties"]["interpreter"]["default"] == "auto"
     assert spec["additionalProperties"] is False
+
+
+# method -> the verbs that its operations begin with
+VERBS = {
+    "get": "export get list stream",
+    "post": "cancel create drain extend import ingest pause quarantine resume revoke run submit",
+    "patch": "change",
+    "delete": "delete",
+}
+
+
+def test_every_operation_has_a_short_name_one_tag_a_text_and_errors_of_one_kind(rig: Rig) -> None:
+    description = rig.app.openapi()
+    schemas = description["components"]["schemas"]
+    assert [name for name in schemas if not re.fullmatch("([A-Z][a-z]+)+", name)] == []  # classes of generated clients
+    operations = [(method, one) for path in description["paths"].values() for method, one in path.items()]
+    assert len({one["operationId"] for _, one in operations}) == len(operations)
+    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemView"}}}
+    for method, one in operations:
+        name = one["operationId"]
+        assert re.fullmatch("[a-z]+([A-Z][a-z]+)+", name), name
+        assert len(name) <= 26, name
+        verb = re.split("[A-Z]", name)[0]
+        assert verb in VERBS[method].split(), name
+        content = one["responses"].get("200", {}).get("content", {}).get("application/json", {})
+        if content.get("schema", {}).get("$ref", "").endswith("Page"):
+            assert verb == "list", name
+        assert len(one["tags"]) == 1, name
+        assert one["summary"], name
+        assert one["description"], name
+        errors = {
+            status: answer["content"] for status, answer in one["responses"].items() if not status.startswith("2")
+        }
+        assert errors == {"default": problem}, name
 
 
 def test_the_page_for_people_loads_nothing_from_elsewhere(rig: Rig) -> None:

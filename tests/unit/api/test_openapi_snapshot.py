@@ -52,6 +52,7 @@ LIMIT = {"in": "query", "name": "limit"}
         {"operation": {"parameters": [LIMIT | {"schema": {"type": "integer", "maximum": 9}}]}},
         {"operation": {"parameters": [LIMIT | {"required": True, "schema": {"type": "integer", "maximum": 10}}]}},
         {"operation": {"responses": {"201": {}}}},
+        {"operation": {"operationId": "makeThing"}},
     ],
 )
 def test_what_is_removed_or_narrowed_is_found(changed: dict[str, Any]) -> None:
