@@ -45,7 +45,7 @@ def test_a_generated_client_submits_waits_and_reads_results(tmp_path: Path) -> N
     (tmp_path / "client.yaml").write_text(block("yaml", "content_type_overrides"))
     generate = next(line for line in block("sh", "openapi-python-client").splitlines() if " generate " in line)
     with service(tmp_path) as url:
-        run(*shlex.split(generate.replace("http://127.0.0.1:8080", url)), "--fail-on-warning")
+        run(*shlex.split(generate.replace("http://127.0.0.1:8585", url)), "--fail-on-warning")
         token = Tbd(tmp_path, url).json("token", "add", "ada", "--scope", "submit")["token"]
         script = block("python", "tbd_client") + FILES
         package = {"PYTHONPATH": str(tmp_path / "tbd-client")}
