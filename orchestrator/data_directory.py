@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import socket
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
@@ -56,7 +57,8 @@ class DataDirectory:
     def announce(self, server: Server) -> None:
         """Write who the owner is and where it listens, for other commands."""
         temporary = self.path / f"{_ADDRESS}.new"
-        temporary.write_text(json.dumps(asdict(server)), encoding="utf-8")
+        told = {**asdict(server), "boot": _boot()}
+        temporary.write_text(json.dumps(told), encoding="utf-8")
         temporary.replace(self.path / _ADDRESS)
 
     def close(self) -> None:
@@ -79,10 +81,34 @@ def is_owned(path: Path) -> bool:
 
 
 def server_of(path: Path) -> dict[str, Any] | None:
-    """{url, host, pid, since} of the server that owns the data directory, or None. A server that was killed leaves its
-    address behind but not its lock: only a held lock counts."""
-    if not is_owned(path):
-        return None
+    """{url, host, pid, since, boot} of the server that owns the data directory, or None. A server that was killed leaves
+    its address behind but not its lock: only a held lock counts."""
+    return _told(path) if is_owned(path) else None
+
+
+def server_elsewhere(path: Path) -> str | None:
+    """The other machine whose server told its address and has not taken it back, where its lock is not to be seen: not
+    every shared file system shows one machine the locks of another. It may also have been killed."""
+    found = _told(path)
+    return host_elsewhere(found) if found and not is_owned(path) else None
+
+
+def host_elsewhere(found: dict[str, Any]) -> str | None:
+    """The name of the machine that a server has told its address on, or None where it is this one. Containers of one
+    machine have other names, but were booted with it; a machine that was booted anew keeps its name."""
+    host, boot = found.get("host"), found.get("boot")
+    return None if host in (None, socket.gethostname()) or boot == _boot() else str(host)
+
+
+def _boot() -> str:
+    """What tells a boot of a machine from any other, also from within containers; empty where that cannot be had."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _told(path: Path) -> dict[str, Any] | None:
     try:
         return dict(json.loads((path / _ADDRESS).read_text(encoding="utf-8")))
     except (OSError, ValueError):

@@ -7,7 +7,6 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from orchestrator.api.views.catalog import ModelView, dataset_view
 from orchestrator.cli.client import ServerProblem
 from orchestrator.cli.exits import CommandError
 from orchestrator.domain.catalog import Catalog
@@ -18,7 +17,6 @@ from orchestrator.domain.spec import parse_spec
 from orchestrator.domain.sweep import check_for_any_machine
 from orchestrator.services import calibrate, microbenchmark, netbench
 from orchestrator.services.catalog import load_catalog
-from orchestrator.services.datasets import of_nodes
 from orchestrator.settings import read_settings
 from workers.node import datasets as on_this_host
 
@@ -35,19 +33,7 @@ def catalog() -> Catalog:
         raise CommandError(str(error)) from None
 
 
-def models() -> dict[str, Any]:
-    """The models, as REST answers them."""
-    found = sorted(catalog().models.items())
-    return _page([ModelView.of(one).model_dump(mode="json") for _, one in found])
-
-
-def datasets() -> dict[str, Any]:
-    """The datasets, as REST answers them where this machine is the only node."""
-    found = of_nodes(catalog(), [_this_node()])
-    return _page([dataset_view(one).model_dump(mode="json") for one in found])
-
-
-def _this_node() -> Node:
+def this_node() -> Node:
     """This machine as far as datasets go."""
     told = {"datasets": on_this_host.offered(), "prepared_datasets": on_this_host.prepared()}
     return Node(socket.gethostname(), (), inventory=told)  # the name that its agent would have
@@ -59,7 +45,7 @@ def check_spec(spec: Any) -> None:
     Raises:
         ServerProblem: as a server would answer it.
     """
-    _as_a_server_says(lambda: check_for_any_machine(parse_spec(spec), extended(catalog(), on_nodes([_this_node()]))))
+    _as_a_server_says(lambda: check_for_any_machine(parse_spec(spec), extended(catalog(), on_nodes([this_node()]))))
 
 
 def check_netbench(body: Mapping[str, Any]) -> None:
@@ -78,8 +64,3 @@ def _as_a_server_says(check: Callable[[], None]) -> None:
     except InvalidRequest as error:
         items = [{"pointer": one.pointer, "detail": one.message} for one in error.problems]
         raise ServerProblem(422, {"detail": str(error), "errors": items}) from None
-
-
-def _page(items: list[dict[str, Any]]) -> dict[str, Any]:
-    """All of a list as REST answers it."""
-    return {"items": items, "next_cursor": None, "damaged": []}

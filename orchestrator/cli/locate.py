@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from orchestrator.cli import output
 from orchestrator.cli.client import Client
@@ -37,7 +38,21 @@ def find_server() -> str | None:
     if found is None and is_owned(path):
         output.say(f"a server is starting on {path}: waiting for it …")
         found = _once_it_listens(path)
-    return found["url"] if found else None
+    return _reachable(found, path) if found else None
+
+
+def _reachable(found: dict[str, Any], path: Path) -> str:
+    """The URL that the owner told, unless it is one of another machine's own."""
+    from orchestrator.data_directory import host_elsewhere
+
+    host = host_elsewhere(found)
+    if host is not None and urlsplit(found["url"]).hostname in ("127.0.0.1", "::1", "localhost"):
+        raise CommandError(
+            f"the server that owns {path} runs on another machine, {host}, where it told {found['url']}: set TBD_SERVER "
+            "to its address, or give this command there",
+            UNREACHABLE,
+        )
+    return str(found["url"])
 
 
 def _once_it_listens(path: Path, pause: Callable[[float], None] = time.sleep) -> dict[str, Any] | None:
@@ -65,11 +80,30 @@ def connect() -> Client:
     """
     url = find_server()
     if url is None:
-        raise CommandError(
-            f"there is no server: TBD_SERVER is not set and none owns {data_dir()}. Start one with: tbd serve",
-            UNREACHABLE,
-        )
+        raise no_server()
     return client_of(url)
+
+
+def look(at: str = "") -> Client:
+    """A client for a command that only looks: of the server that there is, else of the database without one. ``at``
+    says, to a person, what is looked at then.
+
+    Raises:
+        CommandError: the server cannot be found or talked to; or what is there may not be read without it.
+    """
+    url = find_server()
+    if url is not None:
+        return client_of(url)
+    from orchestrator.cli.looking import LookingClient  # half a second, that nobody waits for who has a server
+
+    place = "the database of TBD_DATABASE_URL" if os.environ.get("TBD_DATABASE_URL") else data_dir()
+    return LookingClient(f"no server: {at or f'this is what {place} holds'}")
+
+
+def no_server() -> CommandError:
+    """For what cannot be done without one."""
+    text = f"there is no server: TBD_SERVER is not set and none owns {data_dir()}. Start one with: tbd serve"
+    return CommandError(text, UNREACHABLE)
 
 
 def client_of(url: str) -> Client:

@@ -126,9 +126,10 @@ class Source:
             CommandError: it says what is wrong.
         """
         from orchestrator.cli import here
+        from orchestrator.cli.looking import LookingClient
 
         try:
-            here.check_spec(self.spec(here.models))
+            here.check_spec(self.spec(lambda: LookingClient().get("/models")))
         except ServerProblem as problem:
             raise self.explain(problem) from None
 

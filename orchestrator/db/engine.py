@@ -1,6 +1,7 @@
 """How connections to the two databases are made: URLs, pools, pragmas."""
 
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,17 @@ def sqlite_reader_engine(url: URL) -> Engine:
         max_overflow=POOL_OVERFLOW,
         pool_timeout=POOL_TIMEOUT_S,
     )
+    event.listen(engine, "connect", _prepare_reader)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    return engine
+
+
+def sqlite_looking_engine(path: Path, *, is_still: bool) -> Engine:
+    """For one connection that changes nothing, not even beside the file; that needs it to be ``is_still``, written to by
+    nobody. Else, where there is a log (-wal), SQLite may have to make its index (-shm)."""
+    mode = "ro&immutable=1" if is_still else "ro"
+    creator = partial(_connect_sqlite, path, mode)
+    engine = create_engine("sqlite+pysqlite://", creator=creator, poolclass=NullPool)
     event.listen(engine, "connect", _prepare_reader)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     return engine

@@ -27,7 +27,6 @@ from orchestrator.domain.filters import ExperimentFilter, RunFilter
 from orchestrator.domain.run import Experiment, ExperimentState, RunState
 from orchestrator.services import cancel, extend, pause, query
 from orchestrator.services.context import Context
-from orchestrator.services.preview import preview
 from orchestrator.services.remove import remove_experiment
 from orchestrator.services.submit import submit
 
@@ -64,6 +63,8 @@ def submit_experiment(
 ) -> Response:
     """Submit an experiment. Acknowledged only once it is stored durably."""
     if dry_run:
+        from orchestrator.services.preview import preview  # scipy takes a second to import
+
         return answer(preview_view(preview(context, body)))
     return submitted(*submit(context, body, by=who, idempotency_key=key))
 

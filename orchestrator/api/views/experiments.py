@@ -1,11 +1,13 @@
 """Experiments as they are answered."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.api.views.common import Json, Time, View
 from orchestrator.api.views.runs import PlanView
 from orchestrator.domain.run import Experiment, ExperimentState, RunState
-from orchestrator.services.preview import Preview
+
+if TYPE_CHECKING:  # scipy takes a second to import, and who lists experiments needs none
+    from orchestrator.services.preview import Preview
 
 
 class RunCounts(View):
@@ -95,7 +97,7 @@ def experiment_view(experiment: Experiment) -> ExperimentView:
     )
 
 
-def preview_view(preview: Preview) -> PreviewView:
+def preview_view(preview: "Preview") -> PreviewView:
     return PreviewView(
         spec=preview.spec.to_json(),
         facts=preview.facts.to_json(),

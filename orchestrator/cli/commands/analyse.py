@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.cli import naming, output
 from orchestrator.cli.client import Client, path_of
-from orchestrator.cli.locate import connect
+from orchestrator.cli.locate import look
 from orchestrator.reports.numbers import NOTHING, plain
 
 
@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    client = connect()
+    client = look()
     answers = []
     for run_id in _runs(client, options.ids):
         answers.append(client.get(path_of("runs", run_id, "reanalysis")))

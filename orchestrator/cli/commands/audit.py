@@ -3,7 +3,7 @@
 import argparse
 
 from orchestrator.cli import output
-from orchestrator.cli.locate import connect
+from orchestrator.cli.locate import look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +14,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    page = connect().pages("/audit", options.limit, who=options.who, target=options.target)
+    page = look().pages("/audit", options.limit, who=options.who, target=options.target)
     if options.json:
         output.print_json(page)
         return 0

@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator.cli import output
 from orchestrator.cli.embedded import some_server, wait_for_its_end
 from orchestrator.cli.exits import DONE
+from orchestrator.cli.locate import look
 from orchestrator.cli.waiting import code_of
 
 _FIELDS = ("topology", "device", "arithmetics", "shapes", "load_s", "measure_s", "repeats")  # of the request
@@ -30,18 +31,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    with some_server(lambda: _check_here(options)) as (client, is_embedded):
-        if options.list:
-            found, code = client.pages("/calibrations"), DONE
-        else:
+    if options.list:
+        found, code = look().pages("/calibrations"), DONE
+    else:
+        with some_server(lambda: _check_here(options)) as (client, is_embedded):
             experiment = client.post("/calibrations", _body(options), key=os.urandom(16).hex())
             ended = wait_for_its_end(client, experiment, is_embedded)
             found, code = client.pages("/calibrations", experiment=experiment["id"]), code_of(ended)
-        if options.json:
-            output.print_json(found)
-        else:
-            _print(found["items"])
-        return code
+    if options.json:
+        output.print_json(found)
+    else:
+        _print(found["items"])
+    return code
 
 
 def _check_here(options: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.cli import naming, output
 from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import DONE, FAILED, REGRESSION, CommandError
-from orchestrator.cli.locate import connect
+from orchestrator.cli.locate import look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     _refuse_contradictions(options)
-    client = connect()
+    client = look()
     if options.other is None:
         return _compare_cells(client, naming.experiment(client, options.one), options)
     choose = naming.run if options.kernels else naming.thing

@@ -15,7 +15,7 @@ from typing import Any
 
 from orchestrator.cli import output
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import client_of, find_server
+from orchestrator.cli.locate import look
 
 ORDERS = ("check", "register", "forget")
 
@@ -44,7 +44,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _list(as_json: bool) -> int:
-    page = _page()
+    page = look("these are the datasets of this installation, and what this machine has of them").get("/datasets")
     if as_json:
         output.print_json(page)
         return 0
@@ -84,17 +84,6 @@ def _splits(splits: dict[str, dict[str, int]]) -> str:
 
 def _on_nodes(one: dict[str, Any]) -> str:
     return ", ".join(f"{place['node']}: {place['state']}" for place in one["nodes"])
-
-
-def _page() -> Any:
-    """As the server has it; where there is none, what this installation and this machine have."""
-    url = find_server()
-    if url is not None:
-        return client_of(url).get("/datasets")
-    from orchestrator.cli import here
-
-    output.say("no server: these are the datasets of this installation, and what this machine has of them")
-    return here.datasets()
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.cli import naming, output
 from orchestrator.cli.client import Client
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import connect
+from orchestrator.cli.locate import look
 
 FORMATS = ("csv", "jsonl", "parquet", "mllog")
 _ENDINGS = {f".{name}": name for name in FORMATS}
@@ -41,7 +41,7 @@ def execute(options: argparse.Namespace) -> int:
     chosen = options.format or _ENDINGS.get(os.path.splitext(options.output or "")[1].lower(), "csv")
     if chosen == "parquet" and not options.output and sys.stdout.isatty():
         raise CommandError("Parquet is nothing to read on a screen: name a file with --output")
-    client = connect()
+    client = look()
     wanted = {
         "format": chosen,
         "rows": options.rows,

@@ -8,9 +8,7 @@ from typing import Any
 
 from orchestrator.cli import output
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import connect, find_server
-
-HERE = "this machine"
+from orchestrator.cli.locate import look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,9 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     if options.order == "install":
         return _install(options.names)
-    if find_server() is None:
-        return _print_here(options.json)
-    page = connect().get("/frameworks")
+    page = look("these are the interpreters of this machine").get("/frameworks")
     if options.json:
         output.print_json(page)
     else:
@@ -39,29 +35,6 @@ def _install(names: list[str]) -> int:
     from workers.node.interpreters.__main__ import main
 
     return int(main(["install", *names]))
-
-
-def _print_here(as_json: bool) -> int:
-    """Without a server: this machine's interpreters, as its agent would see them."""
-    from workers.node import interpreters
-
-    found = interpreters.describe()
-    if as_json:
-        output.print_json({"items": _as_rest_has_them(found), "next_cursor": None})
-        return 0
-    output.say("no server: these are the interpreters of this machine")
-    _print([(one["framework"] or "", one | {"node": HERE}) for one in found])
-    _print_switches(_as_rest_has_them(found))
-    return 0
-
-
-def _as_rest_has_them(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    from orchestrator.api.views.catalog import framework_view
-    from orchestrator.services.catalog import load_catalog
-    from orchestrator.services.frameworks import of_answers
-
-    statuses = of_answers(load_catalog(), {HERE: {one["name"]: one for one in found}})
-    return [framework_view(status).model_dump(mode="json") for status in statuses]
 
 
 def _print(interpreters: list[tuple[str, dict[str, Any]]]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.cli import naming, output
 from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import FAILED, CommandError
-from orchestrator.cli.locate import connect
+from orchestrator.cli.locate import look
 
 IMPORTED = "imported-"  # how the keys of imported series begin (``domain.imported_points``)
 MOST_POINTS = 1000
@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    client = connect()
+    client = look()
     filters = {
         "series": options.series,
         "model": options.model,

@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.cli import output
 from orchestrator.cli.client import Client
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import connect
+from orchestrator.cli.locate import connect, look
 from orchestrator.parser import Parser
 
 Json = dict[str, Any]
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     if options.order == "ls":
-        _list(connect(), options)
+        _list(look(), options)
     else:
         files = [file for path in options.paths for file in _found(Path(path))]
         _bring_in(connect(), files, options)

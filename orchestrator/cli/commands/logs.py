@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.cli import naming, output
 from orchestrator.cli.client import Client, path_of
-from orchestrator.cli.locate import connect
+from orchestrator.cli.locate import look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    client = connect()
+    client = look()
     path = path_of("runs", naming.run(client, options.run))
     wanted = {"rank": options.rank, "stream": options.stream}
     if options.follow and not options.json:

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from orchestrator.cli import output
-from orchestrator.cli.locate import connect
+from orchestrator.cli.locate import look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     wanted = {name: getattr(options, name) for name in ("owner", "state", "name", "label")}
-    page = connect().pages("/experiments", options.limit, **wanted)
+    page = look().pages("/experiments", options.limit, **wanted)
     if options.json:
         output.print_json(page)
         return 0

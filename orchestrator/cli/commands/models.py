@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.cli import output
 from orchestrator.cli.exits import USAGE, CommandError
-from orchestrator.cli.locate import client_of, find_server
+from orchestrator.cli.locate import look
 
 Json = Mapping[str, Any]
 
@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    page = _page()
+    page = look("these are the models of this installation").get("/models")
     if options.model is not None:
         found = _named(page["items"], options.model)
         output.print_json(found) if options.json else print("\n".join(_told(found)))
@@ -30,17 +30,6 @@ def execute(options: argparse.Namespace) -> int:
     else:
         print(_list(page["items"]))
     return 0
-
-
-def _page() -> Any:
-    """As the server has it; where there is none, what comes with tbd here."""
-    url = find_server()
-    if url is not None:
-        return client_of(url).get("/models")
-    from orchestrator.cli import here
-
-    output.say("no server: these are the models of this installation")
-    return here.models()
 
 
 def _named(models: list[Any], name: str) -> Any:

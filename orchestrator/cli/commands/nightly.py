@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.cli import output
 from orchestrator.cli.exits import DONE, FAILED, REGRESSION, CommandError
-from orchestrator.cli.locate import connect
+from orchestrator.cli.locate import look
 
 Json = dict[str, Any]
 
@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    client = connect()
+    client = look()
     page = client.pages("/nightly", schedule=options.schedule, nights=options.nights, owner=options.owner)
     if options.json:
         output.print_json(page)

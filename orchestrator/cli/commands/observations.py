@@ -6,8 +6,8 @@ tbd observations [--numbers]
 import argparse
 
 from orchestrator.cli import output
-from orchestrator.cli.embedded import some_server
 from orchestrator.cli.exits import DONE
+from orchestrator.cli.locate import look
 
 _COLOURS = {"holds": "green", "does_not": "red"}
 
@@ -18,8 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    with some_server() as (client, _):
-        found = client.get("/observations")
+    found = look().get("/observations")
     if options.json:
         output.print_json(found)
         return DONE

@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.cli import naming, output
 from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import connect
+from orchestrator.cli.locate import look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    client = connect()
+    client = look()
     experiment = naming.experiment(client, options.experiment)
     if options.json:
         output.print_json(_material(client, experiment))

@@ -5,7 +5,7 @@ import argparse
 from orchestrator.cli import naming, output
 from orchestrator.cli.client import path_of
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import connect
+from orchestrator.cli.locate import look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    client = connect()
+    client = look()
     filters = {"model": options.model, "framework": options.framework, "gpu_model": options.gpu, "label": options.label}
     if options.experiment and any(filters.values()):
         raise CommandError("filters are for results across experiments: leave out the experiment")

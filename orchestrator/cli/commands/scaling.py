@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.cli import naming, output
 from orchestrator.cli.client import path_of
 from orchestrator.cli.exits import FAILED, CommandError
-from orchestrator.cli.locate import connect
+from orchestrator.cli.locate import look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    client = connect()
+    client = look()
     experiment = naming.experiment(client, options.experiment)
     found = client.get(path_of("experiments", experiment, "scaling"))
     if options.json:

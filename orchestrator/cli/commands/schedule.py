@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.cli import output, spec_options
 from orchestrator.cli.client import Client, ServerProblem, path_of
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import connect
+from orchestrator.cli.locate import connect, look
 from orchestrator.parser import Parser
 
 Json = dict[str, Any]
@@ -100,7 +100,7 @@ def _configure_rules(rules: Any, default: str) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    client = connect()
+    client = look() if options.order in _LOOKS else connect()
     return int(_ORDERS[options.order](client, options) or 0)
 
 
@@ -277,6 +277,7 @@ def _time(text: str, schedule: Json) -> str:
     return f"{zoned(text, schedule['timezone']):%Y-%m-%d %H:%M:%S %z}"
 
 
+_LOOKS = ("ls", "show")
 _ORDERS = {
     "add": _add,
     "edit": _edit,

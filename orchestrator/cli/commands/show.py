@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator.cli import naming, output
 from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import connect
+from orchestrator.cli.locate import look
 
 PROFILES = {"memory": "where its memory went", "kernels": "its kernel table", "layers": "its layers and their times"}
 
@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    client = connect()
+    client = look()
     options.id = naming.thing(client, options.id)
     asked = [name for name in PROFILES if getattr(options, name)]
     if options.curve:

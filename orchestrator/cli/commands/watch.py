@@ -3,7 +3,7 @@
 import argparse
 
 from orchestrator.cli import naming
-from orchestrator.cli.locate import connect
+from orchestrator.cli.locate import look
 from orchestrator.cli.waiting import wait_and_print, wait_for_run
 
 
@@ -15,7 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    client = connect()
+    client = look()
     identifier = naming.thing(client, options.id)
     follow = wait_for_run if identifier.startswith("run_") else wait_and_print
     return follow(client, identifier, options.json)

@@ -1,0 +1,138 @@
+"""The store for who only looks, without a server: nothing is made, brought up to date or locked, wherever it lies.
+
+SQLite's own way of reading makes two files beside a database in WAL mode, and leaves them there. Where nobody has the
+database open it is therefore read as a file that does not change (``immutable``), and a server that starts meanwhile
+and changes it is noticed: then it is read again, in the usual way, as beside any server.
+"""
+
+import getpass
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import URL, Connection, inspect, text
+
+from orchestrator.db import engine as engines
+from orchestrator.db.databases import Database, PostgresqlDatabase, Result
+from orchestrator.db.errors import translated
+from orchestrator.db.schema import REVISION
+from orchestrator.db.store import SqlStore
+from orchestrator.db.writer import Work
+from orchestrator.domain.errors import StoreUnavailable
+
+_TRIES = 3  # a server that starts checkpoints the file once or twice: a judgement
+
+
+class LookingStore(SqlStore):
+    """The store of ``url``, which is not looked at before it is asked something.
+
+    Raises:
+        SettingsError: ``url`` is none of SQLite or PostgreSQL.
+    """
+
+    def __init__(self, url: str) -> None:
+        parsed = engines.parse_url(url)
+        self.database: Database = _SqliteFile(parsed) if engines.is_sqlite(parsed) else _Postgresql(parsed)
+
+    def keep_points(self, _kept: Any) -> None:
+        """What was computed is not kept: the next server does that."""
+
+
+class _State(NamedTuple):
+    """What changes about a file when somebody else writes to the database."""
+
+    inode: int
+    bytes: int
+    mtime_ns: int
+    log_bytes: int  # committed, and not yet in the file itself
+
+
+class _SqliteFile:
+    """Reads a SQLite file; see the head of this page."""
+
+    def __init__(self, url: URL) -> None:
+        self._path = engines.sqlite_path(url)
+
+    def read(self, work: Work[Result]) -> Result:
+        for _ in range(_TRIES):
+            before = self._state()
+            try:
+                done = self._read(work, is_still=before.log_bytes == 0)
+            except StoreUnavailable:
+                if before == self._state():
+                    raise
+                continue
+            if before.log_bytes or before == self._state():
+                return done
+        raise StoreUnavailable(f"{self._path} changes too fast to be looked at: ask the server that writes to it")
+
+    def _read(self, work: Work[Result], is_still: bool) -> Result:
+        engine = engines.sqlite_looking_engine(self._path, is_still=is_still)
+        try:
+            with translated(self._path.parent), engine.connect() as connection:
+                _check_revision(connection, str(self._path))
+                return work(connection)
+        except StoreUnavailable as error:
+            if is_still or os.access(self._path.parent, os.W_OK):
+                raise
+            raise StoreUnavailable(
+                f"{error}. What was stored last stands in {self._path.name}-wal, which cannot be read where nothing can "
+                "be written: copy the folder to another disk, and name the copy by TBD_DATA_DIR"
+            ) from error
+        finally:
+            engine.dispose()
+
+    def _state(self) -> _State:
+        log = Path(f"{self._path}-wal")
+        try:
+            status = os.stat(self._path)
+            if not os.access(self._path, os.R_OK):
+                raise PermissionError
+            log_bytes = os.stat(log).st_size if log.exists() else 0
+        except FileNotFoundError:
+            raise StoreUnavailable(
+                f"nothing here yet: {self._path.parent} (TBD_DATA_DIR) has never been used. Begin with: tbd run sleep"
+            ) from None
+        except PermissionError:
+            raise StoreUnavailable(
+                f"{self._path} may not be read by {getpass.getuser()}: ask whoever it belongs to, or that server "
+                "(TBD_SERVER), or give another TBD_DATA_DIR"
+            ) from None
+        return _State(status.st_ino, status.st_size, status.st_mtime_ns, log_bytes)
+
+    def write(self, work: Work[Result]) -> Result:
+        raise _only_looking()
+
+    def close(self) -> None:
+        """Nothing is open between two reads."""
+
+
+class _Postgresql(PostgresqlDatabase):
+    """Reads of a PostgreSQL database, each transaction read-only and one snapshot."""
+
+    def read(self, work: Work[Result]) -> Result:
+        def checked(connection: Connection) -> Result:
+            _check_revision(connection, "the database of TBD_DATABASE_URL")
+            return work(connection)
+
+        return super().read(checked)
+
+    def write(self, work: Work[Result]) -> Result:
+        raise _only_looking()
+
+
+def _only_looking() -> StoreUnavailable:
+    return StoreUnavailable("nothing can be stored without a server. Start one with: tbd serve")
+
+
+def _check_revision(connection: Connection, where: str) -> None:
+    """Raises StoreUnavailable where the database is not of this version."""
+    has_any = inspect(connection).has_table("alembic_version")
+    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar() if has_any else None
+    if found is None:
+        raise StoreUnavailable(f"nothing here yet: {where} is empty. Begin with: tbd run sleep")
+    if found != REVISION:
+        raise StoreUnavailable(
+            f"{where} has schema {found}, and this version of tbd reads {REVISION}. An older one is brought up to date "
+            "by tbd db upgrade, or by tbd serve; one of a newer version needs that version (tbd db check says which)"
+        )
