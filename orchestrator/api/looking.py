@@ -16,8 +16,10 @@ from orchestrator.api.requests import only_known_parameters
 from orchestrator.services.context import Context
 
 # The modules of routers, in the order in which they are tried. First those that import neither numpy nor scipy.
-PARTS = ("experiments", "lookup", "catalog", "runs", "schedules", "streams", "nodes", "tokens", "audit")
-PARTS += ("results", "history", "nightly", "profiles", "exports", "observations", "calibrations", "netbench", "imports")
+PARTS = (
+    *("experiments", "lookup", "catalog", "runs", "schedules", "streams", "nodes", "tokens", "audit"),
+    *("results", "history", "nightly", "profiles", "exports", "observations", "calibrations", "netbench", "imports"),
+)
 
 
 class Looking:
@@ -40,7 +42,7 @@ class Looking:
 
     def _add(self, part: str) -> None:
         router: APIRouter = importlib.import_module(f"orchestrator.api.routers.{part}").router
-        looks = [route for route in router.routes if isinstance(route, APIRoute) and "GET" in route.methods]
+        looks = [route for route in router.routes if isinstance(route, APIRoute) and "GET" in (route.methods or ())]
         self._app.include_router(
             APIRouter(routes=list(looks)), prefix="/api/v1", dependencies=[Depends(only_known_parameters)]
         )

@@ -48,8 +48,8 @@ def _reachable(found: dict[str, Any], path: Path) -> str:
     host = host_elsewhere(found)
     if host is not None and urlsplit(found["url"]).hostname in ("127.0.0.1", "::1", "localhost"):
         raise CommandError(
-            f"the server that owns {path} runs on another machine, {host}, where it told {found['url']}: set TBD_SERVER "
-            "to its address, or give this command there",
+            f"the server that owns {path} runs on another machine, {host}, where it told {found['url']}: set "
+            "TBD_SERVER to its address, or give this command there",
             UNREACHABLE,
         )
     return str(found["url"])

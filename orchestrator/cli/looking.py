@@ -4,7 +4,7 @@ Imported only where there is no server: the application takes half a second to i
 """
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -14,7 +14,7 @@ from orchestrator.cli.client import API, Client, Event
 from orchestrator.cli.exits import FAILED, UNREACHABLE, CommandError
 from orchestrator.cli.locate import no_server
 from orchestrator.data_directory import server_elsewhere
-from orchestrator.db.looking import LookingStore
+from orchestrator.db.opening import LookingStore
 from orchestrator.domain.errors import SettingsError, TbdError
 from orchestrator.domain.placement import Node
 from orchestrator.domain.ports import Cluster
@@ -110,7 +110,13 @@ class _Exchange:
             raise no_server()
         path, _, query = target.partition("?")
         told = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
-        scope = {"type": "http", "http_version": "1.1", "method": method, "scheme": "http", "root_path": ""}
+        scope: dict[str, Any] = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "root_path": "",
+        }
         scope |= {"path": unquote(path), "raw_path": path.encode(), "query_string": query.encode(), "headers": told}
         self._messages = _messages_of(self._app, scope)
 
@@ -154,9 +160,9 @@ def _messages_of(app: Looking, scope: dict[str, Any]) -> Generator[Mapping[str, 
     """
     loop = asyncio.new_event_loop()
     sent: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue()
-    received = iter([{"type": "http.request", "body": b"", "more_body": False}])
+    received: Iterator[dict[str, Any]] = iter([{"type": "http.request", "body": b"", "more_body": False}])
 
-    async def receive() -> Mapping[str, Any]:
+    async def receive() -> MutableMapping[str, Any]:
         """The end of a body that is empty; then nothing, for the client does not go away before the end."""
         return next(received, None) or await loop.create_future()
 

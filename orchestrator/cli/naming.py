@@ -57,7 +57,7 @@ def run(client: Client, text: str) -> str:
 def _latest(client: Client) -> Any:
     found = client.get("/experiments", limit=1)["items"]
     if not found:
-        raise CommandError("there is no latest experiment: there are none yet")
+        raise CommandError("there is no latest experiment: nothing was submitted yet. Begin with: tbd run resnet-50")
     return found[0]
 
 

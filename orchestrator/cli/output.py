@@ -9,7 +9,14 @@ from typing import Any
 
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 STATE_COLOURS = {"completed": "green", "failed": "red", "cancelled": "yellow", "running": "bold", "active": "bold"}
-STATE_COLOURS |= {"submitted": "green", "missed": "red", "refused": "red", "skipped": "yellow", "waiting": "bold"}
+STATE_COLOURS |= {
+    "submitted": "green",
+    "missed": "red",
+    "refused": "red",
+    "skipped": "yellow",
+    "waiting": "bold",
+    "paused": "yellow",
+}
 
 
 def print_json(data: Any) -> None:

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import URL, Connection, inspect, text
+from sqlalchemy import URL, Connection, text
 
 from orchestrator.db import engine as engines
 from orchestrator.db.errors import translated
+from orchestrator.db.looking import database_of, revision_of
 from orchestrator.db.schema import REVISION
 from orchestrator.domain.errors import Damaged, SettingsError
 
@@ -37,8 +38,7 @@ def current(url: str) -> str | None:
     parsed = engines.parse_url(url)
     if engines.is_sqlite(parsed) and not engines.sqlite_path(parsed).exists():
         return None
-    with _connection(parsed) as connection:
-        return _revision(connection)
+    return database_of(parsed).read(revision_of)
 
 
 def check(url: str) -> str:
@@ -62,8 +62,7 @@ def damaged(url: str) -> list[Damaged]:
         return []
     from orchestrator.db import check as rows_check
 
-    with _connection(engines.parse_url(url)) as connection:
-        return list(rows_check.damaged(connection))
+    return database_of(engines.parse_url(url)).read(lambda connection: list(rows_check.damaged(connection)))
 
 
 def upgrade(url: str) -> tuple[str | None, str]:
@@ -78,7 +77,7 @@ def upgrade(url: str) -> tuple[str | None, str]:
     if engines.is_sqlite(parsed):
         engines.sqlite_path(parsed).parent.mkdir(parents=True, exist_ok=True)
     with _connection(parsed) as connection:
-        before = _revision(connection)
+        before = revision_of(connection)
         connection.rollback()  # the look is over; what follows is a transaction of its own
         if before != REVISION:
             before = _alone(connection, lambda: _upgrade(connection))
@@ -87,7 +86,7 @@ def upgrade(url: str) -> tuple[str | None, str]:
 
 def _upgrade(connection: Connection) -> str | None:
     """Look again now that nobody else upgrades, then run what is missing."""
-    before = _revision(connection)
+    before = revision_of(connection)
     if before == REVISION:
         return before
     if before is not None:
@@ -133,12 +132,6 @@ def _configuration() -> "Config":
     configuration = Config()
     configuration.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     return configuration
-
-
-def _revision(connection: Connection) -> str | None:
-    if not inspect(connection).has_table("alembic_version"):
-        return None
-    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
 
 
 @contextmanager

@@ -87,8 +87,8 @@ def sqlite_reader_engine(url: URL) -> Engine:
 
 
 def sqlite_looking_engine(path: Path, *, is_still: bool) -> Engine:
-    """For one connection that changes nothing, not even beside the file; that needs it to be ``is_still``, written to by
-    nobody. Else, where there is a log (-wal), SQLite may have to make its index (-shm)."""
+    """For one connection that only reads. A file that ``is_still``, which nobody has open, is also left alone: no
+    locks, no files beside it. Else SQLite may have to make the index (-shm) of the log (-wal)."""
     mode = "ro&immutable=1" if is_still else "ro"
     creator = partial(_connect_sqlite, path, mode)
     engine = create_engine("sqlite+pysqlite://", creator=creator, poolclass=NullPool)

@@ -2,11 +2,11 @@
 
 import shutil
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
 from sqlalchemy import exc
 
 from orchestrator.domain.errors import (
@@ -24,16 +24,10 @@ LEAST_ROOM_BYTES = 1 << 20
 
 _ROOM_MATTERS = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_FULL = (psycopg.errors.DiskFull,)
-_AWAY = (
-    sqlite3.OperationalError,
-    sqlite3.InterfaceError,
-    sqlite3.InternalError,
-    psycopg.OperationalError,
-    psycopg.InterfaceError,
-    psycopg.InternalError,
-)
-_WRONG = (sqlite3.DataError, psycopg.DataError, OverflowError, UnicodeEncodeError)
+# Of both drivers, whose exceptions have the names of PEP 249.
+_AWAY = ("OperationalError", "InterfaceError", "InternalError")
+# PostgreSQL's codes (SQLSTATE).
+_DISK_FULL, _FOREIGN_KEY_VIOLATION = "53100", "23503"
 
 
 @contextmanager
@@ -56,18 +50,19 @@ def translate(error: Exception, folder: Path | None = None) -> TbdError | None:
     if isinstance(error, exc.TimeoutError):
         return StoreUnavailable("all connections to the database are busy")
     cause = cause_of(error)
-    if isinstance(cause, _FULL) or is_full(cause, folder):
+    if _sqlstate(cause) == _DISK_FULL or is_full(cause, folder):
         return StoreFull("the disk of the database is full: make room, nothing was stored")
-    if isinstance(cause, (sqlite3.IntegrityError, psycopg.IntegrityError)):
+    if isinstance(cause, _drivers_own("IntegrityError")):
         return Conflict(f"the database holds something that contradicts this: {_first_line(cause)}")
-    if isinstance(cause, _WRONG):
+    if isinstance(cause, (*_drivers_own("DataError"), OverflowError, UnicodeEncodeError)):
         return InvalidRequest([Problem("", f"the database cannot hold this text or number: {_first_line(cause)}")])
     if sqlite_code(cause) in _DAMAGED:
         return StoreDamaged(
             f"the file of the database is damaged, or is no database ({_first_line(cause)}): "
             "put a copy in its place, or give another TBD_DATA_DIR or TBD_DATABASE_URL"
         )
-    if isinstance(cause, _AWAY) or type(cause) is sqlite3.DatabaseError or isinstance(error, exc.DisconnectionError):
+    is_away = isinstance(cause, _drivers_own(*_AWAY)) or type(cause) is sqlite3.DatabaseError
+    if is_away or isinstance(error, exc.DisconnectionError):
         return StoreUnavailable(f"the database does not answer: {_first_line(cause)}")
     return None
 
@@ -102,7 +97,17 @@ def is_foreign_key_violation(error: Exception) -> bool:
     cause = cause_of(error)
     if isinstance(cause, sqlite3.IntegrityError):
         return cause.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
-    return isinstance(cause, psycopg.errors.ForeignKeyViolation)
+    return _sqlstate(cause) == _FOREIGN_KEY_VIOLATION
+
+
+def _drivers_own(*names: str) -> tuple[type[Exception], ...]:
+    """The exceptions of these names. psycopg is imported, by SQLAlchemy, only where it is used."""
+    drivers = [sqlite3, *([sys.modules["psycopg"]] if "psycopg" in sys.modules else [])]
+    return tuple(getattr(driver, name) for driver in drivers for name in names)
+
+
+def _sqlstate(error: BaseException) -> str | None:
+    return getattr(error, "sqlstate", None)
 
 
 def _first_line(error: BaseException) -> str:

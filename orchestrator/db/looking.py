@@ -1,4 +1,4 @@
-"""The store for who only looks, without a server: nothing is made, brought up to date or locked, wherever it lies.
+"""The database for who only looks, without a server: nothing is made, brought up to date or locked, wherever it lies.
 
 SQLite's own way of reading makes two files beside a database in WAL mode, and leaves them there. Where nobody has the
 database open it is therefore read as a file that does not change (``immutable``), and a server that starts meanwhile
@@ -8,34 +8,19 @@ and changes it is noticed: then it is read again, in the usual way, as beside an
 import getpass
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import URL, Connection, inspect, text
 
 from orchestrator.db import engine as engines
-from orchestrator.db.databases import Database, PostgresqlDatabase, Result
+from orchestrator.db.databases import PostgresqlDatabase, Result
 from orchestrator.db.errors import translated
 from orchestrator.db.schema import REVISION
-from orchestrator.db.store import SqlStore
 from orchestrator.db.writer import Work
 from orchestrator.domain.errors import StoreUnavailable
 
 _TRIES = 3  # a server that starts checkpoints the file once or twice: a judgement
-
-
-class LookingStore(SqlStore):
-    """The store of ``url``, which is not looked at before it is asked something.
-
-    Raises:
-        SettingsError: ``url`` is none of SQLite or PostgreSQL.
-    """
-
-    def __init__(self, url: str) -> None:
-        parsed = engines.parse_url(url)
-        self.database: Database = _SqliteFile(parsed) if engines.is_sqlite(parsed) else _Postgresql(parsed)
-
-    def keep_points(self, _kept: Any) -> None:
-        """What was computed is not kept: the next server does that."""
+_BEGIN = "Begin with tbd run resnet-50, or tbd serve; TBD_SERVER names a server elsewhere"
 
 
 class _State(NamedTuple):
@@ -47,8 +32,12 @@ class _State(NamedTuple):
     log_bytes: int  # committed, and not yet in the file itself
 
 
-class _SqliteFile:
-    """Reads a SQLite file; see the head of this page."""
+class SqliteFile:
+    """Reads a SQLite file; see the head of this page.
+
+    Raises:
+        StoreUnavailable: from ``read``: there is none, or it cannot be read; the text says why.
+    """
 
     def __init__(self, url: URL) -> None:
         self._path = engines.sqlite_path(url)
@@ -70,14 +59,13 @@ class _SqliteFile:
         engine = engines.sqlite_looking_engine(self._path, is_still=is_still)
         try:
             with translated(self._path.parent), engine.connect() as connection:
-                _check_revision(connection, str(self._path))
                 return work(connection)
         except StoreUnavailable as error:
             if is_still or os.access(self._path.parent, os.W_OK):
                 raise
             raise StoreUnavailable(
-                f"{error}. What was stored last stands in {self._path.name}-wal, which cannot be read where nothing can "
-                "be written: copy the folder to another disk, and name the copy by TBD_DATA_DIR"
+                f"{error}. What was stored last stands in {self._path.name}-wal, which cannot be read where nothing "
+                "can be written: copy the folder to another disk, and name the copy by TBD_DATA_DIR"
             ) from error
         finally:
             engine.dispose()
@@ -91,7 +79,7 @@ class _SqliteFile:
             log_bytes = os.stat(log).st_size if log.exists() else 0
         except FileNotFoundError:
             raise StoreUnavailable(
-                f"nothing here yet: {self._path.parent} (TBD_DATA_DIR) has never been used. Begin with: tbd run sleep"
+                f"nothing here yet: {self._path.parent} (TBD_DATA_DIR) has never been used. {_BEGIN}"
             ) from None
         except PermissionError:
             raise StoreUnavailable(
@@ -100,37 +88,52 @@ class _SqliteFile:
             ) from None
         return _State(status.st_ino, status.st_size, status.st_mtime_ns, log_bytes)
 
-    def write(self, work: Work[Result]) -> Result:
-        raise _only_looking()
-
     def close(self) -> None:
         """Nothing is open between two reads."""
 
 
-class _Postgresql(PostgresqlDatabase):
-    """Reads of a PostgreSQL database, each transaction read-only and one snapshot."""
+class OfThisVersion:
+    """Reads of ``url``, which has to be of the schema of this version of tbd. Nothing is looked at before the first."""
+
+    def __init__(self, url: str) -> None:
+        parsed = engines.parse_url(url)
+        self._database = database_of(parsed)
+        self._where = str(engines.sqlite_path(parsed)) if engines.is_sqlite(parsed) else "the database"
 
     def read(self, work: Work[Result]) -> Result:
+        """See ``databases.Database``; raises StoreUnavailable also for another schema."""
+
         def checked(connection: Connection) -> Result:
-            _check_revision(connection, "the database of TBD_DATABASE_URL")
+            _check_revision(connection, self._where)
             return work(connection)
 
-        return super().read(checked)
+        return self._database.read(checked)
 
-    def write(self, work: Work[Result]) -> Result:
-        raise _only_looking()
+    def write(self, _work: Work[Result]) -> Result:
+        """Raises StoreUnavailable."""
+        raise StoreUnavailable("nothing can be stored without a server. Start one with: tbd serve")
+
+    def close(self) -> None:
+        self._database.close()
 
 
-def _only_looking() -> StoreUnavailable:
-    return StoreUnavailable("nothing can be stored without a server. Start one with: tbd serve")
+def database_of(url: URL) -> "SqliteFile | PostgresqlDatabase":
+    """What reads the database of ``url``, and changes nothing."""
+    return SqliteFile(url) if engines.is_sqlite(url) else PostgresqlDatabase(url)
+
+
+def revision_of(connection: Connection) -> str | None:
+    """The revision of the schema of the database, or None where it has none yet."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
 
 
 def _check_revision(connection: Connection, where: str) -> None:
     """Raises StoreUnavailable where the database is not of this version."""
-    has_any = inspect(connection).has_table("alembic_version")
-    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar() if has_any else None
+    found = revision_of(connection)
     if found is None:
-        raise StoreUnavailable(f"nothing here yet: {where} is empty. Begin with: tbd run sleep")
+        raise StoreUnavailable(f"nothing here yet: {where} is empty. {_BEGIN}")
     if found != REVISION:
         raise StoreUnavailable(
             f"{where} has schema {found}, and this version of tbd reads {REVISION}. An older one is brought up to date "

@@ -1,10 +1,12 @@
-"""Opening the store at the start of the service, which may come before the database does."""
+"""Opening the store: at the start of the service, which may come before the database does; and only to look."""
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from orchestrator.db import engine as engines
 from orchestrator.db import right
+from orchestrator.db.looking import OfThisVersion
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import StoreFull, StoreUnavailable
 from orchestrator.domain.server import Server
@@ -63,3 +65,17 @@ def open_store(
                 say(f"{error}; waiting for it, {patience_s:g} s at most (TBD_DATABASE_WAIT_S)")
                 told = True
         sleep(PAUSE_S)
+
+
+class LookingStore(SqlStore):
+    """The store of ``url`` for who only looks: nothing is made, changed or brought up to date.
+
+    Raises:
+        SettingsError: ``url`` is none of SQLite or PostgreSQL. What is wrong with the database its methods raise.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.database = OfThisVersion(url)
+
+    def keep_points(self, _kept: Any) -> None:
+        """What was computed is not kept: the next server does that."""

@@ -31,7 +31,13 @@ def _print(page: dict[str, Any]) -> None:
     from orchestrator.reports.numbers import short_time
 
     rows = [
-        [item["id"], item["name"], output.state(item["state"]), _counts(item), short_time(item["created_at"])]
+        [
+            item["id"],
+            item["name"],
+            output.state("paused" if item["paused"] else item["state"]),
+            _counts(item),
+            short_time(item["created_at"]),
+        ]
         for item in page["items"]
     ]
     if rows or page["damaged"]:
