@@ -15,10 +15,11 @@ from sqlalchemy import Connection, create_engine, event, inspect, text
 
 from orchestrator.db import admin
 from orchestrator.db import engine as engines
+from orchestrator.db.opening import LookingStore
 from orchestrator.db.schema import REVISION, metadata
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.calibration import DeviceKey
-from orchestrator.domain.errors import SettingsError
+from orchestrator.domain.errors import SettingsError, StoreUnavailable
 from orchestrator.domain.filters import (
     CalibrationFilter,
     CellFilter,
@@ -126,6 +127,27 @@ def test_a_migration_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatc
 
     for connection in connected(url):
         assert inspect(connection).get_table_names() == []
+
+
+def test_who_only_looks_reads_the_same_writes_nothing_and_upgrades_nothing(url: str) -> None:
+    store = SqlStore(url)
+    scene.submitted(store, runs=2)
+    looked = LookingStore(url)
+    assert looked.experiments() == store.experiments()
+    assert looked.runs() == store.runs()
+    looked.keep_points([])
+    with pytest.raises(StoreUnavailable, match="without a server"):
+        looked.order_node("n0", None)
+    with pytest.raises(StoreUnavailable, match=r"read-?only"):
+        looked.database.read(lambda connection: connection.execute(text("DELETE FROM change")))
+    store.close()
+    looked.close()
+    for connection in connected(url):
+        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        connection.commit()
+    with pytest.raises(StoreUnavailable, match="has schema 0001"):
+        LookingStore(url).experiments()
+    assert admin.current(url) == "0001"
 
 
 def test_a_schema_of_a_newer_version_is_refused_and_not_touched(url: str) -> None:

@@ -280,7 +280,10 @@ def test_run_needs_no_server_and_leaves_none_behind(tmp_path: Path) -> None:
     page = json.loads(alone(*words, "--max-steps", "30", "--report", "r.md", "--json").stdout)
     assert len(page["items"]) == 1
     assert (tmp_path / "r.md").is_file()
-    assert "there is no server" in alone("ls", code=4).stderr
+    experiment = page["items"][0]["experiment_id"]
+    assert [one["id"] for one in alone.json("ls")["items"]] == [experiment]
+    assert alone.json("results", "latest")["items"] == page["items"]
+    assert alone("report", "latest").stdout.strip() == (tmp_path / "r.md").read_text().strip()
 
 
 def test_ctrl_c_without_a_server_cancels_and_waits_until_that_is_done(folder: Path, tmp_path: Path) -> None:

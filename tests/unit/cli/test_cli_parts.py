@@ -239,15 +239,6 @@ def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str])
     assert "no command 'shwo'" in capsys.readouterr().err
 
 
-def test_without_a_server_a_command_says_how_to_start_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("TBD_SERVER", raising=False)
-    monkeypatch.setenv("TBD_DATA_DIR", str(tmp_path))
-    assert main(["ls"]) == 4
-    assert "tbd serve" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("command", ["ls", "show", "submit", "watch", "cancel", "logs", "results", "compare", "report"])
 def test_commands_that_talk_rest_import_little(command: str) -> None:
     code = (

@@ -79,7 +79,7 @@ def test_a_name_is_the_newest_experiment_of_that_name(
 def test_latest_is_the_newest_experiment_whatever_is_called_so(
     rig: Rig, client: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(CommandError, match="there are none yet"):
+    with pytest.raises(CommandError, match="nothing was submitted yet"):
         naming.thing(client, "latest")
     rig.submit(name="latest")
     newest = rig.submit(name="mine")["id"]
