@@ -68,7 +68,7 @@ COMMANDS: dict[str, str] = {name: text for group in GROUPS.values() for name, te
 _NOTES = (
     "EXPERIMENT and RUN: an id, its beginning where that is enough, the name of an experiment (the newest of that "
     "name), or latest.",
-    "The server is TBD_SERVER, else the one that owns TBD_DATA_DIR.",
+    "The server is TBD_SERVER, else the one that owns TBD_DATA_DIR. Without one, what only looks reads the database.",
     "exit codes: 0 done, 1 a run failed, or the server did, 2 usage or an invalid spec, 3 a regression was found, "
     "4 unreachable or timed out, 5 not allowed, 130 interrupted",
 )
