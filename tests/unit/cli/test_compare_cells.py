@@ -39,7 +39,7 @@ class RigClient:
 @pytest.fixture
 def client(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> RigClient:
     made = RigClient(rig)
-    monkeypatch.setattr(compare, "connect", lambda: made)
+    monkeypatch.setattr(compare, "look", lambda: made)
     monkeypatch.delenv("COLUMNS", raising=False)
     return made
 

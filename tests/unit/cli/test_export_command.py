@@ -29,7 +29,7 @@ def served(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     while not server.started:
         time.sleep(0.01)
     client = Client(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}")
-    monkeypatch.setattr(command, "connect", lambda: client)
+    monkeypatch.setattr(command, "look", lambda: client)
     yield client
     server.should_exit = True
     thread.join()

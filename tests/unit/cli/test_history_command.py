@@ -18,7 +18,7 @@ Capture = pytest.CaptureFixture[str]
 @pytest.fixture
 def client(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> RigClient:
     made = RigClient(rig)
-    monkeypatch.setattr(history, "connect", lambda: made)
+    monkeypatch.setattr(history, "look", lambda: made)
     monkeypatch.setenv("COLUMNS", "100")
     return made
 

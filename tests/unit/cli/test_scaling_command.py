@@ -17,7 +17,7 @@ from tests.unit.cli.test_compare_cells import RigClient
 def test_it_prints_the_table_writes_the_figure_and_answers_json(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(scaling, "connect", lambda: RigClient(rig))
+    monkeypatch.setattr(scaling, "look", lambda: RigClient(rig))
     experiment, figure = measured(rig, TOPOLOGIES, by="topology"), tmp_path / "scaling.svg"
     assert main(["scaling", experiment, "--svg", str(figure)]) == 0
     shown = capsys.readouterr()
