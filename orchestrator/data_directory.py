@@ -81,8 +81,8 @@ def is_owned(path: Path) -> bool:
 
 
 def server_of(path: Path) -> dict[str, Any] | None:
-    """{url, host, pid, since, boot} of the server that owns the data directory, or None. A server that was killed leaves
-    its address behind but not its lock: only a held lock counts."""
+    """{url, host, pid, since, boot} of the server that owns the data directory, or None. A server that was killed
+    leaves its address behind but not its lock: only a held lock counts."""
     return _told(path) if is_owned(path) else None
 
 
