@@ -115,7 +115,7 @@ class Planted:
         return call
 
     def _concerns(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> bool:
-        told = [repr(one) for one in (*arguments, *named.values()) if not isinstance(one, list)]  # no entries of logs
+        told = [repr(one) for one in (*arguments, *named.values()) if not _is_log(one)]
         if any(one in text for one in self.sick for text in told):
             self.sick.update(one for one in arguments if isinstance(one, str) and one.startswith("att_"))
             return True
@@ -127,6 +127,11 @@ class Planted:
         if self.fault == "answer":
             raise NodeFailed(SICK, "EISDIR") if isinstance(self.port, Playing) else StoreUnavailable("the disk is busy")
         raise RuntimeError("planted")
+
+
+def _is_log(one: Any) -> bool:
+    """Entries tell of the run that they were recorded of."""
+    return isinstance(one, list) and any(isinstance(entry, dict) for entry in one)
 
 
 class Scene:
