@@ -19,7 +19,7 @@ def test_a_second_owner_is_told_where_the_first_listens(tmp_path: Path) -> None:
     owner.announce(FIRST)
     with pytest.raises(
         DataDirectoryInUse,
-        match=r"http://127\.0\.0\.1:1 on one \(process 7\), since 1970-01-01T00:01:00Z: .*process 7 on one$",
+        match=r"http://127\.0\.0\.1:1 on one \(process 7\), since 1970-01-01T00:01:00Z: .*end that process$",
     ):
         DataDirectory(tmp_path / "data").open()
     assert server_of(tmp_path / "data")["url"] == "http://127.0.0.1:1"

@@ -25,6 +25,7 @@ from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import StoreUnavailable
 from orchestrator.domain.placement import NodeState
 from orchestrator.domain.run import ExperimentState
+from orchestrator.domain.server import Server
 from tests.unit.api.api_rig import Rig
 
 # Each command by what it does without a server: it looks; it needs one; or neither, for it works by itself or starts an
@@ -144,7 +145,10 @@ def _of_schema(revision: str) -> Callable[[Path], None]:
     [
         (Path.unlink, "nothing here yet: {folder} (TBD_DATA_DIR) has never been used. Begin with tbd run"),
         (_empty, "nothing here yet: {folder}/tbd.sqlite3 is empty. Begin with tbd run"),
-        (_damage, "the database does not answer: file is not a database"),
+        (
+            _damage,
+            "the file of the database is damaged, or is no database (file is not a database): put a copy in its place",
+        ),
         (_of_schema("0001"), "has schema 0001, and this version of tbd reads 00"),
         (_of_schema("9999"), "one of a newer version needs that version"),
     ],
@@ -170,7 +174,7 @@ def test_a_server_of_another_machine_is_named(
 ) -> None:
     """Also where its lock is not seen here: not every shared file system shows it."""
     owner = DataDirectory(folder).open()
-    owner.announce("http://127.0.0.1:1")
+    owner.announce(Server("http://127.0.0.1:1", "here", 1, 0.0))
     file = folder / "server.json"
     there = json.loads(file.read_text()) | {"host": "elsewhere", "boot": "another"}
     if not is_held:
