@@ -147,7 +147,7 @@ def _of_schema(revision: str) -> Callable[[Path], None]:
         (_empty, "nothing here yet: {folder}/tbd.sqlite3 is empty. Begin with tbd run"),
         (
             _damage,
-            "the file of the database is damaged, or is no database (file is not a database): put a copy in its place",
+            "the file of the database is damaged, or is no database (file is not a database): put a copy",
         ),
         (_of_schema("0001"), "has schema 0001, and this version of tbd reads 00"),
         (_of_schema("9999"), "one of a newer version needs that version"),
