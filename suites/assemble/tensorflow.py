@@ -345,7 +345,7 @@ class Model(object):
         self.variables = list(network.variables.values())
         self._trained = [variable for name, variable in network.variables.items() if name not in frozen]
         self._outputs, self._criterion, self._given = outputs, criterion, given
-        self._evaluate = tf.function(self._evaluated)
+        self._evaluate = tf.function(self._evaluated, autograph=False)
         self.batches = batches
         self._optimizer = optimizer
 

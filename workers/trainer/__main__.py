@@ -11,6 +11,7 @@ standard error are left to the framework.
 
 import argparse
 import importlib
+import multiprocessing
 import os
 import platform
 import sys
@@ -43,12 +44,17 @@ SCHEDULERS = {"horovod": horovod_gloo.serve}
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run one process; return its exit status."""
+    return carry_out(job_of(arguments))
+
+
+def job_of(arguments: Optional[Sequence[str]] = None) -> Job:
+    """Return the job that the command line names, with what it says of this process."""
     parser = argparse.ArgumentParser(prog="workers.trainer", description="One training process of an attempt.")
     parser.add_argument("--job", required=True, help="the job, a JSON file")
     parser.add_argument("--events", required=True, help="where this process appends its events")
     parser.add_argument("--phase", choices=["train", *PHASES], default="train", help="train, or make a profile")
     options = parser.parse_args(arguments)
-    job = jobs.read(options.job)._replace(
+    return jobs.read(options.job)._replace(
         # For the one model that can be told to spoil its own log, as a broken framework might.
         events_path=options.events,
         # Where the processes of a model's own roles meet their worker.
@@ -56,8 +62,13 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         # A framework may have to be told before it begins that its memory will be looked at.
         phase=options.phase,
     )
+
+
+def carry_out(job: Job) -> int:
+    """Run the process that ``job`` is for; return its exit status."""
     process = job.process
-    writer = protocol.EventWriter(options.events, process.rank if process.ranks else None)
+    assert job.events_path is not None, "the command line names it"
+    writer = protocol.EventWriter(job.events_path, process.rank if process.ranks else None)
     try:
         return run(job, process, writer.emit)
     except MemoryError:
@@ -65,6 +76,15 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         return protocol.EXIT_STATUS["out_of_memory"]
     finally:
         writer.close()
+
+
+def leaves_at_once(job: Job) -> bool:
+    """Whether nobody is left to wait for the end of a process of ``job`` that has reported everything.
+
+    Other ranks, servers and launchers wait for a farewell that a framework may say only as it is taken down, and
+    ``ncu`` writes down what it has counted then.
+    """
+    return job.plan.strategy == "single" and job.phase == "train"
 
 
 def run(job: Job, process: Process, emit: Emit) -> int:
@@ -184,14 +204,17 @@ def emit_error(emit: Emit, kind: str, error: Exception) -> None:
         sys.stderr.write("the error could not be reported: %s\n" % unwritten)
 
 
-def leave(status: int) -> None:
-    """End the process. After a failure a framework's own clean-up is left out: it may wait for ranks that are gone."""
+def leave(status: int, at_once: bool = False) -> None:
+    """End the process. After a failure, and ``at_once``, a framework's own clean-up is left out: it may wait for ranks
+    that are gone, and holds the devices for another second. Without a framework's own processes, which it would end.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
-    if status:
+    if status or (at_once and not multiprocessing.active_children()):
         os._exit(status)
     sys.exit(0)
 
 
 if __name__ == "__main__":
-    leave(main())
+    own = job_of()
+    leave(carry_out(own), leaves_at_once(own))

@@ -39,11 +39,13 @@ def batches(root: Optional[str], count: int, pixels: int, seed: int, rank: int, 
     )
     # A file is read by the threads that decode it; a record, which is found in Python, comes as it is.
     read = tf.identity if found[0].layout else tf.io.read_file
-    images = cuts.map(
-        lambda place, *sample: decode(read(place), *sample, pixels=pixels),
-        num_parallel_calls=threads,
-        deterministic=True,
-    )
+
+    # Without AutoGraph, which has nothing to convert here and takes its time.
+    @tf.autograph.experimental.do_not_convert
+    def image(place, *sample):
+        return decode(read(place), *sample, pixels=pixels)
+
+    images = cuts.map(image, num_parallel_calls=threads, deterministic=True)
     options = tf.data.Options()
     options.threading.private_threadpool_size = threads
     return _checked(images.batch(count, drop_remainder=True).prefetch(AHEAD).with_options(options), recent, over)

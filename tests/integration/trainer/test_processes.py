@@ -51,6 +51,16 @@ def test_a_gang_stops_at_the_same_step_when_the_agent_says_so(tmp_path, python):
     assert len({trainer.data("finished")[0]["weights_sha256"] for trainer in trainers}) == 1
 
 
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize(("ranks", "farewells"), [(1, 0), (2, 2)])
+def test_only_a_process_that_others_wait_for_takes_its_framework_down(tmp_path, python, ranks, farewells):
+    planted = ["import atexit, sys", "atexit.register(lambda: sys.stdout.write('farewell'))"]
+    job = sleep_job(ranks=ranks, options={}, max_steps=3)
+    trainers = [Trainer(job, tmp_path, python, process["name"], planted=planted) for process in job["processes"]]
+    assert [trainer.finish() for trainer in trainers] == [0] * ranks
+    assert sum("farewell" in trainer.output for trainer in trainers) == farewells
+
+
 # Whatever is asked for while a failure is reported finds no memory.
 NO_ROOM = ["from workers.trainer import failure", "def none(error): raise MemoryError", "failure.lacks_space = none"]
 

@@ -32,7 +32,8 @@ class Minimizer(object):
         train = functools.partial(
             _train, self._loss, self.variables, self.optimizer, strategy, self.gradients, self._scale
         )
-        self._function = tf.function(lambda batch: strategy.run(train, batch), jit_compile=compiled)
+        # Nothing in a model chooses by a tensor, so AutoGraph would only trace the same graph three times as slowly.
+        self._function = tf.function(lambda batch: strategy.run(train, batch), autograph=False, jit_compile=compiled)
 
     @property
     def scaling(self) -> List[tf.Variable]:
