@@ -15,6 +15,7 @@ from orchestrator.analysis import (
     ladder,
     memory,
     netbench,
+    passed,
     profiles,
     quality,
     replicas,
@@ -264,6 +265,7 @@ def _stopped(logs: Sequence[NodeLog]) -> dict[str, Any] | None:
 
 def _summary(evidence: Evidence) -> dict[str, Any]:
     summary = _progress(evidence.logs) | quality.summary(evidence.logs)
+    summary["device_time"] = passed.device_time(evidence.logs)
     if evidence.job.get("history"):
         summary["history"] = evidence.job["history"]
     if evidence.steady is not None and evidence.cut is not None and evidence.world is not None:

@@ -66,6 +66,7 @@ class NodeLog:
     losses: list[tuple[int, int, float]] = field(default_factory=list)  # rank, step, value
     reported_t: list[float] = field(default_factory=list)  # when each ``exchange`` or ``calibration`` was
     by_kind: dict[str, list[tuple[int | None, Mapping[str, Any]]]] = field(default_factory=dict)  # the rest
+    first_t: dict[str, float] = field(default_factory=dict)  # when each kind came first, on the host's monotonic clock
     closed: Mapping[str, Any] | None = None
     entries: int = 1
 
@@ -138,6 +139,7 @@ def _take(log: NodeLog, event: Mapping[str, Any], clocks: plausible.Clocks) -> N
     if log.closed is not None:
         raise LogError("goes on after log_closed")
     passed_s = clocks.since_last(event)
+    log.first_t.setdefault(kind, protocol.number(event["t"]))
     if kind == "interval":
         log.intervals.append(interval_of(event, str(log.job["model"]["work_unit"]), passed_s))
     elif kind == "reading":

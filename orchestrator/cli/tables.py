@@ -1,10 +1,12 @@
 """Prints experiments, runs and results for a person."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from orchestrator.cli import output
 from orchestrator.cli.client import Client, path_of
+from orchestrator.domain.device_time import DeviceTime, Held, together
 from orchestrator.reports import comparisons, table
 from orchestrator.reports.numbers import NOTHING, duration, plain, quantity_text, seconds_of, short_time
 from orchestrator.reports.results_table import Table, axis_text, results_table
@@ -63,6 +65,7 @@ def print_experiment(experiment: Json, rows: Sequence[Json], runs: Sequence[Json
         ("state", output.state(experiment["state"]) + _what_was_asked(experiment)),
         ("runs", counts),
         ("submitted", f"{short_time(experiment['created_at'])} UTC{_took(experiment, 'created_at')}"),
+        ("time", time_line(together(map(_held, filter(lambda run: run["device_time"], runs))))),
         ("labels", axis_text(experiment["spec"]["labels"])),
     ]
     _print_pairs([pair for pair in pairs if pair[1] not in ("", NOTHING)])
@@ -75,6 +78,21 @@ def print_experiment(experiment: Json, rows: Sequence[Json], runs: Sequence[Json
             [run["id"], _cell_of(run["plan"]), output.state(run["state"]), run["reason"] or ""] for run in remarkable
         ]
         print(table.text(["run", "cell", "state", "why not sound, or why it waits"], cells, output.width()))
+
+
+def _held(run: Json) -> Held:
+    last, told = run["attempts"][-1], {name: run["device_time"][name] for name in asdict(DeviceTime())}
+    devices = frozenset(f"{share['node']} {one['id']}" for share in last["placement"] for one in share["devices"])
+    return Held(DeviceTime(**told), devices, seconds_of(last["created_at"]), seconds_of(last["ended_at"]))
+
+
+def time_line(time: DeviceTime) -> str:
+    """Where the time of devices went, as one line; empty where there is none."""
+    if time.timed_ratio is None:
+        return ""
+    parts = {one.removesuffix("_s").replace("warmup", "warm-up"): value for one, value in asdict(time).items()}
+    told = ", ".join(f"{part} {duration(value) if value >= 120 else f'{value:.1f} s'}" for part, value in parts.items())
+    return f"timed work {percent(time.timed_ratio, 2)} of the devices' time: {told}"
 
 
 def _cell_of(plan: Json) -> str:
@@ -103,6 +121,7 @@ def print_run(run: Json, measurements: Sequence[Json]) -> None:
         ("state", output.state(run["state"]) + (" (to be cancelled)" if _is_ending(run) else "")),
         ("why", run["reason"] or ""),
         ("took", _took(run, "started_at").strip(" ()")),
+        ("time", time_line(_held(run).time) if run["device_time"] else ""),
         ("grade", _grade(run["validity"])),
         ("findings", "; ".join((run["validity"] or {}).get("notes") or [])),
     ]
@@ -185,7 +204,7 @@ def _interval(measurement: Json) -> str:
 
 def _print_summary(summary: Json) -> None:
     _print_curve(summary.get("convergence") or {})
-    others = ((name, value) for name, value in summary.items() if name != "convergence")
+    others = ((name, value) for name, value in summary.items() if name not in ("convergence", "device_time"))
     pairs = [(str(name), _words(value)) for name, value in others if not isinstance(value, list)]
     if pairs:
         print("\nwhat the log says")

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from orchestrator.api.views.common import Json, Quantity, Time, View, fields_of
+from orchestrator.domain.device_time import DeviceTime, of_attempt
 from orchestrator.domain.failure import Failure
 from orchestrator.domain.measurement import Grade, Measurement, Reason
 from orchestrator.domain.placement import Device
@@ -66,6 +67,13 @@ class ValidityView(View):
     notes: list[str]
 
 
+@fields_of(DeviceTime)
+class DeviceTimeView(View):
+    """Where the time of each of its devices went, in seconds; ``timed_ratio`` is the share of timed steps."""
+
+    timed_ratio: float | None
+
+
 class RunView(View):
     """A run. ``reason`` says in words why it waits or how it ended; ``validity`` is null until its logs are judged."""
 
@@ -84,6 +92,7 @@ class RunView(View):
     attempts: list[AttemptView]
     validity: ValidityView | None
     throughput: Quantity | None
+    device_time: DeviceTimeView | None
     summary: Json | None
     fingerprint: Json | None
     code_version: str | None
@@ -116,6 +125,7 @@ def run_view(run: Run) -> RunView:
         attempts=attempts,
         validity=ValidityView.of(analysis.validity) if analysis else None,
         throughput=Quantity.of(throughput) if throughput and run.usable and throughput.value is not None else None,
+        device_time=DeviceTimeView.maybe(_device_time(run)),
         summary=dict(analysis.summary) if analysis else None,
         fingerprint=dict(run.fingerprint) if run.fingerprint else None,
         code_version=analysis.code_version if analysis else None,
@@ -124,6 +134,12 @@ def run_view(run: Run) -> RunView:
 
 def measurement_view(measurement: Measurement, code_version: str) -> MeasurementView:
     return MeasurementView.of(measurement.to_json() | {"code_version": code_version})
+
+
+def _device_time(run: Run) -> DeviceTime | None:
+    told = run.analysis.summary.get("device_time") if run.analysis else None
+    last = run.attempt
+    return of_attempt(told, last.ended_at - last.created_at if last and last.ended_at else None)
 
 
 def _reason(run: Run) -> str | None:

@@ -58,6 +58,15 @@ def test_utilisation_memory_loss_and_warm_up_are_measured():
     assert values["power_w"] is None
 
 
+def test_the_time_of_a_device_is_told_by_its_parts():
+    entries = a_log(durations(20))
+    for entry in entries:
+        entry["t"] += {"log_opened": -4.0, "versions": -2.0, "joined": -1.0, "log_closed": 2.0}.get(entry["kind"], 0.0)
+    told = analyse({NODE: entries}).summary["device_time"]
+    parts = {"start_s": 3.0, "build_s": 1.0, "warmup_s": 3.0, "timed_s": float(durations(20).sum()), "end_s": 2.0}
+    assert told == pytest.approx(parts)
+
+
 def test_what_the_logs_tell_of_the_rig_is_among_the_circumstances():
     told = analyse({NODE: a_log()}).circumstances
     assert told["versions"]["version"] == "2.13.0"

@@ -1,6 +1,7 @@
 """What a run's logs hold: intervals, readings, output, measurements, profiles."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -98,6 +99,14 @@ def test_measurements_have_units_intervals_methods_and_reasons(rig: Rig, run_id:
     assert (found["throughput"]["ci_low"], found["throughput"]["unit"]) == (9.0, "images/s")
     assert found["power_w"]["value"] is None
     assert found["power_w"]["reason"] == "a CPU device has no power reading"
+
+
+def test_a_run_tells_where_the_time_of_its_devices_went(rig: Rig, run_id: str) -> None:
+    told = {"start_s": 1.0, "build_s": 1.0, "warmup_s": 0.5, "timed_s": 4.5, "end_s": 0.5}
+    rig.start(run_id)
+    assert rig.get(f"/runs/{run_id}")["device_time"] is None
+    rig.finish(run_id, replace(rate(10.0), summary={"device_time": told}))
+    assert rig.get(f"/runs/{run_id}")["device_time"] == {**told, "pause_s": 1.5, "timed_ratio": 0.5}
 
 
 def test_a_run_tells_its_state_and_why(rig: Rig, run_id: str) -> None:

@@ -16,8 +16,9 @@ from orchestrator.cli.exits import CommandError
 from orchestrator.cli.main import COMMANDS, main
 from orchestrator.cli.searches import Searches
 from orchestrator.cli.spec_file import SpecFile
-from orchestrator.cli.tables import print_results
+from orchestrator.cli.tables import print_results, time_line
 from orchestrator.cli.waiting import line_of, outcome
+from orchestrator.domain.device_time import DeviceTime
 from orchestrator.domain.spec import parse_spec
 from orchestrator.settings import VARIABLES
 from tests.unit import builders
@@ -334,6 +335,13 @@ def test_an_experiment_without_results_says_whether_there_will_be_some(
 ) -> None:
     print_results([], state)
     assert capsys.readouterr().err == told + "\n"
+
+
+def test_where_the_time_of_devices_went_is_one_line() -> None:
+    told = "timed work 40 % of the devices' time: "
+    told += "start 95.0 s, build 40.5 s, warm-up 50.0 s, timed 2 min 40 s, end 30.0 s, pause 24.5 s"
+    assert time_line(DeviceTime(95.0, 40.5, 50.0, 160.0, 30.0, 24.5)) == told
+    assert time_line(DeviceTime()) == ""
 
 
 def test_small_print_of_several_lines_is_one_line_in_a_pipe(
