@@ -29,7 +29,7 @@ SUITE := $(patsubst %,tests/contract/test_%.py,every_cell models overfitting lea
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
 
-demo: announce-downloads setup ## everything once: set up, serve, submit suites/quick.yaml, print the table, write a report (FRAMEWORKS="pytorch tensorflow")
+demo: announce-downloads setup ## everything once: set up, serve, measure one batch of suites/quick.yaml, print the table, write a report (FRAMEWORKS="pytorch tensorflow")
 	@$(BIN)/python -m workers.node.interpreters install datasets
 	@$(BIN)/python -m workers.node.interpreters install-some $(FRAMEWORKS)
 	@$(BIN)/python deploy/demo.py $(FRAMEWORKS) -- $(OPTIONS)

@@ -1,4 +1,4 @@
-"""``make nightly-demo`` with three nights of jobs that only wait: what it does and prints is real, and the README's."""
+"""``make nightly-demo`` with three nights of jobs that only wait: what it does and prints is real, as on its page."""
 
 import re
 import subprocess
@@ -40,8 +40,8 @@ def test_three_nights_on_a_fast_clock_end_with_their_board(tmp_path: Path) -> No
     assert len(re.findall(r"^night \d of 3, ", done.stderr, re.M)) == 3
 
 
-def test_the_readme_shows_a_board_of_ten_nights_as_it_is_printed_today() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_its_page_shows_a_board_of_ten_nights_as_it_is_printed_today() -> None:
+    text = (ROOT / "docs" / "nightly.md").read_text(encoding="utf-8")
     (block,) = [part for part in text.split("```") if LEGEND in part]
     marked = [line for line in block.splitlines() if re.fullmatch(r"\S.*(  [GSF!~-]){10}", line)]
     assert len(marked) == 2
