@@ -8,7 +8,7 @@ from orchestrator.cli import output
 from orchestrator.cli.client import Client, path_of
 from orchestrator.domain.device_time import DeviceTime, Held, together
 from orchestrator.reports import comparisons, table
-from orchestrator.reports.numbers import NOTHING, duration, plain, quantity_text, seconds_of, short_time
+from orchestrator.reports.numbers import NOTHING, duration, percent, plain, quantity_text, seconds_of, short_time
 from orchestrator.reports.results_table import Table, axis_text, results_table
 from orchestrator.reports.settings import machine, program
 
