@@ -55,6 +55,10 @@ class Hands:
         """Whether something changed since the last actions were begun."""
         return self._changed
 
+    def _note_change(self, changed: bool) -> None:
+        if changed:  # never the other way: several lanes write it
+            self._changed = True
+
     def under_way(self) -> UnderWay:
         """What is being done now. First the launches: one that ends meanwhile is then still in its lane."""
         launches = dict(self._launches)
@@ -89,7 +93,7 @@ class Hands:
     def _carry_out(self, who: str, actions: Sequence[Action], launches: Mapping[str, Launch]) -> None:
         try:
             for action in actions:
-                self._changed |= self._apply(action, next(iter(launches), ""))
+                self._note_change(self._apply(action, next(iter(launches), "")))
             if not any(isinstance(action, Stop) for action in actions):  # a hopeless run is stopped: it stays hopeless
                 self._troubles.well(who)
         except Exception as error:
@@ -157,7 +161,7 @@ class Hands:
 
     def _follow_up(self, run: Run) -> None:
         try:
-            self._changed |= follow_up(self._context, run)
+            self._note_change(follow_up(self._context, run))
             self._troubles.well(run.experiment_id)
         except Exception as error:
             note(self._troubles, run.experiment_id, f"after run {run.id}", error)
