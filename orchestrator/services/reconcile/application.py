@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.domain.errors import DevicesTaken, JobRefused, NodeUnreachable, NotFound
+from orchestrator.domain.errors import DevicesTaken, JobRefused, NodeFailed, NodeUnreachable, NotFound
 from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.peaks import ARITHMETIC
 from orchestrator.domain.placement import Placement
@@ -241,14 +241,17 @@ def _stop(context: Context, run: Run, nodes: Sequence[str], reason: FailureKind)
     return False
 
 
-def _stop_all(context: Context, attempt_id: str, nodes: Sequence[str], reason: FailureKind) -> NodeUnreachable | None:
-    """Tell all of ``nodes``, whichever of them fails; the last trouble."""
+def _stop_all(context: Context, attempt_id: str, nodes: Sequence[str], reason: FailureKind) -> NodeFailed | None:
+    """Tell all of ``nodes``, whichever of them fails; the last error that an agent answered with. That one does not
+    answer is no reason for the run to rest: it is told in each pass, until it answers or is taken for dead."""
     trouble = None
     for node in nodes:
         try:
             context.cluster.stop(node, attempt_id, reason)
-        except NodeUnreachable as error:
+        except NodeFailed as error:
             trouble = error
+        except NodeUnreachable as error:
+            log.info("%s is to end: %s", attempt_id, error)
     return trouble
 
 
