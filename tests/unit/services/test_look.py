@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.errors import NotFound
+from orchestrator.domain.errors import NodeFailed, NodeUnreachable, NotFound
 from orchestrator.domain.failure import FailureKind
 from orchestrator.domain.log import LogSlice
 from orchestrator.domain.placement import Node, NodeState, place
@@ -17,7 +17,7 @@ from orchestrator.domain.stored import DamagedHold, OpenRuns
 from orchestrator.services.pulse import Pulse
 from orchestrator.services.reconcile import decisions
 from orchestrator.services.reconcile.application import Hands
-from orchestrator.services.reconcile.decisions import End, Launch, Wait, decide
+from orchestrator.services.reconcile.decisions import End, Launch, Stop, Wait, decide
 from orchestrator.services.reconcile.lanes import Lanes
 from orchestrator.services.reconcile.situation import Lookout, Word
 from orchestrator.services.reconciler import Bell, Reconciler
@@ -245,3 +245,23 @@ def test_of_the_queue_no_more_is_read_than_could_be_placed_on_what_is_free() -> 
         queue = Queue(near(10), [running])
         lookout_over(queue, [make.node("n0", devices)]).look()
         assert queue.read == read
+
+
+@pytest.mark.parametrize("error", [NodeUnreachable("n0", "no answer"), NodeFailed("n0", "EIO")])
+def test_all_of_a_gang_are_told_its_end_and_silence_gives_it_no_pause(
+    error: NodeUnreachable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make.run("gang", RunState.RUNNING, attempts=(make.attempt("gang", nodes=("n0", "n1"), stop_requested="x"),))
+    context = context_of(Queue([]), [make.node("n0"), make.node("n1")])
+    told: list[str] = []
+
+    def stop(node: str, attempt_id: str, reason: str) -> None:
+        if node == "n0":
+            raise error
+        told.append(node)
+
+    monkeypatch.setattr(context.cluster, "stop", stop, raising=False)
+    troubles: Troubles[str] = Troubles(context.clock)
+    Hands(context, Lanes(lambda: None), troubles).apply([Stop(run, ("n0", "n1"), FailureKind.NODE_LOST)])
+    assert told == ["n1"]
+    assert troubles.rests(run.id) is isinstance(error, NodeFailed)
