@@ -85,8 +85,7 @@ class Lanes:
 
     def _find_hands(self) -> None:
         """Begin as many threads as the lanes that are ready want and may have."""
-        in_time = sum(lane not in self._late for lane in self._busy)
-        wanted = min(len(self._ready), MOST_AT_ONCE - in_time) - self._idle
+        wanted = min(len(self._ready), MOST_AT_ONCE - self._in_time()) - self._idle
         for _ in range(min(wanted, MOST_THREADS - self._threads)):
             self._threads += 1
             threading.Thread(target=self._work, name="tbd-lane", daemon=True).start()
@@ -113,7 +112,12 @@ class Lanes:
             self._finish(lane)
 
     def _may_begin(self) -> bool:
-        return bool(self._ready) and sum(lane not in self._late for lane in self._busy) < MOST_AT_ONCE
+        return bool(self._ready) and self._in_time() < MOST_AT_ONCE
+
+    def _in_time(self) -> int:
+        """How many lanes are busy and not late; by the clock, as those that nobody waits for are never called late."""
+        since = time.monotonic() - self._patience_s
+        return sum(lane not in self._late and began > since for lane, began in self._busy.items())
 
     def _finish(self, lane: str) -> None:
         told = False
