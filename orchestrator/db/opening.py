@@ -76,6 +76,7 @@ class LookingStore(SqlStore):
 
     def __init__(self, url: str) -> None:
         self.database = OfThisVersion(url)
+        self._right = None
 
     def keep_points(self, _kept: Any) -> None:
         """What was computed is not kept: the next server does that."""
