@@ -19,7 +19,7 @@ from workers.node import interpreters
 
 ROOT = Path(__file__).resolve().parent.parent
 TBD = str(Path(sys.executable).parent / "tbd")
-BATCH = "2"
+BATCH = "1"
 
 
 def main(arguments: list[str]) -> int:
@@ -62,7 +62,7 @@ def next_commands(data_dir: Path) -> list[str]:
         f"{tbd} show latest             # the runs, and where the time of the devices went",
         f"{tbd} compare latest          # the frameworks against each other, and what more runs would tell",
         f"{tbd} export latest -o q.csv  # the numbers, for other tools",
-        f"{tbd} run suites/quick.yaml   # the whole suite: two batches, twice as long",
+        f"{tbd} run suites/quick.yaml   # the whole suite: also with two images a batch",
     ]
 
 
