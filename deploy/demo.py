@@ -1,7 +1,8 @@
 """What ``make demo`` does once everything is installed: serve, submit half of the quick suite, show, report, stop.
 
 ``python deploy/demo.py FRAMEWORK... -- OPTION...``: with those of the frameworks that are installed, and with further
-options of ``tbd submit``. One of the suite's batches answers which framework is faster, in half of the time.
+options of ``tbd submit``. One of the suite's batches, the smaller, answers which framework is faster in less than
+half of the time.
 
 Everything goes through the ``tbd`` command and REST, as a user would do it. What is measured stays in ``.tbd`` of this
 folder (or ``TBD_DATA_DIR``).
