@@ -15,10 +15,11 @@ from typing import Any
 
 from orchestrator.cluster.agents import CALL_TIMEOUT_S, AgentError, AgentUnreachable, Handle
 from orchestrator.cluster.local import LocalCluster
-from orchestrator.db.opening import open_store
+from orchestrator.db.opening import open_to_serve
 from orchestrator.domain.access import LOCAL, Actor, Scope
 from orchestrator.domain.placement import NodeState
 from orchestrator.domain.run import RunState
+from orchestrator.domain.server import Server
 from orchestrator.services.catalog import load_catalog
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
@@ -34,7 +35,9 @@ class Rig:
     """A service without its door over two agents; ``trouble`` is what becomes of calls to the second."""
 
     def __init__(self, folder: Path) -> None:
-        self.store = open_store(f"sqlite:///{folder / 'tbd.sqlite3'}", 5.0, print)
+        self.store = open_to_serve(
+            f"sqlite:///{folder / 'tbd.sqlite3'}", Server("http://127.0.0.1:1", "bench", 1, 0.0), print
+        )
         self.cluster = LocalCluster(folder / "local", 600.0, 900.0, nodes=2)
         self.well, sick = (keeper for _, keeper in sorted(self.cluster._known.items()))
         self.sick, self.trouble = sick, ""
