@@ -48,7 +48,7 @@ class Rig:
             handle.call = partial(self._call, handle.call)  # type: ignore[method-assign]
             return handle
 
-        sick._connect = spoilt  # type: ignore[method-assign]
+        sick._connect = spoilt
         sick.suspect(sick.handle, "to be found anew")
         while sick.node.state is not NodeState.AVAILABLE:
             time.sleep(0.1)
