@@ -15,8 +15,8 @@ log = logging.getLogger(__name__)
 Work = Callable[[], None]
 
 # Seconds after which a pass goes on without work that is still being done. A judgement: nearly all of it takes
-# milliseconds, and each new hang costs all others this long (python -m tests.benchmarks.bench trouble).
-PATIENCE_S = 0.2
+# milliseconds, and who waits for a run that ended would not notice a second.
+PATIENCE_S = 1.0
 SLOW_SHARE = 0.05  # of that for a lane that was late the last time
 # Lanes in which something is done at the same time, those that are late apart. A judgement: most wait for an agent or
 # for the disk of the database, and a service must not take the cores of what it measures.
