@@ -66,16 +66,16 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/services/reconcile/decisions.py: Conclude``
     ``orchestrator/services/conclude.py: conclude, analyse_attempt, follow_up``
 13. The entries become typed intervals and readings. A log that breaks the protocol is a failure, not an exception.
-    ``orchestrator/analysis/events.py: read_log, NodeLog, Interval, Reading``
+    ``orchestrator/analysis/log/events.py: read_log, NodeLog, Interval, Reading``
 14. One pure function turns the logs into measurements. Did the run fail? Is it one world of ranks? Where does the
     warm-up end? Did it train rightly, and did anything disturb it? How fast was it, and why not faster?
     ``orchestrator/analysis/analyse.py: analyse, gather``
-    ``orchestrator/analysis/failures.py: failure_of``
-    ``orchestrator/analysis/throughput.py: world_intervals, rate_measurement``
-    ``orchestrator/analysis/settling.py: cut_of``
-    ``orchestrator/analysis/validity.py: judge``
-    ``orchestrator/analysis/ladder.py: measurements``
-    ``orchestrator/analysis/profiles.py: profiles_of``
+    ``orchestrator/analysis/log/failures.py: failure_of``
+    ``orchestrator/analysis/run/throughput.py: world_intervals, rate_measurement``
+    ``orchestrator/analysis/statistics/settling.py: cut_of``
+    ``orchestrator/analysis/run/validity.py: judge``
+    ``orchestrator/analysis/run/ladder.py: measurements``
+    ``orchestrator/analysis/profile/profiles.py: profiles_of``
     ``orchestrator/domain/measurement.py: Analysis, Measurement, Validity, METRICS``
 15. The measurements, the failure and the fingerprint are stored in one transaction with the state that ends the run:
     completed, failed or cancelled. After some failures the run is queued again, for another attempt.
@@ -89,17 +89,17 @@ functions and types in it that do it. A test looks every name up (tests/architec
     warm-up, the mean over runs, and its interval from the variance between them.
     ``orchestrator/services/results.py: of_experiment, row_of, ResultRow``
     ``orchestrator/domain/basis.py: basis_of``
-    ``orchestrator/analysis/cells.py: recut``
-    ``orchestrator/analysis/between_runs.py: over_runs``
+    ``orchestrator/analysis/cell/cells.py: recut``
+    ``orchestrator/analysis/cell/between_runs.py: over_runs``
 18. Cells are compared with each other, block by block, and experiments with each other.
     ``orchestrator/services/comparisons.py: comparisons``
-    ``orchestrator/analysis/blocks.py: Pair``
+    ``orchestrator/analysis/statistics/blocks.py: Pair``
     ``orchestrator/services/compare.py: compare``
     ``orchestrator/services/scaling.py: scaling``
     And a workload night by night: its points over all experiments, the baselines that they form, and their borders.
     ``orchestrator/services/history.py: history``
-    ``orchestrator/analysis/baselines.py: baselines_of``
-    ``orchestrator/analysis/borders.py: judged``
+    ``orchestrator/analysis/history/baselines.py: baselines_of``
+    ``orchestrator/analysis/history/breaks.py: judged``
 19. The number is shown: as JSON, in a table, in a report.
     ``orchestrator/api/routers/results.py: router``
     ``orchestrator/reports/results_table.py``

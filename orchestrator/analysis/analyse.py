@@ -8,28 +8,16 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from orchestrator.analysis import (
-    calibration,
-    circumstances,
-    conditions,
-    ladder,
-    memory,
-    netbench,
-    passed,
-    profiles,
-    quality,
-    replicas,
-    settling,
-    steady,
-    throughput,
-    utilization,
-    validity,
-)
-from orchestrator.analysis.events import LogError, NodeLog, read_log
-from orchestrator.analysis.evidence import Evidence
-from orchestrator.analysis.failures import failure_of
-from orchestrator.analysis.utilization import NodeSpan
-from orchestrator.analysis.windows import span_of
+from orchestrator.analysis.log import circumstances, passed
+from orchestrator.analysis.log.events import LogError, NodeLog, read_log
+from orchestrator.analysis.log.failures import failure_of
+from orchestrator.analysis.log.windows import span_of
+from orchestrator.analysis.probe import calibration, netbench
+from orchestrator.analysis.profile import memory, profiles
+from orchestrator.analysis.run import conditions, ladder, quality, replicas, throughput, utilization, validity
+from orchestrator.analysis.run.evidence import Evidence
+from orchestrator.analysis.run.utilization import NodeSpan
+from orchestrator.analysis.statistics import settling, steady
 from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.measurement import Analysis, Measurement, Reason, Validity
 from orchestrator.domain.profile import NO_KINDS, KernelKinds

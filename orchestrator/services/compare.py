@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from orchestrator.analysis import between_runs
+from orchestrator.analysis.cell import between_runs
 from orchestrator.domain.basis import Basis, alike
 from orchestrator.domain.fingerprint import WORKLOAD_FIELDS, differences, workload_of
 from orchestrator.domain.measurement import Measurement

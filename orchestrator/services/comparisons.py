@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.analysis import blocks
+from orchestrator.analysis.statistics import blocks
 from orchestrator.domain import groups
 from orchestrator.domain.basis import Basis, shared
 from orchestrator.domain.groups import Group

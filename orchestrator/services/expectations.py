@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from orchestrator.analysis.analyse import SAME_RATES
-from orchestrator.analysis.prospect import Prospect, prospect
+from orchestrator.analysis.cell.prospect import Prospect, prospect
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.run import Attempt, Run
 from orchestrator.services.context import Context

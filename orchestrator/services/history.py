@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.analysis.baselines import Baseline, Observation, baselines_of
-from orchestrator.analysis.borders import Border, Drift, SoftwareChange, borders_of, drift_of, software_changes
+from orchestrator.analysis.history.baselines import Baseline, Observation, baselines_of
+from orchestrator.analysis.history.breaks import Border, Drift, SoftwareChange, borders_of, drift_of, software_changes
 from orchestrator.domain.errors import Conflict, Damaged, NotFound
 from orchestrator.domain.filters import SeriesFilter
 from orchestrator.domain.history import Point, StoredSeries

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from orchestrator.analysis.baselines import Change, Mean
-from orchestrator.analysis.borders import Border, Drift, Judged, SoftwareChange
+from orchestrator.analysis.history.baselines import Change, Mean
+from orchestrator.analysis.history.breaks import Border, Drift, Judged, SoftwareChange
 from orchestrator.services.history import Line, Place
 
 Verdict = Literal["slower", "faster", "no_difference_found", "cannot_tell"]

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, BinaryIO
 
-from orchestrator.analysis import milabench
-from orchestrator.analysis.milabench import Process
+from orchestrator.analysis.history import milabench
+from orchestrator.analysis.history.milabench import Process
 from orchestrator.domain.access import Actor
 from orchestrator.domain.border import text_problem, visible
 from orchestrator.domain.errors import InvalidRequest, NotAllowed, Problem

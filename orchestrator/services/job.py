@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from orchestrator.analysis.prospect import Prospect, prospect
+from orchestrator.analysis.cell.prospect import Prospect, prospect
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.catalog import Catalog, StrategyFacts
 from orchestrator.domain.convergence import CONVERGENCE

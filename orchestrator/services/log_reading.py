@@ -10,7 +10,7 @@ from typing import Annotated, Any, BinaryIO
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from orchestrator.analysis.analyse import analyse_read
-from orchestrator.analysis.events import LogError, NodeLog, read_log
+from orchestrator.analysis.log.events import LogError, NodeLog, read_log
 from orchestrator.domain import border
 from orchestrator.domain.catalog import parse_topology
 from orchestrator.domain.errors import InvalidRequest, Problem

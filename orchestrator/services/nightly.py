@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from orchestrator.analysis.nightly import LOOK_BACK, Night, Rates, judge
+from orchestrator.analysis.history.nightly import LOOK_BACK, Night, Rates, judge
 from orchestrator.domain.basis import Basis, of_plan
 from orchestrator.domain.errors import NotFound
 from orchestrator.domain.filters import CellFilter, FireFilter, ScheduleFilter

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Sequence
 
-from orchestrator.analysis.observation_rules import CellResult
-from orchestrator.analysis.observations import Observation, observe
+from orchestrator.analysis.paper.observation_rules import CellResult
+from orchestrator.analysis.paper.observations import Observation, observe
 from orchestrator.domain.filters import CellFilter
 from orchestrator.domain.measurement import Grade
 from orchestrator.domain.plan import Plan

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from orchestrator.analysis.parity import TOLERANCES
+from orchestrator.analysis.probe.parity import TOLERANCES
 from orchestrator.domain.catalog import Catalog, ModelFacts
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.spelling import did_you_mean

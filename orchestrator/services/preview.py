@@ -9,7 +9,7 @@ from typing import Any
 
 from scipy import stats
 
-from orchestrator.analysis.between_runs import CONFIDENCE
+from orchestrator.analysis.cell.between_runs import CONFIDENCE
 from orchestrator.domain.bisection import most_left
 from orchestrator.domain.facts import Facts
 from orchestrator.domain.placement import Held, NotNow, offer, place

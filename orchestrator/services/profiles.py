@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.analysis import trace
-from orchestrator.analysis.plausible import is_plausible
+from orchestrator.analysis.log.plausible import is_plausible
+from orchestrator.analysis.profile import trace
 from orchestrator.domain.log import Entry
 from orchestrator.domain.profile import Profiles
 from orchestrator.domain.run import Attempt, Run

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.analysis import kernels
+from orchestrator.analysis.profile import kernels
 from orchestrator.domain.measurement import Analysis, Measurement
 from orchestrator.domain.profile import Profiles
 from orchestrator.domain.run import Run

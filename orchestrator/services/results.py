@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
 
-from orchestrator.analysis import between_runs, cells, lending, length, prospect
-from orchestrator.analysis.lending import Lent, Movement, Session
-from orchestrator.analysis.nested import Components
-from orchestrator.analysis.quality import CENSORED
-from orchestrator.analysis.settling import Cut
+from orchestrator.analysis.cell import between_runs, cells, lending, length, prospect
+from orchestrator.analysis.cell.lending import Lent, Movement, Session
+from orchestrator.analysis.run.quality import CENSORED
+from orchestrator.analysis.statistics.nested import Components
+from orchestrator.analysis.statistics.settling import Cut
 from orchestrator.domain.basis import Basis, basis_of
 from orchestrator.domain.convergence import CONVERGENCE
 from orchestrator.domain.failure import FailureKind

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from orchestrator.analysis.scaling import METHOD, Ratio, speedup
+from orchestrator.analysis.cell.scaling import METHOD, Ratio, speedup
 from orchestrator.domain import groups
 from orchestrator.domain.facts import Facts
 from orchestrator.domain.groups import Group

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from orchestrator.analysis.between_runs import over_runs
-from orchestrator.analysis.length import first_length, noise_of, planned_length
-from orchestrator.analysis.nested import quantile
-from orchestrator.analysis.settling import cut_of, scouts
-from orchestrator.analysis.steady import SteadyClass, judge
-from orchestrator.analysis.throughput import WorldIntervals, rate_measurement
+from orchestrator.analysis.cell.between_runs import over_runs
+from orchestrator.analysis.cell.length import first_length, noise_of, planned_length
+from orchestrator.analysis.run.throughput import WorldIntervals, rate_measurement
+from orchestrator.analysis.statistics.nested import quantile
+from orchestrator.analysis.statistics.settling import cut_of, scouts
+from orchestrator.analysis.statistics.steady import SteadyClass, judge
 from orchestrator.domain.measurement import Measurement
 from tests.benchmarks.machines import INTERVAL_S, START_UP
 

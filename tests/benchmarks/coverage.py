@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from orchestrator.analysis.steady import SteadyClass, judge
-from orchestrator.analysis.throughput import WorldIntervals, rate_measurement
+from orchestrator.analysis.run.throughput import WorldIntervals, rate_measurement
+from orchestrator.analysis.statistics.steady import SteadyClass, judge
 from tests.benchmarks import held_out, recorded, repeats, simulated
 from tests.benchmarks.old_stopping import WIDENING, StoppingRule
 

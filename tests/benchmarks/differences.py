@@ -1,7 +1,7 @@
 """Cells of one experiment against each other: false differences among equal cells, and what is found of a true one.
 
-For thousands of experiments the rule of ``orchestrator.analysis.blocks`` is carried out on whole arrays here; a test
-holds the two equal. Runs have 100 intervals and the cell's own cut.
+For thousands of experiments the rule of ``orchestrator.analysis.statistics.blocks`` is carried out on whole arrays
+here; a test holds the two equal. Runs have 100 intervals and the cell's own cut.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from itertools import combinations
 import numpy as np
 from scipy import special
 
-from orchestrator.analysis.blocks import FAMILY_ERROR, LEAST_SHARE, PAIRED_CELLS
-from orchestrator.analysis.settling import MARGIN, MOST, without_spikes
+from orchestrator.analysis.statistics.blocks import FAMILY_ERROR, LEAST_SHARE, PAIRED_CELLS
+from orchestrator.analysis.statistics.settling import MARGIN, MOST, without_spikes
 
 INTERVALS = 100
 CHUNK = 2_000_000  # values drawn at a time

@@ -12,9 +12,9 @@ from functools import partial
 
 import numpy as np
 
-from orchestrator.analysis import lending
-from orchestrator.analysis.length import LEAST_INTERVALS
-from orchestrator.analysis.nested import quantile
+from orchestrator.analysis.cell import lending
+from orchestrator.analysis.cell.length import LEAST_INTERVALS
+from orchestrator.analysis.statistics.nested import quantile
 from tests.benchmarks import cells, differences, held_out_cells, machines, repeats
 
 OLD_SHARE = 10  # of so many cells one is judged by the rule of before too, which takes long

@@ -149,7 +149,7 @@ def effective_and_half_width(residuals: Sequence[float]) -> tuple[float, float]:
 
     The variance of the mean is the spectral density at frequency 0 of an autoregression, fitted by Levinson's
     recursion, its order chosen by AICc (at least 1), its coefficients' sum corrected for the bias of a short series
-    (Kendall 1954). The same is in ``orchestrator.analysis.series``; a test holds the two equal.
+    (Kendall 1954). The same is in ``orchestrator.analysis.statistics.autocorrelation``; a test holds the two equal.
     """
     n = len(residuals)
     if n < 8:
@@ -178,7 +178,7 @@ def student_975(degrees: float) -> float:
 def _autoregression(gamma: Sequence[float], n: int) -> tuple[float, float]:
     """Return (sum of all autocorrelations, degrees of freedom) from autocovariances of ``n`` values.
 
-    ``orchestrator.analysis.series.autoregression`` has the sources.
+    ``orchestrator.analysis.statistics.autocorrelation.autoregression`` has the sources.
     """
     coefficients: list[float] = []
     variance = gamma[0]

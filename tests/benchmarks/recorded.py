@@ -7,9 +7,9 @@ method; of the two steady trainings from their quarters, for which they were cho
 import numpy as np
 
 from orchestrator.analysis.analyse import gather
-from orchestrator.analysis.events import read_log
-from orchestrator.analysis.series import autocovariances
-from orchestrator.analysis.steady import SteadyClass
+from orchestrator.analysis.log.events import read_log
+from orchestrator.analysis.statistics.autocorrelation import autocovariances
+from orchestrator.analysis.statistics.steady import SteadyClass
 from tests.replays.replay import entries_of
 
 # log -> (the class that is right, because)

@@ -7,7 +7,7 @@ variance.
 
 import numpy as np
 
-from orchestrator.analysis.between_runs import compare, over_runs
+from orchestrator.analysis.cell.between_runs import compare, over_runs
 from orchestrator.domain.measurement import Measurement
 from orchestrator.domain.precision import first_stage, stein
 

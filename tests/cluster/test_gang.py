@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.clocks import axis_of, merged
+from orchestrator.analysis.log.clocks import axis_of, merged
 from tests.cluster.bench import Bench, trainers
 from tests.support.service import until
 

@@ -47,7 +47,7 @@ def _is_over(run: dict[str, Any]) -> bool:
 # Ninety seconds, most of them waiting. Trainings over these links are ``test_gang.py``'s, which fabric they take
 # ``test_fabrics.py``'s, and netbench on one host is that of ``tests/integration``.
 @pytest.mark.depends_on(
-    "orchestrator/analysis/netbench.py",
+    "orchestrator/analysis/probe/netbench.py",
     "orchestrator/services/netbench.py",
     "orchestrator/api/routers/netbench.py",
     "orchestrator/db/transfers.py",

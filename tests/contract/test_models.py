@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from orchestrator.analysis import parity as judging
+from orchestrator.analysis.probe import parity as judging
 from orchestrator.services import parity
 from orchestrator.services.catalog import load_catalog
 from suites.assemble import layers
@@ -33,7 +33,8 @@ WHOLE = {"resnet-50": {"blocks": [2, 2, 2, 1]}, "lstm-classifier": {"lstm_layers
 BATCH, SEED = 4, 1
 
 # Single precision moves the numbers that a network chooses by about 1e-6 of their size. In a network of many poolings
-# there is always a window whose choice is not much farther from another (orchestrator.analysis.parity allows for it).
+# there is always a window whose choice is not much farther from another (orchestrator.analysis.probe.parity allows for
+# it).
 LEAST = {"from_zero": 1e-4, "apart": 1e-6}
 
 

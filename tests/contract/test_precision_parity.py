@@ -5,7 +5,7 @@ from functools import cache
 import numpy
 import pytest
 
-from orchestrator.analysis import parity as judging
+from orchestrator.analysis.probe import parity as judging
 from orchestrator.services import parity
 from orchestrator.services.catalog import load_catalog
 from tests.trainer_process import run
@@ -19,7 +19,7 @@ DEPENDS = pytest.mark.depends_on(
     "workers/trainer/parity.py",
     "suites/assemble/pytorch.py",
     "suites/assemble/tensorflow.py",
-    "orchestrator/analysis/parity.py",
+    "orchestrator/analysis/probe/parity.py",
     *FOLDERS,
     "workers/interpreters/pytorch",
     "workers/interpreters/tensorflow",

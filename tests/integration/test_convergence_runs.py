@@ -22,7 +22,9 @@ SPEC = {
 
 pytestmark = [
     pytest.mark.framework("pytorch"),
-    pytest.mark.depends_on("workers/trainer/convergence.py", "orchestrator/analysis/quality.py", "orchestrator/domain"),
+    pytest.mark.depends_on(
+        "workers/trainer/convergence.py", "orchestrator/analysis/run/quality.py", "orchestrator/domain"
+    ),
 ]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.replicas import distance_ratio
+from orchestrator.analysis.run.replicas import distance_ratio
 from tests.support import linear_model
 from tests.support.strategy_jobs import OF_MXNET_ALONE, ROOT, OnThisHost, carried_out, strategy_job
 from tests.trainer_process import Trainer

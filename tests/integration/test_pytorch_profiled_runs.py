@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from orchestrator.analysis.events import read_log
-from orchestrator.analysis.profiles import measurements, profiles_of
-from orchestrator.analysis.trace import trace_of
+from orchestrator.analysis.log.events import read_log
+from orchestrator.analysis.profile.profiles import measurements, profiles_of
+from orchestrator.analysis.profile.trace import trace_of
 from tests.support import perfetto
 from tests.support.strategy_jobs import carried_out, strategy_job
 from workers.trainer import protocol

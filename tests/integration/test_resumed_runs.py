@@ -36,7 +36,7 @@ pytestmark = [
         "workers/node/agent.py",
         "orchestrator/domain/failure.py",
         "orchestrator/services/conclude.py",
-        "orchestrator/analysis/quality.py",
+        "orchestrator/analysis/run/quality.py",
     ),
 ]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.analysis.events import read_log
-from orchestrator.analysis.profiles import profiles_of
+from orchestrator.analysis.log.events import read_log
+from orchestrator.analysis.profile.profiles import profiles_of
 from orchestrator.services.catalog import load_catalog
 from tests.support.strategy_jobs import carried_out, strategy_job
 from tests.trainer_process import model_facts

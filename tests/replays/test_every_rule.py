@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.analysis import validity
+from orchestrator.analysis.run import validity
 from tests.replays.replay import analysed, entries_of
 
 GPU = "device:GPU-0"

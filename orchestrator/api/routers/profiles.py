@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from orchestrator.analysis import kernels
+from orchestrator.analysis.profile import kernels
 from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, WholeLimit
 from orchestrator.api.routers.runs import AttemptNumber, OneRun
 from orchestrator.api.views.common import answer, page_of

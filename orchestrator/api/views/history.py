@@ -3,7 +3,7 @@
 import math
 from typing import Any, Literal
 
-from orchestrator.analysis.baselines import Baseline, Change, Mean
+from orchestrator.analysis.history.baselines import Baseline, Change, Mean
 from orchestrator.api.views.common import DamagedView, Json, Quantity, Time, View, fields_of
 from orchestrator.domain.history import StoredSeries
 from orchestrator.domain.measurement import Grade, Measurement

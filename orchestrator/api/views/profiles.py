@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orchestrator.analysis import kernels
+from orchestrator.analysis.profile import kernels
 from orchestrator.api.views.common import PageView, View, fields_of
 from orchestrator.domain.profile import (
     GradientExchange,

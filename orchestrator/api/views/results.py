@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from orchestrator.analysis.lending import LEAST_SESSIONS, Movement
-from orchestrator.analysis.nested import Components
+from orchestrator.analysis.cell.lending import LEAST_SESSIONS, Movement
+from orchestrator.analysis.statistics.nested import Components
 from orchestrator.api.views.common import Json, Quantity, View, fields_of, with_fields
 from orchestrator.api.views.runs import ReasonView, ValidityView
 from orchestrator.domain.measurement import METRICS, Grade

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from orchestrator.analysis.scaling import Ratio
+from orchestrator.analysis.cell.scaling import Ratio
 from orchestrator.api.views.common import Json, Quantity, View
 from orchestrator.domain.measurement import Measurement
 from orchestrator.services.scaling import ScaledCell, Scaling

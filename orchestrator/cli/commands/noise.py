@@ -43,7 +43,7 @@ def measured(seconds: float) -> dict[str, Any]:
     Raises:
         CommandError: it could not be measured.
     """
-    from orchestrator.analysis import noise as judging
+    from orchestrator.analysis.probe import noise as judging
     from workers.node import noise
 
     devices = cpu_devices.offered()

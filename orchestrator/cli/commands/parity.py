@@ -155,19 +155,19 @@ class _Bench:
         return {name: self._judged(name) for name in ready}, skipped
 
     def trained(self) -> int:
-        from orchestrator.analysis import parity
+        from orchestrator.analysis.probe import parity
 
         return parity.trained(self._exact)
 
     def margins(self) -> dict[str, float]:
-        from orchestrator.analysis import parity
+        from orchestrator.analysis.probe import parity
 
         return {name: value for name, value in parity.margins(self._exact).items() if math.isfinite(value)}
 
     def _judged(self, framework: str) -> dict[str, Any]:
         import numpy as np
 
-        from orchestrator.analysis import parity
+        from orchestrator.analysis.probe import parity
         from workers.node.single_phase import PhaseError
 
         try:

@@ -17,7 +17,7 @@ pytestmark = [
         "workers/node/telemetry",
         "workers/node/gpu_choice.py",
         "workers/node/inventory.py",
-        "orchestrator/analysis/validity.py",
+        "orchestrator/analysis/run/validity.py",
         "orchestrator/cluster/local.py",
         "orchestrator/domain/placement.py",
     ),

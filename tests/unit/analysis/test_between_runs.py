@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.analysis.between_runs import compare, detectable, over_runs, pooled_deviation
-from orchestrator.analysis.lending import Lent, Movement, Session, movement_of
+from orchestrator.analysis.cell.between_runs import compare, detectable, over_runs, pooled_deviation
+from orchestrator.analysis.cell.lending import Lent, Movement, Session, movement_of
 from orchestrator.domain.measurement import Measurement
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.analysis.blocks import ADJUSTED, PAIRED, compare_cells, compare_groups, detectable
+from orchestrator.analysis.statistics.blocks import ADJUSTED, PAIRED, compare_cells, compare_groups, detectable
 
 
 def _rates(logs, names="abcdefghijkl"):

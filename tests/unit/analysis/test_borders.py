@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.analysis.baselines import Change, Observation, baselines_of
-from orchestrator.analysis.borders import Judged, SoftwareChange, borders_of, drift_of, software_changes
+from orchestrator.analysis.history.baselines import Change, Observation, baselines_of
+from orchestrator.analysis.history.breaks import Judged, SoftwareChange, borders_of, drift_of, software_changes
 
 NOISE = 0.01  # of a night, as a ratio
 DAY_S = 86_400.0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.analyse import analyse
-from orchestrator.analysis.cells import recut
+from orchestrator.analysis.cell.cells import recut
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.series import MOST, Series
 from tests.unit.analysis.logs import BATCH, NODE, STEP_S, a_job, a_log, durations, quiet

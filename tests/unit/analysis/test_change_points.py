@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from orchestrator.analysis.changepoints import change_points
+from orchestrator.analysis.statistics.changepoints import change_points
 
 
 def _cost(values, borders):

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from orchestrator.analysis.clocks import MAX_DRIFT, axis_of, merged
+from orchestrator.analysis.log.clocks import MAX_DRIFT, axis_of, merged
 from workers.trainer.control.clocks import clock_of
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.analysis.lending import Session, lend, movement_of
+from orchestrator.analysis.cell.lending import Session, lend, movement_of
 
 
 def _session(rng, deviation, within=0.0, intervals=60, runs=6, level=100.0):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orchestrator.analysis.length import Noise, first_length, noise_of, planned_length, within_variance
+from orchestrator.analysis.cell.length import Noise, first_length, noise_of, planned_length, within_variance
 
 QUIET = Noise(interval_s=0.2, cut=10, within=0.0, between=0.0, spikes_ratio=0.0, intervals=70, runs=2)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis import milabench
-from orchestrator.analysis.milabench import GREATEST_RATE, LONGEST_LINE, Process, read_process
+from orchestrator.analysis.history import milabench
+from orchestrator.analysis.history.milabench import GREATEST_RATE, LONGEST_LINE, Process, read_process
 from orchestrator.domain.errors import InvalidRequest
 from orchestrator.domain.imported_points import SERIES_PREFIX, id_of, series_of
 from tests.support.milabench.files import CONFIG, event, lines, rate

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.analysis.between_runs import compare, over_runs, over_the_fleet, variation
-from orchestrator.analysis.nested import components, of_the_fleet, of_these_devices
+from orchestrator.analysis.cell.between_runs import compare, over_runs, over_the_fleet, variation
+from orchestrator.analysis.statistics.nested import components, of_the_fleet, of_these_devices
 from orchestrator.domain.measurement import Measurement
 
 

@@ -70,7 +70,7 @@ def test_an_all_reduce_takes_as_long_as_its_slowest_rank() -> None:
 
 @pytest.mark.parametrize(("ranks", "factor"), [(2, 1.0), (4, 1.5), (8, 1.75)])
 def test_the_bus_carries_2_n_minus_1_over_n_times_the_bytes_of_an_all_reduce(ranks: int, factor: float) -> None:
-    from orchestrator.analysis.netbench import Case, _transfer
+    from orchestrator.analysis.probe.netbench import Case, _transfer
 
     case = Case(False, "all_reduce", "gloo", tuple(range(ranks)), 1000, ranks, 1)
     row = _transfer(case, {rank: [0.5] for rank in range(ranks)})

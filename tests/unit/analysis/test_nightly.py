@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from orchestrator.analysis.nightly import LOOK_BACK, Night, Rates, judge
+from orchestrator.analysis.history.nightly import LOOK_BACK, Night, Rates, judge
 
 
 def night(*rates: float, setting: str = "here", sound: bool = True) -> Night:

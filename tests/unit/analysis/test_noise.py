@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.analysis import noise
+from orchestrator.analysis.probe import noise
 from tests.benchmarks.simulated import autoregressive
 
 MEAN_S = 0.025

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.analysis.observation_rules import Answer, CellResult
-from orchestrator.analysis.observations import observe
+from orchestrator.analysis.paper.observation_rules import Answer, CellResult
+from orchestrator.analysis.paper.observations import observe
 
 HOLDS, DOES_NOT, NOT_ENOUGH, NOT_APPLICABLE = Answer.HOLDS, Answer.DOES_NOT, Answer.NOT_ENOUGH, Answer.NOT_APPLICABLE
 KERNELS = [("sgemm", 0.6, 0.8), ("batch_norm", 0.3, 0.1), ("copy", 0.1, 0.0)]

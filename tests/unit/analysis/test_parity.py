@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from orchestrator.analysis import parity
+from orchestrator.analysis.probe import parity
 
 GENERATOR = np.random.default_rng(5)
 CASE = {name: GENERATOR.standard_normal((4, 3)).astype(np.float32) for name in ("a.weight", "b.weight")}

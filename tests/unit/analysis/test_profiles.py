@@ -2,8 +2,9 @@
 
 import pytest
 
-from orchestrator.analysis import kernels, layers, memory, utilization
 from orchestrator.analysis.analyse import analyse
+from orchestrator.analysis.profile import kernels, layers, memory
+from orchestrator.analysis.run import utilization
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.profile import Share, merged
 from orchestrator.services.catalog import load_catalog

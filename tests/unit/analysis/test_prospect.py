@@ -3,7 +3,7 @@
 import numpy as np
 
 from orchestrator.analysis.analyse import analyse
-from orchestrator.analysis.prospect import prospect, sessions_of
+from orchestrator.analysis.cell.prospect import prospect, sessions_of
 from tests.unit.analysis.logs import NODE, a_log, durations, quiet
 
 

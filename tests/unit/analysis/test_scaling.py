@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.analysis.scaling import speedup
+from orchestrator.analysis.cell.scaling import speedup
 
 
 def test_what_a_block_has_in_common_divides_out() -> None:

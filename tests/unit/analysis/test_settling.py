@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.analysis.settling import Cut, cut_of, is_scout, mser, scouts, to_remember
+from orchestrator.analysis.statistics.settling import Cut, cut_of, is_scout, mser, scouts, to_remember
 
 
 def _runs(rng, n=100, count=6, start=0.0, fold=8.0, process=0.015, noise=0.03):

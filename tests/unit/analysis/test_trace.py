@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from orchestrator.analysis.trace import KINDS, trace_of
+from orchestrator.analysis.profile.trace import KINDS, trace_of
 from tests.replays.replay import EXPECTED, raw, whole_lines
 from tests.support import perfetto
 from tests.unit.analysis.logs import NODE, a_job, quiet

@@ -2,9 +2,9 @@
 
 import pytest
 
-from orchestrator.analysis import windows
-from orchestrator.analysis.events import Interval, Reading
-from orchestrator.analysis.windows import Span
+from orchestrator.analysis.log import windows
+from orchestrator.analysis.log.events import Interval, Reading
+from orchestrator.analysis.log.windows import Span
 
 READINGS = [Reading(end_t, 1.0, {("cpu_s", "attempt"): 0.5, ("power_w", "gpu"): end_t}) for end_t in (1.0, 2.0, 3.0)]
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from orchestrator.analysis.blocks import compare_cells
-from orchestrator.analysis.settling import cut_of
+from orchestrator.analysis.statistics.blocks import compare_cells
+from orchestrator.analysis.statistics.settling import cut_of
 from tests.benchmarks import cells, differences, held_out_cells, machines
 
 ALL = {**machines.PROMISED, **machines.SPIKES, **machines.RARE, **machines.MOVING, **machines.UNEQUAL}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from orchestrator.analysis.steady import SteadyClass
+from orchestrator.analysis.statistics.steady import SteadyClass
 from tests.benchmarks import coverage, held_out, recorded, repeats, simulated
 from tests.replays.replay import EXPECTED
 

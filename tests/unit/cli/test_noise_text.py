@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.analysis import noise
+from orchestrator.analysis.probe import noise
 from orchestrator.reports import noise_table
 from orchestrator.reports.numbers import NOTHING
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import yaml
 
-from orchestrator.analysis.prospect import prospect
-from orchestrator.analysis.settling import cut_of, scouts
+from orchestrator.analysis.cell.prospect import prospect
+from orchestrator.analysis.statistics.settling import cut_of, scouts
 from orchestrator.domain.facts import Facts
 from orchestrator.domain.series import Series
 from orchestrator.domain.spec import parse_spec
