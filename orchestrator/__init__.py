@@ -6,18 +6,18 @@ functions and types in it that do it. A test looks every name up (tests/architec
  1. The service is put together once: facts from TOML files (of models, datasets and frameworks), a store, a cluster,
     and a thread that reconciles.
     ``orchestrator/app.py: serve, running_service, make_cluster``
-    ``orchestrator/services/catalog.py: load_catalog``
+    ``orchestrator/services/facts/catalog.py: load_catalog``
     ``orchestrator/services/context.py: Context``
  2. A request arrives with an experiment: ``tbd submit`` and ``tbd run`` send the same one as any other client. The door
     looks at its token first: who asks, and whether the token's scope covers this request.
     ``orchestrator/api/access.py: Door, NEEDED, allowed``
     ``orchestrator/services/tokens.py: Gate.admit``
     ``orchestrator/api/routers/experiments.py: submit_experiment``
-    ``orchestrator/services/submit.py: submit, plan``
+    ``orchestrator/services/experiment/submit.py: submit, plan``
     A schedule is only another submitter: at each of its times a thread does the same in its owner's name.
-    ``orchestrator/services/scheduler.py: Scheduler.look``
+    ``orchestrator/services/schedule/scheduler.py: Scheduler.look``
     ``orchestrator/domain/schedule.py: judged``
-    ``orchestrator/services/schedules.py: submitted``
+    ``orchestrator/services/schedule/schedules.py: submitted``
  3. Its body becomes a spec. What is unknown or contradicts itself is refused, with a pointer to the place.
     ``orchestrator/domain/spec.py: parse_spec, ExperimentSpec``
  4. What no framework or model can do is refused. What remains becomes plans: one for each cell of the grid and each
@@ -28,27 +28,27 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/domain/repetitions.py: missing, in_blocks``
     ``orchestrator/domain/plan.py: Plan``
  5. The experiment and its runs, all queued, are stored in one transaction. Only then is the request answered.
-    ``orchestrator/services/submit.py: new_runs``
+    ``orchestrator/services/experiment/submit.py: new_runs``
     ``orchestrator/domain/run.py: Experiment, Run, RunState, MOVES``
     ``orchestrator/domain/ports.py: Store``
     ``orchestrator/db/store.py: SqlStore.add_experiment``
  6. The reconciler wakes. One pass of it looks at the store and the agents, decides without touching anything, and then
     applies what it decided. Steps 7 to 12 are such decisions. Each run, node and experiment has a lane of its own: what
     fails or hangs in one is noted there, and keeps no other waiting.
-    ``orchestrator/services/reconciler.py: Bell, Reconciler.reconcile``
+    ``orchestrator/services/reconcile/reconciler.py: Bell, Reconciler.reconcile``
     ``orchestrator/services/reconcile/situation.py: Lookout.look, Situation``
     ``orchestrator/services/reconcile/decisions.py: decide, Action``
     ``orchestrator/services/reconcile/application.py: Hands.apply``
     ``orchestrator/services/reconcile/lanes.py: Lanes``
-    ``orchestrator/services/trouble.py: Troubles, WatchedCluster``
+    ``orchestrator/services/reconcile/trouble.py: Troubles, WatchedCluster``
  7. A queued run gets devices, or has to wait and says for what.
     ``orchestrator/domain/placement.py: place, Placement, NotNow``
  8. The attempt is stored, with a secret token, before any process starts. The length of the run is chosen from what
     earlier runs showed, and never changes later. Both go into the job, the one thing that travels to the hosts.
     ``orchestrator/services/reconcile/decisions.py: Launch``
     ``orchestrator/services/reconcile/application.py: _launch, _job``
-    ``orchestrator/services/expectations.py: expected_of``
-    ``orchestrator/services/job.py: build_job, processes_of``
+    ``orchestrator/services/reconcile/expectations.py: expected_of``
+    ``orchestrator/services/reconcile/job.py: build_job, processes_of``
     ``workers/trainer/protocol.py: PROTOCOL_VERSION, check_job``
  9. The agent of each node that takes part is told to start, through Ray or by the local cluster.
     ``orchestrator/domain/ports.py: Cluster``
@@ -60,11 +60,11 @@ functions and types in it that do it. A test looks every name up (tests/architec
 11. While the run lives its logs are fetched and stored, entry by entry, by (attempt, node, number). What is stored is
     acknowledged, so that the agent may delete it.
     ``orchestrator/services/reconcile/decisions.py: Fetch``
-    ``orchestrator/services/fetch_log.py: fetch_log``
+    ``orchestrator/services/reconcile/fetch_log.py: fetch_log``
     ``orchestrator/db/store.py: SqlStore.append_entries``
 12. All processes are dead and all logs are stored: the run is concluded.
     ``orchestrator/services/reconcile/decisions.py: Conclude``
-    ``orchestrator/services/conclude.py: conclude, analyse_attempt, follow_up``
+    ``orchestrator/services/reconcile/conclude.py: conclude, analyse_attempt, follow_up``
 13. The entries become typed intervals and readings. A log that breaks the protocol is a failure, not an exception.
     ``orchestrator/analysis/log/events.py: read_log, NodeLog, Interval, Reading``
 14. One pure function turns the logs into measurements. Did the run fail? Is it one world of ranks? Where does the
@@ -79,25 +79,25 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/domain/measurement.py: Analysis, Measurement, Validity, METRICS``
 15. The measurements, the failure and the fingerprint are stored in one transaction with the state that ends the run:
     completed, failed or cancelled. After some failures the run is queued again, for another attempt.
-    ``orchestrator/services/conclude.py: outcome``
+    ``orchestrator/services/reconcile/conclude.py: outcome``
     ``orchestrator/domain/failure.py: Failure, FailureKind, may_retry``
     ``orchestrator/domain/fingerprint.py: fingerprint``
     ``orchestrator/db/store.py: SqlStore.conclude``
 16. The experiment is reviewed: does a cell need more runs, or is everything over? More runs begin at step 5.
-    ``orchestrator/services/review.py: review``
+    ``orchestrator/services/reconcile/review.py: review``
 17. Asked for results, the service puts the runs of each cell together: the runs that count, one common end of the
     warm-up, the mean over runs, and its interval from the variance between them.
-    ``orchestrator/services/results.py: of_experiment, row_of, ResultRow``
+    ``orchestrator/services/result/results.py: of_experiment, row_of, ResultRow``
     ``orchestrator/domain/basis.py: basis_of``
     ``orchestrator/analysis/cell/cells.py: recut``
     ``orchestrator/analysis/cell/between_runs.py: over_runs``
 18. Cells are compared with each other, block by block, and experiments with each other.
-    ``orchestrator/services/comparisons.py: comparisons``
+    ``orchestrator/services/result/comparisons.py: comparisons``
     ``orchestrator/analysis/statistics/blocks.py: Pair``
-    ``orchestrator/services/compare.py: compare``
-    ``orchestrator/services/scaling.py: scaling``
+    ``orchestrator/services/result/compare.py: compare``
+    ``orchestrator/services/result/scaling.py: scaling``
     And a workload night by night: its points over all experiments, the baselines that they form, and their borders.
-    ``orchestrator/services/history.py: history``
+    ``orchestrator/services/history/workload.py: history``
     ``orchestrator/analysis/history/baselines.py: baselines_of``
     ``orchestrator/analysis/history/breaks.py: judged``
 19. The number is shown: as JSON, in a table, in a report.

@@ -30,13 +30,13 @@ from orchestrator.domain.errors import ClusterUnavailable, SettingsError, StoreD
 from orchestrator.domain.ports import Clock, Cluster, Store
 from orchestrator.domain.server import Server
 from orchestrator.quiet_server import QuietServer
-from orchestrator.services.catalog import load_catalog
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
-from orchestrator.services.reconciler import Bell, Reconciler
-from orchestrator.services.scheduler import POLL_S, Scheduler
+from orchestrator.services.facts.catalog import load_catalog
+from orchestrator.services.reconcile.reconciler import Bell, Reconciler
+from orchestrator.services.reconcile.trouble import WatchedCluster
+from orchestrator.services.schedule.scheduler import POLL_S, Scheduler
 from orchestrator.services.tokens import has_usable_admin
-from orchestrator.services.trouble import WatchedCluster
 from orchestrator.settings import EVERY_ADDRESS, Settings, is_loopback, read_settings
 from orchestrator.tls import context_of
 from workers.node import background

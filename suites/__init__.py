@@ -6,7 +6,7 @@ models, PyTorch for all frameworks. A test looks every name up (tests/architectu
  1. The facts of a model stand in a TOML file: its sizes, its counts of parameters and operations with their source, its
     optimiser, and what differs between frameworks. The service reads them when it starts, and they travel in the job.
     ``suites/models/resnet_50/model.toml``
-    ``orchestrator/services/catalog.py: load_catalog``
+    ``orchestrator/services/facts/catalog.py: load_catalog``
  2. The network is described once for all frameworks, as data: its layers in order. From these follow the shapes of its
     parameters, its operations, and initial weights that are equal for equal seeds.
     ``suites/models/resnet_50/network.py: layers``

@@ -11,9 +11,9 @@ from pydantic.json_schema import JsonSchemaMode
 from orchestrator.api.access import NEEDED
 from orchestrator.api.problems import ProblemView
 from orchestrator.domain.spec import AXES, ExperimentSpec
-from orchestrator.services.calibrate import CalibrationRequest
-from orchestrator.services.netbench import NetbenchRequest
-from orchestrator.services.schedules import ScheduleChange, ScheduleRequest
+from orchestrator.services.probe.calibrate import CalibrationRequest
+from orchestrator.services.probe.netbench import NetbenchRequest
+from orchestrator.services.schedule.schedules import ScheduleChange, ScheduleRequest
 from orchestrator.services.tokens import TokenRequest
 
 _REFS = "#/components/schemas/{model}"

@@ -18,9 +18,9 @@ from orchestrator.db.opening import LookingStore
 from orchestrator.domain.errors import SettingsError, TbdError
 from orchestrator.domain.placement import Node
 from orchestrator.domain.ports import Cluster
-from orchestrator.services.catalog import load_catalog
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
+from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.settings import Settings, read_settings
 
 

@@ -1,5 +1,5 @@
 """What can be measured: models, frameworks and datasets as their facts files declare them. Only types live here;
-``orchestrator.services.catalog`` reads the TOML."""
+``orchestrator.services.facts.catalog`` reads the TOML."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,5 @@
 """What devices can do at best: by their vendor's data sheet, and as calibrated. Only types and names live here;
-``orchestrator.services.catalog`` reads the facts (``suites/device_peaks.toml``)."""
+``orchestrator.services.facts.catalog`` reads the facts (``suites/device_peaks.toml``)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

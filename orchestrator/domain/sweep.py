@@ -2,7 +2,7 @@
 
 ``expand`` is called at submission, and again when all runs of the experiment have ended: it is over when ``expand``
 returns none. In between, the end of a run asks ``repetitions.missing`` about its own cell only
-(``orchestrator.services.review``).
+(``orchestrator.services.reconcile.review``).
 """
 
 import itertools

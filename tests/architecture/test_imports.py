@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 PLANTED = {
-    "orchestrator/domain/planted.py": ("import orchestrator.services.submit", "imports point inward"),
+    "orchestrator/domain/planted.py": ("import orchestrator.services.experiment.submit", "imports point inward"),
     "orchestrator/analysis/planted.py": ("import subprocess", "do no input or output"),
     "orchestrator/services/planted.py": ("import ray", "Ray only in the cluster adapter"),
     "orchestrator/api/planted.py": ("import sqlalchemy", "SQL only in the database adapter"),

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("orchestrator/__init__.py", "workers/__init__.py", "suites/__init__.py")
-# ``orchestrator/services/submit.py: submit, plan``, with one backtick in Markdown: a file, and names in it.
+# ``orchestrator/services/experiment/submit.py: submit, plan``, with one backtick in Markdown: a file, and names in it.
 PLACE = re.compile(r"`([\w./-]+/[\w.-]+\.\w+)(?:: ([\w., ]+))?`")
 STEP = re.compile(r"^ ?(\d+)\. ", re.MULTILINE)
 # A file that is named in the middle of a sentence.
@@ -77,7 +77,7 @@ def test_a_line_that_should_name_a_place_does(page: str) -> None:
 @pytest.mark.parametrize(
     ("true", "planted", "told"),
     [
-        ("submit.py: submit,", "submit.py: submitt,", "orchestrator/services/submit.py has no submitt"),
+        ("submit.py: submit,", "submit.py: submitt,", "orchestrator/services/experiment/submit.py has no submitt"),
         ("SqlStore.conclude", "SqlStore.concludes", "orchestrator/db/store.py has no SqlStore.concludes"),
         ("placement.py: place", "places.py: place", "there is no orchestrator/domain/places.py"),
         ("RunState, MOVES", "RunState, MOVED", "orchestrator/domain/run.py has no MOVED"),

@@ -20,10 +20,10 @@ from orchestrator.domain.placement import Device, NodeShare, Placement
 from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState, experiment_outcome
 from orchestrator.domain.spec import ExperimentSpec, parse_spec
 from orchestrator.domain.sweep import expand
-from orchestrator.services.catalog import load_catalog
 from orchestrator.services.clock import new_id
-from orchestrator.services.conclude import outcome
-from orchestrator.services.submit import new_runs
+from orchestrator.services.experiment.submit import new_runs
+from orchestrator.services.facts.catalog import load_catalog
+from orchestrator.services.reconcile.conclude import outcome
 from tests.replays import replay
 
 REPLAYS = ("steady_pytorch", "steady_tensorflow", "levels_pytorch", "steady_pytorch", "nan_pytorch")

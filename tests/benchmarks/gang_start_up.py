@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.benchmarks.ratio import Ratio, in_turn, ratio
 from tests.cluster import hosts
 from tests.cluster.bench import ROOT, Bench, Layout

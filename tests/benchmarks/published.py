@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from orchestrator.services import parity
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
+from orchestrator.services.probe import parity
 from tests.benchmarks.ratio import Ratio, in_turn, ratio
 from workers.node.interpreters import resolve
 

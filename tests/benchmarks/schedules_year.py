@@ -19,8 +19,8 @@ from zoneinfo import ZoneInfo
 
 from orchestrator.domain.cron import parse_cron
 from orchestrator.domain.schedule import FireState
-from orchestrator.services.reconciler import Bell
-from orchestrator.services.scheduler import Scheduler
+from orchestrator.services.reconcile.reconciler import Bell
+from orchestrator.services.schedule.scheduler import Scheduler
 from tests.support.cron_oracle import ZONES, Expression, Wall, drawn, epoch
 from tests.support.schedule_rig import SPEC, Server
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.domain.plan import Plan
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.benchmarks.ratio import Ratio, ratio
 from tests.benchmarks.slices import Side, in_blocks, speeds, take_turns, with_needle
 from tests.support.service import Service, running_service, until

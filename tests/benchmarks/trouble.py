@@ -20,12 +20,12 @@ from orchestrator.domain.access import LOCAL, Actor, Scope
 from orchestrator.domain.placement import NodeState
 from orchestrator.domain.run import RunState
 from orchestrator.domain.server import Server
-from orchestrator.services.catalog import load_catalog
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
-from orchestrator.services.reconciler import Bell, Reconciler
-from orchestrator.services.submit import submit
-from orchestrator.services.trouble import WatchedCluster
+from orchestrator.services.experiment.submit import submit
+from orchestrator.services.facts.catalog import load_catalog
+from orchestrator.services.reconcile.reconciler import Bell, Reconciler
+from orchestrator.services.reconcile.trouble import WatchedCluster
 from tests.benchmarks.ratio import Ratio, in_turn, ratio
 
 RUNS = 40

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.domain.catalog import Catalog, StrategyFacts
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.cluster import hosts
 from tests.cluster.bench import Bench, Layout
 from workers.node import interpreters

@@ -24,7 +24,7 @@ from typing import Any
 from orchestrator.cli.spec_file import SpecFile
 from orchestrator.reports.scaling import scaling_table
 from orchestrator.reports.table import markdown
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.cluster import hosts
 from tests.cluster.bench import HEAD, Bench, Layout
 from tests.cluster.matrix import put_into

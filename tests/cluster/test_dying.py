@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.cluster.bench import Bench, trainers
 from tests.cluster.matrix import Cell, cells
 from tests.support.service import until

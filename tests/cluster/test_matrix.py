@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.cluster.bench import Bench
 from tests.cluster.matrix import GRADIENTS, Cell, Outcome, carry_out, cells
 

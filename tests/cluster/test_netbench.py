@@ -48,7 +48,7 @@ def _is_over(run: dict[str, Any]) -> bool:
 # ``test_fabrics.py``'s, and netbench on one host is that of ``tests/integration``.
 @pytest.mark.depends_on(
     "orchestrator/analysis/probe/netbench.py",
-    "orchestrator/services/netbench.py",
+    "orchestrator/services/probe/netbench.py",
     "orchestrator/api/routers/netbench.py",
     "orchestrator/db/transfers.py",
     "suites/models/netbench",

@@ -40,7 +40,7 @@ pytestmark = [
         "workers/node/checkpoints.py",
         "workers/node/agent.py",
         "orchestrator/domain/failure.py",
-        "orchestrator/services/conclude.py",
+        "orchestrator/services/reconcile/conclude.py",
     ),
 ]
 

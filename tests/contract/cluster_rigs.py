@@ -20,8 +20,8 @@ from orchestrator.domain.placement import Node, NodeShare, NodeState, Placement
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.ports import Cluster
 from orchestrator.domain.run import Attempt, Run, RunState
-from orchestrator.services.catalog import load_catalog
-from orchestrator.services.job import build_job
+from orchestrator.services.facts.catalog import load_catalog
+from orchestrator.services.reconcile.job import build_job
 from workers.node import processes
 from workers.node.processes import ProcessId
 

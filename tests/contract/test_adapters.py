@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.trainer_process import ROOT, dataset_facts, environment_for, make_job, run
 from workers.trainer.protocol import EXIT_STATUS
 

@@ -5,7 +5,7 @@ import signal
 import numpy
 import pytest
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.contract.test_convergence import CLASSES, OPTIMIZER, apart
 from tests.support.strategy_jobs import carried_out, strategy_job
 from tests.trainer_process import Trainer, dataset_facts, make_job

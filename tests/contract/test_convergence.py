@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from suites.quality import bleu
 from tests.support.networks import way_id
 from tests.support.strategy_jobs import carried_out, strategy_job

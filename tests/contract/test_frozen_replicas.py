@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from suites.assemble import layers
 from tests.support.networks import layers_of
 from tests.support.proven import MARK

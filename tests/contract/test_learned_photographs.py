@@ -6,7 +6,7 @@ loss go together over many steps, and labels belong to their images.
 
 import pytest
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.support.networks import way_id
 from tests.trainer_process import dataset_facts, make_job, run
 

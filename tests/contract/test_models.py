@@ -16,8 +16,8 @@ import numpy
 import pytest
 
 from orchestrator.analysis.probe import parity as judging
-from orchestrator.services import parity
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
+from orchestrator.services.probe import parity
 from suites.assemble import layers
 from suites.assemble.layers import LayerNormalization, Lstm
 from suites.inputs import texts

@@ -12,8 +12,8 @@ from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.run import ExperimentState, RunState
 from orchestrator.domain.schedule import Schedule
-from orchestrator.services import schedules
-from orchestrator.services.nightly import Board, Field, board, boards
+from orchestrator.services.schedule import schedules
+from orchestrator.services.schedule.board import Board, Field, board, boards
 from tests.support.schedule_rig import SPEC, WHO, Server, at
 from tests.unit import builders
 from tests.unit.api.api_rig import fingerprint_of, rate

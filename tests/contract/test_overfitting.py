@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy
 import pytest
 
-from orchestrator.services import parity
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
+from orchestrator.services.probe import parity
 from suites.assemble import layers
 from suites.datasets import judged, numbered, pieces, subwords
 from suites.inputs import masked_pairs, sentence_pairs

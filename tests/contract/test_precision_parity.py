@@ -6,8 +6,8 @@ import numpy
 import pytest
 
 from orchestrator.analysis.probe import parity as judging
-from orchestrator.services import parity
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
+from orchestrator.services.probe import parity
 from tests.trainer_process import run
 
 CATALOG = load_catalog()

@@ -6,7 +6,7 @@ weights that are not trained and branches are counted as the facts count them.
 
 import pytest
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.support.allocation_lists import played
 from tests.support.networks import way_id
 from tests.support.profiled import only

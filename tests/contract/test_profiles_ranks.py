@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.support.allocation_lists import memory_by_batch, played
 from tests.support.profiled import COVERED, LSTM, RESNET, SHAPES, SHARED, WHOLE, marked, only, phase, spans_of
 from tests.support.strategy_jobs import carried_out, strategy_job, with_horovod

@@ -5,7 +5,7 @@ The image classifiers are made for one size only, so that ResNet-50 stands for t
 
 import pytest
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.benchmarks import published
 
 CASES = {name: "tiny" for name, network in published.NETWORKS.items() if network.kit == "transformers"}

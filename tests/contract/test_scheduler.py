@@ -15,7 +15,8 @@ from orchestrator.domain.errors import Conflict, InvalidRequest, NotAllowed
 from orchestrator.domain.filters import ExperimentFilter
 from orchestrator.domain.placement import NodeState
 from orchestrator.domain.schedule import SET_BACK_S, FireState
-from orchestrator.services import schedules, tokens
+from orchestrator.services import tokens
+from orchestrator.services.schedule import schedules
 from tests.support.schedule_rig import SPEC, WHO, Server, at
 
 pytest_plugins = ["tests.contract.store_servers"]

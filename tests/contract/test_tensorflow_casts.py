@@ -10,7 +10,7 @@ import pytest
 from orchestrator.domain.errors import InvalidRequest
 from orchestrator.domain.facts import Facts
 from orchestrator.domain.sweep import check
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.contract.test_optimizers import ADAM, ADAMW, SGD
 from tests.trainer_process import ROOT, environment_for, make_job, run
 from tests.unit.builders import spec

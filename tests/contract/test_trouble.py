@@ -18,13 +18,13 @@ from orchestrator.domain.failure import FailureKind
 from orchestrator.domain.log import AttemptStatus, LogSlice
 from orchestrator.domain.placement import Node, NodeState, Placement
 from orchestrator.domain.run import ExperimentState, Run, RunState
-from orchestrator.services import conclude, review
-from orchestrator.services.catalog import load_catalog
 from orchestrator.services.context import Context
+from orchestrator.services.experiment.submit import submit
+from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.pulse import LONGEST_S
-from orchestrator.services.reconciler import Bell, Reconciler
-from orchestrator.services.submit import submit
-from orchestrator.services.trouble import WatchedCluster
+from orchestrator.services.reconcile import conclude, review
+from orchestrator.services.reconcile.reconciler import Bell, Reconciler
+from orchestrator.services.reconcile.trouble import WatchedCluster
 from tests.support.schedule_rig import HandClock
 from tests.unit import builders
 

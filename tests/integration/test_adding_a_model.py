@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.trainer_process import ROOT
 from workers.node import interpreters
 

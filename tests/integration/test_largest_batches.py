@@ -9,7 +9,7 @@ from orchestrator.cli.spec_file import SpecFile
 from orchestrator.domain.facts import Facts
 from orchestrator.domain.spec import parse_spec
 from orchestrator.domain.sweep import check, expand
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.integration.service_rig import ROOT, Tbd, environment
 from tests.support.service import Service
 

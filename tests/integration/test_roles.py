@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.domain.catalog import StrategyFacts
 from orchestrator.domain.placement import Device, NodeShare, Placement
-from orchestrator.services.job import processes_of
+from orchestrator.services.reconcile.job import processes_of
 from tests.integration.node_attempts import NODE, a_job, carried_out, failure_of, log_of, of_kind, steps_begin, until
 from tests.support.acted_model.actor import WAYS
 from tests.support.folders import files_below

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.analysis.log.events import read_log
 from orchestrator.analysis.profile.profiles import profiles_of
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.support.strategy_jobs import carried_out, strategy_job
 from tests.trainer_process import model_facts
 

@@ -22,9 +22,9 @@ from typing import Any
 from orchestrator.domain.placement import Device, NodeShare, Placement
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import Attempt, Run, RunState
-from orchestrator.services.catalog import load_catalog
 from orchestrator.services.clock import new_id, new_token
-from orchestrator.services.job import build_job
+from orchestrator.services.facts.catalog import load_catalog
+from orchestrator.services.reconcile.job import build_job
 from workers.node import interpreters
 from workers.node.inventory import Inventory
 from workers.node.telemetry.nvml import Nvml

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.analysis.analyse import analyse
 from orchestrator.domain.measurement import Analysis
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 
 FOLDER = Path(__file__).parent
 LOGS = FOLDER / "logs"

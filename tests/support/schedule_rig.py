@@ -10,10 +10,10 @@ from orchestrator.domain.filters import FireFilter
 from orchestrator.domain.placement import Node, NodeState
 from orchestrator.domain.run import ExperimentState, RunState
 from orchestrator.domain.schedule import Fire, Schedule
-from orchestrator.services import schedules
 from orchestrator.services.context import Context
-from orchestrator.services.reconciler import Bell
-from orchestrator.services.scheduler import POLL_S, Scheduler
+from orchestrator.services.reconcile.reconciler import Bell
+from orchestrator.services.schedule import schedules
+from orchestrator.services.schedule.scheduler import POLL_S, Scheduler
 from tests.unit import builders
 
 WHO = Actor(LOCAL, Scope.ADMIN)

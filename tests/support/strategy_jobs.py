@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from orchestrator.domain.placement import Device, NodeShare, Placement
-from orchestrator.services.catalog import load_catalog
-from orchestrator.services.job import processes_of
+from orchestrator.services.facts.catalog import load_catalog
+from orchestrator.services.reconcile.job import processes_of
 from tests.support.proven import MARK
 from tests.trainer_process import make_job, model_facts
 from workers.node.port_choice import free_port

@@ -12,7 +12,7 @@ from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import TERMINAL, Attempt, Run, RunState
 from orchestrator.domain.spec import ExperimentSpec, parse_spec
 from orchestrator.domain.sweep import expand
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 
 KERNEL_KINDS = load_catalog().kernel_kinds
 

@@ -10,8 +10,8 @@ from orchestrator.api.server import create_app
 from orchestrator.cli.main import main
 from orchestrator.domain.spec import ExperimentSpec
 from orchestrator.reports import spec_fields
-from orchestrator.services.calibrate import CalibrationRequest
-from orchestrator.services.netbench import NetbenchRequest
+from orchestrator.services.probe.calibrate import CalibrationRequest
+from orchestrator.services.probe.netbench import NetbenchRequest
 from orchestrator.settings import read_settings
 
 REQUESTS = (ExperimentSpec, NetbenchRequest, CalibrationRequest)

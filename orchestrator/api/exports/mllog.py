@@ -15,8 +15,8 @@ from orchestrator.domain.border import mended
 from orchestrator.domain.errors import Damaged
 from orchestrator.domain.measurement import METRICS
 from orchestrator.domain.run import Run, RunState
-from orchestrator.services.export import Part
-from orchestrator.services.export_columns import DAMAGED, Column, Line, record_of
+from orchestrator.services.result.export import Part
+from orchestrator.services.result.export_columns import DAMAGED, Column, Line, record_of
 
 TOKEN = ":::MLLOG "
 POINT, START, END = "POINT_IN_TIME", "INTERVAL_START", "INTERVAL_END"

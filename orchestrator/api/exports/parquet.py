@@ -8,8 +8,8 @@ from typing import Any
 from orchestrator.api.exports.tables import json_text
 from orchestrator.domain.border import mended
 from orchestrator.domain.errors import InvalidRequest, Problem
-from orchestrator.services.export import Part
-from orchestrator.services.export_columns import Column, Kind, Record, record_of
+from orchestrator.services.result.export import Part
+from orchestrator.services.result.export_columns import Column, Kind, Record, record_of
 
 # Rows that are written together: a judgement. Readers like row groups large, what is in memory is one of them.
 GROUP = 1000

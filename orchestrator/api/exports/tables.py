@@ -7,8 +7,8 @@ from typing import Any
 
 from orchestrator.api.views.common import rfc3339
 from orchestrator.domain.border import mended
-from orchestrator.services.export import Part
-from orchestrator.services.export_columns import Column, Kind, finite, record_of
+from orchestrator.services.result.export import Part
+from orchestrator.services.result.export_columns import Column, Kind, finite, record_of
 
 # RFC 4180: what makes a cell one in quotes.
 _QUOTED = re.compile(r'[",\r\n]')

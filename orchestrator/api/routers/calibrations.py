@@ -11,7 +11,7 @@ from orchestrator.api.views.calibrations import CalibrationView
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.experiments import ExperimentView
 from orchestrator.domain.filters import CalibrationFilter
-from orchestrator.services import calibrate, microbenchmark
+from orchestrator.services.probe import calibrate, microbenchmark
 
 router = APIRouter(prefix="/calibrations", tags=["calibrations"])
 BODY = json_body_of("CalibrationRequest", topology="1x1")

@@ -11,8 +11,8 @@ from orchestrator.api.views.catalog import (
     framework_view,
 )
 from orchestrator.api.views.common import PageView, answer, page_of
-from orchestrator.services.datasets import datasets
-from orchestrator.services.frameworks import frameworks
+from orchestrator.services.facts.datasets import datasets
+from orchestrator.services.facts.frameworks import frameworks
 
 router = APIRouter(tags=["catalog"])
 

@@ -25,10 +25,10 @@ from orchestrator.api.views.runs import RunView, run_view
 from orchestrator.domain.access import Actor
 from orchestrator.domain.filters import ExperimentFilter, RunFilter
 from orchestrator.domain.run import Experiment, ExperimentState, RunState
-from orchestrator.services import cancel, extend, pause, query
 from orchestrator.services.context import Context
-from orchestrator.services.remove import remove_experiment
-from orchestrator.services.submit import submit
+from orchestrator.services.experiment import cancel, extend, pause, query
+from orchestrator.services.experiment.remove import remove_experiment
+from orchestrator.services.experiment.submit import submit
 
 router = APIRouter(prefix="/experiments", tags=["experiments"])
 SPEC_BODY = json_body_of(
@@ -63,7 +63,7 @@ def submit_experiment(
 ) -> Response:
     """Submit an experiment. Acknowledged only once it is stored durably."""
     if dry_run:
-        from orchestrator.services.preview import preview  # scipy takes a second to import
+        from orchestrator.services.experiment.preview import preview  # scipy takes a second to import
 
         return answer(preview_view(preview(context, body)))
     return submitted(*submit(context, body, by=who, idempotency_key=key))

@@ -12,9 +12,9 @@ from orchestrator.api.exports import mllog, parquet, tables
 from orchestrator.api.requests import RFC3339, Ctx, Label, OfOwner, parse_label, parse_time
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.filters import CellFilter
-from orchestrator.services import export
-from orchestrator.services.export import Part, Rows
-from orchestrator.services.export_columns import CELLS, RUNS, Column
+from orchestrator.services.result import export
+from orchestrator.services.result.export import Part, Rows
+from orchestrator.services.result.export_columns import CELLS, RUNS, Column
 
 router = APIRouter(tags=["results"])
 

@@ -17,7 +17,7 @@ from orchestrator.api.views.imports import (
     imported_point_view,
 )
 from orchestrator.domain.imported_points import ImportedFilter
-from orchestrator.services.import_points import Imported, import_milabench, remove_imported
+from orchestrator.services.intake.import_points import Imported, import_milabench, remove_imported
 
 router = APIRouter(tags=["history"])
 Word = Annotated[str | None, Query(max_length=300)]

@@ -10,7 +10,7 @@ from orchestrator.api.views.common import answer
 from orchestrator.api.views.runs import RunView, run_view
 from orchestrator.domain import border
 from orchestrator.domain.run import Run
-from orchestrator.services.import_log import import_log
+from orchestrator.services.intake.import_log import import_log
 
 router = APIRouter(tags=["runs"])
 LOG_BODY = {

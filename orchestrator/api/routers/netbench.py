@@ -11,7 +11,7 @@ from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.experiments import ExperimentView
 from orchestrator.api.views.netbench import ExchangeView
 from orchestrator.domain.filters import TransferFilter
-from orchestrator.services import microbenchmark, netbench
+from orchestrator.services.probe import microbenchmark, netbench
 
 router = APIRouter(prefix="/netbench", tags=["netbench"])
 BODY = json_body_of("NetbenchRequest", topology="2x1")

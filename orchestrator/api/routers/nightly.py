@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Response
 from orchestrator.api.requests import Ctx, Cursor, Limit, OfOwner
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.nightly import NightlyView, nightly_view
-from orchestrator.services.nightly import MOST_NIGHTS, NIGHTS, boards
+from orchestrator.services.schedule.board import MOST_NIGHTS, NIGHTS, boards
 
 router = APIRouter(tags=["schedules"])
 MOST_BOARDS = 20  # of a page: each is computed from the runs of its nights

@@ -9,7 +9,7 @@ from orchestrator.api.views.common import PageView, answer, page_of
 from orchestrator.domain.access import Actor
 from orchestrator.domain.placement import NodeState
 from orchestrator.services.context import Context
-from orchestrator.services.nodes import one_node, order_node, ordered_nodes
+from orchestrator.services.facts.nodes import one_node, order_node, ordered_nodes
 
 router = APIRouter(prefix="/nodes", tags=["nodes"])
 

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Response
 
 from orchestrator.api.requests import Ctx
 from orchestrator.api.views.common import PageView, View, answer
-from orchestrator.services.observations import observations
+from orchestrator.services.result.observations import observations
 
 router = APIRouter(prefix="/observations", tags=["results"])
 

@@ -25,8 +25,9 @@ from orchestrator.api.views.profiles import (
 )
 from orchestrator.domain.errors import InvalidRequest, Problem
 from orchestrator.domain.profile import KernelTable, LayerTimes, merged
-from orchestrator.services import profiles, query
-from orchestrator.services.reanalyse import reanalyse
+from orchestrator.services.experiment import query
+from orchestrator.services.intake.reanalyse import reanalyse
+from orchestrator.services.result import profiles
 from workers.trainer.protocol import to_json
 
 router = APIRouter(prefix="/runs", tags=["runs"])

@@ -11,10 +11,10 @@ from orchestrator.api.views.comparisons import ComparisonsView, comparisons_view
 from orchestrator.api.views.results import ResultRowView, result_row_view
 from orchestrator.api.views.scaling import ScalingView, scaling_view
 from orchestrator.domain.filters import CellFilter
-from orchestrator.services import results
-from orchestrator.services.compare import compare
-from orchestrator.services.comparisons import comparisons
-from orchestrator.services.scaling import scaling
+from orchestrator.services.result import results
+from orchestrator.services.result.compare import compare
+from orchestrator.services.result.comparisons import comparisons
+from orchestrator.services.result.scaling import scaling
 
 router = APIRouter(tags=["results"])
 

@@ -30,7 +30,7 @@ from orchestrator.api.views.runs import MeasurementView, RunView, measurement_vi
 from orchestrator.domain.filters import RunFilter
 from orchestrator.domain.measurement import Analysis, Validity
 from orchestrator.domain.run import Run, RunState
-from orchestrator.services import cancel, query
+from orchestrator.services.experiment import cancel, query
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 

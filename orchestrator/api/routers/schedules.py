@@ -21,8 +21,8 @@ from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.schedules import FireView, ScheduleView, fire_view, schedule_view
 from orchestrator.domain.filters import FireFilter, ScheduleFilter
 from orchestrator.domain.schedule import FireState, Schedule
-from orchestrator.services import schedules
 from orchestrator.services.context import Context
+from orchestrator.services.schedule import schedules
 
 router = APIRouter(prefix="/schedules", tags=["schedules"])
 _SPEC = {"name": "nightly", "model": "resnet-50", "framework": "pytorch", "per_device_batch_size": 4, "size": "small"}

@@ -21,8 +21,8 @@ from orchestrator.api.views.run_data import event_view
 from orchestrator.domain.errors import StoreUnavailable
 from orchestrator.domain.run import TERMINAL, Experiment, ExperimentState, Run
 from orchestrator.domain.stored import Change
-from orchestrator.services import query
 from orchestrator.services.context import Context
+from orchestrator.services.experiment import query
 from orchestrator.services.news import News
 
 # Least and greatest pause between two looks at the database without a word that there is news. It grows while nothing

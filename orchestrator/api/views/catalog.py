@@ -9,8 +9,8 @@ from orchestrator.api.views.common import Json, View, fields_of
 from orchestrator.api.views.runs import DeviceView
 from orchestrator.domain.catalog import ModelFacts, OptionFacts, QualityFacts, StrategyFacts, SwitchFacts
 from orchestrator.domain.placement import NodeState
-from orchestrator.services.datasets import DatasetOnNode, DatasetStatus
-from orchestrator.services.frameworks import FrameworkStatus, InterpreterOnNode
+from orchestrator.services.facts.datasets import DatasetOnNode, DatasetStatus
+from orchestrator.services.facts.frameworks import FrameworkStatus, InterpreterOnNode
 
 
 def _values(by_name: Mapping[str, Any]) -> list[Any]:

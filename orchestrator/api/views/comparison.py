@@ -4,7 +4,7 @@ from typing import Literal
 
 from orchestrator.api.views.common import Quantity, View, fields_of
 from orchestrator.api.views.results import AxesView, axes_view
-from orchestrator.services.compare import METRIC, Change, ComparedCell, Comparison
+from orchestrator.services.result.compare import METRIC, Change, ComparedCell, Comparison
 
 
 @fields_of(Change)

@@ -7,7 +7,7 @@ from orchestrator.api.views.runs import PlanView
 from orchestrator.domain.run import Experiment, ExperimentState, RunState
 
 if TYPE_CHECKING:  # scipy takes a second to import, and who lists experiments needs none
-    from orchestrator.services.preview import Preview
+    from orchestrator.services.experiment.preview import Preview
 
 
 class RunCounts(View):

@@ -7,8 +7,8 @@ from orchestrator.analysis.history.baselines import Baseline, Change, Mean
 from orchestrator.api.views.common import DamagedView, Json, Quantity, Time, View, fields_of
 from orchestrator.domain.history import StoredSeries
 from orchestrator.domain.measurement import Grade, Measurement
-from orchestrator.services.history import History, HistoryPoint, Place
-from orchestrator.services.history_words import Finding, Verdict, findings, of_border, verdict_at
+from orchestrator.services.history.words import Finding, Verdict, findings, of_border, verdict_at
+from orchestrator.services.history.workload import History, HistoryPoint, Place
 
 LEVEL = "mean over sessions of the logarithms of their runs' rates, Student's t between sessions"
 

@@ -2,7 +2,7 @@
 
 from orchestrator.api.views.common import Json, Quantity, Time, View
 from orchestrator.domain.imported_points import ImportedPoint
-from orchestrator.services.import_points import Imported
+from orchestrator.services.intake.import_points import Imported
 
 
 class ImportedProcessView(View):

@@ -5,7 +5,7 @@ from typing import Literal
 from orchestrator.api.views.common import Quantity, Time, View
 from orchestrator.api.views.comparison import ChangeView
 from orchestrator.api.views.results import AxesView, axes_view
-from orchestrator.services.nightly import Board, Column, Field, Line
+from orchestrator.services.schedule.board import Board, Column, Field, Line
 
 
 class NightView(View):

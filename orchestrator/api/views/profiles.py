@@ -14,7 +14,7 @@ from orchestrator.domain.profile import (
     Share,
     merged,
 )
-from orchestrator.services.reanalyse import Difference, Reanalysis
+from orchestrator.services.intake.reanalyse import Difference, Reanalysis
 
 
 @fields_of(Share)

@@ -9,7 +9,7 @@ from orchestrator.api.views.runs import ReasonView, ValidityView
 from orchestrator.domain.measurement import METRICS, Grade
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import Run
-from orchestrator.services.results import Precision, ResultRow, why_not_sound
+from orchestrator.services.result.results import Precision, ResultRow, why_not_sound
 
 # Runs that gave no number which a row lists with their reasons; a judgement. The others are in /experiments/{id}/runs.
 MOST_LEFT_OUT = 50

@@ -5,7 +5,7 @@ from typing import Any
 from orchestrator.api.views.common import Json, Time, View, fields_of
 from orchestrator.domain.border import is_time, mended
 from orchestrator.domain.log import Entry
-from orchestrator.services.query import Output
+from orchestrator.services.experiment.query import Output
 
 
 class IntervalView(View):

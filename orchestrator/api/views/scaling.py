@@ -5,7 +5,7 @@ from typing import Literal
 from orchestrator.analysis.cell.scaling import Ratio
 from orchestrator.api.views.common import Json, Quantity, View
 from orchestrator.domain.measurement import Measurement
-from orchestrator.services.scaling import ScaledCell, Scaling
+from orchestrator.services.result.scaling import ScaledCell, Scaling
 
 
 class ScaledCellView(View):

@@ -72,7 +72,7 @@ def compared(
     """
     from orchestrator.cli import here
     from orchestrator.domain.errors import InvalidRequest
-    from orchestrator.services import parity
+    from orchestrator.services.probe import parity
 
     catalog = here.catalog()
     try:
@@ -180,7 +180,7 @@ class _Bench:
         """What a process has found; an array is read whenever it is asked for."""
         import numpy as np
 
-        from orchestrator.services import parity
+        from orchestrator.services.probe import parity
         from workers.node import single_phase
 
         label = f"{framework} in double precision" if exactly else framework

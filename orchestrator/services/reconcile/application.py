@@ -11,11 +11,8 @@ from orchestrator.domain.peaks import ARITHMETIC
 from orchestrator.domain.placement import Placement
 from orchestrator.domain.run import Attempt, ExperimentState, Run, RunState
 from orchestrator.services.clock import new_id, new_token
-from orchestrator.services.conclude import conclude, follow_up
 from orchestrator.services.context import Context
-from orchestrator.services.expectations import expected_of
-from orchestrator.services.fetch_log import fetch_log
-from orchestrator.services.job import build_job, device_keys
+from orchestrator.services.reconcile.conclude import conclude, follow_up
 from orchestrator.services.reconcile.decisions import (
     Action,
     Conclude,
@@ -29,10 +26,13 @@ from orchestrator.services.reconcile.decisions import (
     Tell,
     Wait,
 )
+from orchestrator.services.reconcile.expectations import expected_of
+from orchestrator.services.reconcile.fetch_log import fetch_log
+from orchestrator.services.reconcile.job import build_job, device_keys
 from orchestrator.services.reconcile.lanes import Lanes
+from orchestrator.services.reconcile.review import review
 from orchestrator.services.reconcile.situation import OWN_TRIES, UnderWay, note
-from orchestrator.services.review import review
-from orchestrator.services.trouble import Troubles
+from orchestrator.services.reconcile.trouble import Troubles
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from orchestrator.domain.placement import Node, Placement
 from orchestrator.domain.run import HOLDS_DEVICES, Run, RunState
 from orchestrator.domain.stored import DamagedHold
 from orchestrator.services.context import Context
-from orchestrator.services.nodes import as_ordered
+from orchestrator.services.facts.nodes import as_ordered
 from orchestrator.services.reconcile.lanes import Lanes
-from orchestrator.services.trouble import Trouble, Troubles
+from orchestrator.services.reconcile.trouble import Trouble, Troubles
 
 Answer = TypeVar("Answer")
 

@@ -6,7 +6,7 @@ from orchestrator.analysis.analyse import analyse
 from orchestrator.analysis.run.counters import by_kernel, plain
 from orchestrator.analysis.run.ladder import model_flops_per_sample
 from orchestrator.analysis.run.utilization import NOTHING_RECORDED
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.unit.analysis.logs import BATCH, NODE, STEP_S, a_job, a_log, quiet
 
 GPU = {"id": "GPU-a", "kind": "cuda", "name": "NVIDIA H200", "cores": [], "memory_bytes": None}

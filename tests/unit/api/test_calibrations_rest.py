@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.contract.test_store_calibrations import ONE, calibrated
 from tests.unit import builders
 from tests.unit.api.api_rig import Rig

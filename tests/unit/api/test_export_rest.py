@@ -13,7 +13,7 @@ from orchestrator.api.exports import tables
 from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.measurement import METRICS
 from orchestrator.domain.run import RunState
-from orchestrator.services.export_columns import CELLS, RUNS, Column, Kind, finite
+from orchestrator.services.result.export_columns import CELLS, RUNS, Column, Kind, finite
 from tests.unit import builders
 from tests.unit.api.api_rig import Rig, rate
 

@@ -12,7 +12,7 @@ from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.history import Point
 from orchestrator.domain.measurement import Analysis, Grade, Validity
 from orchestrator.domain.run import RunState
-from orchestrator.services.history import lines_of
+from orchestrator.services.history.workload import lines_of
 from tests.unit.api.api_rig import Rig, rate
 
 NOISE = 0.003  # of a night

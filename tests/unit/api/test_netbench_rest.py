@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.contract.test_store_transfers import measured, rows
 from tests.unit import builders
 from tests.unit.api.api_rig import Rig

@@ -11,7 +11,7 @@ from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.measurement import METRICS
 from orchestrator.domain.run import RunState
 from orchestrator.reports.results_table import results_table
-from orchestrator.services.review import review
+from orchestrator.services.reconcile.review import review
 from tests.unit import builders
 from tests.unit.api.api_rig import Rig, fingerprint_of, rate
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.services.reconciler import Bell
-from orchestrator.services.scheduler import Scheduler
+from orchestrator.services.reconcile.reconciler import Bell
+from orchestrator.services.schedule.scheduler import Scheduler
 from tests.unit.api.api_rig import SPEC, Rig
 from tests.unit.api.test_owners_rest import People
 

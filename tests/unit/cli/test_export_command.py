@@ -13,7 +13,7 @@ from orchestrator.cli.client import Client
 from orchestrator.cli.commands import export as command
 from orchestrator.cli.main import main
 from orchestrator.domain.errors import StoreUnavailable
-from orchestrator.services import export
+from orchestrator.services.result import export
 from tests.unit.api.api_rig import Rig
 
 Capture = pytest.CaptureFixture[str]

@@ -11,7 +11,7 @@ from orchestrator.domain.fingerprint import workload_of
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.spec import parse_spec
 from orchestrator.domain.sweep import check, expand, spec_of
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 
 CATALOG = load_catalog()
 FACTS = Facts(CATALOG, "cpu", (1, 2))

@@ -12,7 +12,7 @@ from orchestrator.domain.fingerprint import workload_of
 from orchestrator.domain.groups import groups_of
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.sweep import check, expand, spec_of
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.unit import builders as make
 
 REAL = load_catalog()

@@ -11,7 +11,7 @@ from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.groups import groups_of
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.sweep import check, expand
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from tests.unit import builders as make
 
 HEAD = OptionFacts("head", "bool", default=False, sizes=("full",), later=True)

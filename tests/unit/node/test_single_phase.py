@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.services import parity
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
+from orchestrator.services.probe import parity
 from workers.node import single_phase
 
 

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.domain.errors import SettingsError
 from orchestrator.domain.profile import KERNEL_KINDS
 from orchestrator.domain.spec import Framework, Strategy
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from workers.trainer.protocol import PROFILES
 
 CATALOG = load_catalog()

@@ -11,7 +11,7 @@ from orchestrator.domain.placement import Node, NodeState
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.run import HOLDS_DEVICES, MOVES, Run, RunState
 from orchestrator.domain.stored import DamagedHold
-from orchestrator.services.conclude import outcome
+from orchestrator.services.reconcile.conclude import outcome
 from orchestrator.services.reconcile.decisions import (
     Action,
     Conclude,
@@ -25,8 +25,8 @@ from orchestrator.services.reconcile.decisions import (
     Wait,
     decide,
 )
+from orchestrator.services.reconcile.reconciler import IDLE_S, PACE_S, pace_s, pause_s
 from orchestrator.services.reconcile.situation import OpenAttempt, Situation, Word
-from orchestrator.services.reconciler import IDLE_S, PACE_S, pace_s, pause_s
 from tests.unit import builders as make
 
 NODES = ("n0", "n1")

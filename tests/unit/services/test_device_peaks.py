@@ -8,8 +8,8 @@ from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.peaks import DataSheet, data_sheet
 from orchestrator.domain.placement import Device, NodeShare, Placement
 from orchestrator.domain.stored import StoredCalibration
-from orchestrator.services.catalog import load_catalog
-from orchestrator.services.job import build_job
+from orchestrator.services.facts.catalog import load_catalog
+from orchestrator.services.reconcile.job import build_job
 from tests.unit import builders as make
 
 CATALOG = load_catalog()

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.analysis.analyse import analyse
 from orchestrator.domain.measurement import Analysis
 from orchestrator.domain.run import Run
-from orchestrator.services.expectations import expected_of
+from orchestrator.services.reconcile.expectations import expected_of
 from tests.unit import builders
 from tests.unit.analysis.logs import NODE, a_job, a_log, durations, quiet
 from tests.unit.api.api_rig import Rig, fingerprint_of

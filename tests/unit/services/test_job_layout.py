@@ -8,8 +8,8 @@ from orchestrator.domain.catalog import StrategyFacts
 from orchestrator.domain.errors import JobRefused
 from orchestrator.domain.placement import Device, Node, NodeShare, Placement
 from orchestrator.domain.run import Attempt, Run, RunState
-from orchestrator.services.catalog import load_catalog
-from orchestrator.services.job import build_job, processes_of
+from orchestrator.services.facts.catalog import load_catalog
+from orchestrator.services.reconcile.job import build_job, processes_of
 from tests.unit import builders
 from workers.trainer.job import job_of
 from workers.trainer.protocol import STRATEGY, check_job

@@ -11,8 +11,8 @@ import pytest
 
 from orchestrator.domain import border
 from orchestrator.domain.errors import InvalidRequest, TbdError
-from orchestrator.services import log_process, log_reading
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
+from orchestrator.services.intake import log_process, log_reading
 from tests.replays import replay
 
 KINDS = load_catalog().kernel_kinds

@@ -19,9 +19,9 @@ from orchestrator.services.reconcile import decisions
 from orchestrator.services.reconcile.application import Hands
 from orchestrator.services.reconcile.decisions import End, Launch, Stop, Wait, decide
 from orchestrator.services.reconcile.lanes import Lanes
+from orchestrator.services.reconcile.reconciler import Bell, Reconciler
 from orchestrator.services.reconcile.situation import Lookout, Word
-from orchestrator.services.reconciler import Bell, Reconciler
-from orchestrator.services.trouble import Troubles
+from orchestrator.services.reconcile.trouble import Troubles
 from tests.unit import builders as make
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from orchestrator.domain.errors import InvalidRequest
-from orchestrator.services import parity
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
+from orchestrator.services.probe import parity
 from workers.trainer import protocol
 from workers.trainer.job import job_of
 

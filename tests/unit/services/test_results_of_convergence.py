@@ -9,7 +9,7 @@ from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.measurement import ONLY_CONVERGENCE, Analysis, Measurement, Validity
 from orchestrator.domain.run import Experiment, ExperimentState, Run, RunState
 from orchestrator.domain.series import Series
-from orchestrator.services.results import ResultRow, row_of
+from orchestrator.services.result.results import ResultRow, row_of
 from tests.unit import builders as make
 
 EXPERIMENT = Experiment("exp_1", "anyone", make.spec(repeats=4), {}, ExperimentState.COMPLETED, 0.0)

@@ -5,7 +5,7 @@ import importlib
 import numpy
 import pytest
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from suites.assemble import layers, layouts
 from tests.support.networks import offers, way_id, ways
 from tests.trainer_process import read_job

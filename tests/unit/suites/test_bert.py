@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from suites.assemble import layers
 from suites.assemble.layers import Attention, Linear
 from suites.models.bert_base import network

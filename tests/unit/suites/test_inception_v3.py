@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from suites.assemble import layers
 from suites.assemble.layers import Convolution, Normalization, Pooling
 from suites.models.inception_v3 import network

@@ -12,7 +12,7 @@ from orchestrator.domain.facts import Facts
 from orchestrator.domain.series import Series
 from orchestrator.domain.spec import parse_spec
 from orchestrator.domain.sweep import expand
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from workers.node.stopping import StoppingRule
 from workers.trainer.pace import Pace
 

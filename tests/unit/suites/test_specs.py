@@ -10,7 +10,7 @@ from orchestrator.domain.facts import Facts
 from orchestrator.domain.plan import Plan
 from orchestrator.domain.spec import ExperimentSpec, parse_spec
 from orchestrator.domain.sweep import check, expand
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 
 FOLDER = Path(__file__).parents[3] / "suites"
 FOUR = ("pytorch", "tensorflow", "mxnet", "cntk")

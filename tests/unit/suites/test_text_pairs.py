@@ -3,7 +3,7 @@
 import numpy
 import pytest
 
-from orchestrator.services.catalog import load_catalog
+from orchestrator.services.facts.catalog import load_catalog
 from suites.datasets.articles import Segments
 from suites.datasets.questions import Asked
 from suites.inputs import masked_pairs, questions

@@ -1,0 +1,65 @@
+"""The end of an attempt: its logs are analysed, the measurements stored, and the run ends or gets another attempt."""
+
+import logging
+
+from orchestrator.analysis.analyse import analyse
+from orchestrator.domain.convergence import CONVERGENCE
+from orchestrator.domain.failure import Failure, FailureKind, may_retry
+from orchestrator.domain.fingerprint import fingerprint
+from orchestrator.domain.measurement import Analysis
+from orchestrator.domain.run import Run, RunState
+from orchestrator.services.context import Context
+from orchestrator.services.history import points
+from orchestrator.services.reconcile.review import review
+
+log = logging.getLogger(__name__)
+
+
+def conclude(context: Context, run: Run, lost: Failure | None = None, *, analysed: bool = True) -> bool:
+    """Conclude ``run``, which is COLLECTING and whose logs are stored as far as they can be had.
+
+    ``lost`` is a failure that the logs cannot tell of: a node that fell silent, an agent that refused. ``analysed``:
+    False for logs that cannot be. Whether it was done (False: somebody else did); then ``follow_up`` is next.
+    """
+    assert run.attempt is not None
+    analysis = analyse_attempt(context, run.attempt.id) if analysed else None
+    failure = lost or (analysis.failure if analysis else None)
+    to = outcome(failure, run.attempt.number, run.cancel_requested, run.plan.mode == CONVERGENCE)
+    done = context.store.conclude(
+        run.id,
+        to,
+        at=context.clock.now(),
+        failure=failure,
+        analysis=analysis,
+        fingerprint=fingerprint(run.plan, analysis.circumstances) if analysis else None,
+    )
+    if done:
+        log.info("run %s: %s%s", run.id, to, f" ({failure.kind}: {failure.message})" if failure else "")
+    return done
+
+
+def follow_up(context: Context, run: Run) -> bool:
+    """What the end of an attempt means for its experiment and for the history of its cell; whether the experiment has
+    changed."""
+    changed = review(context, run.experiment_id, run.plan.cell_key)
+    points.keep(context, run.experiment_id, run.plan.cell_key)
+    return changed
+
+
+def analyse_attempt(context: Context, attempt_id: str) -> Analysis:
+    """Analyse the stored logs of an attempt, as complete as they are."""
+    logs: dict[str, list[dict[str, object]]] = {}
+    for entry in context.store.entries(attempt_id):
+        logs.setdefault(str(entry["node"]), []).append(dict(entry))
+    return analyse(logs, context.catalog.kernel_kinds)
+
+
+def outcome(failure: Failure | None, attempts_made: int, cancel_requested: bool, resumes: bool = False) -> RunState:
+    """The state that follows the end of the ``attempts_made``-th attempt; ``resumes``: see ``may_retry``."""
+    if failure is None:
+        return RunState.COMPLETED
+    if failure.kind is FailureKind.CANCELLED:
+        return RunState.CANCELLED
+    if cancel_requested:
+        return RunState.CANCELLED
+    return RunState.QUEUED if may_retry(failure, attempts_made, resumes) else RunState.FAILED

@@ -1,0 +1,84 @@
+"""Collect the sound results of single devices, and judge the TBD paper's observations by them."""
+
+import json
+from collections.abc import Sequence
+
+from orchestrator.analysis.paper.observation_rules import CellResult
+from orchestrator.analysis.paper.observations import Observation, observe
+from orchestrator.domain.filters import CellFilter
+from orchestrator.domain.measurement import Grade
+from orchestrator.domain.plan import Plan
+from orchestrator.domain.profile import Profiles
+from orchestrator.services.context import Context
+from orchestrator.services.result import results
+from orchestrator.services.result.results import ResultRow
+
+# Of a plan, what says how it was repeated or placed, not what was computed.
+_NOT_OF_THE_SERIES: tuple[str, ...] = (
+    "per_device_batch_size",
+    "global_batch_size",
+    "repetition",
+    "seed",
+    "max_steps",
+    "max_epochs",
+    "min_measure_s",
+    "max_measure_s",
+    "timeout_s",
+    "profile",
+    "node_names",
+    "placement",
+    "gpu_model",
+)
+_OF_THE_PROGRAM = ("model", "framework", "strategy", "interpreter", "options")
+
+
+def observations(context: Context) -> list[Observation]:
+    """The twelve observations, judged by all results."""
+    return observe(cells(context))
+
+
+def cells(context: Context) -> list[CellResult]:
+    """The sound results of single devices, newest first."""
+    rows = results.all_rows(context, CellFilter())
+    return [cell for row in rows if (cell := _cell(context, row)) is not None]
+
+
+def _cell(context: Context, row: ResultRow) -> CellResult | None:
+    plan = row.plan
+    rate = row.measurements.get("throughput")
+    if plan.world_size != 1 or row.basis.grade is not Grade.SOUND or rate is None or not rate.value:
+        return None
+    facts = context.catalog.models.get(plan.model)
+    name, memory_bytes = _device(row)
+    found = context.store.profiles(row.basis.runs[-1].id) if plan.profile else Profiles()
+    return CellResult(
+        series=_text(plan, _NOT_OF_THE_SERIES) + name,
+        workload=_text(plan, (*_NOT_OF_THE_SERIES, *_OF_THE_PROGRAM)) + name,
+        model=plan.model,
+        dominant_layer=(facts.dominant_layer if facts else None) or "",
+        framework=plan.framework,
+        device_kind=plan.device,
+        device_name=name,
+        batch=plan.per_device_batch_size,
+        throughput=rate.value,
+        measured={metric: one.value for metric, one in row.measurements.items() if one.value is not None},
+        device_memory_bytes=memory_bytes,
+        memory={name: float(share.at_peak_bytes) for one in found.memory for name, share in one.classes.items()},
+        kernels=[
+            (one.name, one.share_ratio, one.fp32_utilization_ratio) for table in found.kernels for one in table.rows
+        ],
+    )
+
+
+def _text(plan: Plan, without: Sequence[str]) -> str:
+    return json.dumps({key: value for key, value in plan.identity().items() if key not in without}, sort_keys=True)
+
+
+def _device(row: ResultRow) -> tuple[str, float | None]:
+    """Name and memory of the device that its first run held."""
+    for run in row.basis.runs:
+        if run.attempt is not None:
+            for share in run.attempt.placement.shares:
+                for device in share.devices:
+                    return device.name, device.memory_bytes
+    return row.plan.device, None
