@@ -24,8 +24,8 @@ from orchestrator import serve_options
 from orchestrator.api.http_protocol import HttpProtocol
 from orchestrator.api.server import create_app
 from orchestrator.data_directory import DataDirectory
+from orchestrator.db.connection.writer import THREAD as WRITER_THREAD
 from orchestrator.db.opening import open_store, open_to_serve
-from orchestrator.db.writer import THREAD as WRITER_THREAD
 from orchestrator.domain.errors import ClusterUnavailable, SettingsError, StoreDamaged, StoreUnavailable, TbdError
 from orchestrator.domain.ports import Clock, Cluster, Store
 from orchestrator.domain.server import Server

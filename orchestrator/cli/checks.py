@@ -158,7 +158,7 @@ def _server() -> Iterator[Finding]:
 
 
 def _database() -> Iterator[Finding]:
-    from orchestrator.db import admin
+    from orchestrator.db.upgrade import admin
     from orchestrator.settings import read_settings
 
     try:

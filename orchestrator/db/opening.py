@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.db import engine as engines
-from orchestrator.db import right
-from orchestrator.db.looking import OfThisVersion
+from orchestrator.db.connection import engine as engines
+from orchestrator.db.connection import right
+from orchestrator.db.connection.looking import OfThisVersion
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import StoreFull, StoreUnavailable
 from orchestrator.domain.server import Server

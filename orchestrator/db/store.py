@@ -9,31 +9,17 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from orchestrator.db import (
-    admin,
-    calibrations,
-    cell_pages,
-    changes,
-    deeds,
-    experiments,
-    imported,
-    keys,
-    logs,
-    lookup,
-    nodes,
-    profiles,
-    removal,
-    results,
-    runs,
-    tokens,
-    transfers,
-)
-from orchestrator.db import engine as engines
-from orchestrator.db.databases import Database, PostgresqlDatabase, SqliteDatabase
-from orchestrator.db.history_part import HistoryPart
-from orchestrator.db.imported_points import ImportedPart
-from orchestrator.db.right import Right
-from orchestrator.db.schedule_part import SchedulePart
+from orchestrator.db.access import deeds, nodes, tokens
+from orchestrator.db.connection import engine as engines
+from orchestrator.db.connection.databases import Database, PostgresqlDatabase, SqliteDatabase
+from orchestrator.db.connection.right import Right
+from orchestrator.db.experiment import experiments, keys
+from orchestrator.db.history.history_part import HistoryPart
+from orchestrator.db.history.imported_points import ImportedPart
+from orchestrator.db.run import calibrations, cell_pages, changes, logs, lookup, profiles, runs, transfers
+from orchestrator.db.schedule.schedule_part import SchedulePart
+from orchestrator.db.together import imported, removal, results
+from orchestrator.db.upgrade import admin
 from orchestrator.domain.access import Deed, Token
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.failure import Failure

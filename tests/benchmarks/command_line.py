@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from orchestrator.db import admin
+from orchestrator.db.upgrade import admin
 from tests.benchmarks.ratio import Ratio, in_turn, ratio
 from tests.support.service import Service
 

@@ -10,9 +10,10 @@ from functools import cache, partial
 
 from sqlalchemy import Connection, bindparam
 
-from orchestrator.db import experiments, rows
-from orchestrator.db.schema import attempt, measurement, result, run
+from orchestrator.db.experiment import experiments
+from orchestrator.db.reading import rows
 from orchestrator.db.store import SqlStore
+from orchestrator.db.tables.schema import attempt, measurement, result, run
 from orchestrator.domain.facts import Facts
 from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.measurement import Analysis

@@ -50,7 +50,7 @@ def _is_over(run: dict[str, Any]) -> bool:
     "orchestrator/analysis/probe/netbench.py",
     "orchestrator/services/probe/netbench.py",
     "orchestrator/api/routers/netbench.py",
-    "orchestrator/db/transfers.py",
+    "orchestrator/db/run/transfers.py",
     "suites/models/netbench",
     "workers/node/fabrics.py",
     "workers/trainer/transfers.py",

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.db import admin
 from orchestrator.db.store import SqlStore
+from orchestrator.db.upgrade import admin
 from tests.contract.postgresql_server import PostgresqlServer, installed
 
 MISSING = "PostgreSQL is not installed: `apt install postgresql` lets the store's tests run on it too"

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from orchestrator.db import right
+from orchestrator.db.connection import right
 from orchestrator.db.opening import open_to_serve
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import AlreadyServed, StoreUnavailable

@@ -7,10 +7,10 @@ import pytest
 from alembic import command
 from sqlalchemy import create_engine, inspect
 
-from orchestrator.db import admin
-from orchestrator.db import engine as engines
-from orchestrator.db.schema import REVISION
+from orchestrator.db.connection import engine as engines
 from orchestrator.db.store import SqlStore
+from orchestrator.db.tables.schema import REVISION
+from orchestrator.db.upgrade import admin
 from orchestrator.domain import access
 from orchestrator.domain.access import Actor, Deed, Scope, Token
 from orchestrator.domain.errors import Conflict, InvalidRequest, NotFound

@@ -8,9 +8,9 @@ from fastapi.testclient import TestClient
 from sqlalchemy import func, select, text
 
 from orchestrator.api.server import create_app
-from orchestrator.db import check
-from orchestrator.db.removal import hanging
-from orchestrator.db.schema import metadata
+from orchestrator.db.tables.schema import metadata
+from orchestrator.db.together.removal import hanging
+from orchestrator.db.upgrade import check
 from orchestrator.domain.access import LOCAL
 from orchestrator.domain.errors import Conflict, DamagedRow, NotFound
 from orchestrator.domain.measurement import Analysis, Measurement, Validity

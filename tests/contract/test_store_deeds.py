@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator.db import deeds
+from orchestrator.db.access import deeds
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.access import Deed
 from orchestrator.domain.errors import Conflict, IdempotencyMismatch, NotFound

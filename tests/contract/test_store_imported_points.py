@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from orchestrator.db import admin
 from orchestrator.db.store import SqlStore
+from orchestrator.db.upgrade import admin
 from orchestrator.domain.access import Deed
 from orchestrator.domain.errors import Conflict, InvalidRequest, NotFound
 from orchestrator.domain.imported_points import ImportedFilter, ImportedPoint, id_of, series_of

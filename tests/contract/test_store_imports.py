@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.db import imported
 from orchestrator.db.store import SqlStore
+from orchestrator.db.together import imported
 from orchestrator.domain.filters import CellFilter, ExperimentFilter, RunFilter
 from orchestrator.domain.log import Line
 from orchestrator.domain.run import ExperimentState, RunState

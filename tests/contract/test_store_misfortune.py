@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from orchestrator.db import engine as engines
-from orchestrator.db.databases import SqliteDatabase
+from orchestrator.db.connection import engine as engines
+from orchestrator.db.connection.databases import SqliteDatabase
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import Conflict, NotFound, StoreFull, StoreUnavailable
 from tests.contract import store_scenes as scene

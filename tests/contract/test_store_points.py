@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from orchestrator.db.history_schema import point
-from orchestrator.db.schema import result
 from orchestrator.db.store import SqlStore
+from orchestrator.db.tables.history import point
+from orchestrator.db.tables.schema import result
 from orchestrator.domain.errors import InvalidRequest
 from orchestrator.domain.filters import SeriesFilter
 from orchestrator.domain.history import UNKNOWN, Point, Share

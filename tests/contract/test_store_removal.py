@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, PrimaryKeyConstraint, UniqueConstraint, event, func, select
 
-from orchestrator.db import removal
-from orchestrator.db.imported import IMPORTING
-from orchestrator.db.removal import hanging
-from orchestrator.db.runs import REMOVING
-from orchestrator.db.schema import metadata
+from orchestrator.db.run.runs import REMOVING
 from orchestrator.db.store import SqlStore
+from orchestrator.db.tables.schema import metadata
+from orchestrator.db.together import removal
+from orchestrator.db.together.imported import IMPORTING
+from orchestrator.db.together.removal import hanging
 from orchestrator.domain.errors import NotFound
 from orchestrator.domain.filters import ExperimentFilter, RunFilter
 from orchestrator.domain.log import Line

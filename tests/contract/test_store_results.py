@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import select
 
-from orchestrator.db.schema import measurement, result
 from orchestrator.db.store import SqlStore
+from orchestrator.db.tables.schema import measurement, result
 from orchestrator.domain.filters import CellFilter
 from orchestrator.domain.run import TERMINAL, IllegalMove, RunState
 from tests.contract import store_scenes as scene

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.db import runs as run_rows
-from orchestrator.db.among import among
-from orchestrator.db.schema import attempt as attempts
+from orchestrator.db.connection.among import among
+from orchestrator.db.run import runs as run_rows
 from orchestrator.db.store import SqlStore
+from orchestrator.db.tables.schema import attempt as attempts
 from orchestrator.domain.errors import Conflict
 from orchestrator.domain.filters import RunFilter
 from orchestrator.domain.placement import NodeState

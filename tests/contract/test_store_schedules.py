@@ -7,10 +7,10 @@ import pytest
 from alembic import command
 from sqlalchemy import create_engine, inspect, text
 
-from orchestrator.db import admin
-from orchestrator.db import engine as engines
-from orchestrator.db.schema import REVISION
+from orchestrator.db.connection import engine as engines
 from orchestrator.db.store import SqlStore
+from orchestrator.db.tables.schema import REVISION
+from orchestrator.db.upgrade import admin
 from orchestrator.domain.access import Deed
 from orchestrator.domain.errors import Conflict, DamagedRow, IdempotencyMismatch, InvalidRequest, NotFound
 from orchestrator.domain.filters import ExperimentFilter, FireFilter, ScheduleFilter
@@ -148,7 +148,7 @@ def test_a_settlement_that_fails_leaves_nothing(store: SqlStore, monkeypatch: py
         raise RuntimeError("the disk is gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr("orchestrator.db.deeds.record", fails)
+        patched.setattr("orchestrator.db.access.deeds.record", fails)
         with pytest.raises(RuntimeError):
             store.settle(schedule, 100.0, 200.0, [a_fire(schedule, 100.0)])
     assert store.schedule(schedule.id) == schedule

@@ -13,11 +13,11 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, event, inspect, text
 
-from orchestrator.db import admin
-from orchestrator.db import engine as engines
+from orchestrator.db.connection import engine as engines
 from orchestrator.db.opening import LookingStore
-from orchestrator.db.schema import REVISION, metadata
 from orchestrator.db.store import SqlStore
+from orchestrator.db.tables.schema import REVISION, metadata
+from orchestrator.db.upgrade import admin
 from orchestrator.domain.calibration import DeviceKey
 from orchestrator.domain.errors import SettingsError, StoreUnavailable
 from orchestrator.domain.filters import (

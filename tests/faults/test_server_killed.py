@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.db.imported import IMPORTING
+from orchestrator.db.together.imported import IMPORTING
 from tests.benchmarks import ingest
 from tests.cluster.unit_keeper import environment_of
 from tests.faults.test_bad_luck import sleep

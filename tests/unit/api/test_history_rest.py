@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from orchestrator.db.schema import run as stored_run
+from orchestrator.db.tables.schema import run as stored_run
 from orchestrator.domain.failure import Failure, FailureKind
 from orchestrator.domain.history import Point
 from orchestrator.domain.measurement import Analysis, Grade, Validity

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.db import cursors
+from orchestrator.db.connection import cursors
 from orchestrator.domain.errors import InvalidRequest
 
 

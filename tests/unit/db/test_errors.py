@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from sqlalchemy import exc
 
-from orchestrator.db import errors
-from orchestrator.db.errors import translate, translated
+from orchestrator.db.connection import errors
+from orchestrator.db.connection.errors import translate, translated
 from orchestrator.domain.errors import Conflict, InvalidRequest, StoreDamaged, StoreFull, StoreUnavailable
 
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.db import among, experiments, logs, runs
-from orchestrator.db.schema import run
-from orchestrator.db.statements import DIALECTS, Insert
+from orchestrator.db.connection import among
+from orchestrator.db.connection.statements import DIALECTS, Insert
+from orchestrator.db.experiment import experiments
+from orchestrator.db.run import logs, runs
+from orchestrator.db.tables.schema import run
 from orchestrator.domain.run import IllegalMove, RunState
 
 MOVED = {

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orchestrator.db.rows import analysis_of, read, to_text
+from orchestrator.db.reading.rows import analysis_of, read, to_text
 from orchestrator.domain.errors import DamagedRow
 from orchestrator.domain.measurement import Analysis, Validity
 from orchestrator.domain.series import Series

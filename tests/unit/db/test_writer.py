@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
-from orchestrator.db.writer import Writer
+from orchestrator.db.connection.writer import Writer
 from orchestrator.domain.errors import StoreUnavailable
 
 

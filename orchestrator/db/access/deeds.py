@@ -1,0 +1,30 @@
+"""The audit trail. A deed is stored in the transaction of what was done: neither is there without the other."""
+
+from sqlalchemy import Connection, select
+
+from orchestrator.db.connection.statements import Insert
+from orchestrator.db.reading import paging, rows
+from orchestrator.db.tables.access import deed
+from orchestrator.domain.access import Deed
+from orchestrator.domain.stored import Page
+
+_INSERT = Insert(deed, "id", "created_at", "who", "token_id", "address", "action", "target")
+
+
+def record(connection: Connection, done: Deed | None) -> None:
+    """Store it; None is what nobody asked for."""
+    if done is not None:
+        _INSERT.one(connection, (done.id, done.at, done.who, done.token_id, done.address, done.action, done.target))
+
+
+def page(connection: Connection, who: str | None, target: str | None, limit: int, cursor: str | None) -> Page[Deed]:
+    query = select(deed)
+    for column, value in ((deed.c.who, who), (deed.c.target, target)):
+        if value is not None:
+            query = query.where(column == value)
+    found, next_cursor = paging.page(connection, query, deed, limit, cursor)
+    return Page([_read(row) for row in found], next_cursor)
+
+
+def _read(row: rows.AnyRow) -> Deed:
+    return Deed(row.id, row.created_at, row.who, row.token_id, row.address, row.action, row.target)

@@ -1,0 +1,65 @@
+"""Tokens: their rows. Of their secrets the database knows a digest only."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, select, update
+
+from orchestrator.db.access import deeds
+from orchestrator.db.connection.among import among
+from orchestrator.db.connection.statements import Insert
+from orchestrator.db.reading import paging, rows
+from orchestrator.db.tables.access import token
+from orchestrator.domain.access import Deed, Scope, Token
+from orchestrator.domain.errors import NotFound
+from orchestrator.domain.stored import Page
+
+_INSERT = Insert(
+    token,
+    "id",
+    "name",
+    "owner",
+    "scope",
+    "secret_sha256",
+    "created_at",
+    "expires_at",
+    "revoked_at",
+    "last_used_at",
+)
+
+
+def add(connection: Connection, new: Token, deed: Deed) -> None:
+    values = (new.id, new.name, new.owner, new.scope.value, new.secret_sha256, new.created_at, new.expires_at)
+    _INSERT.one(connection, (*values, new.revoked_at, new.last_used_at))
+    deeds.record(connection, deed)
+
+
+def revoke(connection: Connection, token_id: str, at: float, deed: Deed) -> Token:
+    """Raises NotFound. The first time stays, and so does who did it then."""
+    statement = update(token).where(token.c.id == token_id, token.c.revoked_at.is_(None)).values(revoked_at=at)
+    if connection.execute(statement).rowcount:
+        deeds.record(connection, deed)
+    found = connection.execute(select(token).where(token.c.id == token_id)).one_or_none()
+    if found is None:
+        raise NotFound("token", token_id)
+    return _read(found)
+
+
+def page(connection: Connection, limit: int, cursor: str | None) -> Page[Token]:
+    found, next_cursor = paging.page(connection, select(token), token, limit, cursor)
+    made, damaged = rows.sorted_out(found, _read)
+    return Page(made, next_cursor, damaged)
+
+
+def all_of_them(connection: Connection) -> Page[Token]:
+    """Oldest first: there are few, and each request may come with any."""
+    made, damaged = rows.sorted_out(connection.execute(select(token).order_by(token.c.created_at, token.c.id)), _read)
+    return Page(made, None, damaged)
+
+
+def note_use(connection: Connection, token_ids: Sequence[str], at: float) -> None:
+    connection.execute(update(token).where(among(token.c.id, token_ids)).values(last_used_at=at))
+
+
+def _read(row: rows.AnyRow) -> Token:
+    """Raises DamagedRow."""
+    return rows.read("token", row.id, None, lambda: Token(**{**row._mapping, "scope": Scope(row.scope)}))

@@ -1,0 +1,78 @@
+"""Pages of cells with their runs: what lists of results are made of."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, select, tuple_
+
+from orchestrator.db.connection.among import among
+from orchestrator.db.reading import paging, rows
+from orchestrator.db.run import cells, labelled_runs, runs
+from orchestrator.db.tables.schema import cell, experiment, result, run
+from orchestrator.domain.errors import Damaged
+from orchestrator.domain.filters import CellFilter
+from orchestrator.domain.run import Run
+from orchestrator.domain.stored import Page, StoredCell
+
+# Runs that a page may hold beyond those of its first cell: a judgement that bounds what a request reads.
+MOST_RUNS = 5_000
+
+# A time is shown to the nearest microsecond: asked for "from then on" it is the one that was shown.
+SHOWN_S = 0.5e-6
+
+_RUNS = cell.join(run, (run.c.experiment_id == cell.c.experiment_id) & (run.c.cell_key == cell.c.cell_key))
+
+
+def page(connection: Connection, wanted: CellFilter, limit: int, cursor: str | None) -> Page[StoredCell]:
+    """See ``domain.ports.Store.cells``."""
+    found, next_cursor = paging.page(connection, _matching(wanted), cell, limit, cursor)
+    if len(found) > 1:
+        few = _few_enough(connection, found)
+        if few < len(found):
+            found, next_cursor = found[:few], paging.after(found[few - 1])
+    made, damaged = complete(connection, found)
+    return Page(made, next_cursor, damaged)
+
+
+def _matching(wanted: CellFilter) -> Select[Any]:
+    query = paging.agreeing(select(cell), cell, wanted, "owner", "experiment_id", "model", "framework")
+    if wanted.gpu_model is not None:
+        query = query.where(cell.c.device_models.contains(cells.found_by(wanted.gpu_model), autoescape=True))
+    if wanted.label is not None:
+        query = query.where(among(cell.c.experiment_id, labelled_runs.experiments(wanted.label)))
+    if wanted.series is not None:
+        theirs = select(run.c.experiment_id, run.c.cell_key).join(result, result.c.run_id == run.c.id)
+        one_of = theirs.where(result.c.workload_key == wanted.series)
+        query = query.where(among(tuple_(cell.c.experiment_id, cell.c.cell_key), one_of))
+    if wanted.since is not None:
+        query = query.where(cell.c.created_at >= wanted.since - SHOWN_S)
+    if wanted.until is not None:
+        query = query.where(cell.c.created_at < wanted.until - SHOWN_S)
+    return query
+
+
+def _few_enough(connection: Connection, found: Sequence[rows.AnyRow]) -> int:
+    """How many of ``found`` one page may hold: one, or as many as have ``MOST_RUNS`` runs together."""
+    counted = select(cell.c.id, func.count()).select_from(_RUNS).where(among(cell.c.id, [row.id for row in found]))
+    counts: dict[str, int] = dict(connection.execute(counted.group_by(cell.c.id)).all())
+    total = 0
+    for number, row in enumerate(found):
+        total += counts.get(row.id, 0)
+        if number and total > MOST_RUNS:
+            return number
+    return len(found)
+
+
+def complete(connection: Connection, found: Sequence[rows.AnyRow]) -> tuple[list[StoredCell], list[Damaged]]:
+    """(the cells with their experiments and runs, what of these cannot be read): as many statements for one as for a
+    thousand."""
+    theirs = select(experiment).where(among(experiment.c.id, {row.experiment_id for row in found}))
+    whole, damaged = rows.sorted_out(connection.execute(theirs), lambda row: rows.experiment_of(row, {}))
+    of = {one.id: one for one in whole}
+    by_cell: dict[tuple[str, str], list[Run]] = {}
+    read, unread = runs.of_cells(connection, [row.id for row in found])
+    for one in read:
+        by_cell.setdefault((one.experiment_id, one.plan.cell_key), []).append(one)
+    keys = [(row.experiment_id, row.cell_key) for row in found]
+    cells = [StoredCell(of[key[0]], by_cell[key]) for key in keys if key[0] in of and key in by_cell]
+    return cells, damaged + unread

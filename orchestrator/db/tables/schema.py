@@ -1,0 +1,389 @@
+"""The tables, and the revision of the schema that this code speaks.
+
+JSON stands in text columns, ASCII only: both databases hold every text that JSON can escape (NUL, lone surrogates),
+which PostgreSQL's own JSON types do not. Times are seconds since the epoch.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+from orchestrator.db.tables.access import deed, token  # noqa: F401 - whoever takes tables from here knows them all
+from orchestrator.db.tables.history import point  # noqa: F401
+from orchestrator.db.tables.imported import imported_point  # noqa: F401
+from orchestrator.db.tables.metadata import Count, Key, metadata
+from orchestrator.db.tables.schedule import fire, origin, schedule  # noqa: F401
+from orchestrator.db.tables.service import heartbeat, node_order, server  # noqa: F401
+
+# The newest migration; a test holds them equal. So opening a database that is up to date does not import alembic.
+REVISION = "0014"
+
+experiment = Table(
+    "experiment",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("owner", Key, nullable=False),
+    Column("name", Key, nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("facts", Text, nullable=False),
+    Column("state", Key, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("ended_at", Double),
+    Column("cancel_requested", Boolean, nullable=False),
+    Column("paused", Boolean, nullable=False, server_default=text("false")),
+    Index("ix_experiment_created", "created_at", "id"),
+    Index("ix_experiment_owner", "owner", "created_at", "id"),
+    Index("ix_experiment_name", "name", "created_at", "id"),
+    Index("ix_experiment_state", "state", "created_at", "id"),
+)
+
+# Labels stand in the spec; this copy is for finding. ``name`` and ``value`` as ``rows.searchable`` writes them;
+# ``newest_run_at``: when the newest run of the experiment was made, 0 where it has none.
+label = Table(
+    "label",
+    metadata,
+    Column("name", Key, nullable=False),
+    Column("value", Key, nullable=False),
+    Column("experiment_id", Key, ForeignKey("experiment.id"), nullable=False),
+    Column("newest_run_at", Double, nullable=False, server_default=text("0")),
+    PrimaryKeyConstraint("name", "value", "experiment_id"),
+    Index("ix_label_experiment", "experiment_id"),
+    Index("ix_label_runs", "name", "value", "newest_run_at", "experiment_id"),
+    sqlite_with_rowid=False,
+)
+
+# Written before the experiment that it names, in the same transaction: hence the deferred constraint. A request that
+# stores no experiment names none.
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("owner", Key, nullable=False),
+    Column("key", Key, nullable=False),
+    Column("body_sha256", Key, nullable=False),
+    Column("experiment_id", Key, ForeignKey("experiment.id", deferrable=True, initially="DEFERRED")),
+    PrimaryKeyConstraint("owner", "key"),
+    Index("ix_idempotency_experiment", "experiment_id"),
+    sqlite_with_rowid=False,
+)
+
+run = Table(
+    "run",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("experiment_id", Key, ForeignKey("experiment.id"), nullable=False),
+    Column("plan", Text, nullable=False),
+    Column("plan_key", Key, nullable=False),
+    Column("cell_key", Key, nullable=False),
+    Column("model", Key, nullable=False),
+    Column("framework", Key, nullable=False),
+    Column("state", Key, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("started_at", Double),
+    Column("ended_at", Double),
+    Column("cancel_requested", Boolean, nullable=False),
+    Column("failure", Text),
+    # What its plan asks of nodes (``Plan.needs``): runs that ask for the same are placed alike.
+    Column("needs", Key, nullable=False, server_default=text("''")),
+    Column("paused", Boolean, nullable=False, server_default=text("false")),  # its experiment is
+    UniqueConstraint("experiment_id", "plan_key"),
+    # What lists may also be filtered by stands at the end of an index: rows that do not match are passed over there.
+    Index("ix_run_created", "created_at", "id"),
+    Index("ix_run_experiment", "experiment_id", "created_at", "id", "state"),
+    Index("ix_run_state", "state", "created_at", "id"),
+    Index("ix_run_model", "model", "created_at", "id", "state", "framework"),
+    Index("ix_run_framework", "framework", "created_at", "id", "state"),
+    Index("ix_run_cell", "experiment_id", "cell_key", "created_at", "id"),
+    Index("ix_run_same", "cell_key", "state", "created_at", "id"),
+    Index("ix_run_left", "experiment_id", "state"),
+)
+# The queue: what is to be cancelled, and by what is asked for the order of placing.
+Index(
+    "ix_run_queue",
+    run.c.state,
+    run.c.cancel_requested,
+    run.c.paused,
+    run.c.needs,
+    run.c.priority.desc(),
+    run.c.created_at,
+    run.c.id,
+)
+
+# The cells of experiments in the order of their sweeps: lists of results are pages of these. ``created_at`` is that of
+# the experiment; numbers count down in the ids, because lists are paged from the highest id to the lowest.
+# ``device_models``: the GPUs on which it ran, as ``rows.searchable`` writes them; NULL for other devices, or not yet.
+cell = Table(
+    "cell",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("experiment_id", Key, ForeignKey("experiment.id"), nullable=False),
+    Column("owner", Key, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("cell_key", Key, nullable=False),
+    Column("model", Key, nullable=False),
+    Column("framework", Key, nullable=False),
+    Column("device_models", Key),
+    UniqueConstraint("experiment_id", "cell_key"),
+    Index("ix_cell_experiment", "experiment_id", "created_at", "id"),
+    Index("ix_cell_created", "created_at", "id", "device_models"),
+    Index("ix_cell_owner", "owner", "created_at", "id", "device_models"),
+    Index("ix_cell_model", "model", "created_at", "id", "framework", "device_models"),
+    Index("ix_cell_framework", "framework", "created_at", "id", "device_models"),
+    Index("ix_cell_same", "cell_key", "created_at", "id"),
+)
+
+# How many runs of an experiment are in each state.
+run_count = Table(
+    "run_count",
+    metadata,
+    Column("experiment_id", Key, ForeignKey("experiment.id"), nullable=False),
+    Column("state", Key, nullable=False),
+    Column("runs", Integer, nullable=False),
+    PrimaryKeyConstraint("experiment_id", "state"),
+    sqlite_with_rowid=False,
+)
+
+# Why queued runs that ask for the same (``run.needs``) are not placed.
+waiting = Table(
+    "waiting",
+    metadata,
+    Column("needs", Key, primary_key=True),
+    Column("reason", Text, nullable=False),
+)
+
+attempt = Table(
+    "attempt",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("token", Key, nullable=False),
+    Column("placement", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("started_at", Double),
+    Column("ended_at", Double),
+    Column("failure", Text),
+    Column("stop_requested", Key),
+    UniqueConstraint("run_id", "number"),
+)
+
+# What the latest concluded attempt of a run came to: apart from ``run``, so that lists stay light.
+result = Table(
+    "result",
+    metadata,
+    Column("run_id", Key, ForeignKey("run.id"), primary_key=True),
+    Column("attempt_id", Key, ForeignKey("attempt.id")),
+    Column("analysis", Text),
+    Column("valid", Boolean),
+    Column("fingerprint", Text),
+    Column("workload_key", Key),
+    Column("subject_key", Key),
+    Column("rig_key", Key),
+    Index("ix_result_workload", "workload_key"),
+    Index("ix_result_attempt", "attempt_id"),
+)
+
+# The numbers of ``result.analysis``, for questions across runs. A value that is not finite is NULL here.
+measurement = Table(
+    "measurement",
+    metadata,
+    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("metric", Key, nullable=False),
+    Column("subject", Key),
+    Column("value", Double),
+    Column("unit", Key, nullable=False),
+    Column("ci_low", Double),
+    Column("ci_high", Double),
+    Column("confidence", Double),
+    Column("n", Double),
+    Column("method", Key, nullable=False),
+    Column("code_version", Key, nullable=False),
+    PrimaryKeyConstraint("run_id", "position"),
+    sqlite_with_rowid=False,
+)
+
+# What netbenches found: the rows of ``result.analysis`` with where they were measured, for questions across runs.
+# ``id`` makes pages list a run's rows in the order in which they were measured; ``nodes`` is a JSON list, sorted.
+exchange = Table(
+    "exchange",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("valid", Boolean, nullable=False),
+    Column("topology", Key, nullable=False),
+    Column("fabric", Key),
+    Column("device", Key, nullable=False),
+    Column("nodes", Key, nullable=False),
+    Column("library", Key, nullable=False),
+    Column("operation", Key, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("world_size", Integer, nullable=False),
+    Column("ranks", Key, nullable=False),
+    Column("busy_cores", Boolean, nullable=False),
+    Column("repetitions", Integer, nullable=False),
+    Column("duration_min_s", Double, nullable=False),
+    Column("duration_p50_s", Double, nullable=False),
+    Column("duration_mean_s", Double, nullable=False),
+    Column("duration_p90_s", Double, nullable=False),
+    Column("duration_max_s", Double, nullable=False),
+    Column("algorithm_bytes_per_s", Double, nullable=False),
+    Column("bus_bytes_per_s", Double, nullable=False),
+    Column("code_version", Key, nullable=False),
+    Index("ix_exchange_created", "created_at", "id"),
+    Index("ix_exchange_run", "run_id"),
+)
+
+# What the profiling phases of a run have found, by rank: how (``facts`` is JSON of what only that profile has), then
+# the rows, in their order. A profile that was asked for and is not there has a reason instead.
+profile = Table(
+    "profile",
+    metadata,
+    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
+    Column("profile", Key, nullable=False),
+    Column("rank", Integer, nullable=False),
+    Column("method", Text, nullable=False),
+    Column("steps", Integer, nullable=False),
+    Column("facts", Text, nullable=False),
+    Column("code_version", Key, nullable=False),
+    PrimaryKeyConstraint("run_id", "profile", "rank"),
+    sqlite_with_rowid=False,
+)
+
+profile_missing = Table(
+    "profile_missing",
+    metadata,
+    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
+    Column("profile", Key, nullable=False),
+    Column("reason", Text, nullable=False),
+    PrimaryKeyConstraint("run_id", "profile"),
+    sqlite_with_rowid=False,
+)
+
+# ``class`` is one of the paper's five, or a part of its ``dynamic``.
+memory_class = Table(
+    "memory_class",
+    metadata,
+    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
+    Column("rank", Integer, nullable=False),
+    Column("class", Key, nullable=False),
+    Column("max_bytes", BigInteger, nullable=False),
+    Column("at_peak_bytes", BigInteger, nullable=False),
+    PrimaryKeyConstraint("run_id", "rank", "class"),
+    sqlite_with_rowid=False,
+)
+
+kernel = Table(
+    "kernel",
+    metadata,
+    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
+    Column("rank", Integer, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("kind", Key, nullable=False),
+    Column("calls", BigInteger, nullable=False),
+    Column("total_s", Double, nullable=False),
+    Column("share_ratio", Double, nullable=False),
+    Column("fp32_utilization_ratio", Double),
+    Column("reason", Text),
+    PrimaryKeyConstraint("run_id", "rank", "position"),
+    sqlite_with_rowid=False,
+)
+
+layer = Table(
+    "layer",
+    metadata,
+    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
+    Column("rank", Integer, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("kind", Key, nullable=False),
+    Column("parameters_bytes", BigInteger, nullable=False),
+    Column("forward_s", Double),
+    Column("backward_s", Double),
+    PrimaryKeyConstraint("run_id", "rank", "position"),
+    sqlite_with_rowid=False,
+)
+
+gradient_exchange = Table(
+    "gradient_exchange",
+    metadata,
+    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
+    Column("rank", Integer, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("start_s", Double, nullable=False),
+    Column("end_s", Double, nullable=False),
+    PrimaryKeyConstraint("run_id", "rank", "position"),
+    sqlite_with_rowid=False,
+)
+
+# What calibrations found: a row per device and arithmetic of a run. ``shape`` and ``rates`` are JSON;
+# ``previous_flops_per_s`` is what the valid one before it found for that device.
+calibration = Table(
+    "calibration",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("valid", Boolean, nullable=False),
+    Column("node", Key, nullable=False),
+    Column("device_id", Key, nullable=False),
+    Column("device_kind", Key, nullable=False),
+    Column("device_name", Key, nullable=False),
+    Column("cores", Integer, nullable=False),
+    Column("arithmetic", Key, nullable=False),
+    Column("flops_per_s", Double, nullable=False),
+    Column("previous_flops_per_s", Double),
+    Column("shape", Key, nullable=False),
+    Column("repetitions", Integer, nullable=False),
+    Column("spread_ratio", Double, nullable=False),
+    Column("loaded_s", Double, nullable=False),
+    Column("devices", Integer, nullable=False),
+    Column("library", Key, nullable=False),
+    Column("rates", Text, nullable=False),
+    Column("code_version", Key, nullable=False),
+    Index("ix_calibration_created", "created_at", "id"),
+    Index("ix_calibration_run", "run_id"),
+    Index("ix_calibration_device", "node", "device_id", "arithmetic", "created_at"),
+)
+
+# The event logs. ``body`` is the entry as it came, whatever keys it has.
+entry = Table(
+    "entry",
+    metadata,
+    Column("attempt_id", Key, ForeignKey("attempt.id"), nullable=False),
+    Column("node", Key, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("kind", Key, nullable=False),
+    Column("body", Text, nullable=False),
+    PrimaryKeyConstraint("attempt_id", "node", "seq"),
+    Index("ix_entry_kind", "attempt_id", "kind", "node", "seq"),
+    sqlite_with_rowid=False,
+)
+
+# Rows are never deleted from the newest end, so SQLite's plain row numbers grow without AUTOINCREMENT.
+change = Table(
+    "change",
+    metadata,
+    Column("number", Count, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("experiment_id", Key, ForeignKey("experiment.id"), nullable=False),
+    Column("run_id", Key),
+    Column("state", Key, nullable=False),
+    Column("data", Text, nullable=False),
+    Index("ix_change_experiment", "experiment_id", "number"),
+)

@@ -1,0 +1,66 @@
+"""What a run came to: the end of its attempt, analysis, fingerprint and measurements in one transaction."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, select
+
+from orchestrator.db.history import points
+from orchestrator.db.reading import rows
+from orchestrator.db.run import calibrations, cells, profiles, runs, transfers
+from orchestrator.db.tables.schema import attempt, calibration, exchange, measurement, result
+from orchestrator.domain.failure import Failure
+from orchestrator.domain.measurement import Analysis
+from orchestrator.domain.run import RunState
+
+
+def conclude(
+    connection: Connection,
+    run_id: str,
+    to: RunState,
+    *,
+    at: float,
+    failure: Failure | None,
+    analysis: Analysis | None,
+    fingerprint: Mapping[str, Any] | None,
+) -> bool:
+    """See ``domain.ports.Store.conclude``. A run that goes back to the queue keeps its failure at the attempt only."""
+    if not runs.move(connection, run_id, RunState.COLLECTING, to, at=at, failure=failure, analysis=analysis):
+        return False
+    if analysis is not None or fingerprint is not None:
+        replace_result(connection, run_id, analysis, fingerprint or {})
+    return True
+
+
+def replace_result(
+    connection: Connection, run_id: str, analysis: Analysis | None, fingerprint: Mapping[str, Any]
+) -> None:
+    """Of several attempts the latest counts."""
+    for table in (measurement, exchange, calibration, *profiles.TABLES, result):
+        connection.execute(delete(table).where(table.c.run_id == run_id))
+    numbers = select(func.max(attempt.c.number)).where(attempt.c.run_id == run_id).scalar_subquery()
+    latest = select(attempt.c.id).where(attempt.c.run_id == run_id, attempt.c.number == numbers)
+    row = {
+        "run_id": run_id,
+        "attempt_id": connection.execute(latest).scalar_one_or_none(),
+        "analysis": rows.json_or_none(analysis.to_json() if analysis else None),
+        "valid": analysis.validity.sound if analysis else None,
+        "fingerprint": rows.json_or_none(dict(fingerprint) or None),
+    }
+    keys = {name: fingerprint.get(name) for name in ("workload_key", "subject_key", "rig_key")}
+    connection.execute(result.insert(), row | keys)
+    cells.note_devices(connection, run_id, fingerprint)
+    points.note_workload(connection, run_id, fingerprint)
+    if analysis is None:
+        return
+    transfers.add(connection, run_id, analysis)
+    profiles.add(connection, run_id, analysis)
+    calibrations.add(connection, run_id, analysis)
+    if analysis.measurements:
+        connection.execute(
+            measurement.insert(),
+            [
+                rows.measurement_row(run_id, position, one, analysis.code_version)
+                for position, one in enumerate(analysis.measurements)
+            ],
+        )

@@ -1,0 +1,42 @@
+"""Finds the rows that cannot be read: what lists show as damaged, and the entries of logs."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sqlalchemy import Connection, Select, literal, select
+
+from orchestrator.db.history import imported_points
+from orchestrator.db.reading import rows
+from orchestrator.db.run import calibrations, changes, logs, runs, transfers
+from orchestrator.db.schedule import fires, schedules
+from orchestrator.db.tables.imported import imported_point
+from orchestrator.db.tables.schema import attempt, calibration, change, entry, exchange, experiment, fire, run, schedule
+from orchestrator.domain.errors import Damaged
+
+BATCH = 500  # rows had at once: a log may be long
+Reader = Callable[[rows.AnyRow], Any]
+
+
+def damaged(connection: Connection) -> Iterator[Damaged]:
+    """Every damaged row, table by table."""
+    yield from _unread(
+        connection, select(experiment).order_by(experiment.c.id), lambda row: rows.experiment_of(row, {})
+    )
+    for part in connection.execute(select(run).order_by(run.c.id)).partitions(BATCH):
+        yield from runs.complete(connection, part)[1]
+    of_run = {table: table.c.run_id == run.c.id for table in (exchange, calibration)}
+    for table, read in ((exchange, transfers.stored), (calibration, calibrations.stored)):
+        yield from _unread(connection, select(table, run.c.experiment_id).join(run, of_run[table]), read)
+    yield from _unread(connection, select(schedule).order_by(schedule.c.id), schedules.read)
+    points = select(imported_point).order_by(imported_point.c.id)
+    yield from _unread(connection, points, imported_points.read)
+    states = select(fire, literal(None).label("experiment_state"))
+    yield from _unread(connection, states.order_by(fire.c.id), fires.read)
+    yield from _unread(connection, select(change).order_by(change.c.number), changes.change_of)
+    lines = select(entry, run.c.experiment_id).join(attempt, attempt.c.id == entry.c.attempt_id)
+    yield from _unread(connection, lines.join(run, run.c.id == attempt.c.run_id), logs.checked)
+
+
+def _unread(connection: Connection, query: Select[Any], read: Reader) -> Iterator[Damaged]:
+    for part in connection.execute(query).partitions(BATCH):
+        yield from rows.sorted_out(part, read)[1]
