@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import app
-from orchestrator.cli.client import Client
+from orchestrator.cli.rest.client import Client
 from orchestrator.services.clock import SystemClock
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.cli import streams
 from orchestrator.cli.exits import DONE, FAILED, INTERRUPTED, CommandError
+from orchestrator.cli.printing import streams
 from orchestrator.parser import Parser
 
 # What a person wants to do -> command -> what it does. The module of that name in ``commands`` has

@@ -21,7 +21,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cli.spec_file import SpecFile
+from orchestrator.cli.spec.spec_file import SpecFile
 from orchestrator.reports.scaling import scaling_table
 from orchestrator.reports.table import markdown
 from orchestrator.services.facts.catalog import load_catalog

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from orchestrator.cli.client import Client, Event, parse_events
+from orchestrator.cli.rest.client import Client, Event, parse_events
 from tests.integration.service_rig import service
 
 SPEC = {

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.spec_file import SpecFile
+from orchestrator.cli.spec.spec_file import SpecFile
 from orchestrator.domain.facts import Facts
 from orchestrator.domain.spec import parse_spec
 from orchestrator.domain.sweep import check, expand

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli import cpu_devices
+from orchestrator.cli.machine import cpu_devices
 from orchestrator.cli.main import main
 from tests.support.service import until
 from tests.trainer_process import Trainer, make_job
@@ -61,7 +61,7 @@ def test_a_training_that_begins_meanwhile_is_waited_for_and_goes_on(
             trainings[0].popen.terminate()
             trainings[0].popen.wait()
 
-    monkeypatch.setattr("orchestrator.cli.output.say", say)
+    monkeypatch.setattr("orchestrator.cli.printing.output.say", say)
     try:
         assert main(["parity", "lstm-classifier", "--frameworks", "pytorch"]) == 0
     finally:

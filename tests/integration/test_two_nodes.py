@@ -8,7 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
-from orchestrator.cli.client import Client
+from orchestrator.cli.rest.client import Client
 from tests.integration.service_rig import Tbd, environment
 from tests.support import processes
 from tests.support.service import Service

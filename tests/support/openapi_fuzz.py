@@ -24,7 +24,7 @@ from fastapi import FastAPI
 from orchestrator.api.http_protocol import HttpProtocol
 from orchestrator.api.server import create_app
 from orchestrator.app import listen, running_service
-from orchestrator.cli.client import Client
+from orchestrator.cli.rest.client import Client
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.access import Actor, Scope, Token
 from orchestrator.domain.server import Server

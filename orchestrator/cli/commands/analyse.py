@@ -11,9 +11,10 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from orchestrator.cli import naming, output
-from orchestrator.cli.client import Client, path_of
-from orchestrator.cli.locate import look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest import naming
+from orchestrator.cli.rest.client import Client, path_of
+from orchestrator.cli.rest.locate import look
 from orchestrator.reports.numbers import NOTHING, plain
 
 

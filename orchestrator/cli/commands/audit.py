@@ -2,8 +2,8 @@
 
 import argparse
 
-from orchestrator.cli import output
-from orchestrator.cli.locate import look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.locate import look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -8,11 +8,11 @@ import argparse
 import os
 from typing import Any
 
-from orchestrator.cli import output
-from orchestrator.cli.embedded import some_server, wait_for_its_end
 from orchestrator.cli.exits import DONE
-from orchestrator.cli.locate import look
-from orchestrator.cli.waiting import code_of
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.embedded import some_server, wait_for_its_end
+from orchestrator.cli.rest.locate import look
+from orchestrator.cli.rest.waiting import code_of
 
 _FIELDS = ("topology", "device", "arithmetics", "shapes", "load_s", "measure_s", "repeats")  # of the request
 
@@ -46,7 +46,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _check_here(options: argparse.Namespace) -> None:
-    from orchestrator.cli import here
+    from orchestrator.cli.rest import here
 
     here.check_calibration(_body(options))
 

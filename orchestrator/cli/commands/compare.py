@@ -7,10 +7,11 @@ Of two runs that were profiled, the kernels that appeared, vanished or changed a
 import argparse
 from typing import Any
 
-from orchestrator.cli import naming, output
-from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import DONE, FAILED, REGRESSION, CommandError
-from orchestrator.cli.locate import look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest import naming
+from orchestrator.cli.rest.client import Client, path_of
+from orchestrator.cli.rest.locate import look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +72,7 @@ def _compare_cells(client: Client, experiment_id: str, options: argparse.Namespa
     if not options.by and len(found["axes"]) > 1:
         others = ", ".join(f"--by {axis}" for axis in found["axes"] if axis != found["axis"])
         output.say(f"by {found['axis']}; there is also {others}")
-    from orchestrator.cli.tables import print_table
+    from orchestrator.cli.printing.tables import print_table
     from orchestrator.reports.comparisons import comparisons_table
 
     print_table(comparisons_table(found))
@@ -79,7 +80,7 @@ def _compare_cells(client: Client, experiment_id: str, options: argparse.Namespa
 
 
 def _print_comparison(client: Client, comparison: dict[str, Any], options: argparse.Namespace) -> None:
-    from orchestrator.cli.profile_tables import MOST_ROWS, print_kernel_changes
+    from orchestrator.cli.printing.profile_tables import MOST_ROWS, print_kernel_changes
     from orchestrator.reports import table
     from orchestrator.reports.comparison import comparison_table
 
@@ -130,7 +131,7 @@ def _compare_kernels(client: Client, options: argparse.Namespace) -> int:
     if options.json:
         output.print_json(changes)
     else:
-        from orchestrator.cli.profile_tables import print_kernel_changes
+        from orchestrator.cli.printing.profile_tables import print_kernel_changes
 
         print_kernel_changes(changes, None)
     return DONE

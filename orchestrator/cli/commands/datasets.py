@@ -13,9 +13,9 @@ import json
 import subprocess
 from typing import Any
 
-from orchestrator.cli import output
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.locate import look
 
 ORDERS = ("check", "register", "forget")
 
@@ -87,7 +87,7 @@ def _on_nodes(one: dict[str, Any]) -> str:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from orchestrator.cli import here
+    from orchestrator.cli.rest import here
     from workers.node import datasets, prepare
     from workers.trainer import manifest
 
@@ -128,7 +128,7 @@ def _listing(path: str) -> dict[str, Any]:
 
 
 def _register(options: argparse.Namespace) -> int:
-    from orchestrator.cli import here
+    from orchestrator.cli.rest import here
     from workers.node import datasets
 
     if options.path is None or options.layout is None:

@@ -10,8 +10,8 @@ This talks to the database of TBD_DATABASE_URL (or of the data directory), not t
 import argparse
 from typing import Any
 
-from orchestrator.cli import output
 from orchestrator.cli.exits import FAILED, UNREACHABLE, USAGE, CommandError
+from orchestrator.cli.printing import output
 from orchestrator.domain.errors import SettingsError, StoreUnavailable
 
 

@@ -2,8 +2,8 @@
 
 import argparse
 
-from orchestrator.cli import output
 from orchestrator.cli.exits import DONE, RUN_FAILED
+from orchestrator.cli.printing import output
 
 _MARKS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "broken": ("broken", "red")}
 
@@ -13,7 +13,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    from orchestrator.cli.checks import all_checks
+    from orchestrator.cli.machine.checks import all_checks
 
     findings = list(all_checks())
     if options.json:

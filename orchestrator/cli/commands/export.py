@@ -11,10 +11,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.cli import naming, output
-from orchestrator.cli.client import Client
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest import naming
+from orchestrator.cli.rest.client import Client
+from orchestrator.cli.rest.locate import look
 
 FORMATS = ("csv", "jsonl", "parquet", "mllog")
 _ENDINGS = {f".{name}": name for name in FORMATS}

@@ -8,10 +8,12 @@ tbd extend EXPERIMENT SPEC.yaml  (a spec that has everything the experiment has,
 import argparse
 from typing import Any
 
-from orchestrator.cli import naming, output, spec_options
-from orchestrator.cli.client import Client, path_of
-from orchestrator.cli.locate import connect
-from orchestrator.cli.waiting import ENDED
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest import naming
+from orchestrator.cli.rest.client import Client, path_of
+from orchestrator.cli.rest.locate import connect
+from orchestrator.cli.rest.waiting import ENDED
+from orchestrator.cli.spec import spec_options
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -6,9 +6,9 @@ tbd frameworks install pytorch tensorflow
 import argparse
 from typing import Any
 
-from orchestrator.cli import output
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.locate import look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -8,10 +8,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cli import naming, output
-from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import FAILED, CommandError
-from orchestrator.cli.locate import look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest import naming
+from orchestrator.cli.rest.client import Client, path_of
+from orchestrator.cli.rest.locate import look
 
 IMPORTED = "imported-"  # how the keys of imported series begin (``domain.imported_points``)
 MOST_POINTS = 1000
@@ -61,7 +62,7 @@ def _list(client: Client, filters: dict[str, Any], options: argparse.Namespace) 
     if options.json:
         output.print_json(page)
         return 0
-    from orchestrator.cli.tables import print_table
+    from orchestrator.cli.printing.tables import print_table
     from orchestrator.reports.history import series_table
     from orchestrator.reports.imported_history import imported_series_table
 
@@ -122,7 +123,7 @@ def _only(client: Client, filters: dict[str, Any]) -> str:
 
 
 def _show(found: Any) -> None:
-    from orchestrator.cli.tables import print_table
+    from orchestrator.cli.printing.tables import print_table
     from orchestrator.reports.history import finding_lines, history_plot, history_table, workload_text
 
     for line in output.wrapped(f"series {found['key']}: {workload_text(found['workload'])}"):

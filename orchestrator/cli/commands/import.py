@@ -10,10 +10,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cli import output
-from orchestrator.cli.client import Client
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import connect, look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.client import Client
+from orchestrator.cli.rest.locate import connect, look
 from orchestrator.parser import Parser
 
 Json = dict[str, Any]

@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
-from orchestrator.cli import output
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import connect
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.locate import connect
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.json:
         output.print_json(run)
     else:
-        from orchestrator.cli.waiting import outcome
+        from orchestrator.cli.rest.waiting import outcome
 
         print(run["id"])
         output.say(f"{outcome(run)}. See: tbd show {run['id']}")

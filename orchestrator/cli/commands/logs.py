@@ -5,9 +5,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from orchestrator.cli import naming, output
-from orchestrator.cli.client import Client, path_of
-from orchestrator.cli.locate import look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest import naming
+from orchestrator.cli.rest.client import Client, path_of
+from orchestrator.cli.rest.locate import look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

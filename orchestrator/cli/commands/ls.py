@@ -3,8 +3,8 @@
 import argparse
 from typing import Any
 
-from orchestrator.cli import output
-from orchestrator.cli.locate import look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.locate import look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

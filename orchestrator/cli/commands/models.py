@@ -8,9 +8,9 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orchestrator.cli import output
 from orchestrator.cli.exits import USAGE, CommandError
-from orchestrator.cli.locate import look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.locate import look
 
 Json = Mapping[str, Any]
 

@@ -9,11 +9,11 @@ import re
 from itertools import groupby
 from typing import Any
 
-from orchestrator.cli import output
-from orchestrator.cli.client import Client, path_of
-from orchestrator.cli.embedded import some_server, wait_for_its_end
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.waiting import code_of
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.client import Client, path_of
+from orchestrator.cli.rest.embedded import some_server, wait_for_its_end
+from orchestrator.cli.rest.waiting import code_of
 
 _FIELDS = ("topology", "fabric", "library", "device", "max_bytes", "budget_s", "repeats")  # of the request
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -57,7 +57,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _check_here(options: argparse.Namespace) -> None:
-    from orchestrator.cli import here
+    from orchestrator.cli.rest import here
 
     here.check_netbench(_body(options))
 

@@ -7,9 +7,9 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from orchestrator.cli import output
 from orchestrator.cli.exits import DONE, FAILED, REGRESSION, CommandError
-from orchestrator.cli.locate import look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.locate import look
 
 Json = dict[str, Any]
 

@@ -3,10 +3,10 @@
 import argparse
 from typing import Any
 
-from orchestrator.cli import output
-from orchestrator.cli.client import path_of
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import connect
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.client import path_of
+from orchestrator.cli.rest.locate import connect
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -12,8 +12,9 @@ way to trainings: where one holds a CPU device of this machine, nothing is measu
 import argparse
 from typing import Any
 
-from orchestrator.cli import cpu_devices, output
 from orchestrator.cli.exits import DONE, RUN_FAILED, USAGE, CommandError
+from orchestrator.cli.machine import cpu_devices
+from orchestrator.cli.printing import output
 
 KERNEL = "steps of a small training in numpy"
 LEAST_S, MOST_S = 5.0, 3600.0

@@ -5,9 +5,9 @@ tbd observations [--numbers]
 
 import argparse
 
-from orchestrator.cli import output
 from orchestrator.cli.exits import DONE
-from orchestrator.cli.locate import look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.locate import look
 
 _COLOURS = {"holds": "green", "does_not": "red"}
 

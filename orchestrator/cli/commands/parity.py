@@ -18,9 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cli import cpu_devices, output
 from orchestrator.cli.exits import DONE, FAILED, USAGE, CommandError
-from orchestrator.cli.spec_options import options_of
+from orchestrator.cli.machine import cpu_devices
+from orchestrator.cli.printing import output
+from orchestrator.cli.spec.spec_options import options_of
 
 PHASE = "parity"
 
@@ -70,7 +71,7 @@ def compared(
     Raises:
         CommandError: there is nothing to compare, a run holds a CPU device, or the exact result cannot be computed.
     """
-    from orchestrator.cli import here
+    from orchestrator.cli.rest import here
     from orchestrator.domain.errors import InvalidRequest
     from orchestrator.services.probe import parity
 

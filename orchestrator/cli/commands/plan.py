@@ -8,8 +8,9 @@ tbd plan --fields  (what a file may hold, and what each field means)
 import argparse
 from typing import Any
 
-from orchestrator.cli import output, spec_options
-from orchestrator.cli.embedded import some_server
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.embedded import some_server
+from orchestrator.cli.spec import spec_options
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -4,10 +4,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cli import naming, output
-from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest import naming
+from orchestrator.cli.rest.client import Client, path_of
+from orchestrator.cli.rest.locate import look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

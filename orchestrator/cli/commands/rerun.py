@@ -4,10 +4,10 @@ import argparse
 import os
 from typing import Any
 
-from orchestrator.cli import naming
-from orchestrator.cli.client import path_of
 from orchestrator.cli.commands.submit import tell
-from orchestrator.cli.locate import connect
+from orchestrator.cli.rest import naming
+from orchestrator.cli.rest.client import path_of
+from orchestrator.cli.rest.locate import connect
 
 # Fields of a plan that a spec has under the same name.
 _SAME = (

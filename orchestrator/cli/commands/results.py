@@ -2,10 +2,11 @@
 
 import argparse
 
-from orchestrator.cli import naming, output
-from orchestrator.cli.client import path_of
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest import naming
+from orchestrator.cli.rest.client import path_of
+from orchestrator.cli.rest.locate import look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +24,7 @@ def execute(options: argparse.Namespace) -> int:
     filters = {"model": options.model, "framework": options.framework, "gpu_model": options.gpu, "label": options.label}
     if options.experiment and any(filters.values()):
         raise CommandError("filters are for results across experiments: leave out the experiment")
-    from orchestrator.cli.tables import print_results, print_results_of
+    from orchestrator.cli.printing.tables import print_results, print_results_of
 
     if options.experiment:
         experiment_id = naming.experiment(client, options.experiment)

@@ -2,7 +2,7 @@
 
 import argparse
 
-from orchestrator.cli import orders
+from orchestrator.cli.rest import orders
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -7,9 +7,10 @@ so does an imported point (tbd import ls), by its id.
 import argparse
 import re
 
-from orchestrator.cli import naming, output
-from orchestrator.cli.client import Client, path_of
-from orchestrator.cli.locate import connect
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest import naming
+from orchestrator.cli.rest.client import Client, path_of
+from orchestrator.cli.rest.locate import connect
 
 _IMPORTED = re.compile(r"imp_[0-9a-f]{20}")
 

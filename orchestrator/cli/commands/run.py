@@ -6,11 +6,12 @@ tbd run resnet-50 -f pytorch -f tensorflow --batch 4,8 --repeats 3 --size small
 
 import argparse
 
-from orchestrator.cli import output, spec_options
-from orchestrator.cli.client import Client, path_of
-from orchestrator.cli.embedded import some_server, wait_for_its_end
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.waiting import code_of
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.client import Client, path_of
+from orchestrator.cli.rest.embedded import some_server, wait_for_its_end
+from orchestrator.cli.rest.waiting import code_of
+from orchestrator.cli.spec import spec_options
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +48,7 @@ def _print(client: Client, experiment_id: str, options: argparse.Namespace) -> N
     if options.json:
         output.print_json(client.pages(path_of("experiments", experiment_id, "results")))
     else:
-        from orchestrator.cli.tables import print_results_of
+        from orchestrator.cli.printing.tables import print_results_of
 
         print_results_of(client, experiment_id)
     if options.report:

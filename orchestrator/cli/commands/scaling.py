@@ -7,10 +7,11 @@ each device) or --global-batch 64 (strong: one batch, divided over the devices).
 import argparse
 from pathlib import Path
 
-from orchestrator.cli import naming, output
-from orchestrator.cli.client import path_of
 from orchestrator.cli.exits import FAILED, CommandError
-from orchestrator.cli.locate import look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest import naming
+from orchestrator.cli.rest.client import path_of
+from orchestrator.cli.rest.locate import look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +27,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.json:
         output.print_json(found)
     else:
-        from orchestrator.cli.tables import print_table
+        from orchestrator.cli.printing.tables import print_table
         from orchestrator.reports.scaling import scaling_table
 
         print_table(scaling_table(found))

@@ -10,10 +10,11 @@ import os
 import re
 from typing import Any
 
-from orchestrator.cli import output, spec_options
-from orchestrator.cli.client import Client, ServerProblem, path_of
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import connect, look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.client import Client, ServerProblem, path_of
+from orchestrator.cli.rest.locate import connect, look
+from orchestrator.cli.spec import spec_options
 from orchestrator.parser import Parser
 
 Json = dict[str, Any]

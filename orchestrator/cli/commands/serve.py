@@ -5,7 +5,7 @@ import sys
 
 from orchestrator import serve_options
 from orchestrator.cli.exits import DONE, UNREACHABLE, CommandError
-from orchestrator.cli.locate import data_dir
+from orchestrator.cli.rest.locate import data_dir
 from orchestrator.data_directory import DataDirectory
 from orchestrator.domain.errors import DataDirectoryInUse, SettingsError
 

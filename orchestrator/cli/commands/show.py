@@ -4,10 +4,11 @@ import argparse
 import json
 from pathlib import Path
 
-from orchestrator.cli import naming, output
-from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.locate import look
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest import naming
+from orchestrator.cli.rest.client import Client, path_of
+from orchestrator.cli.rest.locate import look
 
 PROFILES = {"memory": "where its memory went", "kernels": "its kernel table", "layers": "its layers and their times"}
 
@@ -76,7 +77,7 @@ def _show_profile(client: Client, run_id: str, name: str, rank: int | None, as_j
     if as_json:
         output.print_json(client.get(path, **of_rank))
         return
-    from orchestrator.cli.profile_tables import print_profile
+    from orchestrator.cli.printing.profile_tables import print_profile
 
     answer = client.get(path, **of_rank)
     answer["items"] = client.pages(path, **of_rank)["items"] if name != "memory" else []
@@ -89,11 +90,11 @@ def _show_run(client: Client, run_id: str, as_json: bool) -> None:
     if as_json:
         output.print_json(run)
         return
-    from orchestrator.cli.tables import print_run
+    from orchestrator.cli.printing.tables import print_run
 
     print_run(run, client.get(f"{path}/measurements")["items"])
     if run["plan"]["profile"] and run["ended_at"]:
-        from orchestrator.cli.profile_tables import MOST_ROWS, print_profile
+        from orchestrator.cli.printing.profile_tables import MOST_ROWS, print_profile
 
         for name in run["plan"]["profile"]:
             print()
@@ -105,7 +106,7 @@ def _show_measurements(client: Client, run_id: str, as_json: bool) -> None:
     if as_json:
         output.print_json(page)
         return
-    from orchestrator.cli.tables import print_methods
+    from orchestrator.cli.printing.tables import print_methods
 
     print_methods(page["items"])
 
@@ -116,7 +117,7 @@ def _show_experiment(client: Client, experiment_id: str, as_json: bool) -> None:
     if as_json:
         output.print_json(experiment)
         return
-    from orchestrator.cli.tables import print_experiment
+    from orchestrator.cli.printing.tables import print_experiment
 
     rows, runs = client.pages(f"{path}/results")["items"], client.pages(f"{path}/runs")["items"]
     print_experiment(experiment, rows, runs)

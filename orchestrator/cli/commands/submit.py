@@ -7,9 +7,10 @@ tbd submit resnet-50 -f pytorch --batch 4,8 --wait
 import argparse
 from typing import Any
 
-from orchestrator.cli import output, spec_options
-from orchestrator.cli.client import Client
-from orchestrator.cli.locate import connect
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.client import Client
+from orchestrator.cli.rest.locate import connect
+from orchestrator.cli.spec import spec_options
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +35,7 @@ def tell(client: Client, experiment: dict[str, Any], wait: bool, as_json: bool) 
     how = "Ctrl-C detaches; come back with" if wait else "Follow them"
     output.say(f"{sum(experiment['run_counts'].values())} runs. {how}: tbd watch {experiment['id']}")
     if wait:
-        from orchestrator.cli.waiting import wait_and_print
+        from orchestrator.cli.rest.waiting import wait_and_print
 
         return wait_and_print(client, experiment["id"], as_json)
     if as_json:

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from orchestrator.cli import output
-from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import UNREACHABLE, CommandError
-from orchestrator.cli.locate import client_of
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.client import Client, path_of
+from orchestrator.cli.rest.locate import client_of
 
 if TYPE_CHECKING:  # SQLAlchemy takes half a second to import
     from orchestrator.db.store import SqlStore
@@ -111,7 +111,7 @@ def _all() -> Answer:
     url = os.environ.get("TBD_SERVER")
     if url:
         return dict(client_of(url).pages("/tokens"))
-    from orchestrator.cli.looking import LookingClient
+    from orchestrator.cli.rest.looking import LookingClient
 
     return dict(LookingClient().pages("/tokens"))
 

@@ -2,9 +2,9 @@
 
 import argparse
 
-from orchestrator.cli import naming
-from orchestrator.cli.locate import look
-from orchestrator.cli.waiting import wait_and_print, wait_for_run
+from orchestrator.cli.rest import naming
+from orchestrator.cli.rest.locate import look
+from orchestrator.cli.rest.waiting import wait_and_print, wait_for_run
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

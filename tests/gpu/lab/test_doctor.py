@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from orchestrator.cli import gpu_checks
+from orchestrator.cli.machine import gpu_checks
 from tests.gpu.lab.machine import Machine, needs_compiler
 from tests.integration.service_rig import ROOT, environment
 

@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli import locate, output, spec_options
-from orchestrator.cli.client import Client, Event, ServerProblem, parse_events
 from orchestrator.cli.commands.rerun import spec_of
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.main import COMMANDS, main
-from orchestrator.cli.searches import Searches
-from orchestrator.cli.spec_file import SpecFile
-from orchestrator.cli.tables import print_results, time_line
-from orchestrator.cli.waiting import line_of, outcome
+from orchestrator.cli.printing import output
+from orchestrator.cli.printing.tables import print_results, time_line
+from orchestrator.cli.rest import locate
+from orchestrator.cli.rest.client import Client, Event, ServerProblem, parse_events
+from orchestrator.cli.rest.searches import Searches
+from orchestrator.cli.rest.waiting import line_of, outcome
+from orchestrator.cli.spec import spec_options
+from orchestrator.cli.spec.spec_file import SpecFile
 from orchestrator.domain.device_time import DeviceTime
 from orchestrator.domain.spec import parse_spec
 from orchestrator.settings import VARIABLES
@@ -243,7 +245,8 @@ def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("command", ["ls", "show", "submit", "watch", "cancel", "logs", "results", "compare", "report"])
 def test_commands_that_talk_rest_import_little(command: str) -> None:
     code = (
-        "import sys, json; from orchestrator.cli import main, locate, client, tables, waiting;"
+        "import sys, json; from orchestrator.cli import main; from orchestrator.cli.printing import tables;"
+        "from orchestrator.cli.rest import client, locate, waiting;"
         "from orchestrator.reports import experiment_report, comparison;"
         f"import orchestrator.cli.commands.{command}; print(json.dumps(sorted(sys.modules)))"
     )

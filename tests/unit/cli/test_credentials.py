@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import credentials
-from orchestrator.cli.client import Client, ServerProblem
 from orchestrator.cli.exits import NOT_ALLOWED, CommandError
 from orchestrator.cli.main import main
+from orchestrator.cli.rest import credentials
+from orchestrator.cli.rest.client import Client, ServerProblem
 from orchestrator.settings import CLIENT_VARIABLES
 
 TOKEN = "tbd_0123456789abcdefghjk_" + "0123456789abcdef" * 4

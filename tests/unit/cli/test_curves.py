@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.tables import _print_summary
+from orchestrator.cli.printing.tables import _print_summary
 from orchestrator.reports.convergence import figure, ticks
 
 

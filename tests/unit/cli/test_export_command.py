@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import uvicorn
 
-from orchestrator.cli.client import Client
 from orchestrator.cli.commands import export as command
 from orchestrator.cli.main import main
+from orchestrator.cli.rest.client import Client
 from orchestrator.domain.errors import StoreUnavailable
 from orchestrator.services.result import export
 from tests.unit.api.api_rig import Rig

@@ -7,9 +7,9 @@ import re
 import markdown_it
 import pytest
 
-from orchestrator.cli import streams
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.spec_file import LONGEST, SpecFile
+from orchestrator.cli.printing import streams
+from orchestrator.cli.spec.spec_file import LONGEST, SpecFile
 from orchestrator.reports import table
 from orchestrator.reports.experiment_report import experiment_report
 from tests.unit.api.api_rig import rate

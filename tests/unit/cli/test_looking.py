@@ -17,8 +17,8 @@ from sqlalchemy import Connection
 
 from orchestrator.api.access import NEEDED
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.looking import LookingClient
 from orchestrator.cli.main import COMMANDS, main
+from orchestrator.cli.rest.looking import LookingClient
 from orchestrator.data_directory import DataDirectory, host_elsewhere
 from orchestrator.db.opening import LookingStore
 from orchestrator.db.store import SqlStore

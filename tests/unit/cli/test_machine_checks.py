@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli import machine_checks
-from orchestrator.cli.findings import Finding
+from orchestrator.cli.machine import machine_checks
+from orchestrator.cli.machine.findings import Finding
 
 CALM: dict[str, Any] = {
     "cores": [0, 1, 2, 3],

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli import naming
 from orchestrator.cli.exits import CommandError
+from orchestrator.cli.rest import naming
 from tests.unit.api.api_rig import Rig
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.cli import output
+from orchestrator.cli.printing import output
 from orchestrator.domain.measurement import METRICS, OF_CONVERGENCE, Advice, Validity
 from orchestrator.reports import table
 from orchestrator.reports.comparison import comparison_table

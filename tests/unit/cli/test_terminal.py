@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import locate, output
-from orchestrator.cli.client import ServerProblem
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.main import COMMANDS, GROUPS, main
-from orchestrator.cli.spec_options import framework_for
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest import locate
+from orchestrator.cli.rest.client import ServerProblem
+from orchestrator.cli.spec.spec_options import framework_for
 from orchestrator.data_directory import DataDirectory
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.access import Actor, Scope
@@ -75,7 +76,7 @@ def test_a_mistyped_word_is_answered_with_what_was_meant(
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437", "utf-8"])
 def test_every_text_can_be_printed_in_every_encoding(encoding: str) -> None:
-    code = f"from orchestrator.cli import streams; streams.prepare(); print({TABLE!r})"
+    code = f"from orchestrator.cli.printing import streams; streams.prepare(); print({TABLE!r})"
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=True)
     told = done.stdout.decode(encoding)
@@ -88,7 +89,7 @@ def test_every_text_can_be_printed_in_every_encoding(encoding: str) -> None:
 
 
 def test_an_encoding_handler_that_a_person_chose_stays() -> None:
-    code = "from orchestrator.cli import streams; streams.prepare(); print('±')"
+    code = "from orchestrator.cli.printing import streams; streams.prepare(); print('±')"
     environment = {**os.environ, "PYTHONIOENCODING": "ascii:xmlcharrefreplace"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=True)
     assert done.stdout == b"&#177;\n"

@@ -232,7 +232,7 @@ class Client:
         host, port = str(self._parts.hostname), self._parts.port
         if self._parts.scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=timeout_s)
-        from orchestrator.cli.credentials import tls_context
+        from orchestrator.cli.rest.credentials import tls_context
 
         return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls_context())
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import suites
-from orchestrator.cli import output
-from orchestrator.cli.client import ServerProblem
 from orchestrator.cli.exits import USAGE, CommandError
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.client import ServerProblem
 from orchestrator.domain import border
 
 # The specs that come with tbd, in a checkout as from a wheel.

@@ -2,9 +2,10 @@
 
 import argparse
 
-from orchestrator.cli import naming, output
-from orchestrator.cli.client import path_of
-from orchestrator.cli.locate import connect
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest import naming
+from orchestrator.cli.rest.client import path_of
+from orchestrator.cli.rest.locate import connect
 
 
 def configure(parser: argparse.ArgumentParser, what: str = "EXPERIMENT") -> None:

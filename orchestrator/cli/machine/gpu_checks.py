@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cli.findings import Finding
+from orchestrator.cli.machine.findings import Finding
 from orchestrator.reports.numbers import memory
 
 Facts = Mapping[str, Any]

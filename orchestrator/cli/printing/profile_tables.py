@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.cli import output
+from orchestrator.cli.printing import output
 from orchestrator.reports import table
 from orchestrator.reports.numbers import NOTHING, duration, memory, percent
 

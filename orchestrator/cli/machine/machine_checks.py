@@ -7,7 +7,7 @@ two cores, with a small convolutional network in PyTorch, and is no promise for 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from orchestrator.cli.findings import Finding
+from orchestrator.cli.machine.findings import Finding
 from orchestrator.reports.numbers import memory, percent, plain
 
 Facts = Mapping[str, Any]

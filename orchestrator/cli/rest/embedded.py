@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from orchestrator.cli import output
-from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import INTERRUPTED, UNREACHABLE, CommandError
-from orchestrator.cli.locate import client_of, find_server
-from orchestrator.cli.waiting import wait_for_experiment
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.client import Client, path_of
+from orchestrator.cli.rest.locate import client_of, find_server
+from orchestrator.cli.rest.waiting import wait_for_experiment
 
 STOP_S = 60.0  # what an orderly stop may take before the server is killed
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from orchestrator.cli import output
-from orchestrator.cli.client import Client
 from orchestrator.cli.exits import UNREACHABLE, CommandError
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.client import Client
 
 # The same default as in ``orchestrator.settings``, which the quick commands do not import; a test holds them equal.
 DEFAULT_DATA_DIR = "~/.local/share/tbd"
@@ -94,7 +94,7 @@ def look(at: str = "") -> Client:
     url = find_server()
     if url is not None:
         return client_of(url)
-    from orchestrator.cli.looking import LookingClient  # half a second, that nobody waits for who has a server
+    from orchestrator.cli.rest.looking import LookingClient  # half a second, that nobody waits for who has a server
 
     place = "the database of TBD_DATABASE_URL" if os.environ.get("TBD_DATABASE_URL") else data_dir()
     return LookingClient(f"no server: {at or f'this is what {place} holds'}")
@@ -112,6 +112,6 @@ def client_of(url: str) -> Client:
     Raises:
         CommandError: the token cannot be read, or should not be sent there.
     """
-    from orchestrator.cli.credentials import token_for
+    from orchestrator.cli.rest.credentials import token_for
 
     return Client(url, token_for(url))

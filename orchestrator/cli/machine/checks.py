@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from orchestrator.cli import gpu_checks, machine_checks
-from orchestrator.cli.client import Client
-from orchestrator.cli.findings import Finding
-from orchestrator.cli.locate import data_dir, find_server
+from orchestrator.cli.machine import gpu_checks, machine_checks
+from orchestrator.cli.machine.findings import Finding
+from orchestrator.cli.rest.client import Client
+from orchestrator.cli.rest.locate import data_dir, find_server
 from orchestrator.data_directory import server_of
 from orchestrator.domain.errors import TbdError
 from orchestrator.reports.numbers import memory

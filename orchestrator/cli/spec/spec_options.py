@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cli.client import Client, ServerProblem
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.spec_file import SpecFile
+from orchestrator.cli.rest.client import Client, ServerProblem
+from orchestrator.cli.spec.spec_file import SpecFile
 
 Json = Mapping[str, Any]
 
@@ -125,8 +125,8 @@ class Source:
         Raises:
             CommandError: it says what is wrong.
         """
-        from orchestrator.cli import here
-        from orchestrator.cli.looking import LookingClient
+        from orchestrator.cli.rest import here
+        from orchestrator.cli.rest.looking import LookingClient
 
         try:
             here.check_spec(self.spec(lambda: LookingClient().get("/models")))

@@ -9,10 +9,10 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from orchestrator.api.looking import Looking
-from orchestrator.cli import output
-from orchestrator.cli.client import API, Client, Event
 from orchestrator.cli.exits import FAILED, UNREACHABLE, CommandError
-from orchestrator.cli.locate import no_server
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.client import API, Client, Event
+from orchestrator.cli.rest.locate import no_server
 from orchestrator.data_directory import server_elsewhere
 from orchestrator.db.opening import LookingStore
 from orchestrator.domain.errors import SettingsError, TbdError
@@ -85,7 +85,7 @@ class _ThisMachine:
     """The cluster of who only looks: this machine as the only node, as far as interpreters and datasets go."""
 
     def nodes(self) -> list[Node]:
-        from orchestrator.cli.here import this_node
+        from orchestrator.cli.rest.here import this_node
 
         return [this_node()]
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from orchestrator.cli import output, streams
-from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import DONE, INTERRUPTED, RUN_FAILED, CommandError
-from orchestrator.cli.searches import Searches, answer_of
+from orchestrator.cli.printing import output, streams
+from orchestrator.cli.rest.client import Client, path_of
+from orchestrator.cli.rest.searches import Searches, answer_of
 from orchestrator.domain.bisection import Answer
 from orchestrator.reports.numbers import duration, memory, plain
 
@@ -26,7 +26,7 @@ def wait_and_print(client: Client, experiment_id: str, as_json: bool = False) ->
     if as_json:
         output.print_json(experiment)
     else:
-        from orchestrator.cli.tables import print_results_of
+        from orchestrator.cli.printing.tables import print_results_of
 
         print_results_of(client, experiment_id)
     return code_of(experiment)
@@ -61,7 +61,7 @@ def wait_for_run(client: Client, run_id: str, as_json: bool = False) -> int:
     if as_json:
         output.print_json(run)
     else:
-        from orchestrator.cli.tables import print_run
+        from orchestrator.cli.printing.tables import print_run
 
         print_run(run, client.get(f"{path}/measurements")["items"])
     return code_of(run)

@@ -7,8 +7,8 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from orchestrator.cli.client import ServerProblem
 from orchestrator.cli.exits import CommandError
+from orchestrator.cli.rest.client import ServerProblem
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.datasets import extended, on_nodes
 from orchestrator.domain.errors import InvalidRequest, SettingsError

@@ -3,9 +3,9 @@
 import re
 from typing import Any
 
-from orchestrator.cli import output
-from orchestrator.cli.client import Client, path_of
 from orchestrator.cli.exits import CommandError
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.client import Client, path_of
 
 LATEST = "latest"
 _WHOLE = re.compile(r"(exp|run)_[0-9a-z]{20}")

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from orchestrator.cli import output
-from orchestrator.cli.client import Client, path_of
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.client import Client, path_of
 from orchestrator.domain.device_time import DeviceTime, Held, together
 from orchestrator.reports import comparisons, table
 from orchestrator.reports.numbers import NOTHING, duration, percent, plain, quantity_text, seconds_of, short_time
