@@ -13,8 +13,8 @@ from orchestrator.cli.exits import DONE, FAILED, INTERRUPTED, CommandError
 from orchestrator.cli.printing import streams
 from orchestrator.parser import Parser
 
-# What a person wants to do -> command -> what it does. The module of that name in ``commands`` has
-# ``configure(parser)`` and ``execute(options)``.
+# What a person wants to do -> command -> what it does. ``commands/GROUP/NAME.py`` has ``configure(parser)`` and
+# ``execute(options)``.
 GROUPS: dict[str, dict[str, str]] = {
     "measure": {
         "run": "run an experiment and print its table",
@@ -64,6 +64,8 @@ GROUPS: dict[str, dict[str, str]] = {
     },
 }
 COMMANDS: dict[str, str] = {name: text for group in GROUPS.values() for name, text in group.items()}
+# Command -> its module.
+MODULES = {name: f"orchestrator.cli.commands.{group}.{name}" for group, commands in GROUPS.items() for name in commands}
 
 _NOTES = (
     "EXPERIMENT and RUN: an id, its beginning where that is enough, the name of an experiment (the newest of that "
@@ -105,7 +107,7 @@ def _flushed(words: list[str]) -> int:
 
 
 def _run(name: str, words: list[str]) -> int:
-    command: Any = importlib.import_module(f"orchestrator.cli.commands.{name}")
+    command: Any = importlib.import_module(MODULES[name])
     if hasattr(command, "hand_over"):  # serve: its own parser knows its options
         return int(command.hand_over(words))
     parser = Parser(prog=f"tbd {name}", description=command.__doc__)

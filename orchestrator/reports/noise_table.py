@@ -11,7 +11,7 @@ Json = Mapping[str, Any]
 
 
 def text(found: Json, width: int | None) -> str:
-    """The lines of a measurement (``orchestrator.cli.commands.noise`` makes it), and what follows from it."""
+    """The lines of a measurement (``orchestrator.cli.commands.measure.noise`` makes it), and what follows from it."""
     facts = [
         ["between processes", _between(found)],
         ["within a process", _within(found)],

@@ -12,7 +12,7 @@ _HEADERS = ["framework", "loss", "gradient", "worst in", "weights", "worst in", 
 
 
 def text(found: Json, width: int | None) -> str:
-    """The table of a comparison (``orchestrator.cli.commands.parity`` makes it), and what was skipped."""
+    """The table of a comparison (``orchestrator.cli.commands.measure.parity`` makes it), and what was skipped."""
     rows = [_row(name, one) for name, one in found["frameworks"].items()]
     options = "".join(f" {name}={value}" for name, value in found["options"].items())
     parts = [

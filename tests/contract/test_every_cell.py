@@ -5,7 +5,7 @@ At the sizes tiny and small, by every option that makes another network of a mod
 
 import pytest
 
-from orchestrator.cli.commands.parity import compared
+from orchestrator.cli.commands.measure.parity import compared
 from orchestrator.services.facts.catalog import load_catalog
 from tests.support.networks import offers, way_id, ways
 

@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+from orchestrator.cli.main import MODULES
 from orchestrator.settings import CLIENT_VARIABLES, NODE_VARIABLES, VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +36,7 @@ def test_what_the_demo_says_to_type_next_is_what_tbd_takes() -> None:
     for line in following:
         where, tbd, command, *words = shlex.split(line, comments=True)
         assert (where, tbd) == ("TBD_DATA_DIR=.tbd", ".venv/bin/tbd")
-        module = importlib.import_module(f"orchestrator.cli.commands.{command}")
+        module = importlib.import_module(MODULES[command])
         parser = argparse.ArgumentParser()
         module.configure(parser)
         parser.parse_args(words)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.commands import nightly
+from orchestrator.cli.commands.analyse import nightly
 from orchestrator.cli.exits import DONE, FAILED, REGRESSION, CommandError
 from orchestrator.domain.run import ExperimentState
 from orchestrator.reports.nightly import LEGEND, board_lines

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.commands.rerun import spec_of
+from orchestrator.cli.commands.measure.rerun import spec_of
 from orchestrator.cli.exits import CommandError
-from orchestrator.cli.main import COMMANDS, main
+from orchestrator.cli.main import COMMANDS, MODULES, main
 from orchestrator.cli.printing import output
 from orchestrator.cli.printing.tables import print_results, time_line
 from orchestrator.cli.rest import locate
@@ -248,7 +248,7 @@ def test_commands_that_talk_rest_import_little(command: str) -> None:
         "import sys, json; from orchestrator.cli import main; from orchestrator.cli.printing import tables;"
         "from orchestrator.cli.rest import client, locate, waiting;"
         "from orchestrator.reports import experiment_report, comparison;"
-        f"import orchestrator.cli.commands.{command}; print(json.dumps(sorted(sys.modules)))"
+        f"import {MODULES[command]}; print(json.dumps(sorted(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     modules = set(json.loads(done.stdout))

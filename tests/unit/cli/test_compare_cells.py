@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.commands import compare
+from orchestrator.cli.commands.analyse import compare
 from orchestrator.cli.main import main
 from orchestrator.cli.printing.tables import print_results_of
 from orchestrator.cli.rest.client import ServerProblem

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from orchestrator.cli.commands import export as command
+from orchestrator.cli.commands.analyse import export as command
 from orchestrator.cli.main import main
 from orchestrator.cli.rest.client import Client
 from orchestrator.domain.errors import StoreUnavailable

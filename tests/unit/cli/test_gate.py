@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.commands.compare import _gate
+from orchestrator.cli.commands.analyse.compare import _gate
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.main import main
 from tests.unit.api.api_rig import Rig

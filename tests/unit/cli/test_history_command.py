@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from orchestrator.cli.commands import history
+from orchestrator.cli.commands.analyse import history
 from orchestrator.cli.main import main
 from tests.unit.api.api_rig import Rig
 from tests.unit.api.test_history_rest import night, nights

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.commands import history
+from orchestrator.cli.commands.analyse import history
 from orchestrator.cli.main import main
 from tests.support.milabench.files import META, event, lines
 from tests.unit.api.api_rig import Rig

@@ -52,6 +52,6 @@ def _print(client: Client, experiment_id: str, options: argparse.Namespace) -> N
 
         print_results_of(client, experiment_id)
     if options.report:
-        from orchestrator.cli.commands.report import write_report
+        from orchestrator.cli.commands.analyse.report import write_report
 
         write_report(client, experiment_id, options.report)

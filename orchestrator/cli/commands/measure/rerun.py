@@ -4,7 +4,7 @@ import argparse
 import os
 from typing import Any
 
-from orchestrator.cli.commands.submit import tell
+from orchestrator.cli.commands.measure.submit import tell
 from orchestrator.cli.rest import naming
 from orchestrator.cli.rest.client import path_of
 from orchestrator.cli.rest.locate import connect
