@@ -20,16 +20,18 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from orchestrator import serve_options
 from orchestrator.api.http_protocol import HttpProtocol
 from orchestrator.api.server import create_app
-from orchestrator.data_directory import DataDirectory
 from orchestrator.db.connection.writer import THREAD as WRITER_THREAD
 from orchestrator.db.opening import open_store, open_to_serve
 from orchestrator.domain.errors import ClusterUnavailable, SettingsError, StoreDamaged, StoreUnavailable, TbdError
 from orchestrator.domain.ports import Clock, Cluster, Store
 from orchestrator.domain.server import Server
-from orchestrator.quiet_server import QuietServer
+from orchestrator.serve import serve_options
+from orchestrator.serve.data_directory import DataDirectory
+from orchestrator.serve.quiet_server import QuietServer
+from orchestrator.serve.settings import EVERY_ADDRESS, Settings, is_loopback, read_settings
+from orchestrator.serve.tls import context_of
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
 from orchestrator.services.facts.catalog import load_catalog
@@ -37,8 +39,6 @@ from orchestrator.services.reconcile.reconciler import Bell, Reconciler
 from orchestrator.services.reconcile.trouble import WatchedCluster
 from orchestrator.services.schedule.scheduler import POLL_S, Scheduler
 from orchestrator.services.tokens import has_usable_admin
-from orchestrator.settings import EVERY_ADDRESS, Settings, is_loopback, read_settings
-from orchestrator.tls import context_of
 from workers.node import background
 
 log = logging.getLogger("tbd")

@@ -35,9 +35,9 @@ from orchestrator.api.routers import (
     tokens,
 )
 from orchestrator.api.visitors import Visitors
+from orchestrator.serve.settings import Settings
 from orchestrator.services.context import Context
 from orchestrator.services.tokens import Gate
-from orchestrator.settings import Settings
 
 DESCRIPTION = "Measures how fast deep neural networks train. Errors are problem+json; lists are pages; times are UTC."
 

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from orchestrator.api.problems import problem
-from orchestrator.settings import is_loopback
+from orchestrator.serve.settings import is_loopback
 
 _AUTHORITY = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s\[\]:/@,]+)(:(?P<port>\d{1,5}))?", re.IGNORECASE)
 _ORIGIN = re.compile(r"(?P<scheme>https?)://(?P<authority>[^/]+)", re.IGNORECASE)

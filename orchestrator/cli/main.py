@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.cli.exits import DONE, FAILED, INTERRUPTED, CommandError
 from orchestrator.cli.printing import streams
-from orchestrator.parser import Parser
+from orchestrator.serve.parser import Parser
 
 # What a person wants to do -> command -> what it does. ``commands/GROUP/NAME.py`` has ``configure(parser)`` and
 # ``execute(options)``.

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from orchestrator.cluster.records import end_session, in_session, tail
 from orchestrator.domain.errors import ClusterUnavailable, SettingsError, TbdError
-from orchestrator.secret_files import NOT_EVERYBODY, read_secret
+from orchestrator.serve.secret_files import NOT_EVERYBODY, read_secret
 from workers.node import processes
 from workers.node.processes import ProcessId
 

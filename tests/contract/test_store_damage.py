@@ -16,9 +16,9 @@ from orchestrator.domain.errors import Conflict, DamagedRow, NotFound
 from orchestrator.domain.measurement import Analysis, Measurement, Validity
 from orchestrator.domain.run import RunState
 from orchestrator.domain.stored import DamagedHold, Idempotency, OpenRuns
+from orchestrator.serve.settings import read_settings
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
-from orchestrator.settings import read_settings
 from tests.contract import store_scenes as scene
 from tests.unit import builders
 from tests.unit.api.api_rig import StandingCluster

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from orchestrator.analysis.analyse import CODE_VERSION
-from orchestrator.data_directory import is_owned
+from orchestrator.serve.data_directory import is_owned
 from tests.integration.node_attempts import a_job
 from tests.integration.service_rig import ROOT, Tbd, service
 from tests.support import perfetto

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.app import listen
 from orchestrator.domain.errors import SettingsError
-from orchestrator.settings import Settings, read_settings
+from orchestrator.serve.settings import Settings, read_settings
 from tests.integration.service_rig import Tbd, environment, service
 from tests.support.service import Service
 

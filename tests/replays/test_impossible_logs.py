@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from orchestrator.api.server import create_app
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.failure import FailureKind
+from orchestrator.serve.settings import read_settings
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
 from orchestrator.services.facts.catalog import load_catalog
-from orchestrator.settings import read_settings
 from tests.replays.replay import analysed, entries_of
 from tests.unit.api.api_rig import StandingCluster
 

@@ -5,10 +5,10 @@ from fastapi.testclient import TestClient
 
 from orchestrator.api.server import create_app
 from orchestrator.db.store import SqlStore
+from orchestrator.serve.settings import read_settings
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
 from orchestrator.services.facts.catalog import load_catalog
-from orchestrator.settings import read_settings
 from tests.replays.replay import EXPECTED, entries_of, raw
 from tests.unit.api.api_rig import StandingCluster
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from orchestrator.api.server import create_app
+from orchestrator.serve.settings import read_settings
 from orchestrator.services.context import Context
-from orchestrator.settings import read_settings
 
 SNAPSHOT = Path(__file__).resolve().parents[1] / "unit" / "api" / "openapi_snapshot.json"
 Json = Mapping[str, Any]

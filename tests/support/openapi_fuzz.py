@@ -28,10 +28,10 @@ from orchestrator.cli.rest.client import Client
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.access import Actor, Scope, Token
 from orchestrator.domain.server import Server
+from orchestrator.serve.settings import read_settings
 from orchestrator.services import tokens
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.tokens import REFRESH_S
-from orchestrator.settings import read_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "tests" / "support" / "schemathesis.toml"

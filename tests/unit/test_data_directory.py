@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.data_directory import DataDirectory, server_of
 from orchestrator.domain.errors import DataDirectoryInUse, SettingsError
 from orchestrator.domain.server import Server
+from orchestrator.serve.data_directory import DataDirectory, server_of
 
 FIRST = Server("http://127.0.0.1:1", "one", 7, 60.0)
 NAMED = r"at http://127\.0\.0\.1:1 on one \(process 7\), since 1970-01-01T00:01:00Z: .*on one: TBD_SERVER="
@@ -30,7 +30,8 @@ def test_a_second_owner_is_told_where_the_first_listens(tmp_path: Path) -> None:
 
 def test_an_owner_that_was_killed_owns_nothing(tmp_path: Path) -> None:
     code = (
-        "import os, signal, sys; from pathlib import Path; from orchestrator.data_directory import DataDirectory\n"
+        "import os, signal, sys; from pathlib import Path\n"
+        "from orchestrator.serve.data_directory import DataDirectory\n"
         "from orchestrator.domain.server import Server\n"
         f"owner = DataDirectory(Path({str(tmp_path)!r})).open(); owner.announce({FIRST!r})\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
@@ -43,7 +44,8 @@ def test_an_owner_that_was_killed_owns_nothing(tmp_path: Path) -> None:
 
 def test_a_program_that_takes_the_place_of_another_keeps_what_that_one_owned(tmp_path: Path) -> None:
     begin = (
-        "import os, sys; from pathlib import Path; from orchestrator.data_directory import DataDirectory, is_owned\n"
+        "import os, sys; from pathlib import Path\n"
+        "from orchestrator.serve.data_directory import DataDirectory, is_owned\n"
         f"path = Path({str(tmp_path)!r}); directory = DataDirectory(path)\n"
     )
     after = begin + "print(is_owned(path)); directory.open(int(sys.argv[1])).close(); print(is_owned(path))"

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import make_url
 
 from orchestrator.domain.errors import SettingsError
-from orchestrator.settings import read_settings
+from orchestrator.serve.settings import read_settings
 
 URL = "postgresql://tbd@postgres:5432/tbd?sslmode=disable"
 

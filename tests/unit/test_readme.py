@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from orchestrator.cli.main import MODULES
-from orchestrator.settings import CLIENT_VARIABLES, NODE_VARIABLES, VARIABLES
+from orchestrator.serve.settings import CLIENT_VARIABLES, NODE_VARIABLES, VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.errors import SettingsError
-from orchestrator.settings import VARIABLES, read_settings
+from orchestrator.serve.settings import VARIABLES, read_settings
 
 
 def test_the_defaults_are_an_embedded_service_on_loopback() -> None:

@@ -10,9 +10,9 @@ from orchestrator.api.server import create_app
 from orchestrator.cli.main import main
 from orchestrator.domain.spec import ExperimentSpec
 from orchestrator.reports import spec_fields
+from orchestrator.serve.settings import read_settings
 from orchestrator.services.probe.calibrate import CalibrationRequest
 from orchestrator.services.probe.netbench import NetbenchRequest
-from orchestrator.settings import read_settings
 
 REQUESTS = (ExperimentSpec, NetbenchRequest, CalibrationRequest)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spec.md"

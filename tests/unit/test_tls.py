@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.errors import SettingsError
-from orchestrator.secret_files import NOT_EVERYBODY, OWNER_ONLY, read_secret
-from orchestrator.settings import Settings, read_settings
-from orchestrator.tls import context_of
+from orchestrator.serve.secret_files import NOT_EVERYBODY, OWNER_ONLY, read_secret
+from orchestrator.serve.settings import Settings, read_settings
+from orchestrator.serve.tls import context_of
 from tests.support.certificates import certificate
 
 

@@ -11,9 +11,9 @@ from orchestrator.cli.machine import gpu_checks, machine_checks
 from orchestrator.cli.machine.findings import Finding
 from orchestrator.cli.rest.client import Client
 from orchestrator.cli.rest.locate import data_dir, find_server
-from orchestrator.data_directory import server_of
 from orchestrator.domain.errors import TbdError
 from orchestrator.reports.numbers import memory
+from orchestrator.serve.data_directory import server_of
 
 # Judgements: below this much room the first interpreter may not fit; below this much memory ResNet-50 may not.
 ROOM_BYTES = 5 * 2**30
@@ -128,7 +128,7 @@ def _ray() -> Iterator[Finding]:
 
 
 def _settings() -> Iterator[Finding]:
-    from orchestrator.settings import read_settings
+    from orchestrator.serve.settings import read_settings
 
     try:
         read_settings()
@@ -159,7 +159,7 @@ def _server() -> Iterator[Finding]:
 
 def _database() -> Iterator[Finding]:
     from orchestrator.db.upgrade import admin
-    from orchestrator.settings import read_settings
+    from orchestrator.serve.settings import read_settings
 
     try:
         yield Finding("database", "ok", admin.check(read_settings().database_url))

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from orchestrator.cli.exits import CommandError
 
-# The same default as in ``orchestrator.settings``, which the quick commands do not import; a test holds them equal.
+# The same default as in ``orchestrator.serve.settings``, which the quick commands do not import; a test holds them
+# equal.
 DEFAULT_FILE = "~/.config/tbd/token"
 _TOKEN = re.compile(r"tbd_[0-9a-z]{20}_[0-9a-f]{64}")
 
@@ -40,7 +41,7 @@ def _given() -> tuple[str | None, str]:
     if not named and not path.exists():
         return None, ""
     from orchestrator.domain.errors import SettingsError
-    from orchestrator.secret_files import read_secret
+    from orchestrator.serve.secret_files import read_secret
 
     try:
         return read_secret(path, "TBD_TOKEN_FILE").strip(), str(path)

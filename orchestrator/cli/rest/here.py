@@ -15,9 +15,9 @@ from orchestrator.domain.errors import InvalidRequest, SettingsError
 from orchestrator.domain.placement import Node
 from orchestrator.domain.spec import parse_spec
 from orchestrator.domain.sweep import check_for_any_machine
+from orchestrator.serve.settings import read_settings
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.probe import calibrate, microbenchmark, netbench
-from orchestrator.settings import read_settings
 from workers.node import datasets as on_this_host
 
 

@@ -11,7 +11,8 @@ from orchestrator.cli.exits import UNREACHABLE, CommandError
 from orchestrator.cli.printing import output
 from orchestrator.cli.rest.client import Client
 
-# The same default as in ``orchestrator.settings``, which the quick commands do not import; a test holds them equal.
+# The same default as in ``orchestrator.serve.settings``, which the quick commands do not import; a test holds them
+# equal.
 DEFAULT_DATA_DIR = "~/.local/share/tbd"
 START_S = 60.0  # a server that brings up Ray on a busy machine took 20: a judgement
 PAUSE_S = 0.1
@@ -31,7 +32,7 @@ def find_server() -> str | None:
     named = os.environ.get("TBD_SERVER")
     if named:
         return named
-    from orchestrator.data_directory import is_owned, server_of
+    from orchestrator.serve.data_directory import is_owned, server_of
 
     path = data_dir()
     found = server_of(path)
@@ -43,7 +44,7 @@ def find_server() -> str | None:
 
 def _reachable(found: dict[str, Any], path: Path) -> str:
     """The URL that the owner told, unless it is one of another machine's own."""
-    from orchestrator.data_directory import host_elsewhere
+    from orchestrator.serve.data_directory import host_elsewhere
 
     host = host_elsewhere(found)
     if host is not None and urlsplit(found["url"]).hostname in ("127.0.0.1", "::1", "localhost"):
@@ -61,7 +62,7 @@ def _once_it_listens(path: Path, pause: Callable[[float], None] = time.sleep) ->
     Raises:
         CommandError: it takes too long.
     """
-    from orchestrator.data_directory import is_owned, server_of
+    from orchestrator.serve.data_directory import is_owned, server_of
 
     for _ in range(round(START_S / PAUSE_S)):
         if found := server_of(path):

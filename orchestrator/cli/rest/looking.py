@@ -13,15 +13,15 @@ from orchestrator.cli.exits import FAILED, UNREACHABLE, CommandError
 from orchestrator.cli.printing import output
 from orchestrator.cli.rest.client import API, Client, Event
 from orchestrator.cli.rest.locate import no_server
-from orchestrator.data_directory import server_elsewhere
 from orchestrator.db.opening import LookingStore
 from orchestrator.domain.errors import SettingsError, TbdError
 from orchestrator.domain.placement import Node
 from orchestrator.domain.ports import Cluster
+from orchestrator.serve.data_directory import server_elsewhere
+from orchestrator.serve.settings import Settings, read_settings
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
 from orchestrator.services.facts.catalog import load_catalog
-from orchestrator.settings import Settings, read_settings
 
 
 class LookingClient(Client):

@@ -12,9 +12,9 @@ from orchestrator.domain.errors import NodeUnreachable
 from orchestrator.domain.measurement import Analysis, Measurement, Reason, Validity
 from orchestrator.domain.placement import Node
 from orchestrator.domain.run import Run, RunState
+from orchestrator.serve.settings import read_settings
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
-from orchestrator.settings import read_settings
 from tests.unit import builders
 
 MAX_BODY_BYTES = 20_000

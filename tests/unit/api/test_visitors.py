@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from orchestrator.api.server import create_app
-from orchestrator.settings import read_settings
+from orchestrator.serve.settings import read_settings
 from tests.unit.api.api_rig import AS_JSON, SPEC, Rig
 
 PROBLEM = "application/problem+json"

@@ -22,7 +22,7 @@ from orchestrator.cli.spec import spec_options
 from orchestrator.cli.spec.spec_file import SpecFile
 from orchestrator.domain.device_time import DeviceTime
 from orchestrator.domain.spec import parse_spec
-from orchestrator.settings import VARIABLES
+from orchestrator.serve.settings import VARIABLES
 from tests.unit import builders
 
 HEAVY = (

@@ -8,7 +8,7 @@ from orchestrator.cli.exits import NOT_ALLOWED, CommandError
 from orchestrator.cli.main import main
 from orchestrator.cli.rest import credentials
 from orchestrator.cli.rest.client import Client, ServerProblem
-from orchestrator.settings import CLIENT_VARIABLES
+from orchestrator.serve.settings import CLIENT_VARIABLES
 
 TOKEN = "tbd_0123456789abcdefghjk_" + "0123456789abcdef" * 4
 HERE = "http://127.0.0.1:8585"

@@ -19,13 +19,13 @@ from orchestrator.api.access import NEEDED
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.main import COMMANDS, main
 from orchestrator.cli.rest.looking import LookingClient
-from orchestrator.data_directory import DataDirectory, host_elsewhere
 from orchestrator.db.opening import LookingStore
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.errors import StoreUnavailable
 from orchestrator.domain.placement import NodeState
 from orchestrator.domain.run import ExperimentState
 from orchestrator.domain.server import Server
+from orchestrator.serve.data_directory import DataDirectory, host_elsewhere
 from tests.unit.api.api_rig import Rig
 
 # Each command by what it does without a server: it looks; it needs one; or neither, for it works by itself or starts an

@@ -13,14 +13,14 @@ from orchestrator.cli.printing import output
 from orchestrator.cli.rest import locate
 from orchestrator.cli.rest.client import ServerProblem
 from orchestrator.cli.spec.spec_options import framework_for
-from orchestrator.data_directory import DataDirectory
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.access import Actor, Scope
 from orchestrator.domain.errors import SettingsError
 from orchestrator.domain.server import Server
+from orchestrator.serve.data_directory import DataDirectory
+from orchestrator.serve.settings import read_settings
 from orchestrator.services import tokens
 from orchestrator.services.clock import SystemClock
-from orchestrator.settings import read_settings
 
 HEAVY = {"ray", "numpy", "scipy", "torch", "tensorflow", "sqlalchemy"}
 

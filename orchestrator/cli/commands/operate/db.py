@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     from orchestrator.db.upgrade import admin
-    from orchestrator.settings import read_settings
+    from orchestrator.serve.settings import read_settings
 
     orders: dict[str, Any] = {"current": admin.current, "check": admin.check, "upgrade": admin.upgrade}
     try:
@@ -44,7 +44,7 @@ def execute(options: argparse.Namespace) -> int:
 def _damaged(order: str) -> list[dict[str, Any]]:
     """The rows that cannot be read; none are looked for in a database of another schema."""
     from orchestrator.db.upgrade import admin
-    from orchestrator.settings import read_settings
+    from orchestrator.serve.settings import read_settings
 
     if order != "check":
         return []

@@ -14,7 +14,7 @@ from orchestrator.cli.exits import CommandError
 from orchestrator.cli.printing import output
 from orchestrator.cli.rest.client import Client
 from orchestrator.cli.rest.locate import connect, look
-from orchestrator.parser import Parser
+from orchestrator.serve.parser import Parser
 
 Json = dict[str, Any]
 ENDING = ".data"

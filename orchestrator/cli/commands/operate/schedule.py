@@ -15,7 +15,7 @@ from orchestrator.cli.printing import output
 from orchestrator.cli.rest.client import Client, ServerProblem, path_of
 from orchestrator.cli.rest.locate import connect, look
 from orchestrator.cli.spec import spec_options
-from orchestrator.parser import Parser
+from orchestrator.serve.parser import Parser
 
 Json = dict[str, Any]
 _ID = re.compile(r"sch_[0-9a-z]{20}")

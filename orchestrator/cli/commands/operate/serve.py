@@ -3,11 +3,11 @@
 import os
 import sys
 
-from orchestrator import serve_options
 from orchestrator.cli.exits import DONE, UNREACHABLE, CommandError
 from orchestrator.cli.rest.locate import data_dir
-from orchestrator.data_directory import DataDirectory
 from orchestrator.domain.errors import DataDirectoryInUse, SettingsError
+from orchestrator.serve import serve_options
+from orchestrator.serve.data_directory import DataDirectory
 
 APP = [sys.executable, "-m", "orchestrator.app", "serve"]
 
@@ -34,7 +34,7 @@ def _owned() -> DataDirectory:
 
 
 def _print_variables() -> None:
-    from orchestrator.settings import CLIENT_VARIABLES, NODE_VARIABLES, VARIABLES
+    from orchestrator.serve.settings import CLIENT_VARIABLES, NODE_VARIABLES, VARIABLES
 
     service = {name: (default, text) for name, (_, default, text) in VARIABLES.items()}
     groups = (("the service", service), ("each node", NODE_VARIABLES), ("the command line", CLIENT_VARIABLES))

@@ -124,7 +124,7 @@ def _tokens() -> Iterator[_Tokens]:
         return
     from orchestrator.db.store import SqlStore
     from orchestrator.domain.errors import InvalidRequest, NotFound, SettingsError, TbdError
-    from orchestrator.settings import read_settings
+    from orchestrator.serve.settings import read_settings
 
     try:
         store = SqlStore(read_settings().database_url)

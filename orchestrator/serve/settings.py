@@ -10,7 +10,7 @@ from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
 from orchestrator.domain.errors import SettingsError
-from orchestrator.secret_files import NOT_EVERYBODY, read_secret
+from orchestrator.serve.secret_files import NOT_EVERYBODY, read_secret
 
 Number = TypeVar("Number", int, float)
 # A name or an IPv4 address, or an IPv6 address with or without its brackets.

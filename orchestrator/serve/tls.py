@@ -3,8 +3,8 @@
 import ssl
 
 from orchestrator.domain.errors import SettingsError
-from orchestrator.secret_files import NOT_EVERYBODY, read_secret
-from orchestrator.settings import Settings
+from orchestrator.serve.secret_files import NOT_EVERYBODY, read_secret
+from orchestrator.serve.settings import Settings
 
 
 def context_of(settings: Settings) -> ssl.SSLContext | None:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from orchestrator.parser import Parser
+from orchestrator.serve.parser import Parser
 
 
 def parser() -> Parser:
