@@ -16,20 +16,20 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/services/experiment/submit.py: submit, plan``
     A schedule is only another submitter: at each of its times a thread does the same in its owner's name.
     ``orchestrator/services/schedule/scheduler.py: Scheduler.look``
-    ``orchestrator/domain/schedule.py: judged``
+    ``orchestrator/domain/around/schedule.py: judged``
     ``orchestrator/services/schedule/schedules.py: submitted``
  3. Its body becomes a spec. What is unknown or contradicts itself is refused, with a pointer to the place.
-    ``orchestrator/domain/spec.py: parse_spec, ExperimentSpec``
+    ``orchestrator/domain/asked/spec.py: parse_spec, ExperimentSpec``
  4. What no framework or model can do is refused. What remains becomes plans: one for each cell of the grid and each
     repetition, with nothing left open.
-    ``orchestrator/domain/facts.py: facts_of, Facts``
-    ``orchestrator/domain/refusals.py: in_spec, why_impossible``
-    ``orchestrator/domain/sweep.py: check, expand, left_out``
-    ``orchestrator/domain/repetitions.py: missing, in_blocks``
-    ``orchestrator/domain/plan.py: Plan``
+    ``orchestrator/domain/asked/facts.py: facts_of, Facts``
+    ``orchestrator/domain/expansion/refusals.py: in_spec, why_impossible``
+    ``orchestrator/domain/expansion/sweep.py: check, expand, left_out``
+    ``orchestrator/domain/expansion/repetitions.py: missing, in_blocks``
+    ``orchestrator/domain/asked/plan.py: Plan``
  5. The experiment and its runs, all queued, are stored in one transaction. Only then is the request answered.
     ``orchestrator/services/experiment/submit.py: new_runs``
-    ``orchestrator/domain/run.py: Experiment, Run, RunState, MOVES``
+    ``orchestrator/domain/runs/run.py: Experiment, Run, RunState, MOVES``
     ``orchestrator/domain/ports.py: Store``
     ``orchestrator/db/store.py: SqlStore.add_experiment``
  6. The reconciler wakes. One pass of it looks at the store and the agents, decides without touching anything, and then
@@ -42,7 +42,7 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/services/reconcile/lanes.py: Lanes``
     ``orchestrator/services/reconcile/trouble.py: Troubles, WatchedCluster``
  7. A queued run gets devices, or has to wait and says for what.
-    ``orchestrator/domain/placement.py: place, Placement, NotNow``
+    ``orchestrator/domain/asked/placement.py: place, Placement, NotNow``
  8. The attempt is stored, with a secret token, before any process starts. The length of the run is chosen from what
     earlier runs showed, and never changes later. Both go into the job, the one thing that travels to the hosts.
     ``orchestrator/services/reconcile/decisions.py: Launch``
@@ -76,19 +76,19 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/analysis/run/validity.py: judge``
     ``orchestrator/analysis/run/ladder.py: measurements``
     ``orchestrator/analysis/profile/profiles.py: profiles_of``
-    ``orchestrator/domain/measurement.py: Analysis, Measurement, Validity, METRICS``
+    ``orchestrator/domain/value/measurement.py: Analysis, Measurement, Validity, METRICS``
 15. The measurements, the failure and the fingerprint are stored in one transaction with the state that ends the run:
     completed, failed or cancelled. After some failures the run is queued again, for another attempt.
     ``orchestrator/services/reconcile/conclude.py: outcome``
-    ``orchestrator/domain/failure.py: Failure, FailureKind, may_retry``
-    ``orchestrator/domain/fingerprint.py: fingerprint``
+    ``orchestrator/domain/value/failure.py: Failure, FailureKind, may_retry``
+    ``orchestrator/domain/asked/fingerprint.py: fingerprint``
     ``orchestrator/db/store.py: SqlStore.conclude``
 16. The experiment is reviewed: does a cell need more runs, or is everything over? More runs begin at step 5.
     ``orchestrator/services/reconcile/review.py: review``
 17. Asked for results, the service puts the runs of each cell together: the runs that count, one common end of the
     warm-up, the mean over runs, and its interval from the variance between them.
     ``orchestrator/services/result/results.py: of_experiment, row_of, ResultRow``
-    ``orchestrator/domain/basis.py: basis_of``
+    ``orchestrator/domain/runs/basis.py: basis_of``
     ``orchestrator/analysis/cell/cells.py: recut``
     ``orchestrator/analysis/cell/between_runs.py: over_runs``
 18. Cells are compared with each other, block by block, and experiments with each other.

@@ -24,9 +24,9 @@ from orchestrator.api.http_protocol import HttpProtocol
 from orchestrator.api.server import create_app
 from orchestrator.db.connection.writer import THREAD as WRITER_THREAD
 from orchestrator.db.opening import open_store, open_to_serve
-from orchestrator.domain.errors import ClusterUnavailable, SettingsError, StoreDamaged, StoreUnavailable, TbdError
+from orchestrator.domain.around.server import Server
 from orchestrator.domain.ports import Clock, Cluster, Store
-from orchestrator.domain.server import Server
+from orchestrator.domain.words.errors import ClusterUnavailable, SettingsError, StoreDamaged, StoreUnavailable, TbdError
 from orchestrator.serve import serve_options
 from orchestrator.serve.data_directory import DataDirectory
 from orchestrator.serve.quiet_server import QuietServer

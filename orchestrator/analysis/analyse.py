@@ -18,10 +18,10 @@ from orchestrator.analysis.run import conditions, ladder, quality, replicas, thr
 from orchestrator.analysis.run.evidence import Evidence
 from orchestrator.analysis.run.utilization import NodeSpan
 from orchestrator.analysis.statistics import settling, steady
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.measurement import Analysis, Measurement, Reason, Validity
-from orchestrator.domain.profile import NO_KINDS, KernelKinds
-from orchestrator.domain.series import Series
+from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.value.measurement import Analysis, Measurement, Reason, Validity
+from orchestrator.domain.value.profile import NO_KINDS, KernelKinds
+from orchestrator.domain.value.timed_intervals import Series
 
 # Stored with every measurement; raised when the same log would give other numbers.
 CODE_VERSION = "analysis-4"

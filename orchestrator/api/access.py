@@ -17,10 +17,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orchestrator.api.problems import answer_to
 from orchestrator.api.rate_limit import Buckets
-from orchestrator.domain import access
-from orchestrator.domain.access import Actor
-from orchestrator.domain.border import visible
-from orchestrator.domain.errors import NotAllowed, NotAuthenticated, StoreUnavailable, TbdError, TooManyRequests
+from orchestrator.domain.around import access
+from orchestrator.domain.around.access import Actor
+from orchestrator.domain.words.errors import NotAllowed, NotAuthenticated, StoreUnavailable, TbdError, TooManyRequests
+from orchestrator.domain.words.untrusted import visible
 from orchestrator.services.tokens import Gate
 
 READ, SUBMIT, ADMIN = access.Scope.READ, access.Scope.SUBMIT, access.Scope.ADMIN

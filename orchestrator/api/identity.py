@@ -5,6 +5,6 @@ from typing import Annotated
 from fastapi import Depends
 
 from orchestrator.api.access import actor_of_request
-from orchestrator.domain.access import Actor
+from orchestrator.domain.around.access import Actor
 
 Who = Annotated[Actor, Depends(actor_of_request)]

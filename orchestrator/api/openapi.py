@@ -10,7 +10,7 @@ from pydantic.json_schema import JsonSchemaMode
 
 from orchestrator.api.access import NEEDED
 from orchestrator.api.problems import ProblemView
-from orchestrator.domain.spec import AXES, ExperimentSpec
+from orchestrator.domain.asked.spec import AXES, ExperimentSpec
 from orchestrator.services.probe.calibrate import CalibrationRequest
 from orchestrator.services.probe.netbench import NetbenchRequest
 from orchestrator.services.schedule.schedules import ScheduleChange, ScheduleRequest

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.routing import Match
 
-from orchestrator.domain import errors
+from orchestrator.domain.words import errors
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 2  # a judgement: long enough for a database to be restarted a few times, short enough to be patient

@@ -9,8 +9,8 @@ from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
 
 from orchestrator.api.problems import MalformedBody, UnsupportedMediaType
-from orchestrator.domain import border
-from orchestrator.domain.errors import InvalidRequest, Problem
+from orchestrator.domain.words import untrusted
+from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.services.context import Context
 from orchestrator.services.once import idempotency, once
 
@@ -33,8 +33,8 @@ async def _context(request: Request) -> Context:
 async def _json_body(request: Request) -> Any:
     """The parsed body, past the border. Read here, once: routers hand it on to the one type that knows it."""
     try:
-        body, problems = border.parse_json(await request.body())
-    except border.Malformed as error:
+        body, problems = untrusted.parse_json(await request.body())
+    except untrusted.Malformed as error:
         raise MalformedBody(f"the body is no JSON: {error}") from None
     if problems:
         raise InvalidRequest(problems)
@@ -101,7 +101,7 @@ def parse_time(name: str, given: str | None) -> float | None:
         seconds = time.timestamp() if time.tzinfo else None
     except (OverflowError, ValueError):
         seconds = None
-    if seconds is None or not border.is_time(seconds):
+    if seconds is None or not untrusted.is_time(seconds):
         raise InvalidRequest([Problem(f"/{name}", "a time with its zone, such as 2026-11-22T02:00:00Z")])
     return seconds
 

@@ -132,7 +132,7 @@ def _without_command(words: list[str]) -> int:
         print(f"tbd {described(code_version())}")
         return DONE
     if known.command:
-        from orchestrator.domain.spelling import did_you_mean  # difflib is for mistakes only
+        from orchestrator.domain.words.spelling import did_you_mean  # difflib is for mistakes only
 
         wrong = known.command[0]
         parser.error(f"there is no command {wrong!r}{did_you_mean(wrong, COMMANDS)}")

@@ -17,9 +17,9 @@ from concurrent.futures import wait as wait_for_any
 from dataclasses import replace
 from typing import Any, Protocol
 
-from orchestrator.domain.errors import JobRefused, NodeFailed, NodeUnreachable, NotFound
-from orchestrator.domain.log import AttemptStatus, LogSlice
-from orchestrator.domain.placement import Device, Node, NodeState, Placement
+from orchestrator.domain.asked.placement import Device, Node, NodeState, Placement
+from orchestrator.domain.runs.log import AttemptStatus, LogSlice
+from orchestrator.domain.words.errors import JobRefused, NodeFailed, NodeUnreachable, NotFound
 
 # Judgements. A call that an agent does not answer for that long has failed; the answers themselves take milliseconds.
 CALL_TIMEOUT_S = 5.0

@@ -25,8 +25,8 @@ from orchestrator.cluster.records import (
     tail,
     write_record,
 )
-from orchestrator.domain.errors import ClusterUnavailable, SettingsError
-from orchestrator.domain.placement import Placement
+from orchestrator.domain.asked.placement import Placement
+from orchestrator.domain.words.errors import ClusterUnavailable, SettingsError
 from workers.node import background, processes
 from workers.node.processes import ProcessId
 from workers.node.server import AgentClient, AgentRefusedError, AgentUnreachableError

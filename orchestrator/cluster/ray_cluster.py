@@ -32,8 +32,8 @@ from orchestrator.cluster.ray_embedded import HOST, EmbeddedRay
 from orchestrator.cluster.ray_holds import GIVEN_S, Holds
 from orchestrator.cluster.ray_versions import SameVersion
 from orchestrator.cluster.records import package_path
-from orchestrator.domain.errors import ClusterUnavailable
-from orchestrator.domain.placement import Placement
+from orchestrator.domain.asked.placement import Placement
+from orchestrator.domain.words.errors import ClusterUnavailable
 
 NAMESPACE = "tbd"
 # How often Ray is asked for its nodes; seldom while attempts run, unless one of the agents has fallen silent.

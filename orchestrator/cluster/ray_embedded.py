@@ -30,7 +30,7 @@ from orchestrator.cluster.records import (
     tail,
     write_record,
 )
-from orchestrator.domain.errors import ClusterUnavailable
+from orchestrator.domain.words.errors import ClusterUnavailable
 from workers.node import background, processes
 from workers.node.processes import ProcessId
 

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from orchestrator.domain.errors import DevicesTaken, NodeUnreachable
-from orchestrator.domain.placement import Device, NodeShare, Placement
+from orchestrator.domain.asked.placement import Device, NodeShare, Placement
+from orchestrator.domain.words.errors import DevicesTaken, NodeUnreachable
 
 PREFIX = "tbd-held-"
 # A group that fits is ready within milliseconds; Ray lets one that does not wait for ever, and says nothing.

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.cluster.records import end_session, in_session, tail
-from orchestrator.domain.errors import ClusterUnavailable, SettingsError, TbdError
+from orchestrator.domain.words.errors import ClusterUnavailable, SettingsError, TbdError
 from orchestrator.serve.secret_files import NOT_EVERYBODY, read_secret
 from workers.node import processes
 from workers.node.processes import ProcessId

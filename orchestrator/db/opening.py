@@ -8,8 +8,8 @@ from orchestrator.db.connection import engine as engines
 from orchestrator.db.connection import right
 from orchestrator.db.connection.looking import OfThisVersion
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.errors import StoreFull, StoreUnavailable
-from orchestrator.domain.server import Server
+from orchestrator.domain.around.server import Server
+from orchestrator.domain.words.errors import StoreFull, StoreUnavailable
 
 PAUSE_S = 1.0
 

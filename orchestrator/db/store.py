@@ -20,17 +20,13 @@ from orchestrator.db.run import calibrations, cell_pages, changes, logs, lookup,
 from orchestrator.db.schedule.schedule_part import SchedulePart
 from orchestrator.db.together import imported, removal, results
 from orchestrator.db.upgrade import admin
-from orchestrator.domain.access import Deed, Token
-from orchestrator.domain.calibration import DeviceKey
-from orchestrator.domain.failure import Failure
-from orchestrator.domain.filters import CalibrationFilter, CellFilter, ExperimentFilter, RunFilter, TransferFilter
-from orchestrator.domain.log import Entry, Line
-from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.placement import NodeState
+from orchestrator.domain.around.access import Deed, Token
+from orchestrator.domain.asked.placement import NodeState
 from orchestrator.domain.ports import Store
-from orchestrator.domain.profile import Profiles
-from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState, transition
-from orchestrator.domain.stored import (
+from orchestrator.domain.runs.filters import CalibrationFilter, CellFilter, ExperimentFilter, RunFilter, TransferFilter
+from orchestrator.domain.runs.log import Entry, Line
+from orchestrator.domain.runs.run import Attempt, Experiment, ExperimentState, Run, RunState, transition
+from orchestrator.domain.runs.stored import (
     Change,
     EarlierRun,
     Found,
@@ -41,6 +37,10 @@ from orchestrator.domain.stored import (
     StoredCell,
     StoredTransfer,
 )
+from orchestrator.domain.value.calibration import DeviceKey
+from orchestrator.domain.value.failure import Failure
+from orchestrator.domain.value.measurement import Analysis
+from orchestrator.domain.value.profile import Profiles
 
 
 class SqlStore(HistoryPart, ImportedPart, SchedulePart):

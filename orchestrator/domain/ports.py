@@ -3,19 +3,15 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from orchestrator.domain.access import AccessStore, Deed
-from orchestrator.domain.calibration import DeviceKey
-from orchestrator.domain.failure import Failure
-from orchestrator.domain.filters import CalibrationFilter, CellFilter, ExperimentFilter, RunFilter, TransferFilter
-from orchestrator.domain.history import HistoryStore
-from orchestrator.domain.imported_points import ImportedStore
-from orchestrator.domain.log import AttemptStatus, Entry, Line, LogSlice
-from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.placement import Node, NodeState, Placement
-from orchestrator.domain.profile import Profiles
-from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState
-from orchestrator.domain.schedule import ScheduleStore
-from orchestrator.domain.stored import (
+from orchestrator.domain.around.access import AccessStore, Deed
+from orchestrator.domain.around.history import HistoryStore
+from orchestrator.domain.around.imported_points import ImportedStore
+from orchestrator.domain.around.schedule import ScheduleStore
+from orchestrator.domain.asked.placement import Node, NodeState, Placement
+from orchestrator.domain.runs.filters import CalibrationFilter, CellFilter, ExperimentFilter, RunFilter, TransferFilter
+from orchestrator.domain.runs.log import AttemptStatus, Entry, Line, LogSlice
+from orchestrator.domain.runs.run import Attempt, Experiment, ExperimentState, Run, RunState
+from orchestrator.domain.runs.stored import (
     Change,
     EarlierRun,
     Found,
@@ -26,6 +22,10 @@ from orchestrator.domain.stored import (
     StoredCell,
     StoredTransfer,
 )
+from orchestrator.domain.value.calibration import DeviceKey
+from orchestrator.domain.value.failure import Failure
+from orchestrator.domain.value.measurement import Analysis
+from orchestrator.domain.value.profile import Profiles
 
 
 class Clock(Protocol):

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.domain.measurement import METRICS, OF_CONVERGENCE
+from orchestrator.domain.value.measurement import METRICS, OF_CONVERGENCE
 from orchestrator.reports import table
 from orchestrator.reports.comparisons import comparisons_table
 from orchestrator.reports.numbers import NOTHING, duration, quantity_text, seconds_of, short_time

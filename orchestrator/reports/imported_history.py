@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.domain.fingerprint import differences
+from orchestrator.domain.asked.fingerprint import differences
 from orchestrator.reports.results_table import Table
 
 Json = Mapping[str, Any]

@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from orchestrator.domain.border import visible
+from orchestrator.domain.words.untrusted import visible
 from orchestrator.reports.numbers import zoned
 from orchestrator.reports.results_table import (
     AXES,

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from orchestrator.domain.spec import AXES, ExperimentSpec
+from orchestrator.domain.asked.spec import AXES, ExperimentSpec
 
 Json = Mapping[str, Any]
 

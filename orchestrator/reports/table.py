@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from orchestrator.domain.border import visible
+from orchestrator.domain.words.untrusted import visible
 
 _NUMBER = re.compile(r"^[~≈]?[+-]?\d")
 LONGEST_NUMBER = 36  # such as "98.37 samples/s to 98.76 samples/s"

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
-from orchestrator.domain.errors import DataDirectoryInUse, SettingsError
-from orchestrator.domain.server import Server, way_out
+from orchestrator.domain.around.server import Server, way_out
+from orchestrator.domain.words.errors import DataDirectoryInUse, SettingsError
 
 _LOCK = "owner.lock"
 _ADDRESS = "server.json"

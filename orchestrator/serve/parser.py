@@ -48,6 +48,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def _meant(word: str, offered: Iterable[str]) -> str:
-    from orchestrator.domain.spelling import did_you_mean  # difflib is for mistakes only
+    from orchestrator.domain.words.spelling import did_you_mean  # difflib is for mistakes only
 
     return did_you_mean(word, offered)

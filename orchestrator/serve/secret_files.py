@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from orchestrator.domain.errors import SettingsError
+from orchestrator.domain.words.errors import SettingsError
 
 OWNER_ONLY = stat.S_IRWXG | stat.S_IRWXO
 NOT_EVERYBODY = stat.S_IRWXO  # keys of TLS belong to root and a group, such as ssl-cert on Debian

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
-from orchestrator.domain.errors import SettingsError
+from orchestrator.domain.words.errors import SettingsError
 from orchestrator.serve.secret_files import NOT_EVERYBODY, read_secret
 
 Number = TypeVar("Number", int, float)

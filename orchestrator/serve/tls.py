@@ -2,7 +2,7 @@
 
 import ssl
 
-from orchestrator.domain.errors import SettingsError
+from orchestrator.domain.words.errors import SettingsError
 from orchestrator.serve.secret_files import NOT_EVERYBODY, read_secret
 from orchestrator.serve.settings import Settings
 

@@ -3,7 +3,7 @@
 import secrets
 import time
 
-from orchestrator.domain.ids import make_id
+from orchestrator.domain.words.ids import make_id
 
 
 class SystemClock:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.asked.catalog import Catalog
 from orchestrator.domain.ports import Clock, Cluster, Store
 from orchestrator.services.news import News
 from orchestrator.services.pulse import Pulse

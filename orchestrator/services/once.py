@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from orchestrator.domain.stored import Idempotency
+from orchestrator.domain.runs.stored import Idempotency
 from orchestrator.services.context import Context
 
 Answer = TypeVar("Answer")

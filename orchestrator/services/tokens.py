@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from orchestrator.domain import access
-from orchestrator.domain.access import LOCAL, Actor, Deed, Scope, Token, TokenState
-from orchestrator.domain.errors import InvalidRequest, NotAuthenticated, NotFound, Problem, StoreUnavailable
+from orchestrator.domain.around import access
+from orchestrator.domain.around.access import LOCAL, Actor, Deed, Scope, Token, TokenState
+from orchestrator.domain.asked.spec import StrictModel, problems_of
 from orchestrator.domain.ports import Clock, Store
-from orchestrator.domain.spec import StrictModel, problems_of
+from orchestrator.domain.words.errors import InvalidRequest, NotAuthenticated, NotFound, Problem, StoreUnavailable
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
 

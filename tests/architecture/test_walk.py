@@ -79,8 +79,8 @@ def test_a_line_that_should_name_a_place_does(page: str) -> None:
     [
         ("submit.py: submit,", "submit.py: submitt,", "orchestrator/services/experiment/submit.py has no submitt"),
         ("SqlStore.conclude", "SqlStore.concludes", "orchestrator/db/store.py has no SqlStore.concludes"),
-        ("placement.py: place", "places.py: place", "there is no orchestrator/domain/places.py"),
-        ("RunState, MOVES", "RunState, MOVED", "orchestrator/domain/run.py has no MOVED"),
+        ("placement.py: place", "places.py: place", "there is no orchestrator/domain/asked/places.py"),
+        ("RunState, MOVES", "RunState, MOVED", "orchestrator/domain/runs/run.py has no MOVED"),
         ("``workers/__init__.py`` has", "workers/steps.py has", "there is no workers/steps.py"),
     ],
 )

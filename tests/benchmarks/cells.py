@@ -16,7 +16,7 @@ from orchestrator.analysis.run.throughput import WorldIntervals, rate_measuremen
 from orchestrator.analysis.statistics.nested import quantile
 from orchestrator.analysis.statistics.settling import cut_of, scouts
 from orchestrator.analysis.statistics.steady import SteadyClass, judge
-from orchestrator.domain.measurement import Measurement
+from orchestrator.domain.value.measurement import Measurement
 from tests.benchmarks.machines import INTERVAL_S, START_UP
 
 RUNS = 6

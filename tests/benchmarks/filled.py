@@ -14,13 +14,13 @@ from orchestrator.db.experiment import experiments
 from orchestrator.db.reading import rows
 from orchestrator.db.store import SqlStore
 from orchestrator.db.tables.schema import attempt, measurement, result, run
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.fingerprint import fingerprint
-from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.placement import Device, NodeShare, Placement
-from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState, experiment_outcome
-from orchestrator.domain.spec import ExperimentSpec, parse_spec
-from orchestrator.domain.sweep import expand
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.fingerprint import fingerprint
+from orchestrator.domain.asked.placement import Device, NodeShare, Placement
+from orchestrator.domain.asked.spec import ExperimentSpec, parse_spec
+from orchestrator.domain.expansion.sweep import expand
+from orchestrator.domain.runs.run import Attempt, Experiment, ExperimentState, Run, RunState, experiment_outcome
+from orchestrator.domain.value.measurement import Analysis
 from orchestrator.services.clock import new_id
 from orchestrator.services.experiment.submit import new_runs
 from orchestrator.services.facts.catalog import load_catalog

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from orchestrator.domain.placement import Node, Placement
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import Run, RunState
+from orchestrator.domain.asked.placement import Node, Placement
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.runs.run import Run, RunState
 from orchestrator.services.reconcile.decisions import Launch, decide
 from orchestrator.services.reconcile.situation import OpenAttempt, Situation, Word
 from tests.unit import builders as make

@@ -8,8 +8,8 @@ variance.
 import numpy as np
 
 from orchestrator.analysis.cell.between_runs import compare, over_runs
-from orchestrator.domain.measurement import Measurement
-from orchestrator.domain.precision import first_stage, stein
+from orchestrator.domain.runs.precision import first_stage, stein
+from orchestrator.domain.value.measurement import Measurement
 
 DEVIATIONS = (0.00012, 0.005, 0.01, 0.0135, 0.027)
 WITHIN = 1 / 5  # of the variance between runs

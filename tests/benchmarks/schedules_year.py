@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from orchestrator.domain.cron import parse_cron
-from orchestrator.domain.schedule import FireState
+from orchestrator.domain.around.cron import parse_cron
+from orchestrator.domain.around.schedule import FireState
 from orchestrator.services.reconcile.reconciler import Bell
 from orchestrator.services.schedule.scheduler import Scheduler
 from tests.support.cron_oracle import ZONES, Expression, Wall, drawn, epoch

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.domain.plan import Plan
+from orchestrator.domain.asked.plan import Plan
 from orchestrator.services.facts.catalog import load_catalog
 from tests.benchmarks.ratio import Ratio, ratio
 from tests.benchmarks.slices import Side, in_blocks, speeds, take_turns, with_needle

@@ -16,10 +16,10 @@ from typing import Any
 from orchestrator.cluster.agents import CALL_TIMEOUT_S, AgentError, AgentUnreachable, Handle
 from orchestrator.cluster.local import LocalCluster
 from orchestrator.db.opening import open_to_serve
-from orchestrator.domain.access import LOCAL, Actor, Scope
-from orchestrator.domain.placement import NodeState
-from orchestrator.domain.run import RunState
-from orchestrator.domain.server import Server
+from orchestrator.domain.around.access import LOCAL, Actor, Scope
+from orchestrator.domain.around.server import Server
+from orchestrator.domain.asked.placement import NodeState
+from orchestrator.domain.runs.run import RunState
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
 from orchestrator.services.experiment.submit import submit

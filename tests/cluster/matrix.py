@@ -17,7 +17,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from orchestrator.domain.catalog import Catalog, StrategyFacts
+from orchestrator.domain.asked.catalog import Catalog, StrategyFacts
 from orchestrator.services.facts.catalog import load_catalog
 from tests.cluster import hosts
 from tests.cluster.bench import Bench, Layout

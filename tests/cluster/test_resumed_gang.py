@@ -39,7 +39,7 @@ pytestmark = [
         "workers/trainer/frameworks/pytorch",
         "workers/node/checkpoints.py",
         "workers/node/agent.py",
-        "orchestrator/domain/failure.py",
+        "orchestrator/domain/value/failure.py",
         "orchestrator/services/reconcile/conclude.py",
     ),
 ]

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 from orchestrator.cluster.local import LocalCluster
 from orchestrator.cluster.ray_cluster import RayCluster
 from orchestrator.cluster.records import ROOT
-from orchestrator.domain.errors import NodeUnreachable
-from orchestrator.domain.log import LogSlice
-from orchestrator.domain.placement import Node, NodeShare, NodeState, Placement
-from orchestrator.domain.plan import Plan
+from orchestrator.domain.asked.placement import Node, NodeShare, NodeState, Placement
+from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.ports import Cluster
-from orchestrator.domain.run import Attempt, Run, RunState
+from orchestrator.domain.runs.log import LogSlice
+from orchestrator.domain.runs.run import Attempt, Run, RunState
+from orchestrator.domain.words.errors import NodeUnreachable
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.reconcile.job import build_job
 from workers.node import processes

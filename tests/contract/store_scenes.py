@@ -3,10 +3,10 @@
 import itertools
 from typing import Any
 
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.measurement import Analysis, Measurement, Validity
 from orchestrator.domain.ports import Store
-from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Run, RunState
+from orchestrator.domain.runs.run import Attempt, Experiment, ExperimentState, Run, RunState
+from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.value.measurement import Analysis, Measurement, Validity
 from orchestrator.services.clock import new_id
 from tests.unit import builders as make
 

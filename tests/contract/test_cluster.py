@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.errors import JobRefused, NodeFailed, NodeUnreachable, NotFound
-from orchestrator.domain.placement import Node, NodeState
+from orchestrator.domain.asked.placement import Node, NodeState
 from orchestrator.domain.ports import Cluster
+from orchestrator.domain.words.errors import JobRefused, NodeFailed, NodeUnreachable, NotFound
 from tests.contract.cluster_rigs import (
     PATIENCE_S,
     agent_of,

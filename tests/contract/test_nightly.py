@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.access import Actor, Scope
-from orchestrator.domain.errors import NotFound
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.run import ExperimentState, RunState
-from orchestrator.domain.schedule import Schedule
+from orchestrator.domain.around.access import Actor, Scope
+from orchestrator.domain.around.schedule import Schedule
+from orchestrator.domain.runs.run import ExperimentState, RunState
+from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.value.measurement import Analysis
+from orchestrator.domain.words.errors import NotFound
 from orchestrator.services.schedule import schedules
 from orchestrator.services.schedule.board import Board, Field, board, boards
 from tests.support.schedule_rig import SPEC, WHO, Server, at

@@ -16,8 +16,8 @@ import pytest
 from orchestrator.db.connection import right
 from orchestrator.db.opening import open_to_serve
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.errors import AlreadyServed, StoreUnavailable
-from orchestrator.domain.server import Server
+from orchestrator.domain.around.server import Server
+from orchestrator.domain.words.errors import AlreadyServed, StoreUnavailable
 from tests.support.service import until
 
 pytest_plugins = ["tests.contract.store_servers"]
@@ -81,7 +81,7 @@ def test_of_many_that_come_at_once_one_serves(serve: Callable[[Server], SqlStore
 def test_one_that_was_killed_hinders_nobody(url: str, serve: Callable[[Server], SqlStore]) -> None:
     code = (
         "import os, signal; from orchestrator.db.opening import open_to_serve\n"
-        "from orchestrator.domain.server import Server\n"
+        "from orchestrator.domain.around.server import Server\n"
         f"store = open_to_serve({url!r}, {FIRST!r}, print); os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", code], check=False, cwd=Path(__file__).resolve().parents[2])

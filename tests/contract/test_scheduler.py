@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.access import Actor, Scope
-from orchestrator.domain.errors import Conflict, InvalidRequest, NotAllowed
-from orchestrator.domain.filters import ExperimentFilter
-from orchestrator.domain.placement import NodeState
-from orchestrator.domain.schedule import SET_BACK_S, FireState
+from orchestrator.domain.around.access import Actor, Scope
+from orchestrator.domain.around.schedule import SET_BACK_S, FireState
+from orchestrator.domain.asked.placement import NodeState
+from orchestrator.domain.runs.filters import ExperimentFilter
+from orchestrator.domain.words.errors import Conflict, InvalidRequest, NotAllowed
 from orchestrator.services import tokens
 from orchestrator.services.schedule import schedules
 from tests.support.schedule_rig import SPEC, WHO, Server, at

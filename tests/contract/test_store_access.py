@@ -11,9 +11,9 @@ from orchestrator.db.connection import engine as engines
 from orchestrator.db.store import SqlStore
 from orchestrator.db.tables.schema import REVISION
 from orchestrator.db.upgrade import admin
-from orchestrator.domain import access
-from orchestrator.domain.access import Actor, Deed, Scope, Token
-from orchestrator.domain.errors import Conflict, InvalidRequest, NotFound
+from orchestrator.domain.around import access
+from orchestrator.domain.around.access import Actor, Deed, Scope, Token
+from orchestrator.domain.words.errors import Conflict, InvalidRequest, NotFound
 from orchestrator.services import tokens
 from orchestrator.services.clock import SystemClock, new_id
 

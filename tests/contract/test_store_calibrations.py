@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.calibration import Calibration, DeviceKey
-from orchestrator.domain.errors import InvalidRequest
-from orchestrator.domain.filters import CalibrationFilter
-from orchestrator.domain.measurement import Analysis, Reason, Validity
-from orchestrator.domain.run import Run, RunState
+from orchestrator.domain.runs.filters import CalibrationFilter
+from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.value.calibration import Calibration, DeviceKey
+from orchestrator.domain.value.measurement import Analysis, Reason, Validity
+from orchestrator.domain.words.errors import InvalidRequest
 from tests.contract import store_scenes as scene
 
 pytest_plugins = ["tests.contract.store_servers"]

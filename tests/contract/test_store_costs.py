@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import event
 
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.filters import CellFilter, ExperimentFilter, RunFilter
-from orchestrator.domain.run import ExperimentState, RunState
+from orchestrator.domain.runs.filters import CellFilter, ExperimentFilter, RunFilter
+from orchestrator.domain.runs.run import ExperimentState, RunState
 from tests.benchmarks import filled
 
 pytestmark = pytest.mark.xdist_group("costs")  # what is stored is made once

@@ -11,11 +11,11 @@ from orchestrator.api.server import create_app
 from orchestrator.db.tables.schema import metadata
 from orchestrator.db.together.removal import hanging
 from orchestrator.db.upgrade import check
-from orchestrator.domain.access import LOCAL
-from orchestrator.domain.errors import Conflict, DamagedRow, NotFound
-from orchestrator.domain.measurement import Analysis, Measurement, Validity
-from orchestrator.domain.run import RunState
-from orchestrator.domain.stored import DamagedHold, Idempotency, OpenRuns
+from orchestrator.domain.around.access import LOCAL
+from orchestrator.domain.runs.run import RunState
+from orchestrator.domain.runs.stored import DamagedHold, Idempotency, OpenRuns
+from orchestrator.domain.value.measurement import Analysis, Measurement, Validity
+from orchestrator.domain.words.errors import Conflict, DamagedRow, NotFound
 from orchestrator.serve.settings import read_settings
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context

@@ -6,11 +6,11 @@ import pytest
 
 from orchestrator.db.access import deeds
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.access import Deed
-from orchestrator.domain.errors import Conflict, IdempotencyMismatch, NotFound
-from orchestrator.domain.placement import NodeState
-from orchestrator.domain.run import RunState
-from orchestrator.domain.stored import Idempotency
+from orchestrator.domain.around.access import Deed
+from orchestrator.domain.asked.placement import NodeState
+from orchestrator.domain.runs.run import RunState
+from orchestrator.domain.runs.stored import Idempotency
+from orchestrator.domain.words.errors import Conflict, IdempotencyMismatch, NotFound
 from orchestrator.services.clock import new_id
 from tests.contract import store_scenes as scene
 

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.errors import IdempotencyMismatch, InvalidRequest, NotFound
-from orchestrator.domain.filters import ExperimentFilter
-from orchestrator.domain.run import ExperimentState, RunState
-from orchestrator.domain.stored import Idempotency
+from orchestrator.domain.runs.filters import ExperimentFilter
+from orchestrator.domain.runs.run import ExperimentState, RunState
+from orchestrator.domain.runs.stored import Idempotency
+from orchestrator.domain.words.errors import IdempotencyMismatch, InvalidRequest, NotFound
 from tests.contract import store_scenes as scene
 
 pytest_plugins = ["tests.contract.store_servers"]

@@ -8,10 +8,10 @@ from sqlalchemy import text
 
 from orchestrator.db.store import SqlStore
 from orchestrator.db.upgrade import admin
-from orchestrator.domain.access import Deed
-from orchestrator.domain.errors import Conflict, InvalidRequest, NotFound
-from orchestrator.domain.imported_points import ImportedFilter, ImportedPoint, id_of, series_of
-from orchestrator.domain.measurement import Measurement
+from orchestrator.domain.around.access import Deed
+from orchestrator.domain.around.imported_points import ImportedFilter, ImportedPoint, id_of, series_of
+from orchestrator.domain.value.measurement import Measurement
+from orchestrator.domain.words.errors import Conflict, InvalidRequest, NotFound
 from orchestrator.services.clock import new_id
 
 pytest_plugins = ["tests.contract.store_servers"]

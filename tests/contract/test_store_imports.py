@@ -9,9 +9,9 @@ import pytest
 
 from orchestrator.db.store import SqlStore
 from orchestrator.db.together import imported
-from orchestrator.domain.filters import CellFilter, ExperimentFilter, RunFilter
-from orchestrator.domain.log import Line
-from orchestrator.domain.run import ExperimentState, RunState
+from orchestrator.domain.runs.filters import CellFilter, ExperimentFilter, RunFilter
+from orchestrator.domain.runs.log import Line
+from orchestrator.domain.runs.run import ExperimentState, RunState
 from tests.contract import store_scenes as scene
 
 pytest_plugins = ["tests.contract.store_servers"]

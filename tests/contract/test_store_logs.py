@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.filters import RunFilter
-from orchestrator.domain.run import RunState
+from orchestrator.domain.runs.filters import RunFilter
+from orchestrator.domain.runs.run import RunState
 from orchestrator.services.clock import new_id
 from tests.contract import store_scenes as scene
 
@@ -103,7 +103,7 @@ def test_appending_in_any_pieces_and_repetitions_stores_each_entry_once(
 
 
 def test_a_text_that_a_database_cannot_hold_is_refused_not_a_crash(store: SqlStore) -> None:
-    from orchestrator.domain.errors import InvalidRequest, NotFound
+    from orchestrator.domain.words.errors import InvalidRequest, NotFound
 
     for odd in ("\ud800", new_id("run") + "\x00"):
         with pytest.raises((InvalidRequest, NotFound)):

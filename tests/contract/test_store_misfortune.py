@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from orchestrator.db.connection import engine as engines
 from orchestrator.db.connection.databases import SqliteDatabase
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.errors import Conflict, NotFound, StoreFull, StoreUnavailable
+from orchestrator.domain.words.errors import Conflict, NotFound, StoreFull, StoreUnavailable
 from tests.contract import store_scenes as scene
 from tests.contract.postgresql_server import PostgresqlServer
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.errors import Conflict, NotFound
-from orchestrator.domain.run import PAUSED, Experiment, ExperimentState, RunState
+from orchestrator.domain.runs.run import PAUSED, Experiment, ExperimentState, RunState
+from orchestrator.domain.words.errors import Conflict, NotFound
 from tests.contract import store_scenes as scene
 from tests.unit import builders as make
 

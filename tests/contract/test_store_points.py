@@ -8,11 +8,11 @@ from sqlalchemy import select, update
 from orchestrator.db.store import SqlStore
 from orchestrator.db.tables.history import point
 from orchestrator.db.tables.schema import result
-from orchestrator.domain.errors import InvalidRequest
-from orchestrator.domain.filters import SeriesFilter
-from orchestrator.domain.history import UNKNOWN, Point, Share
-from orchestrator.domain.measurement import Grade, Measurement, Reason
-from orchestrator.domain.run import Experiment, RunState
+from orchestrator.domain.around.history import UNKNOWN, Point, Share
+from orchestrator.domain.runs.filters import SeriesFilter
+from orchestrator.domain.runs.run import Experiment, RunState
+from orchestrator.domain.value.measurement import Grade, Measurement, Reason
+from orchestrator.domain.words.errors import InvalidRequest
 from tests.contract import store_scenes as scene
 
 pytest_plugins = ["tests.contract.store_servers"]

@@ -1,9 +1,10 @@
 """The contract of the store: the profiles of runs. On SQLite and on PostgreSQL."""
 
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.measurement import Analysis, Validity
-from orchestrator.domain.profile import (
+from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.value.measurement import Analysis, Validity
+from orchestrator.domain.value.profile import (
     PAPER_CLASSES,
     GradientExchange,
     Kernel,
@@ -14,7 +15,6 @@ from orchestrator.domain.profile import (
     Profiles,
     Share,
 )
-from orchestrator.domain.run import Run, RunState
 from tests.contract import store_scenes as scene
 
 pytest_plugins = ["tests.contract.store_servers"]

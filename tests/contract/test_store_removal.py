@@ -14,10 +14,10 @@ from orchestrator.db.tables.schema import metadata
 from orchestrator.db.together import removal
 from orchestrator.db.together.imported import IMPORTING
 from orchestrator.db.together.removal import hanging
-from orchestrator.domain.errors import NotFound
-from orchestrator.domain.filters import ExperimentFilter, RunFilter
-from orchestrator.domain.log import Line
-from orchestrator.domain.run import Experiment, ExperimentState, RunState
+from orchestrator.domain.runs.filters import ExperimentFilter, RunFilter
+from orchestrator.domain.runs.log import Line
+from orchestrator.domain.runs.run import Experiment, ExperimentState, RunState
+from orchestrator.domain.words.errors import NotFound
 from tests.contract import store_scenes as scene
 from tests.unit import builders as make
 

@@ -5,8 +5,8 @@ from sqlalchemy import select
 
 from orchestrator.db.store import SqlStore
 from orchestrator.db.tables.schema import measurement, result
-from orchestrator.domain.filters import CellFilter
-from orchestrator.domain.run import TERMINAL, IllegalMove, RunState
+from orchestrator.domain.runs.filters import CellFilter
+from orchestrator.domain.runs.run import TERMINAL, IllegalMove, RunState
 from tests.contract import store_scenes as scene
 
 pytest_plugins = ["tests.contract.store_servers"]

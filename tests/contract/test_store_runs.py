@@ -10,10 +10,10 @@ from orchestrator.db.connection.among import among
 from orchestrator.db.run import runs as run_rows
 from orchestrator.db.store import SqlStore
 from orchestrator.db.tables.schema import attempt as attempts
-from orchestrator.domain.errors import Conflict
-from orchestrator.domain.filters import RunFilter
-from orchestrator.domain.placement import NodeState
-from orchestrator.domain.run import MOVES, IllegalMove, RunState
+from orchestrator.domain.asked.placement import NodeState
+from orchestrator.domain.runs.filters import RunFilter
+from orchestrator.domain.runs.run import MOVES, IllegalMove, RunState
+from orchestrator.domain.words.errors import Conflict
 from tests.contract import store_scenes as scene
 
 pytest_plugins = ["tests.contract.store_servers"]

@@ -11,12 +11,12 @@ from orchestrator.db.connection import engine as engines
 from orchestrator.db.store import SqlStore
 from orchestrator.db.tables.schema import REVISION
 from orchestrator.db.upgrade import admin
-from orchestrator.domain.access import Deed
-from orchestrator.domain.errors import Conflict, DamagedRow, IdempotencyMismatch, InvalidRequest, NotFound
-from orchestrator.domain.filters import ExperimentFilter, FireFilter, ScheduleFilter
-from orchestrator.domain.run import Origin
-from orchestrator.domain.schedule import Fire, FireState, Misfire, NewFire, Overlap, Schedule, Trigger
-from orchestrator.domain.stored import Idempotency
+from orchestrator.domain.around.access import Deed
+from orchestrator.domain.around.schedule import Fire, FireState, Misfire, NewFire, Overlap, Schedule, Trigger
+from orchestrator.domain.runs.filters import ExperimentFilter, FireFilter, ScheduleFilter
+from orchestrator.domain.runs.run import Origin
+from orchestrator.domain.runs.stored import Idempotency
+from orchestrator.domain.words.errors import Conflict, DamagedRow, IdempotencyMismatch, InvalidRequest, NotFound
 from orchestrator.services.clock import new_id
 from tests.contract import store_scenes as scene
 

@@ -18,9 +18,8 @@ from orchestrator.db.opening import LookingStore
 from orchestrator.db.store import SqlStore
 from orchestrator.db.tables.schema import REVISION, metadata
 from orchestrator.db.upgrade import admin
-from orchestrator.domain.calibration import DeviceKey
-from orchestrator.domain.errors import SettingsError, StoreUnavailable
-from orchestrator.domain.filters import (
+from orchestrator.domain.around.imported_points import ImportedFilter
+from orchestrator.domain.runs.filters import (
     CalibrationFilter,
     CellFilter,
     ExperimentFilter,
@@ -29,8 +28,9 @@ from orchestrator.domain.filters import (
     ScheduleFilter,
     TransferFilter,
 )
-from orchestrator.domain.imported_points import ImportedFilter
-from orchestrator.domain.run import ExperimentState, RunState
+from orchestrator.domain.runs.run import ExperimentState, RunState
+from orchestrator.domain.value.calibration import DeviceKey
+from orchestrator.domain.words.errors import SettingsError, StoreUnavailable
 from tests.benchmarks import filled
 from tests.contract import store_scenes as scene
 from tests.contract.postgresql_server import PostgresqlServer

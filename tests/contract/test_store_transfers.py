@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.errors import InvalidRequest
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.filters import TransferFilter
-from orchestrator.domain.measurement import Analysis, Reason, Transfer, Validity
-from orchestrator.domain.run import Run, RunState
+from orchestrator.domain.runs.filters import TransferFilter
+from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.value.measurement import Analysis, Reason, Transfer, Validity
+from orchestrator.domain.words.errors import InvalidRequest
 from tests.contract import store_scenes as scene
 from tests.unit import builders as make
 

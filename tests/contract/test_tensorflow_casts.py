@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.errors import InvalidRequest
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.sweep import check
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.expansion.sweep import check
+from orchestrator.domain.words.errors import InvalidRequest
 from orchestrator.services.facts.catalog import load_catalog
 from tests.contract.test_optimizers import ADAM, ADAMW, SGD
 from tests.trainer_process import ROOT, environment_for, make_job, run

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.access import LOCAL, Actor, Scope
-from orchestrator.domain.errors import ClusterUnavailable, NodeFailed, NotFound, StoreUnavailable
-from orchestrator.domain.failure import FailureKind
-from orchestrator.domain.log import AttemptStatus, LogSlice
-from orchestrator.domain.placement import Node, NodeState, Placement
-from orchestrator.domain.run import ExperimentState, Run, RunState
+from orchestrator.domain.around.access import LOCAL, Actor, Scope
+from orchestrator.domain.asked.placement import Node, NodeState, Placement
+from orchestrator.domain.runs.log import AttemptStatus, LogSlice
+from orchestrator.domain.runs.run import ExperimentState, Run, RunState
+from orchestrator.domain.value.failure import FailureKind
+from orchestrator.domain.words.errors import ClusterUnavailable, NodeFailed, NotFound, StoreUnavailable
 from orchestrator.services.context import Context
 from orchestrator.services.experiment.submit import submit
 from orchestrator.services.facts.catalog import load_catalog

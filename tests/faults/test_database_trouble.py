@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.placement import LEAST_FREE_BYTES
+from orchestrator.domain.asked.placement import LEAST_FREE_BYTES
 from tests.contract.postgresql_server import PostgresqlServer
 from tests.faults.test_bad_luck import sleep
 from tests.support.service import Service, status_of, until

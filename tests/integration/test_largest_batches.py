@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.spec.spec_file import SpecFile
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.spec import parse_spec
-from orchestrator.domain.sweep import check, expand
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.spec import parse_spec
+from orchestrator.domain.expansion.sweep import check, expand
 from orchestrator.services.facts.catalog import load_catalog
 from tests.integration.service_rig import ROOT, Tbd, environment
 from tests.support.service import Service
@@ -108,7 +108,11 @@ BEGINS_BEYOND = {
 
 def quick(framework: str) -> list[Any]:
     """Marks of what is in ``make test`` where what it depends on has changed."""
-    paths = ["orchestrator/domain/bisection.py", "orchestrator/domain/search.py", "workers/node/before_exec.py"]
+    paths = [
+        "orchestrator/domain/expansion/bisection.py",
+        "orchestrator/domain/expansion/search.py",
+        "workers/node/before_exec.py",
+    ]
     paths += ["workers/node/outcome.py", "workers/trainer/__main__.py", "workers/trainer/failure.py"]
     depends = pytest.mark.depends_on(*paths, f"workers/trainer/frameworks/{framework}/adapter.py")
     return [pytest.mark.framework(framework), depends]

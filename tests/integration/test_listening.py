@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from orchestrator.app import listen
-from orchestrator.domain.errors import SettingsError
+from orchestrator.domain.words.errors import SettingsError
 from orchestrator.serve.settings import Settings, read_settings
 from tests.integration.service_rig import Tbd, environment, service
 from tests.support.service import Service

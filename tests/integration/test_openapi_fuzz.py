@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.api.access import NEEDED
-from orchestrator.domain.access import Scope
+from orchestrator.domain.around.access import Scope
 from tests.support.openapi_fuzz import filled_server, fuzz
 
 TOKENS = [one for one in NEEDED if one[1] == "/tokens"]  # left out without tokens: see ``fuzz``

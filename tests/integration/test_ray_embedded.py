@@ -13,8 +13,8 @@ from orchestrator.cluster import ray_embedded
 from orchestrator.cluster.ray_cluster import RayCluster
 from orchestrator.cluster.ray_embedded import EmbeddedRay
 from orchestrator.cluster.records import in_session, read_record
-from orchestrator.domain.errors import ClusterUnavailable
-from orchestrator.domain.placement import NodeState
+from orchestrator.domain.asked.placement import NodeState
+from orchestrator.domain.words.errors import ClusterUnavailable
 from workers.node import processes
 from workers.node.processes import ProcessId
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cluster import ray_node
-from orchestrator.domain.errors import SettingsError
+from orchestrator.domain.words.errors import SettingsError
 from workers.node import processes
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -34,7 +34,7 @@ pytestmark = [
         "workers/trainer/frameworks/pytorch",
         "workers/node/checkpoints.py",
         "workers/node/agent.py",
-        "orchestrator/domain/failure.py",
+        "orchestrator/domain/value/failure.py",
         "orchestrator/services/reconcile/conclude.py",
         "orchestrator/analysis/run/quality.py",
     ),

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from orchestrator.domain.catalog import StrategyFacts
-from orchestrator.domain.placement import Device, NodeShare, Placement
+from orchestrator.domain.asked.catalog import StrategyFacts
+from orchestrator.domain.asked.placement import Device, NodeShare, Placement
 from orchestrator.services.reconcile.job import processes_of
 from tests.integration.node_attempts import NODE, a_job, carried_out, failure_of, log_of, of_kind, steps_begin, until
 from tests.support.acted_model.actor import WAYS

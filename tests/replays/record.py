@@ -19,9 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orchestrator.domain.placement import Device, NodeShare, Placement
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import Attempt, Run, RunState
+from orchestrator.domain.asked.placement import Device, NodeShare, Placement
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.runs.run import Attempt, Run, RunState
 from orchestrator.services.clock import new_id, new_token
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.reconcile.job import build_job

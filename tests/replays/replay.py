@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.analysis.analyse import analyse
-from orchestrator.domain.measurement import Analysis
+from orchestrator.domain.value.measurement import Analysis
 from orchestrator.services.facts.catalog import load_catalog
 
 FOLDER = Path(__file__).parent

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.api.server import create_app
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.failure import FailureKind
+from orchestrator.domain.value.failure import FailureKind
 from orchestrator.serve.settings import read_settings
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.domain.failure import FailureKind
+from orchestrator.domain.value.failure import FailureKind
 from tests.replays.replay import analysed, entries_of, raw, whole_lines
 
 GOOD = "good_gang"

@@ -26,8 +26,8 @@ from orchestrator.api.server import create_app
 from orchestrator.app import listen, running_service
 from orchestrator.cli.rest.client import Client
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.access import Actor, Scope, Token
-from orchestrator.domain.server import Server
+from orchestrator.domain.around.access import Actor, Scope, Token
+from orchestrator.domain.around.server import Server
 from orchestrator.serve.settings import read_settings
 from orchestrator.services import tokens
 from orchestrator.services.clock import SystemClock

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.access import LOCAL, Actor, Scope
-from orchestrator.domain.filters import FireFilter
-from orchestrator.domain.placement import Node, NodeState
-from orchestrator.domain.run import ExperimentState, RunState
-from orchestrator.domain.schedule import Fire, Schedule
+from orchestrator.domain.around.access import LOCAL, Actor, Scope
+from orchestrator.domain.around.schedule import Fire, Schedule
+from orchestrator.domain.asked.placement import Node, NodeState
+from orchestrator.domain.runs.filters import FireFilter
+from orchestrator.domain.runs.run import ExperimentState, RunState
 from orchestrator.services.context import Context
 from orchestrator.services.reconcile.reconciler import Bell
 from orchestrator.services.schedule import schedules

@@ -7,7 +7,7 @@ from typing import Any
 import schemathesis
 
 from orchestrator.api.access import NEEDED
-from orchestrator.domain.access import Scope
+from orchestrator.domain.around.access import Scope
 
 RUNS = os.environ.get("TBD_FUZZ_RUNS", "").split()
 SCOPE = os.environ.get("TBD_FUZZ_SCOPE", "")  # of the token that is presented, if one is

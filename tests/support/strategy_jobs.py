@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.placement import Device, NodeShare, Placement
+from orchestrator.domain.asked.placement import Device, NodeShare, Placement
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.reconcile.job import processes_of
 from tests.support.proven import MARK

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.domain.catalog import Catalog, FrameworkFacts, ModelFacts, OptionFacts, StrategyFacts
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.failure import Failure
-from orchestrator.domain.measurement import Analysis, Reason, Validity
-from orchestrator.domain.placement import Device, Node, NodeShare, NodeState, Placement
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import TERMINAL, Attempt, Run, RunState
-from orchestrator.domain.spec import ExperimentSpec, parse_spec
-from orchestrator.domain.sweep import expand
+from orchestrator.domain.asked.catalog import Catalog, FrameworkFacts, ModelFacts, OptionFacts, StrategyFacts
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.placement import Device, Node, NodeShare, NodeState, Placement
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import ExperimentSpec, parse_spec
+from orchestrator.domain.expansion.sweep import expand
+from orchestrator.domain.runs.run import TERMINAL, Attempt, Run, RunState
+from orchestrator.domain.value.failure import Failure
+from orchestrator.domain.value.measurement import Analysis, Reason, Validity
 from orchestrator.services.facts.catalog import load_catalog
 
 KERNEL_KINDS = load_catalog().kernel_kinds

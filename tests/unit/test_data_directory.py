@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.errors import DataDirectoryInUse, SettingsError
-from orchestrator.domain.server import Server
+from orchestrator.domain.around.server import Server
+from orchestrator.domain.words.errors import DataDirectoryInUse, SettingsError
 from orchestrator.serve.data_directory import DataDirectory, server_of
 
 FIRST = Server("http://127.0.0.1:1", "one", 7, 60.0)
@@ -32,7 +32,7 @@ def test_an_owner_that_was_killed_owns_nothing(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys; from pathlib import Path\n"
         "from orchestrator.serve.data_directory import DataDirectory\n"
-        "from orchestrator.domain.server import Server\n"
+        "from orchestrator.domain.around.server import Server\n"
         f"owner = DataDirectory(Path({str(tmp_path)!r})).open(); owner.announce({FIRST!r})\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

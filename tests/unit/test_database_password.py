@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from orchestrator.domain.errors import SettingsError
+from orchestrator.domain.words.errors import SettingsError
 from orchestrator.serve.settings import read_settings
 
 URL = "postgresql://tbd@postgres:5432/tbd?sslmode=disable"

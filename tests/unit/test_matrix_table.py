@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.catalog import StrategyFacts
+from orchestrator.domain.asked.catalog import StrategyFacts
 from tests.cluster.matrix import MARKS, Cell, Outcome, put_into, table
 
 DDP = StrategyFacts("ddp", "pytorch", 8, 8, replica_tolerance=1e-6)

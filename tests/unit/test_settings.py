@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.errors import SettingsError
+from orchestrator.domain.words.errors import SettingsError
 from orchestrator.serve.settings import VARIABLES, read_settings
 
 

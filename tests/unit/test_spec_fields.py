@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from orchestrator.api.server import create_app
 from orchestrator.cli.main import main
-from orchestrator.domain.spec import ExperimentSpec
+from orchestrator.domain.asked.spec import ExperimentSpec
 from orchestrator.reports import spec_fields
 from orchestrator.serve.settings import read_settings
 from orchestrator.services.probe.calibrate import CalibrationRequest

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.errors import SettingsError
+from orchestrator.domain.words.errors import SettingsError
 from orchestrator.serve.secret_files import NOT_EVERYBODY, OWNER_ONLY, read_secret
 from orchestrator.serve.settings import Settings, read_settings
 from orchestrator.serve.tls import context_of

@@ -77,7 +77,7 @@ ROLES = ("worker", "server", "scheduler", "launcher", "actor")
 # Those of which a model may have processes of its own: see workers.trainer.roles.
 MODEL_ROLES = ("actor",)
 
-# Why an attempt did not end well. ``orchestrator.domain.failure`` gives each its policy; a test holds them equal.
+# Why an attempt did not end well. ``orchestrator.domain.value.failure`` gives each its policy; a test holds them equal.
 FAILURE_KINDS = (
     "out_of_memory",
     "diverged",

@@ -21,8 +21,8 @@ from scipy import special
 
 from orchestrator.analysis.cell.lending import FEW, Lent, Movement
 from orchestrator.analysis.statistics import nested
-from orchestrator.domain import precision
-from orchestrator.domain.measurement import METRICS, Measurement, Scale
+from orchestrator.domain.runs import precision
+from orchestrator.domain.value.measurement import METRICS, Measurement, Scale
 
 CONFIDENCE = 0.95
 POWER = 0.80

@@ -14,8 +14,8 @@ from orchestrator.analysis.run import throughput
 from orchestrator.analysis.statistics import settling
 from orchestrator.analysis.statistics.autocorrelation import Floats
 from orchestrator.analysis.statistics.settling import Cut
-from orchestrator.domain.measurement import Analysis, Measurement
-from orchestrator.domain.series import Series
+from orchestrator.domain.value.measurement import Analysis, Measurement
+from orchestrator.domain.value.timed_intervals import Series
 
 
 @dataclass(frozen=True)

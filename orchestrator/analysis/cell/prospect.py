@@ -14,7 +14,7 @@ from orchestrator.analysis.cell import cells, length
 from orchestrator.analysis.cell.lending import Session
 from orchestrator.analysis.cell.length import Length, Noise
 from orchestrator.analysis.statistics import settling
-from orchestrator.domain.measurement import Analysis
+from orchestrator.domain.value.measurement import Analysis
 
 MOST_SESSIONS = 12  # of history that a job carries: the newest; more say little more, and jobs stay small
 MOST_RUNS = 30  # of a session

@@ -22,8 +22,8 @@ from scipy import special
 
 from orchestrator.analysis.statistics import autocorrelation
 from orchestrator.analysis.statistics.nested import CONFIDENCE, quantile
-from orchestrator.domain.basis import LEAST_SOUND
-from orchestrator.domain.fingerprint import differences
+from orchestrator.domain.asked.fingerprint import differences
+from orchestrator.domain.runs.basis import LEAST_SOUND
 
 NOISIER = 0.01  # level of the F test that gives a baseline its own variance: a judgement
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from scipy import stats
 
-from orchestrator.domain.border import is_time, text_problem
-from orchestrator.domain.errors import InvalidRequest, Problem
-from orchestrator.domain.measurement import Measurement
-from orchestrator.domain.precision import power
+from orchestrator.domain.runs.precision import power
+from orchestrator.domain.value.measurement import Measurement
+from orchestrator.domain.words.errors import InvalidRequest, Problem
+from orchestrator.domain.words.untrusted import is_time, text_problem
 
 TOOL = "milabench"
 LONGEST_LINE = 4 * 2**20  # bytes. A judgement: the longest of its own runs that was seen has 9,000

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.analysis.log import plausible
-from orchestrator.domain import border
+from orchestrator.domain.words import untrusted
 from workers.trainer import protocol
 
 
@@ -116,7 +116,7 @@ def _checked(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     event: Mapping[str, Any] = protocol.check_event(dict(entry))
     plausible.check_numbers(event)
     if event["kind"] not in _NUMBERS_ONLY:
-        for problem in border.problems_in(event["data"], printed=border.PRINTED, control=True):
+        for problem in untrusted.problems_in(event["data"], printed=untrusted.PRINTED, control=True):
             raise LogError(f"{problem.pointer}: {problem.message}")
     return event
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.analysis.log.events import NodeLog
-from orchestrator.domain.border import mended
-from orchestrator.domain.failure import Failure, FailureKind
+from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.words.untrusted import mended
 
 # When nodes disagree: the node whose failure explains the others. Nodes that were told to stop, or that saw their
 # peers vanish, come last.

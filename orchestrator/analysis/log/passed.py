@@ -6,8 +6,8 @@ from orchestrator.analysis.log.events import NodeLog
 
 
 def device_time(logs: Sequence[NodeLog]) -> dict[str, float] | None:
-    """Seconds by part, as ``orchestrator.domain.device_time.DeviceTime`` names them, without the pause; None where the
-    logs do not tell of timed steps, from the opening to the close."""
+    """Seconds by part, as ``orchestrator.domain.runs.device_time.DeviceTime`` names them, without the pause; None where
+    the logs do not tell of timed steps, from the opening to the close."""
     for log in logs:
         timed = [item for item in log.intervals if item.rank == 0 and item.phase == "timed"]
         met, built = log.first_t.get("joined"), log.first_t.get("built")

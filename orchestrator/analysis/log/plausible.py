@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.domain import border
+from orchestrator.domain.words import untrusted
 from workers.trainer import protocol
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def check_numbers(event: Mapping[str, Any]) -> None:
         ProtocolError: one is no number.
     """
     _hold("t", event["t"], SECONDS)
-    if not border.is_time(protocol.number(event["wall"])):
+    if not untrusted.is_time(protocol.number(event["wall"])):
         raise ImpossibleError(f"wall is {event['wall']!r}, which is no time from 1970 to 9999")
     if event.get("rank") is not None:
         _hold("rank", event["rank"], RANK)

@@ -10,8 +10,8 @@ from orchestrator.analysis.log.events import LogError, NodeLog
 from orchestrator.analysis.probe import netbench
 from orchestrator.analysis.run import validity
 from orchestrator.analysis.run.evidence import Evidence
-from orchestrator.domain.calibration import Calibration
-from orchestrator.domain.measurement import Analysis, Reason, Validity
+from orchestrator.domain.value.calibration import Calibration
+from orchestrator.domain.value.measurement import Analysis, Reason, Validity
 from workers.trainer import protocol
 
 ARITHMETICS = ("fp32", "tf32", "bf16", "fp16")

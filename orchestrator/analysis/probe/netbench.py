@@ -12,7 +12,7 @@ from orchestrator.analysis.log.windows import Span
 from orchestrator.analysis.run import validity
 from orchestrator.analysis.run.evidence import Evidence
 from orchestrator.analysis.run.utilization import NodeSpan
-from orchestrator.domain.measurement import Analysis, Reason, Transfer, Validity
+from orchestrator.domain.value.measurement import Analysis, Reason, Transfer, Validity
 from workers.trainer import protocol
 
 POINT_TO_POINT, ALL_REDUCE = "point_to_point", "all_reduce"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.analysis.run import utilization
-from orchestrator.domain.measurement import Measurement
-from orchestrator.domain.profile import Kernel, KernelKinds, KernelTable
+from orchestrator.domain.value.measurement import Measurement
+from orchestrator.domain.value.profile import Kernel, KernelKinds, KernelTable
 from workers.trainer import protocol
 
 NO_COUNTERS_ON_CPU = "a CPU device has no counter of operations per operator"

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.domain.measurement import Measurement
-from orchestrator.domain.profile import GradientExchange, Layer, LayerTimes
+from orchestrator.domain.value.measurement import Measurement
+from orchestrator.domain.value.profile import GradientExchange, Layer, LayerTimes
 from workers.trainer import protocol
 
 # Part of the breakdown -> its metric.

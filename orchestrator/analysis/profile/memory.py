@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.analysis.log.events import NodeLog
-from orchestrator.domain.measurement import Measurement
-from orchestrator.domain.profile import PAPER_CLASSES, MemoryProfile, Share
+from orchestrator.domain.value.measurement import Measurement
+from orchestrator.domain.value.profile import PAPER_CLASSES, MemoryProfile, Share
 from workers.trainer import protocol
 
 

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from orchestrator.analysis.log.events import NodeLog
 from orchestrator.analysis.profile import kernels, layers, memory
-from orchestrator.domain.measurement import Measurement
-from orchestrator.domain.profile import NO_KINDS, KernelKinds, Profiles
+from orchestrator.domain.value.measurement import Measurement
+from orchestrator.domain.value.profile import NO_KINDS, KernelKinds, Profiles
 from workers.trainer import protocol
 
 Found = TypeVar("Found")

@@ -15,7 +15,7 @@ from typing import Any
 
 from orchestrator.analysis.log import clocks
 from orchestrator.analysis.profile import kernels
-from orchestrator.domain.profile import NO_KINDS, KernelKinds
+from orchestrator.domain.value.profile import NO_KINDS, KernelKinds
 from workers.trainer import protocol
 
 Entries = Sequence[Mapping[str, Any]]

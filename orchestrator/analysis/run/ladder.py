@@ -18,7 +18,7 @@ from orchestrator.analysis.log import windows
 from orchestrator.analysis.run import counters, utilization
 from orchestrator.analysis.run.evidence import Evidence
 from orchestrator.analysis.run.utilization import NodeSpan
-from orchestrator.domain.measurement import Measurement
+from orchestrator.domain.value.measurement import Measurement
 from workers.trainer import protocol
 
 NO_OPERATIONS = "the model's facts have no count of operations"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.analysis.run.evidence import Evidence
-from orchestrator.domain.measurement import Measurement
+from orchestrator.domain.value.measurement import Measurement
 from workers.trainer import protocol
 
 METHOD = "greatest relative L2 distance over pairs of ranks, by a count sketch of all trainable weights"

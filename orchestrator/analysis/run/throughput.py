@@ -15,7 +15,7 @@ import numpy as np
 from orchestrator.analysis.log.events import Interval
 from orchestrator.analysis.statistics.autocorrelation import Floats, mean_error
 from orchestrator.analysis.statistics.steady import residuals
-from orchestrator.domain.measurement import Measurement
+from orchestrator.domain.value.measurement import Measurement
 
 CONFIDENCE = 0.95
 PERCENTILES = (50, 90, 95, 99)

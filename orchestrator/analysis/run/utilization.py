@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.analysis.log import windows
 from orchestrator.analysis.log.events import NodeLog
 from orchestrator.analysis.log.windows import Span
-from orchestrator.domain.measurement import Measurement
+from orchestrator.domain.value.measurement import Measurement
 from workers.trainer import protocol
 
 NOTHING_READ = "no reading of the sampler falls into the steady part"

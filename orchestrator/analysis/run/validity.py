@@ -17,7 +17,7 @@ from orchestrator.analysis.run import conditions, replicas
 from orchestrator.analysis.run.evidence import Evidence
 from orchestrator.analysis.run.utilization import NodeSpan
 from orchestrator.analysis.statistics.steady import SteadyClass
-from orchestrator.domain.measurement import Advice, Finding, Reason, Validity
+from orchestrator.domain.value.measurement import Advice, Finding, Reason, Validity
 
 # Judgements.
 MAX_FOREIGN_RATIO = 0.10  # of the host's core time, used by neither the attempt nor tbd

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from orchestrator.api.exports.tables import as_json
-from orchestrator.domain.border import mended
-from orchestrator.domain.errors import Damaged
-from orchestrator.domain.measurement import METRICS
-from orchestrator.domain.run import Run, RunState
+from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.value.measurement import METRICS
+from orchestrator.domain.words.errors import Damaged
+from orchestrator.domain.words.untrusted import mended
 from orchestrator.services.result.export import Part
 from orchestrator.services.result.export_columns import DAMAGED, Column, Line, record_of
 

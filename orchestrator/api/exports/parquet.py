@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from orchestrator.api.exports.tables import json_text
-from orchestrator.domain.border import mended
-from orchestrator.domain.errors import InvalidRequest, Problem
+from orchestrator.domain.words.errors import InvalidRequest, Problem
+from orchestrator.domain.words.untrusted import mended
 from orchestrator.services.result.export import Part
 from orchestrator.services.result.export_columns import Column, Kind, Record, record_of
 

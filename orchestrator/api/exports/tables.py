@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.api.views.common import rfc3339
-from orchestrator.domain.border import mended
+from orchestrator.domain.words.untrusted import mended
 from orchestrator.services.result.export import Part
 from orchestrator.services.result.export_columns import Column, Kind, finite, record_of
 

@@ -10,7 +10,7 @@ from orchestrator.api.routers.experiments import submitted
 from orchestrator.api.views.calibrations import CalibrationView
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.experiments import ExperimentView
-from orchestrator.domain.filters import CalibrationFilter
+from orchestrator.domain.runs.filters import CalibrationFilter
 from orchestrator.services.probe import calibrate, microbenchmark
 
 router = APIRouter(prefix="/calibrations", tags=["calibrations"])

@@ -22,9 +22,9 @@ from orchestrator.api.requests import (
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.experiments import ExperimentView, PreviewView, experiment_view, preview_view
 from orchestrator.api.views.runs import RunView, run_view
-from orchestrator.domain.access import Actor
-from orchestrator.domain.filters import ExperimentFilter, RunFilter
-from orchestrator.domain.run import Experiment, ExperimentState, RunState
+from orchestrator.domain.around.access import Actor
+from orchestrator.domain.runs.filters import ExperimentFilter, RunFilter
+from orchestrator.domain.runs.run import Experiment, ExperimentState, RunState
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import cancel, extend, pause, query
 from orchestrator.services.experiment.remove import remove_experiment

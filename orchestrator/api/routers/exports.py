@@ -10,8 +10,8 @@ from fastapi.responses import StreamingResponse
 
 from orchestrator.api.exports import mllog, parquet, tables
 from orchestrator.api.requests import RFC3339, Ctx, Label, OfOwner, parse_label, parse_time
-from orchestrator.domain.errors import InvalidRequest, Problem
-from orchestrator.domain.filters import CellFilter
+from orchestrator.domain.runs.filters import CellFilter
+from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.services.result import export
 from orchestrator.services.result.export import Part, Rows
 from orchestrator.services.result.export_columns import CELLS, RUNS, Column

@@ -8,8 +8,8 @@ from fastapi.responses import HTMLResponse
 from orchestrator.api.docs_page import docs_page
 from orchestrator.api.requests import Ctx
 from orchestrator.api.views.common import View, answer
-from orchestrator.domain.errors import ClusterUnavailable, NodeUnreachable
-from orchestrator.domain.placement import NodeState
+from orchestrator.domain.asked.placement import NodeState
+from orchestrator.domain.words.errors import ClusterUnavailable, NodeUnreachable
 from orchestrator.services.context import Context
 
 router = APIRouter(tags=["health"])

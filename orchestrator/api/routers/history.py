@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Query, Response
 from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, Label, Limit, OfOwner, parse_label
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.history import HistoryView, SeriesView, history_view, series_view
-from orchestrator.domain.filters import SeriesFilter
+from orchestrator.domain.runs.filters import SeriesFilter
 from orchestrator.services.history.workload import history
 
 router = APIRouter(prefix="/history", tags=["history"])

@@ -16,7 +16,7 @@ from orchestrator.api.views.imports import (
     import_view,
     imported_point_view,
 )
-from orchestrator.domain.imported_points import ImportedFilter
+from orchestrator.domain.around.imported_points import ImportedFilter
 from orchestrator.services.intake.import_points import Imported, import_milabench, remove_imported
 
 router = APIRouter(tags=["history"])

@@ -8,8 +8,8 @@ from orchestrator.api.received import ReceivedBody
 from orchestrator.api.requests import Ctx, IdempotencyKey, carried_out_once
 from orchestrator.api.views.common import answer
 from orchestrator.api.views.runs import RunView, run_view
-from orchestrator.domain import border
-from orchestrator.domain.run import Run
+from orchestrator.domain.runs.run import Run
+from orchestrator.domain.words import untrusted
 from orchestrator.services.intake.import_log import import_log
 
 router = APIRouter(tags=["runs"])
@@ -37,7 +37,7 @@ def ingest_log(
     def bring_in() -> Run:
         try:
             return import_log(context, body.file, who)
-        except border.Malformed as error:
+        except untrusted.Malformed as error:
             raise MalformedBody(str(error)) from None
 
     # The same log again is the same run: the act itself is the look.

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 
 from orchestrator.api.requests import Ctx, Limit
 from orchestrator.api.views.common import PageView, Time, View, answer, fields_of
-from orchestrator.domain.stored import Found
+from orchestrator.domain.runs.stored import Found
 
 router = APIRouter(tags=["experiments"])
 

@@ -10,7 +10,7 @@ from orchestrator.api.routers.experiments import submitted
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.experiments import ExperimentView
 from orchestrator.api.views.netbench import ExchangeView
-from orchestrator.domain.filters import TransferFilter
+from orchestrator.domain.runs.filters import TransferFilter
 from orchestrator.services.probe import microbenchmark, netbench
 
 router = APIRouter(prefix="/netbench", tags=["netbench"])

@@ -6,8 +6,8 @@ from orchestrator.api.identity import Who
 from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, IdempotencyKey, WholeLimit, carried_out_once
 from orchestrator.api.views.catalog import NodeView
 from orchestrator.api.views.common import PageView, answer, page_of
-from orchestrator.domain.access import Actor
-from orchestrator.domain.placement import NodeState
+from orchestrator.domain.around.access import Actor
+from orchestrator.domain.asked.placement import NodeState
 from orchestrator.services.context import Context
 from orchestrator.services.facts.nodes import one_node, order_node, ordered_nodes
 

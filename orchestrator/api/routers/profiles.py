@@ -23,8 +23,8 @@ from orchestrator.api.views.profiles import (
     memory_view,
     reanalysis_view,
 )
-from orchestrator.domain.errors import InvalidRequest, Problem
-from orchestrator.domain.profile import KernelTable, LayerTimes, merged
+from orchestrator.domain.value.profile import KernelTable, LayerTimes, merged
+from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.services.experiment import query
 from orchestrator.services.intake.reanalyse import reanalyse
 from orchestrator.services.result import profiles

@@ -10,7 +10,7 @@ from orchestrator.api.views.comparison import ComparisonView, comparison_view
 from orchestrator.api.views.comparisons import ComparisonsView, comparisons_view
 from orchestrator.api.views.results import ResultRowView, result_row_view
 from orchestrator.api.views.scaling import ScalingView, scaling_view
-from orchestrator.domain.filters import CellFilter
+from orchestrator.domain.runs.filters import CellFilter
 from orchestrator.services.result import results
 from orchestrator.services.result.compare import compare
 from orchestrator.services.result.comparisons import comparisons

@@ -27,9 +27,9 @@ from orchestrator.api.views.run_data import (
     reading_view,
 )
 from orchestrator.api.views.runs import MeasurementView, RunView, measurement_view, run_view
-from orchestrator.domain.filters import RunFilter
-from orchestrator.domain.measurement import Analysis, Validity
-from orchestrator.domain.run import Run, RunState
+from orchestrator.domain.runs.filters import RunFilter
+from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.value.measurement import Analysis, Validity
 from orchestrator.services.experiment import cancel, query
 
 router = APIRouter(prefix="/runs", tags=["runs"])

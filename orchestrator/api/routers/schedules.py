@@ -19,8 +19,8 @@ from orchestrator.api.requests import (
 )
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.schedules import FireView, ScheduleView, fire_view, schedule_view
-from orchestrator.domain.filters import FireFilter, ScheduleFilter
-from orchestrator.domain.schedule import FireState, Schedule
+from orchestrator.domain.around.schedule import FireState, Schedule
+from orchestrator.domain.runs.filters import FireFilter, ScheduleFilter
 from orchestrator.services.context import Context
 from orchestrator.services.schedule import schedules
 

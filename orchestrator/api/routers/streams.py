@@ -18,9 +18,9 @@ from starlette.concurrency import run_in_threadpool
 from orchestrator.api.requests import Ctx
 from orchestrator.api.views.common import Time, View, fields_of
 from orchestrator.api.views.run_data import event_view
-from orchestrator.domain.errors import StoreUnavailable
-from orchestrator.domain.run import TERMINAL, Experiment, ExperimentState, Run
-from orchestrator.domain.stored import Change
+from orchestrator.domain.runs.run import TERMINAL, Experiment, ExperimentState, Run
+from orchestrator.domain.runs.stored import Change
+from orchestrator.domain.words.errors import StoreUnavailable
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import query
 from orchestrator.services.news import News

@@ -3,7 +3,7 @@
 from typing import Any, Self
 
 from orchestrator.api.views.common import Time, View, fields_of
-from orchestrator.domain.access import Deed, Token
+from orchestrator.domain.around.access import Deed, Token
 
 
 class TokenView(View):

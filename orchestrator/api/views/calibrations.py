@@ -1,7 +1,7 @@
 """What calibrations found, as it is answered."""
 
 from orchestrator.api.views.common import Time, View, fields_of
-from orchestrator.domain.stored import StoredCalibration
+from orchestrator.domain.runs.stored import StoredCalibration
 
 
 @fields_of(StoredCalibration)

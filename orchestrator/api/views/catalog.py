@@ -7,8 +7,8 @@ from pydantic import BeforeValidator, Field
 
 from orchestrator.api.views.common import Json, View, fields_of
 from orchestrator.api.views.runs import DeviceView
-from orchestrator.domain.catalog import ModelFacts, OptionFacts, QualityFacts, StrategyFacts, SwitchFacts
-from orchestrator.domain.placement import NodeState
+from orchestrator.domain.asked.catalog import ModelFacts, OptionFacts, QualityFacts, StrategyFacts, SwitchFacts
+from orchestrator.domain.asked.placement import NodeState
 from orchestrator.services.facts.datasets import DatasetOnNode, DatasetStatus
 from orchestrator.services.facts.frameworks import FrameworkStatus, InterpreterOnNode
 

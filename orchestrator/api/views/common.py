@@ -12,10 +12,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 from pydantic_core import PydanticSerializationError
 from starlette.responses import Response
 
-from orchestrator.domain.border import is_time, mended, visible
-from orchestrator.domain.errors import Damaged, InvalidRequest, Problem
-from orchestrator.domain.measurement import Measurement
-from orchestrator.domain.stored import Page
+from orchestrator.domain.runs.stored import Page
+from orchestrator.domain.value.measurement import Measurement
+from orchestrator.domain.words.errors import Damaged, InvalidRequest, Problem
+from orchestrator.domain.words.untrusted import is_time, mended, visible
 
 Item = TypeVar("Item")
 ViewItem = TypeVar("ViewItem")

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from orchestrator.api.views.common import Json, Quantity, View
 from orchestrator.api.views.results import AxesView, axes_view
-from orchestrator.domain.measurement import Grade, Measurement
+from orchestrator.domain.value.measurement import Grade, Measurement
 from orchestrator.services.result.comparisons import ComparedPair, Comparisons, Side
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.api.views.common import Json, Time, View
 from orchestrator.api.views.runs import PlanView
-from orchestrator.domain.run import Experiment, ExperimentState, RunState
+from orchestrator.domain.runs.run import Experiment, ExperimentState, RunState
 
 if TYPE_CHECKING:  # scipy takes a second to import, and who lists experiments needs none
     from orchestrator.services.experiment.preview import Preview

@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from orchestrator.analysis.history.baselines import Baseline, Change, Mean
 from orchestrator.api.views.common import DamagedView, Json, Quantity, Time, View, fields_of
-from orchestrator.domain.history import StoredSeries
-from orchestrator.domain.measurement import Grade, Measurement
+from orchestrator.domain.around.history import StoredSeries
+from orchestrator.domain.value.measurement import Grade, Measurement
 from orchestrator.services.history.words import Finding, Verdict, findings, of_border, verdict_at
 from orchestrator.services.history.workload import History, HistoryPoint, Place
 

@@ -1,7 +1,7 @@
 """Points that other tools measured, as they are answered."""
 
 from orchestrator.api.views.common import Json, Quantity, Time, View
-from orchestrator.domain.imported_points import ImportedPoint
+from orchestrator.domain.around.imported_points import ImportedPoint
 from orchestrator.services.intake.import_points import Imported
 
 

@@ -1,7 +1,7 @@
 """What netbenches found, as it is answered."""
 
 from orchestrator.api.views.common import Time, View, fields_of
-from orchestrator.domain.stored import StoredTransfer
+from orchestrator.domain.runs.stored import StoredTransfer
 
 
 @fields_of(StoredTransfer)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from orchestrator.analysis.profile import kernels
 from orchestrator.api.views.common import PageView, View, fields_of
-from orchestrator.domain.profile import (
+from orchestrator.domain.value.profile import (
     GradientExchange,
     Kernel,
     KernelTable,

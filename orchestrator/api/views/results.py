@@ -6,9 +6,9 @@ from orchestrator.analysis.cell.lending import LEAST_SESSIONS, Movement
 from orchestrator.analysis.statistics.nested import Components
 from orchestrator.api.views.common import Json, Quantity, View, fields_of, with_fields
 from orchestrator.api.views.runs import ReasonView, ValidityView
-from orchestrator.domain.measurement import METRICS, Grade
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import Run
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.runs.run import Run
+from orchestrator.domain.value.measurement import METRICS, Grade
 from orchestrator.services.result.results import Precision, ResultRow, why_not_sound
 
 # Runs that gave no number which a row lists with their reasons; a judgement. The others are in /experiments/{id}/runs.

@@ -3,8 +3,8 @@
 from typing import Any
 
 from orchestrator.api.views.common import Json, Time, View, fields_of
-from orchestrator.domain.border import is_time, mended
-from orchestrator.domain.log import Entry
+from orchestrator.domain.runs.log import Entry
+from orchestrator.domain.words.untrusted import is_time, mended
 from orchestrator.services.experiment.query import Output
 
 

@@ -5,12 +5,12 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from orchestrator.api.views.common import Json, Quantity, Time, View, fields_of
-from orchestrator.domain.device_time import DeviceTime, of_attempt
-from orchestrator.domain.failure import Failure
-from orchestrator.domain.measurement import Grade, Measurement, Reason
-from orchestrator.domain.placement import Device
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import Run, RunState
+from orchestrator.domain.asked.placement import Device
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.runs.device_time import DeviceTime, of_attempt
+from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.value.failure import Failure
+from orchestrator.domain.value.measurement import Grade, Measurement, Reason
 
 
 @fields_of(Plan)

@@ -4,7 +4,7 @@ from typing import Literal
 
 from orchestrator.analysis.cell.scaling import Ratio
 from orchestrator.api.views.common import Json, Quantity, View
-from orchestrator.domain.measurement import Measurement
+from orchestrator.domain.value.measurement import Measurement
 from orchestrator.services.result.scaling import ScaledCell, Scaling
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from orchestrator.api.views.common import Json, Time, View
-from orchestrator.domain.schedule import Fire, FireState, Schedule
+from orchestrator.domain.around.schedule import Fire, FireState, Schedule
 
 
 class FireView(View):

@@ -11,7 +11,7 @@ from orchestrator.cli.machine import gpu_checks, machine_checks
 from orchestrator.cli.machine.findings import Finding
 from orchestrator.cli.rest.client import Client
 from orchestrator.cli.rest.locate import data_dir, find_server
-from orchestrator.domain.errors import TbdError
+from orchestrator.domain.words.errors import TbdError
 from orchestrator.reports.numbers import memory
 from orchestrator.serve.data_directory import server_of
 

@@ -10,7 +10,7 @@ import re
 import sys
 from typing import Any
 
-from orchestrator.domain.border import visible
+from orchestrator.domain.words.untrusted import visible
 
 HANDLER = "tbd-plain"
 # Chosen by a person (PYTHONIOENCODING=ascii:replace): theirs. The others end in an error or hide the sign.

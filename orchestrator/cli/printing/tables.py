@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.cli.printing import output
 from orchestrator.cli.rest.client import Client, path_of
-from orchestrator.domain.device_time import DeviceTime, Held, together
+from orchestrator.domain.runs.device_time import DeviceTime, Held, together
 from orchestrator.reports import comparisons, table
 from orchestrator.reports.numbers import NOTHING, duration, percent, plain, quantity_text, seconds_of, short_time
 from orchestrator.reports.results_table import Table, axis_text, results_table

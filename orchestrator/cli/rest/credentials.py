@@ -40,7 +40,7 @@ def _given() -> tuple[str | None, str]:
         return None, ""
     if not named and not path.exists():
         return None, ""
-    from orchestrator.domain.errors import SettingsError
+    from orchestrator.domain.words.errors import SettingsError
     from orchestrator.serve.secret_files import read_secret
 
     try:

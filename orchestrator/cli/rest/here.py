@@ -9,12 +9,12 @@ from typing import Any
 
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.rest.client import ServerProblem
-from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.datasets import extended, on_nodes
-from orchestrator.domain.errors import InvalidRequest, SettingsError
-from orchestrator.domain.placement import Node
-from orchestrator.domain.spec import parse_spec
-from orchestrator.domain.sweep import check_for_any_machine
+from orchestrator.domain.asked.catalog import Catalog
+from orchestrator.domain.asked.datasets import extended, on_nodes
+from orchestrator.domain.asked.placement import Node
+from orchestrator.domain.asked.spec import parse_spec
+from orchestrator.domain.expansion.sweep import check_for_any_machine
+from orchestrator.domain.words.errors import InvalidRequest, SettingsError
 from orchestrator.serve.settings import read_settings
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.probe import calibrate, microbenchmark, netbench

@@ -14,9 +14,9 @@ from orchestrator.cli.printing import output
 from orchestrator.cli.rest.client import API, Client, Event
 from orchestrator.cli.rest.locate import no_server
 from orchestrator.db.opening import LookingStore
-from orchestrator.domain.errors import SettingsError, TbdError
-from orchestrator.domain.placement import Node
+from orchestrator.domain.asked.placement import Node
 from orchestrator.domain.ports import Cluster
+from orchestrator.domain.words.errors import SettingsError, TbdError
 from orchestrator.serve.data_directory import server_elsewhere
 from orchestrator.serve.settings import Settings, read_settings
 from orchestrator.services.clock import SystemClock

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from orchestrator.domain.bisection import Answer, most_left, step
+from orchestrator.domain.expansion.bisection import Answer, most_left, step
 
 # What differs between the tries of one search.
 _OF_A_TRY = ("key", "cell_key", "per_device_batch_size", "global_batch_size", "repetition")

@@ -9,7 +9,7 @@ from orchestrator.cli.exits import DONE, INTERRUPTED, RUN_FAILED, CommandError
 from orchestrator.cli.printing import output, streams
 from orchestrator.cli.rest.client import Client, path_of
 from orchestrator.cli.rest.searches import Searches, answer_of
-from orchestrator.domain.bisection import Answer
+from orchestrator.domain.expansion.bisection import Answer
 from orchestrator.reports.numbers import duration, memory, plain
 
 ENDED = ("completed", "failed", "cancelled")

@@ -9,7 +9,7 @@ import suites
 from orchestrator.cli.exits import USAGE, CommandError
 from orchestrator.cli.printing import output
 from orchestrator.cli.rest.client import ServerProblem
-from orchestrator.domain import border
+from orchestrator.domain.words import untrusted
 
 # The specs that come with tbd, in a checkout as from a wheel.
 READY = Path(suites.__path__[0])
@@ -43,8 +43,8 @@ class SpecFile:
 
     def _parse_json(self, text: str) -> Any:
         try:
-            return border.parse_json(text.encode(errors="surrogatepass"))[0]
-        except border.Malformed as error:
+            return untrusted.parse_json(text.encode(errors="surrogatepass"))[0]
+        except untrusted.Malformed as error:
             raise CommandError(f"{self.name}: {error}", USAGE) from None
 
     def _parse_yaml(self, text: str) -> Any:

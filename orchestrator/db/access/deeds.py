@@ -5,8 +5,8 @@ from sqlalchemy import Connection, select
 from orchestrator.db.connection.statements import Insert
 from orchestrator.db.reading import paging, rows
 from orchestrator.db.tables.access import deed
-from orchestrator.domain.access import Deed
-from orchestrator.domain.stored import Page
+from orchestrator.domain.around.access import Deed
+from orchestrator.domain.runs.stored import Page
 
 _INSERT = Insert(deed, "id", "created_at", "who", "token_id", "address", "action", "target")
 

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, delete, select, update
 
 from orchestrator.db.connection.statements import Insert
 from orchestrator.db.tables.schema import heartbeat, node_order
-from orchestrator.domain.placement import NodeState
+from orchestrator.domain.asked.placement import NodeState
 
 _INSERT = Insert(node_order, "node", "state", or_nothing_on=("node",))
 ORDERS = (NodeState.DRAINING, NodeState.QUARANTINED)

@@ -9,9 +9,9 @@ from orchestrator.db.connection.among import among
 from orchestrator.db.connection.statements import Insert
 from orchestrator.db.reading import paging, rows
 from orchestrator.db.tables.access import token
-from orchestrator.domain.access import Deed, Scope, Token
-from orchestrator.domain.errors import NotFound
-from orchestrator.domain.stored import Page
+from orchestrator.domain.around.access import Deed, Scope, Token
+from orchestrator.domain.runs.stored import Page
+from orchestrator.domain.words.errors import NotFound
 
 _INSERT = Insert(
     token,

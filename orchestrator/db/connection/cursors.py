@@ -4,7 +4,7 @@ import base64
 import binascii
 import json
 
-from orchestrator.domain.errors import InvalidRequest, Problem
+from orchestrator.domain.words.errors import InvalidRequest, Problem
 
 Position = tuple[float, str]
 

@@ -11,7 +11,7 @@ from orchestrator.db.connection.errors import cause_of, translated
 from orchestrator.db.connection.right import Right
 from orchestrator.db.connection.writer import MAX_WAITING, WAIT_TIMEOUT_S, Work, Writer
 from orchestrator.db.tables.schema import REVISION
-from orchestrator.domain.errors import StoreUnavailable
+from orchestrator.domain.words.errors import StoreUnavailable
 
 Result = TypeVar("Result")
 

@@ -9,7 +9,7 @@ from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from orchestrator.domain.errors import SettingsError
+from orchestrator.domain.words.errors import SettingsError
 
 BUSY_TIMEOUT_S = 5.0  # how long SQLite waits for a lock that another process holds
 POOL_SIZE, POOL_OVERFLOW, POOL_TIMEOUT_S = 8, 32, 10.0  # 40 is the size of the pool of threads that serves requests

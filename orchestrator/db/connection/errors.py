@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import exc
 
-from orchestrator.domain.errors import (
+from orchestrator.domain.words.errors import (
     Conflict,
     InvalidRequest,
     Problem,

@@ -17,7 +17,7 @@ from orchestrator.db.connection.databases import PostgresqlDatabase, Result
 from orchestrator.db.connection.errors import translated
 from orchestrator.db.connection.writer import Work
 from orchestrator.db.tables.schema import REVISION
-from orchestrator.domain.errors import StoreUnavailable
+from orchestrator.domain.words.errors import StoreUnavailable
 
 _TRIES = 3  # a server that starts checkpoints the file once or twice: a judgement
 _BEGIN = "Begin with tbd run resnet-50, or tbd serve; TBD_SERVER names a server elsewhere"

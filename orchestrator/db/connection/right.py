@@ -30,8 +30,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from orchestrator.db.connection import engine as engines
 from orchestrator.db.connection.errors import translated
 from orchestrator.db.tables.service import server as table
-from orchestrator.domain.errors import AlreadyServed, SettingsError, StoreUnavailable, TbdError
-from orchestrator.domain.server import Server, way_out
+from orchestrator.domain.around.server import Server, way_out
+from orchestrator.domain.words.errors import AlreadyServed, SettingsError, StoreUnavailable, TbdError
 
 LOCK_SUFFIX = ".server"
 LOCK = 0x7462645F7376  # "tbd_sv": the number of the advisory lock

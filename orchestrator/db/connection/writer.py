@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import Connection
 
 from orchestrator.db.connection.errors import is_full, translate
-from orchestrator.domain.errors import StoreUnavailable
+from orchestrator.domain.words.errors import StoreUnavailable
 
 THREAD = "tbd-store-writer"
 MAX_BATCH = 256  # writes that share a commit

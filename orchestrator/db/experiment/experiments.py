@@ -13,10 +13,10 @@ from orchestrator.db.reading import owners, paging, rows
 from orchestrator.db.run import cells, changes, counts, labelled_runs
 from orchestrator.db.run import runs as run_rows
 from orchestrator.db.tables.schema import experiment, label, run
-from orchestrator.domain.errors import Conflict, NotFound
-from orchestrator.domain.filters import ExperimentFilter
-from orchestrator.domain.run import Experiment, ExperimentState, Run, RunState
-from orchestrator.domain.stored import Idempotency, Page
+from orchestrator.domain.runs.filters import ExperimentFilter
+from orchestrator.domain.runs.run import Experiment, ExperimentState, Run, RunState
+from orchestrator.domain.runs.stored import Idempotency, Page
+from orchestrator.domain.words.errors import Conflict, NotFound
 
 INSERT = Insert(
     experiment,

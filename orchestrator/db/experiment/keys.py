@@ -6,8 +6,8 @@ from sqlalchemy import Connection, Row, select
 
 from orchestrator.db.connection.statements import Insert
 from orchestrator.db.tables.schema import idempotency
-from orchestrator.domain.errors import IdempotencyMismatch
-from orchestrator.domain.stored import Idempotency
+from orchestrator.domain.runs.stored import Idempotency
+from orchestrator.domain.words.errors import IdempotencyMismatch
 
 _INSERT = Insert(idempotency, "owner", "key", "body_sha256", "experiment_id", or_nothing_on=("owner", "key"))
 

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Select, select
 from orchestrator.db.connection.among import among
 from orchestrator.db.connection.statements import Insert
 from orchestrator.db.tables.schedule import origin
-from orchestrator.domain.run import Experiment, Origin
+from orchestrator.domain.runs.run import Experiment, Origin
 
 _INSERT = Insert(origin, "experiment_id", "schedule_id", "fire_id", "fire_at")
 

@@ -1,14 +1,14 @@
-"""The part of ``store.SqlStore`` that holds series: ``orchestrator.domain.history.HistoryStore``."""
+"""The part of ``store.SqlStore`` that holds series: ``orchestrator.domain.around.history.HistoryStore``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.db.connection.databases import Database
 from orchestrator.db.history import points
-from orchestrator.domain.errors import Damaged
-from orchestrator.domain.filters import SeriesFilter
-from orchestrator.domain.history import Point, StoredPoint, StoredSeries
-from orchestrator.domain.stored import Page, StoredCell
+from orchestrator.domain.around.history import Point, StoredPoint, StoredSeries
+from orchestrator.domain.runs.filters import SeriesFilter
+from orchestrator.domain.runs.stored import Page, StoredCell
+from orchestrator.domain.words.errors import Damaged
 
 
 class HistoryPart:

@@ -12,11 +12,11 @@ from orchestrator.db.connection.databases import Database
 from orchestrator.db.connection.statements import Insert
 from orchestrator.db.reading import paging, rows
 from orchestrator.db.tables.imported import imported_point
-from orchestrator.domain.access import Deed
-from orchestrator.domain.errors import Conflict, NotFound
-from orchestrator.domain.imported_points import ImportedFilter, ImportedPoint, ImportedSeries, Stored
-from orchestrator.domain.measurement import Measurement
-from orchestrator.domain.stored import Page
+from orchestrator.domain.around.access import Deed
+from orchestrator.domain.around.imported_points import ImportedFilter, ImportedPoint, ImportedSeries, Stored
+from orchestrator.domain.runs.stored import Page
+from orchestrator.domain.value.measurement import Measurement
+from orchestrator.domain.words.errors import Conflict, NotFound
 
 _COLUMNS = tuple(column.name for column in imported_point.columns)
 _JSON = ("workload", "subject", "rig", "processes")

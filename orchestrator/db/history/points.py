@@ -17,11 +17,11 @@ from orchestrator.db.reading import owners, rows
 from orchestrator.db.run import cell_pages, cells, labelled_runs
 from orchestrator.db.tables.history import point
 from orchestrator.db.tables.schema import cell, experiment, result, run
-from orchestrator.domain.errors import Damaged, DamagedRow
-from orchestrator.domain.filters import SeriesFilter
-from orchestrator.domain.history import UNKNOWN, Point, StoredPoint, StoredSeries
-from orchestrator.domain.run import TERMINAL
-from orchestrator.domain.stored import Page, StoredCell
+from orchestrator.domain.around.history import UNKNOWN, Point, StoredPoint, StoredSeries
+from orchestrator.domain.runs.filters import SeriesFilter
+from orchestrator.domain.runs.run import TERMINAL
+from orchestrator.domain.runs.stored import Page, StoredCell
+from orchestrator.domain.words.errors import Damaged, DamagedRow
 
 _CELLS = 50  # that are read at once, with all their runs
 

@@ -3,7 +3,7 @@
 from sqlalchemy import ColumnElement
 
 from orchestrator.db.tables.schema import experiment
-from orchestrator.domain.access import HIDDEN
+from orchestrator.domain.around.access import HIDDEN
 
 
 def seen(owner: str | None) -> ColumnElement[bool]:

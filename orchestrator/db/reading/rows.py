@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Row
 
-from orchestrator.domain.border import PRINTED, is_time, mended, problems_in, visible
-from orchestrator.domain.catalog import parse_topology
-from orchestrator.domain.errors import Damaged, DamagedRow
-from orchestrator.domain.failure import Failure
-from orchestrator.domain.measurement import Analysis, Measurement
-from orchestrator.domain.placement import Placement
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import Attempt, Experiment, ExperimentState, Origin, Run, RunState
-from orchestrator.domain.spec import ExperimentSpec
+from orchestrator.domain.asked.catalog import parse_topology
+from orchestrator.domain.asked.placement import Placement
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import ExperimentSpec
+from orchestrator.domain.runs.run import Attempt, Experiment, ExperimentState, Origin, Run, RunState
+from orchestrator.domain.value.failure import Failure
+from orchestrator.domain.value.measurement import Analysis, Measurement
+from orchestrator.domain.words.errors import Damaged, DamagedRow
+from orchestrator.domain.words.untrusted import PRINTED, is_time, mended, problems_in, visible
 from workers.trainer.protocol import number, to_json
 
 AnyRow = Row[*tuple[Any, ...]]

@@ -7,10 +7,10 @@ from sqlalchemy import Connection, Select, insert, select
 from orchestrator.db.reading import rows
 from orchestrator.db.run import of_runs
 from orchestrator.db.tables.schema import calibration, run
-from orchestrator.domain.calibration import Calibration, DeviceKey
-from orchestrator.domain.filters import CalibrationFilter
-from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.stored import Page, StoredCalibration
+from orchestrator.domain.runs.filters import CalibrationFilter
+from orchestrator.domain.runs.stored import Page, StoredCalibration
+from orchestrator.domain.value.calibration import Calibration, DeviceKey
+from orchestrator.domain.value.measurement import Analysis
 
 _ASKED = ("run_id", "node", "device_id", "device_name", "arithmetic", "valid")
 

@@ -9,10 +9,10 @@ from orchestrator.db.connection.among import among
 from orchestrator.db.reading import paging, rows
 from orchestrator.db.run import cells, labelled_runs, runs
 from orchestrator.db.tables.schema import cell, experiment, result, run
-from orchestrator.domain.errors import Damaged
-from orchestrator.domain.filters import CellFilter
-from orchestrator.domain.run import Run
-from orchestrator.domain.stored import Page, StoredCell
+from orchestrator.domain.runs.filters import CellFilter
+from orchestrator.domain.runs.run import Run
+from orchestrator.domain.runs.stored import Page, StoredCell
+from orchestrator.domain.words.errors import Damaged
 
 # Runs that a page may hold beyond those of its first cell: a judgement that bounds what a request reads.
 MOST_RUNS = 5_000

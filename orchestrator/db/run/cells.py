@@ -10,9 +10,9 @@ from orchestrator.db.connection.among import among
 from orchestrator.db.connection.statements import Insert
 from orchestrator.db.reading import rows
 from orchestrator.db.tables.schema import cell, experiment, run
-from orchestrator.domain.run import Run
-from orchestrator.domain.spec import ExperimentSpec
-from orchestrator.domain.sweep import place_in_sweep
+from orchestrator.domain.asked.spec import ExperimentSpec
+from orchestrator.domain.expansion.sweep import place_in_sweep
+from orchestrator.domain.runs.run import Run
 
 # Numbers count down in the ids, because lists are paged from the highest id to the lowest.
 _HIGHEST = 9_999_999

@@ -9,10 +9,10 @@ from orchestrator.db.connection.statements import Insert
 from orchestrator.db.reading import rows
 from orchestrator.db.reading.rows import bounded, to_text
 from orchestrator.db.tables.schema import change, experiment
-from orchestrator.domain.errors import NotFound
-from orchestrator.domain.failure import Failure
-from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.stored import Change
+from orchestrator.domain.runs.stored import Change
+from orchestrator.domain.value.failure import Failure
+from orchestrator.domain.value.measurement import Analysis
+from orchestrator.domain.words.errors import NotFound
 
 # at, experiment_id, run_id, state, data
 ChangeRow = tuple[float, str, str | None, str, str]

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, select, text
 
 from orchestrator.db.connection.among import among
 from orchestrator.db.tables.schema import run_count
-from orchestrator.domain.run import Run, RunState
+from orchestrator.domain.runs.run import Run, RunState
 
 _ADD = text(
     "INSERT INTO run_count (experiment_id, state, runs) VALUES (:experiment_id, :state, :runs)"

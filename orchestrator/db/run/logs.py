@@ -12,8 +12,8 @@ from orchestrator.db.connection.statements import Insert
 from orchestrator.db.reading import rows
 from orchestrator.db.reading.rows import bounded, to_text
 from orchestrator.db.tables.schema import attempt, entry
-from orchestrator.domain.errors import NotFound
-from orchestrator.domain.log import Entry
+from orchestrator.domain.runs.log import Entry
+from orchestrator.domain.words.errors import NotFound
 from workers.trainer.protocol import check_event
 
 EntryRow = tuple[str, str, int, str, str]

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Connection, and_, select
 from orchestrator.db.reading import owners
 from orchestrator.db.reading.rows import bounded
 from orchestrator.db.tables.schema import experiment, run
-from orchestrator.domain.stored import Found
+from orchestrator.domain.runs.stored import Found
 
 # Ids are made of a-z, 0-9 and _, and compared byte by byte: what begins with a text lies between it and it with this.
 _AFTER_ALL = "~"

@@ -8,9 +8,9 @@ from sqlalchemy import Connection, Select, Table, select
 
 from orchestrator.db.reading import owners, paging, rows
 from orchestrator.db.tables.schema import experiment, run
-from orchestrator.domain.filters import CalibrationFilter, TransferFilter
-from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.stored import Page, StoredCalibration, StoredTransfer
+from orchestrator.domain.runs.filters import CalibrationFilter, TransferFilter
+from orchestrator.domain.runs.stored import Page, StoredCalibration, StoredTransfer
+from orchestrator.domain.value.measurement import Analysis
 
 Stored = TypeVar("Stored", StoredCalibration, StoredTransfer)
 

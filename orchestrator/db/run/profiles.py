@@ -8,8 +8,8 @@ from sqlalchemy import Connection, Table, insert, select
 
 from orchestrator.db.reading import rows
 from orchestrator.db.tables.schema import gradient_exchange, kernel, layer, memory_class, profile, profile_missing
-from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.profile import (
+from orchestrator.domain.value.measurement import Analysis
+from orchestrator.domain.value.profile import (
     PAPER_CLASSES,
     GradientExchange,
     Kernel,

@@ -11,13 +11,13 @@ from orchestrator.db.connection.statements import Insert
 from orchestrator.db.reading import owners, paging, rows
 from orchestrator.db.run import changes, counts, labelled_runs
 from orchestrator.db.tables.schema import attempt, cell, experiment, measurement, node_order, result, run, waiting
-from orchestrator.domain.access import REMOVING
-from orchestrator.domain.errors import Damaged, DamagedRow, NotFound
-from orchestrator.domain.failure import Failure
-from orchestrator.domain.filters import RunFilter
-from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.run import HOLDS_DEVICES, PAUSED, TERMINAL, Attempt, Run, RunState, transition
-from orchestrator.domain.stored import DamagedHold, EarlierRun, OpenRuns, Page
+from orchestrator.domain.around.access import REMOVING
+from orchestrator.domain.runs.filters import RunFilter
+from orchestrator.domain.runs.run import HOLDS_DEVICES, PAUSED, TERMINAL, Attempt, Run, RunState, transition
+from orchestrator.domain.runs.stored import DamagedHold, EarlierRun, OpenRuns, Page
+from orchestrator.domain.value.failure import Failure
+from orchestrator.domain.value.measurement import Analysis
+from orchestrator.domain.words.errors import Damaged, DamagedRow, NotFound
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from sqlalchemy import Connection, insert, select
 from orchestrator.db.reading import rows
 from orchestrator.db.run import of_runs
 from orchestrator.db.tables.schema import attempt, exchange, run
-from orchestrator.domain.filters import TransferFilter
-from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.stored import Page, StoredTransfer
+from orchestrator.domain.runs.filters import TransferFilter
+from orchestrator.domain.runs.stored import Page, StoredTransfer
+from orchestrator.domain.value.measurement import Analysis
 
 _ASKED = ("run_id", "topology", "fabric", "library", "operation", "device", "busy_cores", "valid")
 

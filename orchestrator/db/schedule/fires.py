@@ -13,11 +13,11 @@ from orchestrator.db.reading import paging, rows
 from orchestrator.db.schedule import schedules
 from orchestrator.db.tables.schedule import fire, origin
 from orchestrator.db.tables.schema import experiment
-from orchestrator.domain.errors import NotFound
-from orchestrator.domain.filters import FireFilter
-from orchestrator.domain.run import ExperimentState
-from orchestrator.domain.schedule import Fire, FireState, NewFire, Schedule, Trigger
-from orchestrator.domain.stored import Idempotency, Page
+from orchestrator.domain.around.schedule import Fire, FireState, NewFire, Schedule, Trigger
+from orchestrator.domain.runs.filters import FireFilter
+from orchestrator.domain.runs.run import ExperimentState
+from orchestrator.domain.runs.stored import Idempotency, Page
+from orchestrator.domain.words.errors import NotFound
 
 _INSERT = Insert(
     fire,

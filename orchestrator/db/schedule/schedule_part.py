@@ -1,13 +1,13 @@
-"""The part of ``store.SqlStore`` that holds schedules: ``orchestrator.domain.schedule.ScheduleStore``."""
+"""The part of ``store.SqlStore`` that holds schedules: ``orchestrator.domain.around.schedule.ScheduleStore``."""
 
 from collections.abc import Collection, Mapping, Sequence
 
 from orchestrator.db.connection.databases import Database
 from orchestrator.db.schedule import fires, schedules
-from orchestrator.domain.access import Deed
-from orchestrator.domain.filters import FireFilter, ScheduleFilter
-from orchestrator.domain.schedule import Fire, NewFire, Schedule
-from orchestrator.domain.stored import Idempotency, Page
+from orchestrator.domain.around.access import Deed
+from orchestrator.domain.around.schedule import Fire, NewFire, Schedule
+from orchestrator.domain.runs.filters import FireFilter, ScheduleFilter
+from orchestrator.domain.runs.stored import Idempotency, Page
 
 
 class SchedulePart:

@@ -8,11 +8,11 @@ from orchestrator.db.access import deeds
 from orchestrator.db.experiment import keys
 from orchestrator.db.reading import paging, rows
 from orchestrator.db.tables.schedule import fire, schedule
-from orchestrator.domain.access import Deed
-from orchestrator.domain.errors import Conflict, NotFound
-from orchestrator.domain.filters import ScheduleFilter
-from orchestrator.domain.schedule import FireState, Misfire, Overlap, Schedule
-from orchestrator.domain.stored import Idempotency, Page
+from orchestrator.domain.around.access import Deed
+from orchestrator.domain.around.schedule import FireState, Misfire, Overlap, Schedule
+from orchestrator.domain.runs.filters import ScheduleFilter
+from orchestrator.domain.runs.stored import Idempotency, Page
+from orchestrator.domain.words.errors import Conflict, NotFound
 
 MOST_DUE = 500  # schedules of one look: a judgement
 

@@ -15,9 +15,9 @@ from orchestrator.db.reading import rows
 from orchestrator.db.run import cells, changes, counts, logs, runs
 from orchestrator.db.tables.schema import attempt, experiment, run
 from orchestrator.db.together import results
-from orchestrator.domain.access import IMPORTING
-from orchestrator.domain.log import Line
-from orchestrator.domain.run import Experiment, Run
+from orchestrator.domain.around.access import IMPORTING
+from orchestrator.domain.runs.log import Line
+from orchestrator.domain.runs.run import Experiment, Run
 
 PART, PART_BYTES = 500, 250_000  # entries that share a transaction, at most; a judgement: some milliseconds
 

@@ -13,9 +13,9 @@ from orchestrator.db.connection.among import among
 from orchestrator.db.reading import rows
 from orchestrator.db.run.runs import OPEN
 from orchestrator.db.tables.schema import attempt, experiment, idempotency, label, metadata, run
-from orchestrator.domain.access import HIDDEN, REMOVING
-from orchestrator.domain.errors import Conflict, DamagedRow, NotFound
-from orchestrator.domain.run import ExperimentState
+from orchestrator.domain.around.access import HIDDEN, REMOVING
+from orchestrator.domain.runs.run import ExperimentState
+from orchestrator.domain.words.errors import Conflict, DamagedRow, NotFound
 
 # Judgements: some milliseconds for each part.
 PART = 500  # rows of a part, at most, beside its runs

@@ -9,9 +9,9 @@ from orchestrator.db.history import points
 from orchestrator.db.reading import rows
 from orchestrator.db.run import calibrations, cells, profiles, runs, transfers
 from orchestrator.db.tables.schema import attempt, calibration, exchange, measurement, result
-from orchestrator.domain.failure import Failure
-from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.run import RunState
+from orchestrator.domain.runs.run import RunState
+from orchestrator.domain.value.failure import Failure
+from orchestrator.domain.value.measurement import Analysis
 
 
 def conclude(

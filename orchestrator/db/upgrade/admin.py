@@ -14,7 +14,7 @@ from orchestrator.db.connection import engine as engines
 from orchestrator.db.connection.errors import translated
 from orchestrator.db.connection.looking import database_of, revision_of
 from orchestrator.db.tables.schema import REVISION
-from orchestrator.domain.errors import Damaged, SettingsError
+from orchestrator.domain.words.errors import Damaged, SettingsError
 
 if TYPE_CHECKING:  # alembic takes 0.2 s to import, and an up-to-date database does not need it
     from alembic.config import Config

@@ -11,7 +11,7 @@ from orchestrator.db.run import calibrations, changes, logs, runs, transfers
 from orchestrator.db.schedule import fires, schedules
 from orchestrator.db.tables.imported import imported_point
 from orchestrator.db.tables.schema import attempt, calibration, change, entry, exchange, experiment, fire, run, schedule
-from orchestrator.domain.errors import Damaged
+from orchestrator.domain.words.errors import Damaged
 
 BATCH = 500  # rows had at once: a log may be long
 Reader = Callable[[rows.AnyRow], Any]

@@ -1,7 +1,7 @@
 """Ask for a run or an experiment to be cancelled. The reconciler notices and carries it out."""
 
-from orchestrator.domain.access import Actor
-from orchestrator.domain.run import Experiment, Run
+from orchestrator.domain.around.access import Actor
+from orchestrator.domain.runs.run import Experiment, Run
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import query
 from orchestrator.services.tokens import deed_of

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.domain import extension
-from orchestrator.domain.access import Actor
-from orchestrator.domain.errors import Conflict, InvalidRequest
-from orchestrator.domain.facts import Facts, facts_of
-from orchestrator.domain.run import Experiment, ExperimentState
-from orchestrator.domain.spec import ExperimentSpec, parse_spec
-from orchestrator.domain.sweep import check, expand
+from orchestrator.domain.around.access import Actor
+from orchestrator.domain.asked.facts import Facts, facts_of
+from orchestrator.domain.asked.spec import ExperimentSpec, parse_spec
+from orchestrator.domain.expansion import extension
+from orchestrator.domain.expansion.sweep import check, expand
+from orchestrator.domain.runs.run import Experiment, ExperimentState
+from orchestrator.domain.words.errors import Conflict, InvalidRequest
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import query
 from orchestrator.services.experiment.submit import new_runs

@@ -1,7 +1,7 @@
 """Pause an experiment, or let it go on. What of it is being carried out comes to its end."""
 
-from orchestrator.domain.access import Actor
-from orchestrator.domain.run import Experiment
+from orchestrator.domain.around.access import Actor
+from orchestrator.domain.runs.run import Experiment
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import query
 from orchestrator.services.tokens import deed_of

@@ -10,15 +10,15 @@ from typing import Any
 from scipy import stats
 
 from orchestrator.analysis.cell.between_runs import CONFIDENCE
-from orchestrator.domain.bisection import most_left
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.placement import Held, NotNow, offer, place
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.precision import upper_side
-from orchestrator.domain.repetitions import repeats_of
-from orchestrator.domain.spec import ExperimentSpec
-from orchestrator.domain.stored import EarlierRun
-from orchestrator.domain.sweep import LeftOut, left_out
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.placement import Held, NotNow, offer, place
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import ExperimentSpec
+from orchestrator.domain.expansion.bisection import most_left
+from orchestrator.domain.expansion.repetitions import repeats_of
+from orchestrator.domain.expansion.sweep import LeftOut, left_out
+from orchestrator.domain.runs.precision import upper_side
+from orchestrator.domain.runs.stored import EarlierRun
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import submit
 from orchestrator.services.facts.nodes import ordered_nodes

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.domain.access import HIDDEN, Actor
-from orchestrator.domain.errors import Damaged, InvalidRequest, NotAllowed, NotFound, Problem
-from orchestrator.domain.filters import RunFilter
-from orchestrator.domain.log import Entry
-from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Experiment, Run, RunState
-from orchestrator.domain.stored import Page
+from orchestrator.domain.around.access import HIDDEN, Actor
+from orchestrator.domain.runs.filters import RunFilter
+from orchestrator.domain.runs.log import Entry
+from orchestrator.domain.runs.run import HOLDS_DEVICES, Attempt, Experiment, Run, RunState
+from orchestrator.domain.runs.stored import Page
+from orchestrator.domain.words.errors import Damaged, InvalidRequest, NotAllowed, NotFound, Problem
 from orchestrator.services.context import Context
 
 MOST_DIGITS = 18  # of the numbers that every database holds, those of 64 bits

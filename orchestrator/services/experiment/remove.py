@@ -1,6 +1,6 @@
 """Remove an experiment, with all that hangs on it."""
 
-from orchestrator.domain.access import Actor
+from orchestrator.domain.around.access import Actor
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import query
 from orchestrator.services.tokens import deed_of

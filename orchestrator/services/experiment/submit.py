@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from orchestrator.domain.access import Actor
-from orchestrator.domain.facts import Facts, facts_of
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import Experiment, ExperimentState, Run, RunState
-from orchestrator.domain.spec import ExperimentSpec, parse_spec
-from orchestrator.domain.sweep import check, expand
+from orchestrator.domain.around.access import Actor
+from orchestrator.domain.asked.facts import Facts, facts_of
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import ExperimentSpec, parse_spec
+from orchestrator.domain.expansion.sweep import check, expand
+from orchestrator.domain.runs.run import Experiment, ExperimentState, Run, RunState
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
 from orchestrator.services.once import idempotency

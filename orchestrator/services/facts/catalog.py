@@ -9,7 +9,7 @@ from typing import Any
 import suites.datasets
 import suites.models
 import workers.trainer.frameworks
-from orchestrator.domain.catalog import (
+from orchestrator.domain.asked.catalog import (
     Catalog,
     DatasetFacts,
     FrameworkFacts,
@@ -20,9 +20,9 @@ from orchestrator.domain.catalog import (
     SwitchFacts,
     Variant,
 )
-from orchestrator.domain.errors import SettingsError
-from orchestrator.domain.peaks import DataSheet
-from orchestrator.domain.profile import KernelKinds, Kinds
+from orchestrator.domain.value.peaks import DataSheet
+from orchestrator.domain.value.profile import KernelKinds, Kinds
+from orchestrator.domain.words.errors import SettingsError
 from workers.trainer.protocol import MODEL_ROLES
 
 _MODELS = Path(suites.models.__path__[0])

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.domain.catalog import Catalog, DatasetFacts
-from orchestrator.domain.datasets import extended, on_nodes
-from orchestrator.domain.placement import Node, NodeState
+from orchestrator.domain.asked.catalog import Catalog, DatasetFacts
+from orchestrator.domain.asked.datasets import extended, on_nodes
+from orchestrator.domain.asked.placement import Node, NodeState
 from orchestrator.services.context import Context
 from workers.trainer.manifest import folder_name
 

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.domain.catalog import Catalog, FrameworkFacts
-from orchestrator.domain.errors import ClusterUnavailable
-from orchestrator.domain.placement import Node, NodeState
+from orchestrator.domain.asked.catalog import Catalog, FrameworkFacts
+from orchestrator.domain.asked.placement import Node, NodeState
+from orchestrator.domain.words.errors import ClusterUnavailable
 from orchestrator.services.context import Context
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator.domain.access import Actor
-from orchestrator.domain.errors import NotFound
-from orchestrator.domain.placement import Node, NodeState
+from orchestrator.domain.around.access import Actor
+from orchestrator.domain.asked.placement import Node, NodeState
+from orchestrator.domain.words.errors import NotFound
 from orchestrator.services.context import Context
 from orchestrator.services.tokens import deed_of
 

@@ -18,7 +18,7 @@ def zone_of(name: str) -> ZoneInfo:
         ValueError: there is none; the message has what was probably meant.
     """
     if name not in names():  # the name of a file is not looked for: it may be any
-        from orchestrator.domain.spelling import did_you_mean
+        from orchestrator.domain.words.spelling import did_you_mean
 
         meant = did_you_mean(name, names()) or ": they look like Europe/Berlin"
         raise ValueError(f"there is no time zone {name!r}{meant}")

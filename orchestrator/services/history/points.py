@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.analysis.analyse import CODE_VERSION
-from orchestrator.domain.errors import Damaged
-from orchestrator.domain.history import UNKNOWN, Point, Share, StoredPoint
-from orchestrator.domain.measurement import Measurement
-from orchestrator.domain.run import TERMINAL, Experiment, Run
+from orchestrator.domain.around.history import UNKNOWN, Point, Share, StoredPoint
+from orchestrator.domain.runs.run import TERMINAL, Experiment, Run
+from orchestrator.domain.value.measurement import Measurement
+from orchestrator.domain.words.errors import Damaged
 from orchestrator.services.context import Context
 from orchestrator.services.result.results import measured_row
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from orchestrator.analysis.history.baselines import Baseline, Observation, baselines_of
 from orchestrator.analysis.history.breaks import Border, Drift, SoftwareChange, borders_of, drift_of, software_changes
-from orchestrator.domain.errors import Conflict, Damaged, NotFound
-from orchestrator.domain.filters import SeriesFilter
-from orchestrator.domain.history import Point, StoredSeries
-from orchestrator.domain.measurement import Grade
+from orchestrator.domain.around.history import Point, StoredSeries
+from orchestrator.domain.runs.filters import SeriesFilter
+from orchestrator.domain.value.measurement import Grade
+from orchestrator.domain.words.errors import Conflict, Damaged, NotFound
 from orchestrator.services.context import Context
 from orchestrator.services.history import points
 

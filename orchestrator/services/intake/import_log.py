@@ -3,15 +3,15 @@
 import tempfile
 from typing import BinaryIO
 
-from orchestrator.domain.access import Actor
-from orchestrator.domain.errors import InvalidRequest, Problem
-from orchestrator.domain.facts import facts_of
-from orchestrator.domain.fingerprint import fingerprint
-from orchestrator.domain.placement import Device, NodeShare, Placement
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import Attempt, Experiment, Run, experiment_outcome
-from orchestrator.domain.spec import ExperimentSpec
-from orchestrator.domain.sweep import spec_of
+from orchestrator.domain.around.access import Actor
+from orchestrator.domain.asked.facts import facts_of
+from orchestrator.domain.asked.fingerprint import fingerprint
+from orchestrator.domain.asked.placement import Device, NodeShare, Placement
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import ExperimentSpec
+from orchestrator.domain.expansion.sweep import spec_of
+from orchestrator.domain.runs.run import Attempt, Experiment, Run, experiment_outcome
+from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.services.context import Context
 from orchestrator.services.intake import log_process, log_reading
 from orchestrator.services.intake.log_reading import Told

@@ -7,10 +7,10 @@ from typing import IO, BinaryIO
 
 from orchestrator.analysis.history import milabench
 from orchestrator.analysis.history.milabench import Process
-from orchestrator.domain.access import Actor
-from orchestrator.domain.border import text_problem, visible
-from orchestrator.domain.errors import InvalidRequest, NotAllowed, Problem
-from orchestrator.domain.imported_points import ImportedPoint, Stored, id_of, series_of
+from orchestrator.domain.around.access import Actor
+from orchestrator.domain.around.imported_points import ImportedPoint, Stored, id_of, series_of
+from orchestrator.domain.words.errors import InvalidRequest, NotAllowed, Problem
+from orchestrator.domain.words.untrusted import text_problem, visible
 from orchestrator.services.context import Context
 from orchestrator.services.tokens import deed_of
 

@@ -11,9 +11,9 @@ import sys
 from dataclasses import asdict
 from typing import Any, BinaryIO
 
-from orchestrator.domain import border
-from orchestrator.domain.errors import InvalidRequest, TbdError
-from orchestrator.domain.profile import KernelKinds
+from orchestrator.domain.value.profile import KernelKinds
+from orchestrator.domain.words import untrusted
+from orchestrator.domain.words.errors import InvalidRequest, TbdError
 from orchestrator.services.intake import log_reading
 from orchestrator.services.intake.log_reading import Told
 
@@ -39,7 +39,7 @@ def read_politely(file: BinaryIO, rows: BinaryIO, kinds: KernelKinds) -> Told:
         raise TbdError(f"the process that reads the log ended with status {done.returncode}; nothing was stored")
     kind, answer = pickle.loads(done.stdout)
     if kind == "malformed":
-        raise border.Malformed(answer)
+        raise untrusted.Malformed(answer)
     if kind == "problems":
         raise InvalidRequest(answer)
     told: Told = answer
@@ -56,7 +56,7 @@ def main() -> None:
     try:
         with open(int(sys.argv[1]), "wb") as rows:
             answer = ("told", log_reading.read(sys.stdin.buffer, rows, KernelKinds(**json.loads(sys.argv[2]))))
-    except border.Malformed as error:
+    except untrusted.Malformed as error:
         answer = ("malformed", str(error))
     except InvalidRequest as error:
         answer = ("problems", error.problems)

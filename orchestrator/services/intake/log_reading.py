@@ -11,14 +11,14 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from orchestrator.analysis.analyse import analyse_read
 from orchestrator.analysis.log.events import LogError, NodeLog, read_log
-from orchestrator.domain import border
-from orchestrator.domain.catalog import parse_topology
-from orchestrator.domain.errors import InvalidRequest, Problem
-from orchestrator.domain.log import Entry, Line
-from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.placement import Device
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.profile import KernelKinds
+from orchestrator.domain.asked.catalog import parse_topology
+from orchestrator.domain.asked.placement import Device
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.runs.log import Entry, Line
+from orchestrator.domain.value.measurement import Analysis
+from orchestrator.domain.value.profile import KernelKinds
+from orchestrator.domain.words import untrusted
+from orchestrator.domain.words.errors import InvalidRequest, Problem
 from workers.trainer.protocol import to_json
 
 Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
@@ -134,13 +134,13 @@ def _entry(number: int, line: bytes) -> Entry | None:
         InvalidRequest: it holds text or numbers that nothing may hold.
     """
     try:
-        entry, problems = border.parse_entry(line)
-    except border.Malformed as error:
+        entry, problems = untrusted.parse_entry(line)
+    except untrusted.Malformed as error:
         if number > 1 and not line.endswith(b"\n"):
             return None
-        raise border.Malformed(f"line {number} of the log is no JSON: {error}") from None
+        raise untrusted.Malformed(f"line {number} of the log is no JSON: {error}") from None
     if not isinstance(entry, dict):
-        raise border.Malformed(f"line {number} of the log is no JSON object")
+        raise untrusted.Malformed(f"line {number} of the log is no JSON object")
     if problems:
         raise InvalidRequest([Problem(f"/{number - 1}{one.pointer}", one.message) for one in problems])
     return entry

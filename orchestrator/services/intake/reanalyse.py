@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.analysis.profile import kernels
-from orchestrator.domain.measurement import Analysis, Measurement
-from orchestrator.domain.profile import Profiles
-from orchestrator.domain.run import Run
+from orchestrator.domain.runs.run import Run
+from orchestrator.domain.value.measurement import Analysis, Measurement
+from orchestrator.domain.value.profile import Profiles
 from orchestrator.services.context import Context
 from orchestrator.services.reconcile.conclude import analyse_attempt
 

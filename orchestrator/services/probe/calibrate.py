@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from orchestrator.domain.spec import Topology
-from orchestrator.domain.spelling import did_you_mean
+from orchestrator.domain.asked.spec import Topology
+from orchestrator.domain.words.spelling import did_you_mean
 from orchestrator.services.probe import microbenchmark
 
 MODEL = "calibration"

@@ -6,12 +6,12 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError
 
-from orchestrator.domain.access import Actor
-from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.errors import InvalidRequest, Problem
-from orchestrator.domain.run import Experiment
-from orchestrator.domain.spec import NodeChoice, StrictModel, parse_spec, problems_of
-from orchestrator.domain.sweep import check_for_any_machine
+from orchestrator.domain.around.access import Actor
+from orchestrator.domain.asked.catalog import Catalog
+from orchestrator.domain.asked.spec import NodeChoice, StrictModel, parse_spec, problems_of
+from orchestrator.domain.expansion.sweep import check_for_any_machine
+from orchestrator.domain.runs.run import Experiment
+from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.services.context import Context
 from orchestrator.services.experiment.submit import submit
 

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from orchestrator.domain.catalog import parse_topology
-from orchestrator.domain.errors import InvalidRequest, Problem
-from orchestrator.domain.spec import Topology
+from orchestrator.domain.asked.catalog import parse_topology
+from orchestrator.domain.asked.spec import Topology
+from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.services.probe import microbenchmark
 
 MODEL = "netbench"

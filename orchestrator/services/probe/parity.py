@@ -6,9 +6,9 @@ from types import MappingProxyType
 from typing import Any
 
 from orchestrator.analysis.probe.parity import TOLERANCES
-from orchestrator.domain.catalog import Catalog, ModelFacts
-from orchestrator.domain.errors import InvalidRequest, Problem
-from orchestrator.domain.spelling import did_you_mean
+from orchestrator.domain.asked.catalog import Catalog, ModelFacts
+from orchestrator.domain.words.errors import InvalidRequest, Problem
+from orchestrator.domain.words.spelling import did_you_mean
 from workers.trainer.protocol import PROTOCOL_VERSION, local_node
 
 # The framework that also computes in double precision: its result is the exact one.

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.domain.errors import DevicesTaken, JobRefused, NodeFailed, NodeUnreachable, NotFound
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.peaks import ARITHMETIC
-from orchestrator.domain.placement import Placement
-from orchestrator.domain.run import Attempt, ExperimentState, Run, RunState
+from orchestrator.domain.asked.placement import Placement
+from orchestrator.domain.runs.run import Attempt, ExperimentState, Run, RunState
+from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.value.peaks import ARITHMETIC
+from orchestrator.domain.words.errors import DevicesTaken, JobRefused, NodeFailed, NodeUnreachable, NotFound
 from orchestrator.services.clock import new_id, new_token
 from orchestrator.services.context import Context
 from orchestrator.services.reconcile.conclude import conclude, follow_up

@@ -3,11 +3,11 @@
 import logging
 
 from orchestrator.analysis.analyse import analyse
-from orchestrator.domain.convergence import CONVERGENCE
-from orchestrator.domain.failure import Failure, FailureKind, may_retry
-from orchestrator.domain.fingerprint import fingerprint
-from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.run import Run, RunState
+from orchestrator.domain.asked.fingerprint import fingerprint
+from orchestrator.domain.expansion.convergence import CONVERGENCE
+from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.value.failure import Failure, FailureKind, may_retry
+from orchestrator.domain.value.measurement import Analysis
 from orchestrator.services.context import Context
 from orchestrator.services.history import points
 from orchestrator.services.reconcile.review import review

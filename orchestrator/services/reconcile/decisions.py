@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.placement import Held, NotNow, Offer, Placement, offer, place
-from orchestrator.domain.plan import Needs
-from orchestrator.domain.run import HOLDS_DEVICES, Attempt, Run, RunState
+from orchestrator.domain.asked.placement import Held, NotNow, Offer, Placement, offer, place
+from orchestrator.domain.asked.plan import Needs
+from orchestrator.domain.runs.run import HOLDS_DEVICES, Attempt, Run, RunState
+from orchestrator.domain.value.failure import Failure, FailureKind
 from orchestrator.services.reconcile.situation import OpenAttempt, Situation, Word
 
 

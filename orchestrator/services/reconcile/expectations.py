@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from orchestrator.analysis.analyse import SAME_RATES
 from orchestrator.analysis.cell.prospect import Prospect, prospect
-from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.run import Attempt, Run
+from orchestrator.domain.runs.run import Attempt, Run
+from orchestrator.domain.value.measurement import Analysis
 from orchestrator.services.context import Context
 
 LOOK_BACK = 240  # completed runs of the same cell, newest first: a judgement that bounds the work

@@ -2,7 +2,7 @@
 
 import logging
 
-from orchestrator.domain.errors import NodeFailed
+from orchestrator.domain.words.errors import NodeFailed
 from orchestrator.services.context import Context
 
 log = logging.getLogger(__name__)

@@ -5,15 +5,15 @@ from types import MappingProxyType
 from typing import Any
 
 from orchestrator.analysis.cell.prospect import Prospect, prospect
-from orchestrator.domain.calibration import DeviceKey
-from orchestrator.domain.catalog import Catalog, StrategyFacts
-from orchestrator.domain.convergence import CONVERGENCE
-from orchestrator.domain.errors import JobRefused
-from orchestrator.domain.peaks import ARITHMETIC, data_sheet
-from orchestrator.domain.placement import Node, Placement
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import Attempt, Run
-from orchestrator.domain.stored import StoredCalibration
+from orchestrator.domain.asked.catalog import Catalog, StrategyFacts
+from orchestrator.domain.asked.placement import Node, Placement
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.expansion.convergence import CONVERGENCE
+from orchestrator.domain.runs.run import Attempt, Run
+from orchestrator.domain.runs.stored import StoredCalibration
+from orchestrator.domain.value.calibration import DeviceKey
+from orchestrator.domain.value.peaks import ARITHMETIC, data_sheet
+from orchestrator.domain.words.errors import JobRefused
 from workers.trainer.protocol import PROTOCOL_VERSION, local_node
 
 # Judgement: a run that has no limit of its own ends its timed phase in half the time that its attempt has, so that slow

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 
-from orchestrator.domain.errors import ClusterUnavailable, StoreUnavailable
-from orchestrator.domain.placement import NodeState
-from orchestrator.domain.run import HOLDS_DEVICES, RunState
+from orchestrator.domain.asked.placement import NodeState
+from orchestrator.domain.runs.run import HOLDS_DEVICES, RunState
+from orchestrator.domain.words.errors import ClusterUnavailable, StoreUnavailable
 from orchestrator.services.context import Context
 from orchestrator.services.reconcile.application import Hands
 from orchestrator.services.reconcile.decisions import Fetch, decide

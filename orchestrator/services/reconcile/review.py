@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Collection, Sequence
 
-from orchestrator.domain.errors import DamagedRow, NotFound
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.repetitions import Cell, missing
-from orchestrator.domain.run import TERMINAL, Experiment, ExperimentState, Run, RunState, experiment_outcome
-from orchestrator.domain.search import is_answer, was_found
-from orchestrator.domain.sweep import expand
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.expansion.repetitions import Cell, missing
+from orchestrator.domain.expansion.search import is_answer, was_found
+from orchestrator.domain.expansion.sweep import expand
+from orchestrator.domain.runs.run import TERMINAL, Experiment, ExperimentState, Run, RunState, experiment_outcome
+from orchestrator.domain.words.errors import DamagedRow, NotFound
 from orchestrator.services.context import Context
 from orchestrator.services.experiment.submit import new_runs
 

@@ -11,12 +11,12 @@ from enum import StrEnum
 from functools import partial
 from typing import TypeVar
 
-from orchestrator.domain.errors import DamagedRow, NodeUnreachable, NotFound
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.log import AttemptStatus
-from orchestrator.domain.placement import Node, Placement
-from orchestrator.domain.run import HOLDS_DEVICES, Run, RunState
-from orchestrator.domain.stored import DamagedHold
+from orchestrator.domain.asked.placement import Node, Placement
+from orchestrator.domain.runs.log import AttemptStatus
+from orchestrator.domain.runs.run import HOLDS_DEVICES, Run, RunState
+from orchestrator.domain.runs.stored import DamagedHold
+from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.words.errors import DamagedRow, NodeUnreachable, NotFound
 from orchestrator.services.context import Context
 from orchestrator.services.facts.nodes import as_ordered
 from orchestrator.services.reconcile.lanes import Lanes

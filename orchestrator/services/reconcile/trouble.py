@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from orchestrator.domain.errors import NodeFailed, NodeUnreachable, TbdError
-from orchestrator.domain.log import AttemptStatus, LogSlice
-from orchestrator.domain.placement import Node, NodeState, Placement
+from orchestrator.domain.asked.placement import Node, NodeState, Placement
 from orchestrator.domain.ports import Clock, Cluster
+from orchestrator.domain.runs.log import AttemptStatus, LogSlice
+from orchestrator.domain.words.errors import NodeFailed, NodeUnreachable, TbdError
 
 Answer = TypeVar("Answer")
 Key = TypeVar("Key")

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orchestrator.analysis.cell import between_runs
-from orchestrator.domain.basis import Basis, alike
-from orchestrator.domain.fingerprint import WORKLOAD_FIELDS, differences, workload_of
-from orchestrator.domain.measurement import Measurement
-from orchestrator.domain.plan import Plan
+from orchestrator.domain.asked.fingerprint import WORKLOAD_FIELDS, differences, workload_of
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.runs.basis import Basis, alike
+from orchestrator.domain.value.measurement import Measurement
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import query
 from orchestrator.services.result.results import ResultRow, all_of_experiment, measure, place_of, row_of

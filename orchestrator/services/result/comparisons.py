@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.analysis.statistics import blocks
-from orchestrator.domain import groups
-from orchestrator.domain.basis import Basis, shared
-from orchestrator.domain.groups import Group
-from orchestrator.domain.measurement import Grade, Measurement
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.repetitions import planned_of, repeats_of, variance_chooses
-from orchestrator.domain.spec import ExperimentSpec
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import ExperimentSpec
+from orchestrator.domain.expansion import groups
+from orchestrator.domain.expansion.groups import Group
+from orchestrator.domain.expansion.repetitions import planned_of, repeats_of, variance_chooses
+from orchestrator.domain.runs.basis import Basis, shared
+from orchestrator.domain.value.measurement import Grade, Measurement
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import query
 from orchestrator.services.result import results

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
-from orchestrator.domain.errors import Damaged
-from orchestrator.domain.filters import CellFilter
+from orchestrator.domain.runs.filters import CellFilter
+from orchestrator.domain.words.errors import Damaged
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import query
 from orchestrator.services.result import results

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from orchestrator.domain.errors import Damaged
-from orchestrator.domain.measurement import METRICS, Grade, Measurement, Validity
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import Experiment, Run
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.runs.run import Experiment, Run
+from orchestrator.domain.value.measurement import METRICS, Grade, Measurement, Validity
+from orchestrator.domain.words.errors import Damaged
 from orchestrator.services.result.results import ResultRow, why_not_sound
 
 Record = dict[str, Any]

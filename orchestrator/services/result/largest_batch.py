@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from orchestrator.domain.filters import RunFilter
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import Experiment, Run, RunState
-from orchestrator.domain.search import is_answer, searched, was_found
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.expansion.search import is_answer, searched, was_found
+from orchestrator.domain.runs.filters import RunFilter
+from orchestrator.domain.runs.run import Experiment, Run, RunState
 from orchestrator.services.context import Context
 
 PART = 200  # runs had at once

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from orchestrator.analysis.paper.observation_rules import CellResult
 from orchestrator.analysis.paper.observations import Observation, observe
-from orchestrator.domain.filters import CellFilter
-from orchestrator.domain.measurement import Grade
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.profile import Profiles
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.runs.filters import CellFilter
+from orchestrator.domain.value.measurement import Grade
+from orchestrator.domain.value.profile import Profiles
 from orchestrator.services.context import Context
 from orchestrator.services.result import results
 from orchestrator.services.result.results import ResultRow

@@ -5,9 +5,9 @@ from typing import Any
 
 from orchestrator.analysis.log.plausible import is_plausible
 from orchestrator.analysis.profile import trace
-from orchestrator.domain.log import Entry
-from orchestrator.domain.profile import Profiles
-from orchestrator.domain.run import Attempt, Run
+from orchestrator.domain.runs.log import Entry
+from orchestrator.domain.runs.run import Attempt, Run
+from orchestrator.domain.value.profile import Profiles
 from orchestrator.services.context import Context
 
 

@@ -12,11 +12,17 @@ from orchestrator.analysis.cell.lending import Lent, Movement, Session
 from orchestrator.analysis.run.quality import CENSORED
 from orchestrator.analysis.statistics.nested import Components
 from orchestrator.analysis.statistics.settling import Cut
-from orchestrator.domain.basis import Basis, basis_of
-from orchestrator.domain.convergence import CONVERGENCE
-from orchestrator.domain.failure import FailureKind
-from orchestrator.domain.filters import CellFilter
-from orchestrator.domain.measurement import (
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import ExperimentSpec
+from orchestrator.domain.expansion.convergence import CONVERGENCE
+from orchestrator.domain.expansion.repetitions import first_stage_rates, planned_of, variance_chooses
+from orchestrator.domain.runs.basis import Basis, basis_of
+from orchestrator.domain.runs.filters import CellFilter
+from orchestrator.domain.runs.precision import stein
+from orchestrator.domain.runs.run import TERMINAL, Experiment, Run
+from orchestrator.domain.runs.stored import Page
+from orchestrator.domain.value.failure import FailureKind
+from orchestrator.domain.value.measurement import (
     METRICS,
     OF_CONVERGENCE,
     ONLY_CONVERGENCE,
@@ -26,12 +32,6 @@ from orchestrator.domain.measurement import (
     Reason,
     Validity,
 )
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.precision import stein
-from orchestrator.domain.repetitions import first_stage_rates, planned_of, variance_chooses
-from orchestrator.domain.run import TERMINAL, Experiment, Run
-from orchestrator.domain.spec import ExperimentSpec
-from orchestrator.domain.stored import Page
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import query
 from orchestrator.services.result import largest_batch

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orchestrator.analysis.cell.scaling import METHOD, Ratio, speedup
-from orchestrator.domain import groups
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.groups import Group
-from orchestrator.domain.measurement import Measurement
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.repetitions import repeats_of, variance_chooses
-from orchestrator.domain.run import Experiment
-from orchestrator.domain.sweep import fruitless, left_out
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.expansion import groups
+from orchestrator.domain.expansion.groups import Group
+from orchestrator.domain.expansion.repetitions import repeats_of, variance_chooses
+from orchestrator.domain.expansion.sweep import fruitless, left_out
+from orchestrator.domain.runs.run import Experiment
+from orchestrator.domain.value.measurement import Measurement
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import query
 from orchestrator.services.result import results

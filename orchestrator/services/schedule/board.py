@@ -16,15 +16,15 @@ from enum import StrEnum
 from typing import Any
 
 from orchestrator.analysis.history.nightly import LOOK_BACK, Night, Rates, judge
-from orchestrator.domain.basis import Basis, of_plan
-from orchestrator.domain.errors import NotFound
-from orchestrator.domain.filters import CellFilter, FireFilter, ScheduleFilter
-from orchestrator.domain.fingerprint import workload_of
-from orchestrator.domain.measurement import Grade, Measurement
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import TERMINAL, ExperimentState, Run, RunState
-from orchestrator.domain.schedule import GRACE_S, SCHEDULE_PREFIX, Fire, FireState, Schedule, judged
-from orchestrator.domain.stored import Page, StoredCell
+from orchestrator.domain.around.schedule import GRACE_S, SCHEDULE_PREFIX, Fire, FireState, Schedule, judged
+from orchestrator.domain.asked.fingerprint import workload_of
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.runs.basis import Basis, of_plan
+from orchestrator.domain.runs.filters import CellFilter, FireFilter, ScheduleFilter
+from orchestrator.domain.runs.run import TERMINAL, ExperimentState, Run, RunState
+from orchestrator.domain.runs.stored import Page, StoredCell
+from orchestrator.domain.value.measurement import Grade, Measurement
+from orchestrator.domain.words.errors import NotFound
 from orchestrator.services.context import Context
 from orchestrator.services.result import results
 from orchestrator.services.result.compare import METRIC, Change, changes_between, difference, rates_of

@@ -14,10 +14,8 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.domain.access import Actor, Scope, is_shut_out
-from orchestrator.domain.errors import ClusterUnavailable, Conflict, InvalidRequest, NotFound, StoreUnavailable
-from orchestrator.domain.placement import NodeState
-from orchestrator.domain.schedule import (
+from orchestrator.domain.around.access import Actor, Scope, is_shut_out
+from orchestrator.domain.around.schedule import (
     FIRE_PREFIX,
     SET_BACK_S,
     Fire,
@@ -30,6 +28,8 @@ from orchestrator.domain.schedule import (
     judged,
     told,
 )
+from orchestrator.domain.asked.placement import NodeState
+from orchestrator.domain.words.errors import ClusterUnavailable, Conflict, InvalidRequest, NotFound, StoreUnavailable
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
 from orchestrator.services.reconcile.reconciler import Bell

@@ -9,12 +9,9 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, ValidationError, field_validator
 
-from orchestrator.domain.access import Actor
-from orchestrator.domain.cron import Cron, parse_cron
-from orchestrator.domain.errors import Conflict, InvalidRequest, NotAllowed, Problem
-from orchestrator.domain.ids import ALPHABET
-from orchestrator.domain.run import Origin
-from orchestrator.domain.schedule import (
+from orchestrator.domain.around.access import Actor
+from orchestrator.domain.around.cron import Cron, parse_cron
+from orchestrator.domain.around.schedule import (
     FIRE_PREFIX,
     SCHEDULE_PREFIX,
     Fire,
@@ -28,7 +25,10 @@ from orchestrator.domain.schedule import (
     next_due,
     told,
 )
-from orchestrator.domain.spec import NAME_PATTERN, StrictModel, problems_of
+from orchestrator.domain.asked.spec import NAME_PATTERN, StrictModel, problems_of
+from orchestrator.domain.runs.run import Origin
+from orchestrator.domain.words.errors import Conflict, InvalidRequest, NotAllowed, Problem
+from orchestrator.domain.words.ids import ALPHABET
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import submit

@@ -19,7 +19,7 @@ pytestmark = [
         "workers/node/inventory.py",
         "orchestrator/analysis/run/validity.py",
         "orchestrator/cluster/local.py",
-        "orchestrator/domain/placement.py",
+        "orchestrator/domain/asked/placement.py",
     ),
 ]
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.analyse import CODE_VERSION, analyse
-from orchestrator.domain.failure import FailureKind
-from orchestrator.domain.measurement import METRICS, Analysis, Grade
+from orchestrator.domain.value.failure import FailureKind
+from orchestrator.domain.value.measurement import METRICS, Analysis, Grade
 from tests.unit.analysis import logs
 from tests.unit.analysis.logs import NODE, a_job, a_log, closed, durations, quiet
 

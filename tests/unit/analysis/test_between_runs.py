@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.analysis.cell.between_runs import compare, detectable, over_runs, pooled_deviation
 from orchestrator.analysis.cell.lending import Lent, Movement, Session, movement_of
-from orchestrator.domain.measurement import Measurement
+from orchestrator.domain.value.measurement import Measurement
 
 
 def _run(value, **more):

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.analysis.analyse import analyse
-from orchestrator.domain.measurement import Analysis
+from orchestrator.domain.value.measurement import Analysis
 from tests.unit.analysis.logs import NODE, a_job, closed, quiet
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from orchestrator.analysis.analyse import analyse
 from orchestrator.analysis.cell.cells import recut
-from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.series import MOST, Series
+from orchestrator.domain.value.measurement import Analysis
+from orchestrator.domain.value.timed_intervals import MOST, Series
 from tests.unit.analysis.logs import BATCH, NODE, STEP_S, a_job, a_log, durations, quiet
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.analysis.history import milabench
 from orchestrator.analysis.history.milabench import GREATEST_RATE, LONGEST_LINE, Process, read_process
-from orchestrator.domain.errors import InvalidRequest
-from orchestrator.domain.imported_points import SERIES_PREFIX, id_of, series_of
+from orchestrator.domain.around.imported_points import SERIES_PREFIX, id_of, series_of
+from orchestrator.domain.words.errors import InvalidRequest
 from tests.support.milabench.files import CONFIG, event, lines, rate
 
 SAMPLES = Path(__file__).resolve().parents[2] / "support" / "milabench" / "rijubigo"

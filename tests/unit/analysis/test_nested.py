@@ -8,7 +8,7 @@ from scipy import stats
 
 from orchestrator.analysis.cell.between_runs import compare, over_runs, over_the_fleet, variation
 from orchestrator.analysis.statistics.nested import components, of_the_fleet, of_these_devices
-from orchestrator.domain.measurement import Measurement
+from orchestrator.domain.value.measurement import Measurement
 
 
 def run(value, error=0.0):

@@ -3,8 +3,8 @@
 import pytest
 
 from orchestrator.analysis.analyse import analyse
-from orchestrator.domain.failure import FailureKind
-from orchestrator.domain.measurement import Analysis, Grade
+from orchestrator.domain.value.failure import FailureKind
+from orchestrator.domain.value.measurement import Analysis, Grade
 from tests.unit.analysis.logs import NODE, a_job, closed, quiet
 
 MODEL = {"name": "netbench", "measures": "exchange", "work_unit": "bytes", "loss": "any"}

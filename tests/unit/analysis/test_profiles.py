@@ -5,8 +5,8 @@ import pytest
 from orchestrator.analysis.analyse import analyse
 from orchestrator.analysis.profile import kernels, layers, memory
 from orchestrator.analysis.run import utilization
-from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.profile import Share, merged
+from orchestrator.domain.value.measurement import Analysis
+from orchestrator.domain.value.profile import Share, merged
 from orchestrator.services.facts.catalog import load_catalog
 from tests.unit.analysis.logs import NODE, STEP_S, a_job, a_log, closed, durations
 from workers.trainer import protocol

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.analysis.analyse import analyse
-from orchestrator.domain.failure import FailureKind
+from orchestrator.domain.value.failure import FailureKind
 from tests.unit.analysis.logs import a_job, a_log, closed
 
 FACTS = {"metric": "top_1_accuracy_ratio", "better": "higher", "target": 0.75, "dataset": "", "source": ""}

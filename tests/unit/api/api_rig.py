@@ -8,10 +8,10 @@ from fastapi.testclient import TestClient
 
 from orchestrator.api.server import create_app
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.errors import NodeUnreachable
-from orchestrator.domain.measurement import Analysis, Measurement, Reason, Validity
-from orchestrator.domain.placement import Node
-from orchestrator.domain.run import Run, RunState
+from orchestrator.domain.asked.placement import Node
+from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.value.measurement import Analysis, Measurement, Reason, Validity
+from orchestrator.domain.words.errors import NodeUnreachable
 from orchestrator.serve.settings import read_settings
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context

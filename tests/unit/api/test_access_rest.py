@@ -9,9 +9,9 @@ import pytest
 from orchestrator.api.access import NEEDED, OPEN, WRONG_BURST, check_scopes, routes_of
 from orchestrator.api.careful_headers import HEADERS
 from orchestrator.api.routers import health, runs
-from orchestrator.domain.access import Actor, Scope
-from orchestrator.domain.errors import StoreUnavailable
-from orchestrator.domain.stored import Page
+from orchestrator.domain.around.access import Actor, Scope
+from orchestrator.domain.runs.stored import Page
+from orchestrator.domain.words.errors import StoreUnavailable
 from orchestrator.services import tokens
 from tests.unit.api.api_rig import AS_LOG, SPEC, Rig
 

@@ -38,8 +38,8 @@ def test_what_is_no_text_or_no_number_is_refused_with_its_place(
 
 
 def test_a_name_ends_where_its_last_letter_does_also_without_the_border(rig: Rig) -> None:
-    from orchestrator.domain.errors import InvalidRequest
-    from orchestrator.domain.spec import parse_spec
+    from orchestrator.domain.asked.spec import parse_spec
+    from orchestrator.domain.words.errors import InvalidRequest
 
     for wrong in ({"name": "abc\n"}, {"topology": "1x1\n"}):
         with pytest.raises(InvalidRequest):

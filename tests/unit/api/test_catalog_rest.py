@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from orchestrator.domain.errors import StoreUnavailable
+from orchestrator.domain.words.errors import StoreUnavailable
 from tests.unit.api.api_rig import Rig
 
 NEEDED_OF_MODELS = {

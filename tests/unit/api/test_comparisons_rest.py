@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.measurement import Analysis
+from orchestrator.domain.value.measurement import Analysis
 from orchestrator.services.reconcile.review import review
 from tests.unit import builders
 from tests.unit.api.api_rig import Rig, fingerprint_of, rate

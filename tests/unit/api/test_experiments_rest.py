@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from orchestrator.domain.run import RunState
+from orchestrator.domain.runs.run import RunState
 from tests.unit.api.api_rig import SPEC, Rig
 
 

@@ -11,9 +11,9 @@ import pytest
 from pyarrow import parquet
 
 from orchestrator.api.exports.parquet import GROUP
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.measurement import METRICS
-from orchestrator.domain.run import RunState
+from orchestrator.domain.runs.run import RunState
+from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.value.measurement import METRICS
 from orchestrator.services.result.export_columns import CELLS, RUNS
 from tests.unit.api.api_rig import Rig, rate
 from tests.unit.api.test_export_rest import lines

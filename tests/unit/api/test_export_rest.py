@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import text as sql
 
 from orchestrator.api.exports import tables
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.measurement import METRICS
-from orchestrator.domain.run import RunState
+from orchestrator.domain.runs.run import RunState
+from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.value.measurement import METRICS
 from orchestrator.services.result.export_columns import CELLS, RUNS, Column, Kind, finite
 from tests.unit import builders
 from tests.unit.api.api_rig import Rig, rate

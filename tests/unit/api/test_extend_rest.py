@@ -1,6 +1,6 @@
 """Pausing, resuming and extending an experiment over REST."""
 
-from orchestrator.domain.run import ExperimentState, RunState
+from orchestrator.domain.runs.run import ExperimentState, RunState
 from tests.unit.api.api_rig import SPEC, Rig
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.placement import Node, NodeState
+from orchestrator.domain.asked.placement import Node, NodeState
 from orchestrator.services.pulse import LONGEST_S
 from tests.unit import builders
 from tests.unit.api.api_rig import Rig

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import update
 
 from orchestrator.db.tables.schema import run as stored_run
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.history import Point
-from orchestrator.domain.measurement import Analysis, Grade, Validity
-from orchestrator.domain.run import RunState
+from orchestrator.domain.around.history import Point
+from orchestrator.domain.runs.run import RunState
+from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.value.measurement import Analysis, Grade, Validity
 from orchestrator.services.history.workload import lines_of
 from tests.unit.api.api_rig import Rig, rate
 

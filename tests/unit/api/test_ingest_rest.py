@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from orchestrator.api.routers import ingest
-from orchestrator.domain.errors import Conflict
+from orchestrator.domain.words.errors import Conflict
 from tests.unit.api.api_rig import AS_LOG, Rig
 
 SENT = 60  # more than the threads that serve requests

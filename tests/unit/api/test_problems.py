@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from orchestrator.api.problems import TABLE, status_of
-from orchestrator.domain import errors
-from orchestrator.domain.errors import IdempotencyMismatch, StoreFull, StoreUnavailable, TbdError
+from orchestrator.domain.words import errors
+from orchestrator.domain.words.errors import IdempotencyMismatch, StoreFull, StoreUnavailable, TbdError
 from tests.unit.api.api_rig import AS_JSON, AS_LOG, MAX_BODY_BYTES, MAX_LOG_BYTES, SPEC, Rig
 
 PROBLEM = "application/problem+json"

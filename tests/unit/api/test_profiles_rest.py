@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from orchestrator.analysis.analyse import CODE_VERSION, analyse
-from orchestrator.domain.measurement import Analysis, Validity
-from orchestrator.domain.profile import KernelTable, Profiles
+from orchestrator.domain.value.measurement import Analysis, Validity
+from orchestrator.domain.value.profile import KernelTable, Profiles
 from tests.contract.test_store_profiles import WHOLE, kernels
 from tests.unit.analysis.logs import NODE, STEP_S
 from tests.unit.analysis.test_calibration import CUBE, a_calibration

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from orchestrator.api.views.results import ResultRowView
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.measurement import METRICS
-from orchestrator.domain.run import RunState
+from orchestrator.domain.runs.run import RunState
+from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.value.measurement import METRICS
 from orchestrator.reports.results_table import results_table
 from orchestrator.services.reconcile.review import review
 from tests.unit import builders

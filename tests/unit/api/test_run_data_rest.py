@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.run import ExperimentState, RunState
+from orchestrator.domain.runs.run import ExperimentState, RunState
+from orchestrator.domain.value.failure import Failure, FailureKind
 from tests.unit import builders
 from tests.unit.api.api_rig import Rig, entry, interval, rate
 

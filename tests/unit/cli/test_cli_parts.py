@@ -20,8 +20,8 @@ from orchestrator.cli.rest.searches import Searches
 from orchestrator.cli.rest.waiting import line_of, outcome
 from orchestrator.cli.spec import spec_options
 from orchestrator.cli.spec.spec_file import SpecFile
-from orchestrator.domain.device_time import DeviceTime
-from orchestrator.domain.spec import parse_spec
+from orchestrator.domain.asked.spec import parse_spec
+from orchestrator.domain.runs.device_time import DeviceTime
 from orchestrator.serve.settings import VARIABLES
 from tests.unit import builders
 

@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from orchestrator.cli.spec import spec_options
-from orchestrator.domain.spec import AXES, parse_spec
+from orchestrator.domain.asked.spec import AXES, parse_spec
 
 # Axis -> the words that name two values of it. ``model`` is the command's own argument.
 WORDS = {

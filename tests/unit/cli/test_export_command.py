@@ -12,7 +12,7 @@ import uvicorn
 from orchestrator.cli.commands.analyse import export as command
 from orchestrator.cli.main import main
 from orchestrator.cli.rest.client import Client
-from orchestrator.domain.errors import StoreUnavailable
+from orchestrator.domain.words.errors import StoreUnavailable
 from orchestrator.services.result import export
 from tests.unit.api.api_rig import Rig
 

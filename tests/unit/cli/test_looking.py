@@ -21,10 +21,10 @@ from orchestrator.cli.main import COMMANDS, main
 from orchestrator.cli.rest.looking import LookingClient
 from orchestrator.db.opening import LookingStore
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.errors import StoreUnavailable
-from orchestrator.domain.placement import NodeState
-from orchestrator.domain.run import ExperimentState
-from orchestrator.domain.server import Server
+from orchestrator.domain.around.server import Server
+from orchestrator.domain.asked.placement import NodeState
+from orchestrator.domain.runs.run import ExperimentState
+from orchestrator.domain.words.errors import StoreUnavailable
 from orchestrator.serve.data_directory import DataDirectory, host_elsewhere
 from tests.unit.api.api_rig import Rig
 
@@ -209,7 +209,7 @@ def _look_as_somebody_else(file: Path) -> tuple[int, str]:
 def _written_by_one_that_was_killed(folder: Path) -> None:
     """Have a server store something, and end at once: that is in its log alone."""
     code = (
-        f"import os; from orchestrator.domain.placement import NodeState\n"
+        f"import os; from orchestrator.domain.asked.placement import NodeState\n"
         f"from orchestrator.db.store import SqlStore; store = SqlStore('sqlite:///{folder}/tbd.sqlite3')\n"
         "store.order_node('n1', NodeState.DRAINING); os._exit(0)"
     )

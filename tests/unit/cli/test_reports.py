@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from orchestrator.cli.printing import output
-from orchestrator.domain.measurement import METRICS, OF_CONVERGENCE, Advice, Validity
+from orchestrator.domain.value.measurement import METRICS, OF_CONVERGENCE, Advice, Validity
 from orchestrator.reports import table
 from orchestrator.reports.comparison import comparison_table
 from orchestrator.reports.experiment_report import BESIDE, experiment_report

@@ -14,9 +14,9 @@ from orchestrator.cli.rest import locate
 from orchestrator.cli.rest.client import ServerProblem
 from orchestrator.cli.spec.spec_options import framework_for
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.access import Actor, Scope
-from orchestrator.domain.errors import SettingsError
-from orchestrator.domain.server import Server
+from orchestrator.domain.around.access import Actor, Scope
+from orchestrator.domain.around.server import Server
+from orchestrator.domain.words.errors import SettingsError
 from orchestrator.serve.data_directory import DataDirectory
 from orchestrator.serve.settings import read_settings
 from orchestrator.services import tokens

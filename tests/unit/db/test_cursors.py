@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.db.connection import cursors
-from orchestrator.domain.errors import InvalidRequest
+from orchestrator.domain.words.errors import InvalidRequest
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.from_regex(r"[a-z0-9_]{0,30}", fullmatch=True))

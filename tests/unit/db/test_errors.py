@@ -9,7 +9,7 @@ from sqlalchemy import exc
 
 from orchestrator.db.connection import errors
 from orchestrator.db.connection.errors import translate, translated
-from orchestrator.domain.errors import Conflict, InvalidRequest, StoreDamaged, StoreFull, StoreUnavailable
+from orchestrator.domain.words.errors import Conflict, InvalidRequest, StoreDamaged, StoreFull, StoreUnavailable
 
 
 def sqlite_error(kind: type[sqlite3.Error], code: int) -> sqlite3.Error:

@@ -11,7 +11,7 @@ from orchestrator.db.connection.statements import DIALECTS, Insert
 from orchestrator.db.experiment import experiments
 from orchestrator.db.run import logs, runs
 from orchestrator.db.tables.schema import run
-from orchestrator.domain.run import IllegalMove, RunState
+from orchestrator.domain.runs.run import IllegalMove, RunState
 
 MOVED = {
     "sqlite": "UPDATE run SET state=? WHERE run.id = ? AND run.state = ? RETURNING experiment_id",

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from orchestrator.db.opening import open_store
-from orchestrator.domain.errors import SettingsError, StoreFull, StoreUnavailable
+from orchestrator.domain.words.errors import SettingsError, StoreFull, StoreUnavailable
 
 POSTGRESQL = "postgresql://tbd@postgres/tbd"
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from orchestrator.db.reading.rows import analysis_of, read, to_text
-from orchestrator.domain.errors import DamagedRow
-from orchestrator.domain.measurement import Analysis, Validity
-from orchestrator.domain.series import Series
+from orchestrator.domain.value.measurement import Analysis, Validity
+from orchestrator.domain.value.timed_intervals import Series
+from orchestrator.domain.words.errors import DamagedRow
 
 MEASURED = Analysis(Validity(), series=Series.of([0.5, 0.25, 0.125], [4.0, 4.0, 4.0], [1, 1, 1]))
 

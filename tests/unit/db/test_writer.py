@@ -9,7 +9,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
 from orchestrator.db.connection.writer import Writer
-from orchestrator.domain.errors import StoreUnavailable
+from orchestrator.domain.words.errors import StoreUnavailable
 
 
 class PlainFile:

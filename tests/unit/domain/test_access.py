@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain import access
-from orchestrator.domain.access import Actor, Scope, Token, TokenState
+from orchestrator.domain.around import access
+from orchestrator.domain.around.access import Actor, Scope, Token, TokenState
 
 SECRET = "0123456789abcdef" * 4
 TOKEN = Token("tok_0123456789abcdefghjk", "ada", "ada", Scope.SUBMIT, access.digest(SECRET), created_at=1000.0)

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.errors import InvalidRequest
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.fingerprint import workload_of
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.spec import parse_spec
-from orchestrator.domain.sweep import check, expand, spec_of
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.fingerprint import workload_of
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import parse_spec
+from orchestrator.domain.expansion.sweep import check, expand, spec_of
+from orchestrator.domain.words.errors import InvalidRequest
 from orchestrator.services.facts.catalog import load_catalog
 
 CATALOG = load_catalog()

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from orchestrator.domain.cron import NICKNAMES, parse_cron
+from orchestrator.domain.around.cron import NICKNAMES, parse_cron
 from tests.support import cron_oracle
 from tests.support.cron_oracle import Wall, epoch
 

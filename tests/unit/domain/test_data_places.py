@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.data_places import resolved
-from orchestrator.domain.errors import InvalidRequest
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.fingerprint import workload_of
-from orchestrator.domain.groups import groups_of
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.sweep import check, expand, spec_of
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.fingerprint import workload_of
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.expansion.data_places import resolved
+from orchestrator.domain.expansion.groups import groups_of
+from orchestrator.domain.expansion.sweep import check, expand, spec_of
+from orchestrator.domain.words.errors import InvalidRequest
 from orchestrator.services.facts.catalog import load_catalog
 from tests.unit import builders as make
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.domain.device_time import DeviceTime, Held, of_attempt, together
+from orchestrator.domain.runs.device_time import DeviceTime, Held, of_attempt, together
 
 TIME = DeviceTime(start_s=2.0, build_s=1.0, warmup_s=1.0, timed_s=5.0, end_s=0.5, pause_s=0.5)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.extension import grown, lost_cells, taken_away
+from orchestrator.domain.expansion.extension import grown, lost_cells, taken_away
 from tests.unit import builders as make
 
 OLD: dict[str, Any] = {"per_device_batch_size": [4, 8], "options": {"depth": [50]}, "repeats": 3}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from orchestrator.domain.fingerprint import MACHINE_SETTINGS, differences, fingerprint
+from orchestrator.domain.asked.fingerprint import MACHINE_SETTINGS, differences, fingerprint
 from tests.unit import builders
 
 MACHINE = {

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.errors import InvalidRequest
-from orchestrator.domain.groups import axes_of, chosen_axis, chosen_value, groups_of, label
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.sweep import expand, place_in_sweep
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.expansion.groups import axes_of, chosen_axis, chosen_value, groups_of, label
+from orchestrator.domain.expansion.sweep import expand, place_in_sweep
+from orchestrator.domain.words.errors import InvalidRequest
 from tests.unit import builders
 
 BOTH = ["pytorch", "tensorflow"]

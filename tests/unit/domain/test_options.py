@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.catalog import OptionFacts, Variant
-from orchestrator.domain.errors import InvalidRequest
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.fingerprint import fingerprint
-from orchestrator.domain.groups import groups_of
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.sweep import check, expand
+from orchestrator.domain.asked.catalog import OptionFacts, Variant
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.fingerprint import fingerprint
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.expansion.groups import groups_of
+from orchestrator.domain.expansion.sweep import check, expand
+from orchestrator.domain.words.errors import InvalidRequest
 from orchestrator.services.facts.catalog import load_catalog
 from tests.unit import builders as make
 

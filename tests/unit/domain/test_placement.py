@@ -6,11 +6,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.fingerprint import fingerprint
-from orchestrator.domain.placement import LEAST_FREE_BYTES, Held, Node, NodeState, NotNow, Placement, offer
-from orchestrator.domain.placement import place as place_on
-from orchestrator.domain.plan import Needs, Plan
-from orchestrator.domain.sweep import spec_of
+from orchestrator.domain.asked.fingerprint import fingerprint
+from orchestrator.domain.asked.placement import LEAST_FREE_BYTES, Held, Node, NodeState, NotNow, Placement, offer
+from orchestrator.domain.asked.placement import place as place_on
+from orchestrator.domain.asked.plan import Needs, Plan
+from orchestrator.domain.expansion.sweep import spec_of
 from tests.unit import builders as make
 
 

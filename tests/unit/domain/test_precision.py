@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from orchestrator.domain.errors import InvalidRequest
-from orchestrator.domain.measurement import Measurement
-from orchestrator.domain.precision import first_stage, scale_of, stein, student_quantile
-from orchestrator.domain.repetitions import first_stage_rates
-from orchestrator.domain.run import Run, RunState
-from orchestrator.domain.spec import ExperimentSpec
-from orchestrator.domain.sweep import check, expand
+from orchestrator.domain.asked.spec import ExperimentSpec
+from orchestrator.domain.expansion.repetitions import first_stage_rates
+from orchestrator.domain.expansion.sweep import check, expand
+from orchestrator.domain.runs.precision import first_stage, scale_of, stein, student_quantile
+from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.value.measurement import Measurement
+from orchestrator.domain.words.errors import InvalidRequest
 from tests.unit import builders as make
 from tests.unit.builders import is_over
 

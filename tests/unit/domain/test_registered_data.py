@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.catalog import DatasetFacts
-from orchestrator.domain.errors import InvalidRequest
-from orchestrator.domain.facts import Facts, facts_of
-from orchestrator.domain.fingerprint import fingerprint
-from orchestrator.domain.placement import Held, NotNow, Placement, offer, place
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.sweep import check, expand
+from orchestrator.domain.asked.catalog import DatasetFacts
+from orchestrator.domain.asked.facts import Facts, facts_of
+from orchestrator.domain.asked.fingerprint import fingerprint
+from orchestrator.domain.asked.placement import Held, NotNow, Placement, offer, place
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.expansion.sweep import check, expand
+from orchestrator.domain.words.errors import InvalidRequest
 from tests.unit import builders as make
 
 OWN = {

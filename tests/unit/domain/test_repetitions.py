@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.domain.basis import basis_of, shared
-from orchestrator.domain.measurement import Grade, Measurement, Reason
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.repetitions import device_time_s, first_stage_rates
-from orchestrator.domain.run import Run, RunState
-from orchestrator.domain.spec import ExperimentSpec
-from orchestrator.domain.sweep import expand
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import ExperimentSpec
+from orchestrator.domain.expansion.repetitions import device_time_s, first_stage_rates
+from orchestrator.domain.expansion.sweep import expand
+from orchestrator.domain.runs.basis import basis_of, shared
+from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.value.measurement import Grade, Measurement, Reason
 from tests.unit import builders as make
 
 

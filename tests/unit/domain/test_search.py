@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.bisection import MOST, Answer, Search, most_left, step
-from orchestrator.domain.errors import InvalidRequest
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import Run, RunState
-from orchestrator.domain.search import STEPS, is_answer
-from orchestrator.domain.spec import ExperimentSpec
-from orchestrator.domain.sweep import check, expand, fruitless, spec_of
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import ExperimentSpec
+from orchestrator.domain.expansion.bisection import MOST, Answer, Search, most_left, step
+from orchestrator.domain.expansion.search import STEPS, is_answer
+from orchestrator.domain.expansion.sweep import check, expand, fruitless, spec_of
+from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.words.errors import InvalidRequest
 from tests.unit import builders as make
 
 SHORT = Failure(FailureKind.OUT_OF_MEMORY, "no more")

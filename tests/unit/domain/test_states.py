@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 
-from orchestrator.domain.failure import MAX_ATTEMPTS, Failure, FailureKind, may_retry
-from orchestrator.domain.run import (
+from orchestrator.domain.runs.run import (
     MOVES,
     TERMINAL,
     ExperimentState,
@@ -14,6 +13,7 @@ from orchestrator.domain.run import (
     experiment_outcome,
     transition,
 )
+from orchestrator.domain.value.failure import MAX_ATTEMPTS, Failure, FailureKind, may_retry
 from workers.trainer import protocol
 
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.errors import InvalidRequest
-from orchestrator.domain.facts import Facts, facts_of
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import Run, RunState
-from orchestrator.domain.spec import ExperimentSpec
-from orchestrator.domain.sweep import check, check_for_any_machine, expand, left_out, place_in_sweep, spec_of
+from orchestrator.domain.asked.facts import Facts, facts_of
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import ExperimentSpec
+from orchestrator.domain.expansion.sweep import check, check_for_any_machine, expand, left_out, place_in_sweep, spec_of
+from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.words.errors import InvalidRequest
 from tests.unit import builders as make
 from tests.unit.builders import is_over
 

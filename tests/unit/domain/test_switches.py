@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.catalog import SwitchFacts
-from orchestrator.domain.errors import InvalidRequest
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.fingerprint import workload_of
-from orchestrator.domain.groups import axes_of, label, value_of
-from orchestrator.domain.sweep import check, expand, place_in_sweep, spec_of
+from orchestrator.domain.asked.catalog import SwitchFacts
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.fingerprint import workload_of
+from orchestrator.domain.expansion.groups import axes_of, label, value_of
+from orchestrator.domain.expansion.sweep import check, expand, place_in_sweep, spec_of
+from orchestrator.domain.words.errors import InvalidRequest
 from tests.unit import builders as make
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.errors import SettingsError
-from orchestrator.domain.profile import KERNEL_KINDS
-from orchestrator.domain.spec import Framework, Strategy
+from orchestrator.domain.asked.spec import Framework, Strategy
+from orchestrator.domain.value.profile import KERNEL_KINDS
+from orchestrator.domain.words.errors import SettingsError
 from orchestrator.services.facts.catalog import load_catalog
 from workers.trainer.protocol import PROFILES
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.placement import Node, NodeState
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import HOLDS_DEVICES, MOVES, Run, RunState
-from orchestrator.domain.stored import DamagedHold
+from orchestrator.domain.asked.placement import Node, NodeState
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.runs.run import HOLDS_DEVICES, MOVES, Run, RunState
+from orchestrator.domain.runs.stored import DamagedHold
+from orchestrator.domain.value.failure import Failure, FailureKind
 from orchestrator.services.reconcile.conclude import outcome
 from orchestrator.services.reconcile.decisions import (
     Action,

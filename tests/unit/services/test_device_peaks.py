@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from orchestrator.domain.calibration import DeviceKey
-from orchestrator.domain.peaks import DataSheet, data_sheet
-from orchestrator.domain.placement import Device, NodeShare, Placement
-from orchestrator.domain.stored import StoredCalibration
+from orchestrator.domain.asked.placement import Device, NodeShare, Placement
+from orchestrator.domain.runs.stored import StoredCalibration
+from orchestrator.domain.value.calibration import DeviceKey
+from orchestrator.domain.value.peaks import DataSheet, data_sheet
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.reconcile.job import build_job
 from tests.unit import builders as make

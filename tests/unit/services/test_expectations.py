@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.analyse import analyse
-from orchestrator.domain.measurement import Analysis
-from orchestrator.domain.run import Run
+from orchestrator.domain.runs.run import Run
+from orchestrator.domain.value.measurement import Analysis
 from orchestrator.services.reconcile.expectations import expected_of
 from tests.unit import builders
 from tests.unit.analysis.logs import NODE, a_job, a_log, durations, quiet

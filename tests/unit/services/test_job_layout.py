@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.domain.catalog import StrategyFacts
-from orchestrator.domain.errors import JobRefused
-from orchestrator.domain.placement import Device, Node, NodeShare, Placement
-from orchestrator.domain.run import Attempt, Run, RunState
+from orchestrator.domain.asked.catalog import StrategyFacts
+from orchestrator.domain.asked.placement import Device, Node, NodeShare, Placement
+from orchestrator.domain.runs.run import Attempt, Run, RunState
+from orchestrator.domain.words.errors import JobRefused
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.reconcile.job import build_job, processes_of
 from tests.unit import builders

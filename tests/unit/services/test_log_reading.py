@@ -9,8 +9,8 @@ from typing import BinaryIO
 
 import pytest
 
-from orchestrator.domain import border
-from orchestrator.domain.errors import InvalidRequest, TbdError
+from orchestrator.domain.words import untrusted
+from orchestrator.domain.words.errors import InvalidRequest, TbdError
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.intake import log_process, log_reading
 from tests.replays import replay
@@ -27,7 +27,7 @@ def two_files(log: bytes) -> Iterator[tuple[BinaryIO, BinaryIO]]:
 
 
 def refused(log: bytes) -> tuple[str, str]:
-    with two_files(log) as files, pytest.raises((InvalidRequest, border.Malformed)) as found:
+    with two_files(log) as files, pytest.raises((InvalidRequest, untrusted.Malformed)) as found:
         log_process.read_politely(*files, KINDS)
     return type(found.value).__name__, str(found.value)
 

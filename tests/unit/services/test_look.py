@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.errors import NodeFailed, NodeUnreachable, NotFound
-from orchestrator.domain.failure import FailureKind
-from orchestrator.domain.log import LogSlice
-from orchestrator.domain.placement import Node, NodeState, place
-from orchestrator.domain.run import Run, RunState
-from orchestrator.domain.stored import DamagedHold, OpenRuns
+from orchestrator.domain.asked.placement import Node, NodeState, place
+from orchestrator.domain.runs.log import LogSlice
+from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.runs.stored import DamagedHold, OpenRuns
+from orchestrator.domain.value.failure import FailureKind
+from orchestrator.domain.words.errors import NodeFailed, NodeUnreachable, NotFound
 from orchestrator.services.pulse import Pulse
 from orchestrator.services.reconcile import decisions
 from orchestrator.services.reconcile.application import Hands

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.domain.errors import InvalidRequest
+from orchestrator.domain.words.errors import InvalidRequest
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.probe import parity
 from workers.trainer import protocol

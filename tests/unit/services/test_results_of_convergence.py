@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.failure import Failure, FailureKind
-from orchestrator.domain.measurement import ONLY_CONVERGENCE, Analysis, Measurement, Validity
-from orchestrator.domain.run import Experiment, ExperimentState, Run, RunState
-from orchestrator.domain.series import Series
+from orchestrator.domain.runs.run import Experiment, ExperimentState, Run, RunState
+from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.value.measurement import ONLY_CONVERGENCE, Analysis, Measurement, Validity
+from orchestrator.domain.value.timed_intervals import Series
 from orchestrator.services.result.results import ResultRow, row_of
 from tests.unit import builders as make
 

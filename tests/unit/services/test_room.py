@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from orchestrator.cluster.agents import AgentCluster, AgentError, AgentUnreachable, Handle, Keeper
-from orchestrator.domain.errors import JobRefused
-from orchestrator.domain.placement import Placement
+from orchestrator.domain.asked.placement import Placement
+from orchestrator.domain.words.errors import JobRefused
 
 
 class Agent:

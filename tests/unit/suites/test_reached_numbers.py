@@ -8,10 +8,10 @@ import yaml
 
 from orchestrator.analysis.cell.prospect import prospect
 from orchestrator.analysis.statistics.settling import cut_of, scouts
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.series import Series
-from orchestrator.domain.spec import parse_spec
-from orchestrator.domain.sweep import expand
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.spec import parse_spec
+from orchestrator.domain.expansion.sweep import expand
+from orchestrator.domain.value.timed_intervals import Series
 from orchestrator.services.facts.catalog import load_catalog
 from workers.node.stopping import StoppingRule
 from workers.trainer.pace import Pace

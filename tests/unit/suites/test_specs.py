@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.spec import ExperimentSpec, parse_spec
-from orchestrator.domain.sweep import check, expand
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import ExperimentSpec, parse_spec
+from orchestrator.domain.expansion.sweep import check, expand
 from orchestrator.services.facts.catalog import load_catalog
 
 FOLDER = Path(__file__).parents[3] / "suites"

@@ -33,7 +33,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _named(models: list[Any], name: str) -> Any:
-    from orchestrator.domain.spelling import did_you_mean
+    from orchestrator.domain.words.spelling import did_you_mean
 
     found = {model["name"]: model for model in models}
     if name not in found:

@@ -72,7 +72,7 @@ def compared(
         CommandError: there is nothing to compare, a run holds a CPU device, or the exact result cannot be computed.
     """
     from orchestrator.cli.rest import here
-    from orchestrator.domain.errors import InvalidRequest
+    from orchestrator.domain.words.errors import InvalidRequest
     from orchestrator.services.probe import parity
 
     catalog = here.catalog()

@@ -42,7 +42,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _print(preview: dict[str, Any]) -> None:
-    from orchestrator.domain.bisection import most_left
+    from orchestrator.domain.expansion.bisection import most_left
     from orchestrator.reports import table
     from orchestrator.reports.numbers import duration, percent, plain
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.cli.exits import FAILED, UNREACHABLE, USAGE, CommandError
 from orchestrator.cli.printing import output
-from orchestrator.domain.errors import SettingsError, StoreUnavailable
+from orchestrator.domain.words.errors import SettingsError, StoreUnavailable
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

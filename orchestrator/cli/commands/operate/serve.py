@@ -5,7 +5,7 @@ import sys
 
 from orchestrator.cli.exits import DONE, UNREACHABLE, CommandError
 from orchestrator.cli.rest.locate import data_dir
-from orchestrator.domain.errors import DataDirectoryInUse, SettingsError
+from orchestrator.domain.words.errors import DataDirectoryInUse, SettingsError
 from orchestrator.serve import serve_options
 from orchestrator.serve.data_directory import DataDirectory
 

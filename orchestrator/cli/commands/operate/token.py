@@ -23,7 +23,7 @@ from orchestrator.cli.rest.locate import client_of
 
 if TYPE_CHECKING:  # SQLAlchemy takes half a second to import
     from orchestrator.db.store import SqlStore
-    from orchestrator.domain.access import Actor
+    from orchestrator.domain.around.access import Actor
 
 Answer = dict[str, Any]
 _DAYS = re.compile(r"(\d{1,5})d?")
@@ -123,7 +123,7 @@ def _tokens() -> Iterator[_Tokens]:
         yield _OfServer(client_of(url))
         return
     from orchestrator.db.store import SqlStore
-    from orchestrator.domain.errors import InvalidRequest, NotFound, SettingsError, TbdError
+    from orchestrator.domain.words.errors import InvalidRequest, NotFound, SettingsError, TbdError
     from orchestrator.serve.settings import read_settings
 
     try:
@@ -177,7 +177,7 @@ def _user() -> "Actor":
     """Who does it, for the audit trail: the user of this machine."""
     import getpass
 
-    from orchestrator.domain.access import Actor, Scope
+    from orchestrator.domain.around.access import Actor, Scope
 
     try:
         name = getpass.getuser()

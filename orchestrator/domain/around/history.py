@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from orchestrator.domain.errors import Damaged
-from orchestrator.domain.filters import SeriesFilter
-from orchestrator.domain.measurement import Grade, Measurement, Reason
-from orchestrator.domain.stored import Page, StoredCell
+from orchestrator.domain.runs.filters import SeriesFilter
+from orchestrator.domain.runs.stored import Page, StoredCell
+from orchestrator.domain.value.measurement import Grade, Measurement, Reason
+from orchestrator.domain.words.errors import Damaged
 
 UNKNOWN = ""  # the workload of runs that never told which devices they held
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from orchestrator.domain.failure import Failure
-from orchestrator.domain.measurement import Analysis, Grade
-from orchestrator.domain.placement import Placement
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.spec import ExperimentSpec
+from orchestrator.domain.asked.placement import Placement
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import ExperimentSpec
+from orchestrator.domain.value.failure import Failure
+from orchestrator.domain.value.measurement import Analysis, Grade
 
 
 class RunState(StrEnum):

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from orchestrator.domain.catalog import Catalog, QualityFacts
-from orchestrator.domain.errors import Problem
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.spec import LARGEST_THAT_FITS, ExperimentSpec
+from orchestrator.domain.asked.catalog import Catalog, QualityFacts
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.spec import LARGEST_THAT_FITS, ExperimentSpec
+from orchestrator.domain.words.errors import Problem
 from suites.inputs import EVALUATED
 from suites.quality import BOUNDS, METRICS
 

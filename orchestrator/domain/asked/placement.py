@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from orchestrator.domain.plan import ITS_DEVICES, WHOLE_NODE, Needs
+from orchestrator.domain.asked.plan import ITS_DEVICES, WHOLE_NODE, Needs
 
 # A node with less room than this on the disk of its attempts gets none. A judgement: a job and its log take a few MB,
 # one with profiles of a large model some tens.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from orchestrator.domain.catalog import parse_topology
+from orchestrator.domain.asked.catalog import parse_topology
 from workers.trainer.protocol import usual_place
 
 # Fields of a plan that say how long and when, not what: never part of a cell's identity.

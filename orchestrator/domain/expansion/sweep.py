@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.domain.bisection import Search, step
-from orchestrator.domain.catalog import Catalog, parse_topology
-from orchestrator.domain.convergence import evaluate_every, why_not_converging
-from orchestrator.domain.data_places import resolved, why_elsewhere
-from orchestrator.domain.errors import InvalidRequest, Problem
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.refusals import (
+from orchestrator.domain.asked.catalog import Catalog, parse_topology
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import AXES, LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec, parse_spec
+from orchestrator.domain.expansion.bisection import Search, step
+from orchestrator.domain.expansion.convergence import evaluate_every, why_not_converging
+from orchestrator.domain.expansion.data_places import resolved, why_elsewhere
+from orchestrator.domain.expansion.refusals import (
     device_of,
     in_spec,
     strategy_of,
@@ -27,11 +27,11 @@ from orchestrator.domain.refusals import (
     why_unprofiled,
     wrong_limit,
 )
-from orchestrator.domain.repetitions import Cell, missing, repeats_of
-from orchestrator.domain.run import TERMINAL, Run
-from orchestrator.domain.search import answer_of, at_batch, measured_down, searched, try_of
-from orchestrator.domain.spec import AXES, LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec, parse_spec
-from orchestrator.domain.switches import OPTIONS, chosen, why_unswitched
+from orchestrator.domain.expansion.repetitions import Cell, missing, repeats_of
+from orchestrator.domain.expansion.search import answer_of, at_batch, measured_down, searched, try_of
+from orchestrator.domain.expansion.switches import OPTIONS, chosen, why_unswitched
+from orchestrator.domain.runs.run import TERMINAL, Run
+from orchestrator.domain.words.errors import InvalidRequest, Problem
 
 MAX_RUNS = 20_000  # a judgement: a larger grid is a typing mistake more often than a wish
 
@@ -92,8 +92,8 @@ def check_for_any_machine(spec: ExperimentSpec, catalog: Catalog) -> None:
 def expand(spec: ExperimentSpec, facts: Facts, runs: Sequence[Run]) -> list[Plan]:
     """Return the plans that are still missing, in the order in which they should run.
 
-    ``orchestrator.domain.repetitions`` says how often each cell is repeated, and in which order. Of a batch that a
-    search has found the first repetition runs alone: it may not fit after all.
+    ``orchestrator.domain.expansion.repetitions`` says how often each cell is repeated, and in which order. Of a batch
+    that a search has found the first repetition runs alone: it may not fit after all.
     """
     by_cell = _by_cell(runs)
     cells: dict[str, Cell] = {}

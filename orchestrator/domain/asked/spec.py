@@ -1,7 +1,7 @@
 """The experiment spec: one type for the REST body, the YAML file and the stored JSON.
 
 Fields that are axes take one value or a list; each list is an axis of the sweep. What a field means is decided by
-``orchestrator.domain.sweep``; a field whose meaning is not built yet is refused there, never ignored.
+``orchestrator.domain.expansion.sweep``; a field whose meaning is not built yet is refused there, never ignored.
 """
 
 import re
@@ -20,9 +20,9 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from orchestrator.domain.catalog import parse_topology
-from orchestrator.domain.errors import InvalidRequest, Problem
-from orchestrator.domain.spelling import did_you_mean
+from orchestrator.domain.asked.catalog import parse_topology
+from orchestrator.domain.words.errors import InvalidRequest, Problem
+from orchestrator.domain.words.spelling import did_you_mean
 
 Framework = Literal["pytorch", "tensorflow", "mxnet", "cntk", "sleep"]
 # ``single`` (one device) and ``gang`` (the test model's) are ours; the rest are the names the frameworks use.

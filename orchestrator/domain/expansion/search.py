@@ -9,11 +9,11 @@ answer too, and a smaller batch is measured.
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from orchestrator.domain.bisection import PART, Answer, Search
-from orchestrator.domain.failure import FailureKind
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.run import TERMINAL, Run, RunState
-from orchestrator.domain.spec import LARGEST_THAT_FITS, ExperimentSpec
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import LARGEST_THAT_FITS, ExperimentSpec
+from orchestrator.domain.expansion.bisection import PART, Answer, Search
+from orchestrator.domain.runs.run import TERMINAL, Run, RunState
+from orchestrator.domain.value.failure import FailureKind
 
 # Judgement. The second step is the first one in which weights, gradients and the optimiser's state are all there.
 STEPS = 4

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.domain import datasets
-from orchestrator.domain.catalog import Catalog, ModelFacts
-from orchestrator.domain.placement import Node, is_of_model
+from orchestrator.domain.asked import datasets
+from orchestrator.domain.asked.catalog import Catalog, ModelFacts
+from orchestrator.domain.asked.placement import Node, is_of_model
 
 
 @dataclass(frozen=True)

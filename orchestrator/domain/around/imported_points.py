@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from orchestrator.domain.access import Deed
-from orchestrator.domain.measurement import Measurement
-from orchestrator.domain.stored import Page
+from orchestrator.domain.around.access import Deed
+from orchestrator.domain.runs.stored import Page
+from orchestrator.domain.value.measurement import Measurement
 
 ID_PREFIX = "imp"
 # Keys of tbd's own series are 16 hexadecimal digits (``fingerprint``): none of them begins so.

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.domain.catalog import FrameworkFacts
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.refusals import device_of
+from orchestrator.domain.asked.catalog import FrameworkFacts
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.expansion.refusals import device_of
 from workers.trainer.protocol import DEVICE, HOST, usual_place
 
 AUTO = "auto"

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from orchestrator.domain.calibration import Calibration
-from orchestrator.domain.failure import Failure
-from orchestrator.domain.profile import Profiles
-from orchestrator.domain.series import Series
+from orchestrator.domain.value.calibration import Calibration
+from orchestrator.domain.value.failure import Failure
+from orchestrator.domain.value.profile import Profiles
+from orchestrator.domain.value.timed_intervals import Series
 
 
 class Scale(StrEnum):

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orchestrator.domain.plan import Plan
+from orchestrator.domain.asked.plan import Plan
 
 # Fields of a plan that belong to the workload. ``placement``, limits and names of nodes say where and how long.
 WORKLOAD_FIELDS = (

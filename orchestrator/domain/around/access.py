@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from orchestrator.domain.stored import Page
+from orchestrator.domain.runs.stored import Page
 
 # Whose an experiment is while it is imported, and while it is removed: no request is ever of these owners, and nobody
 # sees what is theirs.

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.domain import convergence
-from orchestrator.domain.catalog import Catalog, FrameworkFacts, ModelFacts, StrategyFacts, parse_topology
-from orchestrator.domain.errors import Problem
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.precision import FIRST_STAGE
-from orchestrator.domain.repetitions import repeats_of
-from orchestrator.domain.spec import AXES, LARGEST_THAT_FITS, ExperimentSpec
-from orchestrator.domain.spelling import did_you_mean
+from orchestrator.domain.asked.catalog import Catalog, FrameworkFacts, ModelFacts, StrategyFacts, parse_topology
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.spec import AXES, LARGEST_THAT_FITS, ExperimentSpec
+from orchestrator.domain.expansion import convergence
+from orchestrator.domain.expansion.repetitions import repeats_of
+from orchestrator.domain.runs.precision import FIRST_STAGE
+from orchestrator.domain.words.errors import Problem
+from orchestrator.domain.words.spelling import did_you_mean
 
 # Fields of the spec whose meaning is not built yet: the value that may stand there, and what it waits for.
 _NOT_BUILT: tuple[tuple[str, Any, str], ...] = (

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from orchestrator.domain.basis import LEAST_SOUND, basis_of
-from orchestrator.domain.measurement import Grade
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.precision import first_stage, scale_of, stein
-from orchestrator.domain.run import TERMINAL, Run
-from orchestrator.domain.spec import ExperimentSpec
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import ExperimentSpec
+from orchestrator.domain.runs.basis import LEAST_SOUND, basis_of
+from orchestrator.domain.runs.precision import first_stage, scale_of, stein
+from orchestrator.domain.runs.run import TERMINAL, Run
+from orchestrator.domain.value.measurement import Grade
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.domain.peaks import DataSheet
-from orchestrator.domain.profile import NO_KINDS, KernelKinds
+from orchestrator.domain.value.peaks import DataSheet
+from orchestrator.domain.value.profile import NO_KINDS, KernelKinds
 from workers.trainer.protocol import STRATEGY
 
 TOPOLOGY = re.compile(r"([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")

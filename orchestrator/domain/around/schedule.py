@@ -13,11 +13,11 @@ from enum import StrEnum
 from itertools import islice, takewhile
 from typing import Any, Protocol
 
-from orchestrator.domain.access import Deed
-from orchestrator.domain.cron import Cron
-from orchestrator.domain.filters import FireFilter, ScheduleFilter
-from orchestrator.domain.run import Experiment, Run
-from orchestrator.domain.stored import Idempotency, Page
+from orchestrator.domain.around.access import Deed
+from orchestrator.domain.around.cron import Cron
+from orchestrator.domain.runs.filters import FireFilter, ScheduleFilter
+from orchestrator.domain.runs.run import Experiment, Run
+from orchestrator.domain.runs.stored import Idempotency, Page
 
 SCHEDULE_PREFIX, FIRE_PREFIX = "sch", "fire"
 

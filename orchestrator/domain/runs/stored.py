@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from orchestrator.domain.calibration import Calibration
-from orchestrator.domain.errors import Damaged
-from orchestrator.domain.measurement import Transfer
-from orchestrator.domain.run import Experiment, Run
+from orchestrator.domain.runs.run import Experiment, Run
+from orchestrator.domain.value.calibration import Calibration
+from orchestrator.domain.value.measurement import Transfer
+from orchestrator.domain.words.errors import Damaged
 
 Item = TypeVar("Item")
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from orchestrator.domain.errors import Problem
+from orchestrator.domain.words.errors import Problem
 
 # Judgements: a spec is five deep, a log's deepest entry (the job in ``log_opened``) seven.
 DEEPEST = 64

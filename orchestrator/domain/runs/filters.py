@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from orchestrator.domain.run import ExperimentState, RunState
+from orchestrator.domain.runs.run import ExperimentState, RunState
 
 
 @dataclass(frozen=True)

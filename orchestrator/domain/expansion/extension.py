@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from orchestrator.domain.errors import Problem
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.run import Run, RunState
-from orchestrator.domain.spec import AXES, ExperimentSpec
-from orchestrator.domain.sweep import cell_keys
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.spec import AXES, ExperimentSpec
+from orchestrator.domain.expansion.sweep import cell_keys
+from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.words.errors import Problem
 
 _COUNTS = ("repeats", "max_repeats")
 # Whether these take cells away shows in the cells.

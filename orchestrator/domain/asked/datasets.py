@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.domain.catalog import Catalog, DatasetFacts
-from orchestrator.domain.placement import Node
+from orchestrator.domain.asked.catalog import Catalog, DatasetFacts
+from orchestrator.domain.asked.placement import Node
 
 
 def on_nodes(nodes: Sequence[Node]) -> dict[str, DatasetFacts]:

@@ -9,8 +9,8 @@ find differences that are not there (up to 37 % of experiments, docs/statistics.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from orchestrator.domain.measurement import Grade
-from orchestrator.domain.run import Run
+from orchestrator.domain.runs.run import Run
+from orchestrator.domain.value.measurement import Grade
 
 LEAST_SOUND = 4  # fewer sound runs than these speak for a cell only where they are all that was planned
 SCOPES = {

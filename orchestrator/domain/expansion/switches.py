@@ -7,10 +7,10 @@ a switch that only one of them has. ``true`` is refused, cell by cell, where it 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.domain.catalog import Catalog, FrameworkFacts, ModelFacts, SwitchFacts, parse_topology
-from orchestrator.domain.facts import Facts
-from orchestrator.domain.plan import OFF
-from orchestrator.domain.refusals import device_of, strategy_of
+from orchestrator.domain.asked.catalog import Catalog, FrameworkFacts, ModelFacts, SwitchFacts, parse_topology
+from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.plan import OFF
+from orchestrator.domain.expansion.refusals import device_of, strategy_of
 
 OPTIONS = "options/"  # how the pointer of an option begins
 

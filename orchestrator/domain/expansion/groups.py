@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.domain.errors import InvalidRequest, Problem
-from orchestrator.domain.plan import Plan
-from orchestrator.domain.spec import AXES, LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec
-from orchestrator.domain.spelling import did_you_mean
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import AXES, LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec
+from orchestrator.domain.words.errors import InvalidRequest, Problem
+from orchestrator.domain.words.spelling import did_you_mean
 
 AUTO = "auto"
 OPTION = "options."  # how the axis of an option begins
