@@ -10,7 +10,7 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/services/context.py: Context``
  2. A request arrives with an experiment: ``tbd submit`` and ``tbd run`` send the same one as any other client. The door
     looks at its token first: who asks, and whether the token's scope covers this request.
-    ``orchestrator/api/access.py: Door, NEEDED, allowed``
+    ``orchestrator/api/door/access.py: Door, NEEDED, allowed``
     ``orchestrator/services/tokens.py: Gate.admit``
     ``orchestrator/api/routers/experiments.py: submit_experiment``
     ``orchestrator/services/experiment/submit.py: submit, plan``

@@ -20,7 +20,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from orchestrator.api.http_protocol import HttpProtocol
+from orchestrator.api.door.http_protocol import HttpProtocol
 from orchestrator.api.server import create_app
 from orchestrator.db.connection.writer import THREAD as WRITER_THREAD
 from orchestrator.db.opening import open_store, open_to_serve

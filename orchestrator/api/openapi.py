@@ -8,7 +8,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic.json_schema import JsonSchemaMode
 
-from orchestrator.api.access import NEEDED
+from orchestrator.api.door.access import NEEDED
 from orchestrator.api.problems import ProblemView
 from orchestrator.domain.asked.spec import AXES, ExperimentSpec
 from orchestrator.services.probe.calibrate import CalibrationRequest

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from fastapi import APIRouter, Depends, FastAPI
 
 from orchestrator.api import openapi, problems, received
-from orchestrator.api.access import Door, allowed, check_scopes
-from orchestrator.api.body_limit import BodyLimit, Limit
-from orchestrator.api.careful_headers import CarefulHeaders
-from orchestrator.api.gone_client import GoneClient
-from orchestrator.api.head import Head
+from orchestrator.api.door.access import Door, allowed, check_scopes
+from orchestrator.api.door.body_limit import BodyLimit, Limit
+from orchestrator.api.door.careful_headers import CarefulHeaders
+from orchestrator.api.door.gone_client import GoneClient
+from orchestrator.api.door.head import Head
+from orchestrator.api.door.visitors import Visitors
 from orchestrator.api.requests import only_known_parameters, only_offered_media_types
 from orchestrator.api.routers import (
     audit,
@@ -34,7 +35,6 @@ from orchestrator.api.routers import (
     streams,
     tokens,
 )
-from orchestrator.api.visitors import Visitors
 from orchestrator.serve.settings import Settings
 from orchestrator.services.context import Context
 from orchestrator.services.tokens import Gate

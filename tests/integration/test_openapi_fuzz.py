@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api.access import NEEDED
+from orchestrator.api.door.access import NEEDED
 from orchestrator.domain.around.access import Scope
 from tests.support.openapi_fuzz import filled_server, fuzz
 

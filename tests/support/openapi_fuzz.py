@@ -21,7 +21,7 @@ from unittest.mock import patch
 import uvicorn
 from fastapi import FastAPI
 
-from orchestrator.api.http_protocol import HttpProtocol
+from orchestrator.api.door.http_protocol import HttpProtocol
 from orchestrator.api.server import create_app
 from orchestrator.app import listen, running_service
 from orchestrator.cli.rest.client import Client

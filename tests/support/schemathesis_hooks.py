@@ -6,7 +6,7 @@ from typing import Any
 
 import schemathesis
 
-from orchestrator.api.access import NEEDED
+from orchestrator.api.door.access import NEEDED
 from orchestrator.domain.around.access import Scope
 
 RUNS = os.environ.get("TBD_FUZZ_RUNS", "").split()

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from orchestrator.api.identity import Who
+from orchestrator.api.door.identity import Who
 from orchestrator.api.requests import Ctx, Cursor, IdempotencyKey, JsonBody, Limit, OfOwner, json_body_of
 from orchestrator.api.routers.experiments import submitted
 from orchestrator.api.views.calibrations import CalibrationView

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from orchestrator.api.identity import Who
+from orchestrator.api.door.identity import Who
 from orchestrator.api.received import ReceivedBody
 from orchestrator.api.requests import Ctx, Cursor, IdempotencyKey, Limit, OfOwner, carried_out_once
 from orchestrator.api.views.common import PageView, answer, page_view

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Response
 
-from orchestrator.api.identity import Who
+from orchestrator.api.door.identity import Who
 from orchestrator.api.problems import MalformedBody
 from orchestrator.api.received import ReceivedBody
 from orchestrator.api.requests import Ctx, IdempotencyKey, carried_out_once

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Response
 
-from orchestrator.api.identity import Who
+from orchestrator.api.door.identity import Who
 from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, IdempotencyKey, WholeLimit, carried_out_once
 from orchestrator.api.views.catalog import NodeView
 from orchestrator.api.views.common import PageView, answer, page_of

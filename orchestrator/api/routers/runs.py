@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from orchestrator.api.identity import Who
+from orchestrator.api.door.identity import Who
 from orchestrator.api.requests import (
     MAX_PAGE,
     Ctx,

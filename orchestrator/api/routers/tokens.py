@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from orchestrator.api.identity import Who
+from orchestrator.api.door.identity import Who
 from orchestrator.api.requests import Ctx, Cursor, JsonBody, Limit, json_body_of
 from orchestrator.api.views.access import NewTokenView, TokenView
 from orchestrator.api.views.common import PageView, answer, page_view

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.api.access import NEEDED, OPEN, WRONG_BURST, check_scopes, routes_of
-from orchestrator.api.careful_headers import HEADERS
+from orchestrator.api.door.access import NEEDED, OPEN, WRONG_BURST, check_scopes, routes_of
+from orchestrator.api.door.careful_headers import HEADERS
 from orchestrator.api.routers import health, runs
 from orchestrator.domain.around.access import Actor, Scope
 from orchestrator.domain.runs.stored import Page
@@ -68,7 +68,7 @@ def test_a_route_without_a_scope_keeps_the_server_from_starting() -> None:
 
 
 def test_nothing_is_shown_or_done_without_a_token(closed: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.api.rate_limit.Buckets.take", lambda *_: 0.0)
+    monkeypatch.setattr("orchestrator.api.door.rate_limit.Buckets.take", lambda *_: 0.0)
     for method, path in sorted(NEEDED):
         answer = ask(closed, method, path)
         assert answer.status_code == 401, (method, path)
@@ -237,7 +237,7 @@ def test_refusals_are_in_the_log_and_no_token_is(closed: Rig, caplog: pytest.Log
         closed.http.get("/api/v1/runs%0A2026", headers=bearing(wrong))
         closed.http.post("/api/v1/experiments", json=SPEC, headers=bearing(text))
         closed.http.get("/api/v1/runs", headers=bearing(text))
-    told = [record.getMessage() for record in caplog.records if record.name == "orchestrator.api.access"]
+    told = [record.getMessage() for record in caplog.records if record.name == "orchestrator.api.door.access"]
     assert re.match(r"refused: GET /api/v1/runs\\x0a2026 from testclient: this token is not known", told[0])
     assert re.match(r"refused: POST /api/v1/experiments from testclient: ada \(read\) may not", told[1])
     assert len(told) == 2

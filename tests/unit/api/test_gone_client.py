@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from orchestrator.api.gone_client import GoneClient
+from orchestrator.api.door.gone_client import GoneClient
 
 
 def call(error: Exception) -> None:

@@ -10,7 +10,7 @@ import pytest
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from orchestrator.api.http_protocol import HttpProtocol
+from orchestrator.api.door.http_protocol import HttpProtocol
 
 PROBLEM = b"content-type: application/problem+json"
 

@@ -1,6 +1,6 @@
 """Buckets of tokens: how often a caller may ask."""
 
-from orchestrator.api.rate_limit import MOST_CALLERS, Buckets
+from orchestrator.api.door.rate_limit import MOST_CALLERS, Buckets
 
 
 class Time:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from orchestrator.api.access import NEEDED
+from orchestrator.api.door.access import NEEDED
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.main import COMMANDS, main
 from orchestrator.cli.rest.looking import LookingClient

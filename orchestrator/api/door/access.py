@@ -15,8 +15,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from orchestrator.api.door.rate_limit import Buckets
 from orchestrator.api.problems import answer_to
-from orchestrator.api.rate_limit import Buckets
 from orchestrator.domain.around import access
 from orchestrator.domain.around.access import Actor
 from orchestrator.domain.words.errors import NotAllowed, NotAuthenticated, StoreUnavailable, TbdError, TooManyRequests

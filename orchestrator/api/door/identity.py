@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import Depends
 
-from orchestrator.api.access import actor_of_request
+from orchestrator.api.door.access import actor_of_request
 from orchestrator.domain.around.access import Actor
 
 Who = Annotated[Actor, Depends(actor_of_request)]
