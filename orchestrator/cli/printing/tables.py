@@ -5,7 +5,6 @@ from dataclasses import asdict
 from typing import Any
 
 from orchestrator.cli.printing import output
-from orchestrator.cli.rest.client import Client, path_of
 from orchestrator.domain.runs.device_time import DeviceTime, Held, together
 from orchestrator.reports import comparisons, table
 from orchestrator.reports.numbers import NOTHING, duration, percent, plain, quantity_text, seconds_of, short_time
@@ -23,16 +22,6 @@ def print_results(rows: Sequence[Json], state: str = "active") -> None:
         output.say("no results yet" if state == "active" else f"no results: the experiment has {ENDINGS[state]}")
         return
     print_table(results_table(rows))
-
-
-def print_results_of(client: Client, experiment_id: str) -> None:
-    """The table of an experiment, and where several frameworks took part their comparison below it."""
-    rows = client.pages(path_of("experiments", experiment_id, "results"))["items"]
-    print_results(rows, "" if rows else client.get(path_of("experiments", experiment_id))["state"])
-    if len({row["axes"]["framework"] for row in rows}) > 1:
-        found = client.get(path_of("experiments", experiment_id, "comparisons"))
-        if found["axis"] == "framework" and found["items"]:
-            print_comparisons(found)
 
 
 def print_comparisons(found: Json) -> None:

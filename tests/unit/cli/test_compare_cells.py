@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.cli.commands.analyse import compare
 from orchestrator.cli.main import main
-from orchestrator.cli.printing.tables import print_results_of
 from orchestrator.cli.rest.client import ServerProblem
+from orchestrator.cli.rest.waiting import print_results_of
 from orchestrator.reports.comparisons import lines, p_text
 from tests.unit.api.api_rig import Rig
 from tests.unit.api.test_comparisons_rest import BOTH, NOISE, OTHER, measured

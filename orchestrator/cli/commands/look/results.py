@@ -24,18 +24,20 @@ def execute(options: argparse.Namespace) -> int:
     filters = {"model": options.model, "framework": options.framework, "gpu_model": options.gpu, "label": options.label}
     if options.experiment and any(filters.values()):
         raise CommandError("filters are for results across experiments: leave out the experiment")
-    from orchestrator.cli.printing.tables import print_results, print_results_of
-
     if options.experiment:
         experiment_id = naming.experiment(client, options.experiment)
         if options.json:
             output.print_json(client.pages(path_of("experiments", experiment_id, "results")))
         else:
+            from orchestrator.cli.rest.waiting import print_results_of
+
             print_results_of(client, experiment_id)
         return 0
     page = client.pages("/results", options.limit, **filters)
     if options.json:
         output.print_json(page)
     else:
+        from orchestrator.cli.printing.tables import print_results
+
         print_results(page["items"])
     return 0

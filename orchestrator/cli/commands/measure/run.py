@@ -10,7 +10,7 @@ from orchestrator.cli.exits import CommandError
 from orchestrator.cli.printing import output
 from orchestrator.cli.rest.client import Client, path_of
 from orchestrator.cli.rest.embedded import some_server, wait_for_its_end
-from orchestrator.cli.rest.waiting import code_of
+from orchestrator.cli.rest.waiting import code_of, print_results_of
 from orchestrator.cli.spec import spec_options
 
 
@@ -48,8 +48,6 @@ def _print(client: Client, experiment_id: str, options: argparse.Namespace) -> N
     if options.json:
         output.print_json(client.pages(path_of("experiments", experiment_id, "results")))
     else:
-        from orchestrator.cli.printing.tables import print_results_of
-
         print_results_of(client, experiment_id)
     if options.report:
         from orchestrator.cli.commands.analyse.report import write_report
