@@ -95,7 +95,7 @@ class Planted:
 
     def __init__(self, port: Any, fault: str = "", method: str = "", times: float = float("inf")) -> None:
         self.port, self.fault, self.method, self.times = port, fault, method, times
-        self.sick = {SICK}
+        self.sick, self.well = {SICK}, {WELL, "exp_", "run_", "att_"}
         self.calls: Counter[str] = Counter()
         self.hit = 0
         self.released = threading.Event()
@@ -119,7 +119,7 @@ class Planted:
         if any(one in text for one in self.sick for text in told):
             self.sick.update(one for one in arguments if isinstance(one, str) and one.startswith("att_"))
             return True
-        return self.hit == 0 and not any(mark in text for mark in ("exp_", "run_", "att_", WELL) for text in told)
+        return self.hit == 0 and not any(mark in text for mark in self.well for text in told)
 
     def _fail(self, real: Any) -> None:
         if self.fault == "hang":
@@ -150,6 +150,7 @@ class Scene:
         self.submit(WELL, WELL)
         for run in store.runs_of(self.of[SICK]):
             self.store.sick |= {self.of[SICK], run.id, run.plan.cell_key}
+        self.store.well |= {run.plan.cell_key for run in store.runs_of(self.of[WELL])}
         self.cluster.sick = self.store.sick
         self.real = store
         # So short that a hang costs the test little, and long enough for what is done on a busy machine.
