@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev, variance
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 LEAST_SESSIONS = 3
 FEW = 3  # runs: a cell of so many knows its own deviation as well
@@ -102,6 +102,8 @@ def lend(snapshot: Sequence[Session], within: float | None = None, intervals: fl
 
 def _of_the_mixture(deviations: Sequence[float], degrees: Sequence[int]) -> float:
     """Return the half-width that holds 95 % of an equal mixture of Student's t's with these scales."""
+    from scipy import optimize  # 23 MB, which a server that lends nothing need not hold
+
     scales, freedom = np.array(deviations), np.array(degrees)
 
     def outside(half: float) -> float:

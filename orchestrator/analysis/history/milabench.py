@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
-from scipy import stats
+from scipy import special
 
 from orchestrator.domain.runs.precision import power
 from orchestrator.domain.value.measurement import Measurement
@@ -284,7 +284,7 @@ def _half_width(rates: Sequence[float]) -> float | None:
     """Of the 95 % interval of the mean logarithm; None for fewer than two."""
     if len(rates) < 2:
         return None
-    return float(stats.t.ppf(0.975, len(rates) - 1)) * stdev(map(math.log, rates)) / math.sqrt(len(rates))
+    return float(special.stdtrit(len(rates) - 1, 0.975)) * stdev(map(math.log, rates)) / math.sqrt(len(rates))
 
 
 def workload_of(processes: Sequence[Process], source: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from functools import cache
 from statistics import fmean, stdev
 from typing import Any
 
-from scipy import stats
+from scipy import special
 
 from orchestrator.analysis.cell.between_runs import CONFIDENCE
 from orchestrator.domain.asked.facts import Facts
@@ -100,4 +100,4 @@ def _half_width_ratio(runs: Sequence[EarlierRun], repeats: int) -> float | None:
 
 @cache
 def _quantile(repeats: int) -> float:
-    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, repeats - 1))
+    return float(special.stdtrit(repeats - 1, 0.5 + CONFIDENCE / 2))
