@@ -185,7 +185,7 @@ class Store(AccessStore, HistoryStore, ImportedStore, ScheduleStore, Protocol):
     def set_waiting(self, needs: str, reason: str) -> None:
         """Say why queued runs that ask for ``needs`` (``Plan.needs.key``) are not placed."""
 
-    def begin_attempt(self, run_id: str, attempt: Attempt) -> bool:
+    def begin_attempt(self, run_id: str, new: Attempt) -> bool:
         """QUEUED to PLACING together with the new attempt's row; False when the run is not QUEUED any more, is paused,
         or a person has ordered one of the nodes to take none."""
 

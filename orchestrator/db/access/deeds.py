@@ -17,7 +17,14 @@ def record(connection: Connection, done: Deed | None) -> None:
         _INSERT.one(connection, (done.id, done.at, done.who, done.token_id, done.address, done.action, done.target))
 
 
-def page(connection: Connection, who: str | None, target: str | None, limit: int, cursor: str | None) -> Page[Deed]:
+def page(
+    connection: Connection,
+    *,
+    who: str | None = None,
+    target: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> Page[Deed]:
     query = select(deed)
     for column, value in ((deed.c.who, who), (deed.c.target, target)):
         if value is not None:

@@ -44,7 +44,7 @@ def revoke(connection: Connection, token_id: str, at: float, deed: Deed) -> Toke
     return _read(found)
 
 
-def page(connection: Connection, limit: int, cursor: str | None) -> Page[Token]:
+def page(connection: Connection, *, limit: int = 50, cursor: str | None = None) -> Page[Token]:
     found, next_cursor = paging.page(connection, select(token), token, limit, cursor)
     made, damaged = rows.sorted_out(found, _read)
     return Page(made, next_cursor, damaged)

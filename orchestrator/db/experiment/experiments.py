@@ -111,8 +111,11 @@ def owner_of(connection: Connection, experiment_id: str) -> str:
     return owner
 
 
-def page(connection: Connection, wanted: ExperimentFilter, limit: int, cursor: str | None) -> Page[Experiment]:
+def page(
+    connection: Connection, wanted: ExperimentFilter | None = None, *, limit: int = 50, cursor: str | None = None
+) -> Page[Experiment]:
     """See ``domain.ports.Store.experiments``."""
+    wanted = wanted or ExperimentFilter()
     query = select(experiment).where(owners.seen(wanted.owner))
     query = paging.agreeing(query, experiment, wanted, "state", "name")
     if wanted.label is not None:

@@ -1,14 +1,11 @@
 """The part of ``store.SqlStore`` that holds series: ``orchestrator.domain.around.history.HistoryStore``."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from orchestrator.db.connection.databases import Database
-from orchestrator.db.history import points
-from orchestrator.domain.around.history import Point, StoredPoint, StoredSeries
-from orchestrator.domain.runs.filters import SeriesFilter
-from orchestrator.domain.runs.stored import Page, StoredCell
-from orchestrator.domain.words.errors import Damaged
+from orchestrator.db.connection.verbs import reads
+from orchestrator.db.history import points as point_rows
+from orchestrator.domain.around.history import Point, StoredPoint
 
 
 class HistoryPart:
@@ -16,25 +13,12 @@ class HistoryPart:
 
     database: Database
 
-    def series(
-        self, wanted: SeriesFilter | None = None, *, limit: int = 50, cursor: str | None = None
-    ) -> Page[StoredSeries]:
-        return self.database.read(lambda connection: points.page(connection, wanted or SeriesFilter(), limit, cursor))
-
-    def points(self, series: str, version: str, limit: int) -> Sequence[StoredPoint]:
-        return self.database.read(lambda connection: points.of_series(connection, series, version, limit))
-
-    def points_of_finished_cell(self, experiment_id: str, cell_key: str, version: str) -> Sequence[StoredPoint]:
-        return self.database.read(
-            lambda connection: points.of_finished_cell(connection, experiment_id, cell_key, version)
-        )
-
-    def stored_cells(self, cell_ids: Sequence[str]) -> tuple[Sequence[StoredCell], Sequence[Damaged]]:
-        return self.database.read(lambda connection: points.stored_cells(connection, cell_ids))
+    series = reads(point_rows.page)
+    points = reads(point_rows.of_series)
+    points_of_finished_cell = reads(point_rows.of_finished_cell)
+    stored_cells = reads(point_rows.stored_cells)
+    fingerprints = reads(point_rows.fingerprints)
 
     def keep_points(self, kept: Sequence[tuple[StoredPoint, Point]]) -> None:
         if kept:
-            self.database.write(lambda connection: points.keep(connection, kept))
-
-    def fingerprints(self, run_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-        return self.database.read(lambda connection: points.fingerprints(connection, run_ids))
+            self.database.write(lambda connection: point_rows.keep(connection, kept))

@@ -49,8 +49,11 @@ def note_workload(connection: Connection, run_id: str, fingerprint: Mapping[str,
     )
 
 
-def page(connection: Connection, wanted: SeriesFilter, limit: int, cursor: str | None) -> Page[StoredSeries]:
+def page(
+    connection: Connection, wanted: SeriesFilter | None = None, *, limit: int = 50, cursor: str | None = None
+) -> Page[StoredSeries]:
     """See ``domain.history.HistoryStore.series``."""
+    wanted = wanted or SeriesFilter()
     limit = rows.bounded(max(limit, 1))
     last = func.max(point.c.created_at)
     query = select(
@@ -105,10 +108,10 @@ def _workloads(connection: Connection, keys: Sequence[str]) -> tuple[dict[str, M
     return found, damaged
 
 
-def of_series(connection: Connection, key: str, version: str, limit: int) -> list[StoredPoint]:
+def of_series(connection: Connection, series: str, version: str, limit: int) -> list[StoredPoint]:
     """See ``domain.history.HistoryStore.points``."""
-    plans = select(point.c.cell_key).where(point.c.workload_key == key).distinct()
-    own = _of_cell(key).label("own")
+    plans = select(point.c.cell_key).where(point.c.workload_key == series).distinct()
+    own = _of_cell(series).label("own")
     none = ~exists().where(
         point.c.experiment_id == cell.c.experiment_id,
         point.c.cell_key == cell.c.cell_key,
@@ -118,16 +121,16 @@ def of_series(connection: Connection, key: str, version: str, limit: int) -> lis
     query = (
         select(cell.c.id, cell.c.experiment_id, cell.c.cell_key, cell.c.created_at, experiment.c.name, own)
         .join(experiment, experiment.c.id == cell.c.experiment_id)
-        .where(among(cell.c.cell_key, plans), owners.seen(None), _of_cell(key) | (none & begun))
+        .where(among(cell.c.cell_key, plans), owners.seen(None), _of_cell(series) | (none & begun))
         .order_by(cell.c.created_at.desc(), cell.c.id.desc())
         .limit(rows.bounded(limit))
     )
     found = list(reversed(connection.execute(query).all()))
     stamps = _stamps(connection, version, [row.id for row in found])
-    kept = _kept(connection, key, found)
+    kept = _kept(connection, series, found)
     made = []
     for row in found:
-        workload = key if row.own else UNKNOWN
+        workload = series if row.own else UNKNOWN
         stamp = stamps.get(row.id, "")
         one = kept.get((row.experiment_id, row.cell_key, workload, stamp))
         made.append(

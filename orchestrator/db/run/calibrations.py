@@ -30,8 +30,11 @@ def add(connection: Connection, run_id: str, analysis: Analysis) -> None:
     connection.execute(insert(calibration), found)
 
 
-def page(connection: Connection, wanted: CalibrationFilter, limit: int, cursor: str | None) -> Page[StoredCalibration]:
+def page(
+    connection: Connection, wanted: CalibrationFilter | None = None, *, limit: int = 50, cursor: str | None = None
+) -> Page[StoredCalibration]:
     """See ``domain.ports.Store.calibrations``."""
+    wanted = wanted or CalibrationFilter()
     return of_runs.page(connection, of_runs.matching(calibration, wanted, *_ASKED), calibration, stored, limit, cursor)
 
 

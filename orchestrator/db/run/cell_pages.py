@@ -23,8 +23,11 @@ SHOWN_S = 0.5e-6
 _RUNS = cell.join(run, (run.c.experiment_id == cell.c.experiment_id) & (run.c.cell_key == cell.c.cell_key))
 
 
-def page(connection: Connection, wanted: CellFilter, limit: int, cursor: str | None) -> Page[StoredCell]:
+def page(
+    connection: Connection, wanted: CellFilter | None = None, *, limit: int = 50, cursor: str | None = None
+) -> Page[StoredCell]:
     """See ``domain.ports.Store.cells``."""
+    wanted = wanted or CellFilter()
     found, next_cursor = paging.page(connection, _matching(wanted), cell, limit, cursor)
     if len(found) > 1:
         few = _few_enough(connection, found)

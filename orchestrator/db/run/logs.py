@@ -67,10 +67,10 @@ def entries(
     connection: Connection,
     attempt_id: str,
     *,
-    node: str | None,
-    kinds: Sequence[str] | None,
-    after: int,
-    limit: int | None,
+    node: str | None = None,
+    kinds: Sequence[str] | None = None,
+    after: int = 0,
+    limit: int | None = None,
 ) -> list[dict[str, Any]]:
     query = select(entry).where(entry.c.attempt_id == attempt_id)
     if node is not None:

@@ -13,7 +13,7 @@ from orchestrator.domain.runs.stored import Found
 _AFTER_ALL = "~"
 
 
-def find(connection: Connection, text: str, limit: int) -> list[Found]:
+def find(connection: Connection, text: str, *, limit: int = 50) -> list[Found]:
     """Three look-ups, each by an index: what it costs depends on ``limit`` alone."""
     limit = bounded(max(limit, 1))
     named = list(_experiments(connection, experiment.c.name == text, limit))

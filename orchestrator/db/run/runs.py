@@ -76,8 +76,11 @@ def one(connection: Connection, run_id: str) -> Run:
     return made[0]
 
 
-def page(connection: Connection, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
+def page(
+    connection: Connection, wanted: RunFilter | None = None, *, limit: int = 50, cursor: str | None = None
+) -> Page[Run]:
     """See ``domain.ports.Store.runs``."""
+    wanted = wanted or RunFilter()
     if wanted.label is not None and wanted == RunFilter(owner=wanted.owner, label=wanted.label):
         found, next_cursor = labelled_runs.page(connection, wanted.label, wanted.owner, limit, cursor)
     else:
@@ -132,8 +135,12 @@ def completed_of_cell(connection: Connection, cell_key: str, most: int) -> list[
     return complete(connection, connection.execute(query).all())[0]
 
 
-def earlier(connection: Connection, cell_key: str, most: int) -> list[EarlierRun]:
-    """The newest completed runs of a cell, whichever experiment they are of."""
+def earlier(connection: Connection, cell_keys: Sequence[str], most: int) -> dict[str, list[EarlierRun]]:
+    """The newest completed runs of each cell, whichever experiment they are of."""
+    return {key: _earlier(connection, key, most) for key in cell_keys}
+
+
+def _earlier(connection: Connection, cell_key: str, most: int) -> list[EarlierRun]:
     found = connection.execute(_EARLIER, {"cell": cell_key, "most": most}).all()
     return [
         EarlierRun(row.ended_at - row.started_at if row.ended_at and row.started_at else None, row.value)
@@ -341,7 +348,11 @@ def move(
     failure: Failure | None = None,
     analysis: Analysis | None = None,
 ) -> bool:
-    """Move a run, date what the move dates, and record the change. ``analysis`` is only told, not stored."""
+    """Move a run, date what the move dates, and record the change. ``analysis`` is only told, not stored.
+
+    Raises:
+        IllegalMove: the table of states has no such move.
+    """
     experiment_id = take(connection, run_id, expected, to, _dates(to, at, failure))
     if experiment_id is None:
         return False

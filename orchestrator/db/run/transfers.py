@@ -32,8 +32,11 @@ def add(connection: Connection, run_id: str, analysis: Analysis) -> None:
     connection.execute(insert(exchange), found)
 
 
-def page(connection: Connection, wanted: TransferFilter, limit: int, cursor: str | None) -> Page[StoredTransfer]:
+def page(
+    connection: Connection, wanted: TransferFilter | None = None, *, limit: int = 50, cursor: str | None = None
+) -> Page[StoredTransfer]:
     """See ``domain.ports.Store.transfers``."""
+    wanted = wanted or TransferFilter()
     query = of_runs.matching(exchange, wanted, *_ASKED)
     if wanted.nodes is not None:
         query = query.where(exchange.c.nodes == rows.to_text(sorted(wanted.nodes)))

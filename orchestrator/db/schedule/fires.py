@@ -115,7 +115,7 @@ def _of_experiment(connection: Connection, experiment_id: str) -> Fire:
     return one_of(connection, str(connection.execute(query).scalar_one_or_none()))
 
 
-def page(connection: Connection, wanted: FireFilter, limit: int, cursor: str | None) -> Page[Fire]:
+def page(connection: Connection, wanted: FireFilter, *, limit: int = 50, cursor: str | None = None) -> Page[Fire]:
     query = paging.agreeing(_all(), fire, wanted, "schedule_id", "state")
     if wanted.since is not None:
         query = query.where(fire.c.fire_at >= wanted.since)

@@ -43,7 +43,10 @@ def one(connection: Connection, schedule_id: str) -> Schedule:
     return read(found)
 
 
-def page(connection: Connection, wanted: ScheduleFilter, limit: int, cursor: str | None) -> Page[Schedule]:
+def page(
+    connection: Connection, wanted: ScheduleFilter | None = None, *, limit: int = 50, cursor: str | None = None
+) -> Page[Schedule]:
+    wanted = wanted or ScheduleFilter()
     query = paging.agreeing(select(schedule), schedule, wanted, "owner", "name", "paused")
     found, next_cursor = paging.page(connection, query, schedule, limit, cursor)
     made, damaged = rows.sorted_out(found, read)

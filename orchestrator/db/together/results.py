@@ -20,9 +20,9 @@ def conclude(
     to: RunState,
     *,
     at: float,
-    failure: Failure | None,
-    analysis: Analysis | None,
-    fingerprint: Mapping[str, Any] | None,
+    failure: Failure | None = None,
+    analysis: Analysis | None = None,
+    fingerprint: Mapping[str, Any] | None = None,
 ) -> bool:
     """See ``domain.ports.Store.conclude``. A run that goes back to the queue keeps its failure at the attempt only."""
     if not runs.move(connection, run_id, RunState.COLLECTING, to, at=at, failure=failure, analysis=analysis):

@@ -124,7 +124,7 @@ def is_shut_out(owner: str, tokens: Iterable[Token]) -> bool:
 class AccessStore(Protocol):
     """The part of the store that holds tokens and deeds. See ``ports.Store`` for what all its methods may raise."""
 
-    def add_token(self, token: Token, deed: Deed) -> None:
+    def add_token(self, new: Token, deed: Deed) -> None:
         """Store a new token, and who made it."""
 
     def revoke_token(self, token_id: str, at: float, deed: Deed) -> Token:

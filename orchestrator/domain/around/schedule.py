@@ -118,7 +118,7 @@ class NewFire:
 class ScheduleStore(Protocol):
     """The part of the store that holds schedules. See ``ports.Store`` for what all its methods may raise."""
 
-    def add_schedule(self, schedule: Schedule, key: Idempotency | None, deed: Deed) -> tuple[Schedule, bool]:
+    def add_schedule(self, new: Schedule, key: Idempotency | None, deed: Deed) -> tuple[Schedule, bool]:
         """Store it; (it, True). With an idempotency key that was used before, what was stored then, and False.
 
         Raises:
@@ -159,7 +159,7 @@ class ScheduleStore(Protocol):
         ``considered_until`` were considered; in one transaction. A time that has a record keeps it, and submits
         nothing. False, and nothing is stored, where the schedule's version is another by now."""
 
-    def set_back(self, schedule: Schedule, now: float) -> bool:
+    def set_back(self, seen: Schedule, now: float) -> bool:
         """The clock was set back to ``now``: forget what was recorded after that (by the clock of then) and submitted
         nothing, so that those times are considered anew. False where the schedule's version is another by now."""
 
