@@ -44,7 +44,7 @@ class SqlStore(HistoryPart, ImportedPart, SchedulePart):
     given back at the end.
 
     Raises:
-        SettingsError: ``url`` is none of SQLite or PostgreSQL, or a newer version of tbd wrote the database.
+        SettingsError: ``url`` is none of SQLite or PostgreSQL, or another version of tbd wrote the database.
         StoreUnavailable: the database does not answer.
     """
 

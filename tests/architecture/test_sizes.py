@@ -9,11 +9,7 @@ MOST_LINES_OF_A_FUNCTION = 50
 
 # Larger today, and by how many lines at most. Nothing is added here: what is new is split.
 FILES: dict[str, int] = {}
-FUNCTIONS = {
-    # Migrations are lists of columns, and are not changed any more.
-    "orchestrator/db/migrations/versions/v0001_first.py upgrade": 134,
-    "orchestrator/db/migrations/versions/v0004_profiles.py upgrade": 71,
-}
+FUNCTIONS: dict[str, int] = {}
 
 
 def sources() -> dict[str, str]:

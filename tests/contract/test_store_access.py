@@ -4,13 +4,8 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from alembic import command
-from sqlalchemy import create_engine, inspect
 
-from orchestrator.db.connection import engine as engines
 from orchestrator.db.store import SqlStore
-from orchestrator.db.tables.schema import REVISION
-from orchestrator.db.upgrade import admin
 from orchestrator.domain.around import access
 from orchestrator.domain.around.access import Actor, Deed, Scope, Token
 from orchestrator.domain.words.errors import Conflict, InvalidRequest, NotFound
@@ -132,25 +127,6 @@ def test_a_token_that_makes_no_sense_is_refused(sqlite_url: str, body: object) -
         assert store.all_tokens().items == []
     finally:
         store.close()
-
-
-def test_a_database_goes_back_to_the_schema_before_tokens_and_up_again(url: str) -> None:
-    engine = create_engine(engines.parse_url(url))
-    with engine.connect() as connection:
-        configuration = admin._configuration()
-        configuration.attributes["connection"] = connection
-        command.downgrade(configuration, "0008")
-        connection.commit()
-        tables = set(inspect(connection).get_table_names())
-        of_model = {index["name"]: index["column_names"] for index in inspect(connection).get_indexes("cell")}
-    engine.dispose()
-    assert not {"token", "deed"} & tables
-    assert of_model["ix_cell_model"][0] == "owner"
-    assert "ix_cell_created" not in of_model
-    assert admin.upgrade(url) == ("0008", REVISION)
-    store = SqlStore(url)
-    store.add_token(a_token(), a_deed())
-    store.close()
 
 
 def test_another_process_sees_a_new_token_while_a_server_has_the_file_open(sqlite_url: str) -> None:

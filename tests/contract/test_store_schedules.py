@@ -4,12 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from alembic import command
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import create_engine, text
 
 from orchestrator.db.connection import engine as engines
 from orchestrator.db.store import SqlStore
-from orchestrator.db.tables.schema import REVISION
 from orchestrator.db.upgrade import admin
 from orchestrator.domain.around.access import Deed
 from orchestrator.domain.around.schedule import Fire, FireState, Misfire, NewFire, Overlap, Schedule, Trigger
@@ -261,18 +259,3 @@ def test_a_damaged_schedule_is_named_and_can_be_removed(store: SqlStore, url: st
     assert sorted(one.table for one in admin.damaged(url)) == ["fire", "schedule"]
     store.remove_schedule(bad.id, a_deed())
     assert store.schedules().damaged == []
-
-
-def test_a_database_goes_back_to_the_schema_before_schedules_and_up_again(url: str) -> None:
-    before = admin._configuration()
-    engine = create_engine(engines.parse_url(url))
-    with engine.connect() as connection:
-        before.attributes["connection"] = connection
-        command.downgrade(before, "0010")
-        connection.commit()
-        assert not {"schedule", "fire", "origin"} & set(inspect(connection).get_table_names())
-    engine.dispose()
-    assert admin.upgrade(url) == ("0010", REVISION)
-    store = SqlStore(url)
-    stored(store)
-    store.close()

@@ -1,4 +1,4 @@
-"""The schema: migrations make what ``schema.py`` says, newer ones are refused, every query has an index."""
+"""The schema: a new database gets it whole, one of an unknown schema is refused, every query has an index."""
 
 import shutil
 import sqlite3
@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, event, inspect, text
 
 from orchestrator.db.connection import engine as engines
 from orchestrator.db.opening import LookingStore
 from orchestrator.db.store import SqlStore
-from orchestrator.db.tables.schema import REVISION, metadata
+from orchestrator.db.tables.schema import REVISION
 from orchestrator.db.upgrade import admin
 from orchestrator.domain.around.imported_points import ImportedFilter
 from orchestrator.domain.runs.filters import (
@@ -31,10 +28,7 @@ from orchestrator.domain.runs.filters import (
 from orchestrator.domain.runs.run import ExperimentState, RunState
 from orchestrator.domain.value.calibration import DeviceKey
 from orchestrator.domain.words.errors import SettingsError, StoreUnavailable
-from tests.benchmarks import filled
 from tests.contract import store_scenes as scene
-from tests.contract.postgresql_server import PostgresqlServer
-from tests.unit import builders as make
 
 pytest_plugins = ["tests.contract.store_servers"]
 
@@ -44,58 +38,6 @@ def connected(url: str) -> Iterator[Connection]:
     with engine.connect() as connection:
         yield connection
     engine.dispose()
-
-
-@pytest.fixture
-def migrated(url: str) -> Iterator[Connection]:
-    yield from connected(url)
-
-
-def test_the_migrated_schema_equals_the_tables(migrated: Connection) -> None:
-    context = MigrationContext.configure(migrated, opts={"compare_type": True, "compare_server_default": True})
-
-    assert compare_metadata(context, metadata) == []
-
-
-def test_sqlite_s_migrated_schema_is_the_same_text(sqlite_url: str, tmp_path: Path) -> None:
-    made = create_engine(f"sqlite:///{tmp_path / 'made.sqlite3'}")
-    metadata.create_all(made)
-    made.dispose()
-
-    def definitions(path: str | Path) -> dict[str, str]:
-        with sqlite3.connect(path) as connection:
-            rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-        connection.close()
-        return {name: " ".join(sql.split()) for name, sql in rows if name != "alembic_version"}
-
-    assert definitions(sqlite_url.removeprefix("sqlite:///")) == definitions(tmp_path / "made.sqlite3")
-
-
-def test_postgresql_s_migrated_schema_has_the_same_indexes_and_constraints(
-    postgresql: PostgresqlServer, postgresql_url: str
-) -> None:
-    postgresql.execute("CREATE DATABASE made_from_metadata")
-    try:
-        made = create_engine(engines.parse_url(postgresql.url("made_from_metadata")))
-        metadata.create_all(made)
-        made.dispose()
-        queries = (
-            "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' AND tablename <> 'alembic_version'",
-            "SELECT conrelid::regclass || conname || pg_get_constraintdef(oid) FROM pg_constraint"
-            " WHERE connamespace = 'public'::regnamespace AND conrelid <> coalesce(to_regclass('alembic_version'), 0)",
-            "SELECT table_name || column_name || data_type || is_nullable || coalesce(collation_name, '')"
-            " || coalesce(column_default, '') FROM information_schema.columns"
-            " WHERE table_schema = 'public' AND table_name <> 'alembic_version'",
-        )
-
-        def answers(url: str) -> list[list[str]]:
-            for connection in connected(url):
-                return [sorted(connection.execute(text(query)).scalars()) for query in queries]
-            raise AssertionError
-
-        assert answers(postgresql_url) == answers(postgresql.url("made_from_metadata"))
-    finally:
-        postgresql.execute("DROP DATABASE made_from_metadata WITH (FORCE)")
 
 
 def test_the_revision_in_the_code_is_the_newest_migration() -> None:
@@ -114,12 +56,18 @@ def test_an_empty_database_is_brought_up_to_date_once(tmp_path: Path) -> None:
     assert "as this version" in admin.check(url)
 
 
-def test_a_migration_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    versions = tmp_path / "migrations"
-    shutil.copytree(admin._MIGRATIONS, versions)
-    first = versions / "versions" / "v0001_first.py"
+@pytest.fixture
+def migrations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the migrations, for a test to change, and the folder that is read."""
+    folder = tmp_path / "migrations"
+    shutil.copytree(admin._MIGRATIONS, folder)
+    monkeypatch.setattr(admin, "_MIGRATIONS", folder)
+    return folder / "versions"
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(migrations: Path, tmp_path: Path) -> None:
+    first = migrations / "v0001_first.py"
     first.write_text(first.read_text().replace('    op.execute("INSERT', '    op.execute("INZERT'))
-    monkeypatch.setattr(admin, "_MIGRATIONS", versions)
     url = f"sqlite:///{tmp_path / 'tbd.sqlite3'}"
 
     with pytest.raises(Exception, match="INZERT"):
@@ -127,6 +75,25 @@ def test_a_migration_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatc
 
     for connection in connected(url):
         assert inspect(connection).get_table_names() == []
+
+
+def test_a_later_migration_runs_on_what_was_there_before_and_not_on_a_new_database(
+    url: str, migrations: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = (migrations / "v0001_first.py").read_text().split("def upgrade")[0]
+    later = later.replace('revision = "v0001"', 'revision = "v0002"').replace("= None", '= "v0001"', 1)
+    later += 'def upgrade() -> None:\n    op.execute("CREATE TABLE later (id INTEGER)")\n'
+    (migrations / "v0002_later.py").write_text(later)
+    monkeypatch.setattr(admin, "REVISION", "v0002")
+    new = f"sqlite:///{tmp_path / 'new.sqlite3'}"
+
+    assert admin.upgrade(url) == ("v0001", "v0002")
+    assert admin.upgrade(new) == (None, "v0002")
+
+    for one, has_later in ((url, True), (new, False)):
+        assert admin.current(one) == "v0002"
+        for connection in connected(one):
+            assert ("later" in inspect(connection).get_table_names()) == has_later
 
 
 def test_who_only_looks_reads_the_same_writes_nothing_and_upgrades_nothing(url: str) -> None:
@@ -142,23 +109,20 @@ def test_who_only_looks_reads_the_same_writes_nothing_and_upgrades_nothing(url: 
         looked.database.read(lambda connection: connection.execute(text("DELETE FROM change")))
     store.close()
     looked.close()
-    for connection in connected(url):
-        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
-        connection.commit()
-    with pytest.raises(StoreUnavailable, match="has schema 0001"):
-        LookingStore(url).experiments()
-    assert admin.current(url) == "0001"
 
 
-def test_a_schema_of_a_newer_version_is_refused_and_not_touched(url: str) -> None:
+@pytest.mark.parametrize(("found", "by"), [("9999", "newer"), ("0001", "before the first release"), ("0014", "export")])
+def test_a_schema_that_this_version_does_not_know_is_refused_and_not_touched(url: str, found: str, by: str) -> None:
     for connection in connected(url):
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.execute(text("UPDATE alembic_version SET version_num = :found"), {"found": found})
         connection.commit()
 
     for attempt in (SqlStore, admin.upgrade, admin.check):
-        with pytest.raises(SettingsError, match=r"9999.*newer"):
+        with pytest.raises(SettingsError, match=f"{found}.*{by}"):
             attempt(url)
-    assert admin.current(url) == "9999"
+    with pytest.raises(StoreUnavailable, match=f"has schema {found}.*{by}"):
+        LookingStore(url).experiments()
+    assert admin.current(url) == found
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "mysql://host/tbd", "sqlite://", "sqlite:///:memory:"])
@@ -285,35 +249,3 @@ def test_no_query_walks_a_whole_table(sqlite_url: str, name: str) -> None:
     tables += ("profile", "profile_missing", "memory_class", "kernel", "layer", "gradient_exchange")
     whole = [step for step, _ in steps if step in {f"SCAN {table}" for table in tables}]
     assert whole == []
-
-
-def test_what_cells_needs_and_counts_say_is_made_of_the_runs_of_an_older_schema(url: str) -> None:
-    """Down to 0005, which has none of them, and up again: they say what the store itself wrote."""
-    store = SqlStore(url)
-    filled.fill(store, ended=3, queued=3, large_runs=40)
-    _, (run,) = scene.submitted(store)
-    scene.brought_to(store, run, RunState.COLLECTING)
-    on_a_gpu = {"workload": {"device": "cuda", "device_models": ["NVIDIA H100"]}}
-    store.conclude(run.id, RunState.COMPLETED, at=3000.0, analysis=make.analysis(), fingerprint=on_a_gpu)
-    store.close()
-    columns = "experiment_id, owner, created_at, cell_key, model, framework, device_models"  # older cells come by age
-    queries = (f"SELECT {columns} FROM cell ORDER BY 1, 4", "SELECT id, needs FROM run ORDER BY id")
-    queries += (
-        "SELECT * FROM run_count WHERE runs > 0 ORDER BY experiment_id, state",
-        "SELECT id FROM cell ORDER BY id",
-    )
-
-    def told() -> list[list[tuple[Any, ...]]]:
-        for connection in connected(url):
-            return [[tuple(row) for row in connection.execute(text(query))] for query in queries]
-        raise AssertionError
-
-    before = told()
-    for connection in connected(url):
-        configuration = admin._configuration()
-        configuration.attributes["connection"] = connection
-        command.downgrade(configuration, "0005")
-        connection.commit()
-    assert admin.upgrade(url) == ("0005", REVISION)
-    assert told() == before
-    assert any("nvidia h100" in map(str, row) for row in before[0])

@@ -20,6 +20,12 @@ from orchestrator.db.tables.schema import REVISION
 from orchestrator.domain.words.errors import StoreUnavailable
 
 _TRIES = 3  # a server that starts checkpoints the file once or twice: a judgement
+# Before the first release the schema had fourteen numbers of another kind. No migration leads on from them.
+UNRELEASED = frozenset(f"{number:04d}" for number in range(1, 15))
+UNRELEASED_TEXT = (
+    "A version of tbd from before the first release wrote it, and this one cannot read it: tbd serve and tbd export of "
+    "that version can. Then give this one another TBD_DATABASE_URL or TBD_DATA_DIR"
+)
 _BEGIN = "Begin with tbd run resnet-50, or tbd serve; TBD_SERVER names a server elsewhere"
 
 
@@ -134,6 +140,8 @@ def _check_revision(connection: Connection, where: str) -> None:
     found = revision_of(connection)
     if found is None:
         raise StoreUnavailable(f"nothing here yet: {where} is empty. {_BEGIN}")
+    if found in UNRELEASED:
+        raise StoreUnavailable(f"{where} has schema {found}. {UNRELEASED_TEXT}")
     if found != REVISION:
         raise StoreUnavailable(
             f"{where} has schema {found}, and this version of tbd reads {REVISION}. An older one is brought up to date "

@@ -27,7 +27,7 @@ from orchestrator.db.tables.schedule import fire, origin, schedule  # noqa: F401
 from orchestrator.db.tables.service import heartbeat, node_order, server  # noqa: F401
 
 # The newest migration; a test holds them equal. So opening a database that is up to date does not import alembic.
-REVISION = "0014"
+REVISION = "v0001"
 
 experiment = Table(
     "experiment",

@@ -12,7 +12,7 @@ from sqlalchemy import URL, Connection, text
 
 from orchestrator.db.connection import engine as engines
 from orchestrator.db.connection.errors import translated
-from orchestrator.db.connection.looking import database_of, revision_of
+from orchestrator.db.connection.looking import UNRELEASED, UNRELEASED_TEXT, database_of, revision_of
 from orchestrator.db.tables.schema import REVISION
 from orchestrator.domain.words.errors import Damaged, SettingsError
 
@@ -21,11 +21,12 @@ if TYPE_CHECKING:  # alembic takes 0.2 s to import, and an up-to-date database d
 
 Result = TypeVar("Result")
 _MIGRATIONS = Path(__file__).parents[1] / "migrations"
+FIRST = "v0001"
 _LOCK = 0x7462645F6462  # "tbd_db": the number of the advisory lock that upgrades of one database take
 
 
-class SchemaTooNew(SettingsError):  # noqa: N818 - reads as what happened
-    """The database was written by a newer version of tbd."""
+class SchemaUnknown(SettingsError):  # noqa: N818 - reads as what happened
+    """The database was written by a newer version of tbd, or by one from before the first release."""
 
 
 def current(url: str) -> str | None:
@@ -45,14 +46,14 @@ def check(url: str) -> str:
     """Say in words how the schema of the database stands to this code. Raises as ``current`` does, and:
 
     Raises:
-        SchemaTooNew: the database was written by a newer version of tbd.
+        SchemaUnknown: the database was written by a newer version of tbd, or before the first release.
     """
     found = current(url)
     if found is None:
         return f"the database is empty; `tbd db upgrade` makes the tables of schema {REVISION}"
     if found == REVISION:
         return f"the database has schema {REVISION}, as this version of tbd"
-    _refuse_newer(found)
+    _refuse_unknown(found)
     return f"the database has schema {found}; `tbd db upgrade` brings it to {REVISION}"
 
 
@@ -70,7 +71,7 @@ def upgrade(url: str) -> tuple[str | None, str]:
 
     Raises:
         SettingsError: ``url`` is none of a database that is supported.
-        SchemaTooNew: the database was written by a newer version of tbd; nothing was changed.
+        SchemaUnknown: as ``check``; nothing was changed.
         StoreUnavailable: the database does not answer.
     """
     parsed = engines.parse_url(url)
@@ -90,12 +91,16 @@ def _upgrade(connection: Connection) -> str | None:
     if before == REVISION:
         return before
     if before is not None:
-        _refuse_newer(before)
+        _refuse_unknown(before)
     from alembic import command
 
     configuration = _configuration()
     configuration.attributes["connection"] = connection
-    command.upgrade(configuration, REVISION)
+    if before is None:  # the first migration makes the tables as they are now: nothing is left for the others
+        command.upgrade(configuration, FIRST)
+        command.stamp(configuration, REVISION)
+    else:
+        command.upgrade(configuration, REVISION)
     return before
 
 
@@ -115,12 +120,14 @@ def _alone(connection: Connection, work: Callable[[], Result]) -> Result:
     return done
 
 
-def _refuse_newer(found: str) -> None:
+def _refuse_unknown(found: str) -> None:
+    if found in UNRELEASED:
+        raise SchemaUnknown(f"the database has schema {found}. {UNRELEASED_TEXT}")
     from alembic.script import ScriptDirectory
 
     known = {script.revision for script in ScriptDirectory.from_config(_configuration()).walk_revisions()}
     if found not in known:
-        raise SchemaTooNew(
+        raise SchemaUnknown(
             f"the database has schema {found}, which this version of tbd (schema {REVISION}) does not know: "
             "a newer version wrote it; use that one, or another TBD_DATABASE_URL or TBD_DATA_DIR"
         )

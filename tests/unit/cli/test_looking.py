@@ -149,7 +149,7 @@ def _of_schema(revision: str) -> Callable[[Path], None]:
             _damage,
             "the file of the database is damaged, or is no database (file is not a database): put a copy",
         ),
-        (_of_schema("0001"), "has schema 0001, and this version of tbd reads 00"),
+        (_of_schema("0014"), "has schema 0014. A version of tbd from before the first release wrote it"),
         (_of_schema("9999"), "one of a newer version needs that version"),
     ],
 )
