@@ -76,38 +76,6 @@ def scale_of(values: Sequence[float], first: int) -> float:
     stage = values[:first]
     if len(stage) < 2:
         raise ValueError("Stein's rule wants two values or more in its first stage")
-    return student_quantile(0.5 + CONFIDENCE / 2, len(stage) - 1) * stdev(stage)
+    from scipy import special  # it takes long to import, and most commands need none of it
 
-
-def student_quantile(probability: float, degrees: int) -> float:
-    """Return the quantile of Student's t by bisection of its distribution (the domain needs no scipy for one number).
-
-    ``probability`` is above one half.
-    """
-    low, high = 0.0, 1.0
-    while _student_cdf(high, degrees) < probability:
-        high *= 2.0
-    for _ in range(80):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if _student_cdf(middle, degrees) < probability else (low, middle)
-    return (low + high) / 2.0
-
-
-def _student_cdf(t: float, degrees: int) -> float:
-    """Abramowitz & Stegun 26.7.3 (odd degrees) and 26.7.4 (even): a finite sum; ``t`` is 0 or more."""
-    theta = math.atan(t / math.sqrt(degrees))
-    cosine = math.cos(theta)
-    total = 0.0
-    if degrees % 2:
-        term = cosine
-        for k in range(1, degrees - 1, 2):
-            total += term
-            term *= cosine * cosine * (k + 1) / (k + 2)
-        area = 2.0 / math.pi * (theta + math.sin(theta) * total)
-    else:
-        term = 1.0
-        for k in range(0, degrees - 1, 2):
-            total += term
-            term *= cosine * cosine * (k + 1) / (k + 2)
-        area = math.sin(theta) * total
-    return 0.5 + area / 2.0
+    return float(special.stdtrit(len(stage) - 1, 0.5 + CONFIDENCE / 2)) * stdev(stage)

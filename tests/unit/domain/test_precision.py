@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from scipy import stats
 
 from orchestrator.domain.asked.spec import ExperimentSpec
 from orchestrator.domain.expansion.repetitions import first_stage_rates
 from orchestrator.domain.expansion.sweep import check, expand
-from orchestrator.domain.runs.precision import first_stage, scale_of, stein, student_quantile
+from orchestrator.domain.runs.precision import first_stage, scale_of, stein
 from orchestrator.domain.runs.run import Run, RunState
 from orchestrator.domain.value.measurement import Measurement
 from orchestrator.domain.words.errors import InvalidRequest
@@ -33,11 +32,6 @@ def _run(plan, rate):  # type: ignore[no-untyped-def]
     if rate is not None:
         analysis = replace(analysis, measurements=(Measurement("throughput", rate, "images/s", "m"),))
     return make.run(f"run_{plan.key}", RunState.COMPLETED, plan=plan, analysis=analysis)
-
-
-@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 9, 30, 200])
-def test_the_quantile_is_that_of_student(degrees: int) -> None:
-    assert student_quantile(0.975, degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=1e-9)
 
 
 def test_the_first_stage_has_six_runs_or_more() -> None:
