@@ -151,11 +151,6 @@ def nodes_of(text: Any) -> tuple[str, ...]:
     return tuple(re.findall(r'"node":\s*"([^"\\]+)"', str(text)))
 
 
-def names_of(text: str) -> list[Any]:
-    """The list that stands in ``text`` as JSON."""
-    return list(loaded(text))
-
-
 @lru_cache(maxsize=1024)
 def _placement(text: str) -> Placement:
     placement = Placement.from_json(loaded(text))
