@@ -92,7 +92,7 @@ schedules-year: setup ## a thousand schedules over a simulated year, beside an o
 openapi: setup ## record what is new in OpenAPI; BREAKING=1 records also what is removed or narrowed
 	@$(BIN)/python -m tests.support.openapi_changes $(if $(BREAKING),--breaking)
 
-coverage: setup ## how often the printed intervals hold the truth and equal cells are called different, old rule and new, by simulation (about half an hour of one core)
+coverage: setup ## how often the printed intervals hold the truth and equal cells are called different, by simulation (about half an hour of one core)
 	@$(BIN)/python -m tests.benchmarks.figures
 
 gpu-check: ## the checks that need a GPU, from a fresh clone with nothing but a driver: makes or finds its Python; SLICE=products|kernels|… (docs/gpu_check.md; 77: no GPU)

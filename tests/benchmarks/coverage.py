@@ -1,7 +1,7 @@
 """How often the analysis is right, by simulation: ``python -m tests.benchmarks.coverage [PART …] [--series N]``.
 
 Prints, as Markdown, the share of series of each kind that get their class, and how often the 95 % interval of those
-called steady holds the truth; then the same for runs that the stopping rule ended. docs/statistics.md quotes it.
+called steady holds the truth.
 """
 
 import argparse
@@ -15,7 +15,6 @@ import numpy as np
 from orchestrator.analysis.run.throughput import WorldIntervals, rate_measurement
 from orchestrator.analysis.statistics.steady import SteadyClass, judge
 from tests.benchmarks import held_out, recorded, repeats, simulated
-from tests.benchmarks.old_stopping import WIDENING, StoppingRule
 
 STEADY, DRIFTING, UNSTEADY, TOO_SHORT = (
     SteadyClass.STEADY,
@@ -23,8 +22,6 @@ STEADY, DRIFTING, UNSTEADY, TOO_SHORT = (
     SteadyClass.UNSTEADY,
     SteadyClass.TOO_SHORT,
 )
-TARGET = 0.01
-LIMITS = {"max_steps": 1000, "half_width_ratio": TARGET, "min_effective_intervals": 50, "max_duration_s": None}
 
 # name, generator, its arguments (intervals, noise, autocorrelation at lag 1, ...), the class that is right
 FIXED = [
@@ -64,45 +61,19 @@ HELD_OUT = [
     ("kept out: drifting", held_out.drifting, DRIFTING),
 ]
 
-# name, generator, its arguments: runs of up to 1000 steps that the rule ends
-STOPPED = [
-    ("white noise, 1 %", simulated.level, (1000, 0.01)),
-    ("white noise, 5 %", simulated.level, (1000, 0.05)),
-    ("AR(1) 0.4, 3 %", simulated.level, (1000, 0.03, 0.4)),
-    ("AR(1) 0.8, 3 %", simulated.level, (1000, 0.03, 0.8)),
-    ("ARMA, skewed, 3 %", simulated.mixed, (1000, 0.03)),
-    ("Student's t, 3 degrees, 3 %", simulated.heavy_tails, (1000, 0.03)),
-    ("warm-up, 3 %", simulated.warmup, (1000, 0.03)),
-    ("drift of 0.5 %, 3 %", simulated.small_drift, (1000, 0.03)),
-    ("cycle of 7 intervals, 2 %", simulated.short_cycle, (1000, 0.02)),
-    ("bucketed text, 3 %", simulated.buckets, (1000, 0.03)),
-    ("the same with overhead, 3 %", simulated.buckets_with_overhead, (1000, 0.03)),
-    ("buckets in order, 3 %", simulated.sorted_buckets, (1000, 0.03)),
-]
-SPIKES = ("spikes in 3 %, 3 %", simulated.spikes, (1000, 0.03))  # apart: see above
-
-
-def widened(low: float, value: float, high: float, target: float | None) -> tuple[float, float]:
-    """The interval of a run that the old rule ended, a tenth wider where it is not far within what was waited for."""
-    wider = WIDENING if target is not None and (high - low) / 2 / value > target / 2 else 1.0
-    return value - wider * (value - low), value + wider * (high - value)
-
 
 @dataclass
 class Tally:
     states: list[SteadyClass] = field(default_factory=list)
     covered: list[bool] = field(default_factory=list)
-    steps: list[int] = field(default_factory=list)
 
-    def take(self, durations: np.ndarray, works: np.ndarray, truth: float, target: float | None) -> None:
+    def take(self, durations: np.ndarray, works: np.ndarray, truth: float) -> None:
         state = judge(durations, works, [1] * len(durations))
         self.states.append(state.state)
-        self.steps.append(len(durations))
         if state.state is STEADY:
             kept_s, kept = durations[state.first :], works[state.first :]
             rate = rate_measurement(WorldIntervals(kept_s, kept, (1,) * len(kept), ()), "units", None, "")
-            low, high = widened(rate.ci_low, rate.value, rate.ci_high, target)
-            self.covered.append(low <= 1 / truth <= high)
+            self.covered.append(rate.ci_low <= 1 / truth <= rate.ci_high)
 
     def share(self, state: SteadyClass) -> float:
         return self.states.count(state) / len(self.states)
@@ -114,30 +85,17 @@ class Tally:
         return f"{share:.1%} ± {1.96 * math.sqrt(share * (1 - share) / len(self.covered)):.1%}"
 
 
-def stopped_at(durations: Sequence[float], works: Sequence[float]) -> tuple[int, float | None]:
-    """Return after how many intervals the rule ends the run, and the precision that was reached by that."""
-    rule = StoppingRule(LIMITS)
-    for index, (duration, work) in enumerate(zip(durations, works, strict=True)):
-        rule.add(float(duration), float(work), 1)
-        decision = rule.decision()
-        if decision:
-            return index + 1, TARGET if decision["reason"] == "precise" else None
-    return len(durations), None
-
-
-def measure(generator: Callable, arguments: tuple, series: int, rng: np.random.Generator, stop: bool) -> Tally:
+def measure(generator: Callable, arguments: tuple, series: int, rng: np.random.Generator) -> Tally:
     tally = Tally()
     for _ in range(series):
-        durations, works, truth = generator(rng, *arguments)
-        n, target = stopped_at(durations, works) if stop else (len(durations), None)
-        tally.take(durations[:n], works[:n], truth, target)
+        tally.take(*generator(rng, *arguments))
     return tally
 
 
 def fixed(series: int, seed: int) -> None:
     print("| kind | intervals | noise | right class | called that | coverage |\n|---|---|---|---|---|---|")
     for name, generator, given, wanted in FIXED:
-        tally = measure(generator, given, series, np.random.default_rng(seed), stop=False)
+        tally = measure(generator, given, series, np.random.default_rng(seed))
         row = (name, f"{given[0]}", f"{given[1]:.0%}", wanted.value, f"{tally.share(wanted):.1%}", tally.coverage())
         print("| " + " | ".join(row) + " |", flush=True)
 
@@ -145,20 +103,8 @@ def fixed(series: int, seed: int) -> None:
 def kept_out(series: int, seed: int) -> None:
     print("| kind | right class | called that | coverage |\n|---|---|---|---|")
     for name, generator, wanted in HELD_OUT:
-        tally = measure(generator, (), series, np.random.default_rng(seed), stop=False)
+        tally = measure(generator, (), series, np.random.default_rng(seed))
         print(f"| {name} | {wanted.value} | {tally.share(wanted):.1%} | {tally.coverage()} |", flush=True)
-
-
-def stopped(series: int, seed: int) -> None:
-    print("| kind, ended by the rule | median steps | 90 % stop by | called steady | coverage |\n|---|---|---|---|---|")
-    steps: list[int] = []
-    for name, generator, given in [*STOPPED, SPIKES]:
-        tally = measure(generator, given, series, np.random.default_rng(seed + 1), stop=True)
-        steps += tally.steps if name != SPIKES[0] else []
-        median, late = np.percentile(tally.steps, [50, 90])
-        row = (name, f"{median:.0f}", f"{late:.0f}", f"{tally.share(STEADY):.1%}", tally.coverage())
-        print("| " + " | ".join(row) + " |", flush=True)
-    print(f"\nMedian of all but the spikes: {np.median(steps):.0f} steps of 1,000.", flush=True)
 
 
 def repeated(series: int, seed: int) -> None:
@@ -179,7 +125,6 @@ PARTS = {
     "fixed": fixed,
     "kept-out": kept_out,
     "recorded": logs,
-    "stopped": stopped,
     "repeats": repeated,
     "compare": compared,
 }

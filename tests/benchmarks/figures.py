@@ -1,4 +1,4 @@
-"""How often what is printed holds, old rule and new, by simulation: ``python -m tests.benchmarks.figures [PART …]``.
+"""How often what is printed holds, by simulation: ``python -m tests.benchmarks.figures [PART …]``.
 
 Prints Markdown; docs/statistics.md quotes it. ± is the simulation's own 95 % error. What single runs are called
 (findings, which leave no run out) is ``python -m tests.benchmarks.coverage``.
@@ -17,7 +17,7 @@ from orchestrator.analysis.cell.length import LEAST_INTERVALS
 from orchestrator.analysis.statistics.nested import quantile
 from tests.benchmarks import cells, differences, held_out_cells, machines, repeats
 
-OLD_SHARE = 10  # of so many cells one is judged by the rule of before too, which takes long
+LEAST = 10  # cases of each kind, however small a share is asked for
 KINDS = {
     "promised": {**machines.PROMISED, "kept out of the tuning": held_out_cells.cells},
     "reported": {**machines.SPIKES, **machines.RARE},
@@ -28,15 +28,14 @@ FAMILIES = ((2, False), (3, False), (3, True), (4, False), (4, True), (6, False)
 
 
 def of_cells(count: int, seed: int) -> None:
-    _row("kind", "printed", "coverage", "half-width", "bias", "long-run mean", "old: printed", "coverage", "half-width")
-    _row(*["---"] * 9)
+    _row("kind", "printed", "coverage", "half-width", "bias", "long-run mean")
+    _row(*["---"] * 6)
     for kinds in KINDS.values():
         for name, generator in kinds.items():
-            new, old = cells.measure(generator, count, seed, count // OLD_SHARE)
-            long = _share(new.held_long) if new.held_long else ""
-            width, bias = f"{np.mean(new.widths):.1%}", f"{np.mean(new.errors):+.2%}"
-            before = (f"{old.printed:.0%}", _share(old.held), f"{np.mean(old.widths):.1%}" if old.widths else "")
-            _row(name, f"{new.printed:.1%}", _share(new.held), width, bias, long, *before)
+            found = cells.measure(generator, count, seed)
+            long = _share(found.held_long) if found.held_long else ""
+            width, bias = f"{np.mean(found.widths):.1%}", f"{np.mean(found.errors):+.2%}"
+            _row(name, f"{found.printed:.1%}", _share(found.held), width, bias, long)
 
 
 def of_differences(count: int, seed: int) -> None:
@@ -145,7 +144,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     for part in options.parts or PARTS:
         function, count = PARTS[part]
-        count = max(OLD_SHARE, round(options.share * count))
+        count = max(LEAST, round(options.share * count))
         print(f"\n{part}: {count} of each, seed {options.seed}\n", flush=True)
         function(count, options.seed)
     return 0
