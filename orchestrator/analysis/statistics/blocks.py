@@ -100,27 +100,6 @@ class _Contrast:
         return float(2.0 * special.stdtr(self.degrees, -abs(self.difference) / self.error))
 
 
-def compare_cells(rates: Mapping[Any, Mapping[Any, float]], baseline: Any = None) -> list[Pair]:
-    """Compare cells pair by pair, or each with ``baseline``.
-
-    Args:
-        rates: cell -> block -> rate of the run of that cell in that block; blocks may be missing.
-        baseline: one of the cells; the family is then the smaller one of the others against it.
-
-    Returns:
-        The pairs, in the order of ``rates`` (with a baseline: of the others).
-
-    Raises:
-        ValueError: fewer than two cells, a rate that is not positive, or an unknown baseline.
-    """
-    cells = list(rates)
-    if len(cells) < 2:
-        raise ValueError("compare_cells wants two cells or more")
-    if baseline is not None and baseline not in rates:
-        raise ValueError(f"the baseline {baseline} is none of the cells: {', '.join(map(str, cells))}")
-    return compare_groups([rates], baseline)[0]
-
-
 def compare_groups(
     groups: Sequence[Mapping[Any, Mapping[Any, float]]], baseline: Any = None, stage: Container[Any] | None = None
 ) -> list[list[Pair]]:
@@ -128,8 +107,8 @@ def compare_groups(
     that its number of cells asks for.
 
     Args:
-        groups: cell -> block -> rate, as of ``compare_cells``. A cell without a rate stays in the family that was
-            declared: to leave it out would let what came out choose the family.
+        groups: each cell -> block -> rate of the run of that cell in that block; blocks may be missing. A cell without
+            a rate stays in the family that was declared: to leave it out would let what came out choose the family.
         baseline: a cell of some of the groups; a group without it has no pairs.
         stage: where the noise of the first blocks chose how many there are, those blocks. They alone tell the noise
             then, all blocks tell the difference: Stein's rule (1945, Annals of Mathematical Statistics 16:243), for

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from orchestrator.analysis.statistics.blocks import compare_cells
+from orchestrator.analysis.statistics.blocks import compare_groups
 from orchestrator.analysis.statistics.settling import cut_of
 from tests.benchmarks import cells, differences, held_out_cells, machines
 
@@ -48,7 +48,7 @@ def test_the_comparison_on_arrays_is_the_products(count, baseline):
     called = differences.holm(p)
     for experiment in range(4):
         rates = {c: dict(enumerate(np.exp(logs[experiment, c]))) for c in range(count)}
-        found = compare_cells(rates, baseline=0 if baseline else None)
+        found = compare_groups([rates], 0 if baseline else None)[0]
         assert [(pair.a, pair.b) for pair in found] == pairs
         assert [pair.p for pair in found] == pytest.approx(list(p[experiment]))
         assert [pair.verdict != "cannot_tell" for pair in found] == list(called[experiment])
