@@ -86,7 +86,7 @@ scaling: system-packages setup test-interpreters ## suites/scaling.yaml in a sma
 fuzz: setup ## hold REST to its OpenAPI description by many more cases than the test does (minutes; EXAMPLES=100 SEED=1)
 	@$(BIN)/python -m tests.support.openapi_fuzz $(if $(EXAMPLES),--examples $(EXAMPLES)) $(if $(SEED),--seed $(SEED))
 
-schedules-year: setup ## a thousand schedules over a simulated year, beside an oracle that walks through it minute by minute (a minute of a core)
+schedules-year: setup ## a thousand schedules over a simulated year, beside an oracle that walks through it minute by minute (minutes)
 	@$(BIN)/python -m tests.benchmarks.schedules_year
 
 openapi: setup ## record what is new in OpenAPI; BREAKING=1 records also what is removed or narrowed

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -135,7 +136,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = [*dense, *few]
     expected = expected_of(found, start, end, options.processes)
     told(f"the oracle has walked through {end - start:,} s in {len(ZONES)} zones for {len(found)} expressions")
-    wrong = different({case.name: expected[case.name] for case in dense}, {c.name: named(c, start, end) for c in dense})
+    with ProcessPoolExecutor(options.processes) as pool:
+        all_named = pool.map(partial(named, start=start, end=end), dense)
+        by_name = {case.name: times for case, times in zip(dense, all_named, strict=True)}
+    wrong = different({case.name: expected[case.name] for case in dense}, by_name)
     told(f"{len(dense)} expressions name {sum(len(expected[c.name]) for c in dense):,} times, {len(wrong)} otherwise")
     # In memory where that can be had: it is not the disk that is tried out.
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
