@@ -7,6 +7,7 @@ from typing import Any
 from orchestrator.domain.value.measurement import METRICS, OF_CONVERGENCE
 from orchestrator.reports import table
 from orchestrator.reports.comparisons import comparisons_table
+from orchestrator.reports.fingerprint import machine, program
 from orchestrator.reports.numbers import NOTHING, duration, quantity_text, seconds_of, short_time
 from orchestrator.reports.results_table import (
     AXES,
@@ -16,7 +17,6 @@ from orchestrator.reports.results_table import (
     differing_options,
     results_table,
 )
-from orchestrator.reports.settings import machine, program
 
 Json = Mapping[str, Any]
 BESIDE = 6  # cells beside each other in the table of all that was measured: a judgement

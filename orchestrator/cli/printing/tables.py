@@ -7,9 +7,9 @@ from typing import Any
 from orchestrator.cli.printing import output
 from orchestrator.domain.runs.device_time import DeviceTime, Held, together
 from orchestrator.reports import comparisons, table
+from orchestrator.reports.fingerprint import machine, program
 from orchestrator.reports.numbers import NOTHING, duration, percent, plain, quantity_text, seconds_of, short_time
 from orchestrator.reports.results_table import Table, axis_text, results_table
-from orchestrator.reports.settings import machine, program
 
 Json = Mapping[str, Any]
 MOST_LINES = 20  # of a comparison below a table: a judgement

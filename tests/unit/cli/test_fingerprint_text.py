@@ -1,6 +1,6 @@
 """Settings that move speed, as a person reads them."""
 
-from orchestrator.reports.settings import inherited_settings, machine_settings
+from orchestrator.reports.fingerprint import inherited_settings, machine_settings
 
 
 def test_a_machine_reads_in_one_line_and_what_is_not_known_is_left_out() -> None:
