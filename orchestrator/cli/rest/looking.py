@@ -85,7 +85,7 @@ class _ThisMachine:
     """The cluster of who only looks: this machine as the only node, as far as interpreters and datasets go."""
 
     def nodes(self) -> list[Node]:
-        from orchestrator.cli.rest.here import this_node
+        from orchestrator.cli.rest.offline import this_node
 
         return [this_node()]
 

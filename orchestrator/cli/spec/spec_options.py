@@ -125,11 +125,11 @@ class Source:
         Raises:
             CommandError: it says what is wrong.
         """
-        from orchestrator.cli.rest import here
+        from orchestrator.cli.rest import offline
         from orchestrator.cli.rest.looking import LookingClient
 
         try:
-            here.check_spec(self.spec(lambda: LookingClient().get("/models")))
+            offline.check_spec(self.spec(lambda: LookingClient().get("/models")))
         except ServerProblem as problem:
             raise self.explain(problem) from None
 

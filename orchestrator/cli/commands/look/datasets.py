@@ -87,13 +87,13 @@ def _on_nodes(one: dict[str, Any]) -> str:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from orchestrator.cli.rest import here
+    from orchestrator.cli.rest import offline
     from workers.node import datasets, prepare
     from workers.trainer import manifest
 
     name = options.name
     registered = datasets.registered().get(name)
-    known = here.catalog().datasets.get(name)
+    known = offline.catalog().datasets.get(name)
     if registered is None and known is None:
         raise CommandError(f"there is no dataset {name} here; tbd datasets lists them")
     problems: list[str] = []
@@ -128,12 +128,12 @@ def _listing(path: str) -> dict[str, Any]:
 
 
 def _register(options: argparse.Namespace) -> int:
-    from orchestrator.cli.rest import here
+    from orchestrator.cli.rest import offline
     from workers.node import datasets
 
     if options.path is None or options.layout is None:
         raise CommandError("tbd datasets register NAME PATH --layout LAYOUT")
-    if options.name in here.catalog().datasets or options.name == "synthetic":
+    if options.name in offline.catalog().datasets or options.name == "synthetic":
         raise CommandError(f"{options.name} is a dataset that comes with tbd: give another name")
     found = _read(options.layout, options.path, options.all)
     if found["problems"]:

@@ -57,9 +57,9 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _check_here(options: argparse.Namespace) -> None:
-    from orchestrator.cli.rest import here
+    from orchestrator.cli.rest import offline
 
-    here.check_netbench(_body(options))
+    offline.check_netbench(_body(options))
 
 
 def _body(options: argparse.Namespace) -> dict[str, Any]:

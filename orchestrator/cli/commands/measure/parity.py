@@ -71,11 +71,11 @@ def compared(
     Raises:
         CommandError: there is nothing to compare, a run holds a CPU device, or the exact result cannot be computed.
     """
-    from orchestrator.cli.rest import here
+    from orchestrator.cli.rest import offline
     from orchestrator.domain.words.errors import InvalidRequest
     from orchestrator.services.probe import parity
 
-    catalog = here.catalog()
+    catalog = offline.catalog()
     try:
         facts = parity.model_of(catalog, model)
         names = parity.frameworks_of(facts, [one for one in frameworks.split(",") if one])
