@@ -15,7 +15,6 @@ from orchestrator.api.door.visitors import Visitors
 from orchestrator.api.requests import only_known_parameters, only_offered_media_types
 from orchestrator.api.routers import (
     audit,
-    calibrations,
     catalog,
     experiments,
     exports,
@@ -24,10 +23,10 @@ from orchestrator.api.routers import (
     imports,
     ingest,
     lookup,
-    netbench,
     nightly,
     nodes,
     observations,
+    probes,
     profiles,
     results,
     runs,
@@ -75,10 +74,7 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
     strict = [Depends(allowed), Depends(only_known_parameters), Depends(only_offered_media_types)]
     api = APIRouter(prefix="/api/v1", dependencies=strict, responses=problems.RESPONSES)
     parts = (streams, experiments, schedules, nightly, runs, profiles, results, observations, catalog, nodes)
-    routers = [
-        part.router
-        for part in (*parts, netbench, history, calibrations, exports, imports, ingest, lookup, tokens, audit)
-    ]
+    routers = [part.router for part in (*parts, probes, history, exports, imports, ingest, lookup, tokens, audit)]
     check_scopes(routers)
     for router in routers:
         api.include_router(router)

@@ -17,7 +17,9 @@ from orchestrator.domain.expansion.sweep import check_for_any_machine
 from orchestrator.domain.words.errors import InvalidRequest, SettingsError
 from orchestrator.serve.settings import read_settings
 from orchestrator.services.facts.catalog import load_catalog
-from orchestrator.services.probe import calibrate, microbenchmark, netbench
+from orchestrator.services.probe import request
+from orchestrator.services.probe.calibrate import CalibrationRequest
+from orchestrator.services.probe.netbench import NetbenchRequest
 from workers.node import datasets as on_this_host
 
 
@@ -50,12 +52,12 @@ def check_spec(spec: Any) -> None:
 
 def check_netbench(body: Mapping[str, Any]) -> None:
     """As ``check_spec``, of a netbench."""
-    _as_a_server_says(lambda: microbenchmark.check(netbench.spec_of(body), catalog()))
+    _as_a_server_says(lambda: request.check(NetbenchRequest, body, catalog()))
 
 
 def check_calibration(body: Mapping[str, Any]) -> None:
     """As ``check_spec``, of a calibration."""
-    _as_a_server_says(lambda: microbenchmark.check(calibrate.spec_of(body), catalog()))
+    _as_a_server_says(lambda: request.check(CalibrationRequest, body, catalog()))
 
 
 def _as_a_server_says(check: Callable[[], None]) -> None:

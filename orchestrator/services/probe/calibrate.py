@@ -1,28 +1,30 @@
 """The request for a calibration, and the experiment that carries it out: one like any other, of ``calibration``."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator
 
 from orchestrator.domain.asked.spec import Topology
 from orchestrator.domain.words.spelling import did_you_mean
-from orchestrator.services.probe import microbenchmark
+from orchestrator.services.probe.request import ProbeRequest
 
-MODEL = "calibration"
 ARITHMETICS = ("fp32", "tf32", "bf16", "fp16")
 _SHAPE = re.compile(r"[1-9][0-9]*(x[1-9][0-9]*x[1-9][0-9]*)?")
 # Beside the measurements: start of the processes, and the last repetition of a slow device.
 START_S = 900.0
 
 
-class CalibrationRequest(microbenchmark.MicrobenchmarkRequest):
+class CalibrationRequest(ProbeRequest):
     """Which devices are to be calibrated, and how long."""
+
+    model: ClassVar = "calibration"
+    options: ClassVar = ("arithmetics", "shapes", "load_s", "measure_s")
+    example: ClassVar = "1x1"
 
     topology: Topology = Field(
         default="1x1", description="MxD: M nodes with D devices each. With 1x8 eight devices are under load at once"
     )
-    device: Literal["auto", "cuda", "cpu"] = Field(default="auto", description=microbenchmark.DEVICE)
     arithmetics: Annotated[str, Field(max_length=100)] = Field(
         default="auto",
         description="fp32, tf32, bf16, fp16 with commas. auto: fp32 on CPU devices, on GPUs all that the device does",
@@ -56,22 +58,9 @@ class CalibrationRequest(microbenchmark.MicrobenchmarkRequest):
             raise ValueError(f"{wrong[0]!r} is no shape: write 1024,4096x1024x1024, or auto")
         return text
 
-
-def spec_of(body: Any) -> dict[str, Any]:
-    """The spec of the experiment that carries out the calibration ``body`` describes.
-
-    Raises:
-        InvalidRequest: with a JSON pointer to each thing that is wrong.
-    """
-    described = "a calibration is an object of fields, such as {topology: 1x1}"
-    asked = microbenchmark.parse(CalibrationRequest, body, described)
-    timed = ("arithmetics", "shapes", "load_s", "measure_s")
-    return asked.spec() | {
-        "name": f"calibration-{asked.topology}",
-        "model": MODEL,
-        "options": {name: getattr(asked, name) for name in timed},
-        "framework": "pytorch",
-        "topology": asked.topology,
-        "device": asked.device,
-        "timeout_s": asked.load_s + 40 * asked.measure_s + START_S,
-    }
+    def spec(self) -> dict[str, Any]:
+        """See ``ProbeRequest``."""
+        return super().spec() | {
+            "framework": "pytorch",
+            "timeout_s": self.load_s + 40 * self.measure_s + START_S,
+        }
