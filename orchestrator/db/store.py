@@ -20,12 +20,10 @@ from orchestrator.db.experiment import experiments as experiment_rows
 from orchestrator.db.experiment import keys
 from orchestrator.db.history.history_part import HistoryPart
 from orchestrator.db.history.imported_points import ImportedPart
-from orchestrator.db.run import calibrations as calibration_rows
-from orchestrator.db.run import cell_pages, logs, lookup
+from orchestrator.db.run import cell_pages, logs, lookup, probes
 from orchestrator.db.run import changes as change_rows
 from orchestrator.db.run import profiles as profile_rows
 from orchestrator.db.run import runs as run_rows
-from orchestrator.db.run import transfers as transfer_rows
 from orchestrator.db.schedule.schedule_part import SchedulePart
 from orchestrator.db.together import imported, removal, results
 from orchestrator.db.upgrade import admin
@@ -170,10 +168,10 @@ class SqlStore(HistoryPart, ImportedPart, SchedulePart):
     move_run = writes(run_rows.move)
     request_stop = writes(run_rows.request_stop)
     conclude = writes(results.conclude)
-    transfers = reads(transfer_rows.page)
+    transfers = reads(probes.transfers)
     profiles = reads(profile_rows.read)
-    calibrations = reads(calibration_rows.page)
-    calibrated = reads(calibration_rows.latest)
+    calibrations = reads(probes.calibrations)
+    calibrated = reads(probes.latest)
 
     # logs
 

@@ -49,8 +49,9 @@ def _is_over(run: dict[str, Any]) -> bool:
 @pytest.mark.depends_on(
     "orchestrator/analysis/probe/netbench.py",
     "orchestrator/services/probe/netbench.py",
-    "orchestrator/api/routers/netbench.py",
-    "orchestrator/db/run/transfers.py",
+    "orchestrator/services/probe/request.py",
+    "orchestrator/api/routers/probes.py",
+    "orchestrator/db/run/probes.py",
     "suites/models/netbench",
     "workers/node/fabrics.py",
     "workers/trainer/transfers.py",

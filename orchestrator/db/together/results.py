@@ -7,8 +7,8 @@ from sqlalchemy import Connection, delete, func, select
 
 from orchestrator.db.history import points
 from orchestrator.db.reading import rows
-from orchestrator.db.run import calibrations, cells, profiles, runs, transfers
-from orchestrator.db.tables.schema import attempt, calibration, exchange, measurement, result
+from orchestrator.db.run import cells, probes, profiles, runs
+from orchestrator.db.tables.schema import attempt, measurement, result
 from orchestrator.domain.runs.run import RunState
 from orchestrator.domain.value.failure import Failure
 from orchestrator.domain.value.measurement import Analysis
@@ -36,7 +36,7 @@ def replace_result(
     connection: Connection, run_id: str, analysis: Analysis | None, fingerprint: Mapping[str, Any]
 ) -> None:
     """Of several attempts the latest counts."""
-    for table in (measurement, exchange, calibration, *profiles.TABLES, result):
+    for table in (measurement, *(kind.table for kind in probes.KINDS), *profiles.TABLES, result):
         connection.execute(delete(table).where(table.c.run_id == run_id))
     numbers = select(func.max(attempt.c.number)).where(attempt.c.run_id == run_id).scalar_subquery()
     latest = select(attempt.c.id).where(attempt.c.run_id == run_id, attempt.c.number == numbers)
@@ -53,9 +53,8 @@ def replace_result(
     points.note_workload(connection, run_id, fingerprint)
     if analysis is None:
         return
-    transfers.add(connection, run_id, analysis)
+    probes.add(connection, run_id, analysis)
     profiles.add(connection, run_id, analysis)
-    calibrations.add(connection, run_id, analysis)
     if analysis.measurements:
         connection.execute(
             measurement.insert(),

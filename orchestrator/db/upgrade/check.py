@@ -7,10 +7,10 @@ from sqlalchemy import Connection, Select, literal, select
 
 from orchestrator.db.history import imported_points
 from orchestrator.db.reading import rows
-from orchestrator.db.run import calibrations, changes, logs, runs, transfers
+from orchestrator.db.run import changes, logs, probes, runs
 from orchestrator.db.schedule import fires, schedules
 from orchestrator.db.tables.imported import imported_point
-from orchestrator.db.tables.schema import attempt, calibration, change, entry, exchange, experiment, fire, run, schedule
+from orchestrator.db.tables.schema import attempt, change, entry, experiment, fire, run, schedule
 from orchestrator.domain.words.errors import Damaged
 
 BATCH = 500  # rows had at once: a log may be long
@@ -24,9 +24,8 @@ def damaged(connection: Connection) -> Iterator[Damaged]:
     )
     for part in connection.execute(select(run).order_by(run.c.id)).partitions(BATCH):
         yield from runs.complete(connection, part)[1]
-    of_run = {table: table.c.run_id == run.c.id for table in (exchange, calibration)}
-    for table, read in ((exchange, transfers.stored), (calibration, calibrations.stored)):
-        yield from _unread(connection, select(table, run.c.experiment_id).join(run, of_run[table]), read)
+    for kind in probes.KINDS:
+        yield from _unread(connection, probes.every(kind), kind.stored)
     yield from _unread(connection, select(schedule).order_by(schedule.c.id), schedules.read)
     points = select(imported_point).order_by(imported_point.c.id)
     yield from _unread(connection, points, imported_points.read)
