@@ -12,24 +12,18 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from workers.node import processes
-from workers.node.children import Child, EventsFile, Stream
+from workers.node.children import Child, Followed
 from workers.node.mpi import rank
 
 # Said of a process that was never started: its launcher has ended before.
 _NEVER_STARTED = 1
 
 
-class Adopted:
+class Adopted(Followed):
     """One of the processes that ``starter``, a launcher, has mpirun start on this node."""
 
     def __init__(self, process: Mapping[str, Any], starter: Child, events: Path, own: rank.Files) -> None:
-        self.process = process
-        self.name: str = process["name"]
-        self.id: processes.ProcessId | None = None
-        self.events = EventsFile(events)
-        self.streams = [Stream("stdout", _opened(own.stdout)), Stream("stderr", _opened(own.stderr))]
-        self.reported = False
-        self.told = False  # mpirun has ended it, because another one had ended
+        super().__init__(process, events, _opened(own.stdout), _opened(own.stderr))
         self._starter = starter
         self._own = own
         self._status: int | None = None
@@ -49,7 +43,7 @@ class Adopted:
             if ended is None and nobody_left:
                 ended = rank.Ended(-signal.SIGKILL if self.id else _NEVER_STARTED, True)
             if ended is not None:
-                self._status, self.told = ended
+                self._status, self.told = ended  # told: mpirun has ended it, because another one had ended
         return self._status
 
     def signal(self, number: int) -> None:
@@ -58,14 +52,6 @@ class Adopted:
 
     def kill_group(self) -> None:
         self.signal(signal.SIGKILL)
-
-    def stderr_tail(self) -> str:
-        return self.streams[1].tail.decode("utf-8", "replace")
-
-    def close(self) -> None:
-        for stream in self.streams:
-            stream.close()
-        self.events.close()
 
 
 def _opened(pipe: Path) -> Any:

@@ -239,18 +239,34 @@ class EventsFile:
         return self._rest
 
 
-class Child:
-    """A started process of the attempt: who it is, what it says, whether it has ended."""
+class Followed:
+    """A process of the attempt, whoever has started it: who it is, and what it says."""
 
-    def __init__(self, process: Mapping[str, Any], popen: subprocess.Popen[bytes], events: Path) -> None:
+    def __init__(self, process: Mapping[str, Any], events: Path, stdout: Any, stderr: Any) -> None:
         self.process = process
         self.name: str = process["name"]
-        self._popen = popen
-        self.id: processes.ProcessId | None = processes.identify(popen.pid) or processes.ProcessId(popen.pid, 0)
+        self.id: processes.ProcessId | None = None
         self.events = EventsFile(events)
-        self.streams = [Stream("stdout", popen.stdout), Stream("stderr", popen.stderr)]
+        self.streams = [Stream("stdout", stdout), Stream("stderr", stderr)]
         self.reported = False  # its end stands in the log
         self.told = False  # only what the agent has not started itself can have been ended by somebody else
+
+    def stderr_tail(self) -> str:
+        return self.streams[1].tail.decode("utf-8", "replace")
+
+    def close(self) -> None:
+        for stream in self.streams:
+            stream.close()
+        self.events.close()
+
+
+class Child(Followed):
+    """One that the agent has started itself."""
+
+    def __init__(self, process: Mapping[str, Any], popen: subprocess.Popen[bytes], events: Path) -> None:
+        super().__init__(process, events, popen.stdout, popen.stderr)
+        self._popen = popen
+        self.id = processes.identify(popen.pid) or processes.ProcessId(popen.pid, 0)
 
     @property
     def pid(self) -> int:
@@ -268,11 +284,3 @@ class Child:
         """Kill it and what still is in its process group."""
         if self._popen.poll() is None:
             processes.kill_group(self.pid)
-
-    def stderr_tail(self) -> str:
-        return self.streams[1].tail.decode("utf-8", "replace")
-
-    def close(self) -> None:
-        for stream in self.streams:
-            stream.close()
-        self.events.close()
