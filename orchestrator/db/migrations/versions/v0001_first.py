@@ -2,8 +2,9 @@
 
 Revision: v0001, after none.
 
-It makes what ``schema.py`` says now; a new database is then given the newest revision (``orchestrator.db.upgrade.admin``).
-So a later migration runs only on databases that hold something already, and never on top of its own tables.
+It makes what ``schema.py`` says now; a new database is then given the newest revision
+(``orchestrator.db.upgrade.admin``). So a later migration runs only on databases that hold something already, and never
+on top of its own tables.
 """
 
 from alembic import op
