@@ -14,10 +14,10 @@ models, PyTorch for all frameworks. A test looks every name up (tests/architectu
  3. The adapter of a framework has the model built by what all models of that framework share. It makes the layers, lays
     out the weights, and takes the network and its loss from the model's module.
     ``workers/trainer/frameworks/pytorch/adapter.py: Adapter.build``
-    ``workers/trainer/job.py: builder``
+    ``workers/trainer/base/job.py: builder``
     ``suites/assemble/pytorch.py: build, module, Model``
     ``suites/assemble/parts.py: framework_of, weights_of, batches``
-    ``workers/trainer/optimizer.py: of_job, rate``
+    ``workers/trainer/base/optimizer.py: of_job, rate``
     ``suites/models/resnet_50/pytorch.py: Network, criterion``
  4. Batches come from synthetic data or from the files of a dataset, which the node's agent has prepared.
     ``suites/inputs/images.py: batches, synthetic``
@@ -27,7 +27,7 @@ models, PyTorch for all frameworks. A test looks every name up (tests/architectu
     ``suites/datasets/image_folder/pytorch.py: batches``
  5. A step is mostly one update: a batch, the forward pass, the loss, the backward pass, the optimiser. A model may have
     several updates in a step, each with weights, a loss, an optimiser and batches of its own.
-    ``workers/trainer/updates.py: Update``
+    ``workers/trainer/base/updates.py: Update``
     ``workers/trainer/frameworks/pytorch/step.py: Minimizer, Step``
 
 Beside them: experiments that are ready to run (``suites/quick.yaml``), and the peak rates of devices by their data

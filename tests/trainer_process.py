@@ -11,8 +11,8 @@ import tomllib
 from pathlib import Path
 
 from workers.node import interpreters
-from workers.trainer import job as jobs
 from workers.trainer import protocol
+from workers.trainer.base import job as jobs
 
 ROOT = Path(__file__).resolve().parent.parent
 TOKEN = "token-of-this-attempt"

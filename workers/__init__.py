@@ -31,7 +31,7 @@ says what happens, and below that where. A test looks every name up (tests/archi
     control channel. A process of a model's own role, such as an actor, reads the job and does only the model's part.
     ``workers/trainer/__main__.py: main, run, load``
     ``workers/trainer/protocol.py: read_job, check_job, EventWriter``
-    ``workers/trainer/job.py: read, Job``
+    ``workers/trainer/base/job.py: read, Job``
     ``workers/trainer/host.py: lock_devices``
     ``workers/trainer/control/__init__.py: open_channel``
     ``workers/trainer/control/leader.py: Leader``

@@ -14,11 +14,11 @@ import numpy
 
 from suites.assemble import layers, layouts, parts
 from suites.inputs import Field
-from workers.trainer import optimizer, updates
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Job, Process
+from workers.trainer.base import optimizer, updates
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Array, Arrays, Batches, Rule
 from workers.trainer.protocol import DEVICE
-from workers.trainer.signatures import Array, Arrays, Batches, Rule
 
 # A variable or an operation of CNTK's graph.
 Node = Any

@@ -3,7 +3,7 @@
 import math
 from typing import Any, Sequence, Tuple
 
-from workers.trainer.signatures import Array
+from workers.trainer.base.signatures import Array
 
 # A distribution of initial numbers: made by the functions below.
 Initial = Tuple[str, float]

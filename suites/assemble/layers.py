@@ -18,7 +18,7 @@ from suites.assemble.initial import over_inputs as over_inputs
 from suites.assemble.initial import over_outputs as over_outputs
 from suites.assemble.initial import uniform as uniform
 from suites.assemble.initial import xavier as xavier
-from workers.trainer.signatures import Array
+from workers.trainer.base.signatures import Array
 
 GATES = 4
 

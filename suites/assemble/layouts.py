@@ -4,7 +4,7 @@ import collections
 from typing import Dict, Iterable, Mapping, NamedTuple, Optional, Tuple
 
 from suites.assemble.layers import Parameter
-from workers.trainer.signatures import Array
+from workers.trainer.base.signatures import Array
 
 
 class Layout(NamedTuple):

@@ -14,10 +14,10 @@ import numpy
 from mxnet.gluon import nn
 
 from suites.assemble import layers, parts
-from workers.trainer import optimizer, updates
-from workers.trainer.job import Job
+from workers.trainer.base import optimizer, updates
+from workers.trainer.base.job import Job
+from workers.trainer.base.signatures import Array, Arrays, Batches, Rule
 from workers.trainer.protocol import DEVICE, HOST, PINNED
-from workers.trainer.signatures import Array, Arrays, Batches, Rule
 
 # What is added to the scores of keys that are not looked at: their share becomes exactly 0.
 _NOTHING = -1e9

@@ -6,8 +6,8 @@ from typing import Any, Callable, Dict, FrozenSet, Iterator, List
 
 from suites.assemble import layers
 from suites.inputs import Field
-from workers.trainer.job import Job
-from workers.trainer.signatures import Array, Batch
+from workers.trainer.base.job import Job
+from workers.trainer.base.signatures import Array, Batch
 
 
 def network_of(job: Job) -> ModuleType:

@@ -14,10 +14,10 @@ from torch.nn import functional
 
 from suites.assemble import layers, parts
 from suites.inputs import Field
-from workers.trainer import optimizer, updates
-from workers.trainer.job import Job, Process
+from workers.trainer.base import optimizer, updates
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Array, Arrays, Batches, Rule
 from workers.trainer.protocol import DEVICE, PINNED
-from workers.trainer.signatures import Array, Arrays, Batches, Rule
 
 
 def module(layer: Union[layers.Layer, List[layers.Lstm]]) -> nn.Module:

@@ -19,11 +19,11 @@ import tensorflow as tf
 
 from suites.assemble import layers, layouts, parts
 from suites.assemble.tensorflow_functions import single
-from workers.trainer import optimizer, updates
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Job, Process
+from workers.trainer.base import optimizer, updates
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Array, Arrays, Batches, Rule
 from workers.trainer.protocol import DEVICE, HOST
-from workers.trainer.signatures import Array, Arrays, Batches, Rule
 
 # Of the four gates BlockLSTM has the second and the third the other way round.
 _GATES = (0, 2, 1, 3)

@@ -8,8 +8,8 @@ import random
 from typing import Iterator, List, NamedTuple, Optional
 
 from suites.datasets import numbered
-from workers.trainer.failure import TrainerError
-from workers.trainer.signatures import Array
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.signatures import Array
 
 # Of the samples, those that are drawn shorter (``short_seq_prob`` of create_pretraining_data.py, published with BERT).
 SHORT_RATIO = 0.1

@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from suites.datasets import records, text_layouts
 from suites.datasets.image_folder import listing
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
 
 # Judgement: images decode at some hundred a second and core.
 USUAL_SAMPLE = 1000

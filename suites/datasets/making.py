@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from typing import Callable, Dict, Optional, Sequence
 
-from workers.trainer import manifest
+from workers.trainer.base import manifest
 
 # Writes the files of a dataset below a folder; returns the versions of what they were made with.
 Writer = Callable[[str], Dict[str, str]]

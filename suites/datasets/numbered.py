@@ -7,8 +7,8 @@ import os
 import random
 from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
-from workers.trainer.failure import TrainerError
-from workers.trainer.signatures import Array
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.signatures import Array
 
 # The numbers of what is no text, alike in all vocabularies: BEGIN is BERT's [CLS] too, END its [SEP], MASK its [MASK].
 # What is unknown counts as text, and comes last.

@@ -4,8 +4,8 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from suites.datasets import judged as texts
 from suites.datasets import numbered
-from workers.trainer.failure import TrainerError
-from workers.trainer.signatures import Array
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.signatures import Array
 
 # Of the room that a passage has, how far the next window of it is ahead: ``doc_stride`` of run_squad.py, published with
 # BERT, is 128 of some 360 tokens.

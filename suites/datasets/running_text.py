@@ -6,8 +6,8 @@ Dimensions: N pieces of a batch, T tokens of a piece.
 from typing import Iterator, Optional, Tuple
 
 from suites.datasets import numbered
-from workers.trainer.failure import TrainerError
-from workers.trainer.signatures import Array
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.signatures import Array
 
 
 def batches(

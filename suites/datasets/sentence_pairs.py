@@ -4,8 +4,8 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from suites.datasets import judged as texts
 from suites.datasets import numbered, pieces
-from workers.trainer.failure import TrainerError
-from workers.trainer.signatures import Array
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.signatures import Array
 
 
 def batches(

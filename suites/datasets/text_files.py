@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
 
 
 def write(path: str, found: Any) -> None:

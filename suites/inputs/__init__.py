@@ -19,8 +19,8 @@ in every framework, so that none of them is spared what another has to do.
 
 from typing import NamedTuple, Tuple
 
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Job
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job
 
 # The modules here that have ``evaluation`` and ``epoch_samples``.
 EVALUATED = ("images", "masked_pairs", "prose", "questions", "sentence_pairs")

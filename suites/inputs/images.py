@@ -10,9 +10,9 @@ from typing import Any, Callable, Iterator, List, Sequence, Tuple
 from suites.datasets.image_folder import listing
 from suites.inputs import Field, evaluated_root
 from suites.quality import Examples
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Job
-from workers.trainer.signatures import Array, Batch, Size, Work
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job
+from workers.trainer.base.signatures import Array, Batch, Size, Work
 
 # Judgement: enough batches that a network does not see the same one at each step, few enough to stay in memory.
 POOL = 4

@@ -17,8 +17,8 @@ from suites.datasets import articles
 from suites.inputs import Field, evaluated_root
 from suites.inputs.texts import PADDING, POOL, Drawing
 from suites.quality import Examples
-from workers.trainer.job import Job
-from workers.trainer.signatures import Array, Batch, Size, Work
+from workers.trainer.base.job import Job
+from workers.trainer.base.signatures import Array, Batch, Size, Work
 
 # The first numbers of the vocabulary.
 BEGIN, END, HIDDEN, SPECIAL = 1, 2, 3, 4

@@ -12,8 +12,8 @@ from suites.datasets import running_text
 from suites.inputs import Field, evaluated_root
 from suites.inputs.texts import POOL, Drawing
 from suites.quality import Examples
-from workers.trainer.job import Job
-from workers.trainer.signatures import Array, Batch, Size, Work
+from workers.trainer.base.job import Job
+from workers.trainer.base.signatures import Array, Batch, Size, Work
 
 
 def fields(size: Size) -> List[Field]:

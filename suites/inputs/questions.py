@@ -16,8 +16,8 @@ from suites.inputs.masked_pairs import SPECIAL, in_order, laid_out
 from suites.inputs.texts import POOL, Drawing
 from suites.quality import Examples
 from suites.quality.spans import Passages, Round
-from workers.trainer.job import Job
-from workers.trainer.signatures import Array, Batch, Size, Work
+from workers.trainer.base.job import Job
+from workers.trainer.base.signatures import Array, Batch, Size, Work
 
 # Judgement: lengths are normal with this deviation, in parts of the mean; an answer has three tokens on average
 # (Rajpurkar et al., "SQuAD: 100,000+ Questions for Machine Comprehension of Text", 2016: mostly names, dates, numbers).

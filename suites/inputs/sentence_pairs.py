@@ -16,8 +16,8 @@ from suites.inputs import Field, evaluated_root
 from suites.inputs.texts import PADDING, POOL, Drawing
 from suites.quality import Examples
 from suites.quality.translations import Wanted
-from workers.trainer.job import Job
-from workers.trainer.signatures import Array, Batch, Size, Work
+from workers.trainer.base.job import Job
+from workers.trainer.base.signatures import Array, Batch, Size, Work
 
 # The first numbers of the vocabulary.
 BEGIN, END, SPECIAL = numbered.BEGIN, numbered.END, 3

@@ -9,8 +9,8 @@ import itertools
 from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
 from suites.inputs import Field
-from workers.trainer.job import Job
-from workers.trainer.signatures import Array, Batch, Size, Work
+from workers.trainer.base.job import Job
+from workers.trainer.base.signatures import Array, Batch, Size, Work
 
 # Judgement: enough batches that a network does not see the same one at each step, few enough to stay in memory.
 POOL = 4

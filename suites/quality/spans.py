@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Seq
 
 from suites.datasets.questions import Judged, Window
 from suites.quality import Examples
-from workers.trainer.signatures import Array
+from workers.trainer.base.signatures import Array
 
 # ``max_answer_length`` of run_squad.py, published with BERT.
 MOST_TOKENS = 30

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence
 from suites.datasets.numbered import BEGIN, END, PADDING
 from suites.datasets.pieces import Pieces
 from suites.quality import Examples, bleu
-from workers.trainer.signatures import Array
+from workers.trainer.base.signatures import Array
 
 # A translation has so many tokens for each of its source's, and so many more, at most; and no more than the network has
 # places for. Vaswani et al. allow 50 more; of the sentences made here none is longer than this.

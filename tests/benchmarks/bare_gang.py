@@ -12,7 +12,7 @@ import torch
 import torch.distributed
 
 from suites.assemble import pytorch as suite
-from workers.trainer import job as jobs
+from workers.trainer.base import job as jobs
 
 
 def main(path):

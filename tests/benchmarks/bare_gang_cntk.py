@@ -10,7 +10,7 @@ import time
 import cntk
 
 from suites.assemble import cntk as suite
-from workers.trainer import job as jobs
+from workers.trainer.base import job as jobs
 
 
 def main(path):

@@ -7,7 +7,7 @@ CLOCK_MONOTONIC at the end of each step, and goes on until it is ended.
 import sys
 import time
 
-from workers.trainer import job as jobs
+from workers.trainer.base import job as jobs
 
 
 def pytorch(job):

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from suites.assemble import pytorch as suite
-from workers.trainer import job as jobs
+from workers.trainer.base import job as jobs
 from workers.trainer.frameworks.pytorch import optimizers
 
 

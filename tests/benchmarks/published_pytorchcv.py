@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from workers.trainer.job import Job
+from workers.trainer.base.job import Job
 
 
 def make(name: str, ours: nn.Module, job: Job) -> tuple[nn.Module, Callable[..., Any]]:

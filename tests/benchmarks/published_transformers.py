@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from suites.models.bert_base import network as bert
 from suites.models.gpt_2 import network as gpt_2
 from suites.models.transformer import network as transformer
-from workers.trainer.job import Job
-from workers.trainer.signatures import Size
+from workers.trainer.base.job import Job
+from workers.trainer.base.signatures import Size
 
 # Not transformers' default for GPT-2, which composes the same approximation of many operators.
 GELU = "gelu_pytorch_tanh"

@@ -206,7 +206,7 @@ PLANTED = {
         "mxnet",
         "lstm-classifier",
         [
-            "from workers.trainer import optimizer",
+            "from workers.trainer.base import optimizer",
             "numbers = optimizer.of_job",
             "optimizer.of_job = lambda job: dict(numbers(job), weight_decay=0.0)",
         ],
@@ -216,7 +216,7 @@ PLANTED = {
         "cntk",
         "resnet-50",
         [
-            "from workers.trainer import optimizer",
+            "from workers.trainer.base import optimizer",
             "numbers = optimizer.of_job",
             "optimizer.of_job = lambda job: dict(numbers(job), momentum=0.0)",
         ],
@@ -232,7 +232,7 @@ PLANTED = {
         "tensorflow",
         "gpt-2",
         [
-            "from workers.trainer import optimizer",
+            "from workers.trainer.base import optimizer",
             "numbers = optimizer.of_job",
             "optimizer.of_job = lambda job: dict(numbers(job), decay_vectors=True)",
         ],

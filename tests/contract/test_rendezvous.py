@@ -16,7 +16,8 @@ from tests.trainer_process import ROOT, environment_for
 # failure and the ranks.
 JOIN = """
 import json, sys
-from workers.trainer import __main__ as trainer, job as jobs
+from workers.trainer import __main__ as trainer
+from workers.trainer.base import job as jobs
 jobs.RENDEZVOUS_TIMEOUT_S = 1.0
 job = jobs.read(sys.argv[1])
 process = job.process

@@ -87,7 +87,7 @@ SCRIPT = """
 import json, sys
 import torch
 from suites.assemble import pytorch as assembled
-from workers.trainer import job as jobs
+from workers.trainer.base import job as jobs
 job = jobs.job_of(json.load(open(sys.argv[1])))
 (images, _), _ = next(assembled.build(job, job.process, torch.device("cpu")).batches(0))
 print(tuple(images.shape), images.is_contiguous(memory_format=torch.channels_last))

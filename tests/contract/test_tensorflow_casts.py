@@ -20,7 +20,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 DEPENDS = pytest.mark.depends_on(
     "workers/trainer/frameworks/tensorflow",
     "workers/trainer/frameworks/pytorch/precision.py",
-    "workers/trainer/optimizer.py",
+    "workers/trainer/base/optimizer.py",
     "suites/assemble/tensorflow.py",
     "suites/models/resnet_50",
     "suites/models/gpt_2",

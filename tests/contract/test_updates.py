@@ -60,7 +60,7 @@ def marks(framework, strategy):
         found.append(with_horovod(framework))
     elif strategy not in ("ddp", "mirrored", "kvstore-device"):
         # What they share with these is tested with these, and what they exchange by in tests of one update.
-        own = ("workers/trainer/updates.py", "tests/support/two_networks")
+        own = ("workers/trainer/base/updates.py", "tests/support/two_networks")
         found.append(getattr(pytest.mark, MARK)("workers/trainer/frameworks/" + framework, *own))
     return found
 

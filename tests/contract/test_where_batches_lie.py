@@ -14,7 +14,7 @@ from tests.trainer_process import ROOT, environment_for, make_job, run
 
 BEGIN = """
 import json, sys
-from workers.trainer import job as jobs
+from workers.trainer.base import job as jobs
 job = jobs.job_of(json.load(open(sys.argv[1])))
 """
 # Each prints where the images of rank 1 lie, of a process that drives ranks 0 and 1 where one can.

@@ -12,7 +12,7 @@ from typing import Any, List
 
 import torch
 
-from workers.trainer import job as jobs
+from workers.trainer.base import job as jobs
 from workers.trainer.frameworks.pytorch import kernels
 from workers.trainer.frameworks.pytorch.adapter import Adapter
 from workers.trainer.loop import Watch

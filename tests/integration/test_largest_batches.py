@@ -113,7 +113,7 @@ def quick(framework: str) -> list[Any]:
         "orchestrator/domain/expansion/search.py",
         "workers/node/before_exec.py",
     ]
-    paths += ["workers/node/outcome.py", "workers/trainer/__main__.py", "workers/trainer/failure.py"]
+    paths += ["workers/node/outcome.py", "workers/trainer/__main__.py", "workers/trainer/base/failure.py"]
     depends = pytest.mark.depends_on(*paths, f"workers/trainer/frameworks/{framework}/adapter.py")
     return [pytest.mark.framework(framework), depends]
 

@@ -10,7 +10,7 @@ from orchestrator.cli.main import main
 from workers.node import noise
 from workers.node.inventory import cpu_devices, usable_cores
 from workers.trainer import host
-from workers.trainer.job import Device
+from workers.trainer.base.job import Device
 
 
 @pytest.fixture(autouse=True)

@@ -16,9 +16,9 @@ import tensorflow as tf
 
 from suites.models.resnet_50 import network as described
 from workers.trainer import __main__ as trainer
-from workers.trainer import optimizer as optimizers
+from workers.trainer.base import optimizer as optimizers
+from workers.trainer.base.job import Job, Process
 from workers.trainer.frameworks.tensorflow import adapter as tensorflow_adapter
-from workers.trainer.job import Job, Process
 
 
 class Adapter(tensorflow_adapter.Adapter):

@@ -12,7 +12,7 @@ import pytest
 
 from tests.gpu import check, fixtures, jobs, verdicts
 from workers.trainer import protocol
-from workers.trainer.job import job_of
+from workers.trainer.base.job import job_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CORES_PER_CYCLE, CLOCK = 33792.0, 1.5e9

@@ -26,7 +26,7 @@ from workers.node.provenance import Provenance
 from workers.node.supervisor import Supervisor, Surroundings
 from workers.node.telemetry.nvml import Nvml
 from workers.trainer import protocol
-from workers.trainer.failure import lacks_space
+from workers.trainer.base.failure import lacks_space
 
 DEFAULT_FENCE_S = 60.0
 

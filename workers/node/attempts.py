@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.node import checkpoints
-from workers.trainer.failure import lacks_space
+from workers.trainer.base.failure import lacks_space
 
 _LOCK_PATIENCE_S = 5.0
 

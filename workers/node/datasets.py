@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
-from workers.trainer import manifest
+from workers.trainer.base import manifest
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
@@ -54,7 +54,7 @@ def prepared_folder() -> Path:
 
 
 def prepared() -> list[str]:
-    """Return the names of the folders of prepared datasets (``workers.trainer.manifest.folder_name``). Never raises."""
+    """Return the folders' names (``workers.trainer.base.manifest.folder_name``) of prepared datasets. Never raises."""
     try:
         return sorted(path.name for path in prepared_folder().iterdir() if path.is_dir() and path.name[0] != ".")
     except OSError:

@@ -21,8 +21,8 @@ from workers.node.adopted import Adopted
 from workers.node.event_log import EventLog
 from workers.node.mpi import hosts, rank
 from workers.node.prepare import SetupError
-from workers.trainer import job as jobs
 from workers.trainer import protocol
+from workers.trainer.base import job as jobs
 
 # Kinds that only the agent may write: a process that does is not believed.
 _AGENT_KINDS = frozenset(

@@ -21,8 +21,9 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from workers.node import children, datasets, interpreters, port_choice, processes
 from workers.node.code_version import ROOT
-from workers.trainer import manifest, protocol
-from workers.trainer.failure import lacks_space
+from workers.trainer import protocol
+from workers.trainer.base import manifest
+from workers.trainer.base.failure import lacks_space
 
 # A judgement: long enough for any dataset that is cut from files at hand, short enough to be noticed.
 PREPARE_LIMIT_S = 3600.0

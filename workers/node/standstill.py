@@ -2,9 +2,9 @@
 
 Where not even an integer finds room, CPython (3.11 to 3.13) never ends: to leave an ``except`` by another exception it
 makes an integer of the place, fails, and tries to leave by that failure. The trainer's own code gives back what it has
-laid aside (``workers.trainer.failure.RESERVE``). Inside of a library, while PyTorch is imported for instance, nobody
-can: such a process computes for ever, asks for nothing, and no thread of Python or handler of a signal in it runs.
-From outside it is known by that, and it is out of memory.
+laid aside (``workers.trainer.base.failure.RESERVE``). Inside of a library, while PyTorch is imported for instance,
+nobody can: such a process computes for ever, asks for nothing, and no thread of Python or handler of a signal in it
+runs. From outside it is known by that, and it is out of memory.
 """
 
 from __future__ import annotations

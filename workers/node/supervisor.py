@@ -26,7 +26,7 @@ from workers.node.telemetry import counting, ncu
 from workers.node.telemetry.sampler import Sampler
 from workers.node.waking import Waking
 from workers.trainer import protocol
-from workers.trainer.failure import lacks_space
+from workers.trainer.base.failure import lacks_space
 
 # How often the processes are listened to: often while they start, where seconds count for a person; seldom while the
 # loop is timed, where a wake-up takes time from what is measured. Then it is a tenth of the time that the phase has

@@ -20,15 +20,15 @@ import traceback
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from workers.trainer import control, counters, host, parity, profiling, protocol, roles
-from workers.trainer import job as jobs
+from workers.trainer.base import job as jobs
+from workers.trainer.base.failure import PEER_LOST, RESERVE, TrainerError, lacks_memory, lacks_space
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Adapter, Emit
 from workers.trainer.calibration import Calibration
 from workers.trainer.control import Channel
 from workers.trainer.convergence import Convergence
-from workers.trainer.failure import PEER_LOST, RESERVE, TrainerError, lacks_memory, lacks_space
 from workers.trainer.frameworks import fabric, horovod_gloo
-from workers.trainer.job import Job, Process
 from workers.trainer.loop import Loop, Watch
-from workers.trainer.signatures import Adapter, Emit
 from workers.trainer.transfers import Transfers
 
 # What a model measures, where it does not train -> the loop that times it.

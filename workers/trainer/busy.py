@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import Any, Iterator, List, Sequence
 
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
 
 # Ends with its parent, whatever becomes of that; says when it is in its place.
 SPINNER = """

@@ -23,11 +23,11 @@ import time
 from typing import Any, List, Tuple
 
 from workers.trainer import host
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Adapter, Clock, Emit
 from workers.trainer.control import Channel
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Job, Process
 from workers.trainer.session import Microbenchmark
-from workers.trainer.signatures import Adapter, Clock, Emit
 
 # (m, n, k) of a product of m x k and k x n.
 Shape = Tuple[int, int, int]

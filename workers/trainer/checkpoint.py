@@ -14,9 +14,9 @@ import re
 import time
 from typing import List, NamedTuple, Optional, Tuple
 
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Job
-from workers.trainer.signatures import Adapter, Arrays, Data
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job
+from workers.trainer.base.signatures import Adapter, Arrays, Data
 
 # So many are kept: the newest one, and one before it in case that the newest is damaged.
 KEPT = 2

@@ -14,12 +14,12 @@ import time
 from typing import Dict, List, Tuple
 
 from workers.trainer import checkpoint
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Adapter, Clock, Data, Emit
 from workers.trainer.control import Channel
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Job, Process
 from workers.trainer.loop import Loop
 from workers.trainer.pace import Pace, steps_of
-from workers.trainer.signatures import Adapter, Clock, Data, Emit
 
 # Why it ends, beside what ends other runs.
 TARGET, BUDGET = "target", "budget"

@@ -8,10 +8,10 @@ counted, which are set in the driver itself (libcuda), whatever the framework.
 import ctypes
 from typing import Any, Callable, Optional, Tuple
 
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Adapter, Clock, Emit, Watch
 from workers.trainer.control import Channel
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Adapter, Clock, Emit, Watch
 
 # What sets the driver's marks: (start, stop).
 Marks = Tuple[Callable[[], Any], Callable[[], Any]]

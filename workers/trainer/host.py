@@ -5,9 +5,9 @@ import os
 import re
 from typing import List, Optional, Sequence
 
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Device
-from workers.trainer.signatures import Data
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Device
+from workers.trainer.base.signatures import Data
 
 
 def lock_path(lock_dir: str, device_id: str) -> str:

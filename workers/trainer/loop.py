@@ -9,13 +9,13 @@ import time
 from typing import Any, Iterable, Iterator
 
 from workers.trainer import host, profiling, replica
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Adapter, Clock, Emit
+from workers.trainer.base.work import total
 from workers.trainer.control import Channel
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Job, Process
 from workers.trainer.pace import Pace
 from workers.trainer.session import Session
-from workers.trainer.signatures import Adapter, Clock, Emit
-from workers.trainer.work import total
 
 
 class Watch(object):

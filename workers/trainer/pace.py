@@ -8,7 +8,7 @@ import fractions
 import math
 from typing import Optional
 
-from workers.trainer.signatures import Proposal
+from workers.trainer.base.signatures import Proposal
 
 # Judgement: an interval may at most grow tenfold at once, because the first steps are slower than those that follow.
 LARGEST_GROWTH = 10.0

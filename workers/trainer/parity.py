@@ -20,11 +20,11 @@ import itertools
 import math
 import zipfile
 
-from workers.trainer import optimizer, updates
+from workers.trainer.base import optimizer, updates
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Adapter, Clock, Emit, Watch
 from workers.trainer.control import Channel
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Adapter, Clock, Emit, Watch
 
 # Few: rounding makes any two trainings part sooner or later, those of one framework on 1 and 2 threads too. The second
 # shows the momentum, the third that it goes on.

@@ -8,7 +8,7 @@ import sys
 import traceback
 from typing import Sequence
 
-from workers.trainer.failure import lacks_space
+from workers.trainer.base.failure import lacks_space
 from workers.trainer.protocol import EXIT_STATUS
 
 

@@ -8,11 +8,11 @@ allocations are followed from the first one, and nothing that was timed is slowe
 import math
 from typing import Tuple
 
-from workers.trainer import updates
+from workers.trainer.base import updates
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Adapter, Clock, Data, Emit, Watch
 from workers.trainer.control import Channel
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Adapter, Clock, Data, Emit, Watch
 
 # Judgements: least steps of each phase. A profiler's own share of them is small beside the operators' time, and the
 # first of three steps still differs from the others.

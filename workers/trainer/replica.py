@@ -11,7 +11,7 @@ import hashlib
 import math
 from typing import Iterable
 
-from workers.trainer.signatures import Array, Data
+from workers.trainer.base.signatures import Array, Data
 
 # Judgement: 512 numbers estimate a distance within about 3 % and make an event of 10 kB.
 COUNTERS = 512

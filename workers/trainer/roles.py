@@ -15,10 +15,10 @@ import socket
 import time
 from typing import List
 
-from workers.trainer import job as jobs
+from workers.trainer.base import job as jobs
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job, Process
 from workers.trainer.control.peer import JOIN_TIMEOUT_S
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Job, Process
 
 RETRY_S = 0.05
 

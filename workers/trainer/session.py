@@ -3,10 +3,10 @@ other nodes differ. ``Loop`` trains; ``Transfers`` and ``Calibration`` are micro
 
 import importlib
 
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Adapter, Clock, Emit
 from workers.trainer.control import Channel
 from workers.trainer.frameworks import fabric
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Adapter, Clock, Emit
 
 
 class Session(object):

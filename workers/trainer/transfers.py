@@ -30,12 +30,12 @@ import time
 from typing import Any, Dict, Iterable, List, Tuple
 
 from workers.trainer import host
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Adapter, Clock, Data, Emit
 from workers.trainer.busy import busy_cores
 from workers.trainer.control import Channel
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Job, Process
 from workers.trainer.session import Microbenchmark
-from workers.trainer.signatures import Adapter, Clock, Data, Emit
 
 # (busy_cores, operation, ranks, bytes): what is measured at once.
 Case = Tuple[bool, str, Tuple[int, ...], int]

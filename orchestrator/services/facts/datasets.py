@@ -8,7 +8,7 @@ from orchestrator.domain.asked.catalog import Catalog, DatasetFacts
 from orchestrator.domain.asked.datasets import extended, on_nodes
 from orchestrator.domain.asked.placement import Node, NodeState
 from orchestrator.services.context import Context
-from workers.trainer.manifest import folder_name
+from workers.trainer.base.manifest import folder_name
 
 
 @dataclass(frozen=True)

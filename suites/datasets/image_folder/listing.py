@@ -11,7 +11,7 @@ import struct
 from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from suites.datasets import numbered, records
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
 
 # Mean and deviation of ImageNet's training images, per channel of [0, 1] (torchvision's documentation of its weights).
 MEAN = (0.485, 0.456, 0.406)

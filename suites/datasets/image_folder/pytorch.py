@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from suites.datasets.image_folder import listing, pillow_decoding
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
 
 # Judgement: batches made ahead by each process.
 AHEAD = 4

@@ -11,7 +11,7 @@ from typing import Any, Iterator, Optional, Tuple
 import tensorflow as tf
 
 from suites.datasets.image_folder import listing
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
 
 # Judgement: batches made ahead.
 AHEAD = 4

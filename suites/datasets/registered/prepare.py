@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Optional, Sequence
 
-from workers.trainer import manifest
+from workers.trainer.base import manifest
 
 # The sizes of the literature: base models of translation (Vaswani et al., 2017), GPT-2's, BERT's; and for small ones.
 VOCABULARIES = {

@@ -5,7 +5,7 @@ from typing import Callable, Tuple
 import cntk
 
 from suites.assemble.cntk import Node, cross_entropy
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 def outputs(layer: Callable[[str, Node], Node], size: Size, images_CHW: Node) -> Tuple[Node]:

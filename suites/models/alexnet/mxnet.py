@@ -7,7 +7,7 @@ from mxnet.gluon import nn
 
 from suites.assemble.mxnet import block
 from suites.models.alexnet import network
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 class Network(nn.HybridBlock):

@@ -11,7 +11,7 @@ last layer: the loss of the first 45 steps of the size small falls by a hundredt
 from typing import List
 
 from suites.assemble.layers import ZERO, Convolution, Dropout, Layer, Linear, Pooling, xavier
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 # Kernel, stride and padding of each convolution, and whether a pooling follows it.
 _CONVOLUTIONS = ((11, 4, 2, True), (5, 1, 2, True), (3, 1, 1, False), (3, 1, 1, False), (3, 1, 1, True))

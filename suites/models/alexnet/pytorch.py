@@ -5,7 +5,7 @@ from torch.nn import functional
 
 from suites.assemble.pytorch import module
 from suites.models.alexnet import network
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 class Network(nn.Module):

@@ -5,7 +5,7 @@ from typing import Callable, Tuple
 import tensorflow as tf
 
 from suites.assemble.tensorflow_functions import cross_entropy, flat, relu
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 def outputs(layer: Callable[..., tf.Tensor], size: Size, images_NHWC: tf.Tensor) -> Tuple[tf.Tensor]:

@@ -13,7 +13,7 @@ from typing import List, NamedTuple
 
 from suites.assemble.initial import ZERO, truncated
 from suites.assemble.layers import Attention, Dropout, Embedding, Layer, LayerNormalization, Linear, Tied
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 EPSILON = 1e-12
 INITIAL = truncated(0.02)

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from suites.assemble.pytorch import attach
 from suites.models.bert_base import network
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 class Network(nn.Module):

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from suites.assemble.tensorflow_functions import cross_entropy, gelu, weighted_cross_entropy
 from suites.models.bert_base import network
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 def outputs(

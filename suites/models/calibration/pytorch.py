@@ -4,8 +4,8 @@ from typing import List
 
 import torch
 
-from workers.trainer import job as jobs
-from workers.trainer.job import Job, Process
+from workers.trainer.base import job as jobs
+from workers.trainer.base.job import Job, Process
 
 TYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 # Compute capability from which on tensor cores do an arithmetic (CUDA C++ Programming Guide, "Compute Capabilities").

@@ -7,7 +7,7 @@ from mxnet.gluon import nn
 
 from suites.assemble.mxnet import block as made
 from suites.models.googlenet import network
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 class Inception(nn.HybridBlock):

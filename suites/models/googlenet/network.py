@@ -10,7 +10,7 @@ Weights begin as Caffe's "xavier", biases with 0.2, those of the three classifie
 from typing import List, NamedTuple, Optional
 
 from suites.assemble.layers import ZERO, Convolution, Dropout, Layer, Linear, Pooling, Response, constant, xavier
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 # Of each auxiliary loss beside the main one (section 5).
 AUXILIARY_WEIGHT = 0.3

@@ -9,7 +9,7 @@ from torch.nn import functional
 from suites.assemble.pytorch import module as made
 from suites.models.googlenet import network
 from suites.models.googlenet.network import AUXILIARY_WEIGHT
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 class Inception(nn.Module):

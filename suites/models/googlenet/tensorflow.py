@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from suites.assemble.tensorflow_functions import cross_entropy, flat, relu
 from suites.models.googlenet import network
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 def outputs(layer: Callable[..., tf.Tensor], size: Size, images_NHWC: tf.Tensor) -> Tuple[tf.Tensor, ...]:

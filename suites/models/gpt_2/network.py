@@ -11,7 +11,7 @@ the number of such sums (section 2.3); biases are 0.
 from typing import List, NamedTuple
 
 from suites.assemble.layers import ZERO, Attention, Dropout, Embedding, Layer, LayerNormalization, Linear, Tied, normal
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 EPSILON = 1e-5
 # A block's inner vectors are that many times as wide as its outer ones.

@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from suites.assemble.pytorch import module
 from suites.models.gpt_2 import network
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 class SelfAttention(nn.Module):

@@ -6,7 +6,7 @@ import cntk
 
 from suites.assemble.cntk import Node, cross_entropy
 from suites.models.inception_v3 import network
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 def outputs(layer: Callable[[str, Node], Node], size: Size, images_CHW: Node) -> Tuple[Node, ...]:

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from suites.assemble.pytorch import module as made
 from suites.models.inception_v3 import network
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 class Unit(nn.Module):

@@ -11,7 +11,7 @@ from mxnet.gluon import nn
 from suites.assemble.layers import by_name
 from suites.assemble.mxnet import block
 from suites.models.lstm_classifier import network
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 class Network(nn.HybridBlock):

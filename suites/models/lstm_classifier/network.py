@@ -11,7 +11,7 @@ Weights begin as those of PyTorch's layers: words normal with variance 1, all ot
 from typing import List
 
 from suites.assemble.layers import Embedding, Layer, Linear, Lstm, normal, over_inputs
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 def lstm(size: Size) -> List[Lstm]:

@@ -9,7 +9,7 @@ from torch.nn import functional
 from suites.assemble.layers import by_name
 from suites.assemble.pytorch import module
 from suites.models.lstm_classifier import network
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 class Network(nn.Module):

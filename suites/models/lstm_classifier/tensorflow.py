@@ -8,7 +8,7 @@ from typing import Callable, Tuple
 import tensorflow as tf
 
 from suites.assemble.tensorflow_functions import cross_entropy, single
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 def outputs(

@@ -5,9 +5,9 @@ from typing import Any, List, Sequence
 import torch
 from torch import distributed
 
-from workers.trainer import job as jobs
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Job, Process
+from workers.trainer.base import job as jobs
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job, Process
 
 
 def open_exchange(job: Job, process: Process) -> "Exchange":

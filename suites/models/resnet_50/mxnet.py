@@ -8,7 +8,7 @@ from mxnet.gluon import nn
 
 from suites.assemble.mxnet import block as made
 from suites.models.resnet_50 import network
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 class Bottleneck(nn.HybridBlock):

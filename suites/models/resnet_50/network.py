@@ -8,7 +8,7 @@ Weights begin as torchvision's.
 from typing import List, NamedTuple, Optional, Tuple
 
 from suites.assemble.layers import Convolution, Layer, Linear, Normalization, Pooling, over_inputs, over_outputs
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 # A block gives four times the channels of its inner convolutions (He et al., figure 5).
 EXPANSION = 4

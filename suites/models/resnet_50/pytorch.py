@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from suites.assemble.pytorch import module
 from suites.models.resnet_50 import network
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 class Bottleneck(nn.Module):

@@ -8,8 +8,8 @@ import sys
 import time
 from typing import Any, Iterator, List, Mapping, Optional, Tuple
 
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Work
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Work
 
 
 def build(job: Job, process: Process, options: Mapping[str, Any]) -> "Model":

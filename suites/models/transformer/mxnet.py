@@ -10,7 +10,7 @@ from mxnet.gluon import nn
 
 from suites.assemble.mxnet import attach, weighted_cross_entropy
 from suites.models.transformer import network
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 class Network(nn.HybridBlock):

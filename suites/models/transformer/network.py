@@ -11,7 +11,7 @@ from typing import List, NamedTuple
 
 from suites.assemble.initial import ZERO, glorot, normal
 from suites.assemble.layers import Attention, Dropout, Embedding, Layer, LayerNormalization, Linear, Positions, Tied
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 EPSILON = 1e-6
 # Section 5.4: a tenth of the probability is spread over all tokens.

@@ -12,7 +12,7 @@ from torch.nn import functional
 from suites.assemble.pytorch import attach
 from suites.models.transformer import network
 from suites.models.transformer.network import LABEL_SMOOTHING
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 class Network(nn.Module):

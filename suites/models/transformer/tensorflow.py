@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from suites.assemble.tensorflow_functions import relu, weighted_cross_entropy
 from suites.models.transformer import network
-from workers.trainer.signatures import Size
+from workers.trainer.base.signatures import Size
 
 
 def outputs(

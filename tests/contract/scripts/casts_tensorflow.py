@@ -11,8 +11,8 @@ import sys
 
 import tensorflow as tf
 
-from workers.trainer import job as jobs
-from workers.trainer import optimizer as rules
+from workers.trainer.base import job as jobs
+from workers.trainer.base import optimizer as rules
 from workers.trainer.frameworks.tensorflow import minimizer, optimizers, single
 
 UPDATES = 5

@@ -6,7 +6,7 @@ Prints, as JSON, [first factor, growth, backoff, steps to growth] and [weight, f
 import json
 import sys
 
-from workers.trainer import optimizer as rules
+from workers.trainer.base import optimizer as rules
 
 # So that the factor grows here, too.
 STEPS_TO_GROWTH = 3
@@ -35,8 +35,8 @@ def pytorch(rule, gradients):
 def tensorflow(rule, gradients):
     import tensorflow as tf
 
+    from workers.trainer.base.updates import Update
     from workers.trainer.frameworks.tensorflow import minimizer, precision, single
-    from workers.trainer.updates import Update
 
     constants = [precision.FIRST_SCALE, precision.GROWTH, precision.BACKOFF, precision.STEPS_TO_GROWTH]
     precision.STEPS_TO_GROWTH = STEPS_TO_GROWTH

@@ -7,7 +7,7 @@ import importlib
 import json
 import sys
 
-from workers.trainer import job as jobs
+from workers.trainer.base import job as jobs
 
 
 def main(framework, path, rules):

@@ -13,7 +13,7 @@ import numpy
 
 from suites import quality
 from suites.assemble import parts
-from workers.trainer import job as jobs
+from workers.trainer.base import job as jobs
 
 
 def main(path, case, steps):

@@ -9,7 +9,7 @@ import sys
 
 import tensorflow as tf
 
-from workers.trainer import job as jobs
+from workers.trainer.base import job as jobs
 from workers.trainer.frameworks.tensorflow.adapter import Adapter
 
 

@@ -8,7 +8,7 @@ import json
 import sys
 
 from tests.support import two_networks
-from workers.trainer import job as jobs
+from workers.trainer.base import job as jobs
 
 
 def main(framework, path):

@@ -8,11 +8,11 @@ import time
 
 import pytest
 
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Control
 from workers.trainer.control import Leader, Member
 from workers.trainer.control import leader as leader_end
 from workers.trainer.control import member as member_end
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Control
 
 TOKEN = "secret"
 

@@ -9,7 +9,7 @@ import pytest
 from suites.datasets import making
 from suites.datasets.photographs import prepare
 from tests.trainer_process import ROOT, dataset_facts
-from workers.trainer import manifest
+from workers.trainer.base import manifest
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,11 @@ def test_only_a_process_that_others_wait_for_takes_its_framework_down(tmp_path, 
 
 
 # Whatever is asked for while a failure is reported finds no memory.
-NO_ROOM = ["from workers.trainer import failure", "def none(error): raise MemoryError", "failure.lacks_space = none"]
+NO_ROOM = [
+    "from workers.trainer.base import failure",
+    "def none(error): raise MemoryError",
+    "failure.lacks_space = none",
+]
 
 
 @pytest.mark.parametrize("python", PYTHONS)

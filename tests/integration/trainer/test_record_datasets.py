@@ -8,12 +8,14 @@ import pytest
 
 from suites.datasets.image_folder import listing
 from tests.trainer_process import ROOT, dataset_facts, environment_for
-from workers.trainer import manifest
+from workers.trainer.base import manifest
 
 FRAMEWORKS = ("pytorch", "tensorflow", "mxnet", "cntk")
 LAYOUTS = ("tfrecord", "recordio")
 
-pytestmark = pytest.mark.depends_on("suites/datasets", "workers/interpreters/datasets", "workers/trainer/manifest.py")
+pytestmark = pytest.mark.depends_on(
+    "suites/datasets", "workers/interpreters/datasets", "workers/trainer/base/manifest.py"
+)
 
 OF_TENSORFLOW = """
 import glob, json, sys

@@ -19,10 +19,12 @@ from suites.datasets import (
 )
 from suites.quality import bleu, spans
 from tests.trainer_process import ROOT, dataset_facts
-from workers.trainer import manifest
+from workers.trainer.base import manifest
 
 # Half a minute: most of it is the reading of the packages' sources.
-pytestmark = pytest.mark.depends_on("suites/datasets", "workers/interpreters/datasets", "workers/trainer/manifest.py")
+pytestmark = pytest.mark.depends_on(
+    "suites/datasets", "workers/interpreters/datasets", "workers/trainer/base/manifest.py"
+)
 
 FOLDERS = ("documentation", "documentation_articles", "documentation_questions", "message_catalogues")
 

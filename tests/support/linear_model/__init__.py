@@ -38,7 +38,7 @@ def losses(steps, facts=None):
     """
     import numpy
 
-    from workers.trainer import optimizer
+    from workers.trainer.base import optimizer
 
     rule = optimizer.complete(facts or OPTIMIZER)
     inputs, targets = samples(1, 0)

@@ -5,7 +5,7 @@ import itertools
 import torch
 
 from tests.support import linear_model
-from workers.trainer import updates
+from workers.trainer.base import updates
 
 
 class Model:

@@ -83,7 +83,7 @@ def trained(steps):
     """Return (the losses of the critic's last update in each of ``steps``, {name: what it has become})."""
     import numpy
 
-    from workers.trainer import optimizer
+    from workers.trainer.base import optimizer
 
     g, c = (array.astype(float) for array in weights())
     update_g = _Rule(optimizer.complete(RULES["generator"]))

@@ -3,7 +3,7 @@
 import torch
 
 from tests.support import two_networks
-from workers.trainer.updates import Update
+from workers.trainer.base.updates import Update
 
 
 class Networks(torch.nn.Module):

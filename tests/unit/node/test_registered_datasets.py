@@ -6,7 +6,7 @@ import pytest
 
 from workers.node import datasets, prepare
 from workers.node.datasets import DatasetError
-from workers.trainer import manifest
+from workers.trainer.base import manifest
 
 
 @pytest.fixture(autouse=True)

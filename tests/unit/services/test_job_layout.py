@@ -11,7 +11,7 @@ from orchestrator.domain.words.errors import JobRefused
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.reconcile.job import build_job, processes_of
 from tests.unit import builders
-from workers.trainer.job import job_of
+from workers.trainer.base.job import job_of
 from workers.trainer.protocol import STRATEGY, check_job
 
 PORTS = {"n0": {"control": 1, "framework": 2}, "n1": {"control": 3, "framework": 4}}

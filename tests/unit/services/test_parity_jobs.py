@@ -6,7 +6,7 @@ from orchestrator.domain.words.errors import InvalidRequest
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.probe import parity
 from workers.trainer import protocol
-from workers.trainer.job import job_of
+from workers.trainer.base.job import job_of
 
 CATALOG = load_catalog()
 MODEL = CATALOG.models["resnet-50"]

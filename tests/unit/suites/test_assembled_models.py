@@ -9,7 +9,7 @@ from orchestrator.services.facts.catalog import load_catalog
 from suites.assemble import layers, layouts
 from tests.support.networks import offers, way_id, ways
 from tests.trainer_process import read_job
-from workers.trainer import optimizer
+from workers.trainer.base import optimizer
 
 MODELS = {name: model for name, model in load_catalog().models.items() if "input" in model.facts}
 SIZES = [

@@ -11,7 +11,7 @@ from suites.inputs import images, masked_pairs, prose
 from suites.inputs import questions as asked
 from suites.inputs import sentence_pairs as pairs
 from tests.trainer_process import read_job
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
 
 VOCABULARY = 60
 RANKS, COUNT = 2, 3

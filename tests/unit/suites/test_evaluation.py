@@ -8,7 +8,7 @@ from suites.datasets import judged, numbered, pieces, subwords
 from suites.inputs import masked_pairs, prose, questions, sentence_pairs
 from suites.quality import masked, perplexity, spans, translations
 from tests.trainer_process import read_job
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
 
 VOCABULARY = 60
 

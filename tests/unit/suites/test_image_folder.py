@@ -10,7 +10,7 @@ from PIL import Image
 
 from suites.datasets.image_folder import listing
 from suites.inputs import images
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
 
 FILES = [listing.Entry(f"{number}.JPEG", number % 3) for number in range(20)]
 

@@ -7,7 +7,7 @@ import numpy
 import pytest
 
 from suites.datasets import articles, judged, numbered, pieces, questions, running_text, sentence_pairs
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
 
 VOCABULARY = 50
 

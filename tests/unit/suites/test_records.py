@@ -9,8 +9,8 @@ from PIL import Image
 from suites.datasets import record_writing, records
 from suites.datasets.image_folder import listing
 from suites.datasets.registered import prepare
-from workers.trainer import manifest
-from workers.trainer.failure import TrainerError
+from workers.trainer.base import manifest
+from workers.trainer.base.failure import TrainerError
 
 LAYOUTS = ("tfrecord", "recordio")
 MAGIC = struct.pack("<I", records.MAGIC)

@@ -7,7 +7,7 @@ from suites.assemble import layers
 from suites.assemble.layers import Attention, Positions
 from suites.models.transformer import network
 from tests.trainer_process import model_facts
-from workers.trainer import optimizer
+from workers.trainer.base import optimizer
 
 FACTS = model_facts("transformer")
 SIZES = FACTS["sizes"]

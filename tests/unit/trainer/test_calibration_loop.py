@@ -7,8 +7,8 @@ import pytest
 
 from tests.trainer_process import model_facts, read_job
 from workers.trainer import calibration, session
+from workers.trainer.base.failure import TrainerError
 from workers.trainer.calibration import Calibration, flops, shapes_of
-from workers.trainer.failure import TrainerError
 
 PRODUCT_S = 0.5
 

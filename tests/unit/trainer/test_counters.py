@@ -4,7 +4,7 @@ import pytest
 
 from tests.trainer_process import read_job
 from workers.trainer import counters
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
 
 
 class Adapter:

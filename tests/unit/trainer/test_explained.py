@@ -2,7 +2,7 @@
 
 from tests.trainer_process import read_job
 from workers.trainer.__main__ import explained
-from workers.trainer.failure import PEER_LOST, TrainerError
+from workers.trainer.base.failure import PEER_LOST, TrainerError
 
 GONE = RuntimeError("Connection closed by peer")
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.trainer_process import make_job, read_job
-from workers.trainer import job as jobs
-from workers.trainer.failure import TrainerError
+from workers.trainer.base import job as jobs
+from workers.trainer.base.failure import TrainerError
 from workers.trainer.frameworks import fabric
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from workers.trainer import protocol
 from workers.trainer.__main__ import emit_error, failure_of, run
-from workers.trainer.failure import TrainerError, lacks_space
+from workers.trainer.base.failure import TrainerError, lacks_space
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 

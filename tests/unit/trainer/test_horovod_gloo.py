@@ -7,7 +7,7 @@ import pytest
 
 from tests.trainer_process import read_job
 from workers.trainer import protocol
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
 from workers.trainer.frameworks import horovod_gloo
 
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tests.trainer_process import make_job, read_job
-from workers.trainer import job as jobs
 from workers.trainer import protocol
-from workers.trainer.failure import TrainerError
+from workers.trainer.base import job as jobs
+from workers.trainer.base.failure import TrainerError
 
 
 def test_a_process_finds_itself_by_the_name_in_its_copy_of_the_job(tmp_path):

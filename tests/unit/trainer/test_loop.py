@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from tests.trainer_process import read_job
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
 from workers.trainer.loop import Loop
 
 

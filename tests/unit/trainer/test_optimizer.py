@@ -3,8 +3,8 @@
 import pytest
 
 from tests.trainer_process import model_facts, read_job
-from workers.trainer import optimizer
-from workers.trainer.failure import TrainerError
+from workers.trainer.base import optimizer
+from workers.trainer.base.failure import TrainerError
 
 
 def rates(steps, **facts):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.trainer_process import read_job
 from workers.trainer import profiling, protocol
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
 from workers.trainer.frameworks.sleep.adapter import Adapter
 
 PARAMETERS = 100_000

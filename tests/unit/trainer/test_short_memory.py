@@ -20,7 +20,7 @@ AT_THE_LIMIT = [
 ASKS = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
-from workers.trainer.failure import lacks_memory
+from workers.trainer.base.failure import lacks_memory
 print(lacks_memory(RuntimeError(sys.argv[1])), lacks_memory(RuntimeError("an assertion failed")))
 """
 

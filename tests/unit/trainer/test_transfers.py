@@ -6,8 +6,8 @@ import pytest
 
 from tests.trainer_process import read_job
 from workers.trainer import transfers
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Device
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Device
 from workers.trainer.transfers import Pace, cases, head_of, pairs, rescale_every, sizes
 
 

@@ -5,9 +5,10 @@ import collections
 import pytest
 
 from tests.trainer_process import model_facts, read_job
-from workers.trainer import optimizer, profiling, updates
-from workers.trainer.failure import TrainerError
-from workers.trainer.updates import Update
+from workers.trainer import profiling
+from workers.trainer.base import optimizer, updates
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.updates import Update
 
 SEVERAL = {"critic": {"learning_rate": 0.1, "learning_rate_samples": 8}, "generator": {"learning_rate": 0.3}}
 Model = collections.namedtuple("Model", "updates")

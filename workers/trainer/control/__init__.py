@@ -17,9 +17,9 @@ interval: messages are read and sent between them.
 
 from typing import Union
 
+from workers.trainer.base.job import Job, Process
 from workers.trainer.control.leader import Leader
 from workers.trainer.control.member import Member
-from workers.trainer.job import Job, Process
 
 # An end of the channel.
 Channel = Union[Leader, Member]

@@ -4,7 +4,7 @@ import json
 import socket
 from typing import Any, Dict, List
 
-from workers.trainer.signatures import Clock
+from workers.trainer.base.signatures import Clock
 
 # One JSON object, a line of the channel.
 Message = Dict[str, Any]

@@ -11,8 +11,8 @@ An adapter has no clock: the loop has (``workers.trainer.loop``), which calls th
     knows how long they were waited for. Returns {parameters, mathematics {}, device, exchange {}}: the last says how
     gradients are exchanged
 ``step()``
-    all updates of the model, once or as often as it says (``workers.trainer.updates``), mostly one; returns their work,
-    such as {"images": 4}. It may return before the device is done
+    all updates of the model, once or as often as it says (``workers.trainer.base.updates``), mostly one; returns their
+    work, such as {"images": 4}. It may return before the device is done
 ``synchronize()``
     return when the device is done
 ``loss()``

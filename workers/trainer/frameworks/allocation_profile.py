@@ -11,8 +11,8 @@ MXNet. CNTK tells of no single allocation: its roles follow from its graph (``fr
 import collections
 from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple
 
+from workers.trainer.base.signatures import Data
 from workers.trainer.protocol import MEMORY_CLASSES
-from workers.trainer.signatures import Data
 
 # Judgement: the least. The first step makes what stays (momenta), the second is the first usual one, the third must be
 # its like.

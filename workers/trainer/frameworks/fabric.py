@@ -9,8 +9,8 @@ was used is recorded by the loop, in ``joined``.
 import os
 from typing import Dict, Optional
 
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Job, Process
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job, Process
 
 # Fabrics that NCCL's "IB" drives: RDMA over InfiniBand, and over Converged Ethernet.
 RDMA = ("infiniband", "roce")

@@ -17,10 +17,10 @@ import urllib.request
 from types import ModuleType
 from typing import Any, Dict, Optional, Set
 
-from workers.trainer import job as jobs
-from workers.trainer.failure import PEER_LOST, TrainerError
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Data
+from workers.trainer.base import job as jobs
+from workers.trainer.base.failure import PEER_LOST, TrainerError
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Data
 
 # A scope of the rendezvous server's store that Horovod does not use: each rank writes its number there when it is in.
 ARRIVED = "tbd_arrived"

@@ -8,8 +8,8 @@ an operator does on other cores meanwhile is inside its time.
 import collections
 from typing import Optional
 
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks import intervals
-from workers.trainer.signatures import Data
 
 # Judgement: the timeline of two steps of a large network; what is left out is short.
 MOST_SPANS = 4000

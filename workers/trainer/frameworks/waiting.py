@@ -5,7 +5,7 @@ import signal
 import threading
 from typing import Any, Callable, Iterator
 
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
 
 
 def within(limit_s: float, complaint: str, function: Callable[..., Any], *arguments: Any) -> Any:

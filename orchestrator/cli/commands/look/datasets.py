@@ -89,7 +89,7 @@ def _on_nodes(one: dict[str, Any]) -> str:
 def _check(options: argparse.Namespace) -> int:
     from orchestrator.cli.rest import offline
     from workers.node import datasets, prepare
-    from workers.trainer import manifest
+    from workers.trainer.base import manifest
 
     name = options.name
     registered = datasets.registered().get(name)
@@ -119,7 +119,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _listing(path: str) -> dict[str, Any]:
-    from workers.trainer import manifest
+    from workers.trainer.base import manifest
 
     try:
         return manifest.listing(path)

@@ -2,8 +2,8 @@
 
 A model for it is ``build(job, process)`` in ``suites/models/<model>/cntk.py``, which returns an object with
 ``parameters`` (all trainable ones, in a fixed order), ``arguments`` (the input variables of a batch), ``updates`` (see
-``workers.trainer.updates``: a loss is the node with that of each sample) and ``batches(rank)`` (an endless iterator of
-(values of the arguments, work)).
+``workers.trainer.base.updates``: a loss is the node with that of each sample) and ``batches(rank)`` (an endless
+iterator of (values of the arguments, work)).
 """
 
 import ctypes
@@ -13,18 +13,20 @@ import re
 import warnings
 from typing import Dict, Iterator, Optional, Sequence, Tuple
 
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Array, Arrays, Data, Watch, Work
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Array, Arrays, Data, Watch, Work
 
 # CNTK warns of every Linux but Ubuntu 16.04, and of a GPU that may be missing.
 warnings.filterwarnings("ignore", module="cntk")
 
 import cntk  # noqa: E402
 
-from workers.trainer import job as jobs  # noqa: E402
-from workers.trainer import optimizer as rules  # noqa: E402
-from workers.trainer import profiling, updates  # noqa: E402
-from workers.trainer.failure import TrainerError  # noqa: E402
+from workers.trainer import profiling  # noqa: E402
+from workers.trainer.base import job as jobs  # noqa: E402
+from workers.trainer.base import optimizer as rules  # noqa: E402
+from workers.trainer.base import updates  # noqa: E402
+from workers.trainer.base.failure import TrainerError  # noqa: E402
+from workers.trainer.base.work import total  # noqa: E402
 from workers.trainer.frameworks import allocation_profile, waiting  # noqa: E402
 from workers.trainer.frameworks.cntk import (  # noqa: E402
     checkpoint,
@@ -36,7 +38,6 @@ from workers.trainer.frameworks.cntk import (  # noqa: E402
     trace,
 )
 from workers.trainer.frameworks.cntk.minimizer import Minimizer  # noqa: E402
-from workers.trainer.work import total  # noqa: E402
 
 # Judgement: how long the ranks may take to part.
 PARTING_TIMEOUT_S = 30.0

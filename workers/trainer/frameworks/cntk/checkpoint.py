@@ -18,7 +18,7 @@ from typing import Any, Dict, Optional, Sequence
 import cntk
 import numpy
 
-from workers.trainer.signatures import Array, Arrays
+from workers.trainer.base.signatures import Array, Arrays
 
 # Where a resumption moves dropout's seeds, per step: farther apart than CNTK's, which are counted from 0.
 _SEEDS = 65537

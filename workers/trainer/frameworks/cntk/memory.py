@@ -10,10 +10,10 @@ import cntk
 import numpy
 
 from workers.trainer import protocol
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks import allocation_profile, heap, printed, resident
 from workers.trainer.frameworks.cntk import graph
 from workers.trainer.frameworks.cntk import mkl as cntk_mkl
-from workers.trainer.signatures import Data
 
 # Judgement: twice as many as there are of synthetic ones.
 _MOST_BATCHES = 8

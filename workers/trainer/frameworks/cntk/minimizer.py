@@ -4,14 +4,14 @@ from typing import Any, List, Sequence, Tuple
 
 import cntk
 
-from workers.trainer import optimizer as rules
+from workers.trainer.base import optimizer as rules
+from workers.trainer.base.signatures import Array, Rule
+from workers.trainer.base.updates import Update
 from workers.trainer.frameworks.cntk import optimizers
-from workers.trainer.signatures import Array, Rule
-from workers.trainer.updates import Update
 
 
 class Minimizer(object):
-    """Carries out ``update``, one of ``workers.trainer.updates``.
+    """Carries out ``update``, one of ``workers.trainer.base.updates``.
 
     Args:
         rule: by which the ``learner`` of its parameters begins.

@@ -1,12 +1,12 @@
-"""The update of weights in CNTK, by the rules of ``workers.trainer.optimizer``."""
+"""The update of weights in CNTK, by the rules of ``workers.trainer.base.optimizer``."""
 
 from typing import Any, Sequence
 
 import cntk
 
-from workers.trainer import optimizer as rules
-from workers.trainer.failure import TrainerError
-from workers.trainer.signatures import Rule
+from workers.trainer.base import optimizer as rules
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.signatures import Rule
 
 
 def make(rule: Rule, parameters: Sequence[Any]) -> Any:

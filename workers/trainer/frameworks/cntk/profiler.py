@@ -16,8 +16,8 @@ from typing import Any, Callable, List, Tuple
 import cntk
 import numpy
 
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks.cntk import trace
-from workers.trainer.signatures import Data
 
 # Bytes for the record: a node's pass takes some 50.
 _BUFFER_BYTES = 32 * 1024 * 1024

@@ -4,8 +4,8 @@ import re
 import time
 from typing import Any, Callable
 
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks import printed
-from workers.trainer.signatures import Data
 
 # "Convolution6    forward avg 0.000298s, backward avg 0.000364s (fwd# 2|bwd# 2)"
 LINE = re.compile(r"^(\S+)\s+forward avg ([\d.]+)s, backward avg ([\d.]+)s \(fwd# (\d+)\|bwd# (\d+)\)")

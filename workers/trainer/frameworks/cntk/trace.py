@@ -10,8 +10,8 @@ import json
 import re
 from typing import List, Sequence, Tuple
 
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks import kernel_table
-from workers.trainer.signatures import Data
 
 _NODE = re.compile(r"^(\D+)(\d+)(Forward|Backward)$")
 # Leaves of the graph: the backward pass comes by and computes nothing.

@@ -2,7 +2,7 @@
 
 A model for it is ``build(job, contexts)`` in ``suites/models/<model>/mxnet.py``, which returns an object with
 ``parameters`` (all trainable ones, a list in a fixed order, initialised on all ``contexts``), ``updates`` (see
-``workers.trainer.updates``: losses are arrays of one number, on the device of the batch) and ``batches(rank)`` (an
+``workers.trainer.base.updates``: losses are arrays of one number, on the device of the batch) and ``batches(rank)`` (an
 endless iterator of (arrays, work)). Its layers can be told apart if it also has ``network``, the one hybridized block
 that computes the loss.
 """
@@ -11,15 +11,15 @@ import importlib
 import os
 from typing import Dict, Iterator, Optional, Sequence, Tuple
 
-from workers.trainer import job as jobs
-from workers.trainer import optimizer as rules
-from workers.trainer import updates
-from workers.trainer.failure import TrainerError
+from workers.trainer.base import job as jobs
+from workers.trainer.base import optimizer as rules
+from workers.trainer.base import updates
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Array, Arrays, Data, Watch, Work
 from workers.trainer.frameworks.mxnet import checkpoint, memory, precision, profiler, store
 from workers.trainer.frameworks.mxnet.library import mx
 from workers.trainer.frameworks.mxnet.step import Step, Steps
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Array, Arrays, Data, Watch, Work
 
 # What MXNet 1.9.1 says when it gets no memory: of the host (cpu_device_storage.h), of a GPU (pooled_storage_manager.h).
 SHORTAGES = ("Failed to allocate CPU Memory", "cudaMalloc retry failed", "out of memory", "std::bad_alloc")

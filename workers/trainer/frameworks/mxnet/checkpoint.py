@@ -12,8 +12,8 @@ from typing import Any, Dict, List, Sequence
 
 import numpy
 
+from workers.trainer.base.signatures import Array, Arrays
 from workers.trainer.frameworks.mxnet.library import mx
-from workers.trainer.signatures import Array, Arrays
 
 
 def taken(network: Any, trainers: Sequence[Any]) -> Dict[str, Array]:

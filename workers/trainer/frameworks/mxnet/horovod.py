@@ -12,10 +12,10 @@ with contextlib.suppress(ImportError):
 
 import horovod.mxnet  # noqa: E402
 
+from workers.trainer.base.job import Job, Process  # noqa: E402
+from workers.trainer.base.signatures import Data, Rule  # noqa: E402
 from workers.trainer.frameworks import horovod_gloo  # noqa: E402
 from workers.trainer.frameworks.mxnet import optimizers  # noqa: E402
-from workers.trainer.job import Job, Process  # noqa: E402
-from workers.trainer.signatures import Data, Rule  # noqa: E402
 
 
 class Exchange(object):

@@ -10,8 +10,8 @@ import collections
 import json
 from typing import Any, Iterator, Sequence, Tuple
 
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks.mxnet import trace as mxnet_trace
-from workers.trainer.signatures import Data
 
 # A node of the graph that computes. ``inputs``: positions of the nodes that it reads; ``row``: number of its layer.
 Node = collections.namedtuple("Node", "op inputs row")

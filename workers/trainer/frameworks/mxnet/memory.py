@@ -9,13 +9,13 @@ import functools
 import operator
 from typing import Any, Callable, Sequence
 
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks import allocation_profile
 from workers.trainer.frameworks.allocation_profile import STEPS
 from workers.trainer.frameworks.mxnet import meters, ownership
 from workers.trainer.frameworks.mxnet import trace as mxnet_trace
 from workers.trainer.frameworks.mxnet.library import mx
 from workers.trainer.frameworks.mxnet.profiler import PROFILER, devices
-from workers.trainer.signatures import Data
 
 
 def profile(make: Callable[[], Any], feed: Callable[[], Any], contexts: Sequence[Any]) -> Data:

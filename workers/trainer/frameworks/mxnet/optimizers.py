@@ -1,11 +1,11 @@
-"""The update of weights in MXNet, by the rules of ``workers.trainer.optimizer``."""
+"""The update of weights in MXNet, by the rules of ``workers.trainer.base.optimizer``."""
 
 import math
 from typing import Any, Sequence
 
-from workers.trainer import optimizer as rules
+from workers.trainer.base import optimizer as rules
+from workers.trainer.base.signatures import Rule
 from workers.trainer.frameworks.mxnet.library import mx
-from workers.trainer.signatures import Rule
 
 
 def make(rule: Rule, parameters: Sequence[Any], **options: Any) -> mx.optimizer.Optimizer:

@@ -8,9 +8,9 @@ loss scaled: that is not built here.
 
 import importlib
 
-from workers.trainer import job as jobs
-from workers.trainer.failure import TrainerError
-from workers.trainer.signatures import Data
+from workers.trainer.base import job as jobs
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.signatures import Data
 
 # Operators without an input: MXNet 1.9.1 lists them among those to be cast, and then fails to find what to cast.
 _NOTHING_TO_CAST = ("_zeros", "_zeros_without_dtype", "_ones", "_full", "_arange", "_linspace", "_eye")

@@ -12,11 +12,11 @@ import tempfile
 import time
 from typing import Any, List, Sequence
 
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks.mxnet import layers as mxnet_layers
 from workers.trainer.frameworks.mxnet import trace as mxnet_trace
 from workers.trainer.frameworks.mxnet.library import mx
-from workers.trainer.signatures import Data
 
 _TASK = "tbd.task"
 _STEP = "tbd.step"

@@ -3,9 +3,9 @@
 import collections
 from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
+from workers.trainer.base.signatures import Array, Batch, Work
+from workers.trainer.base.work import total
 from workers.trainer.frameworks.mxnet.library import mx
-from workers.trainer.signatures import Array, Batch, Work
-from workers.trainer.work import total
 
 
 class Step(object):

@@ -22,14 +22,15 @@ import socket
 import sys
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from workers.trainer import job as jobs
-from workers.trainer import protocol, updates
-from workers.trainer.failure import TrainerError
+from workers.trainer import protocol
+from workers.trainer.base import job as jobs
+from workers.trainer.base import updates
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Data, Rule
 from workers.trainer.frameworks import waiting
 from workers.trainer.frameworks.mxnet import optimizers
 from workers.trainer.frameworks.mxnet.library import mx
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Data, Rule
 
 # Strategy -> MXNet's name of the store.
 STORES = {
@@ -81,8 +82,8 @@ class Exchange(object):
     def trainer(self, parameters: Sequence[Any], rule: Rule, first: Any = 0) -> Tuple[Any, int]:
         """Return a Gluon trainer that exchanges through the store, and the divisor that its ``step`` takes.
 
-        ``rule`` is one of ``workers.trainer.optimizer``; losses are means over the samples of a rank, so the divisor
-        makes of the sum of their gradients the mean over the global batch. Asynchronously each worker's
+        ``rule`` is one of ``workers.trainer.base.optimizer``; losses are means over the samples of a rank, so the
+        divisor makes of the sum of their gradients the mean over the global batch. Asynchronously each worker's
         gradient is an update of its own, and all of them together are to move the weights as far as one step of a
         synchronous run: an update has a worker's share of the learning rate.
 

@@ -11,10 +11,10 @@ import collections
 import json
 from typing import Any, List, Sequence
 
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks import kernel_table
 from workers.trainer.frameworks.mxnet import counts
 from workers.trainer.frameworks.mxnet.counts import Count
-from workers.trainer.signatures import Data
 
 # How the names of exchanges through a distributed store and through Horovod begin.
 EXCHANGE = ("KVStore", "horovod_")

@@ -2,7 +2,7 @@
 arithmetic they compute is ``precision``'s.
 
 A model for it is ``build(job, process, device)`` in ``suites/models/<model>/pytorch.py``, which returns an object with
-``network`` (a module of all that is trained), ``updates`` (``workers.trainer.updates``; losses are scalar tensors)
+``network`` (a module of all that is trained), ``updates`` (``workers.trainer.base.updates``; losses are scalar tensors)
 and ``batches(rank)`` (an endless iterator of (tensors, work)).
 """
 
@@ -12,10 +12,12 @@ from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 import torch
 
-from workers.trainer import job as jobs
-from workers.trainer import optimizer as rules
-from workers.trainer import updates
-from workers.trainer.failure import TrainerError
+from workers.trainer.base import job as jobs
+from workers.trainer.base import optimizer as rules
+from workers.trainer.base import updates
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Array, Arrays, Data, Watch, Work
 from workers.trainer.frameworks.pytorch import (
     borders,
     checkpoint,
@@ -29,8 +31,6 @@ from workers.trainer.frameworks.pytorch import (
 from workers.trainer.frameworks.pytorch.step import Feed, Minimizer, Step
 from workers.trainer.frameworks.pytorch.switches import Switches, untouched
 from workers.trainer.frameworks.pytorch.trace import PART
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Array, Arrays, Data, Watch, Work
 
 # strategy -> the module with its class ``Strategy`` (see ``single``). Each is imported only where it is asked
 # for: the interpreter of one strategy need not have the library of another.

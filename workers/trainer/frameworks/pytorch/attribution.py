@@ -3,9 +3,9 @@
 import collections
 from typing import Any, Sequence
 
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks import intervals
 from workers.trainer.frameworks.pytorch.trace import LAYER, MARK, PART, Trace
-from workers.trainer.signatures import Data
 
 # Names of rows that are no module's: what the whole network does itself, what the loss does beside it.
 NETWORK = "(network)"

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from workers.trainer.signatures import Array
+from workers.trainer.base.signatures import Array
 
 _RELUS = (torch.ops.aten.relu.default, torch.ops.aten.relu_.default)
 _POOLING = torch.ops.aten.max_pool2d_with_indices.default

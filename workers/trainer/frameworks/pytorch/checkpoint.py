@@ -10,7 +10,7 @@ from typing import Any, Dict, Sequence
 import numpy
 import torch
 
-from workers.trainer.signatures import Array, Arrays
+from workers.trainer.base.signatures import Array, Arrays
 
 
 def taken(network: Any, minimizers: Sequence[Any], device: torch.device) -> Dict[str, Array]:

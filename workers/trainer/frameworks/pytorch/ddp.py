@@ -21,12 +21,12 @@ import torch
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from workers.trainer import job as jobs
-from workers.trainer.failure import PEER_LOST, TrainerError
+from workers.trainer.base import job as jobs
+from workers.trainer.base.failure import PEER_LOST, TrainerError
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Data
+from workers.trainer.base.updates import Update
 from workers.trainer.frameworks.pytorch import single
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Data
-from workers.trainer.updates import Update
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 # torch.nn.parallel.DistributedDataParallel, "bucket_cap_mb": stated here so that it can be recorded.

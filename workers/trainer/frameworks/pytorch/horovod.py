@@ -9,11 +9,11 @@ from typing import Any, List, Optional, Sequence
 import horovod.torch
 import torch
 
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Data
+from workers.trainer.base.updates import Update
 from workers.trainer.frameworks import horovod_gloo
 from workers.trainer.frameworks.pytorch import single
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Data
-from workers.trainer.updates import Update
 
 
 class Strategy(single.Strategy):

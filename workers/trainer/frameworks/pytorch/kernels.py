@@ -1,8 +1,8 @@
 """What of a recorded PyTorch trace is an item of the table: kernels on a GPU, operators on CPU devices."""
 
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks import kernel_table
 from workers.trainer.frameworks.pytorch.trace import Trace
-from workers.trainer.signatures import Data
 
 
 def table(trace: Trace, steps: int) -> Data:

@@ -14,10 +14,10 @@ from typing import Any, Callable, Iterator, List
 import torch
 from torch import nn
 
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks.pytorch import attribution
 from workers.trainer.frameworks.pytorch import events as pytorch_events
 from workers.trainer.frameworks.pytorch.trace import LAYER, PART
-from workers.trainer.signatures import Data
 
 # ``name`` in the network; ``kind``: its class; ``parameters_bytes``: of its own, without those of modules in it.
 Layer = collections.namedtuple("Layer", "name kind parameters_bytes")

@@ -10,14 +10,14 @@ from typing import Any, Callable
 
 import torch
 
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks import allocation_profile, resident
 from workers.trainer.frameworks.allocation_profile import STEPS, Note
 from workers.trainer.frameworks.pytorch import events as pytorch_events
 from workers.trainer.frameworks.pytorch import ownership
 from workers.trainer.frameworks.pytorch.ownership import Change, Part
 from workers.trainer.frameworks.pytorch.trace import MARK, PART
-from workers.trainer.signatures import Data
 
 _BUILD = "build"
 _NOTE = "note:"

@@ -1,11 +1,11 @@
-"""The update of weights in PyTorch, by the rules of ``workers.trainer.optimizer``."""
+"""The update of weights in PyTorch, by the rules of ``workers.trainer.base.optimizer``."""
 
 from typing import Iterable
 
 import torch
 
-from workers.trainer import optimizer as rules
-from workers.trainer.signatures import Rule
+from workers.trainer.base import optimizer as rules
+from workers.trainer.base.signatures import Rule
 
 
 def make(rule: Rule, parameters: Iterable[torch.Tensor], fused: bool = False) -> torch.optim.Optimizer:

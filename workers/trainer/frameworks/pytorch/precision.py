@@ -12,8 +12,8 @@ from typing import Any, Callable, Iterator, Optional, Sequence, Tuple
 
 import torch
 
-from workers.trainer.failure import TrainerError
-from workers.trainer.signatures import Data
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.signatures import Data
 
 # precision -> the type that autocast computes in.
 AUTOCAST = {"amp-bf16": torch.bfloat16, "amp-fp16": torch.float16}

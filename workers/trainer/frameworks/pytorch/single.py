@@ -5,9 +5,9 @@ Its class is what every strategy of the PyTorch adapter is: the verbs of exchang
 
 from typing import Any, List, Optional, Sequence
 
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Data
-from workers.trainer.updates import Update
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Data
+from workers.trainer.base.updates import Update
 
 
 class Strategy(object):

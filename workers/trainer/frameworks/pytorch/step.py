@@ -4,8 +4,8 @@ from typing import Any, Callable, Iterator, Optional, Sequence
 
 import torch
 
-from workers.trainer.signatures import Batch, Work
-from workers.trainer.work import total
+from workers.trainer.base.signatures import Batch, Work
+from workers.trainer.base.work import total
 
 
 class Feed(object):

@@ -12,8 +12,8 @@ from typing import Any, Callable, Iterator, Sequence
 import torch
 from torch import nn
 
-from workers.trainer.failure import TrainerError
-from workers.trainer.signatures import Data
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.signatures import Data
 
 
 class Switches(object):

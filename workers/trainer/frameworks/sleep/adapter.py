@@ -11,8 +11,8 @@ import tracemalloc
 from typing import Iterator, Optional
 
 from workers.trainer import protocol
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Array, Data, Watch, Work
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Array, Data, Watch, Work
 
 _NOTHING_COPIED = "nothing is copied to a device"
 

@@ -1,8 +1,8 @@
 """TensorFlow, with a training step of our own in a ``tf.function``; a process may drive several devices.
 
 A model for it is ``build(job, process)`` in ``suites/models/<model>/tensorflow.py``, which returns an object with
-``variables`` (all trainable ones, in a fixed order), ``updates`` (see ``workers.trainer.updates``: losses are scalar
-tensors, made in a ``tf.function``) and ``batches(rank)`` (an endless iterator of (tensors, work)). One that
+``variables`` (all trainable ones, in a fixed order), ``updates`` (see ``workers.trainer.base.updates``: losses are
+scalar tensors, made in a ``tf.function``) and ``batches(rank)`` (an endless iterator of (tensors, work)). One that
 casts by itself has ``precision``, what it computes in (see ``precision.check``).
 """
 
@@ -12,17 +12,17 @@ from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
-from workers.trainer import job as jobs
-from workers.trainer import updates
-from workers.trainer.failure import TrainerError
+from workers.trainer.base import job as jobs
+from workers.trainer.base import updates
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Array, Arrays, Data, Watch, Work
+from workers.trainer.base.work import total
 from workers.trainer.frameworks.tensorflow import checkpoint, kernels, layers, memory, scopes
 from workers.trainer.frameworks.tensorflow import graph as tensorflow_graph
 from workers.trainer.frameworks.tensorflow import precision as arithmetic
 from workers.trainer.frameworks.tensorflow import trace as tensorflow_trace
 from workers.trainer.frameworks.tensorflow.minimizer import Minimizer, wide
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Array, Arrays, Data, Watch, Work
-from workers.trainer.work import total
 
 # strategy -> the module with its class ``Strategy`` (see ``single``). Each is imported only where it is
 # asked for: the interpreter of one strategy need not have the library of another.

@@ -14,8 +14,8 @@ from typing import Any, Dict, Iterator, Sequence, Tuple
 import numpy
 import tensorflow as tf
 
+from workers.trainer.base.signatures import Array, Arrays
 from workers.trainer.frameworks.tensorflow.minimizer import wide
-from workers.trainer.signatures import Array, Arrays
 
 
 def taken(model: Any, minimizers: Sequence[Any], strategy: Any) -> Dict[str, Array]:

@@ -8,10 +8,10 @@ from typing import Any, List, Optional, Sequence
 
 import horovod.tensorflow
 
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks import horovod_gloo
 from workers.trainer.frameworks.tensorflow import single
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Data
 
 
 class Strategy(single.Strategy):

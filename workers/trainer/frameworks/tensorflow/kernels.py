@@ -6,8 +6,8 @@ see the exchange in ``layers``.
 
 from typing import Any
 
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks import kernel_table
-from workers.trainer.signatures import Data
 
 # Operators that last as long as an exchange with other processes.
 _WAITING = "Collective"

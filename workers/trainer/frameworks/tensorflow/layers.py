@@ -9,10 +9,10 @@ operator begins next. On a GPU the operators are the kernels that they have star
 import collections
 from typing import Any, Sequence, Tuple
 
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks import intervals
 from workers.trainer.frameworks.tensorflow.graph import PASSES_ON
 from workers.trainer.frameworks.tensorflow.scopes import INPUT, layer_of, of_first_replica, operator_of, part_of
-from workers.trainer.signatures import Data
 
 _COMPUTING = ("forward", "backward", "update")
 # What only brings something into the graph, or only works with weights, is no kind of layer: that is the operator with

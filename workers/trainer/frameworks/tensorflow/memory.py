@@ -12,12 +12,12 @@ from typing import Any, Callable, Dict, Sequence
 
 import tensorflow as tf
 
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks import allocation_profile, resident
 from workers.trainer.frameworks.allocation_profile import STEPS, Note
 from workers.trainer.frameworks.tensorflow import ownership
 from workers.trainer.frameworks.tensorflow import trace as tensorflow_trace
-from workers.trainer.signatures import Data
 
 _STEP, _NOTE = "step:", "note:"
 # Read by TensorFlow when it makes its first CPU device. Source: tensorflow/core/common_runtime/process_state.cc.

@@ -5,15 +5,15 @@ from typing import Any, List, Tuple
 
 import tensorflow as tf
 
-from workers.trainer import optimizer as rules
-from workers.trainer.failure import TrainerError
+from workers.trainer.base import optimizer as rules
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.signatures import Array
+from workers.trainer.base.updates import Update
 from workers.trainer.frameworks.tensorflow import memory, optimizers, precision, scopes
-from workers.trainer.signatures import Array
-from workers.trainer.updates import Update
 
 
 class Minimizer(object):
-    """Carries out ``update``, one of ``workers.trainer.updates``, for all ranks of this process.
+    """Carries out ``update``, one of ``workers.trainer.base.updates``, for all ranks of this process.
 
     To be made in the strategy's scope. ``gradients``: {name: ``ownership.Gradient``} of a step, once it was traced.
     ``compiled``: whether XLA compiles it, as one piece. ``scaled``: whether its loss is, see ``precision.Scale``.

@@ -9,9 +9,9 @@ from typing import Any, Callable, ContextManager, List, Sequence
 
 import tensorflow as tf
 
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks.tensorflow import single
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Data
 
 
 class Strategy(single.Strategy):

@@ -19,11 +19,11 @@ from typing import Any, Optional, Tuple
 import tensorflow as tf
 from tensorflow.python.distribute import collective_all_reduce_strategy
 
-from workers.trainer import job as jobs
-from workers.trainer.failure import PEER_LOST, TrainerError
+from workers.trainer.base import job as jobs
+from workers.trainer.base.failure import PEER_LOST, TrainerError
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks.tensorflow import mirrored
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Data
 
 RETRY_S = 0.1
 # Beyond the waiting for the first process, in which that one waits for the others.

@@ -1,4 +1,4 @@
-"""The update of weights in TensorFlow, by the rules of ``workers.trainer.optimizer``, operator by operator.
+"""The update of weights in TensorFlow, by the rules of ``workers.trainer.base.optimizer``, operator by operator.
 
 ``advance`` is called before each step, outside of the ``tf.function``; ``apply`` while that is traced. Weights and
 state in bfloat16 are updated in single precision and rounded: TensorFlow's operators would round the numbers of the
@@ -10,8 +10,8 @@ from typing import List, Optional, Sequence
 
 import tensorflow as tf
 
-from workers.trainer import optimizer as rules
-from workers.trainer.signatures import Rule
+from workers.trainer.base import optimizer as rules
+from workers.trainer.base.signatures import Rule
 
 
 def make(rule: Rule, variables: Sequence[tf.Variable]) -> "Optimizer":

@@ -13,8 +13,8 @@ from typing import Any, Callable, Sequence
 
 import tensorflow as tf
 
-from workers.trainer.failure import TrainerError
-from workers.trainer.signatures import Data
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.signatures import Data
 
 # Beside those of any device. ``amp-fp16`` on CPU devices serves to test what GPUs are given, and is not offered.
 OFFERED = {"cpu": ("amp-fp16",), "cuda": ("tf32", "amp-fp16")}

@@ -8,8 +8,8 @@ from typing import Any, Callable, ContextManager, List, Optional, Sequence
 
 import tensorflow as tf
 
-from workers.trainer.job import Job, Process
-from workers.trainer.signatures import Data
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Data
 
 
 class Strategy(object):

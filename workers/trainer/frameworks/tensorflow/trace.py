@@ -17,7 +17,7 @@ from typing import Any, Callable, ContextManager, List, Sequence
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from workers.trainer.signatures import Data
+from workers.trainer.base.signatures import Data
 
 MARK = "tbd."
 WHOLE = "whole"

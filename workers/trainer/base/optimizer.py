@@ -14,9 +14,9 @@ decay_steps}. All frameworks update by the same equations, those that PyTorch do
 import math
 from typing import Any, Dict, Mapping, Optional
 
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Job
-from workers.trainer.signatures import Rule
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job
+from workers.trainer.base.signatures import Rule
 
 NAMES = ("sgd", "adam", "adamw")
 DECAYS = ("constant", "linear", "cosine", "inverse-sqrt")

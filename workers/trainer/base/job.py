@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
 from workers.trainer import protocol
-from workers.trainer.failure import TrainerError
+from workers.trainer.base.failure import TrainerError
 
 # Judgement: at most this long for the processes of a framework to find each other, once their interpreters run.
 RENDEZVOUS_TIMEOUT_S = 120.0

@@ -3,7 +3,7 @@
 import collections
 from typing import Dict, Iterable
 
-from workers.trainer.signatures import Work
+from workers.trainer.base.signatures import Work
 
 
 def total(works: Iterable[Work]) -> Dict[str, float]:

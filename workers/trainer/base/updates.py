@@ -11,9 +11,9 @@ Several losses that are minimised together are one update: their sum, which the 
 import collections
 from typing import Any, Iterable, List, Tuple
 
-from workers.trainer.failure import TrainerError
-from workers.trainer.job import Job
-from workers.trainer.signatures import Rule
+from workers.trainer.base.failure import TrainerError
+from workers.trainer.base.job import Job
+from workers.trainer.base.signatures import Rule
 
 WHOLE = "all"
 
@@ -28,7 +28,7 @@ class Update(collections.namedtuple("Update", "name loss parameters optimizer ti
         loss: a function of a batch that returns a scalar, the mean over the samples of a rank; in CNTK the node with
             the loss of each sample.
         parameters: the framework's own, in a fixed order.
-        optimizer: facts for ``workers.trainer.optimizer.complete``.
+        optimizer: facts for ``workers.trainer.base.optimizer.complete``.
     """
 
     __slots__ = ()

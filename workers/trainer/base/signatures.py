@@ -18,7 +18,7 @@ Work = Mapping[str, float]
 # A numpy array, and several by name.
 Array = Any
 Arrays = Mapping[str, Any]
-# What to update weights by: see ``workers.trainer.optimizer``.
+# What to update weights by: see ``workers.trainer.base.optimizer``.
 Rule = Mapping[str, Any]
 # A batch's tensors and its work.
 Batch = Tuple[Any, Work]
