@@ -14,9 +14,9 @@ models, PyTorch for all frameworks. A test looks every name up (tests/architectu
  3. The adapter of a framework has the model built by what all models of that framework share. It makes the layers, lays
     out the weights, and takes the network and its loss from the model's module.
     ``workers/trainer/frameworks/pytorch/adapter.py: Adapter.build``
-    ``workers/trainer/base/job.py: builder``
+    ``suites/modules.py: builder_of, part_of``
     ``suites/assemble/pytorch.py: build, module, Model``
-    ``suites/assemble/parts.py: framework_of, weights_of, batches``
+    ``suites/assemble/parts.py: weights_of, batches``
     ``workers/trainer/base/optimizer.py: of_job, rate``
     ``suites/models/resnet_50/pytorch.py: Network, criterion``
  4. Batches come from synthetic data or from the files of a dataset, which the node's agent has prepared.

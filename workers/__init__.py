@@ -36,7 +36,7 @@ says what happens, and below that where. A test looks every name up (tests/archi
     ``workers/trainer/control/__init__.py: open_channel``
     ``workers/trainer/control/leader.py: Leader``
     ``workers/trainer/control/member.py: Member``
-    ``workers/trainer/roles.py: serve``
+    ``workers/trainer/base/roles.py: connect``
  6. The one loop that times every framework prepares: the ranks meet on the control channel and by the framework's own
     means, and the adapter builds the model. ``suites/__init__.py`` has the building.
     ``workers/trainer/loop.py: Loop.run, Loop._prepare``

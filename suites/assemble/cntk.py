@@ -12,6 +12,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 import cntk
 import numpy
 
+from suites import modules
 from suites.assemble import layers, layouts, parts
 from suites.inputs import Field
 from workers.trainer.base import optimizer, updates
@@ -204,7 +205,7 @@ def build(job: Job, process: Process) -> Model:
     Raises:
         TrainerError: ``unsupported``, the images are too small for this framework.
     """
-    own, size = parts.framework_of(job, "cntk"), job.model.size
+    own, size = modules.part_of(job, "cntk"), job.model.size
     described = parts.layers_of(job)
     _check(described)
     network = Layers(described, parts.weights_of(job), job.plan.per_device_batch_size)

@@ -13,6 +13,7 @@ import mxnet as mx
 import numpy
 from mxnet.gluon import nn
 
+from suites import modules
 from suites.assemble import layers, parts
 from workers.trainer.base import optimizer, updates
 from workers.trainer.base.job import Job
@@ -271,7 +272,7 @@ class Model(object):
 
 def build(job: Job, contexts: Sequence[mx.Context]) -> Model:
     """Return the ``Model`` on ``contexts``, with its initial weights."""
-    network = parts.framework_of(job, "mxnet").Network(job.model.size)
+    network = modules.part_of(job, "mxnet").Network(job.model.size)
     weights = parts.weights_of(job)
     load(network, weights, contexts)
     counts = {

@@ -1,28 +1,17 @@
 """The parts of a model that no framework makes: its description, its initial weights, its batches as arrays."""
 
-import importlib
-from types import ModuleType
 from typing import Any, Callable, Dict, FrozenSet, Iterator, List
 
+from suites import modules
 from suites.assemble import layers
 from suites.inputs import Field
 from workers.trainer.base.job import Job
 from workers.trainer.base.signatures import Array, Batch
 
 
-def network_of(job: Job) -> ModuleType:
-    """Return the module ``network`` of the job's model."""
-    return importlib.import_module(job.model.module + ".network")
-
-
-def framework_of(job: Job, framework: str) -> ModuleType:
-    """Return the model's own module for ``framework``."""
-    return importlib.import_module("%s.%s" % (job.model.module, framework))
-
-
 def layers_of(job: Job) -> List[layers.Layer]:
     """Return the list of the layers of the job's size."""
-    return network_of(job).layers(job.model.size)
+    return modules.part_of(job, "network").layers(job.model.size)
 
 
 def weights_of(job: Job) -> Dict[str, Array]:
@@ -41,14 +30,9 @@ def frozen_of(job: Job) -> FrozenSet[str]:
     return layers.frozen(layers_of(job), job.model.size.get("frozen", ()))
 
 
-def input_of(job: Job) -> ModuleType:
-    """Return the module of ``suites.inputs`` that makes the model's batches."""
-    return importlib.import_module("suites.inputs.%s" % job.model.input)
-
-
 def fields_of(job: Job) -> List[Field]:
     """Return the ``Field`` of each array in a batch."""
-    return input_of(job).fields(job.model.size)
+    return modules.input_of(job).fields(job.model.size)
 
 
 def given_count(job: Job) -> int:
@@ -65,7 +49,7 @@ def batches(job: Job, rank: int, framework: str, to_tensors: Callable[..., Any])
     given = job.given
     if given is not None:
         return _repeated(given, job, to_tensors)
-    return input_of(job).batches(job, rank, job.model.size, framework, to_tensors)
+    return modules.input_of(job).batches(job, rank, job.model.size, framework, to_tensors)
 
 
 def _repeated(path, job, to_tensors):
@@ -74,6 +58,6 @@ def _repeated(path, job, to_tensors):
 
     with numpy.load(path) as arrays:
         found = [arrays["batch." + field.name] for field in fields_of(job)]
-    batch = to_tensors(*found), input_of(job).work(*found)
+    batch = to_tensors(*found), modules.input_of(job).work(*found)
     while True:
         yield batch

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from suites import modules
 from suites.assemble import layers, parts
 from suites.inputs import Field
 from workers.trainer.base import optimizer, updates
@@ -206,7 +207,7 @@ def _wide(tensor):
 
 def build(job: Job, process: Process, device: torch.device) -> Model:
     """Return the ``Model`` on ``device``, with its initial weights."""
-    own = parts.framework_of(job, "pytorch")
+    own = modules.part_of(job, "pytorch")
     network = own.Network(job.model.size)
     load(network, parts.weights_of(job))
     frozen = parts.frozen_of(job)

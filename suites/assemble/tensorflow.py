@@ -17,6 +17,7 @@ from typing import Callable, Dict, FrozenSet, Iterable, Iterator, Optional, Sequ
 import numpy
 import tensorflow as tf
 
+from suites import modules
 from suites.assemble import layers, layouts, parts
 from suites.assemble.tensorflow_functions import single
 from workers.trainer.base import optimizer, updates
@@ -371,7 +372,7 @@ class Model(object):
 
 def build(job: Job, process: Process) -> Model:
     """Return the ``Model``, with its initial weights."""
-    own, size = parts.framework_of(job, "tensorflow"), job.model.size
+    own, size = modules.part_of(job, "tensorflow"), job.model.size
     types = types_of(job.plan.precision, process.device_kind)
     network = Layers(parts.layers_of(job), parts.weights_of(job), "xla" in job.plan.switches, types)
 

@@ -3,14 +3,13 @@
 A batch is (images_NHWC, labels_N): float32, normalised; the classes. The work is counted in images.
 """
 
-import importlib
 import itertools
 from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
+from suites import modules
 from suites.datasets.image_folder import listing
 from suites.inputs import Field, evaluated_root
 from suites.quality import Examples
-from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.job import Job
 from workers.trainer.base.signatures import Array, Batch, Size, Work
 
@@ -33,14 +32,9 @@ def batches(job: Job, rank: int, size: Size, framework: str, to_tensors: Callabl
     if job.dataset is None:
         pool = synthetic(count, size["image_pixels"], size["classes"], (seed, rank))
         return itertools.cycle([(to_tensors(*arrays), work(*arrays)) for arrays in pool])
-    stream = _loader(job, framework).batches(job.dataset.root, count, size["image_pixels"], seed, rank, job.world_size)
+    loader = modules.loader_of(job, framework)
+    stream = loader.batches(job.dataset.root, count, size["image_pixels"], seed, rank, job.world_size)
     return zip(stream, itertools.repeat({"images": count}))
-
-
-def _loader(job, framework):
-    if job.dataset.loader is None:
-        raise TrainerError("setup_failed", "the job's dataset names no loader: nothing here reads its files")
-    return importlib.import_module("suites.datasets.%s.%s" % (job.dataset.loader, framework))
 
 
 def evaluation(job: Job, size: Size) -> Iterator[Examples]:
@@ -53,7 +47,7 @@ def evaluation(job: Job, size: Size) -> Iterator[Examples]:
     import numpy
 
     root = evaluated_root(job)
-    decode = _loader(job, job.plan.framework).from_the_middle
+    decode = modules.loader_of(job, job.plan.framework).from_the_middle
     found = listing.files(root, "val")
     count = job.plan.per_device_batch_size
     for first in range(0, len(found), count):

@@ -19,8 +19,10 @@ import time
 import traceback
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-from workers.trainer import control, counters, host, parity, profiling, protocol, roles
+from suites import modules
+from workers.trainer import control, counters, host, parity, profiling, protocol
 from workers.trainer.base import job as jobs
+from workers.trainer.base import roles
 from workers.trainer.base.failure import PEER_LOST, RESERVE, TrainerError, lacks_memory, lacks_space
 from workers.trainer.base.job import Job, Process
 from workers.trainer.base.signatures import Adapter, Emit
@@ -95,8 +97,9 @@ def run(job: Job, process: Process, emit: Emit) -> int:
         niceness = os.getpriority(os.PRIO_PROCESS, 0)
         emit("started", pid=os.getpid(), python=platform.python_version(), niceness=niceness)
         if process.role in protocol.MODEL_ROLES:
+            modules.part_of(job, process.role).serve(job, process)
             # Without this word the agent takes it for lost.
-            if roles.serve(job, process):
+            if roles.worker_has_gone():
                 emit("finished", steps=0, weights_sha256=None)
             return status
         locks = host.lock_devices(job.lock_dir, process.devices)

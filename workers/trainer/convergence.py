@@ -9,10 +9,10 @@ ranks go on from the one that rank 0 chooses. The evaluations before it come int
 curve.
 """
 
-import importlib
 import time
 from typing import Dict, List, Tuple
 
+from suites import modules, quality
 from workers.trainer import checkpoint
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.job import Job, Process
@@ -146,8 +146,7 @@ class Convergence(Loop):
         plan = self._job.plan
         if plan.max_epochs is None or not self._evaluates:
             return plan.max_steps
-        inputs = importlib.import_module("suites.inputs.%s" % self._job.model.input)
-        samples = inputs.epoch_samples(self._job, self._job.model.size)
+        samples = modules.input_of(self._job).epoch_samples(self._job, self._job.model.size)
         steps = steps_of(plan.max_epochs, samples, plan.per_device_batch_size * self._job.world_size)
         if plan.max_steps is not None:
             steps = min(steps, plan.max_steps)
@@ -182,7 +181,6 @@ class Convergence(Loop):
             TrainerError: ``setup_failed``, there is nothing to evaluate on.
         """
         begun, elapsed_s = self._clock(), self._elapsed_s()
-        quality = importlib.import_module("suites.quality")
         metric, target = self._quality["metric"], self._job.plan.target
         sums, samples, loss = counted(self._job, self._adapter)
         data = {
@@ -208,11 +206,10 @@ def counted(job: Job, adapter: Adapter) -> Tuple[Dict[str, float], int, float]:
     Raises:
         TrainerError: ``setup_failed``, there are no examples.
     """
-    inputs = importlib.import_module("suites.inputs.%s" % job.model.input)
-    metric = importlib.import_module("suites.quality").module_of(job.model.facts["quality"]["metric"])
+    metric = quality.module_of(job.model.facts["quality"]["metric"])
     sums: Dict[str, float] = {}
     samples, loss = 0, 0.0
-    for examples in inputs.evaluation(job, job.model.size):
+    for examples in modules.input_of(job).evaluation(job, job.model.size):
         outputs, batch_loss = adapter.evaluate(examples.inputs + examples.targets)
         for name, amount in metric.sums(outputs, examples, adapter.outputs).items():
             sums[name] = sums.get(name, 0.0) + amount

@@ -23,7 +23,7 @@ The job
     interpreter    {name, definition (hash or null), python (path or null: the agent looks it up), environment {}}
     processes      [{name, role, node, ranks [], local_ranks [], devices [device]}], device as in the inventory:
                    {id, kind: cpu|cuda, name, cores [], memory_bytes}. Those of a model's own role also have beside
-                   (the name of their worker), of_rank, and cores []: see workers.trainer.roles
+                   (the name of their worker), of_rank, and cores []: see workers.trainer.base.roles
     world_size     number of ranks over all processes
     strategy       how the plan's strategy lays out its processes and what it promises of its replicas: see
                    ``STRATEGY``. A job without it has the defaults
@@ -74,7 +74,7 @@ TOKEN_VARIABLE = "TBD_ATTEMPT_TOKEN"
 NODE_VARIABLE = "TBD_ATTEMPT_NODE"
 
 ROLES = ("worker", "server", "scheduler", "launcher", "actor")
-# Those of which a model may have processes of its own: see workers.trainer.roles.
+# Those of which a model may have processes of its own: see workers.trainer.base.roles.
 MODEL_ROLES = ("actor",)
 
 # Why an attempt did not end well. ``orchestrator.domain.value.failure`` gives each its policy; a test holds them equal.

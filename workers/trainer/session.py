@@ -1,8 +1,7 @@
 """What the timed loops share beside the timing: each meets the other ranks first, and reports how far the clocks of
 other nodes differ. ``Loop`` trains; ``Transfers`` and ``Calibration`` are microbenchmarks, which train nothing."""
 
-import importlib
-
+from suites import modules
 from workers.trainer.base.job import Job, Process
 from workers.trainer.base.signatures import Adapter, Clock, Emit
 from workers.trainer.control import Channel
@@ -52,7 +51,7 @@ class Microbenchmark(Session):
 
     def _module(self):
         """Return the framework's module of the model."""
-        return importlib.import_module(self._job.model.module + "." + self._job.plan.framework)
+        return modules.part_of(self._job, self._job.plan.framework)
 
     def _built(self, begun, device, **described):
         self._emit("built", parameters=0, device=device, build_s=self._clock() - begun, **described)

@@ -11,6 +11,7 @@ import sys
 
 import tensorflow as tf
 
+from suites import modules
 from workers.trainer.base import job as jobs
 from workers.trainer.base import optimizer as rules
 from workers.trainer.frameworks.tensorflow import minimizer, optimizers, single
@@ -20,7 +21,7 @@ UPDATES = 5
 
 def trained(job):
     devices = tuple(device._replace(kind="cuda") for device in job.process.devices)
-    model = jobs.builder(job).build(job, job.process._replace(devices=devices))
+    model = modules.builder_of(job).build(job, job.process._replace(devices=devices))
     (update,) = model.updates
     one, batches = minimizer.Minimizer(update, single.Strategy()), model.batches(0)
     losses = []

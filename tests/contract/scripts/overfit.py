@@ -11,7 +11,7 @@ import sys
 
 import numpy
 
-from suites import quality
+from suites import modules, quality
 from suites.assemble import parts
 from workers.trainer.base import job as jobs
 
@@ -28,7 +28,7 @@ def main(path, case, steps):
         losses.append(adapter.loss())
     metric = quality.module_of(job.model.facts["quality"]["metric"])
     totals = {}
-    for examples in parts.input_of(job).evaluation(job, job.model.size) if job.dataset else [of_case(job, case)]:
+    for examples in modules.input_of(job).evaluation(job, job.model.size) if job.dataset else [of_case(job, case)]:
         outputs, _ = adapter.evaluate(examples.inputs + examples.targets)
         for name, amount in metric.sums(outputs, examples, adapter.outputs).items():
             totals[name] = totals.get(name, 0.0) + amount

@@ -8,7 +8,7 @@ import os
 import sys
 
 from tests.support.acted_model import NUMBER
-from workers.trainer import roles
+from workers.trainer.base import roles
 
 EARLY = 100
 # All of them end the process with status 0.

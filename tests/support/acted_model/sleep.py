@@ -3,7 +3,7 @@
 import time
 
 from tests.support.acted_model import NUMBER
-from workers.trainer import roles
+from workers.trainer.base import roles
 
 
 class Model:

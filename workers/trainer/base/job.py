@@ -4,9 +4,7 @@ What stands here is what the trainer, the adapters and the models look at. The j
 and for the analysis of the log.
 """
 
-import importlib
 import os
-from types import ModuleType
 from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
 from workers.trainer import protocol
@@ -14,6 +12,8 @@ from workers.trainer.base.failure import TrainerError
 
 # Judgement: at most this long for the processes of a framework to find each other, once their interpreters run.
 RENDEZVOUS_TIMEOUT_S = 120.0
+# Judgement: at most this long for all ranks to meet (interpreters start, frameworks are imported).
+JOIN_TIMEOUT_S = 300.0
 
 
 class Plan(NamedTuple):
@@ -79,8 +79,8 @@ class Device(NamedTuple):
 class Process(NamedTuple):
     """A process of the attempt; ``ranks`` are those that it drives.
 
-    One of a model's own role (``workers.trainer.roles``) is ``beside`` the worker of that name, for one of its ranks
-    (``of_rank``), on ``cores``.
+    One of a model's own role (``workers.trainer.base.roles``) is ``beside`` the worker of that name, for one of its
+    ranks (``of_rank``), on ``cores``.
     """
 
     name: str
@@ -334,18 +334,9 @@ def _node_of(node: Mapping[str, Any]) -> Node:
     )
 
 
-def builder(job: Job) -> ModuleType:
-    """Return the module whose ``build`` makes the job's model.
-
-    It is that of all models of the framework, where the model's facts name its ``input``; else the model's own.
-    """
-    folder = "suites.assemble" if job.model.input else job.model.module
-    return importlib.import_module("%s.%s" % (folder, job.plan.framework))
-
-
 def socket_path(folder: str, worker: str) -> str:
     """Return the path of the socket in the attempt's ``folder`` at which the worker of that name meets those beside it
-    (``workers.trainer.roles``)."""
+    (``workers.trainer.base.roles``)."""
     return os.path.join(folder, worker + ".socket")
 
 

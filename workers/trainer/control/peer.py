@@ -9,8 +9,6 @@ from workers.trainer.base.signatures import Clock
 # One JSON object, a line of the channel.
 Message = Dict[str, Any]
 
-# Judgement: at most this long for all ranks to meet (interpreters start, frameworks are imported).
-JOIN_TIMEOUT_S = 300.0
 # Judgement: a peer that does not say who it is within this time is a stranger.
 HELLO_TIMEOUT_S = 10.0
 # Judgement: at most this long for the news of a rank whose loss a framework has noticed; it is on its way by then.

@@ -13,6 +13,7 @@ import re
 import warnings
 from typing import Dict, Iterator, Optional, Sequence, Tuple
 
+from suites import modules
 from workers.trainer.base.job import Job, Process
 from workers.trainer.base.signatures import Array, Arrays, Data, Watch, Work
 
@@ -97,7 +98,7 @@ class Adapter(object):
     def build(self, job: Job, process: Process, watch: Watch) -> Data:
         mathematics = self._prepare(job, process)
         self._folder = job.folder
-        self._model = jobs.builder(job).build(job, process)
+        self._model = modules.builder_of(job).build(job, process)
         self._minimizers = [self._minimizer(update, job) for update in updates.of_model(self._model, job)]
         self._order = [one for one in self._minimizers for _ in range(one.times)]
         self._batches = watch(self._model.batches(process.rank))
@@ -309,10 +310,10 @@ def _mathematics(precision):
 
 def _load(job):
     """Import what the build of a model imports: what Python takes for modules is no memory of the model."""
-    jobs.builder(job)
+    modules.builder_of(job)
     if job.model.input:
-        importlib.import_module("%s.%s" % (job.model.module, job.plan.framework))
-        importlib.import_module("suites.inputs.%s" % job.model.input)
+        modules.part_of(job, job.plan.framework)
+        modules.input_of(job)
 
 
 def _openmpi_version():

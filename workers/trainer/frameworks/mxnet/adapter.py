@@ -11,7 +11,7 @@ import importlib
 import os
 from typing import Dict, Iterator, Optional, Sequence, Tuple
 
-from workers.trainer.base import job as jobs
+from suites import modules
 from workers.trainer.base import optimizer as rules
 from workers.trainer.base import updates
 from workers.trainer.base.failure import TrainerError
@@ -76,7 +76,7 @@ class Adapter(object):
         self._contexts = _contexts(process)
         self._seed = job.plan.seed
         mx.random.seed(self._seed)
-        model = jobs.builder(job).build(job, self._contexts)
+        model = modules.builder_of(job).build(job, self._contexts)
         steps = []
         for update in updates.of_model(model, job):
             first = sum(len(parameters) for _, parameters in steps)

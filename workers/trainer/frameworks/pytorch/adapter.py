@@ -12,6 +12,7 @@ from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 import torch
 
+from suites import modules
 from workers.trainer.base import job as jobs
 from workers.trainer.base import optimizer as rules
 from workers.trainer.base import updates
@@ -78,7 +79,7 @@ class Adapter(object):
         torch.set_num_threads(jobs.threads())
         mathematics = precision.apply(job.plan.precision, self._device)
         self._switches = Switches(job.plan.switches, self._device)
-        self._model = jobs.builder(job).build(job, process, self._device)
+        self._model = modules.builder_of(job).build(job, process, self._device)
         self._model.network.train()
         self._switches.lay_out(self._model.network)
         self._casting = precision.Casting(job.plan.precision, self._device)

@@ -4,12 +4,12 @@ Everything else of the system is tested with it, by real processes and without i
 as true as those of the others: it sleeps in named parts and times them, and it allocates what it says it does.
 """
 
-import importlib
 import platform
 import time
 import tracemalloc
 from typing import Iterator, Optional
 
+from suites import modules
 from workers.trainer import protocol
 from workers.trainer.base.job import Job, Process
 from workers.trainer.base.signatures import Array, Data, Watch, Work
@@ -145,5 +145,4 @@ class Adapter(object):
 
 
 def _model_of(job, process):
-    module = importlib.import_module(job.model.module + ".sleep")
-    return module.build(job, process, job.model.options)
+    return modules.part_of(job, "sleep").build(job, process, job.model.options)

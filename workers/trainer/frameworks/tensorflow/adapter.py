@@ -12,6 +12,7 @@ from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
+from suites import modules
 from workers.trainer.base import job as jobs
 from workers.trainer.base import updates
 from workers.trainer.base.failure import TrainerError
@@ -78,7 +79,7 @@ class Adapter(object):
         tf.random.set_seed(self._seed)
         compiled = "xla" in job.plan.switches
         with self._strategy.scope():
-            self._model = jobs.builder(job).build(job, process)
+            self._model = modules.builder_of(job).build(job, process)
             arithmetic.check(self._model, job.plan.precision, process.device_kind)
             found = updates.of_model(self._model, job)
             scaled = job.plan.precision == "amp-fp16"

@@ -8,7 +8,6 @@ Its entry in the job says whom it is ``beside`` (the worker's name) and ``of_ran
 attempt's folder, which nobody but their user may use: the worker listens, before or while its model is built.
 """
 
-import importlib
 import os
 import select
 import socket
@@ -17,8 +16,7 @@ from typing import List
 
 from workers.trainer.base import job as jobs
 from workers.trainer.base.failure import TrainerError
-from workers.trainer.base.job import Job, Process
-from workers.trainer.control.peer import JOIN_TIMEOUT_S
+from workers.trainer.base.job import JOIN_TIMEOUT_S, Job, Process
 
 RETRY_S = 0.05
 
@@ -33,9 +31,8 @@ _PEER_GONE = select.POLLHUP | 0x2000
 _connections: List[int] = []
 
 
-def serve(job: Job, process: Process) -> bool:
-    """Do what the job's model has for the role of ``process``; return whether the worker has gone by then."""
-    importlib.import_module("%s.%s" % (job.model.module, process.role)).serve(job, process)
+def worker_has_gone() -> bool:
+    """Whether the worker that this process has been ``connect``-ed to has gone."""
     return bool(_connections) and all(_has_gone(connection) for connection in _connections)
 
 
