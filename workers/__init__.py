@@ -39,16 +39,16 @@ says what happens, and below that where. A test looks every name up (tests/archi
     ``workers/trainer/base/roles.py: connect``
  6. The one loop that times every framework prepares: the ranks meet on the control channel and by the framework's own
     means, and the adapter builds the model. ``suites/__init__.py`` has the building.
-    ``workers/trainer/loop.py: Loop.run, Loop._prepare``
-    ``workers/trainer/session.py: Session._meet``
+    ``workers/trainer/loops/training.py: Loop.run, Loop._prepare``
+    ``workers/trainer/loops/session.py: Session._meet``
     ``workers/trainer/frameworks/__init__.py``
     ``workers/trainer/frameworks/pytorch/adapter.py: Adapter.join, Adapter.build``
     ``workers/trainer/frameworks/pytorch/framework.toml``
  7. Interval by interval: rank 0 says how many steps come next, all ranks do them, wait for their device, and report how
     long that took. Nothing else happens inside an interval.
-    ``workers/trainer/pace.py: Pace``
+    ``workers/trainer/loops/pace.py: Pace``
     ``workers/trainer/control/leader.py: Leader.turn``
-    ``workers/trainer/loop.py: Loop._train, Loop._interval``
+    ``workers/trainer/loops/training.py: Loop._train, Loop._interval``
     ``workers/trainer/frameworks/pytorch/adapter.py: Adapter.step, Adapter.synchronize``
  8. What the processes write is checked and appended to the node's log, under numbers without a gap.
     ``workers/node/gang.py: Gang.hear``
@@ -60,7 +60,7 @@ says what happens, and below that where. A test looks every name up (tests/archi
     ``workers/node/stop_channel.py: send_stop``
 10. The profiles that were asked for are made, after the timed part or in processes of their own, and every rank says
     what its weights have become.
-    ``workers/trainer/loop.py: Loop._profile, Loop._compare``
+    ``workers/trainer/loops/training.py: Loop._profile, Loop._compare``
     ``workers/trainer/profiling.py: phases, allocations``
     ``workers/trainer/frameworks/kernel_table.py: table``
     ``workers/trainer/frameworks/allocation_profile.py: answer``

@@ -16,7 +16,7 @@ PLANTED = {
     "orchestrator/services/planted.py": ("import ray", "Ray only in the cluster adapter"),
     "orchestrator/api/planted.py": ("import sqlalchemy", "SQL only in the database adapter"),
     "suites/models/planted.py": ("import orchestrator.domain.asked.plan", "trainer and the suites import nothing"),
-    "workers/node/planted.py": ("import workers.trainer.loop", "the node agent imports the protocol"),
+    "workers/node/planted.py": ("import workers.trainer.loops.pace", "the node agent imports the protocol"),
     "orchestrator/reports/planted.py": ("import workers.node.agent", "only the cluster adapters and the command line"),
 }
 

@@ -54,7 +54,7 @@ def _is_over(run: dict[str, Any]) -> bool:
     "orchestrator/db/run/probes.py",
     "suites/models/netbench",
     "workers/node/fabrics.py",
-    "workers/trainer/transfers.py",
+    "workers/trainer/loops/netbench.py",
     "workers/trainer/frameworks/fabric.py",
     "workers/trainer/frameworks/pytorch",
     "workers/interpreters/pytorch",

@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.depends_on(
         "workers/trainer/checkpoint.py",
-        "workers/trainer/convergence.py",
+        "workers/trainer/loops/convergence.py",
         "workers/trainer/control",
         "workers/trainer/frameworks/pytorch",
         "workers/node/checkpoints.py",

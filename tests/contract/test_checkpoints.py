@@ -21,7 +21,7 @@ pytestmark = [
         "suites/assemble/pytorch.py",
         "workers/trainer/frameworks/pytorch",
         "workers/trainer/checkpoint.py",
-        "workers/trainer/convergence.py",
+        "workers/trainer/loops/convergence.py",
         "suites/datasets/image_folder",
     ),
 ]

@@ -49,7 +49,7 @@ def of_framework(framework, *more, **how):
         f"workers/trainer/frameworks/{framework}",
         f"workers/interpreters/{framework}",
     ]
-    depends = pytest.mark.depends_on(*own, "workers/trainer/convergence.py", "suites/quality", *more, **how)
+    depends = pytest.mark.depends_on(*own, "workers/trainer/loops/convergence.py", "suites/quality", *more, **how)
     return [pytest.mark.framework(framework), depends]
 
 

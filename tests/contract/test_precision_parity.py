@@ -16,7 +16,7 @@ FOLDERS = [f"suites/models/{name.replace('-', '_')}" for name in MODELS]
 DEPENDS = pytest.mark.depends_on(
     "workers/trainer/frameworks/pytorch",
     "workers/trainer/frameworks/tensorflow",
-    "workers/trainer/parity.py",
+    "workers/trainer/loops/parity.py",
     "suites/assemble/pytorch.py",
     "suites/assemble/tensorflow.py",
     "orchestrator/analysis/probe/parity.py",

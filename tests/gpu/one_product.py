@@ -7,7 +7,7 @@ import sys
 
 import torch
 
-from workers.trainer.counters import profiler_marks
+from workers.trainer.loops.counters import profiler_marks
 
 
 def main(side: int) -> None:

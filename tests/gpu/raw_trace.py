@@ -15,7 +15,7 @@ import torch
 from workers.trainer.base import job as jobs
 from workers.trainer.frameworks.pytorch import kernels
 from workers.trainer.frameworks.pytorch.adapter import Adapter
-from workers.trainer.loop import Watch
+from workers.trainer.loops.training import Watch
 
 STEPS, WARM_UP = 3, 5
 

@@ -17,7 +17,7 @@ MANY = 600
 pytestmark = [
     pytest.mark.framework("pytorch"),
     pytest.mark.depends_on(
-        "workers/trainer/convergence.py", "workers/node/supervisor.py", "workers/node/checkpoints.py"
+        "workers/trainer/loops/convergence.py", "workers/node/supervisor.py", "workers/node/checkpoints.py"
     ),
 ]
 

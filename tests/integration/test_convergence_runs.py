@@ -23,7 +23,7 @@ SPEC = {
 pytestmark = [
     pytest.mark.framework("pytorch"),
     pytest.mark.depends_on(
-        "workers/trainer/convergence.py", "orchestrator/analysis/run/quality.py", "orchestrator/domain"
+        "workers/trainer/loops/convergence.py", "orchestrator/analysis/run/quality.py", "orchestrator/domain"
     ),
 ]
 

@@ -10,7 +10,7 @@ from tests.support.strategy_jobs import strategy_job
 from tests.trainer_process import model_facts
 from workers.node import processes
 from workers.node.agent import Agent
-from workers.trainer.transfers import sizes
+from workers.trainer.loops.netbench import sizes
 
 MAX_BYTES = 64
 NEEDS_MPIRUN = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun: apt-get install openmpi-bin")

@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.framework("pytorch"),
     pytest.mark.depends_on(
         "workers/trainer/checkpoint.py",
-        "workers/trainer/convergence.py",
+        "workers/trainer/loops/convergence.py",
         "workers/trainer/frameworks/pytorch",
         "workers/node/checkpoints.py",
         "workers/node/agent.py",

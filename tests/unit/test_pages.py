@@ -73,8 +73,8 @@ def test_every_dotted_name_that_any_text_names_is_there() -> None:
 
 
 def test_a_dotted_name_that_leads_nowhere_is_found() -> None:
-    text = "`orchestrator.domain.ports.Store` `orchestrator.domain.port` `workers.node` `workers.trainer.loop.Loops`"
-    assert unknown_names(text) == ["orchestrator.domain.port", "workers.trainer.loop.Loops"]
+    text = "`orchestrator.domain.ports.Store` `orchestrator.domain.port` `workers.node` `workers.trainer.host.Hosts`"
+    assert unknown_names(text) == ["orchestrator.domain.port", "workers.trainer.host.Hosts"]
 
 
 def test_every_page_of_the_docs_can_be_reached_from_the_readme() -> None:

@@ -1,8 +1,8 @@
 """One process of an attempt: ``<python> -m workers.trainer --job PATH --events PATH [--phase NAME]``.
 
 With ``--phase memory`` it makes the allocation profile instead of training (``workers.trainer.profiling``), with
-``--phase counters`` it does one step for ``ncu`` to count (``workers.trainer.counters``), with ``--phase parity`` it
-computes what all frameworks must agree on (``workers.trainer.parity``).
+``--phase counters`` it does one step for ``ncu`` to count (``workers.trainer.loops.counters``), with ``--phase parity``
+it computes what all frameworks must agree on (``workers.trainer.loops.parity``).
 
 Owns the process's beginning and end: it reads the job, takes the device locks, imports the framework if its role needs
 one, runs the loop, and turns whatever went wrong into one ``error`` event and an exit status. Standard output and
@@ -20,21 +20,22 @@ import traceback
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from suites import modules
-from workers.trainer import control, counters, host, parity, profiling, protocol
+from workers.trainer import control, host, profiling, protocol
 from workers.trainer.base import job as jobs
 from workers.trainer.base import roles
 from workers.trainer.base.failure import PEER_LOST, RESERVE, TrainerError, lacks_memory, lacks_space
 from workers.trainer.base.job import Job, Process
 from workers.trainer.base.signatures import Adapter, Emit
-from workers.trainer.calibration import Calibration
 from workers.trainer.control import Channel
-from workers.trainer.convergence import Convergence
 from workers.trainer.frameworks import fabric, horovod_gloo
-from workers.trainer.loop import Loop, Watch
-from workers.trainer.transfers import Transfers
+from workers.trainer.loops import counters, parity
+from workers.trainer.loops.calibration import Calibration
+from workers.trainer.loops.convergence import Convergence
+from workers.trainer.loops.netbench import Netbench
+from workers.trainer.loops.training import Loop, Watch
 
 # What a model measures, where it does not train -> the loop that times it.
-RUNNERS: Dict[str, Any] = {"exchange": Transfers, "calibration": Calibration}
+RUNNERS: Dict[str, Any] = {"exchange": Netbench, "calibration": Calibration}
 # How a model is trained -> its loop, where that is not ``Loop``.
 MODES: Dict[str, Any] = {"convergence": Convergence}
 # What processes of their own do instead of training.

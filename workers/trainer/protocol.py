@@ -4,10 +4,10 @@ This module owns their format and its version, and nothing else. It is imported 
 agent and by the trainer, so it is Python 3.6 with the standard library only.
 
 The job
-    A JSON object, written by ``orchestrator.services.reconcile.job`` and read by every process of the attempt. The node
-    agent completes it: ``interpreter``, ``dataset.root``, and the ports where they are null. It adds ``lock_dir``, the
-    folder of the device locks, and to the copy of each process ``process``, its name. ``tbd parity`` adds ``parity``
-    (see ``workers.trainer.parity``).
+    A JSON object, written by ``orchestrator.services.reconcile.job`` and read by every process of the attempt. The node agent
+    completes it: ``interpreter``, ``dataset.root``, and the ports where they are null. It adds ``lock_dir``, the folder
+    of the device locks, and to the copy of each process ``process``, its name. ``tbd parity`` adds ``parity`` (see
+    ``workers.trainer.loops.parity``).
 
     ============== ===================================================================================================
     protocol       ``PROTOCOL_VERSION``
@@ -46,7 +46,7 @@ The job
     ============== ===================================================================================================
 
     The copy that a process reads has one more key: ``process``, its own name. ``tbd parity`` makes jobs of its own,
-    which no host is sent: ``workers.trainer.parity`` has the keys that are theirs.
+    which no host is sent: ``workers.trainer.loops.parity`` has the keys that are theirs.
 
 The event log
     One JSON object a line. A process appends ``{t, wall, kind, rank, data}`` to its own file; the node agent adds

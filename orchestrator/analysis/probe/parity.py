@@ -1,7 +1,7 @@
 """Whether a framework's network is the same as the others': its results against the exact ones, by distances.
 
-The exact result is PyTorch's in double precision; ``workers.trainer.parity`` has what a result is made of. All arrays
-are in the description's layout. Lengths and distances are Euclidean.
+The exact result is PyTorch's in double precision; ``workers.trainer.loops.parity`` has what a result is made of. All
+arrays are in the description's layout. Lengths and distances are Euclidean.
 """
 
 import math

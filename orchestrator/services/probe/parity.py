@@ -1,4 +1,4 @@
-"""What ``tbd parity`` computes: with which frameworks, and the job of each process (``workers.trainer.parity``)."""
+"""What ``tbd parity`` computes: with which frameworks, and each process's job (``workers.trainer.loops.parity``)."""
 
 import secrets
 from collections.abc import Mapping, Sequence

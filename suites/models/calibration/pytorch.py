@@ -21,7 +21,7 @@ def open_products(job: Job, process: Process) -> "Products":
 
 
 class Products(object):
-    """See ``workers.trainer.calibration``."""
+    """See ``workers.trainer.loops.calibration``."""
 
     def __init__(self, device: torch.device, rank: int) -> None:
         self.library = "cublas %s" % torch.version.cuda if device.type == "cuda" else "torch %s" % torch.__version__

@@ -34,7 +34,7 @@ def open_exchange(job: Job, process: Process) -> "Exchange":
 
 
 class Exchange(object):
-    """See ``workers.trainer.transfers``."""
+    """See ``workers.trainer.loops.netbench``."""
 
     library = "mpi"
     device = "cpu"

@@ -23,7 +23,7 @@ def open_exchange(job: Job, process: Process) -> "Exchange":
 
 
 class Exchange(object):
-    """See ``workers.trainer.transfers``."""
+    """See ``workers.trainer.loops.netbench``."""
 
     def __init__(self, device: Any, rank: int) -> None:
         self.library = distributed.get_backend()

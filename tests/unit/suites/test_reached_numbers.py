@@ -14,7 +14,7 @@ from orchestrator.domain.expansion.sweep import expand
 from orchestrator.domain.value.timed_intervals import Series
 from orchestrator.services.facts.catalog import load_catalog
 from workers.node.stopping import StoppingRule
-from workers.trainer.pace import Pace
+from workers.trainer.loops.pace import Pace
 
 FOLDER = Path(__file__).resolve().parents[3] / "suites"
 GPU_INTERVAL_S = 0.2

@@ -6,9 +6,9 @@ import types
 import pytest
 
 from tests.trainer_process import model_facts, read_job
-from workers.trainer import calibration, session
 from workers.trainer.base.failure import TrainerError
-from workers.trainer.calibration import Calibration, flops, shapes_of
+from workers.trainer.loops import calibration, session
+from workers.trainer.loops.calibration import Calibration, flops, shapes_of
 
 PRODUCT_S = 0.5
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.trainer_process import read_job
-from workers.trainer import counters
 from workers.trainer.base.failure import TrainerError
+from workers.trainer.loops import counters
 
 
 class Adapter:

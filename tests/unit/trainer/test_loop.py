@@ -6,7 +6,7 @@ import pytest
 
 from tests.trainer_process import read_job
 from workers.trainer.base.failure import TrainerError
-from workers.trainer.loop import Loop
+from workers.trainer.loops.training import Loop
 
 
 class Clock:

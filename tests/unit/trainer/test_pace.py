@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.trainer.pace import Pace, steps_of
+from workers.trainer.loops.pace import Pace, steps_of
 
 
 def proposals(pace, step_s):

@@ -1,7 +1,7 @@
 """Counting the operations of a step in hardware: the agent's part.
 
 Owns which attempts can be counted, and the ``counters`` events that the table of ``ncu`` becomes. What is counted is a
-process of the attempt, with ``ncu`` before its command (``workers.trainer.counters``).
+process of the attempt, with ``ncu`` before its command (``workers.trainer.loops.counters``).
 """
 
 from __future__ import annotations

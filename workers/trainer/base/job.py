@@ -151,7 +151,7 @@ class Checkpoints(NamedTuple):
 
 
 class Parity(NamedTuple):
-    """The files of a computation that all frameworks must agree on (``workers.trainer.parity``)."""
+    """The files of a computation that all frameworks must agree on (``workers.trainer.loops.parity``)."""
 
     case: str
     makes_case: bool

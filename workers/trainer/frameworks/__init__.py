@@ -1,6 +1,6 @@
 """Adapters: one module per framework, named as in a spec, with a class ``Adapter`` and its facts in a ``.toml`` beside.
 
-An adapter has no clock: the loop has (``workers.trainer.loop``), which calls these:
+An adapter has no clock: the loop has (``workers.trainer.loops.training``), which calls these:
 
 ``versions()``
     {framework, version, libraries {name: version}}
@@ -71,7 +71,7 @@ and besides, never inside a timed interval:
 ``not_checkpointed``
     where some strategy has none: {its name: why}, for the event ``resumed``
 ``case()``
-    PyTorch's only: a case for ``workers.trainer.parity``
+    PyTorch's only: a case for ``workers.trainer.loops.parity``
 ``switches``
     the names of those options of a spec that are the framework's own, true or false (``job.plan.switches``)
 ``abilities_with_several``

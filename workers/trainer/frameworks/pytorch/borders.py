@@ -118,7 +118,7 @@ def shift(numbers: torch.Tensor) -> float:
 
 @torch.no_grad()
 def case(model: Any, next_batch: Callable[[], Sequence[torch.Tensor]], seed: int) -> Dict[str, Array]:
-    """Return weights and a batch for all frameworks, {name: float32 array}: see ``workers.trainer.parity``.
+    """Return weights and a batch for all frameworks, {name: float32 array}: see ``workers.trainer.loops.parity``.
 
     The weights are the model's, with all vectors moved. ``model`` computes in double precision; it is left changed.
     """

@@ -27,7 +27,7 @@ from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.job import Job, Process
 from workers.trainer.base.signatures import Adapter, Clock, Emit
 from workers.trainer.control import Channel
-from workers.trainer.session import Microbenchmark
+from workers.trainer.loops.session import Microbenchmark
 
 # (m, n, k) of a product of m x k and k x n.
 Shape = Tuple[int, int, int]

@@ -1,5 +1,5 @@
 """What the timed loops share beside the timing: each meets the other ranks first, and reports how far the clocks of
-other nodes differ. ``Loop`` trains; ``Transfers`` and ``Calibration`` are microbenchmarks, which train nothing."""
+other nodes differ. ``Loop`` trains; ``Netbench`` and ``Calibration`` are microbenchmarks, which train nothing."""
 
 from suites import modules
 from workers.trainer.base.job import Job, Process

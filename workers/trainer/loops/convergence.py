@@ -18,8 +18,8 @@ from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.job import Job, Process
 from workers.trainer.base.signatures import Adapter, Clock, Data, Emit
 from workers.trainer.control import Channel
-from workers.trainer.loop import Loop
-from workers.trainer.pace import Pace, steps_of
+from workers.trainer.loops.pace import Pace, steps_of
+from workers.trainer.loops.training import Loop
 
 # Why it ends, beside what ends other runs.
 TARGET, BUDGET = "target", "budget"

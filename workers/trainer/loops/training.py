@@ -14,8 +14,8 @@ from workers.trainer.base.job import Job, Process
 from workers.trainer.base.signatures import Adapter, Clock, Emit
 from workers.trainer.base.work import total
 from workers.trainer.control import Channel
-from workers.trainer.pace import Pace
-from workers.trainer.session import Session
+from workers.trainer.loops.pace import Pace
+from workers.trainer.loops.session import Session
 
 
 class Watch(object):

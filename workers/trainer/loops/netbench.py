@@ -33,9 +33,9 @@ from workers.trainer import host
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.job import Job, Process
 from workers.trainer.base.signatures import Adapter, Clock, Data, Emit
-from workers.trainer.busy import busy_cores
 from workers.trainer.control import Channel
-from workers.trainer.session import Microbenchmark
+from workers.trainer.loops.busy import busy_cores
+from workers.trainer.loops.session import Microbenchmark
 
 # (busy_cores, operation, ranks, bytes): what is measured at once.
 Case = Tuple[bool, str, Tuple[int, ...], int]
@@ -120,7 +120,7 @@ class Pace(object):
         return left_s if busy else left_s - self._kept_s
 
 
-class Transfers(Microbenchmark):
+class Netbench(Microbenchmark):
     """Runs one process of a netbench from ``join`` to ``finished``; reports through ``emit(kind, **data)``."""
 
     def __init__(

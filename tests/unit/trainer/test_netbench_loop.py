@@ -5,10 +5,10 @@ import contextlib
 import pytest
 
 from tests.trainer_process import read_job
-from workers.trainer import transfers
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.job import Device
-from workers.trainer.transfers import Pace, cases, head_of, pairs, rescale_every, sizes
+from workers.trainer.loops import netbench
+from workers.trainer.loops.netbench import Pace, cases, head_of, pairs, rescale_every, sizes
 
 
 def a_job(nodes, devices, **options):
@@ -49,8 +49,8 @@ def test_a_sum_in_place_never_leaves_the_range_of_fp32(growth):
 def test_a_pace_times_a_size_for_about_a_second():
     pace = Pace(100.0, lambda: 0.0, [])
     assert pace.repetitions((False, "all_reduce", (0, 1), 4), 0.1) == 10
-    assert pace.repetitions((False, "all_reduce", (0, 1), 4), 1e-6) == transfers.MOST
-    assert pace.repetitions((False, "all_reduce", (0, 1), 4), 30.0) == transfers.LEAST
+    assert pace.repetitions((False, "all_reduce", (0, 1), 4), 1e-6) == netbench.MOST
+    assert pace.repetitions((False, "all_reduce", (0, 1), 4), 30.0) == netbench.LEAST
 
 
 def test_a_small_budget_costs_repetitions_before_it_costs_sizes():
@@ -84,16 +84,16 @@ def test_a_pace_keeps_half_of_the_time_for_busy_cores():
 def test_processes_of_a_node_keep_each_core_busy_once(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3, 4})
     job = a_job(1, 2)
-    assert [transfers.cores_of(job, process) for process in job.processes] == [[0, 2, 4], [1, 3]]
+    assert [netbench.cores_of(job, process) for process in job.processes] == [[0, 2, 4], [1, 3]]
     with_cores = job.processes[0]._replace(devices=(Device("cpu:6-7", "cpu", (7, 6)),))
-    assert transfers.cores_of(job, with_cores) == [6, 7]
+    assert netbench.cores_of(job, with_cores) == [6, 7]
 
 
 @pytest.fixture
 def kept_busy(monkeypatch):
     """Cores that were to be kept busy, one list for each time; none is."""
     found = []
-    monkeypatch.setattr(transfers, "busy_cores", lambda cores: found.append(list(cores)) or contextlib.nullcontext())
+    monkeypatch.setattr(netbench, "busy_cores", lambda cores: found.append(list(cores)) or contextlib.nullcontext())
     return found
 
 
@@ -153,7 +153,7 @@ def a_loop(library, channel, **options):
     job = a_job(1, 2, **options)
     told = []
     clock = iter(range(10**9))
-    loop = transfers.Transfers(
+    loop = netbench.Netbench(
         job,
         job.processes[0],
         None,
@@ -173,7 +173,7 @@ def test_rank_0_reports_every_operation_size_and_load(kept_busy):
     found = [(data["busy_cores"], data["operation"], data["bytes"]) for kind, data in told]
     names = ("point_to_point", "all_reduce")
     assert found == [(busy, name, size) for busy in (False, True) for name in names for size in (4, 8, 16)]
-    assert all(len(data["duration_s"]) == data["repetitions"] == transfers.MOST for _, data in told)
+    assert all(len(data["duration_s"]) == data["repetitions"] == netbench.MOST for _, data in told)
     assert {(data["operation"], data["ways"]) for _, data in told} == {("point_to_point", 2), ("all_reduce", 1)}
 
 
@@ -228,7 +228,7 @@ def test_on_a_device_that_queues_a_time_is_the_mean_of_those_queued_together(ope
     library, loop, timed = queued_case(operation, (0, 1), 200)
     assert timed == pytest.approx([1e-3 + 0.5e-3 / 20] * 10)
     assert library.waits == 10
-    assert loop._queued(operation, (0, 1), 200) == transfers.QUEUED
+    assert loop._queued(operation, (0, 1), 200) == netbench.QUEUED
 
 
 def test_few_calls_are_still_three_means():
@@ -251,8 +251,8 @@ def test_a_queueing_device_says_how_many_stand_for_one(kept_busy):
     assert loop._measure() == "max_steps"
     assert {(data["queued"], data["repetitions"]) for _, data in told} == {(20, 10)}
     # A warm-up ends with a mean of many, and begins with the call that is checked.
-    assert transfers._portions(20, 6, True) == [1, 1, 6, 6, 6]
-    assert transfers._portions(2, 1, True) == [1, 1]
+    assert netbench._portions(20, 6, True) == [1, 1, 6, 6, 6]
+    assert netbench._portions(2, 1, True) == [1, 1]
 
 
 def test_where_calls_return_when_they_are_done_each_is_timed_and_nothing_else_is_said(kept_busy):
