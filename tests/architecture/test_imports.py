@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ PLANTED = {
     "orchestrator/api/planted.py": ("import sqlalchemy", "SQL only in the database adapter"),
     "suites/models/planted.py": ("import orchestrator.domain.asked.plan", "trainer and the suites import nothing"),
     "workers/node/planted.py": ("import workers.trainer.loops.pace", "the node agent imports the protocol"),
+    "suites/assemble/planted.py": ("import workers.trainer.host", "the trainer stands on the suites"),
+    "workers/trainer/base/planted.py": ("import suites.quality", "the trainer stands on the suites"),
     "orchestrator/reports/planted.py": ("import workers.node.agent", "only the cluster adapters and the command line"),
 }
 
@@ -40,6 +43,15 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_tree_keeps_the_rules(tree: Path) -> None:
     result = lint(tree)
     assert result.returncode == 0, result.stdout
+
+
+def test_every_part_of_the_trainer_has_its_layer() -> None:
+    """A contract of layers says nothing of a module that it does not name."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = (one["layers"] for one in contracts if "workers.trainer.base" in one.get("layers", ()))
+    named = {module for layer in layers for module in layer.split(" : ")}
+    parts = {f"workers.trainer.{path.stem}" for path in (ROOT / "workers" / "trainer").glob("[!.]*")}
+    assert named == {"suites", *parts - {"workers.trainer.__init__", "workers.trainer.__pycache__"}}
 
 
 def test_every_planted_import_is_found(tree: Path) -> None:

@@ -10,9 +10,9 @@ from typing import List, Sequence
 import cntk
 import numpy
 
+from workers.trainer.base import waiting
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.job import Job, Process
-from workers.trainer.frameworks import waiting
 
 IN_PLACE = ctypes.c_void_p(1)
 STATUS_IGNORE = ctypes.c_void_p(0)

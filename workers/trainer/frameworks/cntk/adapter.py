@@ -25,10 +25,10 @@ import cntk  # noqa: E402
 from workers.trainer import profiling  # noqa: E402
 from workers.trainer.base import job as jobs  # noqa: E402
 from workers.trainer.base import optimizer as rules  # noqa: E402
-from workers.trainer.base import updates  # noqa: E402
+from workers.trainer.base import updates, waiting  # noqa: E402
 from workers.trainer.base.failure import TrainerError  # noqa: E402
 from workers.trainer.base.work import total  # noqa: E402
-from workers.trainer.frameworks import allocation_profile, waiting  # noqa: E402
+from workers.trainer.frameworks import allocation_profile  # noqa: E402
 from workers.trainer.frameworks.cntk import (  # noqa: E402
     checkpoint,
     graph,

@@ -24,11 +24,10 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional
 
 from workers.trainer import protocol
 from workers.trainer.base import job as jobs
-from workers.trainer.base import updates
+from workers.trainer.base import updates, waiting
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.job import Job, Process
 from workers.trainer.base.signatures import Data, Rule
-from workers.trainer.frameworks import waiting
 from workers.trainer.frameworks.mxnet import optimizers
 from workers.trainer.frameworks.mxnet.library import mx
 
