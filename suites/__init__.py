@@ -15,7 +15,8 @@ models, PyTorch for all frameworks. A test looks every name up (tests/architectu
     out the weights, and takes the network and its loss from the model's module.
     ``workers/trainer/frameworks/pytorch/adapter.py: Adapter.build``
     ``suites/modules.py: builder_of, part_of``
-    ``suites/assemble/pytorch.py: build, module, Model``
+    ``suites/assemble/pytorch/build.py: build, Model``
+    ``suites/assemble/pytorch/layers.py: module``
     ``suites/assemble/parts.py: weights_of, batches``
     ``workers/trainer/base/optimizer.py: of_job, rate``
     ``suites/models/resnet_50/pytorch.py: Network, criterion``

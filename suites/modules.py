@@ -19,7 +19,7 @@ def builder_of(job: Job) -> ModuleType:
     It is that of all models of the framework, where the model's facts name its ``input``; else the model's own.
     """
     if job.model.input:
-        return importlib.import_module("suites.assemble.%s" % job.plan.framework)
+        return importlib.import_module("suites.assemble.%s.build" % job.plan.framework)
     return part_of(job, job.plan.framework)
 
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ISLAND = ("workers/trainer", "suites")
 # file -> what the names begin with that it makes; None: all of the name comes from elsewhere.
 FOUND = {
-    "suites/modules.py": ["%s.%s", "suites.assemble.%s", "suites.datasets.%s.%s", "suites.inputs.%s"],
+    "suites/modules.py": ["%s.%s", "suites.assemble.%s.build", "suites.datasets.%s.%s", "suites.inputs.%s"],
     "suites/quality/__init__.py": ["suites.quality."],
     "suites/datasets/documentation/prose.py": [None],  # the packages whose prose it reads
     "workers/trainer/preparation.py": [None],  # the program that prepares a dataset

@@ -11,7 +11,7 @@ import time
 import torch
 import torch.distributed
 
-from suites.assemble import pytorch as suite
+from suites.assemble.pytorch import build as suite
 from workers.trainer.base import job as jobs
 
 

@@ -9,7 +9,7 @@ import time
 
 import cntk
 
-from suites.assemble import cntk as suite
+from suites.assemble.cntk import build as suite
 from workers.trainer.base import job as jobs
 
 

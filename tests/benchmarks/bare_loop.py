@@ -14,7 +14,7 @@ def pytorch(job):
     """Return a function that makes one step."""
     import torch
 
-    from suites.assemble import pytorch as suite
+    from suites.assemble.pytorch import build as suite
 
     torch.set_num_threads(len(job.processes[0].devices[0].cores))
     model = suite.build(job, job.processes[0], torch.device("cpu"))
@@ -39,7 +39,7 @@ def tensorflow(job):
     """Return a function that makes one step."""
     import tensorflow as tf
 
-    from suites.assemble import tensorflow as suite
+    from suites.assemble.tensorflow import build as suite
 
     threads = len(job.processes[0].devices[0].cores)
     tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -74,7 +74,7 @@ def mxnet(job):
     """Return a function that makes one step; the number of threads is OMP_NUM_THREADS."""
     import mxnet as mx
 
-    from suites.assemble import mxnet as suite
+    from suites.assemble.mxnet import build as suite
 
     model = suite.build(job, [mx.cpu(0)])
     facts = model.updates[0].optimizer
@@ -98,7 +98,7 @@ def cntk(job):
     """Return a function that makes one step."""
     import cntk as library
 
-    from suites.assemble import cntk as suite
+    from suites.assemble.cntk import build as suite
 
     library.cntk_py.set_max_num_cputhreads(len(job.processes[0].devices[0].cores))
     library.try_set_default_device(library.cpu())

@@ -12,7 +12,7 @@ import time
 import torch
 from torch import nn
 
-from suites.assemble import pytorch as suite
+from suites.assemble.pytorch import build as suite
 from workers.trainer.base import job as jobs
 from workers.trainer.frameworks.pytorch import optimizers
 

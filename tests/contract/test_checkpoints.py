@@ -18,7 +18,7 @@ __all__ = ["apart"]  # a fixture
 pytestmark = [
     pytest.mark.framework("pytorch"),
     pytest.mark.depends_on(
-        "suites/assemble/pytorch.py",
+        "suites/assemble/pytorch",
         "workers/trainer/frameworks/pytorch",
         "workers/trainer/checkpoint.py",
         "workers/trainer/loops/convergence.py",
@@ -80,7 +80,7 @@ def steps(trainer):
 
 
 def of(framework, *values, id):
-    own = pytest.mark.depends_on(f"suites/assemble/{framework}.py", f"workers/trainer/frameworks/{framework}")
+    own = pytest.mark.depends_on(f"suites/assemble/{framework}", f"workers/trainer/frameworks/{framework}")
     return pytest.param(framework, *values, id=f"{framework}, {id}", marks=[pytest.mark.framework(framework), own])
 
 

@@ -45,7 +45,7 @@ def trained(job, folder, python, planted=()):
 def of_framework(framework, *more, **how):
     """The marks of a cell, which depends on its framework's adapter and on ``more``."""
     own = [
-        f"suites/assemble/{framework}.py",
+        f"suites/assemble/{framework}",
         f"workers/trainer/frameworks/{framework}",
         f"workers/interpreters/{framework}",
     ]

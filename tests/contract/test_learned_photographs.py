@@ -27,7 +27,7 @@ WHOLE = [
 
 def cell(framework, name, options):
     folder = CATALOG.models[name].module.replace(".", "/")
-    own = [f"suites/assemble/{framework}.py"]
+    own = [f"suites/assemble/{framework}"]
     own += [f"workers/{part}/{framework}" for part in ("trainer/frameworks", "interpreters")]
     own += [folder, "suites/assemble/layers.py", "suites/datasets/image_folder"]
     depends = pytest.mark.depends_on(*own, drawn=True)

@@ -153,16 +153,17 @@ PLANTED = {
         "mxnet",
         "resnet-50",
         [
-            "from suites.assemble import layers, mxnet",
-            "made = mxnet._normalization",
-            "mxnet._BLOCKS[layers.Normalization] = lambda layer: made(layer._replace(epsilon=1e-3))",
+            "from suites.assemble import layers",
+            "from suites.assemble.mxnet import layers as own",
+            "made = own._normalization",
+            "own._BLOCKS[layers.Normalization] = lambda layer: made(layer._replace(epsilon=1e-3))",
         ],
         "gradient",
     ),
     "another padding": (
         "tensorflow",
         "resnet-50",
-        ["from suites.assemble import tensorflow", "tensorflow._padding = lambda side, beyond=0: 'SAME'"],
+        ["from suites.assemble.tensorflow import layers", "layers._padding = lambda side, beyond=0: 'SAME'"],
         "gradient",
     ),
     "the stride in another convolution": (
@@ -186,10 +187,11 @@ PLANTED = {
         "resnet-50",
         [
             "import cntk as c",
-            "from suites.assemble import cntk, layers",
+            "from suites.assemble import layers",
+            "from suites.assemble.cntk import layers as own",
             "def linear(self, layer, x_F):",
             "    return c.times(x_F, self._weight(layer)) + 0.0 * self._weight(layer, 'bias')",
-            "cntk._OPERATIONS[layers.Linear] = linear",
+            "own._OPERATIONS[layers.Linear] = linear",
         ],
         "gradient",
     ),
@@ -197,8 +199,9 @@ PLANTED = {
         "tensorflow",
         "lstm-classifier",
         [
-            "from suites.assemble import layouts, tensorflow",
-            "tensorflow.LAYOUTS.update(lstm=layouts.TRANSPOSED, lstm_bias=layouts.AS_IT_IS)",
+            "from suites.assemble import layouts",
+            "from suites.assemble.tensorflow import layers",
+            "layers.LAYOUTS.update(lstm=layouts.TRANSPOSED, lstm_bias=layouts.AS_IT_IS)",
         ],
         "gradient",
     ),
@@ -225,7 +228,7 @@ PLANTED = {
     "no mask": (
         "tensorflow",
         "transformer",
-        ["from suites.assemble import tensorflow", "tensorflow._NOTHING = 0.0"],
+        ["from suites.assemble.tensorflow import layers", "layers._NOTHING = 0.0"],
         "gradient",
     ),
     "a decay of biases": (

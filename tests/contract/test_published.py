@@ -16,7 +16,7 @@ def case(name):
     folder = load_catalog().models[published.NETWORKS[name].model].module.replace(".", "/")
     benchmarks = ["tests/benchmarks/published" + end for end in (".py", ".txt", "_loop.py")]
     benchmarks.append(f"tests/benchmarks/published_{published.NETWORKS[name].kit}.py")
-    own = ["suites/assemble/pytorch.py", "workers/interpreters/pytorch", folder]
+    own = ["suites/assemble/pytorch", "workers/interpreters/pytorch", folder]
     return pytest.param(name, marks=pytest.mark.depends_on(*benchmarks, *own))
 
 

@@ -14,7 +14,7 @@ __all__ = ["apart"]  # a fixture
 
 
 def case(framework, strategy, nodes=1, devices=2):
-    own = (f"suites/assemble/{framework}.py", f"workers/trainer/frameworks/{framework}")
+    own = (f"suites/assemble/{framework}", f"workers/trainer/frameworks/{framework}")
     loop = ("workers/trainer/checkpoint.py", "workers/trainer/loops/convergence.py")
     marks = [pytest.mark.framework(framework), pytest.mark.depends_on(*own, *loop)]
     if strategy == "horovod":

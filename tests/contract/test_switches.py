@@ -28,7 +28,7 @@ COMPLETE = {"backend": "inductor", "graphs": 1, "breaks": 0}
 
 def marked(framework, *values, slow=False):
     """A parameter for a test with ``framework``; a slow one is left out while what it depends on is as it was."""
-    paths = (f"workers/trainer/frameworks/{framework}", f"suites/assemble/{framework}.py")
+    paths = (f"workers/trainer/frameworks/{framework}", f"suites/assemble/{framework}")
     models = ("suites/models/resnet_50", "suites/models/alexnet")
     depends = [pytest.mark.depends_on(*paths, *models, f"workers/interpreters/{framework}")] if slow else []
     return pytest.param(*values, marks=[pytest.mark.framework(framework), *depends])
@@ -86,7 +86,7 @@ def test_what_is_in_force_is_recorded(trained, framework, switch, told):
 SCRIPT = """
 import json, sys
 import torch
-from suites.assemble import pytorch as assembled
+from suites.assemble.pytorch import build as assembled
 from workers.trainer.base import job as jobs
 job = jobs.job_of(json.load(open(sys.argv[1])))
 (images, _), _ = next(assembled.build(job, job.process, torch.device("cpu")).batches(0))

@@ -21,7 +21,7 @@ DEPENDS = pytest.mark.depends_on(
     "workers/trainer/frameworks/tensorflow",
     "workers/trainer/frameworks/pytorch/precision.py",
     "workers/trainer/base/optimizer.py",
-    "suites/assemble/tensorflow.py",
+    "suites/assemble/tensorflow",
     "suites/models/resnet_50",
     "suites/models/gpt_2",
     "workers/interpreters/tensorflow",

@@ -21,7 +21,7 @@ job = jobs.job_of(json.load(open(sys.argv[1])))
 SCRIPTS = {
     "pytorch": """
 import torch
-from suites.assemble import pytorch as assembled
+from suites.assemble.pytorch import build as assembled
 (images, _), _ = next(assembled.build(job, job.processes[0], torch.device("meta")).batches(0))
 print({"cpu": "host", "meta": "device"}[images.device.type])
 """,
@@ -29,7 +29,7 @@ print({"cpu": "host", "meta": "device"}[images.device.type])
 import tensorflow as tf
 (cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from suites.assemble import tensorflow as assembled
+from suites.assemble.tensorflow import build as assembled
 assembled.PLACES["device"] = "/CPU:{}"
 with tf.device("/CPU:1"):
     built = assembled.build(job, job.processes[0]._replace(ranks=(0, 1)))
@@ -37,7 +37,7 @@ with tf.device("/CPU:1"):
 print({"CPU:0": "host", "CPU:1": "device"}[images.device.rpartition("device:")[2]])
 """,
     "mxnet": """
-from suites.assemble import mxnet as assembled
+from suites.assemble.mxnet import build as assembled
 from workers.trainer.frameworks.mxnet.library import mx
 (images, _), _ = next(assembled.build(job, [mx.cpu(0), mx.cpu(1)]).batches(1))
 print({0: "host", 1: "device"}[images.context.device_id])
@@ -46,7 +46,7 @@ print({0: "host", 1: "device"}[images.context.device_id])
 import warnings
 warnings.simplefilter("ignore")
 import cntk
-from suites.assemble import cntk as assembled
+from suites.assemble.cntk import build as assembled
 asked = set()
 made = cntk.Value
 def note(batch, device):

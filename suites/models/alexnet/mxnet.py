@@ -5,7 +5,7 @@ from typing import Any, Tuple
 import mxnet as mx
 from mxnet.gluon import nn
 
-from suites.assemble.mxnet import block
+from suites.assemble.mxnet.layers import block
 from suites.models.alexnet import network
 from workers.trainer.base.signatures import Size
 

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.nn import functional
 
-from suites.assemble.pytorch import module
+from suites.assemble.pytorch.layers import module
 from suites.models.alexnet import network
 from workers.trainer.base.signatures import Size
 

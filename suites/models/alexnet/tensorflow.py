@@ -4,7 +4,7 @@ from typing import Callable, Tuple
 
 import tensorflow as tf
 
-from suites.assemble.tensorflow_functions import cross_entropy, flat, relu
+from suites.assemble.tensorflow.functions import cross_entropy, flat, relu
 from workers.trainer.base.signatures import Size
 
 

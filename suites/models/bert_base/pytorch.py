@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from suites.assemble.pytorch import attach
+from suites.assemble.pytorch.layers import attach
 from suites.models.bert_base import network
 from workers.trainer.base.signatures import Size
 

@@ -7,7 +7,7 @@ from typing import Callable, Tuple
 
 import tensorflow as tf
 
-from suites.assemble.tensorflow_functions import cross_entropy, gelu, weighted_cross_entropy
+from suites.assemble.tensorflow.functions import cross_entropy, gelu, weighted_cross_entropy
 from suites.models.bert_base import network
 from workers.trainer.base.signatures import Size
 

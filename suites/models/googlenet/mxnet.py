@@ -5,7 +5,7 @@ from typing import Any, Tuple
 import mxnet as mx
 from mxnet.gluon import nn
 
-from suites.assemble.mxnet import block as made
+from suites.assemble.mxnet.layers import block as made
 from suites.models.googlenet import network
 from workers.trainer.base.signatures import Size
 

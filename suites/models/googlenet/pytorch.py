@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from suites.assemble.pytorch import module as made
+from suites.assemble.pytorch.layers import module as made
 from suites.models.googlenet import network
 from suites.models.googlenet.network import AUXILIARY_WEIGHT
 from workers.trainer.base.signatures import Size

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from suites.assemble.pytorch import module
+from suites.assemble.pytorch.layers import module
 from suites.models.gpt_2 import network
 from workers.trainer.base.signatures import Size
 

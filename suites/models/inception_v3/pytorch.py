@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from suites.assemble.pytorch import module as made
+from suites.assemble.pytorch.layers import module as made
 from suites.models.inception_v3 import network
 from workers.trainer.base.signatures import Size
 

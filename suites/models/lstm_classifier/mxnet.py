@@ -9,7 +9,7 @@ import mxnet as mx
 from mxnet.gluon import nn
 
 from suites.assemble.layers import by_name
-from suites.assemble.mxnet import block
+from suites.assemble.mxnet.layers import block
 from suites.models.lstm_classifier import network
 from workers.trainer.base.signatures import Size
 

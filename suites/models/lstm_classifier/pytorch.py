@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from suites.assemble.layers import by_name
-from suites.assemble.pytorch import module
+from suites.assemble.pytorch.layers import module
 from suites.models.lstm_classifier import network
 from workers.trainer.base.signatures import Size
 

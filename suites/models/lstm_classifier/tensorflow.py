@@ -7,7 +7,7 @@ from typing import Callable, Tuple
 
 import tensorflow as tf
 
-from suites.assemble.tensorflow_functions import cross_entropy, single
+from suites.assemble.tensorflow.functions import cross_entropy, single
 from workers.trainer.base.signatures import Size
 
 

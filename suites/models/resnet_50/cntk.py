@@ -4,7 +4,7 @@ from typing import Callable, Tuple
 
 import cntk
 
-from suites.assemble.cntk import Node, cross_entropy
+from suites.assemble.cntk.functions import Node, cross_entropy
 from suites.models.resnet_50 import network
 from workers.trainer.base.signatures import Size
 

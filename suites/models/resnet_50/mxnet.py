@@ -6,7 +6,7 @@ from typing import Any, Tuple
 import mxnet as mx
 from mxnet.gluon import nn
 
-from suites.assemble.mxnet import block as made
+from suites.assemble.mxnet.layers import block as made
 from suites.models.resnet_50 import network
 from workers.trainer.base.signatures import Size
 

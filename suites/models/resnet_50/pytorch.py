@@ -5,7 +5,7 @@ import collections
 from torch import Tensor, nn
 from torch.nn import functional
 
-from suites.assemble.pytorch import module
+from suites.assemble.pytorch.layers import module
 from suites.models.resnet_50 import network
 from workers.trainer.base.signatures import Size
 

@@ -8,7 +8,8 @@ from typing import Any, Tuple
 
 from mxnet.gluon import nn
 
-from suites.assemble.mxnet import attach, weighted_cross_entropy
+from suites.assemble.mxnet.functions import weighted_cross_entropy
+from suites.assemble.mxnet.layers import attach
 from suites.models.transformer import network
 from workers.trainer.base.signatures import Size
 

@@ -9,7 +9,7 @@ from typing import Optional
 from torch import Tensor, nn
 from torch.nn import functional
 
-from suites.assemble.pytorch import attach
+from suites.assemble.pytorch.layers import attach
 from suites.models.transformer import network
 from suites.models.transformer.network import LABEL_SMOOTHING
 from workers.trainer.base.signatures import Size

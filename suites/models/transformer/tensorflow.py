@@ -8,7 +8,7 @@ from typing import Callable, Tuple
 
 import tensorflow as tf
 
-from suites.assemble.tensorflow_functions import relu, weighted_cross_entropy
+from suites.assemble.tensorflow.functions import relu, weighted_cross_entropy
 from suites.models.transformer import network
 from workers.trainer.base.signatures import Size
 

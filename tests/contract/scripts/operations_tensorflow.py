@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 from suites.assemble import layers
-from suites.assemble.tensorflow import Layers
+from suites.assemble.tensorflow.layers import Layers
 
 SAMPLES = 2
 VARIABLE = tf.Variable

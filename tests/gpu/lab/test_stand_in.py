@@ -23,7 +23,7 @@ pytestmark = [
         "workers/trainer/frameworks/pytorch",
         "workers/trainer/profiling.py",
         "workers/trainer/checkpoint.py",
-        "suites/assemble/pytorch.py",
+        "suites/assemble/pytorch",
         "workers/interpreters/pytorch",
     ),
 ]

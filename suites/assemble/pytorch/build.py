@@ -6,130 +6,18 @@ A model's ``pytorch.py`` has ``Network(size)``, a module whose parameters have t
 PyTorch also computes in double precision (``fp64``): that is what the parity of all frameworks is held against.
 """
 
-from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from suites import modules
-from suites.assemble import layers, parts
+from suites.assemble import parts
 from suites.inputs import Field
 from workers.trainer.base import optimizer, updates
 from workers.trainer.base.job import Job, Process
 from workers.trainer.base.signatures import Array, Arrays, Batches, Rule
 from workers.trainer.protocol import DEVICE, PINNED
-
-
-def module(layer: Union[layers.Layer, List[layers.Lstm]]) -> nn.Module:
-    """Return the module of a described layer; of an LSTM, the list of its layers is one module."""
-    kind = type(layer[0]) if isinstance(layer, list) else type(layer)
-    return _MODULES[kind](layer)
-
-
-def attach(network: nn.Module, described: Sequence[layers.Layer]) -> Dict[str, nn.Module]:
-    """Put the modules of described layers beneath ``network``, at the places that their names tell; return them by
-    name."""
-    made = {}
-    for name, layer in layers.by_name(described).items():
-        above = network
-        *path, last = name.split(".")
-        for part in path:
-            if part not in above._modules:
-                above.add_module(part, nn.Module())
-            above = above._modules[part]
-        made[name] = module(layer)
-        above.add_module(last, made[name])
-    return made
-
-
-def _convolution(layer):
-    found = (layer.inputs, layer.outputs, layer.kernel)
-    return nn.Conv2d(*found, stride=layer.stride, padding=layer.padding, bias=layer.bias)
-
-
-def _pooling(layer):
-    kind = nn.AvgPool2d if layer.average else nn.MaxPool2d
-    return kind(layer.kernel, stride=layer.stride, padding=layer.padding, ceil_mode=layer.ceil)
-
-
-def _lstm(parts_of_it):
-    first = parts_of_it[0]
-    return nn.LSTM(first.inputs, first.hidden, len(parts_of_it), batch_first=True)
-
-
-class _Tied(nn.Module):
-    """See ``layers.Tied``; it is given the table's weights, which stay the embedding's."""
-
-    def __init__(self, layer):
-        super().__init__()
-        self.bias = nn.Parameter(torch.zeros(layer.count)) if layer.bias else None
-
-    def forward(self, x_NTE, table_KE):
-        return functional.linear(x_NTE, table_KE, self.bias)
-
-
-class _Positions(nn.Module):
-    """See ``layers.Positions``."""
-
-    def __init__(self, layer):
-        super().__init__()
-        self.register_buffer("table_TE", torch.from_numpy(layer.table()), persistent=False)
-
-    def forward(self, x_NTE):
-        return x_NTE + self.table_TE[: x_NTE.shape[1]]
-
-
-class _Attention(nn.Module):
-    """See ``layers.Attention``: PyTorch's own operator, which takes what is fastest on the device.
-
-    ``mask_NT``: 1 for the keys that are looked at, 0 for padding; None where there is none.
-    """
-
-    def __init__(self, layer):
-        super().__init__()
-        self._heads = layer.heads
-        self._causal = layer.causal
-        self._dropout = layer.dropout
-
-    def forward(self, queries_NQE, keys_NTE, values_NTE, mask_NT=None):
-        parted = [self._parted(x) for x in (queries_NQE, keys_NTE, values_NTE)]
-        x_NHQD = functional.scaled_dot_product_attention(
-            *parted,
-            attn_mask=None if mask_NT is None else mask_NT.bool()[:, None, None, :],
-            dropout_p=self._dropout if self.training else 0.0,
-            is_causal=self._causal,
-        )
-        return x_NHQD.transpose(1, 2).flatten(2)
-
-    def _parted(self, x_NTE):
-        return x_NTE.unflatten(2, (self._heads, -1)).transpose(1, 2)
-
-
-class LocalResponseNorm(nn.LocalResponseNorm):
-    """PyTorch's; in single precision for bfloat16 on CPU devices, in which its pooling is not there."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if x.dtype == torch.bfloat16 and x.device.type == "cpu":
-            return super().forward(x.float()).to(x.dtype)
-        return super().forward(x)
-
-
-_MODULES = {
-    layers.Convolution: _convolution,
-    layers.Linear: lambda layer: nn.Linear(layer.inputs, layer.outputs, bias=layer.bias),
-    layers.Normalization: lambda layer: nn.BatchNorm2d(layer.channels, eps=layer.epsilon, momentum=layer.MOMENTUM),
-    layers.LayerNormalization: lambda layer: nn.LayerNorm(layer.width, eps=layer.epsilon),
-    layers.Embedding: lambda layer: nn.Embedding(layer.count, layer.width),
-    layers.Tied: _Tied,
-    layers.Positions: _Positions,
-    layers.Attention: _Attention,
-    layers.Lstm: _lstm,
-    layers.Pooling: _pooling,
-    layers.Response: lambda layer: LocalResponseNorm(layer.size, layer.alpha, layer.beta, layer.k),
-    layers.Dropout: lambda layer: nn.Dropout(layer.rate),
-}
-
 
 # precision -> the type of the weights and of what a batch has, where it is not single precision.
 _TYPES = {"fp64": torch.float64, "bf16": torch.bfloat16}

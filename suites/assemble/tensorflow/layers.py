@@ -1,8 +1,4 @@
-"""Makes models in TensorFlow's operations, with PyTorch's paddings, statistics and names.
-
-A model's ``tensorflow.py`` has ``outputs(layer, size, *inputs)``, the tuple of what the network gives, and
-``criterion(outputs, *targets)``, a scalar tensor: the mean over the samples of a batch. ``layer(name, x)`` applies a
-described layer, under a name scope of its own. Images are NHWC.
+"""The layers of a network in TensorFlow's operations, with PyTorch's paddings, statistics and names. Images are NHWC.
 
 In 16 bits, what a layer gives is in 16 bits, as in Keras's mixed precision, and so are the weights that it multiplies
 by. Normalisations, the softmax of an attention and losses compute in single precision; what a model adds up itself goes
@@ -11,23 +7,19 @@ through ``single``. In single precision no cast is there.
 
 import collections
 import contextlib
-import functools
-from typing import Callable, Dict, FrozenSet, Iterable, Iterator, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, Optional, Sequence
 
 import numpy
 import tensorflow as tf
 
-from suites import modules
-from suites.assemble import layers, layouts, parts
-from suites.assemble.tensorflow_functions import single
-from workers.trainer.base import optimizer, updates
+from suites.assemble import layers, layouts
+from suites.assemble.tensorflow.functions import single
 from workers.trainer.base.failure import TrainerError
-from workers.trainer.base.job import Job, Process
-from workers.trainer.base.signatures import Array, Arrays, Batches, Rule
-from workers.trainer.protocol import DEVICE, HOST
+from workers.trainer.base.signatures import Array, Arrays
 
 # Of the four gates BlockLSTM has the second and the third the other way round.
 _GATES = (0, 2, 1, 3)
+
 LAYOUTS = {
     "convolution": layouts.Layout(None, (2, 3, 1, 0)),
     "matrix": layouts.TRANSPOSED,
@@ -38,12 +30,9 @@ LAYOUTS = {
 # What is added to the scores of keys that are not looked at: their share becomes exactly 0.
 _NOTHING = -1e9
 
-
-# Where synthetic batches lie -> that device, by the number of a rank among those of the process.
-PLACES = {HOST: "/CPU:0", DEVICE: "/GPU:{}"}
-
 # Of the trainable variables, and of what layers give and multiply.
 Types = collections.namedtuple("Types", "stored computed")
+
 SINGLE = Types(tf.float32, tf.float32)
 
 
@@ -322,70 +311,3 @@ def _padding(side, beyond=0):
 def _beyond(layer, pixels):
     """Return how far the last window is outside."""
     return -(pixels + 2 * layer.padding - layer.kernel) % layer.stride
-
-
-class Model(object):
-    """What the adapter trains: a network's variables, its loss, the batches of a rank and its optimiser's numbers.
-
-    ``outputs`` and ``criterion``: see above; the first ``given`` tensors of a batch are the network's inputs.
-    """
-
-    def __init__(
-        self,
-        network: Layers,
-        frozen: FrozenSet[str],
-        outputs: Callable[..., Tuple[tf.Tensor, ...]],
-        criterion: Callable[..., tf.Tensor],
-        given: int,
-        batches: Batches,
-        optimizer: Rule,
-        precision: str,
-    ) -> None:
-        self.precision = precision
-        self.network = network
-        self.variables = list(network.variables.values())
-        self._trained = [variable for name, variable in network.variables.items() if name not in frozen]
-        self._outputs, self._criterion, self._given = outputs, criterion, given
-        self._evaluate = tf.function(self._evaluated, autograph=False)
-        self.batches = batches
-        self._optimizer = optimizer
-
-    @property
-    def updates(self) -> Tuple[updates.Update, ...]:
-        """All its parameters that are trained by its one loss."""
-        return updates.whole(self.loss, self._trained, self._optimizer)
-
-    def loss(self, batch: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Return the loss of a batch, the mean over its samples; updates the running statistics."""
-        return self._criterion(self._outputs(*batch[: self._given]), *batch[self._given :])
-
-    def evaluated(self, batch: Sequence[tf.Tensor]) -> Tuple[Tuple[tf.Tensor, ...], Optional[tf.Tensor]]:
-        """Return (outputs, loss) of a batch as the network is evaluated; without targets there is no loss."""
-        # Traced within: once for each shape of a batch.
-        with self.network.evaluating():
-            return self._evaluate(*batch)
-
-    def _evaluated(self, *batch):
-        found, targets = self._outputs(*batch[: self._given]), batch[self._given :]
-        return tuple(map(single, found)), self._criterion(found, *targets) if targets else None
-
-
-def build(job: Job, process: Process) -> Model:
-    """Return the ``Model``, with its initial weights."""
-    own, size = modules.part_of(job, "tensorflow"), job.model.size
-    types = types_of(job.plan.precision, process.device_kind)
-    network = Layers(parts.layers_of(job), parts.weights_of(job), "xla" in job.plan.switches, types)
-
-    def batches(rank):
-        # Left to itself TensorFlow puts constants on the first GPU, for all ranks: see suites.inputs.
-        place = PLACES[job.plan.data_on].format(sorted(process.ranks).index(rank))
-
-        def to_tensors(*arrays):
-            with tf.device(place):
-                return tuple(tf.constant(array) for array in arrays)
-
-        return parts.batches(job, rank, "tensorflow", to_tensors)
-
-    outputs, rule = functools.partial(own.outputs, network, size), optimizer.of_job(job)
-    frozen, given = parts.frozen_of(job), parts.given_count(job)
-    return Model(network, frozen, outputs, own.criterion, given, batches, rule, job.plan.precision)

@@ -1,0 +1,152 @@
+"""The layers of a network as blocks of MXNet's Gluon. Images are NCHW."""
+
+from typing import Dict, List, Sequence, Union
+
+import mxnet as mx
+import numpy
+from mxnet.gluon import nn
+
+from suites.assemble import layers
+
+# What is added to the scores of keys that are not looked at: their share becomes exactly 0.
+_NOTHING = -1e9
+
+
+def block(layer: Union[layers.Layer, List[layers.Lstm]]) -> nn.HybridBlock:
+    """Return the block of a described layer; of an LSTM, the list of its layers is one block."""
+    kind = type(layer[0]) if isinstance(layer, list) else type(layer)
+    return _BLOCKS[kind](layer)
+
+
+def attach(network: nn.HybridBlock, described: Sequence[layers.Layer]) -> Dict[str, nn.HybridBlock]:
+    """Put the blocks of described layers beneath ``network``, at the places that their names tell; return them by
+    name. What is tied to a table shares its weights."""
+    made = {}
+    for name, layer in layers.by_name(described).items():
+        above = network
+        path = name.split(".")
+        for part in path[:-1]:
+            if part not in above._children:
+                setattr(above, part, nn.HybridBlock())
+            above = above._children[part]
+        made[name] = _tied(layer, made[layer.table]) if isinstance(layer, layers.Tied) else block(layer)
+        setattr(above, path[-1], made[name])
+    return made
+
+
+def _tied(layer, table):
+    return nn.Dense(layer.count, use_bias=layer.bias, flatten=False, in_units=layer.width, params=table.params)
+
+
+def _linear(layer):
+    return nn.Dense(layer.outputs, use_bias=layer.bias, flatten=layer.places == 1, in_units=layer.inputs)
+
+
+def _convolution(layer):
+    return nn.Conv2D(
+        layer.outputs,
+        layer.kernel,
+        strides=layer.stride,
+        padding=layer.padding,
+        use_bias=layer.bias,
+        in_channels=layer.inputs,
+    )
+
+
+def _normalization(layer):
+    # MXNet's momentum is the share of what was before.
+    return nn.BatchNorm(momentum=1.0 - layer.MOMENTUM, epsilon=layer.epsilon, in_channels=layer.channels)
+
+
+def _pooling(layer):
+    kind = nn.AvgPool2D if layer.average else nn.MaxPool2D
+    return kind(layer.kernel, strides=layer.stride, padding=layer.padding, ceil_mode=layer.ceil)
+
+
+def _lstm(parts_of_it):
+    first = parts_of_it[0]
+    return mx.gluon.rnn.LSTM(first.hidden, len(parts_of_it), layout="NTC", input_size=first.inputs)
+
+
+class _Response(nn.HybridBlock):
+    """MXNet's own operator, with an axis put on and taken off so that its gradient is right.
+
+    On CPU devices oneDNN's gradient of it is wrong (by a third where alpha is 0.5) if the layer behind hands it a
+    gradient in oneDNN's blocked layout, as convolutions and poolings of 8, 16, ... channels do. Arrays of five axes
+    have MXNet's layout. Seen with MXNet 1.9.1, hybridized and not; not without oneDNN.
+    """
+
+    def __init__(self, layer):
+        super(_Response, self).__init__()
+        self._layer = layer
+
+    def hybrid_forward(self, F, x_NCHW):
+        layer = self._layer
+        y_NCHW = F.LRN(x_NCHW, alpha=layer.alpha, beta=layer.beta, knorm=layer.k, nsize=layer.size)
+        return F.squeeze(F.expand_dims(y_NCHW, axis=1), axis=1)
+
+
+def _alike(F, constant, x, *axes):
+    """Return the beginning of a constant that is as long along ``axes`` as ``x``, which gets no gradient by it."""
+    return F.slice_like(constant, F.stop_gradient(x), axes=axes)
+
+
+class _Positions(nn.HybridBlock):
+    """See ``layers.Positions``. Of fewer places than the layer has they are the first ones."""
+
+    def __init__(self, layer):
+        super(_Positions, self).__init__()
+        self.table = self.params.get_constant("table", layer.table()[None].astype("float32"))
+
+    def hybrid_forward(self, F, x_NTE, table):
+        return F.broadcast_add(x_NTE, _alike(F, table, x_NTE, 1))
+
+
+class _Attention(nn.HybridBlock):
+    """See ``layers.Attention``. Dimensions: H heads, D numbers of each, B is N * H, Q places of queries, T of keys.
+
+    Q and T may be less than the layer has. A last array, mask_NT, is 1 for keys that are looked at and 0 for padding;
+    where there is none it is left out.
+    """
+
+    def __init__(self, layer):
+        super(_Attention, self).__init__()
+        self._heads = layer.heads
+        self._scale = (layer.width // layer.heads) ** -0.5
+        self._dropout = layer.dropout
+        if layer.causal:
+            before_QT = numpy.triu(numpy.full((layer.queries, layer.keys), _NOTHING, "float32"), 1)
+            self.before = self.params.get_constant("before", before_QT[None])
+
+    def hybrid_forward(self, F, queries_NQE, keys_NTE, values_NTE, *masks_NT, **constants):
+        q_BQD, k_BTD, v_BTD = (self._parted(F, x) for x in (queries_NQE, keys_NTE, values_NTE))
+        scores_BQT = F.batch_dot(q_BQD * self._scale, k_BTD, transpose_b=True)
+        for before_1QT in constants.values():
+            scores_BQT = F.broadcast_add(scores_BQT, _alike(F, before_1QT, scores_BQT, 1, 2))
+        for mask_NT in masks_NT:
+            nothing_N1T = F.expand_dims((1.0 - mask_NT) * _NOTHING, axis=1)
+            scores_BQT = F.broadcast_add(scores_BQT, F.repeat(nothing_N1T, repeats=self._heads, axis=0))
+        weights_BQT = F.softmax(scores_BQT, axis=-1)
+        if self._dropout:
+            weights_BQT = F.Dropout(weights_BQT, p=self._dropout)
+        x_NHQD = F.reshape(F.batch_dot(weights_BQT, v_BTD), shape=(-4, -1, self._heads, 0, 0))
+        return F.reshape(F.transpose(x_NHQD, axes=(0, 2, 1, 3)), shape=(0, 0, -3))
+
+    def _parted(self, F, x_NTE):
+        x_NTHD = F.reshape(x_NTE, shape=(0, 0, -4, self._heads, -1))
+        return F.reshape(F.transpose(x_NTHD, axes=(0, 2, 1, 3)), shape=(-3, 0, 0))
+
+
+_BLOCKS = {
+    layers.Convolution: _convolution,
+    layers.Linear: _linear,
+    layers.Normalization: _normalization,
+    layers.LayerNormalization: lambda layer: nn.LayerNorm(epsilon=layer.epsilon, in_channels=layer.width),
+    layers.Positions: _Positions,
+    layers.Attention: _Attention,
+    layers.Embedding: lambda layer: nn.Embedding(layer.count, layer.width),
+    layers.Lstm: _lstm,
+    layers.Pooling: _pooling,
+    layers.Response: _Response,
+    layers.Dropout: lambda layer: nn.Dropout(layer.rate),
+}

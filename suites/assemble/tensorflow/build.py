@@ -1,0 +1,90 @@
+"""Makes models in TensorFlow.
+
+A model's ``tensorflow.py`` has ``outputs(layer, size, *inputs)``, the tuple of what the network gives, and
+``criterion(outputs, *targets)``, a scalar tensor: the mean over the samples of a batch. ``layer(name, x)`` applies a
+described layer, under a name scope of its own.
+"""
+
+import functools
+from typing import Callable, FrozenSet, Optional, Sequence, Tuple
+
+import tensorflow as tf
+
+from suites import modules
+from suites.assemble import parts
+from suites.assemble.tensorflow.functions import single
+from suites.assemble.tensorflow.layers import Layers, types_of
+from workers.trainer.base import optimizer, updates
+from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Batches, Rule
+from workers.trainer.protocol import DEVICE, HOST
+
+# Where synthetic batches lie -> that device, by the number of a rank among those of the process.
+PLACES = {HOST: "/CPU:0", DEVICE: "/GPU:{}"}
+
+
+class Model(object):
+    """What the adapter trains: a network's variables, its loss, the batches of a rank and its optimiser's numbers.
+
+    ``outputs`` and ``criterion``: see above; the first ``given`` tensors of a batch are the network's inputs.
+    """
+
+    def __init__(
+        self,
+        network: Layers,
+        frozen: FrozenSet[str],
+        outputs: Callable[..., Tuple[tf.Tensor, ...]],
+        criterion: Callable[..., tf.Tensor],
+        given: int,
+        batches: Batches,
+        optimizer: Rule,
+        precision: str,
+    ) -> None:
+        self.precision = precision
+        self.network = network
+        self.variables = list(network.variables.values())
+        self._trained = [variable for name, variable in network.variables.items() if name not in frozen]
+        self._outputs, self._criterion, self._given = outputs, criterion, given
+        self._evaluate = tf.function(self._evaluated, autograph=False)
+        self.batches = batches
+        self._optimizer = optimizer
+
+    @property
+    def updates(self) -> Tuple[updates.Update, ...]:
+        """All its parameters that are trained by its one loss."""
+        return updates.whole(self.loss, self._trained, self._optimizer)
+
+    def loss(self, batch: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Return the loss of a batch, the mean over its samples; updates the running statistics."""
+        return self._criterion(self._outputs(*batch[: self._given]), *batch[self._given :])
+
+    def evaluated(self, batch: Sequence[tf.Tensor]) -> Tuple[Tuple[tf.Tensor, ...], Optional[tf.Tensor]]:
+        """Return (outputs, loss) of a batch as the network is evaluated; without targets there is no loss."""
+        # Traced within: once for each shape of a batch.
+        with self.network.evaluating():
+            return self._evaluate(*batch)
+
+    def _evaluated(self, *batch):
+        found, targets = self._outputs(*batch[: self._given]), batch[self._given :]
+        return tuple(map(single, found)), self._criterion(found, *targets) if targets else None
+
+
+def build(job: Job, process: Process) -> Model:
+    """Return the ``Model``, with its initial weights."""
+    own, size = modules.part_of(job, "tensorflow"), job.model.size
+    types = types_of(job.plan.precision, process.device_kind)
+    network = Layers(parts.layers_of(job), parts.weights_of(job), "xla" in job.plan.switches, types)
+
+    def batches(rank):
+        # Left to itself TensorFlow puts constants on the first GPU, for all ranks: see suites.inputs.
+        place = PLACES[job.plan.data_on].format(sorted(process.ranks).index(rank))
+
+        def to_tensors(*arrays):
+            with tf.device(place):
+                return tuple(tf.constant(array) for array in arrays)
+
+        return parts.batches(job, rank, "tensorflow", to_tensors)
+
+    outputs, rule = functools.partial(own.outputs, network, size), optimizer.of_job(job)
+    frozen, given = parts.frozen_of(job), parts.given_count(job)
+    return Model(network, frozen, outputs, own.criterion, given, batches, rule, job.plan.precision)
