@@ -46,11 +46,12 @@ prove: setup test-interpreters ## run also the long tests whose files have not c
 unit: setup ## only the tests that need no framework and no server
 	@$(BIN)/python -m pytest tests/unit tests/architecture
 
-lint: setup ## style, types, import rules, Python 3.6 cleanness of the island
+lint: setup ## style, types, import rules, Python 3.6 cleanness of the island; names what is long
 	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --check --quiet . && $(BIN)/mypy --no-error-summary && \
 	$(BIN)/lint-imports --no-logo >/tmp/tbd-lint-imports.$$$$ 2>&1 || { cat /tmp/tbd-lint-imports.$$$$ 2>/dev/null; exit 1; }; \
 	rm -f /tmp/tbd-lint-imports.$$$$; \
 	$(BIN)/vermin -q --no-tips --violations -t=3.6- workers/trainer suites >/dev/null || { $(BIN)/vermin -t=3.6- workers/trainer suites; exit 1; }
+	@$(BIN)/python -m tests.support.sizes
 
 faults: setup interpreters ## only the tests of bad luck: killed servers, dying ranks, full disks, a database that goes away
 	@$(BIN)/python -m pytest tests/faults
