@@ -12,8 +12,8 @@ from workers.node.agent import Agent
 from workers.node.event_log import EventLog
 from workers.node.inventory import Inventory, usable_cores
 from workers.node.telemetry.nvml import Nvml
-from workers.node.telemetry.readings import READINGS
 from workers.node.telemetry.sampler import Observer, Sampler
+from workers.trainer import protocol
 
 pytestmark = needs_compiler
 
@@ -97,7 +97,7 @@ def test_a_run_on_a_gpu_has_every_reading_of_the_protocol(agent_on):
     entries = carried_out(agent, on_gpus(machine))
     assert failure_of(entries) is None
     of_gpu = {name for data in of_kind(entries, "reading") for name, subject, _ in data["values"] if uuid in subject}
-    assert of_gpu <= set(READINGS)
+    assert of_gpu <= set(protocol.READINGS)
     assert set(read_of(entries, "power_w", uuid)) == {300}
     assert set(read_of(entries, "busy_ratio", uuid)) == {0.9}
     assert known_of(entries, "fp32_pipe_ratio", uuid)[-1] == pytest.approx(0.2)

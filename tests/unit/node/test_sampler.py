@@ -4,7 +4,6 @@ import os
 
 from workers.node import processes
 from workers.node.telemetry.nvml import Nvml
-from workers.node.telemetry.readings import READINGS
 from workers.node.telemetry.sampler import Counters, Deadlines, Observer
 from workers.trainer import protocol
 
@@ -58,7 +57,7 @@ def observed():
 def test_every_value_is_a_triple_whose_metric_the_protocol_defines():
     values = observed()
     assert {len(value) for value in values} == {3}
-    assert {metric for metric, _, _ in values} <= set(READINGS)
+    assert {metric for metric, _, _ in values} <= set(protocol.READINGS)
     assert protocol.to_json(values)
 
 

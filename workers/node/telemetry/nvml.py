@@ -172,7 +172,7 @@ class Nvml:
             return Use(LOST in self.availability[uuid].values(), pids, used, busy)
 
     def read(self, uuid: str) -> dict[str, float | None]:
-        """Return what the device ``uuid`` shows now, in the units of ``readings.READINGS``.
+        """Return what the device ``uuid`` shows now, in the units of ``protocol.READINGS``.
 
         ``energy_j`` is the counter's total since the driver was loaded; everything else is the present value. A metric
         that cannot be read is None; ``availability`` says why. An unknown device has no metrics.
