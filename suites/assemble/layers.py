@@ -9,15 +9,7 @@ cell, output.
 import collections
 from typing import Any, Dict, FrozenSet, List, NamedTuple, Sequence, Tuple, Union
 
-from suites.assemble.initial import ZERO as ZERO
-from suites.assemble.initial import Initial as Initial
-from suites.assemble.initial import constant as constant
-from suites.assemble.initial import drawn
-from suites.assemble.initial import normal as normal
-from suites.assemble.initial import over_inputs as over_inputs
-from suites.assemble.initial import over_outputs as over_outputs
-from suites.assemble.initial import uniform as uniform
-from suites.assemble.initial import xavier as xavier
+from suites.assemble.initial import ZERO, Initial, constant, drawn
 from workers.trainer.base.signatures import Array
 
 GATES = 4

@@ -10,7 +10,8 @@ last layer: the loss of the first 45 steps of the size small falls by a hundredt
 
 from typing import List
 
-from suites.assemble.layers import ZERO, Convolution, Dropout, Layer, Linear, Pooling, xavier
+from suites.assemble.initial import ZERO, xavier
+from suites.assemble.layers import Convolution, Dropout, Layer, Linear, Pooling
 from workers.trainer.base.signatures import Size
 
 # Kernel, stride and padding of each convolution, and whether a pooling follows it.

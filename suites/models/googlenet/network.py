@@ -9,7 +9,8 @@ Weights begin as Caffe's "xavier", biases with 0.2, those of the three classifie
 
 from typing import List, NamedTuple, Optional
 
-from suites.assemble.layers import ZERO, Convolution, Dropout, Layer, Linear, Pooling, Response, constant, xavier
+from suites.assemble.initial import ZERO, constant, xavier
+from suites.assemble.layers import Convolution, Dropout, Layer, Linear, Pooling, Response
 from workers.trainer.base.signatures import Size
 
 # Of each auxiliary loss beside the main one (section 5).

@@ -10,7 +10,8 @@ the number of such sums (section 2.3); biases are 0.
 
 from typing import List, NamedTuple
 
-from suites.assemble.layers import ZERO, Attention, Dropout, Embedding, Layer, LayerNormalization, Linear, Tied, normal
+from suites.assemble.initial import ZERO, normal
+from suites.assemble.layers import Attention, Dropout, Embedding, Layer, LayerNormalization, Linear, Tied
 from workers.trainer.base.signatures import Size
 
 EPSILON = 1e-5

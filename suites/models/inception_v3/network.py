@@ -11,7 +11,8 @@ head of 0.01 and 0.001.
 
 from typing import List, NamedTuple, Optional, Tuple, Union
 
-from suites.assemble.layers import Convolution, Dropout, Layer, Linear, Normalization, Pooling, normal, over_inputs
+from suites.assemble.initial import normal, over_inputs
+from suites.assemble.layers import Convolution, Dropout, Layer, Linear, Normalization, Pooling
 from workers.trainer.base.signatures import Size
 
 # Of the auxiliary loss beside the main one: torchvision's references/classification/train.py.

@@ -10,7 +10,8 @@ Weights begin as those of PyTorch's layers: words normal with variance 1, all ot
 
 from typing import List
 
-from suites.assemble.layers import Embedding, Layer, Linear, Lstm, normal, over_inputs
+from suites.assemble.initial import normal, over_inputs
+from suites.assemble.layers import Embedding, Layer, Linear, Lstm
 from workers.trainer.base.signatures import Size
 
 

@@ -7,7 +7,8 @@ Weights begin as torchvision's.
 
 from typing import List, NamedTuple, Optional, Tuple
 
-from suites.assemble.layers import Convolution, Layer, Linear, Normalization, Pooling, over_inputs, over_outputs
+from suites.assemble.initial import over_inputs, over_outputs
+from suites.assemble.layers import Convolution, Layer, Linear, Normalization, Pooling
 from workers.trainer.base.signatures import Size
 
 # A block gives four times the channels of its inner convolutions (He et al., figure 5).
