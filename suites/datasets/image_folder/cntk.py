@@ -5,7 +5,6 @@ C channels, H height, W width.
 """
 
 import collections
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Iterator, Optional
 
@@ -29,13 +28,11 @@ def batches(root: Optional[str], count: int, pixels: int, seed: int, rank: int, 
         TrainerError: ``setup_failed``, a folder or a file cannot be read; the message names it.
     """
     found = listing.files(root)
-    # Half of the cores decode: the others are left to the training.
-    threads = max(1, min(8, len(os.sched_getaffinity(0)) // 2))
-    return _stream(listing.batches(found, count, seed, rank, world_size), pixels, threads)
+    return _stream(listing.batches(found, count, seed, rank, world_size), pixels)
 
 
-def _stream(samples, pixels, threads):
-    pool = ThreadPoolExecutor(threads)
+def _stream(samples, pixels):
+    pool = ThreadPoolExecutor(pillow_decoding.decoders())
     waiting = collections.deque()
     try:
         while True:

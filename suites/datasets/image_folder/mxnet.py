@@ -8,7 +8,6 @@ Dimensions: N images of a batch, C channels, H height, W width.
 
 import collections
 import concurrent.futures
-import os
 from typing import Any, Iterator, Optional, Sequence, Tuple
 
 import mxnet as mx
@@ -35,8 +34,7 @@ def batches(root: Optional[str], count: int, pixels: int, seed: int, rank: int, 
 
 def _ahead(lists, pixels):
     """Yield the batches of ``lists`` of samples, while those that come are made."""
-    # Half of the cores decode: the others are left to the training.
-    threads = max(1, min(8, len(os.sched_getaffinity(0)) // 2))
+    threads = pillow_decoding.decoders()
     pool = concurrent.futures.ThreadPoolExecutor(threads)
     made = collections.deque()
     try:

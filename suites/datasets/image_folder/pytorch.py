@@ -3,7 +3,6 @@
 Dimensions: N images of a batch, C channels, H height, W width.
 """
 
-import os
 from typing import Any, Iterator, Optional, Sequence
 
 import torch
@@ -27,12 +26,10 @@ def batches(root: Optional[str], count: int, pixels: int, seed: int, rank: int, 
         TrainerError: ``setup_failed``, a folder or a file cannot be read; the message names it.
     """
     found = listing.files(root)
-    # Half of the cores decode: the others are left to the training.
-    workers = max(1, min(8, len(os.sched_getaffinity(0)) // 2))
     loader = DataLoader(
         Decoder(pixels),
         batch_sampler=listing.batches(found, count, seed, rank, world_size),
-        num_workers=workers,
+        num_workers=pillow_decoding.decoders(),
         prefetch_factor=AHEAD,
         collate_fn=collate,
         pin_memory=torch.cuda.is_available(),
