@@ -10,7 +10,8 @@ from pydantic.json_schema import JsonSchemaMode
 
 from orchestrator.api.door.access import NEEDED
 from orchestrator.api.problems import ProblemView
-from orchestrator.domain.asked.spec import AXES, ExperimentSpec
+from orchestrator.domain.asked.fields import AXES
+from orchestrator.domain.asked.spec import ExperimentSpec
 from orchestrator.services.probe.calibrate import CalibrationRequest
 from orchestrator.services.probe.netbench import NetbenchRequest
 from orchestrator.services.schedule.schedules import ScheduleChange, ScheduleRequest

@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from orchestrator.domain.asked.spec import AXES, ExperimentSpec
+from orchestrator.domain.asked.fields import AXES
+from orchestrator.domain.asked.spec import ExperimentSpec
 
 Json = Mapping[str, Any]
 

@@ -10,29 +10,15 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from orchestrator.domain.asked.fields import FIELDS, in_order
 from orchestrator.domain.asked.plan import Plan
 
-# Fields of a plan that belong to the workload. ``placement``, limits and names of nodes say where and how long.
-WORKLOAD_FIELDS = (
-    "model",
-    "options",
-    "size",
-    "data",
-    "data_sha256",  # where a person registered the data: another folder under the same name is another series
-    "per_device_batch_size",
-    "global_batch_size",
-    "precision",
-    "topology",
-    "fabric",
-    "strategy",
-    "framework",
-    "device",
-    "seed",
-    "mode",
-    "target",  # this one and the next only of mode convergence
-    "evaluate_every",
-    "data_on",  # where batches lie at the usual place, and
-    "exclusive",  # where a run had the whole node a plan does not say so: the series is the one it always was
+# Fields of a plan that belong to the workload; what is no part of it says where and how long. Where batches lie at the
+# usual place, and where a run had the whole node, a plan does not say so: the series is the one it always was.
+WORKLOAD_FIELDS = in_order(
+    (field for field in FIELDS if field.workload),
+    "model options size data data_sha256 per_device_batch_size global_batch_size precision topology fabric strategy "
+    "framework device seed mode target evaluate_every data_on exclusive",
 )
 
 # Settings of a machine that move speed, as a node's provenance has them (``workers.node.speed_settings``). Older logs

@@ -119,6 +119,13 @@ class Plan:
         there was such a switch."""
         return dict(self.options).get(name, OFF)
 
+    def told(self, name: str) -> Any:
+        """The value of a field as JSON has it."""
+        value = getattr(self, name)
+        if name == "options":
+            return dict(value)
+        return list(value) if isinstance(value, tuple) else value
+
     @property
     def nodes(self) -> int:
         return parse_topology(self.topology)[0]
@@ -156,16 +163,12 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         # Not dataclasses.asdict: it copies deeply, which made it the dearest part of accepting an experiment.
-        data = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        data = {name: self.told(name) for name in self.__dataclass_fields__}
         for name, default in _LATER.items():
-            if data[name] == default:
+            if getattr(self, name) == default:
                 del data[name]
         if self.data_on == usual_place(self.framework, self.device):
             del data["data_on"]
-        data["options"] = dict(self.options)
-        for name in ("profile", "node_names", "implied"):
-            if name in data:
-                data[name] = list(data[name])
         return data
 
     def identity(self) -> dict[str, Any]:

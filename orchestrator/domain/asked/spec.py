@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from orchestrator.domain.asked.catalog import parse_topology
+from orchestrator.domain.asked.fields import AXES
 from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.domain.words.spelling import did_you_mean
 
@@ -279,26 +280,6 @@ class ExperimentSpec(StrictModel):
     def to_json(self) -> dict[str, Any]:
         """The spec as a person would write it, defaults included: what is stored and what is answered."""
         return self.model_dump(mode="json")
-
-
-# The axes in the order in which a sweep nests them.
-AXES = (
-    "model",
-    "framework",
-    "strategy",
-    "interpreter",
-    "device",
-    "precision",
-    "size",
-    "data",
-    "data_on",
-    "topology",
-    "fabric",
-    "per_device_batch_size",
-    "global_batch_size",
-    "gpu_model",
-    "seed",
-)
 
 
 def parse_spec(data: Any) -> ExperimentSpec:

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from orchestrator.domain.asked.facts import Facts
-from orchestrator.domain.asked.spec import AXES, ExperimentSpec
+from orchestrator.domain.asked.fields import AXES
+from orchestrator.domain.asked.spec import ExperimentSpec
 from orchestrator.domain.expansion.sweep import cell_keys
 from orchestrator.domain.runs.run import Run, RunState
 from orchestrator.domain.words.errors import Problem

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.domain.asked.fields import AXES, BY_NAME
 from orchestrator.domain.asked.plan import Plan
-from orchestrator.domain.asked.spec import AXES, LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec
+from orchestrator.domain.asked.spec import LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec
 from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.domain.words.spelling import did_you_mean
 
@@ -19,16 +20,6 @@ OPTION = "options."  # how the axis of an option begins
 _NEVER = ("size",)  # another size is another network: its speed says nothing about this one's
 _FOLLOWS = ("strategy", "interpreter", "data_on")
 _BATCHES = ("per_device_batch_size", "global_batch_size")
-# axis -> the word before its value, where the value alone would not say what it is.
-_WORDS = {
-    "topology": "topology",
-    "fabric": "fabric",
-    "per_device_batch_size": "batch",
-    "global_batch_size": "batch",
-    "gpu_model": "GPU",
-    "seed": "seed",
-    "data_on": "data on",
-}
 
 
 @dataclass(frozen=True)
@@ -77,7 +68,7 @@ def value_of(plan: Plan, axis: str) -> Any:
 
 def label(axis: str, value: Any) -> str:
     """The value of an axis, as one says it in a sentence: ``pytorch``, ``batch 4``, ``depth 101``."""
-    word = axis.removeprefix(OPTION) if axis.startswith(OPTION) else _WORDS.get(axis, "")
+    word = axis.removeprefix(OPTION) if axis.startswith(OPTION) else BY_NAME[axis].word
     text = "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     return f"{word} {text}".strip()
 
@@ -89,7 +80,7 @@ def chosen_value(values: Iterable[Any], axis: str, asked: str) -> Any:
         InvalidRequest: it is none of them; the text names them.
     """
     by_text = {label(axis, value): value for value in values}
-    word = axis.removeprefix(OPTION) if axis.startswith(OPTION) else _WORDS.get(axis, "")
+    word = axis.removeprefix(OPTION) if axis.startswith(OPTION) else BY_NAME[axis].word
     for text in (asked, f"{word} {asked}".strip()):
         if text in by_text:
             return by_text[text]

@@ -5,7 +5,8 @@ from typing import Any
 
 from orchestrator.domain.asked.catalog import Catalog, FrameworkFacts, ModelFacts, StrategyFacts, parse_topology
 from orchestrator.domain.asked.facts import Facts
-from orchestrator.domain.asked.spec import AXES, LARGEST_THAT_FITS, ExperimentSpec
+from orchestrator.domain.asked.fields import AXES
+from orchestrator.domain.asked.spec import LARGEST_THAT_FITS, ExperimentSpec
 from orchestrator.domain.expansion import convergence
 from orchestrator.domain.expansion.repetitions import repeats_of
 from orchestrator.domain.runs.precision import FIRST_STAGE

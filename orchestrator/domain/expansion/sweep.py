@@ -13,8 +13,9 @@ from typing import Any
 
 from orchestrator.domain.asked.catalog import Catalog, parse_topology
 from orchestrator.domain.asked.facts import Facts
+from orchestrator.domain.asked.fields import AXES, REPEATED
 from orchestrator.domain.asked.plan import Plan
-from orchestrator.domain.asked.spec import AXES, LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec, parse_spec
+from orchestrator.domain.asked.spec import LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec, parse_spec
 from orchestrator.domain.expansion.bisection import Search, step
 from orchestrator.domain.expansion.convergence import evaluate_every, why_not_converging
 from orchestrator.domain.expansion.data_places import resolved, why_elsewhere
@@ -153,10 +154,6 @@ def cell_keys(spec: ExperimentSpec, facts: Facts) -> set[str]:
     return {_plan(choice, facts, spec).cell_key for choice in _cells(spec, facts)}
 
 
-# Fields that say how long a run is.
-_LENGTHS = ("max_steps", "min_measure_s", "max_measure_s", "timeout_s")
-
-
 def place_in_sweep(spec: ExperimentSpec, plan: Plan) -> tuple[Any, ...]:
     """Where the cell of ``plan`` stands in the grid: sorts as the sweep nests its axes. What ``auto`` and the like
     stood for comes by size."""
@@ -172,14 +169,9 @@ def _place_of(values: Sequence[Any], value: Any) -> tuple[int, Any]:
 
 def spec_of(plan: Plan, name: str) -> ExperimentSpec:
     """The spec whose only cell is that of ``plan``, once: what a repetition by hand submits."""
-    data = plan.to_json() | {"data_on": plan.data_on}
-    shared = {axis: data[axis] for axis in AXES if axis not in ("fabric", "global_batch_size", "gpu_model")}
-    limits = {field: getattr(plan, field) for field in ("target", "evaluate_every", "max_epochs")}
-    limits |= {field: data[field] for field in ("mode", "placement", "profile", *_LENGTHS)}
     nodes = {"gpu_model": plan.gpu_model, "names": list(plan.node_names) or None}
-    limits |= {"memory_limit_bytes": plan.memory_limit_bytes, "exclusive": plan.exclusive}
-    rest = {"name": name, "options": data["options"], "fabric": plan.fabric or "ethernet", "nodes": nodes, "repeats": 1}
-    return parse_spec(shared | limits | rest)
+    beside = {"name": name, "fabric": plan.fabric or "ethernet", "nodes": nodes, "repeats": 1}
+    return parse_spec({field: plan.told(field) for field in REPEATED} | beside)
 
 
 def left_out(spec: ExperimentSpec, facts: Facts) -> list[LeftOut]:
@@ -270,38 +262,22 @@ def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
     if per_device == LARGEST_THAT_FITS:
         per_device = 1  # what its search begins with
     options, device = chosen(cell, model), device_of(cell, facts)
-    return Plan(
-        model=model.name,
-        options=tuple(sorted(options.items())),
-        implied=tuple(
-            sorted(name for name, one in model.options.items() if one.later and options[name] == one.default)
-        ),
-        framework=framework.name,
-        strategy=strategy.name,
-        interpreter=strategy.interpreter if cell["interpreter"] == "auto" else cell["interpreter"],
-        topology=cell["topology"],
-        fabric=cell["fabric"] if nodes > 1 else None,
-        device=device,
-        precision=cell["precision"],
-        per_device_batch_size=per_device,
-        global_batch_size=per_device * nodes * devices,
-        data=cell["data"],
-        data_sha256=facts.digest_of(cell["data"]),
-        data_on=resolved(cell["data_on"], framework.name, device),
-        size=cell["size"],
-        seed=cell["seed"],
-        mode=spec.mode,
-        target=spec.target,
-        evaluate_every=evaluate_every(spec),
-        gpu_model=cell["gpu_model"],
-        node_names=tuple(sorted(spec.nodes.names or ())),
-        placement=spec.placement,
-        profile=tuple(sorted(spec.profile)),
-        max_steps=spec.max_steps,
-        max_epochs=spec.max_epochs,
-        min_measure_s=spec.min_measure_s,
-        max_measure_s=spec.max_measure_s,
-        timeout_s=spec.timeout_s,
-        memory_limit_bytes=spec.memory_limit_bytes,
-        exclusive=spec.exclusive,
-    )
+    asked = {name: cell[name] if name in cell else getattr(spec, name) for name in REPEATED}
+    later = sorted(name for name, one in model.options.items() if one.later and options[name] == one.default)
+    settled = {
+        "options": tuple(sorted(options.items())),
+        "implied": tuple(later),
+        "strategy": strategy.name,
+        "interpreter": strategy.interpreter if cell["interpreter"] == "auto" else cell["interpreter"],
+        "fabric": cell["fabric"] if nodes > 1 else None,
+        "device": device,
+        "per_device_batch_size": per_device,
+        "global_batch_size": per_device * nodes * devices,
+        "data_sha256": facts.digest_of(cell["data"]),
+        "data_on": resolved(cell["data_on"], framework.name, device),
+        "evaluate_every": evaluate_every(spec),
+        "gpu_model": cell["gpu_model"],
+        "node_names": tuple(sorted(spec.nodes.names or ())),
+        "profile": tuple(sorted(spec.profile)),
+    }
+    return Plan(**(asked | settled))

@@ -5,7 +5,8 @@ import argparse
 import pytest
 
 from orchestrator.cli.spec import spec_options
-from orchestrator.domain.asked.spec import AXES, parse_spec
+from orchestrator.domain.asked.fields import AXES
+from orchestrator.domain.asked.spec import parse_spec
 
 # Axis -> the words that name two values of it. ``model`` is the command's own argument.
 WORDS = {

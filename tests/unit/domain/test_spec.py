@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.asked.spec import AXES, ExperimentSpec, NodeChoice, parse_spec
+from orchestrator.domain.asked.fields import AXES
+from orchestrator.domain.asked.spec import ExperimentSpec, NodeChoice, parse_spec
 from orchestrator.domain.words.errors import InvalidRequest
 
 GOOD = {"name": "a-sweep", "model": "net", "framework": ["pytorch", "tensorflow"], "per_device_batch_size": [4, 8]}
