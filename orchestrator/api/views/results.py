@@ -1,11 +1,12 @@
 """Result rows and comparisons, as they are answered."""
 
-from typing import Any
+from typing import Any, get_type_hints
 
 from orchestrator.analysis.cell.lending import LEAST_SESSIONS, Movement
 from orchestrator.analysis.statistics.nested import Components
 from orchestrator.api.views.common import Json, Quantity, View, fields_of, with_fields
 from orchestrator.api.views.runs import ReasonView, ValidityView
+from orchestrator.domain.asked.fields import FIELDS
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.run import Run
 from orchestrator.domain.value.measurement import METRICS, Grade
@@ -22,31 +23,13 @@ class NodesAxis(View):
     names: list[str] | None
 
 
+_HINTS = get_type_hints(Plan) | {"options": Json, "nodes": NodesAxis, "profile": list[str]}
+_TOLD = tuple(field.name for field in FIELDS if field.told)
+
+
+@with_fields({name: _HINTS[name] for name in _TOLD})
 class AxesView(View):
     """Every field of the spec except labels, priority, limits and budgets, with what ``auto`` stood for."""
-
-    model: str
-    options: Json
-    framework: str
-    strategy: str
-    interpreter: str
-    topology: str
-    fabric: str | None
-    device: str
-    precision: str
-    per_device_batch_size: int
-    global_batch_size: int
-    data: str
-    data_on: str
-    size: str
-    seed: int
-    nodes: NodesAxis
-    placement: str
-    exclusive: str
-    mode: str
-    target: float | None
-    evaluate_every: int | None
-    profile: list[str]
 
 
 class LeftOut(View):
@@ -110,12 +93,9 @@ class ResultRowView(View):
 
 
 def axes_view(plan: Plan) -> AxesView:
-    # A plan leaves these out where they are the default.
-    later = ("exclusive", "data_on", "target", "evaluate_every")
-    planned = plan.to_json() | {name: getattr(plan, name) for name in later}
-    names = [name for name in AxesView.model_fields if name in planned]
     nodes = NodesAxis(gpu_model=plan.gpu_model, names=list(plan.node_names) or None)
-    return AxesView(**{name: planned[name] for name in names}, nodes=nodes)
+    told = {name: nodes if name == "nodes" else plan.told(name) for name in _TOLD}
+    return AxesView(**told)
 
 
 def result_row_view(row: ResultRow) -> ResultRowView:

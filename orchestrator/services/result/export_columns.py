@@ -8,8 +8,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_type_hints
 
+from orchestrator.domain.asked.fields import FIELDS, Field
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.run import Experiment, Run
 from orchestrator.domain.value.measurement import METRICS, Grade, Measurement, Validity
@@ -17,6 +19,7 @@ from orchestrator.domain.words.errors import Damaged
 from orchestrator.services.result.results import ResultRow, why_not_sound
 
 Record = dict[str, Any]
+_HINTS = get_type_hints(Plan)
 
 
 class Kind(StrEnum):
@@ -96,8 +99,25 @@ def _nodes(field: str) -> Callable[[Line], Any]:
     )
 
 
-def _planned(name: str, kind: Kind, text: str, unit: str | None = None) -> Column:
-    return Column(name, kind, text, lambda line: getattr(line.plan, name), unit)
+def _planned(field: Field) -> Column:
+    """The column of a field of the plan."""
+    return Column(
+        field.name, _kind(field), field.exported or "", lambda line: _asked(line.plan, field.name), field.unit
+    )
+
+
+def _kind(field: Field) -> Kind:
+    """What holds its values: JSON, where they are neither texts nor numbers."""
+    hint = _HINTS[field.name]
+    types = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    kinds = {str: Kind.TEXT, int: Kind.INTEGER, float: Kind.NUMBER}
+    return next((kinds[one] for one in types if one in kinds), Kind.JSON)
+
+
+def _asked(plan: Plan, name: str) -> Any:
+    """The value of a field; nothing where an empty list was asked for."""
+    value = plan.told(name)
+    return None if value == [] else value
 
 
 _EXPERIMENT = (
@@ -142,38 +162,7 @@ _RUN = (
         "is_counted", Kind.TRUTH, "whether its cell's numbers rest on it", lambda line: line.run and _is_counted(line)
     ),
 )
-_AXES = (
-    _planned("model", Kind.TEXT, "the model"),
-    Column("options", Kind.JSON, "options of model and adapter, an object", lambda line: dict(line.plan.options)),
-    _planned("framework", Kind.TEXT, "the framework"),
-    _planned("strategy", Kind.TEXT, "how ranks exchange gradients; what `auto` stood for"),
-    _planned("interpreter", Kind.TEXT, "the pinned environment; what `auto` stood for"),
-    _planned("topology", Kind.TEXT, "machines x devices per machine"),
-    _planned("fabric", Kind.TEXT, "what carries gradients between machines; none for one machine"),
-    _planned("device", Kind.TEXT, "cuda or cpu"),
-    _planned("precision", Kind.TEXT, "the arithmetic"),
-    _planned("per_device_batch_size", Kind.INTEGER, "samples of a device in a step", "samples"),
-    _planned("global_batch_size", Kind.INTEGER, "samples of all devices in a step", "samples"),
-    _planned("data", Kind.TEXT, "synthetic, or the dataset"),
-    _planned("data_sha256", Kind.TEXT, "which files, where the dataset was registered on nodes"),
-    _planned("data_on", Kind.TEXT, "where synthetic batches lie: host, pinned or device; what `auto` stood for"),
-    _planned("size", Kind.TEXT, "full, small or tiny"),
-    _planned("seed", Kind.INTEGER, "the seed"),
-    _planned("gpu_model", Kind.TEXT, "the GPUs that were asked for"),
-    Column(
-        "node_names",
-        Kind.JSON,
-        "the nodes that were asked for, a list",
-        lambda line: list(line.plan.node_names) or None,
-    ),
-    _planned("placement", Kind.TEXT, "any, or same-devices"),
-    _planned("exclusive", Kind.TEXT, "what a run has for itself: node, or device"),
-    _planned("mode", Kind.TEXT, "throughput or convergence"),
-    Column(
-        "profile", Kind.JSON, "the profiles that were asked for, a list", lambda line: list(line.plan.profile) or None
-    ),
-    _planned("memory_limit_bytes", Kind.INTEGER, "limit of memory of one CPU device", "B"),
-)
+_AXES = tuple(_planned(field) for field in FIELDS if field.exported)
 _CELL = (
     Column("n_runs", Kind.INTEGER, "runs of the cell", lambda line: len(line.row.runs)),
     Column("n_used", Kind.INTEGER, "runs that the numbers rest on", lambda line: line.row.n_used),
