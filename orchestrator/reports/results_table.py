@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.domain.asked.fields import BY_NAME, FIELDS, in_order
 from orchestrator.reports.numbers import (
     NOTHING,
     duration,
@@ -16,29 +17,13 @@ from orchestrator.reports.numbers import (
 
 Row = Mapping[str, Any]  # a result row as REST answers it
 
+_HEADED = in_order(
+    (field for field in FIELDS if field.heading),
+    "model framework per_device_batch_size topology size data data_on precision strategy interpreter device fabric "
+    "seed options",
+)
 # axis -> heading. In this order; the first three are always columns.
-AXES = {
-    "model": "model",
-    "framework": "framework",
-    "per_device_batch_size": "batch",
-    "topology": "topology",
-    "size": "size",
-    "data": "data",
-    "data_on": "data on",
-    "precision": "precision",
-    "strategy": "strategy",
-    "interpreter": "interpreter",
-    "device": "device",
-    "fabric": "fabric",
-    "seed": "seed",
-    "options": "options",
-    "nodes": "nodes",
-    "placement": "placement",
-    "mode": "mode",
-    "target": "target",
-    "evaluate_every": "evaluated every",
-    "profile": "profile",
-}
+AXES = {name: BY_NAME[name].heading or name for name in _HEADED}
 _ALWAYS = ("model", "framework", "per_device_batch_size")
 _UNTOLD: dict[str, Any] = {
     "placement": "any",

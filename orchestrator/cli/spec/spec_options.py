@@ -11,24 +11,21 @@ from typing import Any
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.rest.client import Client, ServerProblem
 from orchestrator.cli.spec.spec_file import SpecFile
+from orchestrator.domain.asked.fields import BY_NAME, FIELDS, Option, in_order
 
 Json = Mapping[str, Any]
 
-# Options that are named as their field of the spec.
-_AXES = ("framework", "strategy", "interpreter", "topology", "fabric", "device", "precision", "data", "data_on", "size")
-_SINGLE = (
-    "name",
-    "repeats",
-    "max_repeats",
-    "max_steps",
-    "precision_target",
-    "timeout_s",
-    "min_measure_s",
-    "max_measure_s",
-    "device_time_budget_s",
-    "memory_limit_bytes",
-    "exclusive",
-)
+# Field -> its option, as help lists them.
+OPTIONS = {
+    name: option
+    for name in in_order(
+        (field for field in FIELDS if field.option),
+        "framework per_device_batch_size global_batch_size topology size data data_on precision device strategy "
+        "interpreter fabric gpu_model options profile seed repeats precision_target min_measure_s max_measure_s "
+        "device_time_budget_s timeout_s memory_limit_bytes exclusive max_repeats max_steps name labels",
+    )
+    if (option := BY_NAME[name].option)
+}
 DEFAULT_FRAMEWORK = "pytorch"
 _DEFAULT_BATCH = [4]
 
@@ -48,44 +45,10 @@ def configure_fields(parser: argparse.ArgumentParser) -> None:
         "fields of the spec",
         "of a MODEL, or in place of those of the file; values may be repeated or separated by commas: each is an axis",
     )
-    group.add_argument("-f", "--framework", action="append", help="default pytorch, or what the model is there for")
-    group.add_argument(
-        "--batch", action="append", metavar="N", help="batch size per device (default 4); max: the largest that fits"
-    )
-    group.add_argument("--global-batch", action="append", metavar="N", help="batch size over all devices instead")
-    group.add_argument("--topology", action="append", metavar="MxD", help="machines x devices (default 1x1)")
-    group.add_argument("--size", action="append", help="full, small or tiny (default full)")
-    group.add_argument("--data", action="append", help="synthetic, or a dataset's name (default synthetic)")
-    group.add_argument("--data-on", action="append", help="auto, host, pinned or device: where synthetic batches lie")
-    group.add_argument("--precision", action="append", help="default fp32")
-    group.add_argument("--device", action="append", help="auto, cuda or cpu (default auto)")
-    group.add_argument("--strategy", action="append", help="default auto")
-    group.add_argument("--interpreter", action="append", help="default auto")
-    group.add_argument("--fabric", action="append", help="ethernet, infiniband or roce (default ethernet)")
-    group.add_argument("--gpu-model", action="append", metavar="NAME", help="GPUs whose name has this (default any)")
-    group.add_argument("--option", action="append", metavar="KEY=VALUE", help="an option of the model")
-    group.add_argument(
-        "--profile", action="append", metavar="LIST", help="memory,kernels,layers: all of them in each run, no axis"
-    )
-    group.add_argument("--seed", action="append", metavar="N", help="of weights and data (default 1)")
-    group.add_argument("--repeats", type=int)
-    group.add_argument(
-        "--precision-target",
-        type=float,
-        metavar="RATIO",
-        help="half-width of the 95 %% interval to repeat for (0.01: 1 %%)",
-    )
-    seconds: dict[str, Any] = {"metavar": "SECONDS", "type": float}
-    group.add_argument("--min-measure", dest="min_measure_s", **seconds, help="of timed steps of a run, at least")
-    group.add_argument("--max-measure", dest="max_measure_s", **seconds, help="of timed steps of a run, at most")
-    group.add_argument("--device-time-budget", dest="device_time_budget_s", **seconds, help="device-seconds of it all")
-    group.add_argument("--timeout", dest="timeout_s", **seconds, help="of one attempt")
-    group.add_argument("--memory-limit", dest="memory_limit_bytes", type=int, metavar="BYTES", help="of a CPU device")
-    group.add_argument("--exclusive", choices=["node", "device"], help="of a run: its nodes (default), or its devices")
-    group.add_argument("--max-repeats", type=int)
-    group.add_argument("--max-steps", type=int)
-    group.add_argument("--name", help="name of the experiment")
-    group.add_argument("--label", action="append", metavar="KEY=VALUE")
+    for name, option in OPTIONS.items():
+        said = {"help": option.help, "metavar": option.metavar, "choices": option.choices, "type": option.value}
+        given: dict[str, Any] = {key: value for key, value in said.items() if value is not None}
+        group.add_argument(*option.flags, dest=name, action="store" if option.value else "append", **given)
 
 
 class Source:
@@ -165,22 +128,24 @@ def given_fields(options: argparse.Namespace) -> dict[str, Any]:
     Raises:
         CommandError: a value has not the form it should have.
     """
-    spec: dict[str, Any] = {name: values for name in _AXES if (values := _values(getattr(options, name)))}
-    if options.global_batch:
-        spec["global_batch_size"] = [_scalar(text) for text in _values(options.global_batch)]
-    elif options.batch:
-        spec["per_device_batch_size"] = [_scalar(text) for text in _values(options.batch)]
-    if options.seed:
-        spec["seed"] = [_scalar(text) for text in _values(options.seed)]
-    if options.option:
-        spec["options"] = _pairs(options.option, "--option", _scalars)
-    if options.gpu_model:
-        spec["nodes"] = {"gpu_model": _values(options.gpu_model)}
-    if options.profile:
-        spec["profile"] = _values(options.profile)
-    if options.label:
-        spec["labels"] = _pairs(options.label, "--label", str)
-    return spec | {name: value for name in _SINGLE if (value := getattr(options, name)) is not None}
+    asked = {name: given for name in OPTIONS if (given := getattr(options, name)) is not None}
+    spec = {name: _read(OPTIONS[name], given) for name, given in asked.items()}
+    if "options" in asked:
+        spec["options"] = _pairs(asked["options"], "--option", _scalars)
+    if "labels" in asked:
+        spec["labels"] = _pairs(asked["labels"], "--label", str)
+    if "gpu_model" in asked:
+        spec["nodes"] = {"gpu_model": spec.pop("gpu_model")}
+    if "global_batch_size" in asked:
+        spec.pop("per_device_batch_size", None)
+    # An option with an empty word leaves the field as it is; there is no number that it could mean.
+    return {name: value for name, value in spec.items() if value != [] or OPTIONS[name].has_numbers}
+
+
+def _read(option: Option, given: Any) -> Any:
+    if option.value:
+        return given
+    return [_scalar(text) if option.has_numbers else text for text in _values(given)]
 
 
 def options_of(texts: list[str]) -> dict[str, Any]:

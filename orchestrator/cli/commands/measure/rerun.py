@@ -8,32 +8,7 @@ from orchestrator.cli.commands.measure.submit import tell
 from orchestrator.cli.rest import naming
 from orchestrator.cli.rest.client import path_of
 from orchestrator.cli.rest.locate import connect
-
-# Fields of a plan that a spec has under the same name.
-_SAME = (
-    "model",
-    "options",
-    "framework",
-    "strategy",
-    "interpreter",
-    "topology",
-    "fabric",
-    "device",
-    "precision",
-    "per_device_batch_size",
-    "data",
-    "size",
-    "seed",
-    "placement",
-    "mode",
-    "profile",
-    "max_steps",
-    "min_measure_s",
-    "max_measure_s",
-    "timeout_s",
-)
-# A plan has these only where they are not the default.
-_WHERE_GIVEN = ("memory_limit_bytes", "exclusive", "data_on", "target", "evaluate_every", "max_epochs")
+from orchestrator.domain.asked.fields import REPEATED
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -54,8 +29,8 @@ def execute(options: argparse.Namespace) -> int:
 def spec_of(run: dict[str, Any], nodes: list[str] | None, repeats: int) -> dict[str, Any]:
     """The spec of an experiment that repeats the plan of ``run``."""
     plan = run["plan"]
-    given = [name for name in _WHERE_GIVEN if name in plan]
-    return {name: plan[name] for name in (*_SAME, *given)} | {
+    given = [name for name in REPEATED if name in plan]  # some it has only where they are not the default
+    return {name: plan[name] for name in given} | {
         "name": "rerun-" + run["id"].replace("_", "-"),
         "nodes": {"gpu_model": plan["gpu_model"], "names": nodes or plan["node_names"] or None},
         "repeats": repeats,
