@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.topology import Topology
 from orchestrator.services.facts.catalog import load_catalog
 from tests.benchmarks.ratio import Ratio, ratio
 from tests.benchmarks.slices import Side, in_blocks, speeds, take_turns, with_needle
@@ -106,7 +107,7 @@ def _job(framework: str, device: dict[str, Any]) -> dict[str, Any]:
         framework=framework,
         strategy="single",
         interpreter=framework,
-        topology="1x1",
+        topology=Topology(1, 1),
         fabric=None,
         device="cpu",
         precision="fp32",

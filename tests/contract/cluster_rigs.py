@@ -16,6 +16,7 @@ from orchestrator.cluster.ray_cluster import RayCluster
 from orchestrator.cluster.records import ROOT
 from orchestrator.domain.asked.placement import Node, NodeShare, NodeState, Placement
 from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.topology import Topology
 from orchestrator.domain.ports import Cluster
 from orchestrator.domain.runs.log import LogSlice
 from orchestrator.domain.runs.run import Attempt, Run, RunState
@@ -48,7 +49,7 @@ def sleep_job(node: Node, max_steps: int = 20, step_time_s: float = 0.01) -> dic
         framework="sleep",
         strategy="single",
         interpreter="system",
-        topology="1x1",
+        topology=Topology(1, 1),
         fabric=None,
         device="cpu",
         precision="fp32",

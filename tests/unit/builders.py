@@ -8,6 +8,7 @@ from orchestrator.domain.asked.facts import Facts
 from orchestrator.domain.asked.placement import Device, Node, NodeShare, NodeState, Placement
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.asked.spec import ExperimentSpec, parse_spec
+from orchestrator.domain.asked.topology import Topology
 from orchestrator.domain.expansion.sweep import expand
 from orchestrator.domain.runs.run import TERMINAL, Attempt, Run, RunState
 from orchestrator.domain.value.failure import Failure
@@ -77,7 +78,7 @@ def plan(**changes: Any) -> Plan:
         "framework": "pytorch",
         "strategy": "single",
         "interpreter": "pytorch",
-        "topology": "1x1",
+        "topology": Topology.parse(changes.pop("topology", "1x1")),
         "fabric": None,
         "device": "cpu",
         "precision": "fp32",

@@ -8,10 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Self, TypeVar, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    create_model,
+)
 from pydantic_core import PydanticSerializationError
 from starlette.responses import Response
 
+from orchestrator.domain.asked.topology import Topology
 from orchestrator.domain.runs.stored import Page
 from orchestrator.domain.value.measurement import Measurement
 from orchestrator.domain.words.errors import Damaged, InvalidRequest, Problem
@@ -40,6 +50,7 @@ Time = Annotated[
     PlainSerializer(rfc3339, return_type=str),
     Field(description="RFC 3339, UTC", json_schema_extra={"format": "date-time"}),
 ]
+_TopologyText = Annotated[str, BeforeValidator(str)]
 
 
 class View(BaseModel):
@@ -69,7 +80,7 @@ AnyView = TypeVar("AnyView", bound=View)
 def fields_of(kind: type, *only: str) -> Callable[[type[AnyView]], type[AnyView]]:
     """Decorator of a view that answers a dataclass of the house: it gets the fields of ``kind``, or only those that are
     named. A field that the view has itself stays as it is."""
-    hints = get_type_hints(kind)
+    hints = {name: _TopologyText if hint is Topology else hint for name, hint in get_type_hints(kind).items()}
     names = only or tuple(field.name for field in dataclasses.fields(kind))
     return with_fields({name: hints[name] for name in names})
 

@@ -23,7 +23,7 @@ class NodesAxis(View):
     names: list[str] | None
 
 
-_HINTS = get_type_hints(Plan) | {"options": Json, "nodes": NodesAxis, "profile": list[str]}
+_HINTS = get_type_hints(Plan) | {"options": Json, "topology": str, "nodes": NodesAxis, "profile": list[str]}
 _TOLD = tuple(field.name for field in FIELDS if field.told)
 
 

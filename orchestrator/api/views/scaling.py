@@ -70,7 +70,7 @@ def _cell(one: ScaledCell, found: Scaling) -> ScaledCellView:
         model=plan.model,
         framework=plan.framework,
         strategy=plan.strategy,
-        topology=plan.topology,
+        topology=str(plan.topology),
         fabric=plan.fabric,
         world_size=plan.world_size,
         per_device_batch_size=plan.per_device_batch_size,

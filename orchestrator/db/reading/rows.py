@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Row
 
-from orchestrator.domain.asked.catalog import parse_topology
 from orchestrator.domain.asked.placement import Placement
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.asked.spec import ExperimentSpec
@@ -125,7 +124,7 @@ def maybe_time(seconds: Any) -> float | None:
 @lru_cache(maxsize=8192)
 def _plan(text: str) -> Plan:
     plan = Plan.from_json(loaded(text))
-    parse_topology(_PLAN.validate_python(vars(plan)).topology)
+    _PLAN.validate_python(vars(plan))
     return plan
 
 

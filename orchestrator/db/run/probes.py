@@ -81,7 +81,7 @@ def _place(connection: Connection, run_id: str) -> dict[str, Any]:
     placement = connection.execute(latest).scalar_one_or_none()
     plan = rows.plan_of(connection.execute(select(run.c.plan).where(run.c.id == run_id)).scalar_one())
     nodes = sorted(rows.placement_of(placement).nodes) if placement else []
-    return {"topology": plan.topology, "fabric": plan.fabric, "device": plan.device, "nodes": nodes}
+    return {"topology": str(plan.topology), "fabric": plan.fabric, "device": plan.device, "nodes": nodes}
 
 
 def _before(connection: Connection, run_id: str, one: Calibration) -> dict[str, Any]:

@@ -1,28 +1,14 @@
 """What can be measured: models, frameworks and datasets as their facts files declare them. Only types live here;
 ``orchestrator.services.facts.catalog`` reads the TOML."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.domain.asked.topology import Topology
 from orchestrator.domain.value.peaks import DataSheet
 from orchestrator.domain.value.profile import NO_KINDS, KernelKinds
 from workers.trainer.protocol import STRATEGY
-
-TOPOLOGY = re.compile(r"([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
-
-
-def parse_topology(text: str) -> tuple[int, int]:
-    """Return (nodes, devices per node) of ``MxD``.
-
-    Raises:
-        ValueError: it is no topology.
-    """
-    match = TOPOLOGY.fullmatch(text)
-    if not match:
-        raise ValueError(f"{text!r} is no topology: write machines x devices per machine, such as 1x2")
-    return int(match[1]), int(match[2])
 
 
 @dataclass(frozen=True)
@@ -173,6 +159,9 @@ class StrategyFacts:
     threads: str = "per-process"
     lacks: tuple[str, ...] = ()
 
+    def reaches(self, topology: Topology) -> bool:
+        return topology.nodes <= self.max_nodes and topology.devices_per_node <= self.max_devices_per_node
+
     def to_job(self) -> dict[str, Any]:
         """What the hosts are told of it (``workers.trainer.protocol.STRATEGY``)."""
         return {"name": self.name} | {name: getattr(self, name) for name in STRATEGY}
@@ -227,10 +216,10 @@ class FrameworkFacts:
         found = self.precisions_not_with.get(precision, {})
         return found.get(model_or_strategy) or found.get(f"{device}/{model_or_strategy}")
 
-    def strategy_for(self, nodes: int, devices_per_node: int) -> StrategyFacts | None:
+    def strategy_for(self, topology: Topology) -> StrategyFacts | None:
         """The first declared strategy that reaches the topology: what ``auto`` means."""
         for strategy in self.strategies.values():
-            if nodes <= strategy.max_nodes and devices_per_node <= strategy.max_devices_per_node:
+            if strategy.reaches(topology):
                 return strategy
         return None
 

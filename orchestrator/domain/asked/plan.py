@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from orchestrator.domain.asked.catalog import parse_topology
+from orchestrator.domain.asked.topology import Topology
 from workers.trainer.protocol import usual_place
 
 # Fields of a plan that say how long and when, not what: never part of a cell's identity.
@@ -31,6 +31,9 @@ _LATER = {
     "evaluate_every": None,
     "max_epochs": None,
 }
+
+# Fields that JSON has in another form.
+_WRITTEN_ANEW = ("options", "topology", "profile", "node_names", "implied")
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Plan:
     framework: str
     strategy: str
     interpreter: str
-    topology: str
+    topology: Topology
     fabric: str | None
     device: str
     precision: str
@@ -124,28 +127,29 @@ class Plan:
         value = getattr(self, name)
         if name == "options":
             return dict(value)
+        if name == "topology":
+            return str(value)
         return list(value) if isinstance(value, tuple) else value
 
     @property
     def nodes(self) -> int:
-        return parse_topology(self.topology)[0]
+        return self.topology.nodes
 
     @property
     def devices_per_node(self) -> int:
-        return parse_topology(self.topology)[1]
+        return self.topology.devices_per_node
 
     @property
     def world_size(self) -> int:
-        return self.nodes * self.devices_per_node
+        return self.topology.world_size
 
     @cached_property
     def needs(self) -> Needs:
         """What it asks of nodes; the fabric only where several take part."""
-        nodes, devices = parse_topology(self.topology)
-        fabric = self.fabric if nodes > 1 else None
+        fabric = self.fabric if self.nodes > 1 else None
         asked = (self.device, self.gpu_model, self.node_names, fabric, self.memory_limit_bytes, self.exclusive)
         dataset = (self.data, self.data_sha256) if self.data_sha256 is not None else None
-        return Needs(nodes, devices, *asked, dataset=dataset)
+        return Needs(self.nodes, self.devices_per_node, *asked, dataset=dataset)
 
     @cached_property
     def key(self) -> str:
@@ -163,13 +167,13 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         # Not dataclasses.asdict: it copies deeply, which made it the dearest part of accepting an experiment.
-        data = {name: self.told(name) for name in self.__dataclass_fields__}
+        data = {name: getattr(self, name) for name in self.__dataclass_fields__}
         for name, default in _LATER.items():
-            if getattr(self, name) == default:
+            if data[name] == default:
                 del data[name]
         if self.data_on == usual_place(self.framework, self.device):
             del data["data_on"]
-        return data
+        return data | {name: self.told(name) for name in _WRITTEN_ANEW if name in data}
 
     def identity(self) -> dict[str, Any]:
         """Its JSON without what goes without saying: equal for equal plans, whenever they were made."""
@@ -181,6 +185,8 @@ class Plan:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Plan":
         fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        if "topology" in fields:
+            fields["topology"] = Topology.parse(fields["topology"])
         fields["options"] = tuple(sorted(data["options"].items()))
         for name in ("profile", "node_names", "implied"):
             fields[name] = tuple(sorted(data.get(name) or ()))

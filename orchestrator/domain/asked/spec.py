@@ -20,8 +20,8 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from orchestrator.domain.asked.catalog import parse_topology
 from orchestrator.domain.asked.fields import AXES
+from orchestrator.domain.asked.topology import Topology
 from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.domain.words.spelling import did_you_mean
 
@@ -84,11 +84,11 @@ class NodeChoice(StrictModel):
 
 def _topology(value: str) -> str:
     if value != POWERS_OF_TWO:
-        parse_topology(value)
+        Topology.parse(value)
     return value
 
 
-Topology = Annotated[str, BeforeValidator(str), Field(max_length=20)]
+TopologyText = Annotated[str, BeforeValidator(str), Field(max_length=20)]
 BatchSize = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 
 
@@ -112,7 +112,7 @@ class ExperimentSpec(StrictModel):
         default=["auto"],
         description="the environment that the framework runs in (tbd frameworks); auto: the strategy's own",
     )
-    topology: Axis[Topology] = Field(
+    topology: Axis[TopologyText] = Field(
         default=["1x1"],
         description="MxD: M nodes with D devices each, a rank on each device. powers-of-two: 1x1, 1x2, 1x4 and so on, "
         "up to all devices that there are when it is submitted",

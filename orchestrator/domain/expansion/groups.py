@@ -63,7 +63,7 @@ def value_of(plan: Plan, axis: str) -> Any:
     """What a plan has on an axis, ``options.NAME`` among them."""
     if axis.startswith(OPTION):
         return plan.option(axis.removeprefix(OPTION))
-    return getattr(plan, axis)
+    return plan.told(axis)
 
 
 def label(axis: str, value: Any) -> str:

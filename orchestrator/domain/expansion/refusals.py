@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.domain.asked.catalog import Catalog, FrameworkFacts, ModelFacts, StrategyFacts, parse_topology
+from orchestrator.domain.asked.catalog import Catalog, FrameworkFacts, ModelFacts, StrategyFacts
 from orchestrator.domain.asked.facts import Facts
 from orchestrator.domain.asked.fields import AXES
 from orchestrator.domain.asked.spec import LARGEST_THAT_FITS, ExperimentSpec
+from orchestrator.domain.asked.topology import Topology
 from orchestrator.domain.expansion import convergence
 from orchestrator.domain.expansion.repetitions import repeats_of
 from orchestrator.domain.runs.precision import FIRST_STAGE
@@ -83,16 +84,15 @@ def _why_ambiguous(cell: Mapping[str, Any], facts: Facts) -> tuple[str, str] | N
 
 
 def _why_undistributable(cell: Mapping[str, Any], framework: FrameworkFacts) -> tuple[str, str] | None:
-    nodes, devices = parse_topology(cell["topology"])
     if cell["strategy"] == "auto":
-        if framework.strategy_for(nodes, devices) is None:
+        if framework.strategy_for(cell["topology"]) is None:
             return "topology", f"{framework.name} has no strategy for topology {cell['topology']}"
         return None
     strategy = framework.strategies.get(cell["strategy"])
     if strategy is None:
         return "strategy", f"{framework.name} has the strategies {', '.join(framework.strategies)}"
-    if nodes > strategy.max_nodes or devices > strategy.max_devices_per_node:
-        reach = f"{strategy.max_nodes}x{strategy.max_devices_per_node}"
+    if not strategy.reaches(cell["topology"]):
+        reach = Topology(strategy.max_nodes, strategy.max_devices_per_node)
         return "topology", f"strategy {strategy.name} of {framework.name} reaches {reach} at most"
     if cell["precision"] in strategy.lacks:
         return "precision", f"strategy {strategy.name} of {framework.name} does not train in {cell['precision']}"
@@ -102,7 +102,7 @@ def _why_undistributable(cell: Mapping[str, Any], framework: FrameworkFacts) -> 
 def _why_imprecise(
     cell: Mapping[str, Any], framework: FrameworkFacts, model: ModelFacts, device: str
 ) -> tuple[str, ...] | None:
-    precision, strategy = cell["precision"], strategy_of(cell, framework, *parse_topology(cell["topology"])).name
+    precision, strategy = cell["precision"], strategy_of(cell, framework).name
     for what, *axes in ((model.name, "model"), (strategy, "strategy", "topology")):
         if why := framework.why_not_precise(precision, device, what):
             return "precision", f"{precision} of {framework.name} does not go with {what}: {why}", *axes
@@ -111,7 +111,7 @@ def _why_imprecise(
 
 def _why_unconnected(cell: Mapping[str, Any], facts: Facts) -> tuple[str, str] | None:
     """Nodes that come later may have the fabric; where there are nodes, and none has it, the spec is mistaken."""
-    if parse_topology(cell["topology"])[0] == 1 or facts.fabrics is None or cell["fabric"] in facts.fabrics:
+    if cell["topology"].nodes == 1 or facts.fabrics is None or cell["fabric"] in facts.fabrics:
         return None
     have = f"the nodes have {', '.join(facts.fabrics)}" if facts.fabrics else "no node has any"
     return "fabric", f"no node has the fabric {cell['fabric']} ({have}; TBD_FABRICS can declare one)"
@@ -125,10 +125,9 @@ def _why_uninterpretable(cell: Mapping[str, Any], framework: FrameworkFacts) -> 
 
 
 def why_indivisible(cell: Mapping[str, Any]) -> tuple[str, str] | None:
-    nodes, devices = parse_topology(cell["topology"])
-    batch = cell["global_batch_size"]
-    if batch is not None and batch % (nodes * devices):
-        return "global_batch_size", f"{batch} is not divisible by the {nodes * devices} devices of {cell['topology']}"
+    batch, topology = cell["global_batch_size"], cell["topology"]
+    if batch is not None and batch % topology.world_size:
+        return "global_batch_size", f"{batch} is not divisible by the {topology.world_size} devices of {topology}"
     return None
 
 
@@ -137,7 +136,7 @@ def why_unprofiled(cell: Mapping[str, Any], facts: Facts, profile: Sequence[str]
     framework, model = facts.catalog.frameworks[cell["framework"]], facts.catalog.models[cell["model"]]
     if profile and model.facts.get("measures") == "exchange":
         return "profile", f"model {model.name} trains nothing: there is no profile of it"
-    strategy = strategy_of(cell, framework, *parse_topology(cell["topology"]))
+    strategy = strategy_of(cell, framework)
     device = device_of(cell, facts)
     lacking = [name for name in profile if name in framework.lacks.get(device, ())]
     if lacking:
@@ -153,10 +152,10 @@ def device_of(cell: Mapping[str, Any], facts: Facts) -> str:
     return facts.device if cell["device"] == "auto" else str(cell["device"])
 
 
-def strategy_of(cell: Mapping[str, Any], framework: FrameworkFacts, nodes: int, devices: int) -> StrategyFacts:
+def strategy_of(cell: Mapping[str, Any], framework: FrameworkFacts) -> StrategyFacts:
     if cell["strategy"] != "auto":
         return framework.strategies[cell["strategy"]]
-    strategy = framework.strategy_for(nodes, devices)
+    strategy = framework.strategy_for(cell["topology"])
     assert strategy is not None, "check() lets no such cell pass"
     return strategy
 

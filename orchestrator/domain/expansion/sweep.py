@@ -6,16 +6,16 @@ returns none. In between, the end of a run asks ``repetitions.missing`` about it
 """
 
 import itertools
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.domain.asked.catalog import Catalog, parse_topology
+from orchestrator.domain.asked.catalog import Catalog
 from orchestrator.domain.asked.facts import Facts
 from orchestrator.domain.asked.fields import AXES, REPEATED
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.asked.spec import LARGEST_THAT_FITS, POWERS_OF_TWO, ExperimentSpec, parse_spec
+from orchestrator.domain.asked.topology import Topology
 from orchestrator.domain.expansion.bisection import Search, step
 from orchestrator.domain.expansion.convergence import evaluate_every, why_not_converging
 from orchestrator.domain.expansion.data_places import resolved, why_elsewhere
@@ -145,7 +145,7 @@ def fruitless(spec: ExperimentSpec, facts: Facts, runs: Sequence[Run]) -> list[L
     for choice in _cells(spec, facts):
         if choice["per_device_batch_size"] == LARGEST_THAT_FITS:
             reason = _stand_of(_plan(choice, facts, spec), by_cell).reason
-            found += [LeftOut(choice, reason)] if reason else []
+            found += [LeftOut(_as_written(choice), reason)] if reason else []
     return found
 
 
@@ -157,14 +157,13 @@ def cell_keys(spec: ExperimentSpec, facts: Facts) -> set[str]:
 def place_in_sweep(spec: ExperimentSpec, plan: Plan) -> tuple[Any, ...]:
     """Where the cell of ``plan`` stands in the grid: sorts as the sweep nests its axes. What ``auto`` and the like
     stood for comes by size."""
-    axes = [_place_of(getattr(spec, axis) or [], getattr(plan, axis)) for axis in AXES]
+    sizes = {"topology": plan.topology}
+    axes = [_place_of(getattr(spec, axis) or [], plan.told(axis), sizes.get(axis)) for axis in AXES]
     return (*axes, *(_place_of(spec.options[name], plan.option(name)) for name in sorted(spec.options)))
 
 
-def _place_of(values: Sequence[Any], value: Any) -> tuple[int, Any]:
-    if value in values:
-        return values.index(value), 0
-    return len(values), parse_topology(value) if isinstance(value, str) and re.fullmatch(r"\d+x\d+", value) else 0
+def _place_of(values: Sequence[Any], value: Any, size: Any = None) -> tuple[int, Any]:
+    return (values.index(value), 0) if value in values else (len(values), size or 0)
 
 
 def spec_of(plan: Plan, name: str) -> ExperimentSpec:
@@ -176,7 +175,7 @@ def spec_of(plan: Plan, name: str) -> ExperimentSpec:
 
 def left_out(spec: ExperimentSpec, facts: Facts) -> list[LeftOut]:
     """The cells whose global batch cannot be divided over their devices: the others of the sweep run."""
-    return [LeftOut(cell, why) for cell, why in _indivisible(spec, facts)]
+    return [LeftOut(_as_written(cell), why) for cell, why in _indivisible(spec, facts)]
 
 
 def _indivisible(spec: ExperimentSpec, facts: Facts) -> list[tuple[dict[str, Any], str]]:
@@ -191,7 +190,7 @@ def _cells(spec: ExperimentSpec, facts: Facts) -> Iterator[dict[str, Any]]:
 
 
 def _grid(spec: ExperimentSpec, facts: Facts) -> Iterator[dict[str, Any]]:
-    """The cells of the grid: axis -> value, ``options`` as a dict, exclusions left out."""
+    """The cells of the grid: axis -> value, ``options`` as a dict, ``topology`` parsed, exclusions left out."""
     option_names = sorted(spec.options)
     axes = [_axis_values(spec, axis, facts) for axis in AXES]
     grids = itertools.product(*axes, *(spec.options[name] for name in option_names))
@@ -199,7 +198,12 @@ def _grid(spec: ExperimentSpec, facts: Facts) -> Iterator[dict[str, Any]]:
         cell = dict(zip(AXES, values, strict=False))
         cell["options"] = dict(zip(option_names, values[len(AXES) :], strict=True))
         if not any(_matches(cell, partial) for partial in spec.exclude) and not _is_beyond(cell, spec, facts):
-            yield cell
+            yield cell | {"topology": Topology.parse(cell["topology"])}
+
+
+def _as_written(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """A cell as a spec would have it."""
+    return {**cell, "topology": str(cell["topology"])}
 
 
 def _is_beyond(cell: Mapping[str, Any], spec: ExperimentSpec, facts: Facts) -> bool:
@@ -256,9 +260,8 @@ def _value(cell: Mapping[str, Any], axis: str) -> tuple[str, Any]:
 
 def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
     framework, model = facts.catalog.frameworks[cell["framework"]], facts.catalog.models[cell["model"]]
-    nodes, devices = parse_topology(cell["topology"])
-    strategy = strategy_of(cell, framework, nodes, devices)
-    per_device = cell["per_device_batch_size"] or cell["global_batch_size"] // (nodes * devices)
+    topology, strategy = cell["topology"], strategy_of(cell, framework)
+    per_device = cell["per_device_batch_size"] or cell["global_batch_size"] // topology.world_size
     if per_device == LARGEST_THAT_FITS:
         per_device = 1  # what its search begins with
     options, device = chosen(cell, model), device_of(cell, facts)
@@ -269,10 +272,10 @@ def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
         "implied": tuple(later),
         "strategy": strategy.name,
         "interpreter": strategy.interpreter if cell["interpreter"] == "auto" else cell["interpreter"],
-        "fabric": cell["fabric"] if nodes > 1 else None,
+        "fabric": cell["fabric"] if topology.nodes > 1 else None,
         "device": device,
         "per_device_batch_size": per_device,
-        "global_batch_size": per_device * nodes * devices,
+        "global_batch_size": per_device * topology.world_size,
         "data_sha256": facts.digest_of(cell["data"]),
         "data_on": resolved(cell["data_on"], framework.name, device),
         "evaluate_every": evaluate_every(spec),

@@ -7,7 +7,7 @@ a switch that only one of them has. ``true`` is refused, cell by cell, where it 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.domain.asked.catalog import Catalog, FrameworkFacts, ModelFacts, SwitchFacts, parse_topology
+from orchestrator.domain.asked.catalog import Catalog, FrameworkFacts, ModelFacts, SwitchFacts
 from orchestrator.domain.asked.facts import Facts
 from orchestrator.domain.asked.plan import OFF
 from orchestrator.domain.expansion.refusals import device_of, strategy_of
@@ -40,7 +40,7 @@ def why_unswitched(cell: Mapping[str, Any], facts: Facts, profile: Sequence[str]
         if device not in switch.devices:
             kinds = ", ".join(switch.devices)
             return pointer, f"{name} of {framework.name} is for {kinds} devices, not for {device}", "device"
-        strategy = strategy_of(cell, framework, *parse_topology(cell["topology"])).name
+        strategy = strategy_of(cell, framework).name
         beside = [(model.name,), (strategy, "strategy", "topology"), (cell["precision"], "precision")]
         beside += [(one,) for one in profile] + [(other, OPTIONS + other) for other in on]
         for what, *axes in beside:

@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from orchestrator.analysis.analyse import analyse_read
 from orchestrator.analysis.log.events import LogError, NodeLog, read_log
-from orchestrator.domain.asked.catalog import parse_topology
 from orchestrator.domain.asked.placement import Device
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.log import Entry, Line
@@ -173,9 +172,7 @@ def _plan_of(job: Mapping[str, Any]) -> Plan:
     ranks = sum(len(process["ranks"]) for process in job["processes"])
     given = {name: value for name, value in job["plan"].items() if value is not None}
     data = Plan.from_json(job["plan"] | {"global_batch_size": job["plan"]["per_device_batch_size"] * ranks} | given)
-    plan = _PLAN.validate_python({name: getattr(data, name) for name in Plan.__dataclass_fields__})
-    parse_topology(plan.topology)
-    return plan
+    return _PLAN.validate_python({name: getattr(data, name) for name in Plan.__dataclass_fields__})
 
 
 def _problem_of(error: Any) -> Problem:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from orchestrator.domain.asked.spec import Topology
+from orchestrator.domain.asked.spec import TopologyText
 from orchestrator.domain.words.spelling import did_you_mean
 from orchestrator.services.probe.request import ProbeRequest
 
@@ -22,7 +22,7 @@ class CalibrationRequest(ProbeRequest):
     options: ClassVar = ("arithmetics", "shapes", "load_s", "measure_s")
     example: ClassVar = "1x1"
 
-    topology: Topology = Field(
+    topology: TopologyText = Field(
         default="1x1", description="MxD: M nodes with D devices each. With 1x8 eight devices are under load at once"
     )
     arithmetics: Annotated[str, Field(max_length=100)] = Field(

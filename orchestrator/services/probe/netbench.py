@@ -5,8 +5,8 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from orchestrator.domain.asked.catalog import parse_topology
-from orchestrator.domain.asked.spec import Topology
+from orchestrator.domain.asked.spec import TopologyText
+from orchestrator.domain.asked.topology import Topology
 from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.services.probe.request import ProbeRequest
 
@@ -36,7 +36,7 @@ class NetbenchRequest(ProbeRequest):
     options: ClassVar = ("max_bytes", "budget_s")
     example: ClassVar = "2x1"
 
-    topology: Topology = Field(
+    topology: TopologyText = Field(
         default="1x2", description="MxD: M nodes with D devices each, a rank on each device; two ranks or more"
     )
     fabric: Literal["ethernet", "infiniband", "roce"] = Field(
@@ -70,10 +70,10 @@ class NetbenchRequest(ProbeRequest):
 
     def _check(self) -> None:
         try:
-            nodes, devices = parse_topology(self.topology)
+            topology = Topology.parse(self.topology)
         except ValueError as error:
             raise InvalidRequest([Problem("/topology", str(error))]) from None
-        if nodes * devices < 2:
+        if topology.world_size < 2:
             raise InvalidRequest([Problem("/topology", f"{self.topology} has one rank: nothing is exchanged")])
         device = LIBRARIES[self.library].device
         if self.library != "auto" and self.device not in ("auto", device):

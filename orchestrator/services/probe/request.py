@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError
 
 from orchestrator.domain.around.access import Actor
 from orchestrator.domain.asked.catalog import Catalog
-from orchestrator.domain.asked.spec import NodeChoice, StrictModel, Topology, parse_spec, problems_of
+from orchestrator.domain.asked.spec import NodeChoice, StrictModel, TopologyText, parse_spec, problems_of
 from orchestrator.domain.expansion.sweep import check_for_any_machine
 from orchestrator.domain.runs.run import Experiment
 from orchestrator.domain.words.errors import InvalidRequest, Problem
@@ -29,7 +29,7 @@ class ProbeRequest(StrictModel):
     options: ClassVar[tuple[str, ...]]
     example: ClassVar[str]
 
-    topology: Topology
+    topology: TopologyText
     device: Literal["auto", "cuda", "cpu"] = Field(
         default="auto",
         description="cuda: GPUs; cpu: sets of cores. auto: GPUs if any node has one when it is submitted, else cores",

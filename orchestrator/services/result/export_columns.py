@@ -13,6 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 from orchestrator.domain.asked.fields import FIELDS, Field
 from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.topology import Topology
 from orchestrator.domain.runs.run import Experiment, Run
 from orchestrator.domain.value.measurement import METRICS, Grade, Measurement, Validity
 from orchestrator.domain.words.errors import Damaged
@@ -110,7 +111,7 @@ def _kind(field: Field) -> Kind:
     """What holds its values: JSON, where they are neither texts nor numbers."""
     hint = _HINTS[field.name]
     types = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    kinds = {str: Kind.TEXT, int: Kind.INTEGER, float: Kind.NUMBER}
+    kinds = {str: Kind.TEXT, Topology: Kind.TEXT, int: Kind.INTEGER, float: Kind.NUMBER}
     return next((kinds[one] for one in types if one in kinds), Kind.JSON)
 
 

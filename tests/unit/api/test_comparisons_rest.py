@@ -20,7 +20,7 @@ def measured(rig: Rig, rates: dict[Any, Any], by: str = "framework", **changes: 
     experiment = rig.submit(**({by: list(rates), "repeats": len(next(iter(rates.values())))} | changes))
     waiting: dict[Any, dict[Any, list[Any]]] = {}
     for run in rig.store.runs_of(experiment["id"]):
-        value = getattr(run.plan, by)
+        value = run.plan.told(by)
         left = waiting.setdefault(value, {}).setdefault(run.plan.cell_key, list(rates[value]))
         one = left.pop(0)
         rig.start(run.id)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from orchestrator.domain.asked.plan import Plan
-from orchestrator.domain.expansion.groups import axes_of, chosen_axis, chosen_value, groups_of, label
+from orchestrator.domain.expansion.groups import axes_of, chosen_axis, chosen_value, groups_of, label, value_of
 from orchestrator.domain.expansion.sweep import expand, place_in_sweep
 from orchestrator.domain.words.errors import InvalidRequest
 from tests.unit import builders
@@ -24,7 +24,7 @@ def grouped(by: str, **changes: Any) -> list[tuple[dict[str, Any], list[Any]]]:
     """(what they share, what each has on the axis) of each group."""
     spec, plans = cells(**changes)
     found = groups_of(spec, plans, by)
-    return [(dict(group.shared), [getattr(plan, by) for plan in group.plans]) for group in found]
+    return [(dict(group.shared), [value_of(plan, by) for plan in group.plans]) for group in found]
 
 
 def test_frameworks_are_compared_at_each_batch_size_though_strategy_and_interpreter_follow_them() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.asked.spec import Framework, Strategy
+from orchestrator.domain.asked.topology import Topology
 from orchestrator.domain.value.profile import KERNEL_KINDS
 from orchestrator.domain.words.errors import SettingsError
 from orchestrator.services.facts.catalog import load_catalog
@@ -46,7 +47,7 @@ def test_a_framework_declares_known_strategies_and_has_an_adapter(name: str) -> 
     framework = CATALOG.frameworks[name]
     assert name in Framework.__args__
     assert set(framework.strategies) <= set(Strategy.__args__)
-    assert framework.strategy_for(1, 1) is not None
+    assert framework.strategy_for(Topology(1, 1)) is not None
     assert importlib.util.find_spec(f"workers.trainer.frameworks.{name}.adapter")
 
 

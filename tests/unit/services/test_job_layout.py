@@ -76,7 +76,7 @@ def test_the_facts_of_a_strategy_are_what_hosts_are_told() -> None:
 
 def a_job(nodes: list[Node], topology: str = "2x1") -> dict[str, object]:
     plan = replace(
-        builders.plan(), model="sleep", framework="sleep", strategy="gang", interpreter="system", topology=topology
+        builders.plan(topology=topology), model="sleep", framework="sleep", strategy="gang", interpreter="system"
     )
     count = int(topology[0])
     placement = placed(count, 1)
