@@ -47,9 +47,23 @@ class Field:
     option: Option | None = None
 
 
+def _axis(name: str, exported: str, option: Option | None = None, word: str = "", heading: str = "") -> Field:
+    """What most axes are: part of the workload, told with its results, and a column of tables."""
+    return Field(
+        name,
+        axis=True,
+        workload=True,
+        told=True,
+        heading=heading or name,
+        word=word,
+        exported=exported,
+        option=option,
+    )
+
+
 FIELDS = (
     Field("name", planned=False, option=Option(("--name",), "name of the experiment", value=str)),
-    Field("model", axis=True, workload=True, told=True, heading="model", exported="the model"),
+    _axis("model", "the model"),
     Field(
         "options",
         workload=True,
@@ -58,24 +72,10 @@ FIELDS = (
         exported="options of model and adapter, an object",
         option=Option(("--option",), "an option of the model", "KEY=VALUE"),
     ),
-    Field(
-        "framework",
-        axis=True,
-        workload=True,
-        told=True,
-        heading="framework",
-        exported="the framework",
-        option=Option(("-f", "--framework"), "default pytorch, or what the model is there for"),
+    _axis(
+        "framework", "the framework", Option(("-f", "--framework"), "default pytorch, or what the model is there for")
     ),
-    Field(
-        "strategy",
-        axis=True,
-        workload=True,
-        told=True,
-        heading="strategy",
-        exported="how ranks exchange gradients; what `auto` stood for",
-        option=Option(("--strategy",), "default auto"),
-    ),
+    _axis("strategy", "how ranks exchange gradients; what `auto` stood for", Option(("--strategy",), "default auto")),
     Field(
         "interpreter",
         axis=True,
@@ -84,44 +84,20 @@ FIELDS = (
         exported="the pinned environment; what `auto` stood for",
         option=Option(("--interpreter",), "default auto"),
     ),
-    Field(
+    _axis(
         "topology",
-        axis=True,
-        workload=True,
-        told=True,
-        heading="topology",
+        "machines x devices per machine",
+        Option(("--topology",), "machines x devices (default 1x1)", "MxD"),
         word="topology",
-        exported="machines x devices per machine",
-        option=Option(("--topology",), "machines x devices (default 1x1)", "MxD"),
     ),
-    Field(
+    _axis(
         "fabric",
-        axis=True,
-        workload=True,
-        told=True,
-        heading="fabric",
+        "what carries gradients between machines; none for one machine",
+        Option(("--fabric",), "ethernet, infiniband or roce (default ethernet)"),
         word="fabric",
-        exported="what carries gradients between machines; none for one machine",
-        option=Option(("--fabric",), "ethernet, infiniband or roce (default ethernet)"),
     ),
-    Field(
-        "device",
-        axis=True,
-        workload=True,
-        told=True,
-        heading="device",
-        exported="cuda or cpu",
-        option=Option(("--device",), "auto, cuda or cpu (default auto)"),
-    ),
-    Field(
-        "precision",
-        axis=True,
-        workload=True,
-        told=True,
-        heading="precision",
-        exported="the arithmetic",
-        option=Option(("--precision",), "default fp32"),
-    ),
+    _axis("device", "cuda or cpu", Option(("--device",), "auto, cuda or cpu (default auto)")),
+    _axis("precision", "the arithmetic", Option(("--precision",), "default fp32")),
     Field(
         "per_device_batch_size",
         axis=True,
@@ -145,45 +121,21 @@ FIELDS = (
         unit="samples",
         option=Option(("--global-batch",), "batch size over all devices instead", "N", has_numbers=True),
     ),
-    Field(
-        "data",
-        axis=True,
-        workload=True,
-        told=True,
-        heading="data",
-        exported="synthetic, or the dataset",
-        option=Option(("--data",), "synthetic, or a dataset's name (default synthetic)"),
+    _axis(
+        "data", "synthetic, or the dataset", Option(("--data",), "synthetic, or a dataset's name (default synthetic)")
     ),
     # No field of a spec. Another folder that a person registered under the same name is another series.
     Field("data_sha256", workload=True, exported="which files, where the dataset was registered on nodes"),
-    Field(
+    _axis(
         "data_on",
-        axis=True,
-        workload=True,
-        told=True,
-        heading="data on",
+        "where synthetic batches lie: host, pinned or device; what `auto` stood for",
+        Option(("--data-on",), "auto, host, pinned or device: where synthetic batches lie"),
         word="data on",
-        exported="where synthetic batches lie: host, pinned or device; what `auto` stood for",
-        option=Option(("--data-on",), "auto, host, pinned or device: where synthetic batches lie"),
+        heading="data on",
     ),
-    Field(
-        "size",
-        axis=True,
-        workload=True,
-        told=True,
-        heading="size",
-        exported="full, small or tiny",
-        option=Option(("--size",), "full, small or tiny (default full)"),
-    ),
-    Field(
-        "seed",
-        axis=True,
-        workload=True,
-        told=True,
-        heading="seed",
-        word="seed",
-        exported="the seed",
-        option=Option(("--seed",), "of weights and data (default 1)", "N", has_numbers=True),
+    _axis("size", "full, small or tiny", Option(("--size",), "full, small or tiny (default full)")),
+    _axis(
+        "seed", "the seed", Option(("--seed",), "of weights and data (default 1)", "N", has_numbers=True), word="seed"
     ),
     Field("nodes", planned=False, told=True, heading="nodes"),
     # The two parts of ``nodes``; the second is called ``names`` there.
