@@ -4,10 +4,10 @@ This module owns their format and its version, and nothing else. It is imported 
 agent and by the trainer, so it is Python 3.6 with the standard library only.
 
 The job
-    A JSON object, written by ``orchestrator.services.reconcile.job`` and read by every process of the attempt. The node agent
-    completes it: ``interpreter``, ``dataset.root``, and the ports where they are null. It adds ``lock_dir``, the folder
-    of the device locks, and to the copy of each process ``process``, its name. ``tbd parity`` adds ``parity`` (see
-    ``workers.trainer.loops.parity``).
+    A JSON object, written by ``orchestrator.services.reconcile.job`` and read by every process of the attempt. The node
+    agent completes it: ``interpreter``, ``dataset.root``, and the ports where they are null. It adds ``lock_dir``, the
+    folder of the device locks, and to the copy of each process ``process``, its name. ``tbd parity`` adds ``parity``
+    (see ``workers.trainer.loops.parity``).
 
     ============== ===================================================================================================
     protocol       ``PROTOCOL_VERSION``
