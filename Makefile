@@ -58,7 +58,7 @@ faults: setup interpreters ## only the tests of bad luck: killed servers, dying 
 
 bench: setup test-interpreters ## the ratios of docs/benchmarks.md, measured side by side on this machine (about 40 minutes, and as long again for published networks)
 	@deploy/system_packages.sh wrk
-	@$(BIN)/python -m tests.benchmarks.bench
+	@$(BIN)/python -m bench.bench
 
 test-horovod-pytorch: system-packages setup ## the tests of PyTorch's Horovod, which is built from source first (about five minutes)
 	@deploy/system_packages.sh python3-dev
@@ -88,13 +88,13 @@ fuzz: setup ## hold REST to its OpenAPI description by many more cases than the 
 	@$(BIN)/python -m tests.support.openapi_fuzz $(if $(EXAMPLES),--examples $(EXAMPLES)) $(if $(SEED),--seed $(SEED))
 
 schedules-year: setup ## a thousand schedules over a simulated year, beside an oracle that walks through it minute by minute (minutes)
-	@$(BIN)/python -m tests.benchmarks.schedules_year
+	@$(BIN)/python -m bench.schedules_year
 
 openapi: setup ## record what is new in OpenAPI; BREAKING=1 records also what is removed or narrowed
 	@$(BIN)/python -m tests.support.openapi_changes $(if $(BREAKING),--breaking)
 
 coverage: setup ## how often the printed intervals hold the truth and equal cells are called different, by simulation (about half an hour of one core)
-	@$(BIN)/python -m tests.benchmarks.figures
+	@$(BIN)/python -m bench.figures
 
 gpu-check: ## the checks that need a GPU, from a fresh clone with nothing but a driver: makes or finds its Python; SLICE=products|kernels|… (docs/gpu_check.md; 77: no GPU)
 	@python3 -m tests.gpu.environment $(SLICE)

@@ -13,7 +13,7 @@ PAGES = ("orchestrator/__init__.py", "workers/__init__.py", "suites/__init__.py"
 PLACE = re.compile(r"`([\w./-]+/[\w.-]+\.\w+)(?:: ([\w., ]+))?`")
 STEP = re.compile(r"^ ?(\d+)\. ", re.MULTILINE)
 # A file that is named in the middle of a sentence.
-FILE = re.compile(r"\b(?:orchestrator|workers|suites|tests|docs)/[\w/.-]*\w\.(?:py|toml|yaml|md)\b")
+FILE = re.compile(r"\b(?:orchestrator|workers|suites|tests|bench|docs)/[\w/.-]*\w\.(?:py|toml|yaml|md)\b")
 
 
 def text_of(page: str) -> str:

@@ -6,7 +6,7 @@ The image classifiers are made for one size only, so that ResNet-50 stands for t
 import pytest
 
 from orchestrator.services.facts.catalog import load_catalog
-from tests.benchmarks import published
+from bench import published
 
 CASES = {name: "tiny" for name, network in published.NETWORKS.items() if network.kit == "transformers"}
 CASES["resnet-50"] = "small"
@@ -14,8 +14,8 @@ CASES["resnet-50"] = "small"
 
 def case(name):
     folder = load_catalog().models[published.NETWORKS[name].model].module.replace(".", "/")
-    benchmarks = ["tests/benchmarks/published" + end for end in (".py", ".txt", "_loop.py")]
-    benchmarks.append(f"tests/benchmarks/published_{published.NETWORKS[name].kit}.py")
+    benchmarks = ["bench/published" + end for end in (".py", ".txt", "_loop.py")]
+    benchmarks.append(f"bench/published_{published.NETWORKS[name].kit}.py")
     own = ["suites/assemble/pytorch", "workers/interpreters/pytorch", folder]
     return pytest.param(name, marks=pytest.mark.depends_on(*benchmarks, *own))
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.benchmarks import schedules_year as year
+from bench import schedules_year as year
 from tests.support.cron_oracle import epoch
 
 ZONES = ("Europe/Berlin", "Australia/Lord_Howe")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from bench import filled
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.runs.filters import CellFilter, ExperimentFilter, RunFilter
 from orchestrator.domain.runs.run import ExperimentState, RunState
-from tests.benchmarks import filled
 
 pytestmark = pytest.mark.xdist_group("costs")  # what is stored is made once
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from bench import ingest
 from orchestrator.db.together.imported import IMPORTING
-from tests.benchmarks import ingest
 from tests.cluster.unit_keeper import environment_of
 from tests.faults.test_bad_luck import sleep
 from tests.support import processes

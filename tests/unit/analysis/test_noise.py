@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bench.simulated import autoregressive
 from orchestrator.analysis.probe import noise
-from tests.benchmarks.simulated import autoregressive
 
 MEAN_S = 0.025
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bench import simulated
 from orchestrator.analysis.statistics.steady import SteadyClass, judge
-from tests.benchmarks import simulated
 
 N = 40  # series a case; a rate of 95 % fails the 85 % asked for here once in 300
 

@@ -5,7 +5,7 @@ import pytest
 
 from orchestrator.analysis.statistics.blocks import compare_groups
 from orchestrator.analysis.statistics.settling import cut_of
-from tests.benchmarks import cells, differences, held_out_cells, machines
+from bench import cells, differences, held_out_cells, machines
 
 ALL = {**machines.PROMISED, **machines.SPIKES, **machines.RARE, **machines.MOVING, **machines.UNEQUAL}
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.benchmarks import coverage, held_out, recorded, repeats
+from bench import coverage, held_out, recorded, repeats
 from tests.replays.replay import EXPECTED
 
 

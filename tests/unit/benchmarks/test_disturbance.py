@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.benchmarks.disturbance import ORDER, Slice, Step, between_intervals, of_trainer, slice_s
+from bench.disturbance import ORDER, Slice, Step, between_intervals, of_trainer, slice_s
 
 SLICE_S = 3.0
 GAP_S = 0.01

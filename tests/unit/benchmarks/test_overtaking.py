@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.benchmarks import overtaking
+from bench import overtaking
 
 
 @pytest.mark.parametrize("name", overtaking.CASES)

@@ -2,9 +2,9 @@
 
 import pytest
 
+from bench import bench, published
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.probe import parity
-from tests.benchmarks import bench, published
 
 ALIKE = {"loss": 5.0, "dropped_loss": 5.1, "samples_per_s": 2.0}
 

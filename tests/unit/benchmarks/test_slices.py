@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.slices import Side, free_time, in_blocks, speeds, take_turns, with_needle
+from bench.slices import Side, free_time, in_blocks, speeds, take_turns, with_needle
 from tests.support.service import until
 
 

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks.ratio import Ratio, in_turn, ratio
+from bench.ratio import Ratio, in_turn, ratio
 from tests.support.service import Service
 
 CONNECTIONS = 16

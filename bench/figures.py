@@ -1,7 +1,7 @@
-"""How often what is printed holds, by simulation: ``python -m tests.benchmarks.figures [PART …]``.
+"""How often what is printed holds, by simulation: ``python -m bench.figures [PART …]``.
 
 Prints Markdown; docs/statistics.md quotes it. ± is the simulation's own 95 % error. What single runs are called
-(findings, which leave no run out) is ``python -m tests.benchmarks.coverage``.
+(findings, which leave no run out) is ``python -m bench.coverage``.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import numpy as np
 from orchestrator.analysis.cell import lending
 from orchestrator.analysis.cell.length import LEAST_INTERVALS
 from orchestrator.analysis.statistics.nested import quantile
-from tests.benchmarks import cells, differences, held_out_cells, machines, repeats
+from bench import cells, differences, held_out_cells, machines, repeats
 
 LEAST = 10  # cases of each kind, however small a share is asked for
 KINDS = {

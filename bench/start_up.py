@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.benchmarks.ratio import Ratio, in_turn, ratio
+from bench.ratio import Ratio, in_turn, ratio
 from tests.support.service import Service, seconds
 
 SLEEP = {

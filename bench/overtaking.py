@@ -1,4 +1,4 @@
-"""How long a gang waits under an endless stream of small runs: ``python -m tests.benchmarks.overtaking``.
+"""How long a gang waits under an endless stream of small runs: ``python -m bench.overtaking``.
 
 ``decide`` itself places the runs; clock, durations (lognormal, seeded) and processes are the simulation's. The wait of
 the gang begins when it is the first in the queue. It is set against what the longest run of that moment had left: who

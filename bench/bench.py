@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import (
+from bench import (
     command_line,
     disturbance,
     gang_mpirun,
@@ -28,7 +28,7 @@ from tests.benchmarks import (
     training,
     trouble,
 )
-from tests.benchmarks.ratio import Ratio
+from bench.ratio import Ratio
 from tests.support.service import running_service
 
 # name -> (what is measured on, measure, pairs; of disturbance: trainers). The numbers of pairs are judgements: as many

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import psutil
 
+from bench import filled
+from bench.ratio import Ratio, in_turn, ratio
 from orchestrator.db.store import SqlStore
-from tests.benchmarks import filled
-from tests.benchmarks.ratio import Ratio, in_turn, ratio
 from tests.support.service import Service
 
 REQUESTS = 20  # of which the 95th percentile is taken

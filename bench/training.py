@@ -14,15 +14,15 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from bench.ratio import Ratio, ratio
+from bench.slices import Side, in_blocks, speeds, take_turns, with_needle
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.asked.topology import Topology
 from orchestrator.services.facts.catalog import load_catalog
-from tests.benchmarks.ratio import Ratio, ratio
-from tests.benchmarks.slices import Side, in_blocks, speeds, take_turns, with_needle
 from tests.support.service import Service, running_service, until
 from workers.node.interpreters import resolve
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 # Steps before the first slice: compilation and the first allocations are over.
 WARM_UP_STEPS = 10
 START_S = 180.0
@@ -77,7 +77,7 @@ def bare(service: Service, framework: str) -> Iterator[Side]:
     with tempfile.TemporaryDirectory(prefix="bare-") as folder:
         path, told = Path(folder) / "job.json", Path(folder) / "steps"
         path.write_text(json.dumps(_job(framework, device)))
-        command = [str(interpreter.python), "-m", "tests.benchmarks.bare_loop", framework, str(path)]
+        command = [str(interpreter.python), "-m", "bench.bare_loop", framework, str(path)]
         with told.open("wb") as output:
             process = subprocess.Popen(
                 ["taskset", "-c", cores, *command],

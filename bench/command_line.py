@@ -8,8 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.ratio import Ratio, in_turn, ratio
 from orchestrator.db.upgrade import admin
-from tests.benchmarks.ratio import Ratio, in_turn, ratio
 from tests.support.service import Service
 
 TBD = [str(Path(sys.executable).parent / "tbd"), "ls", "--json"]

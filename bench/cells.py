@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from bench.machines import INTERVAL_S, START_UP
 from orchestrator.analysis.cell.between_runs import over_runs
 from orchestrator.analysis.cell.length import first_length, noise_of, planned_length
 from orchestrator.analysis.statistics.settling import cut_of, scouts
 from orchestrator.domain.value.measurement import Measurement
-from tests.benchmarks.machines import INTERVAL_S, START_UP
 
 RUNS = 6
 START_UP_S = START_UP * INTERVAL_S

@@ -1,6 +1,6 @@
 """What tbd's processes take from the training beside them: measured on one trainer, with and without them.
 
-    python -m tests.benchmarks.disturbance [FRAMEWORK …] [--trainers N] [--slices K]
+    python -m bench.disturbance [FRAMEWORK …] [--trainers N] [--slices K]
 
 Two trainers differ for as long as they live, so the trainer stays and tbd goes: its server and agent are frozen
 (SIGSTOP) and thawed in turn, in the order free, frozen, frozen, free. What counts is the time of the steps in their
@@ -25,9 +25,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks.parties import Parties, parties, shares
-from tests.benchmarks.ratio import Ratio, ratio
-from tests.benchmarks.training import START_S, rig, spec
+from bench.parties import Parties, parties, shares
+from bench.ratio import Ratio, ratio
+from bench.training import START_S, rig, spec
 from tests.support.service import Service, until
 
 FRAMEWORKS = ("pytorch", "tensorflow", "mxnet", "cntk")

@@ -1,6 +1,6 @@
 """The first step of a distributed training in CNTK as somebody without tbd would write it, run by mpirun.
 
-``mpirun … -m tests.benchmarks.bare_gang_cntk JOB`` prints, on rank 0, the time (seconds since the epoch) when its first
+``mpirun … -m bench.bare_gang_cntk JOB`` prints, on rank 0, the time (seconds since the epoch) when its first
 step is done, and makes three steps. For Python 3.6.
 """
 

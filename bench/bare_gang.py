@@ -1,6 +1,6 @@
 """The first step of a distributed training as somebody without tbd would write it: run by torchrun on each host.
 
-``torchrun … -m tests.benchmarks.bare_gang JOB`` prints, on rank 0, the time (seconds since the epoch) when its first
+``torchrun … -m bench.bare_gang JOB`` prints, on rank 0, the time (seconds since the epoch) when its first
 step begins, and makes three steps.
 """
 

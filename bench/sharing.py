@@ -10,7 +10,7 @@ from functools import partial
 from math import sqrt
 from typing import Any
 
-from tests.benchmarks.ratio import Ratio, in_turn, ratio
+from bench.ratio import Ratio, in_turn, ratio
 from tests.support.service import Service, running_service
 
 MODELS = {"resnet-50": "small", "lstm-classifier": "small", "alexnet": "tiny"}

@@ -1,6 +1,6 @@
 """A training loop as somebody without tbd would write it: the suite's ResNet-50, the framework, and a clock.
 
-Runs in the framework's own interpreter: ``python -m tests.benchmarks.bare_loop FRAMEWORK JOB`` prints the time of
+Runs in the framework's own interpreter: ``python -m bench.bare_loop FRAMEWORK JOB`` prints the time of
 CLOCK_MONOTONIC at the end of each step, and goes on until it is ended.
 """
 

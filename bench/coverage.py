@@ -1,4 +1,4 @@
-"""How often the analysis is right, by simulation: ``python -m tests.benchmarks.coverage [PART …] [--series N]``.
+"""How often the analysis is right, by simulation: ``python -m bench.coverage [PART …] [--series N]``.
 
 Prints, as Markdown, the share of series of each kind that get their class, and how often the 95 % interval of those
 called steady holds the truth.
@@ -14,7 +14,7 @@ import numpy as np
 
 from orchestrator.analysis.run.throughput import WorldIntervals, rate_measurement
 from orchestrator.analysis.statistics.steady import SteadyClass, judge
-from tests.benchmarks import held_out, recorded, repeats, simulated
+from bench import held_out, recorded, repeats, simulated
 
 STEADY, DRIFTING, UNSTEADY, TOO_SHORT = (
     SteadyClass.STEADY,

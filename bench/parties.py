@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks.slices import with_needle
+from bench.slices import with_needle
 from tests.support.service import Service
 from workers.node import processes
 from workers.trainer import protocol

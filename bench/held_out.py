@@ -8,7 +8,7 @@ be seen is at least 6 % large, or else below 0.6 %: between those nobody can say
 import numpy as np
 from scipy.signal import lfilter
 
-from tests.benchmarks.simulated import MEAN_S, WORK
+from bench.simulated import MEAN_S, WORK
 
 
 def steady(rng):

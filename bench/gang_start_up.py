@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bench.ratio import Ratio, in_turn, ratio
 from orchestrator.services.facts.catalog import load_catalog
-from tests.benchmarks.ratio import Ratio, in_turn, ratio
 from tests.cluster import hosts
 from tests.cluster.bench import ROOT, Bench, Layout
 from tests.support.service import Service, seconds
@@ -76,7 +76,7 @@ def by_hand_s(bench: Bench) -> float:
     started = []
     for rank, name in enumerate(HOSTS):
         place = [f"--nnodes={len(HOSTS)}", f"--node-rank={rank}", f"--master-addr={leader}", f"--master-port={PORT}"]
-        words = [python, "-m", "torch.distributed.run", *place, "-m", "tests.benchmarks.bare_gang", str(job)]
+        words = [python, "-m", "torch.distributed.run", *place, "-m", "bench.bare_gang", str(job)]
         environment = bench.environment(name) | {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
         environment |= {"PYTHONPATH": str(ROOT), "TORCH_CPP_LOG_LEVEL": "ERROR"}
         started.append(bench.hosts[name].start(*words, environment=environment))

@@ -17,12 +17,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench.ratio import Ratio, in_turn, ratio
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.probe import parity
-from tests.benchmarks.ratio import Ratio, in_turn, ratio
 from workers.node.interpreters import resolve
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 PINNED = Path(__file__).with_suffix(".txt")
 
 
@@ -112,7 +112,7 @@ def read(folder: Path, network: Network, side: str, size: str = SIZE) -> dict[st
         path = Path(own) / "job.json"
         path.write_text(json.dumps(_job(network, size, core)))
         environment = {**os.environ, **interpreter.environment, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
-        loop = [str(interpreter.python), "-m", "tests.benchmarks.published_loop"]
+        loop = [str(interpreter.python), "-m", "bench.published_loop"]
         done = subprocess.run(
             ["taskset", "-c", str(core), *loop, side, network.kit, network.published, str(path)],
             cwd=ROOT,

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from tests.benchmarks.ratio import Ratio, ratio
+from bench.ratio import Ratio, ratio
 from tests.replays import replay
 from tests.support.service import Service, running_service
 

@@ -1,7 +1,7 @@
 """Trains a network of the suite, or the published one with the same weights, for some steps; prints its speed as JSON.
 
-``python -m tests.benchmarks.published_loop ours|published KIT NAME JOB``, in PyTorch's interpreter, with the published
-package on its path: ``tests.benchmarks.published_KIT`` makes its network NAME. See ``tests.benchmarks.published``.
+``python -m bench.published_loop ours|published KIT NAME JOB``, in PyTorch's interpreter, with the published
+package on its path: ``bench.published_KIT`` makes its network NAME. See ``bench.published``.
 """
 
 import importlib
@@ -24,7 +24,7 @@ def main(side, kit, name, path):
     network, rule = model.network, model.updates[0].optimizer
     if side == "published":
         # The suite's loss is computed by it from now on.
-        network, model.network = importlib.import_module("tests.benchmarks.published_" + kit).make(name, network, job)
+        network, model.network = importlib.import_module("bench.published_" + kit).make(name, network, job)
     optimizer = optimizers.make(rule, [one for one in network.parameters() if one.requires_grad])
     schedule = optimizers.Schedule(rule, optimizer)
     batches = model.batches(0)

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench.ratio import Ratio, in_turn, ratio
 from orchestrator.cluster.agents import CALL_TIMEOUT_S, AgentError, AgentUnreachable, Handle
 from orchestrator.cluster.local import LocalCluster
 from orchestrator.db.opening import open_to_serve
@@ -26,7 +27,6 @@ from orchestrator.services.experiment.submit import submit
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.reconcile.reconciler import Bell, Reconciler
 from orchestrator.services.reconcile.trouble import WatchedCluster
-from tests.benchmarks.ratio import Ratio, in_turn, ratio
 
 # Of each node in a slice: so many that a node's first calls to hang, each waited for a second, are a small part of it.
 # What is wanted is the rate beside a node that is in trouble, not the moment in which it comes.

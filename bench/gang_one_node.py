@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.benchmarks import gang_start_up
-from tests.benchmarks.ratio import Ratio, in_turn, ratio
+from bench import gang_start_up
+from bench.ratio import Ratio, in_turn, ratio
 from tests.support.service import Service, running_service
 from workers.node.interpreters import resolve
 from workers.node.port_choice import free_port
@@ -51,7 +51,7 @@ def by_hand_s(service: Service) -> float:
         command = [str(resolve("pytorch").python), "-m", "torch.distributed.run", *place]
         began = time.time()
         done = subprocess.run(
-            ["taskset", "-c", ",".join(map(str, cores)), *command, "-m", "tests.benchmarks.bare_gang", str(path)],
+            ["taskset", "-c", ",".join(map(str, cores)), *command, "-m", "bench.bare_gang", str(path)],
             cwd=gang_start_up.ROOT,
             env={**os.environ, **threads, "TORCH_CPP_LOG_LEVEL": "ERROR"},
             stdout=subprocess.PIPE,

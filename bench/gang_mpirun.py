@@ -12,8 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.benchmarks import gang_start_up
-from tests.benchmarks.ratio import Ratio, in_turn, ratio
+from bench import gang_start_up
+from bench.ratio import Ratio, in_turn, ratio
 from tests.support.service import Service
 from workers.node.interpreters import resolve
 
@@ -44,7 +44,7 @@ def by_hand_s(service: Service) -> float:
         command = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1"]
         for index, device in enumerate(devices[:2]):
             pinned = ["taskset", "-c", ",".join(map(str, device["cores"])), str(interpreter.python)]
-            command += [":"] * (index > 0) + ["-np", "1", *pinned, "-m", "tests.benchmarks.bare_gang_cntk", str(path)]
+            command += [":"] * (index > 0) + ["-np", "1", *pinned, "-m", "bench.bare_gang_cntk", str(path)]
         began = time.time()
         done = subprocess.run(
             command,
