@@ -24,7 +24,7 @@ SUITE := $(patsubst %,tests/contract/test_%.py,every_cell models overfitting lea
 	profiles_pytorch profiles_tensorflow profiles_mxnet profiles_cntk) \
 	$(patsubst %,tests/integration/test_%.py,convergence_runs resumed_runs largest_batches)
 
-.PHONY: help schedules-year demo nightly-demo pytorch-pythons test prove lint unit bench faults coverage test-horovod-pytorch cluster scaling deploy-check suite-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters clean
+.PHONY: help schedules-year demo nightly-demo pytorch-pythons test test-changed test-all lint unit bench faults coverage test-horovod-pytorch cluster scaling deploy-check suite-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -37,11 +37,14 @@ demo: announce-downloads setup ## everything once: set up, serve, measure one ba
 nightly-demo: announce-downloads setup interpreters ## ten nights of a tiny suite on a fast clock, with bad luck, then the board (minutes; docs/nightly.md)
 	@$(BIN)/python deploy/nightly_demo.py
 
-test: announce-downloads system-packages setup test-interpreters lint ## set up everything that is needed and run all tests
+test: announce-downloads system-packages setup test-interpreters lint ## set up everything that is needed and run the tests: always the same ones (docs/tests.md)
 	@$(BIN)/python -m pytest $(WHOLE)
 
-prove: setup test-interpreters ## run also the long tests whose files have not changed since they passed; tests/proven.toml is written anew
-	@$(BIN)/python -m pytest $(WHOLE) --prove
+test-changed: system-packages setup test-interpreters ## what `make test` leaves out and a difference can break: BASE=origin/main; without BASE all that is left to a change
+	@$(BIN)/python -m pytest $(WHOLE) -m 'after_change and not thorough' $(if $(BASE),--changed-since='$(BASE)')
+
+test-all: system-packages setup test-interpreters lint ## every test (hours)
+	@$(BIN)/python -m pytest $(WHOLE) -m ""
 
 unit: setup ## only the tests that need no framework and no server
 	@$(BIN)/python -m pytest tests/unit tests/architecture
@@ -64,16 +67,16 @@ test-horovod-pytorch: system-packages setup ## the tests of PyTorch's Horovod, w
 	@deploy/system_packages.sh python3-dev
 	@$(BIN)/python -m workers.node.interpreters install horovod-pytorch
 	@$(BIN)/python -m pytest tests/contract/test_strategies.py tests/contract/test_checkpoints.py \
-		tests/integration/test_horovod.py tests/integration/test_pytorch_profiled_runs.py -k "pytorch and horovod"
+		tests/integration/test_horovod.py tests/integration/test_pytorch_profiled_runs.py -m "" -k "pytorch and horovod"
 
 pytorch-pythons: setup ## PyTorch on Python 3.12 and 3.13 (up to 2.8 GB to download and 4.8 GB on disk for each, removed again): built, proved, tried
 	@deploy/pytorch_pythons.sh
 
 cluster: system-packages setup test-interpreters ## the tests on several hosts in full: every framework and strategy, as root (about 15 minutes)
-	@$(BIN)/python -m pytest tests/cluster -m "" --prove
+	@$(BIN)/python -m pytest tests/cluster -m ""
 
 deploy-check: system-packages setup ## the containers in full: images, every fault, a PyTorch job, by an engine of its own, as root (about 15 minutes)
-	@$(BIN)/python -m pytest tests/deploy -m "" --prove
+	@$(BIN)/python -m pytest tests/deploy -m ""
 
 suite-check: system-packages setup test-interpreters ## every cell of the suite in full: parity at tiny and small, learning by heart, convergence, checkpoints, ranks, profiles, largest batches (docs/tests.md has its time)
 	@$(BIN)/python -m pytest $(WHOLE) -m "" $(SUITE)

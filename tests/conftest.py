@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.proven import MARK, Proofs
+from tests.support import deadline
+from tests.support.changed import Changed
 from tests.trainer_process import ROOT
 from workers.node import interpreters
 
@@ -23,7 +24,7 @@ UNIT_S = 1.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--prove", action="store_true", help=f"run also the tests marked {MARK} that are proven")
+    parser.addoption("--changed-since", metavar="REV", help="leave out what no file that differs from REV can break")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,7 +33,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         os.environ["TBD_LOCK_DIR"] = tempfile.mkdtemp(prefix="tbd-test-locks-")
         os.environ.update(OMP_WAIT_POLICY="PASSIVE", KMP_BLOCKTIME="0")
-    config.pluginmanager.register(Proofs(Path(ROOT)))
+    config.pluginmanager.register(deadline)
+    if config.getoption("--changed-since"):
+        config.pluginmanager.register(Changed(Path(ROOT), config.getoption("--changed-since")))
 
 
 # First, because pytest-xdist reads the groups in the same hook: what is marked after it is dealt out test by test, and

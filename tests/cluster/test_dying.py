@@ -11,6 +11,8 @@ from tests.cluster.bench import Bench, trainers
 from tests.cluster.matrix import Cell, cells
 from tests.support.service import until
 
+pytestmark = pytest.mark.after_change
+
 CELLS = cells(load_catalog(), ("2x1",))
 # Whose peers would wait for it without end if nobody ended them (apache/mxnet: workers hang when a server aborts).
 QUICK = "mxnet-kvstore-dist-sync-2x1"

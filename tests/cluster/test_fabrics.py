@@ -6,6 +6,8 @@ from orchestrator.services.facts.catalog import load_catalog
 from tests.cluster.bench import Bench
 from tests.cluster.matrix import GRADIENTS, Cell, carry_out, cells
 
+pytestmark = pytest.mark.after_change
+
 CELLS = cells(load_catalog(), ("2x1",))
 STEPS = 12
 

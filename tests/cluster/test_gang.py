@@ -73,6 +73,7 @@ def test_a_run_over_two_hosts_completes_and_both_logs_are_fetched(bench: Bench, 
     until(lambda: no_trainer_left(bench), 10)
 
 
+@pytest.mark.after_change
 def test_logs_of_hosts_whose_clocks_differ_are_merged_within_the_stated_uncertainty(
     bench: Bench, completed: dict[str, Any]
 ) -> None:
@@ -92,12 +93,14 @@ def test_logs_of_hosts_whose_clocks_differ_are_merged_within_the_stated_uncertai
     assert abs(axis_of(logs).clocks["two"].drift) < 1e-3
 
 
+@pytest.mark.after_change
 def test_a_run_on_two_devices_of_one_host_completes(bench: Bench) -> None:
     (run,) = bench.service.wait(bench.service.submit(spec("1x2", ("three",))), 120)
     assert run["state"] == "completed", run
     assert not [entry for entry in bench.logs(run["id"])["three"] if entry["kind"] == "clock"]
 
 
+@pytest.mark.after_change
 def test_a_rank_that_dies_ends_the_gang_on_both_hosts_with_one_outcome(bench: Bench) -> None:
     options = {"step_time_s": 0.02, "fault": "crash", "fault_rank": 1, "fault_step": 5}
     (run,) = bench.service.wait(bench.service.submit(spec(steps=FOREVER, options=options)), 120)
@@ -107,6 +110,7 @@ def test_a_rank_that_dies_ends_the_gang_on_both_hosts_with_one_outcome(bench: Be
     until(lambda: no_trainer_left(bench), 10)
 
 
+@pytest.mark.after_change
 def test_a_cancelled_gang_ends_on_both_hosts(bench: Bench) -> None:
     experiment = bench.service.submit(spec(steps=FOREVER))
     run = running(bench, experiment)
@@ -116,6 +120,7 @@ def test_a_cancelled_gang_ends_on_both_hosts(bench: Bench) -> None:
     assert no_trainer_left(bench)
 
 
+@pytest.mark.after_change
 def test_a_host_that_loses_power_is_noticed_and_the_run_is_carried_out_again_when_it_comes_back(bench: Bench) -> None:
     experiment = bench.service.submit(spec(steps=150, options={"step_time_s": 0.1}))
     running(bench, experiment)
@@ -134,6 +139,7 @@ def test_a_host_that_loses_power_is_noticed_and_the_run_is_carried_out_again_whe
     assert sorted(bench.logs(run["id"])) == ["one", "two"]
 
 
+@pytest.mark.after_change
 def test_a_host_that_is_cut_off_ends_its_processes_and_joins_again_as_a_new_node_of_ray(bench: Bench) -> None:
     experiment = bench.service.submit(spec(steps=FOREVER))
     run = running(bench, experiment)

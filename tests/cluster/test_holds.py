@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from tests.cluster.bench import HEAD, Bench
 from tests.cluster.test_gang import spec
 from tests.support.service import until
+
+pytestmark = pytest.mark.after_change
 
 
 def on_head(bench: Bench, *words: str) -> "subprocess.Popen[str]":

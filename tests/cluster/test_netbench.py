@@ -8,6 +8,8 @@ from tests.cluster.bench import Bench
 from tests.support.service import TERMINAL, until
 from workers.node import interpreters
 
+pytestmark = pytest.mark.after_change
+
 LARGEST_BYTES = 2**20
 
 
@@ -44,24 +46,8 @@ def _is_over(run: dict[str, Any]) -> bool:
     return run["state"] in TERMINAL
 
 
-# Ninety seconds, most of them waiting. Trainings over these links are ``test_gang.py``'s, which fabric they take
+# Trainings over these links are ``test_gang.py``'s, which fabric they take
 # ``test_fabrics.py``'s, and netbench on one host is that of ``tests/integration``.
-@pytest.mark.depends_on(
-    "orchestrator/analysis/probe/netbench.py",
-    "orchestrator/services/probe/netbench.py",
-    "orchestrator/services/probe/request.py",
-    "orchestrator/api/routers/probes.py",
-    "orchestrator/db/run/probes.py",
-    "suites/models/netbench",
-    "workers/node/fabrics.py",
-    "workers/trainer/loops/netbench.py",
-    "workers/trainer/frameworks/fabric.py",
-    "workers/trainer/frameworks/pytorch",
-    "workers/interpreters/pytorch",
-    "tests/cluster/bench.py",
-    "tests/cluster/hosts.py",
-    "tests/cluster/network.py",
-)
 @pytest.mark.timeout(900)
 def test_the_rate_between_two_hosts_is_that_of_their_link(bench: Bench) -> None:
     if not interpreters.resolve("pytorch").ready:

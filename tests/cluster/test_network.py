@@ -12,6 +12,8 @@ from tests.cluster.hosts import INFINIBAND, Host
 from tests.cluster.network import Network
 from tests.support.service import until
 
+pytestmark = pytest.mark.after_change
+
 SINK = """
 import socket, sys
 listener = socket.create_server(("", int(sys.argv[1])))

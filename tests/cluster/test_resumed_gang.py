@@ -32,16 +32,7 @@ pytestmark = [
     pytest.mark.framework("pytorch"),
     pytest.mark.usefixtures("photographs"),
     pytest.mark.timeout(600),
-    pytest.mark.depends_on(
-        "workers/trainer/checkpoint.py",
-        "workers/trainer/loops/convergence.py",
-        "workers/trainer/control",
-        "workers/trainer/frameworks/pytorch",
-        "workers/node/checkpoints.py",
-        "workers/node/agent.py",
-        "orchestrator/domain/value/failure.py",
-        "orchestrator/services/reconcile/conclude.py",
-    ),
+    pytest.mark.after_change,
 ]
 
 

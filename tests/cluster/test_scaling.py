@@ -8,6 +8,8 @@ from tests.cluster.bench import Bench
 from tests.cluster.scaling import carry_out, page_of, spec_of, told
 from tests.support.service import seconds
 
+pytestmark = pytest.mark.after_change
+
 WAITS = {
     "name": "scaling-waits",
     "model": "sleep",

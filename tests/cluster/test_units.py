@@ -16,6 +16,8 @@ from tests.cluster.bench import HEAD, RAY_ENVIRONMENT, RAY_PORT, ROOT, Bench, tr
 from tests.cluster.test_gang import running, spec
 from tests.support.service import until
 
+pytestmark = pytest.mark.after_change
+
 UNIT = ROOT / "deploy" / "ray" / "tbd-ray-node.service"
 # A node gives a head up that it cannot reach for so long: a part of the quick half minute.
 HEAD_AWAY_S = "10"
@@ -64,18 +66,8 @@ def _starts(log: Path) -> int:
 @pytest.mark.parametrize(
     "least_s", [pytest.param(0, id="quick"), pytest.param(120, id="two-minutes", marks=pytest.mark.thorough)]
 )
-# Fifty seconds, most of them waiting. That a host which was cut off ends its processes, and that a node of Ray which
+# That a host which was cut off ends its processes, and that a node of Ray which
 # begins anew joins again, are ``test_gang.py``'s: here it is the unit that begins it.
-@pytest.mark.depends_on(
-    "deploy/ray",
-    "orchestrator/cluster",
-    "workers/node",
-    "constraints.txt",
-    "tests/cluster/unit_keeper.py",
-    "tests/cluster/bench.py",
-    "tests/cluster/hosts.py",
-    "tests/cluster/network.py",
-)
 @pytest.mark.timeout(600)
 def test_a_host_that_was_cut_off_in_mid_training_comes_back_and_the_run_ends_well(
     bench: Bench, unit_on_two: Path, least_s: float

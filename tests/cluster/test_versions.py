@@ -9,6 +9,8 @@ from tests.cluster.bench import ROOT, Bench
 from tests.support.service import until
 from workers.node.code_version import code_version, described
 
+pytestmark = pytest.mark.after_change
+
 ASKED = ROOT / "workers" / "node" / "code_version.py"
 OTHER = "0.0.9"
 

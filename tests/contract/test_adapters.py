@@ -136,9 +136,7 @@ ON_TEXTS = (
     ("model", "options", "folder", "framework"),
     [(*case, framework) for *case, frameworks in ON_TEXTS for framework in frameworks],
 )
-@pytest.mark.depends_on(
-    "suites/datasets", "suites/inputs", "suites/models/gpt_2", "suites/models/bert_base", drawn=True
-)
+@pytest.mark.after_change
 def test_a_run_on_real_texts_counts_its_input_apart(
     python_of, made_dataset, tmp_path, model, options, folder, framework
 ):

@@ -16,9 +16,7 @@ __all__ = ["apart"]  # a fixture
 
 
 def cell(framework, precision):
-    own = (f"suites/assemble/{framework}", f"workers/trainer/frameworks/{framework}")
-    loop = ("workers/trainer/checkpoint.py", "workers/trainer/loops/convergence.py")
-    marks = [pytest.mark.framework(framework), pytest.mark.depends_on(*own, *loop)]
+    marks = [pytest.mark.framework(framework), pytest.mark.after_change]
     return pytest.param(framework, precision, id=f"{framework}, {precision}", marks=marks)
 
 

@@ -15,16 +15,7 @@ MODELS = load_catalog().models
 
 __all__ = ["apart"]  # a fixture
 
-pytestmark = [
-    pytest.mark.framework("pytorch"),
-    pytest.mark.depends_on(
-        "suites/assemble/pytorch",
-        "workers/trainer/frameworks/pytorch",
-        "workers/trainer/checkpoint.py",
-        "workers/trainer/loops/convergence.py",
-        "suites/datasets/image_folder",
-    ),
-]
+pytestmark = [pytest.mark.framework("pytorch"), pytest.mark.after_change]
 
 
 def job_of(root, folder=None, attempt="a1", model="resnet_50", optimizer=OPTIMIZER, framework="pytorch", **plan):
@@ -80,8 +71,7 @@ def steps(trainer):
 
 
 def of(framework, *values, id):
-    own = pytest.mark.depends_on(f"suites/assemble/{framework}", f"workers/trainer/frameworks/{framework}")
-    return pytest.param(framework, *values, id=f"{framework}, {id}", marks=[pytest.mark.framework(framework), own])
+    return pytest.param(framework, *values, id=f"{framework}, {id}", marks=pytest.mark.framework(framework))
 
 
 ADAM = {"name": "adam", "learning_rate": 1e-3, "betas": [0.9, 0.999]}

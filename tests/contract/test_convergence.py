@@ -42,19 +42,13 @@ def trained(job, folder, python, planted=()):
     return trainer
 
 
-def of_framework(framework, *more, **how):
-    """The marks of a cell, which depends on its framework's adapter and on ``more``."""
-    own = [
-        f"suites/assemble/{framework}",
-        f"workers/trainer/frameworks/{framework}",
-        f"workers/interpreters/{framework}",
-    ]
-    depends = pytest.mark.depends_on(*own, "workers/trainer/loops/convergence.py", "suites/quality", *more, **how)
-    return [pytest.mark.framework(framework), depends]
+def of_framework(framework):
+    """The marks of a cell."""
+    return [pytest.mark.framework(framework), pytest.mark.after_change]
 
 
 def cell(framework):
-    return pytest.param(framework, marks=of_framework(framework, "suites/datasets/image_folder"))
+    return pytest.param(framework, marks=of_framework(framework))
 
 
 @pytest.mark.parametrize("framework", [cell(name) for name in RESNET.frameworks])
@@ -77,7 +71,7 @@ def test_a_network_is_trained_to_its_target_on_photographs_that_it_has_not_seen(
     assert found[-1]["elapsed_s"] >= found[-1]["trained_s"] + sum(one["cost_s"] for one in found[:-1])
 
 
-def cells_of(ways, *more):
+def cells_of(ways):
     """A cell for each framework of each way: model, options, and what is wanted beside."""
     return [
         pytest.param(
@@ -85,7 +79,7 @@ def cells_of(ways, *more):
             name,
             options,
             *beside,
-            marks=of_framework(framework, MODELS[name].module.replace(".", "/"), *more, drawn=True),
+            marks=of_framework(framework),
             id=way_id(MODELS[name], options, framework),
         )
         for name, options, *beside in ways
@@ -96,7 +90,7 @@ def cells_of(ways, *more):
 IMAGES = [("alexnet", {}), ("googlenet", {}), ("inception-v3", {}), ("resnet-50", {"depth": 101})]
 
 
-@pytest.mark.parametrize(("framework", "name", "options"), cells_of(IMAGES, "suites/datasets/image_folder"))
+@pytest.mark.parametrize(("framework", "name", "options"), cells_of(IMAGES))
 def test_every_classifier_is_evaluated_on_photographs(python_of, apart, tmp_path, framework, name, options):
     job = job_of(framework, apart, max_steps=2, evaluate_every=1, options=options)
     job["model"] = MODELS[name].facts_with(options) | {"optimizer": OPTIMIZER}
@@ -136,9 +130,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("framework", "name", "options", "folder", "counted"), cells_of(TEXTS, "suites/datasets", "suites/inputs")
-)
+@pytest.mark.parametrize(("framework", "name", "options", "folder", "counted"), cells_of(TEXTS))
 def test_language_models_are_evaluated_on_texts_that_are_not_trained_on(
     python_of, made_dataset, tmp_path, framework, name, options, folder, counted
 ):
@@ -154,9 +146,7 @@ def test_language_models_are_evaluated_on_texts_that_are_not_trained_on(
     assert counted == "n" or ended["loss"] < begun["loss"]
 
 
-@pytest.mark.parametrize(
-    ("framework", "name", "options"), cells_of([("transformer", {})], "suites/datasets", "suites/inputs")
-)
+@pytest.mark.parametrize(("framework", "name", "options"), cells_of([("transformer", {})]))
 def test_translations_of_sentences_that_are_not_trained_on_are_judged_by_bleu(
     python_of, made_dataset, tmp_path, framework, name, options
 ):

@@ -5,8 +5,7 @@ import pytest
 from orchestrator.services.facts.catalog import load_catalog
 from suites.assemble import layers
 from tests.support.networks import layers_of
-from tests.support.proven import MARK
-from tests.support.strategy_jobs import strategy_job, with_horovod
+from tests.support.strategy_jobs import strategy_job
 from tests.trainer_process import run
 
 MODEL, OPTIONS = load_catalog().models["bert-base"], {"task": "finetune", "freeze_encoder": True}
@@ -43,12 +42,7 @@ STRATEGIES = [
 
 
 def cell(framework, strategy):
-    adapter = f"workers/trainer/frameworks/{framework}"
-    depends = getattr(pytest.mark, MARK)(
-        adapter, "workers/trainer/replica.py", "suites/assemble", "suites/models/bert_base"
-    )
-    horovod = [with_horovod(framework)] if strategy == "horovod" else []
-    marks = [pytest.mark.framework(framework), depends, *horovod]
+    marks = [pytest.mark.framework(framework), pytest.mark.after_change]
     return pytest.param(framework, strategy, marks=marks, id=f"{framework}-{strategy}")
 
 

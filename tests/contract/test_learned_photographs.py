@@ -26,12 +26,7 @@ WHOLE = [
 
 
 def cell(framework, name, options):
-    folder = CATALOG.models[name].module.replace(".", "/")
-    own = [f"suites/assemble/{framework}"]
-    own += [f"workers/{part}/{framework}" for part in ("trainer/frameworks", "interpreters")]
-    own += [folder, "suites/assemble/layers.py", "suites/datasets/image_folder"]
-    depends = pytest.mark.depends_on(*own, drawn=True)
-    marks = [pytest.mark.framework(framework), depends]
+    marks = [pytest.mark.framework(framework), pytest.mark.after_change]
     return pytest.param(framework, name, options, marks=marks, id=way_id(CATALOG.models[name], options, framework))
 
 

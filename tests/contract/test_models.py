@@ -295,9 +295,7 @@ COUNTERS = {"pytorch": 0.01, "tensorflow": 0.03}
 
 
 @pytest.mark.parametrize("framework", [of_framework(framework) for framework in COUNTERS])
-@pytest.mark.depends_on(
-    "suites/models", "suites/assemble", "suites/inputs", "workers/interpreters", "tests/contract/scripts"
-)
+@pytest.mark.after_change
 def test_the_facts_state_the_operations_that_a_framework_counts(python_of, framework):
     cells = [
         (model.facts_with(options), name)

@@ -18,8 +18,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun: apt-get install openmpi-bin"),
 ]
 
-BLOCK_MOMENTUM = pytest.mark.depends_on("workers/trainer/frameworks/cntk", "workers/interpreters/cntk")
-STRATEGIES = ["mpi", pytest.param("mpi-block-momentum", marks=BLOCK_MOMENTUM)]
+STRATEGIES = ["mpi", pytest.param("mpi-block-momentum", marks=pytest.mark.after_change)]
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +107,7 @@ def stepped(weights, momentum, inputs, targets, rate):
     return weights - rate * momentum, momentum
 
 
-@BLOCK_MOMENTUM
+@pytest.mark.after_change
 def test_block_momentum_averages_the_ways_of_the_ranks_as_its_authors_write(agents):
     """Chen and Huo, "Scalable training of deep learning machines by incremental block training", 2016, with Nesterov's
     form, a block momentum of 1 - 1 / ranks and the ranks' own momenta begun anew after each block."""

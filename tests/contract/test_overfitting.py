@@ -157,18 +157,7 @@ CELLS = [
     pytest.param(
         case,
         framework,
-        marks=[
-            pytest.mark.framework(framework),
-            pytest.mark.depends_on(
-                f"workers/trainer/frameworks/{framework}",
-                "suites/assemble",
-                "suites/inputs",
-                "suites/quality",
-                MODELS[model].module.replace(".", "/"),
-                f"workers/interpreters/{framework}",
-                drawn=True,
-            ),
-        ],
+        marks=[pytest.mark.framework(framework), pytest.mark.after_change],
     )
     for case, (model, *_) in CASES.items()
     for framework in MODELS[model].frameworks

@@ -12,18 +12,6 @@ from tests.trainer_process import run
 
 CATALOG = load_catalog()
 MODELS = ("resnet-50", "alexnet", "googlenet", "lstm-classifier")
-FOLDERS = [f"suites/models/{name.replace('-', '_')}" for name in MODELS]
-DEPENDS = pytest.mark.depends_on(
-    "workers/trainer/frameworks/pytorch",
-    "workers/trainer/frameworks/tensorflow",
-    "workers/trainer/loops/parity.py",
-    "suites/assemble/pytorch",
-    "suites/assemble/tensorflow",
-    "orchestrator/analysis/probe/parity.py",
-    *FOLDERS,
-    "workers/interpreters/pytorch",
-    "workers/interpreters/tensorflow",
-)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +36,7 @@ def computed(python_of, tmp_path_factory):
     return compute
 
 
-@DEPENDS
+@pytest.mark.after_change
 @pytest.mark.framework("pytorch")
 @pytest.mark.parametrize("precision", ["bf16", "amp-bf16"])
 @pytest.mark.parametrize("name", MODELS)
@@ -58,7 +46,7 @@ def test_16_bits_lose_no_more_than_is_stated_and_more_than_single_precision(comp
     assert judging.judge(exact, found, case, "fp32").problems
 
 
-@DEPENDS
+@pytest.mark.after_change
 @pytest.mark.framework("pytorch")
 @pytest.mark.framework("tensorflow")
 @pytest.mark.parametrize("name", ["resnet-50", "alexnet", "googlenet"])
@@ -68,7 +56,7 @@ def test_bf16_of_tensorflow_loses_no_more_than_is_stated(computed, name):
     assert judging.judge(exact, found, case, "fp32").problems
 
 
-@DEPENDS
+@pytest.mark.after_change
 @pytest.mark.framework("pytorch")
 @pytest.mark.parametrize("precision", ["bf16", "amp-bf16"])
 def test_a_planted_difference_is_found_in_16_bits_too(computed, precision):

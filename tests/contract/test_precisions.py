@@ -36,11 +36,8 @@ CELLS = list(dict.fromkeys(CELLS))
 
 
 def marked(framework, *values):
-    """A parameter for a test with ``framework``, which is left out while what it depends on is as it was."""
-    paths = (f"workers/trainer/frameworks/{framework}", f"suites/assemble/{framework}")
-    models = [f"suites/models/{model}" for model in ("resnet_50", "lstm_classifier", *ATTENTION)]
-    depends = pytest.mark.depends_on(*paths, *models, f"workers/interpreters/{framework}")
-    return pytest.param(*values, marks=[pytest.mark.framework(framework), depends])
+    """A parameter for a test with ``framework``."""
+    return pytest.param(*values, marks=[pytest.mark.framework(framework), pytest.mark.after_change])
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.profiled import marked
 from tests.trainer_process import ROOT
 from workers.node.port_choice import free_port
 
-pytestmark = [*marked("pytorch"), pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")]
+pytestmark = [
+    pytest.mark.framework("pytorch"),
+    pytest.mark.after_change,
+    pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here"),
+]
 SOURCE = Path(ROOT) / "tests" / "support" / "freed_blocks.c"
 
 

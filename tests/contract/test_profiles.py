@@ -13,7 +13,7 @@ import pytest
 from suites.inputs import images
 from tests.support import networks
 from tests.support.allocation_lists import memory_by_batch, played
-from tests.support.profiled import COVERED, LSTM, RESNET, SHAPES, SHARED, WHOLE, marked, only, phase, spans_of
+from tests.support.profiled import COVERED, LSTM, RESNET, SHAPES, SHARED, WHOLE, only, phase, spans_of
 from tests.trainer_process import make_job, model_facts, run
 from workers.trainer import protocol
 
@@ -57,7 +57,8 @@ BATCHES = {
 }
 # As ``COVERED``: MXNet's passes are the sums of its layers.
 LAYERS_COVERED = {"tensorflow": 0.3, "mxnet": 0.99}
-CELLS = [pytest.param(cell, marks=marked(cell[0]), id="-".join(cell)) for cell in CALLS]
+pytestmark = pytest.mark.after_change
+CELLS = [pytest.param(cell, marks=pytest.mark.framework(cell[0]), id="-".join(cell)) for cell in CALLS]
 
 
 @pytest.fixture(scope="module", autouse=True)

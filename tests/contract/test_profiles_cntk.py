@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.allocation_lists import counting_the_heap, heap_counts, memory_by_batch, played
-from tests.support.profiled import marked
 from workers.trainer.frameworks import heap
 
-pytestmark = marked("cntk")
+pytestmark = [pytest.mark.framework("cntk"), pytest.mark.after_change]
 COUNTED = counting_the_heap("workers.trainer.frameworks.cntk.adapter", "Adapter", "build", "step")
 
 

@@ -10,8 +10,6 @@ from orchestrator.services.facts.catalog import load_catalog
 from tests.support.allocation_lists import played
 from tests.support.networks import way_id
 from tests.support.profiled import only
-from tests.support.proven import MARK
-from tests.support.strategy_jobs import of_profiles
 from tests.trainer_process import Trainer, make_job, run
 
 MODELS = load_catalog().models
@@ -27,12 +25,13 @@ KINDS = [
 # threads, and 11.2 % with one, which takes less of all else.
 LARGEST_RESIDUALS = {"pytorch": 0.05, "tensorflow": 0.05, "mxnet": 0.10, "cntk": 0.15}
 
+pytestmark = pytest.mark.after_change
+
 
 def cell(framework, name, options):
-    folder = MODELS[name].facts["module"].replace(".", "/")
-    made_of = getattr(pytest.mark, MARK)(folder)
-    marks = [pytest.mark.framework(framework), of_profiles(framework), made_of]
-    return pytest.param(framework, name, options, marks=marks, id=way_id(MODELS[name], options, framework))
+    return pytest.param(
+        framework, name, options, marks=pytest.mark.framework(framework), id=way_id(MODELS[name], options, framework)
+    )
 
 
 CELLS = [cell(framework, name, options) for name, options in KINDS for framework in MODELS[name].frameworks]

@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.allocation_lists import memory_by_batch, played
-from tests.support.profiled import LSTM, RESNET, marked
+from tests.support.profiled import LSTM, RESNET
 
-pytestmark = [*marked("mxnet"), pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")]
+pytestmark = [
+    pytest.mark.framework("mxnet"),
+    pytest.mark.after_change,
+    pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here"),
+]
 SOURCE = Path(__file__).resolve().parents[1] / "support" / "aligned_blocks.c"
 
 # At each look of the meter: what the storage holds and what oneDNN holds beside it, by who has asked the C library,

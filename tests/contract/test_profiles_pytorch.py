@@ -3,10 +3,10 @@
 import pytest
 
 from tests.support.allocation_lists import counting_the_heap, heap_counts, memory_by_batch, played
-from tests.support.profiled import LSTM, RESNET, marked
+from tests.support.profiled import LSTM, RESNET
 from workers.trainer.frameworks import heap
 
-pytestmark = marked("pytorch")
+pytestmark = [pytest.mark.framework("pytorch"), pytest.mark.after_change]
 COUNTED = counting_the_heap("workers.trainer.frameworks.pytorch.step", "Minimizer", "forward")
 
 

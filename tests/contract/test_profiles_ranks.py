@@ -7,24 +7,27 @@ import pytest
 
 from orchestrator.services.facts.catalog import load_catalog
 from tests.support.allocation_lists import memory_by_batch, played
-from tests.support.profiled import COVERED, LSTM, RESNET, SHAPES, SHARED, WHOLE, marked, only, phase, spans_of
-from tests.support.strategy_jobs import carried_out, strategy_job, with_horovod
+from tests.support.profiled import COVERED, LSTM, RESNET, SHAPES, SHARED, WHOLE, only, phase, spans_of
+from tests.support.strategy_jobs import carried_out, strategy_job
 from tests.trainer_process import model_facts, run
 
 # Two ranks, but one where a server exchanges; TensorFlow's with the smaller graph of the two.
 MPIRUN = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun: apt-get install openmpi-bin")
+pytestmark = pytest.mark.after_change
 GANGS = [
     ("pytorch", "ddp", 1, 2, []),
     ("tensorflow", "mirrored", 1, 2, []),
     ("tensorflow", "multi-worker-mirrored", 2, 1, []),
-    ("tensorflow", "horovod", 1, 2, [with_horovod("tensorflow")]),
+    ("tensorflow", "horovod", 1, 2, []),
     ("mxnet", "kvstore-device", 1, 2, []),
     ("mxnet", "kvstore-dist-async", 1, 1, []),
-    ("mxnet", "horovod", 2, 1, [with_horovod("mxnet")]),
+    ("mxnet", "horovod", 2, 1, []),
     ("cntk", "mpi", 1, 2, [MPIRUN]),
     ("cntk", "mpi-block-momentum", 1, 2, [MPIRUN]),
 ]
-GANGS = [pytest.param(one[:4], marks=marked(one[0]) + one[4], id=f"{one[0]}-{one[1]}") for one in GANGS]
+GANGS = [
+    pytest.param(one[:4], marks=[pytest.mark.framework(one[0]), *one[4]], id=f"{one[0]}-{one[1]}") for one in GANGS
+]
 # Strategies that exchange all gradients at once.
 TOGETHER = ("multi-worker-mirrored", "mpi", "mpi-block-momentum")
 # With blocks, the weights at the beginning of one and its momentum besides; the servers of a store have all momenta.

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.support.profiled import LSTM, RESNET, marked
+from tests.support.profiled import LSTM, RESNET
 from tests.trainer_process import make_job, run
 
-pytestmark = marked("tensorflow")
+pytestmark = [pytest.mark.framework("tensorflow"), pytest.mark.after_change]
 
 # Least seconds of the model's forward pass: alone, by the clock, and in a step, by the profiler. They are taken in
 # turn: what else runs on the host is in neither, or in both.

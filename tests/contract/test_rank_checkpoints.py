@@ -5,7 +5,7 @@ import pytest
 
 from tests.contract.test_checkpoints import ADAM, job_of
 from tests.contract.test_convergence import apart
-from tests.support.strategy_jobs import carried_out, strategy_job, with_horovod
+from tests.support.strategy_jobs import carried_out, strategy_job
 from workers.node import interpreters
 
 EVERY, MOST = 4, 8
@@ -14,11 +14,7 @@ __all__ = ["apart"]  # a fixture
 
 
 def case(framework, strategy, nodes=1, devices=2):
-    own = (f"suites/assemble/{framework}", f"workers/trainer/frameworks/{framework}")
-    loop = ("workers/trainer/checkpoint.py", "workers/trainer/loops/convergence.py")
-    marks = [pytest.mark.framework(framework), pytest.mark.depends_on(*own, *loop)]
-    if strategy == "horovod":
-        marks = [*marks, with_horovod(framework)]
+    marks = [pytest.mark.framework(framework), pytest.mark.after_change]
     return pytest.param(
         framework, strategy, nodes, devices, id=f"{framework}-{strategy}-{nodes}x{devices}", marks=marks
     )

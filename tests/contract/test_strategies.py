@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.support import linear_model
-from tests.support.strategy_jobs import strategy_job, with_horovod
+from tests.support.strategy_jobs import strategy_job
 from tests.trainer_process import Trainer, run
 from workers.trainer.protocol import EXIT_STATUS
 
@@ -16,7 +16,9 @@ def strategies(*names):
 
 
 def marks(framework, strategy):
-    return [pytest.mark.framework(framework), *([with_horovod(framework)] if strategy == "horovod" else [])]
+    # What the frameworks' Horovod shares is tested with TensorFlow's.
+    is_slow = strategy == "horovod" and framework != "tensorflow"
+    return [pytest.mark.framework(framework), *([pytest.mark.after_change] if is_slow else [])]
 
 
 ACROSS_NODES = strategies(

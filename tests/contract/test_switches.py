@@ -27,11 +27,9 @@ COMPLETE = {"backend": "inductor", "graphs": 1, "breaks": 0}
 
 
 def marked(framework, *values, slow=False):
-    """A parameter for a test with ``framework``; a slow one is left out while what it depends on is as it was."""
-    paths = (f"workers/trainer/frameworks/{framework}", f"suites/assemble/{framework}")
-    models = ("suites/models/resnet_50", "suites/models/alexnet")
-    depends = [pytest.mark.depends_on(*paths, *models, f"workers/interpreters/{framework}")] if slow else []
-    return pytest.param(*values, marks=[pytest.mark.framework(framework), *depends])
+    """A parameter for a test with ``framework``."""
+    own = [pytest.mark.after_change] if slow else []
+    return pytest.param(*values, marks=[pytest.mark.framework(framework), *own])
 
 
 @pytest.fixture(scope="module")

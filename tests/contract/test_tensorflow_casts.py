@@ -17,16 +17,6 @@ from tests.unit.builders import spec
 from workers.trainer.protocol import EXIT_STATUS
 
 SCRIPTS = Path(__file__).parent / "scripts"
-DEPENDS = pytest.mark.depends_on(
-    "workers/trainer/frameworks/tensorflow",
-    "workers/trainer/frameworks/pytorch/precision.py",
-    "workers/trainer/base/optimizer.py",
-    "suites/assemble/tensorflow",
-    "suites/models/resnet_50",
-    "suites/models/gpt_2",
-    "workers/interpreters/tensorflow",
-    "workers/interpreters/pytorch",
-)
 # As it is, one that overflows once it is scaled, and then enough for the factor to grow.
 GRADIENTS = [1.0, 1e35, 0.5, -1.0, 2.0, 1e-9, float("inf"), 0.25]
 FACTORS = [2.0**power for power in (16, 15, 15, 15, 16, 16, 15, 15)]
@@ -40,7 +30,7 @@ def said(python, script, folder, *arguments):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@DEPENDS
+@pytest.mark.after_change
 @pytest.mark.framework("tensorflow")
 @pytest.mark.framework("pytorch")
 @pytest.mark.parametrize("rule", [{"learning_rate": 0.1, "momentum": 0.9}, {"name": "adam", "learning_rate": 0.1}])
@@ -55,7 +45,7 @@ def test_losses_are_scaled_and_updates_left_out_as_pytorch_does(python_of, tmp_p
     assert found[1][1][0] == found[1][0][0]
 
 
-@DEPENDS
+@pytest.mark.after_change
 @pytest.mark.framework("tensorflow")
 @pytest.mark.parametrize(
     ("model", "single"), [("resnet_50", "FusedBatchNormV3"), ("gpt_2", "Softmax")], ids=["resnet_50", "gpt_2"]
@@ -83,7 +73,7 @@ def test_what_gpus_are_given_in_amp_bf16_multiplies_in_bfloat16_alone(python_of,
         assert rounded != exactly
 
 
-@DEPENDS
+@pytest.mark.after_change
 @pytest.mark.framework("tensorflow")
 def test_the_graph_of_an_update_is_the_one_that_autograph_would_make(python_of, tmp_path):
     """It is traced without AutoGraph, which takes seconds of each run: so no model may choose by a tensor in Python."""
@@ -95,7 +85,7 @@ def test_the_graph_of_an_update_is_the_one_that_autograph_would_make(python_of, 
     assert min(operators for operators, _ in found) > 500
 
 
-@DEPENDS
+@pytest.mark.after_change
 @pytest.mark.framework("tensorflow")
 def test_a_model_that_makes_no_casts_is_refused(python_of, tmp_path):
     job = make_job("resnet_50", "tensorflow", precision="bf16")
@@ -105,7 +95,7 @@ def test_a_model_that_makes_no_casts_is_refused(python_of, tmp_path):
     assert "makes no casts of its own" in trainer.data("error")[0]["message"]
 
 
-@DEPENDS
+@pytest.mark.after_change
 @pytest.mark.framework("tensorflow")
 def test_an_lstm_in_bfloat16_is_refused_by_the_adapter_too(python_of, tmp_path):
     (trainer,) = run(make_job("lstm_classifier", "tensorflow", precision="bf16"), tmp_path, python_of("tensorflow"))

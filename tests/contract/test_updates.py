@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import two_networks
-from tests.support.proven import MARK
-from tests.support.strategy_jobs import of_profiles, strategy_job, with_horovod
+from tests.support.strategy_jobs import strategy_job
 from tests.trainer_process import ROOT, environment_for, make_job, run
 from workers.trainer.protocol import EXIT_STATUS
 
@@ -55,14 +54,9 @@ def strategies(*names):
 
 
 def marks(framework, strategy):
-    found = [pytest.mark.framework(framework)]
-    if strategy == "horovod":
-        found.append(with_horovod(framework))
-    elif strategy not in ("ddp", "mirrored", "kvstore-device"):
-        # What they share with these is tested with these, and what they exchange by in tests of one update.
-        own = ("workers/trainer/base/updates.py", "tests/support/two_networks")
-        found.append(getattr(pytest.mark, MARK)("workers/trainer/frameworks/" + framework, *own))
-    return found
+    # What the others share with these is tested with these, and what they exchange by in tests of one update.
+    is_quick = strategy in ("ddp", "mirrored", "kvstore-device")
+    return [pytest.mark.framework(framework), *([] if is_quick else [pytest.mark.after_change])]
 
 
 TWO_RANKS = strategies(
@@ -120,7 +114,7 @@ def test_a_strategy_that_would_train_wrongly_refuses(python_of, tmp_path, strate
     assert told in error["message"]
 
 
-@of_profiles("pytorch")
+@pytest.mark.after_change
 @pytest.mark.framework("pytorch")
 def test_memory_of_several_updates_is_followed_to_the_last_weight(python_of, tmp_path):
     job = make_job("resnet_50", "pytorch", profile=["memory"])

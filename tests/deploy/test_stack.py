@@ -17,25 +17,9 @@ from tests.deploy.stack import Stack
 from tests.support.certificates import certificate
 from tests.support.service import TERMINAL, status_of, until
 
-# The first test waits for all images to be built, at worst of nothing on a busy machine.
-pytestmark = pytest.mark.timeout(1800)
-# Two and a half minutes with the engine's and the stack's own, most of them waiting. That killed parts lose nothing is
-# proved without containers in ``tests/faults`` and ``tests/integration``.
-QUICK = pytest.mark.depends_on(
-    ".dockerignore",
-    "docker-compose.yml",
-    "docker-compose.gpu.yml",
-    "pyproject.toml",
-    "constraints.txt",
-    "deploy/docker",
-    "orchestrator",
-    "workers",
-    "suites/models/sleep",
-    "tests/deploy",
-    "tests/support/service.py",
-    "tests/support/certificates.py",
-    whole=True,
-)
+# The first test waits for all images to be built, at worst of nothing on a busy machine. That killed parts lose nothing
+# is proved without containers in ``tests/faults`` and ``tests/integration``.
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.after_change]
 AGAIN_S = 120
 
 
@@ -101,14 +85,12 @@ def joined(stack: Stack, service: str = "worker") -> None:
     until(lambda: stack.engine.docker("inspect", "--format", health, container).strip() == "healthy", AGAIN_S, 1.0)
 
 
-@QUICK
 def test_without_a_token_it_is_closed_but_for_its_health(stack: Stack) -> None:
     assert stack.api.call("GET", "/readyz")["status"] == "ready"
     status, problem = status_of(lambda: stack.api.call("GET", "/api/v1/nodes"))
     assert (status, "tbd token add" in problem["detail"]) == (401, True)
 
 
-@QUICK
 def test_the_first_token_is_made_inside_and_submits_from_outside(stack: Stack, tmp_path: Path) -> None:
     said = stack.inside("control-plane", "tbd", "token", "add", "root", "--scope", "admin")
     stack.api.token = next(word for line in said.splitlines() for word in line.split() if word.startswith("tbd_"))
@@ -120,7 +102,6 @@ def test_the_first_token_is_made_inside_and_submits_from_outside(stack: Stack, t
     assert stack.tbd("results", "latest").stdout
 
 
-@QUICK
 def test_containers_are_those_of_a_careful_service(stack: Stack) -> None:
     found = stack.inspect()
     assert set(found) == {"postgres", "ray-head", "control-plane", "worker"}  # `secrets` has done its work
@@ -140,7 +121,6 @@ def test_containers_are_those_of_a_careful_service(stack: Stack) -> None:
     assert secret not in json.dumps(found)
 
 
-@QUICK
 @pytest.mark.parametrize("how", ["killed", "restarted"])
 def test_a_run_goes_on_while_the_control_plane_is(stack: Stack, how: str) -> None:
     joined(stack)
@@ -153,7 +133,6 @@ def test_a_run_goes_on_while_the_control_plane_is(stack: Stack, how: str) -> Non
     assert len(run["attempts"]) == 1
 
 
-@QUICK
 def test_a_run_is_carried_out_again_when_the_worker_is_killed(stack: Stack) -> None:
     joined(stack)
     experiment = under_way(stack, steps=200)
@@ -194,7 +173,6 @@ def test_what_was_measured_is_there_again_after_down_and_up(stack: Stack) -> Non
     assert stack.node("worker")["state"] == "available"
 
 
-@QUICK
 def test_a_secret_that_everybody_may_read_or_that_is_missing_is_refused_by_name(stack: Stack) -> None:
     variable = "TBD_DATABASE_PASSWORD_FILE"
     for path, why in (("/etc/tbd/secrets/none", "there is no file"), ("/tmp/open", "mode 0644")):

@@ -14,12 +14,7 @@ from workers.node.agent import Agent
 # An evaluation of so many photographs takes seconds, a step of four of them does not.
 MANY = 600
 
-pytestmark = [
-    pytest.mark.framework("pytorch"),
-    pytest.mark.depends_on(
-        "workers/trainer/loops/convergence.py", "workers/node/supervisor.py", "workers/node/checkpoints.py"
-    ),
-]
+pytestmark = [pytest.mark.framework("pytorch"), pytest.mark.after_change]
 
 
 @pytest.fixture(scope="module")

@@ -20,12 +20,7 @@ SPEC = {
     "timeout_s": 110.0,
 }
 
-pytestmark = [
-    pytest.mark.framework("pytorch"),
-    pytest.mark.depends_on(
-        "workers/trainer/loops/convergence.py", "orchestrator/analysis/run/quality.py", "orchestrator/domain"
-    ),
-]
+pytestmark = [pytest.mark.framework("pytorch"), pytest.mark.after_change]
 
 
 @pytest.mark.usefixtures("photographs")

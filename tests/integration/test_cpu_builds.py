@@ -22,7 +22,7 @@ import pytest
 from workers.node import interpreters
 from workers.node.interpreters import InterpreterError, build, cpu_builds
 
-pytestmark = pytest.mark.depends_on("workers/node/interpreters", "workers/node/space.py")
+pytestmark = pytest.mark.after_change
 
 PYTHON = "{}.{}".format(*sys.version_info)
 HERE = f"cp{PYTHON.replace('.', '')}-none-any"

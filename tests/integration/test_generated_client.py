@@ -31,7 +31,7 @@ def block(language: str, word: str) -> str:
 
 
 # Ten seconds of a core.
-@pytest.mark.depends_on("orchestrator", "docs/commands.md", "pyproject.toml", "constraints.txt")
+@pytest.mark.after_change
 def test_a_generated_client_submits_waits_and_reads_results(tmp_path: Path) -> None:
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.strategy_jobs import carried_out, strategy_job, with_horovod
+from tests.support.strategy_jobs import carried_out, strategy_job
 
 FRAMEWORKS = [
-    pytest.param(name, marks=[pytest.mark.framework(name), with_horovod(name)])
+    pytest.param(name, marks=[pytest.mark.framework(name), pytest.mark.after_change])
     for name in ("pytorch", "tensorflow", "mxnet")
 ]
 STEPS = 3

@@ -92,7 +92,7 @@ LIMITS = {
     ("cntk", "resnet-50", None): 300,
     ("cntk", "inception-v3", None): 400,
 }
-# In ``make test`` where what they depend on has changed; the others in ``make suite-check``.
+# In ``make test-changed``; the others in ``make suite-check``.
 QUICK = [("pytorch", "resnet-50", None), ("pytorch", "gpt-2", None), ("mxnet", "transformer", None)]
 QUICK += [("cntk", "resnet-50", None)]
 
@@ -106,21 +106,9 @@ BEGINS_BEYOND = {
 }
 
 
-def quick(framework: str) -> list[Any]:
-    """Marks of what is in ``make test`` where what it depends on has changed."""
-    paths = [
-        "orchestrator/domain/expansion/bisection.py",
-        "orchestrator/domain/expansion/search.py",
-        "workers/node/before_exec.py",
-    ]
-    paths += ["workers/node/outcome.py", "workers/trainer/__main__.py", "workers/trainer/base/failure.py"]
-    depends = pytest.mark.depends_on(*paths, f"workers/trainer/frameworks/{framework}/adapter.py")
-    return [pytest.mark.framework(framework), depends]
-
-
 def cell(framework: str, model: str, task: str | None, limit_mib: int) -> Any:
-    is_quick = (framework, model, task) in QUICK
-    marks = quick(framework) if is_quick else [pytest.mark.framework(framework), pytest.mark.thorough]
+    own = pytest.mark.after_change if (framework, model, task) in QUICK else pytest.mark.thorough
+    marks = [pytest.mark.framework(framework), own]
     name = "-".join(part for part in (framework, model, task) if part)
     return pytest.param(framework, model, {"task": task} if task else {}, limit_mib, id=name, marks=marks)
 
@@ -156,7 +144,10 @@ def test_a_model_finds_its_largest_batch_in_the_memory_it_may_have(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("framework", [pytest.param(name, marks=quick(name)) for name in BEGINS_BEYOND])
+@pytest.mark.parametrize(
+    "framework",
+    [pytest.param(name, marks=[pytest.mark.framework(name), pytest.mark.after_change]) for name in BEGINS_BEYOND],
+)
 def test_memory_in_which_a_framework_cannot_even_begin_is_too_little_and_it_has_not_crashed(
     framework: str, tmp_path: Path, python_of: Any
 ) -> None:

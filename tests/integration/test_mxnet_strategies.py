@@ -17,7 +17,7 @@ import pytest
 
 from orchestrator.analysis.run.replicas import distance_ratio
 from tests.support import linear_model
-from tests.support.strategy_jobs import OF_MXNET_ALONE, ROOT, OnThisHost, carried_out, strategy_job
+from tests.support.strategy_jobs import ROOT, OnThisHost, carried_out, strategy_job
 from tests.trainer_process import Trainer
 from workers.node import processes
 from workers.trainer.protocol import EXIT_STATUS
@@ -33,7 +33,7 @@ def built(python_of):
     return python_of("mxnet")
 
 
-@pytest.mark.parametrize("strategy", ["kvstore-dist-sync", pytest.param(ASYNCHRONOUS, marks=OF_MXNET_ALONE)])
+@pytest.mark.parametrize("strategy", ["kvstore-dist-sync", pytest.param(ASYNCHRONOUS, marks=pytest.mark.after_change)])
 def test_every_process_ends_well_and_every_rank_takes_part(tmp_path: Path, strategy: str) -> None:
     attempt = carried_out(strategy_job("mxnet", strategy, 2, 1, max_steps=STEPS), tmp_path)
     assert attempt.popen.returncode == 0, attempt.said
@@ -48,7 +48,7 @@ def test_every_process_ends_well_and_every_rank_takes_part(tmp_path: Path, strat
     assert 0 <= distance_ratio(one, other) < math.inf
 
 
-@OF_MXNET_ALONE
+@pytest.mark.after_change
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_server_updates_as_a_worker_does(tmp_path: Path, devices: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The optimiser is sent to the servers, with its momentum and weight decay, and what it divides the sum over a
@@ -97,7 +97,7 @@ def test_a_server_that_is_killed_in_mid_run_ends_the_gang_with_one_outcome(tmp_p
     assert "server0" in failure["message"]
 
 
-@OF_MXNET_ALONE
+@pytest.mark.after_change
 def test_a_server_that_stands_still_ends_at_the_time_limit(tmp_path: Path) -> None:
     job = strategy_job("mxnet", "kvstore-dist-sync", 2, 1, max_steps=10**6, timeout_s=20.0)
     with in_mid_run(job, tmp_path) as attempt:

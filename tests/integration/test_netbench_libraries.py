@@ -43,14 +43,7 @@ def logs_of(job, tmp_path):
 
 
 # Forty seconds of a core. ``test_netbench_command.py`` measures between two ranks of PyTorch each time.
-@pytest.mark.depends_on(
-    "orchestrator/analysis",
-    "suites/models/netbench",
-    "workers/node",
-    "workers/trainer",
-    "workers/interpreters/pytorch",
-    "workers/interpreters/cntk",
-)
+@pytest.mark.after_change
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize(("framework", "strategy", "library"), LIBRARIES)
 def test_messages_of_all_sizes_are_timed_idle_and_with_busy_cores(

@@ -87,11 +87,7 @@ def test_a_killed_rank_ends_the_gang_on_both_nodes_and_is_the_one_named(agents, 
 
 
 @pytest.mark.framework("tensorflow")
-@pytest.mark.depends_on(
-    "workers/trainer/frameworks/tensorflow/multi_worker.py",
-    "workers/trainer/control",
-    "workers/interpreters/tensorflow",
-)
+@pytest.mark.after_change
 def test_a_rank_that_stands_still_is_named_on_the_other_node(agents, job_of):
     """Its sockets stay open: within a minute TensorFlow's health check tells, or between steps rank 0 does."""
     job = job_of(MULTI_WORKER, max_steps=10**6, timeout_s=600.0)

@@ -13,10 +13,7 @@ TOKENS = [one for one in NEEDED if one[1] == "/tokens"]  # left out without toke
 
 
 # A minute and more of a core: only the control plane, and what it reads and imports, can break it.
-FUZZ = pytest.mark.depends_on("orchestrator", "suites", "workers", "tests/support", "pyproject.toml", "constraints.txt")
-
-
-@FUZZ
+@pytest.mark.after_change
 @pytest.mark.timeout(1800)
 def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
     with filled_server(tmp_path) as served:
@@ -29,7 +26,7 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
     assert re.search(rf"Tested: {selected}\n", found.stdout)
 
 
-@FUZZ
+@pytest.mark.after_change
 @pytest.mark.timeout(600)
 def test_no_scope_reaches_beyond_itself(tmp_path: Path) -> None:
     """Few cases of each operation; ``make fuzz`` has many."""

@@ -47,17 +47,7 @@ def alone(version: str, folder: Path) -> str:
     return str(folder)
 
 
-@pytest.mark.depends_on(
-    "pyproject.toml",
-    "constraints.txt",
-    "Makefile",
-    "deploy/demo.py",
-    "workers/interpreters/pythons.toml",
-    "workers/interpreters/datasets",
-    "workers/interpreters/tensorflow",
-    "workers/node/interpreters",
-    "workers/node/pythons.py",
-)
+@pytest.mark.after_change
 @pytest.mark.timeout(LIMIT_S)
 @pytest.mark.parametrize("version", ["3.12", "3.13"])
 def test_set_up_and_a_demo_of_tensorflow_with_this_python_alone(version: str, tmp_path: Path) -> None:

@@ -26,19 +26,7 @@ SPEC = {
     "timeout_s": 110.0,
 }
 
-pytestmark = [
-    pytest.mark.framework("pytorch"),
-    pytest.mark.depends_on(
-        "workers/trainer/checkpoint.py",
-        "workers/trainer/loops/convergence.py",
-        "workers/trainer/frameworks/pytorch",
-        "workers/node/checkpoints.py",
-        "workers/node/agent.py",
-        "orchestrator/domain/value/failure.py",
-        "orchestrator/services/reconcile/conclude.py",
-        "orchestrator/analysis/run/quality.py",
-    ),
-]
+pytestmark = [pytest.mark.framework("pytorch"), pytest.mark.after_change]
 
 
 def trainers(mark: str) -> list[int]:

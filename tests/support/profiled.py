@@ -1,10 +1,8 @@
-"""What the tests of the frameworks' profiles share: the models, and what a process has said of a profile."""
-
-import pytest
+"""What the tests of the frameworks' profiles against other methods share: the models, and what a process has said of a
+profile. They take long; whole runs that ask for profiles are ``tests/integration``'s."""
 
 from suites.assemble.layers import Lstm
 from tests.support import networks
-from tests.support.strategy_jobs import of_profiles
 
 RESNET, LSTM = "resnet_50", "lstm_classifier"
 SHAPES = {model: networks.shapes(model) for model in (RESNET, LSTM)}
@@ -14,11 +12,6 @@ SHARED = {RESNET: 0, LSTM: sum(4 * 4 * one.hidden for one in networks.described(
 # Least share of a time that its parts must add up to. A part that is lost is more than the rest; on a machine that is
 # busy with other things pauses come between the parts, of a length that nobody can tell.
 COVERED = 0.5
-
-
-def marked(framework):
-    """The marks of a test of ``framework``'s profiles."""
-    return [pytest.mark.framework(framework), of_profiles(framework)]
 
 
 def only(process, kind):

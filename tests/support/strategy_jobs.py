@@ -11,46 +11,14 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from orchestrator.domain.asked.placement import Device, NodeShare, Placement
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.reconcile.job import processes_of
-from tests.support.proven import MARK
 from tests.trainer_process import make_job, model_facts
 from workers.node.port_choice import free_port
 from workers.trainer import protocol
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-# Of long tests of what is MXNet's alone, and broken by few files.
-OF_MXNET_ALONE = getattr(pytest.mark, MARK)("workers/trainer/frameworks/mxnet", "workers/interpreters/mxnet")
-
-
-def with_horovod(framework: str) -> pytest.MarkDecorator:
-    """The mark of tests of ``framework``'s Horovod: its exchange is in few files, and training with it takes long."""
-    trainer = "workers/trainer"
-    adapters = (f"{trainer}/frameworks/{framework}", f"{trainer}/frameworks/horovod_gloo.py")
-    definition = "workers/interpreters/" + ("horovod-pytorch" if framework == "pytorch" else "horovod")
-    return getattr(pytest.mark, MARK)(*adapters, f"{trainer}/__main__.py", f"{trainer}/job.py", definition)
-
-
-def of_profiles(framework: str) -> pytest.MarkDecorator:
-    """The mark of tests of ``framework``'s profiles against other methods: long, and broken by what makes a profile and
-    by the networks that are profiled. Whole runs that ask for profiles are in every test run (tests/integration)."""
-    trainer, suites = "workers/trainer", "suites"
-    shared = ("allocation_profile", "heap", "intervals", "kernel_table", "resident")
-    makes = (f"{trainer}/frameworks/{framework}", *(f"{trainer}/frameworks/{name}.py" for name in shared))
-    networks = (
-        f"{suites}/assemble",
-        f"{suites}/inputs",
-        f"{suites}/models/resnet_50",
-        f"{suites}/models/lstm_classifier",
-    )
-    tests = tuple(f"tests/support/{name}" for name in ("aligned_blocks.c", "allocation_lists.py", "profiled.py"))
-    beside = (f"{trainer}/profiling.py", f"workers/interpreters/{framework}", *tests)
-    return getattr(pytest.mark, MARK)(*makes, *networks, *beside)
 
 
 def strategy_job(framework: str, strategy: str, nodes: int = 1, devices: int = 1, **plan: Any) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def test_every_cuda_variant_says_what_it_needs():
         assert needs.frameworks
 
 
-@pytest.mark.depends_on("workers/interpreters")
+@pytest.mark.after_change
 @pytest.mark.parametrize(
     ("name", "why"),
     [

@@ -61,9 +61,7 @@ def run(python, module, *paths):
 
 
 @pytest.mark.framework("pytorch")
-@pytest.mark.depends_on(
-    "tests/gpu/parsed.py", "tests/gpu/recordings.py", "tests/gpu/kineto.py", "workers/trainer/frameworks/pytorch"
-)
+@pytest.mark.after_change
 def test_kineto_s_files_give_the_figures_of_other_arithmetic(python_of, tmp_path):
     ours = [written(tmp_path / "new.json", NEW), written(tmp_path / "old.json", OLD)]
     samples = sorted(OWN.glob("*.json.gz")) if OWN else []
@@ -107,9 +105,7 @@ print([event.operator for event in found.kernels[0]])
 
 
 @pytest.mark.framework("tensorflow")
-@pytest.mark.depends_on(
-    "tests/gpu/parsed_xplane.py", "tests/gpu/recordings.py", "workers/trainer/frameworks/tensorflow"
-)
+@pytest.mark.after_change
 def test_tensorflow_s_files_give_the_figures_of_other_arithmetic(python_of, tmp_path):
     python, path = python_of("tensorflow"), tmp_path / "made.xplane.pb"
     done = subprocess.run([python, "-c", SPACE, str(path)], cwd=ROOT, capture_output=True, text=True, timeout=240)

@@ -12,15 +12,7 @@ from tests.support.service import Service, until
 pytestmark = [
     needs_compiler,
     pytest.mark.skipif(psutil.cpu_count() < 2, reason="two nodes need two cores"),
-    pytest.mark.depends_on(
-        "tests/gpu/lab",
-        "workers/node/telemetry",
-        "workers/node/gpu_choice.py",
-        "workers/node/inventory.py",
-        "orchestrator/analysis/run/validity.py",
-        "orchestrator/cluster/local.py",
-        "orchestrator/domain/asked/placement.py",
-    ),
+    pytest.mark.after_change,
 ]
 
 SPEC = {

@@ -18,12 +18,7 @@ from tests.integration.service_rig import environment
 from tests.support.service import Service, until
 from tests.trainer_process import free_port
 
-pytestmark = [
-    needs_compiler,
-    pytest.mark.depends_on(
-        "tests/gpu/lab", "orchestrator/cluster/ray_holds.py", "orchestrator/cluster/ray_cluster.py", "constraints.txt"
-    ),
-]
+pytestmark = [needs_compiler, pytest.mark.after_change]
 
 # Somebody who computes in Ray: takes a GPU and says by which number Ray calls it.
 SOMEBODY = """

@@ -15,18 +15,7 @@ from tests.trainer_process import ROOT, Trainer, make_job
 
 __all__ = ["apart"]  # a fixture
 
-pytestmark = [
-    pytest.mark.framework("pytorch"),
-    pytest.mark.depends_on(
-        "tests/gpu/stand_in.py",
-        "tests/gpu/stand_in_names.py",
-        "workers/trainer/frameworks/pytorch",
-        "workers/trainer/profiling.py",
-        "workers/trainer/checkpoint.py",
-        "suites/assemble/pytorch",
-        "workers/interpreters/pytorch",
-    ),
-]
+pytestmark = [pytest.mark.framework("pytorch"), pytest.mark.after_change]
 
 INSTALLED = ["import torch", "from tests.gpu import stand_in", "stand_in.install()"]
 TELL = "import atexit, json; atexit.register(lambda: print('called ' + json.dumps(stand_in.called)))"

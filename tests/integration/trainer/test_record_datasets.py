@@ -13,9 +13,7 @@ from workers.trainer.base import manifest
 FRAMEWORKS = ("pytorch", "tensorflow", "mxnet", "cntk")
 LAYOUTS = ("tfrecord", "recordio")
 
-pytestmark = pytest.mark.depends_on(
-    "suites/datasets", "workers/interpreters/datasets", "workers/trainer/base/manifest.py"
-)
+pytestmark = pytest.mark.after_change
 
 OF_TENSORFLOW = """
 import glob, json, sys

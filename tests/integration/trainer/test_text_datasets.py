@@ -22,9 +22,7 @@ from tests.trainer_process import ROOT, dataset_facts
 from workers.trainer.base import manifest
 
 # Half a minute: most of it is the reading of the packages' sources.
-pytestmark = pytest.mark.depends_on(
-    "suites/datasets", "workers/interpreters/datasets", "workers/trainer/base/manifest.py"
-)
+pytestmark = pytest.mark.after_change
 
 FOLDERS = ("documentation", "documentation_articles", "documentation_questions", "message_catalogues")
 
