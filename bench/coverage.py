@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bench import held_out, recorded, repeats, simulated
 from orchestrator.analysis.run.throughput import WorldIntervals, rate_measurement
 from orchestrator.analysis.statistics.steady import SteadyClass, judge
-from bench import held_out, recorded, repeats, simulated
 
 STEADY, DRIFTING, UNSTEADY, TOO_SHORT = (
     SteadyClass.STEADY,

@@ -1,7 +1,7 @@
 """Cells of one experiment against each other: false differences among equal cells, and what is found of a true one.
 
-For thousands of experiments the rule of ``orchestrator.analysis.statistics.blocks`` is carried out on whole arrays here; a test
-holds the two equal. Runs have 100 intervals and the cell's own cut.
+For thousands of experiments the rule of ``orchestrator.analysis.statistics.blocks`` is carried out on whole arrays
+here; a test holds the two equal. Runs have 100 intervals and the cell's own cut.
 """
 
 from collections.abc import Callable

@@ -12,10 +12,10 @@ from functools import partial
 
 import numpy as np
 
+from bench import cells, differences, held_out_cells, machines, repeats
 from orchestrator.analysis.cell import lending
 from orchestrator.analysis.cell.length import LEAST_INTERVALS
 from orchestrator.analysis.statistics.nested import quantile
-from bench import cells, differences, held_out_cells, machines, repeats
 
 LEAST = 10  # cases of each kind, however small a share is asked for
 KINDS = {

@@ -10,7 +10,6 @@ import pytest
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, event, inspect, text
 
-from bench import filled
 from orchestrator.db.connection import engine as engines
 from orchestrator.db.opening import LookingStore
 from orchestrator.db.store import SqlStore

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from bench import cells, differences, held_out_cells, machines
 from orchestrator.analysis.statistics.blocks import compare_groups
 from orchestrator.analysis.statistics.settling import cut_of
-from bench import cells, differences, held_out_cells, machines
 
 ALL = {**machines.PROMISED, **machines.SPIKES, **machines.RARE, **machines.MOVING, **machines.UNEQUAL}
 
