@@ -87,7 +87,9 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/services/reconcile/review.py: review``
 17. Asked for results, the service puts the runs of each cell together: the runs that count, one common end of the
     warm-up, the mean over runs, and its interval from the variance between them.
-    ``orchestrator/services/result/results.py: of_experiment, row_of, ResultRow``
+    ``orchestrator/services/result/results.py: of_experiment``
+    ``orchestrator/analysis/cell/row.py: row_of``
+    ``orchestrator/domain/runs/row.py: Row``
     ``orchestrator/domain/runs/basis.py: basis_of``
     ``orchestrator/analysis/cell/cells.py: recut``
     ``orchestrator/analysis/cell/between_runs.py: over_runs``

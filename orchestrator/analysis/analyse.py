@@ -22,6 +22,7 @@ from orchestrator.domain.value.failure import Failure, FailureKind
 from orchestrator.domain.value.measurement import Analysis, Measurement, Reason, Validity
 from orchestrator.domain.value.profile import NO_KINDS, KernelKinds
 from orchestrator.domain.value.timed_intervals import Series
+from orchestrator.domain.value.variation import Cut
 
 # Stored with every measurement; raised when the same log would give other numbers.
 CODE_VERSION = "analysis-4"
@@ -261,7 +262,7 @@ def _summary(evidence: Evidence) -> dict[str, Any]:
     return summary
 
 
-def _course(state: steady.SteadyState, cut: settling.Cut, evidence: Evidence) -> dict[str, Any]:
+def _course(state: steady.SteadyState, cut: Cut, evidence: Evidence) -> dict[str, Any]:
     """What the times of this run look like by themselves: findings, which grade nothing."""
     assert evidence.world is not None
     return {

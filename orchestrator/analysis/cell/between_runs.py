@@ -19,10 +19,11 @@ from typing import Any
 
 from scipy import special
 
-from orchestrator.analysis.cell.lending import FEW, Lent, Movement
+from orchestrator.analysis.cell.lending import FEW, Lent
 from orchestrator.analysis.statistics import nested
 from orchestrator.domain.runs import precision
 from orchestrator.domain.value.measurement import METRICS, Measurement, Scale
+from orchestrator.domain.value.variation import Components, Movement
 
 CONFIDENCE = 0.95
 POWER = 0.80
@@ -181,7 +182,7 @@ def _nested(values: Sequence[float], places: Sequence[str]) -> _Estimate:
     return _Estimate(mean, scope, "over runs, Student's t")
 
 
-def variation(runs: Sequence[Measurement], places: Sequence[str]) -> nested.Components | None:
+def variation(runs: Sequence[Measurement], places: Sequence[str]) -> Components | None:
     """Return how much intervals, processes and nodes vary, of a positive metric; None without two runs that have a
     value above 0."""
     known = [

@@ -13,9 +13,9 @@ import numpy as np
 from orchestrator.analysis.run import throughput
 from orchestrator.analysis.statistics import settling
 from orchestrator.analysis.statistics.autocorrelation import Floats
-from orchestrator.analysis.statistics.settling import Cut
 from orchestrator.domain.value.measurement import Analysis, Measurement
 from orchestrator.domain.value.timed_intervals import Series
+from orchestrator.domain.value.variation import Cut
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from statistics import fmean, stdev, variance
 import numpy as np
 from scipy import special
 
+from orchestrator.domain.value.variation import Movement
+
 LEAST_SESSIONS = 3
 FEW = 3  # runs: a cell of so many knows its own deviation as well
 CONFIDENCE = 0.95
@@ -59,21 +61,6 @@ class Lent:
     def half_width(self, runs: int) -> float:
         """Of the 95 % interval of the mean logarithm of ``runs`` runs."""
         return self.half_width_ratio / math.sqrt(runs)
-
-
-@dataclass(frozen=True)
-class Movement:
-    """How far the mean of a series moves from session to session, beyond what its runs explain.
-
-    Attributes:
-        deviation_ratio: standard deviation of the logarithm of a session's mean.
-        degrees: sessions less one.
-        sessions: it comes from so many.
-    """
-
-    deviation_ratio: float
-    degrees: int
-    sessions: int
 
 
 def lend(snapshot: Sequence[Session], within: float | None = None, intervals: float | None = None) -> Lent | None:

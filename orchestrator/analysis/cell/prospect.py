@@ -15,6 +15,7 @@ from orchestrator.analysis.cell.lending import Session
 from orchestrator.analysis.cell.length import Length, Noise
 from orchestrator.analysis.statistics import settling
 from orchestrator.domain.value.measurement import Analysis
+from orchestrator.domain.value.variation import Cut
 
 MOST_SESSIONS = 12  # of history that a job carries: the newest; more say little more, and jobs stay small
 MOST_RUNS = 30  # of a session
@@ -81,7 +82,7 @@ def _length(
     return length.first_length(remembered, None, max_measure_s)
 
 
-def _cut(runs: Sequence[Analysis]) -> settling.Cut:
+def _cut(runs: Sequence[Analysis]) -> Cut:
     found = cells.recut(runs).cut
     assert found is not None, "runs that keep their series have a cut"
     return found

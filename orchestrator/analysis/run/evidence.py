@@ -9,8 +9,8 @@ from orchestrator.analysis.log.events import NodeLog
 from orchestrator.analysis.run.conditions import Trend
 from orchestrator.analysis.run.throughput import WorldIntervals
 from orchestrator.analysis.run.utilization import NodeSpan
-from orchestrator.analysis.statistics.settling import Cut
 from orchestrator.analysis.statistics.steady import SteadyState
+from orchestrator.domain.value.variation import Cut
 from workers.trainer.protocol import STRATEGY
 
 

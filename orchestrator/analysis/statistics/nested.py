@@ -17,29 +17,10 @@ from statistics import fmean
 
 from scipy import special
 
+from orchestrator.domain.value.variation import Components
+
 CONFIDENCE = 0.95
 LEAST_FLEET = 5  # nodes: a judgement. Of fewer nobody knows how nodes differ
-
-
-@dataclass(frozen=True)
-class Components:
-    """Standard deviations of the logarithms (0.01: 1 %) of the three levels; None where the data cannot tell.
-
-    Attributes:
-        interval_ratio: of a run's mean, as its own interval has it: what more steps would take away.
-        process_ratio: between runs on one node, beyond that.
-        node_ratio: between nodes, beyond that.
-        nodes: how many there are; ``runs`` on them.
-    """
-
-    interval_ratio: float | None
-    process_ratio: float | None
-    node_ratio: float | None
-    nodes: int
-    runs: int
-
-    def to_json(self) -> dict[str, float | int | None]:
-        return dict(self.__dict__)
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ A run's own speed never decides whether it counts; its length may (``scouts``).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median_high
 
 import numpy as np
 from scipy import special
 
 from orchestrator.analysis.statistics.autocorrelation import NORMAL_MAD, Floats
+from orchestrator.domain.value.variation import Cut
 
 MARGIN = 1.75  # times MSER: judgement; docs/statistics.md has what it buys
 MOST = 0.5  # of the series is cut at most
@@ -31,25 +31,6 @@ LATE = 1 / 3  # MSER that cuts this share or more did not see the end of the war
 SIGNIFICANCE = 0.05
 REACH = 4.0  # deviations from a run's median beyond which a value is clipped for the search
 SCOUT = 3  # cuts: a shorter run is mostly warm-up
-
-
-@dataclass(frozen=True)
-class Cut:
-    """Where the intervals that count begin.
-
-    Attributes:
-        first: index of the first interval that counts, the same in every run of the cell.
-        own: what the cell's own series say it should be; ``first`` is more where more is remembered.
-        mser: what MSER itself says, in intervals.
-        settled: whether the runs were level from there on, as far as they can tell.
-        reason: why they are not settled, with the numbers; None where they are.
-    """
-
-    first: int
-    own: int
-    mser: int
-    settled: bool
-    reason: str | None = None
 
 
 def cut_of(series: Sequence[Floats], remembered: int | None = None) -> Cut:

@@ -2,9 +2,10 @@
 
 from typing import Literal
 
+from orchestrator.analysis.cell.row import RATE
 from orchestrator.api.views.common import Quantity, View, fields_of
 from orchestrator.api.views.results import AxesView, axes_view
-from orchestrator.services.result.compare import METRIC, Change, ComparedCell, Comparison
+from orchestrator.services.result.compare import Change, ComparedCell, Comparison
 
 
 @fields_of(Change)
@@ -62,7 +63,7 @@ def _cell(cell: ComparedCell) -> ComparedCellView:
     known = cell.baseline or cell.candidate
     return ComparedCellView(
         axes=axes_view(cell.plan),
-        metric=METRIC,
+        metric=RATE,
         unit=known.unit if known else None,
         verdict=cell.verdict,
         baseline=Quantity.maybe(cell.baseline),

@@ -2,15 +2,15 @@
 
 from typing import Any, get_type_hints
 
-from orchestrator.analysis.cell.lending import LEAST_SESSIONS, Movement
-from orchestrator.analysis.statistics.nested import Components
+from orchestrator.analysis.cell.lending import LEAST_SESSIONS
 from orchestrator.api.views.common import Json, Quantity, View, fields_of, with_fields
 from orchestrator.api.views.runs import ReasonView, ValidityView
 from orchestrator.domain.asked.fields import FIELDS
 from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.runs.row import Precision, Row, why_not_sound
 from orchestrator.domain.runs.run import Run
 from orchestrator.domain.value.measurement import METRICS, Grade
-from orchestrator.services.result.results import Precision, ResultRow, why_not_sound
+from orchestrator.domain.value.variation import Components, Movement
 
 # Runs that gave no number which a row lists with their reasons; a judgement. The others are in /experiments/{id}/runs.
 MOST_LEFT_OUT = 50
@@ -98,7 +98,7 @@ def axes_view(plan: Plan) -> AxesView:
     return AxesView(**told)
 
 
-def result_row_view(row: ResultRow) -> ResultRowView:
+def result_row_view(row: Row) -> ResultRowView:
     quantities: dict[str, Any] = {metric: Quantity.maybe(row.measurements.get(metric)) for metric in METRICS}
     return ResultRowView(
         experiment_id=row.experiment_id,
@@ -127,7 +127,7 @@ def result_row_view(row: ResultRow) -> ResultRowView:
     )
 
 
-def _reasons(row: ResultRow) -> dict[str, str]:
+def _reasons(row: Row) -> dict[str, str]:
     if row.movement is not None:
         return dict(row.reasons)
     text = f"fewer than {LEAST_SESSIONS} earlier sessions of this cell on the node"

@@ -5,14 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.analysis.analyse import CODE_VERSION
+from orchestrator.analysis.cell.row import RATE, row_of
 from orchestrator.domain.around.history import UNKNOWN, Point, Share, StoredPoint
 from orchestrator.domain.runs.run import TERMINAL, Experiment, Run
-from orchestrator.domain.value.measurement import Measurement
 from orchestrator.domain.words.errors import Damaged
 from orchestrator.services.context import Context
-from orchestrator.services.result.results import measured_row
 
-METRIC = "throughput"
 FORM = 1  # of what is kept; a new form is computed anew
 VERSION = f"{FORM} {CODE_VERSION}"
 AT_ONCE = 50  # cells whose runs are in memory together: a judgement
@@ -41,9 +39,9 @@ def _workload_of(run: Run) -> str:
 
 
 def _point(experiment: Experiment, workload: str, runs: Sequence[Run]) -> Point:
-    row, measured = measured_row(experiment, runs)
+    row = row_of(experiment.spec, runs)
     began = [run.started_at for run in row.basis.runs or runs if run.started_at is not None]
-    found = row.measurements.get(METRIC)
+    found = row.measurements.get(RATE)
     return Point(
         experiment_id=experiment.id,
         cell_key=row.plan.cell_key,
@@ -51,22 +49,22 @@ def _point(experiment: Experiment, workload: str, runs: Sequence[Run]) -> Point:
         at=min(began) if began else experiment.created_at,
         interpreter=row.plan.interpreter,
         throughput=found,
-        reason=None if found else row.reasons.get(METRIC, "was not measured"),
+        reason=None if found else row.reasons.get(RATE, "was not measured"),
         grade=row.basis.grade,
         reasons=row.validity.reasons,
         n_runs=row.n_ended,
         n_used=row.n_used,
         n_open=sum(1 for run in runs if run.state not in TERMINAL),
-        shares=tuple(_shares(measured.rates(METRIC))),
+        shares=tuple(_shares(row.rates_of(row.basis))),
     )
 
 
-def _shares(rates: Sequence[tuple[Run, Measurement]]) -> Iterator[Share]:
+def _shares(rates: Sequence[tuple[Run, float]]) -> Iterator[Share]:
     grouped: dict[tuple[str, str], list[tuple[Run, float]]] = {}
-    for run, one in sorted(rates, key=lambda pair: pair[0].started_at or 0.0):
+    for run, value in sorted(rates, key=lambda pair: pair[0].started_at or 0.0):
         told: Mapping[str, Any] = run.fingerprint or {}
         parts = str(told.get("subject_key") or ""), str(told.get("rig_key") or "")
-        grouped.setdefault(parts, []).append((run, float(one.value or 0.0)))
+        grouped.setdefault(parts, []).append((run, value))
     for (subject, rig), theirs in grouped.items():
         in_order = sorted(theirs, key=lambda pair: pair[0].plan.repetition)
         yield Share(subject, rig, theirs[0][0].id, tuple(value for _, value in in_order))

@@ -5,15 +5,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orchestrator.analysis.cell import between_runs
+from orchestrator.analysis.cell.row import RATE, row_of
 from orchestrator.domain.asked.fingerprint import WORKLOAD_FIELDS, differences, workload_of
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.basis import Basis, alike
+from orchestrator.domain.runs.row import Row, place_of
 from orchestrator.domain.value.measurement import Measurement
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import query
-from orchestrator.services.result.results import ResultRow, all_of_experiment, measure, place_of, row_of
+from orchestrator.services.result.results import all_of_experiment
 
-METRIC = "throughput"
 Verdict = Literal["slower", "faster", "cannot_tell"]
 
 
@@ -83,16 +84,16 @@ def compare(context: Context, baseline: str, candidate: str) -> Comparison:
     )
 
 
-def _compared(one: ResultRow, other: ResultRow) -> ComparedCell:
-    baseline, candidate = one.measurements.get(METRIC), other.measurements.get(METRIC)
+def _compared(one: Row, other: Row) -> ComparedCell:
+    baseline, candidate = one.measurements.get(RATE), other.measurements.get(RATE)
     changes = changes_between(one.fingerprint, other.fingerprint)
     if baseline is None or candidate is None:
         sides = (("baseline", one), ("candidate", other))
-        text = "; ".join(f"the {side} has none: {row.reasons[METRIC]}" for side, row in sides if METRIC in row.reasons)
+        text = "; ".join(f"the {side} has none: {row.reasons[RATE]}" for side, row in sides if RATE in row.reasons)
         return ComparedCell(one.plan, "cannot_tell", baseline, candidate, None, None, text, changes)
     # Grades are never mixed: where one side is not sound, both rest on what was planned.
     bases = alike([(one.runs, one.planned), (other.runs, other.planned)])
-    (mine, here), (theirs, there) = (rates_of(basis) for basis in bases)
+    (mine, here), (theirs, there) = (rates_of(row, basis) for row, basis in zip((one, other), bases, strict=True))
     apart = one.experiment_id != other.experiment_id
     stages = (one.first_stage, other.first_stage)
     found = between_runs.compare(mine, theirs, (here, there), stages, apart, other.movement)
@@ -111,10 +112,10 @@ def _compared(one: ResultRow, other: ResultRow) -> ComparedCell:
     )
 
 
-def rates_of(basis: Basis) -> tuple[list[float], list[str]]:
-    """(the rates of its runs in the order of their repetitions, the nodes of each)."""
-    known = [(float(one.value or 0.0), place_of(run)) for run, one in measure(basis).rates()]
-    return [value for value, _ in known], [place for _, place in known]
+def rates_of(row: Row, basis: Basis) -> tuple[list[float], list[str]]:
+    """(the rates of the runs of ``basis`` in the order of their repetitions, the nodes of each)."""
+    known = row.rates_of(basis)
+    return [value for _, value in known], [place_of(run) for run, _ in known]
 
 
 def difference(found: between_runs.Comparison) -> Measurement:
@@ -141,17 +142,17 @@ def changes_between(one: Mapping[str, Any] | None, other: Mapping[str, Any] | No
     ]
 
 
-def _rows(context: Context, identifier: str) -> list[ResultRow]:
+def _rows(context: Context, identifier: str) -> list[Row]:
     if identifier.startswith("run_"):
         run = query.run(context, identifier)
-        return [row_of(context.store.experiment(run.experiment_id), [run])]
+        return [row_of(context.store.experiment(run.experiment_id).spec, [run])]
     return all_of_experiment(context, identifier)
 
 
-def _match(left: Sequence[ResultRow], right: Sequence[ResultRow]) -> list[tuple[ResultRow, ResultRow]]:
+def _match(left: Sequence[Row], right: Sequence[Row]) -> list[tuple[Row, Row]]:
     """Pairs of cells of one workload: first those with the same interpreter too (an experiment may compare several),
     then what is left, which differs in the interpreter: it belongs to the subject, which is what one compares."""
-    pairs: list[tuple[ResultRow, ResultRow]] = []
+    pairs: list[tuple[Row, Row]] = []
     remaining = list(right)
     for strict in (True, False):
         taken = {id(one) for one, _ in pairs}
@@ -165,7 +166,7 @@ def _match(left: Sequence[ResultRow], right: Sequence[ResultRow]) -> list[tuple[
     return pairs
 
 
-def _same_workload(one: ResultRow, other: ResultRow, strict: bool) -> bool:
+def _same_workload(one: Row, other: Row, strict: bool) -> bool:
     if strict and one.plan.interpreter != other.plan.interpreter:
         return False
     mine, theirs = _hardware(one), _hardware(other)
@@ -177,7 +178,7 @@ def _differing_axes(one: Plan, other: Plan) -> list[str]:
     return [field for field in WORKLOAD_FIELDS if left.get(field) != right.get(field)]
 
 
-def _hardware(row: ResultRow) -> tuple[Any, Any] | None:
+def _hardware(row: Row) -> tuple[Any, Any] | None:
     """Device model and cores per device, which belong to the workload; None where no log tells."""
     workload = (row.fingerprint or {}).get("workload") or {}
     if not workload.get("device_models"):
@@ -185,7 +186,7 @@ def _hardware(row: ResultRow) -> tuple[Any, Any] | None:
     return tuple(workload["device_models"]), tuple(workload.get("cores_per_device") or ())
 
 
-def _why_unmatched(row: ResultRow, others: Sequence[ResultRow]) -> str:
+def _why_unmatched(row: Row, others: Sequence[Row]) -> str:
     """What separates it from the nearest cell of the other side."""
     if not others:
         return "the other side has no cells"

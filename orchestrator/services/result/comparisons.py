@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.analysis.cell.row import scope_of
 from orchestrator.analysis.statistics import blocks
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.asked.spec import ExperimentSpec
@@ -11,11 +12,11 @@ from orchestrator.domain.expansion import groups
 from orchestrator.domain.expansion.groups import Group
 from orchestrator.domain.expansion.repetitions import planned_of, repeats_of, variance_chooses
 from orchestrator.domain.runs.basis import Basis, shared
-from orchestrator.domain.value.measurement import Grade, Measurement
+from orchestrator.domain.runs.row import Row
+from orchestrator.domain.value.measurement import Grade
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import query
 from orchestrator.services.result import results
-from orchestrator.services.result.results import Measured, ResultRow, measure, scope_of
 
 STAGED = "noise of the first stage (Stein), as variance chose how many runs followed"
 
@@ -79,11 +80,12 @@ class Comparisons:
 
 @dataclass(frozen=True)
 class ComparedCell:
-    """A cell of the family: its result row, and its runs by the basis that all share."""
+    """A cell of the family: its row, and its runs by the basis that all share. ``rates`` by repetition are positive;
+    ``has_rates``: there are some, positive or not."""
 
-    row: ResultRow
+    row: Row
     basis: Basis
-    measured: Measured
+    has_rates: bool
     rates: Mapping[int, float]
 
 
@@ -134,21 +136,16 @@ def _has_pairs(group: Group, by: str, against: str | None) -> bool:
     return len(labels) > 1 and (against is None or against in labels)
 
 
-def cells_of(spec: ExperimentSpec, family: Sequence[Group], rows: Mapping[str, ResultRow]) -> dict[str, ComparedCell]:
+def cells_of(spec: ExperimentSpec, family: Sequence[Group], rows: Mapping[str, Row]) -> dict[str, ComparedCell]:
     """cell -> its runs, for all cells of the family. Grades are never mixed, so the family has one rule."""
     keys = list(dict.fromkeys(plan.cell_key for group in family for plan in group.plans))
     bases = shared([rows[key].runs for key in keys], planned_of(spec))
     return {key: _cell(rows[key], basis) for key, basis in zip(keys, bases, strict=True)}
 
 
-def _cell(row: ResultRow, basis: Basis) -> ComparedCell:
-    measured = measure(basis)
-    rates = {
-        run.plan.repetition: float(one.value)
-        for run, one in measured.rates()
-        if one.value is not None and one.value > 0
-    }
-    return ComparedCell(row, basis, measured, rates)
+def _cell(row: Row, basis: Basis) -> ComparedCell:
+    known = row.rates_of(basis)
+    return ComparedCell(row, basis, bool(known), {run.plan.repetition: value for run, value in known if value > 0})
 
 
 def _compared(
@@ -169,13 +166,12 @@ def _pair(
     spec: ExperimentSpec, by: str, group: Group, found: blocks.Pair, a: ComparedCell, b: ComparedCell
 ) -> ComparedPair:
     grade = Grade.BROKEN if Grade.BROKEN in (a.basis.grade, b.basis.grade) else a.basis.grade
-    known = [one for cell in (a, b) for _, one in cell.measured.rates()]
     return ComparedPair(
         group=group.shared,
         a=_side(by, a, found.a),
         b=_side(by, b, found.b),
         found=found,
-        unit=known[0].unit if known else None,
+        unit=next((cell.row.unit for cell in (a, b) if cell.has_rates), None),
         basis=Basis((*a.basis.runs, *b.basis.runs), grade),
         method=f"{found.method}; {STAGED}" if variance_chooses(spec) else found.method,
         notes=_notes(by, a, b),
@@ -198,7 +194,7 @@ def _notes(by: str, a: ComparedCell, b: ComparedCell) -> tuple[str, ...]:
     return (f"they ran on other devices: {mine}; {theirs}",)
 
 
-def _devices(row: ResultRow) -> str:
+def _devices(row: Row) -> str:
     workload = (row.fingerprint or {}).get("workload") or {}
     models, cores = workload.get("device_models") or (), workload.get("cores_per_device") or ()
     return ", ".join(map(str, models)) + (f" ({', '.join(map(str, cores))} cores)" if any(cores) else "")
@@ -222,5 +218,4 @@ def why_no_rate(cell: ComparedCell) -> str:
     """Why a cell takes part in no comparison."""
     if "throughput" in cell.row.reasons:
         return cell.row.reasons["throughput"]
-    known: list[Measurement] = [one for _, one in cell.measured.rates()]
-    return "its rate is not positive" if known else "none of the runs that are compared here has a rate"
+    return "its rate is not positive" if cell.has_rates else "none of the runs that are compared here has a rate"

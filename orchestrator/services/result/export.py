@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
+from orchestrator.analysis.cell.row import row_of
 from orchestrator.domain.runs.filters import CellFilter
 from orchestrator.domain.words.errors import Damaged
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import query
-from orchestrator.services.result import results
 from orchestrator.services.result.export_columns import Line
 from orchestrator.services.result.largest_batch import was_given_up
 
@@ -44,7 +44,7 @@ def _parts(context: Context, wanted: CellFilter, rows: Rows) -> Iterator[Part]:
         for cell in page.items:
             if rows is Rows.CELLS and was_given_up(cell.experiment, cell.runs):
                 continue
-            whole = Line(cell.experiment, results.row_of(cell.experiment, cell.runs))
+            whole = Line(cell.experiment, row_of(cell.experiment.spec, cell.runs))
             lines += [whole] if rows is Rows.CELLS else _of_runs(whole)
         yield lines
         cursor = page.next_cursor

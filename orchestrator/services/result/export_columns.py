@@ -14,10 +14,10 @@ from typing import Any, get_args, get_type_hints
 from orchestrator.domain.asked.fields import FIELDS, Field
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.asked.topology import Topology
+from orchestrator.domain.runs.row import Row, why_not_sound
 from orchestrator.domain.runs.run import Experiment, Run
 from orchestrator.domain.value.measurement import METRICS, Grade, Measurement, Validity
 from orchestrator.domain.words.errors import Damaged
-from orchestrator.services.result.results import ResultRow, why_not_sound
 
 Record = dict[str, Any]
 _HINTS = get_type_hints(Plan)
@@ -39,7 +39,7 @@ class Line:
     """A cell with its row of results, or (``run``) one run of it."""
 
     experiment: Experiment
-    row: ResultRow
+    row: Row
     run: Run | None = None
 
     @property

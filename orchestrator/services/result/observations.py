@@ -7,11 +7,11 @@ from orchestrator.analysis.paper.observation_rules import CellResult
 from orchestrator.analysis.paper.observations import Observation, observe
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.filters import CellFilter
+from orchestrator.domain.runs.row import Row
 from orchestrator.domain.value.measurement import Grade
 from orchestrator.domain.value.profile import Profiles
 from orchestrator.services.context import Context
 from orchestrator.services.result import results
-from orchestrator.services.result.results import ResultRow
 
 # Of a plan, what says how it was repeated or placed, not what was computed.
 _NOT_OF_THE_SERIES: tuple[str, ...] = (
@@ -43,7 +43,7 @@ def cells(context: Context) -> list[CellResult]:
     return [cell for row in rows if (cell := _cell(context, row)) is not None]
 
 
-def _cell(context: Context, row: ResultRow) -> CellResult | None:
+def _cell(context: Context, row: Row) -> CellResult | None:
     plan = row.plan
     rate = row.measurements.get("throughput")
     if plan.world_size != 1 or row.basis.grade is not Grade.SOUND or rate is None or not rate.value:
@@ -74,7 +74,7 @@ def _text(plan: Plan, without: Sequence[str]) -> str:
     return json.dumps({key: value for key, value in plan.identity().items() if key not in without}, sort_keys=True)
 
 
-def _device(row: ResultRow) -> tuple[str, float | None]:
+def _device(row: Row) -> tuple[str, float | None]:
     """Name and memory of the device that its first run held."""
     for run in row.basis.runs:
         if run.attempt is not None:

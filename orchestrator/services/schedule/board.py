@@ -15,21 +15,22 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from orchestrator.analysis.cell.row import RATE, row_of
 from orchestrator.analysis.history.nightly import LOOK_BACK, Night, Rates, judge
 from orchestrator.domain.around.schedule import GRACE_S, SCHEDULE_PREFIX, Fire, FireState, Schedule, judged
 from orchestrator.domain.asked.fingerprint import workload_of
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.basis import Basis, of_plan
 from orchestrator.domain.runs.filters import CellFilter, FireFilter, ScheduleFilter
+from orchestrator.domain.runs.row import Row, why_not_sound
 from orchestrator.domain.runs.run import TERMINAL, ExperimentState, Run, RunState
 from orchestrator.domain.runs.stored import Page, StoredCell
 from orchestrator.domain.value.measurement import Grade, Measurement
 from orchestrator.domain.words.errors import NotFound
 from orchestrator.services.context import Context
 from orchestrator.services.result import results
-from orchestrator.services.result.compare import METRIC, Change, changes_between, difference, rates_of
+from orchestrator.services.result.compare import Change, changes_between, difference, rates_of
 from orchestrator.services.result.largest_batch import was_given_up
-from orchestrator.services.result.results import ResultRow, row_of, why_not_sound
 from orchestrator.services.schedule.schedules import Rules
 
 NIGHTS = 14  # that are shown where nothing else is asked for
@@ -212,7 +213,7 @@ def _judged(columns: Sequence[Column], cells: Sequence[StoredCell | None]) -> li
         field = _without_judgement(column, cell)
         number = None
         if field is None and cell is not None:
-            field, number = _with_number(row_of(cell.experiment, cell.runs), before)
+            field, number = _with_number(row_of(cell.experiment.spec, cell.runs), before)
         assert field is not None
         fields.append(field)
         before.append(number)
@@ -237,9 +238,9 @@ def _without_judgement(column: Column, cell: StoredCell | None) -> Field | None:
     return None
 
 
-def _with_number(row: ResultRow, before: Sequence[_Number | None]) -> tuple[Field, _Number | None]:
+def _with_number(row: Row, before: Sequence[_Number | None]) -> tuple[Field, _Number | None]:
     """(the field of a cell whose runs have all ended, what it is for the nights after it)."""
-    throughput = row.measurements.get(METRIC)
+    throughput = row.measurements.get(RATE)
     failed = [run for run in row.runs if run.state is RunState.FAILED]
     broken = [run for run in row.runs if run.grade is Grade.BROKEN]
     tonight = None if throughput is None else _night_of(row)
@@ -248,7 +249,7 @@ def _with_number(row: ResultRow, before: Sequence[_Number | None]) -> tuple[Fiel
     if broken:
         return Field(Colour.INVALID, "broken", _why(broken, row.runs, "broken"), throughput=throughput), tonight
     if tonight is None:
-        return Field(Colour.INVALID, "no_number", row.reasons.get(METRIC)), None
+        return Field(Colour.INVALID, "no_number", row.reasons.get(RATE)), None
     verdict = judge(tonight.night, [number.night if number else None for number in before])
     told = None if verdict.found is None else difference(verdict.found)
     earlier = next((number for number in reversed(before) if number is not None), None)
@@ -260,21 +261,21 @@ def _with_number(row: ResultRow, before: Sequence[_Number | None]) -> tuple[Fiel
     return Field(Colour.GREEN, verdict.outcome, None, (verdict.text,), throughput, told, changes), tonight
 
 
-def _night_of(row: ResultRow) -> _Number:
+def _night_of(row: Row) -> _Number:
     planned = of_plan(row.runs, row.planned)
     same = [run.id for run in planned.runs] == [run.id for run in row.basis.runs]
-    own = _rates(row.basis)
+    own = _rates(row, row.basis)
     night = Night(
         sound=own if row.basis.grade is Grade.SOUND else None,
-        planned=own if same else _rates(planned),
+        planned=own if same else _rates(row, planned),
         setting=_setting(row.basis.runs),
         first_stage=row.first_stage,
     )
     return _Number(night, row.fingerprint)
 
 
-def _rates(basis: Basis) -> Rates:
-    values, places = rates_of(basis)
+def _rates(row: Row, basis: Basis) -> Rates:
+    values, places = rates_of(row, basis)
     return Rates(tuple(values), tuple(places))
 
 

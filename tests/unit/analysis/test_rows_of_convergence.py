@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.runs.run import Experiment, ExperimentState, Run, RunState
+from orchestrator.analysis.cell.row import row_of
+from orchestrator.domain.runs.row import Row
+from orchestrator.domain.runs.run import Run, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
 from orchestrator.domain.value.measurement import ONLY_CONVERGENCE, Analysis, Measurement, Validity
 from orchestrator.domain.value.timed_intervals import Series
-from orchestrator.services.result.results import ResultRow, row_of
 from tests.unit import builders as make
 
-EXPERIMENT = Experiment("exp_1", "anyone", make.spec(repeats=4), {}, ExperimentState.COMPLETED, 0.0)
+SPEC = make.spec(repeats=4)
 SHORT = "the target of 0.8 was not reached in 50 steps"
 
 
@@ -30,8 +31,8 @@ def a_run(number: int, seconds: float | None, length: int = 60, **changes: Any) 
     return make.run(f"run_{number}", RunState.COMPLETED, **told)
 
 
-def row(*runs: Run) -> ResultRow:
-    return row_of(EXPERIMENT, runs)
+def row(*runs: Run) -> Row:
+    return row_of(SPEC, runs)
 
 
 def test_where_all_runs_reached_it_their_times_have_an_interval() -> None:

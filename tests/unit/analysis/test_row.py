@@ -1,0 +1,89 @@
+"""What a row of results says of the runs of a cell: pure, without a store."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.analysis.cell.row import row_of
+from orchestrator.domain.runs.basis import of_plan
+from orchestrator.domain.runs.row import Row
+from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.value.measurement import Grade, Measurement, Reason
+from tests.unit import builders as make
+
+CRASHED = make.run("run_c", RunState.FAILED, failure=Failure(FailureKind.CRASHED, "exit code 1"))
+QUEUED = make.run("run_q")
+GRADES: dict[str, tuple[Reason, ...]] = {"s": (), "d": (make.LOADED,), "b": (make.REPLICAS_DIFFER,)}
+
+
+def a_run(number: int, grade: str = "s", rate: float | None = None) -> Run:
+    """Repetition ``number``, s(ound), d(isturbed) or b(roken), with the rate 100 + its number."""
+    value = 100.0 + number if rate is None else rate
+    found = replace(make.analysis(*GRADES[grade]), measurements=(Measurement("throughput", value, "images/s", "m"),))
+    attempts = (make.attempt(f"run_{number}"),)
+    plan = make.plan(repetition=number)
+    return make.run(f"run_{number}", RunState.COMPLETED, plan=plan, analysis=found, attempts=attempts)
+
+
+def row(grades: str, *others: Run, repeats: int = 4) -> Row:
+    runs = [a_run(number, grade) for number, grade in enumerate(grades, start=1)]
+    return row_of(make.spec(repeats=repeats, max_repeats=12), [*runs, *others])
+
+
+def numbers(runs: Sequence[str]) -> list[int]:
+    return [int(name.removeprefix("run_")) for name in runs]
+
+
+@pytest.mark.parametrize(
+    ("grades", "grade", "own", "planned"),
+    [
+        ("ssss", Grade.SOUND, [1, 2, 3, 4], [1, 2, 3, 4]),
+        ("sdsss", Grade.SOUND, [1, 3, 4, 5], [1, 2, 3, 4]),  # the fifth replaces the second
+        ("sdds", Grade.DISTURBED, [1, 2, 3, 4], [1, 2, 3, 4]),
+        ("sbdds", Grade.DISTURBED, [1, 3, 4], [1, 3, 4]),
+        ("bb", Grade.BROKEN, [], []),
+    ],
+)
+def test_rates_are_those_of_the_runs_that_count_and_those_of_the_planned_ones(
+    grades: str, grade: Grade, own: list[int], planned: list[int]
+) -> None:
+    found = row(grades)
+    assert found.basis.grade is grade
+    assert (numbers(list(found.rates)), numbers(list(found.planned_rates))) == (own, planned)
+    assert [run.plan.repetition for run, _ in found.rates_of(of_plan(found.runs, 4))] == planned
+    assert found.unit == ("images/s" if own else None)
+    assert found.n_used == len(own)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (row("bb"), "the weights of the ranks differ"),
+        (row_of(make.spec(), [CRASHED]), "exit code 1"),
+        (row_of(make.spec(), [QUEUED]), "no run has ended yet"),
+        (row("s"), None),
+    ],
+)
+def test_a_cell_without_a_number_says_why(found: Row, reason: str | None) -> None:
+    assert found.reasons.get("throughput") == reason
+    assert ("throughput" in found.measurements) is (reason is None)
+
+
+def test_a_run_that_is_open_is_counted_as_no_more_than_that() -> None:
+    found = row("ssss", replace(QUEUED, plan=make.plan(repetition=5)))
+    assert (len(found.runs), found.n_ended, found.n_used) == (5, 4, 4)
+    assert found.measurements == row("ssss").measurements
+
+
+def test_a_wanted_precision_is_judged_by_the_first_stage() -> None:
+    spec = make.spec(precision_target=0.5)
+    runs = [a_run(number) for number in range(1, 8)]
+    found = row_of(spec, runs)
+    assert (found.planned, found.first_stage) == (None, 6)
+    assert found.precision is not None
+    assert found.precision.met
+    one = row_of(spec, runs[:1]).precision
+    assert one is not None
+    assert (one.half_width_ratio, one.met) == (None, False)
