@@ -1,0 +1,47 @@
+"""A seeded fault changes what a program does, at one place inside a function, and no text."""
+
+import ast
+from pathlib import Path
+
+from bench.seeded_faults import FOLDERS, ROOT, drawn, faults
+
+SOURCE = '''
+LIMIT = 3
+def f(a: "int" = 7) -> bool:
+    """Not 5 + 5."""
+    é = "ü"; store.add(a)
+    log.info("text %d", a + 1)
+    if a < 2 and é:
+        raise ValueError(f"{a + 1} is " + "wrong")
+    return a + 4
+'''
+
+
+def test_operators_constants_calls_and_conditions_are_changed_and_texts_are_not() -> None:
+    found = {(one.line, one.before, one.after) for one in faults("f.py", SOURCE)}
+    assert found == {
+        (5, "store.add(a)", "pass"),
+        (7, "a < 2 and é", "(not (a < 2 and é))"),
+        (7, "a < 2 and é", "(a < 2 or é)"),
+        (7, "a < 2", "(a <= 2)"),
+        (7, "2", "3"),
+        (9, "a + 4", "(a - 4)"),
+        (9, "4", "5"),
+    }
+
+
+def test_a_fault_changes_its_place_and_nothing_else() -> None:
+    changed = {one.within(SOURCE.encode()).decode() for one in faults("f.py", SOURCE)}
+    assert SOURCE.replace("store.add(a)", "pass") in changed
+    assert SOURCE.replace("a < 2 and é", "(a < 2 or é)") in changed
+
+
+def test_each_room_has_its_turn_and_the_same_seed_draws_the_same_faults() -> None:
+    found = drawn(ROOT, 2 * len(FOLDERS), seed=1)
+    for turn in (found[: len(FOLDERS)], found[len(FOLDERS) :]):
+        assert {folder for one in turn for folder in FOLDERS if one.path.startswith(folder)} == set(FOLDERS)
+    for one in found:
+        whole = Path(ROOT, one.path).read_bytes()
+        assert ast.dump(ast.parse(one.within(whole))) != ast.dump(ast.parse(whole))
+    assert drawn(ROOT, 2 * len(FOLDERS), seed=1) == found
+    assert drawn(ROOT, 2 * len(FOLDERS), seed=2) != found
