@@ -15,7 +15,7 @@ from orchestrator.api.server import create_app
 from orchestrator.serve.settings import read_settings
 from orchestrator.services.context import Context
 
-SNAPSHOT = Path(__file__).resolve().parents[1] / "unit" / "api" / "openapi_snapshot.json"
+SNAPSHOT = Path(__file__).resolve().parents[1] / "unit" / "api" / "openapi_snapshot.txt"
 Json = Mapping[str, Any]
 REQUEST, RESPONSE = "request", "response"
 
@@ -64,7 +64,45 @@ def _without_wording(part: Any) -> Any:
 
 
 def as_text(description: Json) -> str:
-    return json.dumps(description, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    """The description with a line for each operation, each of its parameters, and each schema and its fields."""
+    return "".join(f"{name}: {json.dumps(part, sort_keys=True)}\n" for name, part in sorted(_lines(description)))
+
+
+def _lines(description: Json) -> Iterator[tuple[str, Json]]:
+    for name, operation in _operations(description).items():
+        yield name, {key: value for key, value in operation.items() if key != "parameters"}
+        yield from ((f"{name} {which}", one) for which, one in _parameters(operation).items())
+    yield "openapi", {key: value for key, value in description.items() if key not in ("paths", "components")}
+    yield "security", description["components"].get("securitySchemes", {})
+    for name, schema in description["components"]["schemas"].items():
+        yield name, {key: value for key, value in schema.items() if key not in ("properties", "required")}
+        for field, one in schema.get("properties", {}).items():
+            yield f"{name}.{field}{' required' if field in schema.get('required', ()) else ''}", one
+
+
+def from_text(text: str) -> Json:
+    """What ``as_text`` was given, as far as ``changes`` looks at it."""
+    paths: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
+    for line in text.splitlines():
+        name, _, written = line.partition(": ")
+        part, words = json.loads(written), name.split()
+        if len(words) >= 2 and words[1].startswith("/"):
+            operations = paths.setdefault(words[1], {})
+            if len(words) == 2:
+                operations[words[0].lower()] = part
+            else:
+                operations[words[0].lower()].setdefault("parameters", []).append(part)
+            continue
+        # A schema; "openapi" and "security" look like one without fields, and no operation refers to them.
+        schema, _, field = words[0].partition(".")
+        if not field:
+            schemas[schema] = part
+            continue
+        schemas[schema].setdefault("properties", {})[field] = part
+        if words[1:] == ["required"]:
+            schemas[schema].setdefault("required", []).append(field)
+    return {"paths": paths, "components": {"schemas": schemas}}
 
 
 def changes(before: Json, after: Json) -> list[Change]:
@@ -205,7 +243,7 @@ def main() -> int:
     parser.add_argument("--breaking", action="store_true", help="record also what is removed or narrowed")
     options = parser.parse_args()
     after = described()
-    found = changes(json.loads(SNAPSHOT.read_text(encoding="utf-8")), after) if SNAPSHOT.exists() else []
+    found = changes(from_text(SNAPSHOT.read_text(encoding="utf-8")), after) if SNAPSHOT.exists() else []
     for change in found:
         print(f"{'BREAKS' if change.breaks else 'adds  '}  {change.place}: {change.what}")
     if any(change.breaks for change in found) and not options.breaking:
