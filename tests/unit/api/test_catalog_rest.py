@@ -65,8 +65,6 @@ def test_a_list_that_is_had_as_a_whole_is_paged_like_any_other(rig: Rig, path: s
         assert len(page["items"]) == 1
         cursor = f"&cursor={page['next_cursor']}"
     assert walked == whole["items"]
-    assert rig.http.get(f"/api/v1{path}?cursor=bm9uZQ==").status_code == 422
-    assert rig.http.get(f"/api/v1{path}?cursor=%C3%BC").status_code == 422
 
 
 def test_health_asks_nothing_of_the_database_and_readiness_does(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,6 @@ def test_since_and_until_are_times_of_submission(rig: Rig) -> None:
 def test_what_is_wrong_is_answered_before_the_file_begins(rig: Rig) -> None:
     assert rig.http.get("/api/v1/export", params={"experiment": "exp_none"}).status_code == 404
     assert rig.http.get("/api/v1/export", params={"format": "xlsx"}).status_code == 422
-    assert rig.http.get("/api/v1/export", params={"gpu": "h100"}).status_code == 422
 
 
 def test_csv_is_read_by_others_as_it_was_written(rig: Rig) -> None:

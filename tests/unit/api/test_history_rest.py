@@ -138,10 +138,9 @@ def test_series_are_found_by_filters_and_listed_in_pages(rig: Rig) -> None:
     assert len(rig.get("/history", model="net", framework="pytorch")["items"]) == 5
     assert rig.get("/history", model="other")["items"] == []
     assert rig.get("/history", owner="nobody")["items"] == []
-    assert rig.http.get("/api/v1/history?cursor=x").status_code == 422
 
 
-@pytest.mark.parametrize(("key", "status"), [("nothing", 404), ("1", 409), ("1a%25", 404), ("%00", 404)])
+@pytest.mark.parametrize(("key", "status"), [("1", 409), ("1a%25", 404), ("%00", 404)])
 def test_a_series_that_is_not_there_or_several_are_refused(rig: Rig, key: str, status: int) -> None:
     night(rig, 100.0, workload="1abc")
     night(rig, 100.0, workload="1abd")

@@ -34,12 +34,6 @@ def test_intervals_are_paged_node_by_node_without_a_gap(rig: Rig, run_id: str) -
     assert found == [(node, step) for node in ("n0", "n1") for step in range(5)]
 
 
-def test_a_cursor_of_another_attempt_is_refused(rig: Rig, run_id: str) -> None:
-    rig.start(run_id)
-    for cursor in ("att_other:n0:3", "n0", "::", "a:b:-1"):
-        assert rig.http.get(f"/api/v1/runs/{run_id}/intervals?cursor={cursor}").status_code == 422
-
-
 def test_a_run_without_an_attempt_has_empty_lists_and_an_attempt_that_never_was_is_not_found(
     rig: Rig, run_id: str
 ) -> None:
@@ -216,3 +210,10 @@ def test_an_id_that_a_stream_has_not_sent_is_refused_and_does_not_skip_what_is_s
         answer = rig.http.get(path, headers={"Last-Event-ID": unsent})
         assert answer.status_code == 422, unsent
         assert answer.json()["errors"][0]["in"] == "header"
+
+
+def test_the_head_of_a_stream_does_not_wait_for_its_end(rig: Rig) -> None:
+    experiment = rig.submit()["id"]
+    answer = rig.http.head(f"/api/v1/experiments/{experiment}/events")
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["content-type"].startswith("text/event-stream")
