@@ -34,7 +34,7 @@ demo: announce-downloads setup ## everything once: set up, serve, measure one ba
 	@$(BIN)/python -m workers.node.interpreters install-some $(FRAMEWORKS)
 	@$(BIN)/python deploy/demo.py $(FRAMEWORKS) -- $(OPTIONS)
 
-nightly-demo: announce-downloads setup interpreters ## ten nights of a tiny suite on a fast clock, with bad luck, then the board (minutes; docs/nightly.md)
+nightly-demo: announce-downloads setup interpreters ## ten nights of a tiny suite on a fast clock, with bad luck, then the board (minutes; docs/read_results/nightly.md)
 	@$(BIN)/python deploy/nightly_demo.py
 
 test: announce-downloads system-packages setup test-interpreters lint ## set up everything that is needed and run the tests: always the same ones (docs/tests.md)
@@ -59,7 +59,7 @@ lint: setup ## style, types, import rules, Python 3.6 cleanness of the island; n
 faults: setup interpreters ## only the tests of bad luck: killed servers, dying ranks, full disks, a database that goes away
 	@$(BIN)/python -m pytest tests/faults
 
-bench: setup test-interpreters ## the ratios of docs/benchmarks.md, measured side by side on this machine (about 40 minutes, and as long again for published networks)
+bench: setup test-interpreters ## the ratios of docs/build/benchmarks.md, measured side by side on this machine (about 40 minutes, and as long again for published networks)
 	@deploy/system_packages.sh wrk
 	@$(BIN)/python -m bench.bench
 
@@ -81,11 +81,11 @@ deploy-check: system-packages setup ## the containers in full: images, every fau
 suite-check: system-packages setup test-interpreters ## every cell of the suite in full: parity at tiny and small, learning by heart, convergence, checkpoints, ranks, profiles, largest batches (docs/tests.md has its time)
 	@$(BIN)/python -m pytest $(WHOLE) -m "" $(SUITE)
 
-matrix: system-packages setup test-interpreters ## every framework, strategy and topology on several hosts: the table of docs/matrix.md (about 20 minutes)
-	@$(BIN)/python -m tests.cluster.matrix --out docs/matrix.md
+matrix: system-packages setup test-interpreters ## every framework, strategy and topology on several hosts: the table of docs/use/matrix.md (about 20 minutes)
+	@$(BIN)/python -m tests.cluster.matrix --out docs/use/matrix.md
 
-scaling: system-packages setup test-interpreters ## suites/scaling.yaml in a small size on several hosts, as root: tables and figures of docs/scaling.md (about 20 minutes)
-	@$(BIN)/python -m tests.cluster.scaling --out docs/scaling.md
+scaling: system-packages setup test-interpreters ## suites/scaling.yaml in a small size on several hosts, as root: tables and figures of docs/read_results/scaling.md (about 20 minutes)
+	@$(BIN)/python -m tests.cluster.scaling --out docs/read_results/scaling.md
 
 fuzz: setup ## hold REST to its OpenAPI description by many more cases than the test does (minutes; EXAMPLES=100 SEED=1)
 	@$(BIN)/python -m tests.support.openapi_fuzz $(if $(EXAMPLES),--examples $(EXAMPLES)) $(if $(SEED),--seed $(SEED))
@@ -102,7 +102,7 @@ openapi: setup ## record what is new in OpenAPI; BREAKING=1 records also what is
 coverage: setup ## how often the printed intervals hold the truth and equal cells are called different, by simulation (about half an hour of one core)
 	@$(BIN)/python -m bench.figures
 
-gpu-check: ## the checks that need a GPU, from a fresh clone with nothing but a driver: makes or finds its Python; SLICE=products|kernels|… (docs/gpu_check.md; 77: no GPU)
+gpu-check: ## the checks that need a GPU, from a fresh clone with nothing but a driver: makes or finds its Python; SLICE=products|kernels|… (docs/operate/gpu_check.md; 77: no GPU)
 	@python3 -m tests.gpu.environment $(SLICE)
 
 cuda-names: setup ## every name of PyTorch's CUDA build that is used here, tried without a GPU: 2.7 GB to download, 5 GB on disk, removed afterwards

@@ -1,4 +1,4 @@
-"""``make bench``: the ratios of docs/benchmarks.md, measured side by side in one run on this machine.
+"""``make bench``: the ratios of docs/build/benchmarks.md, measured side by side in one run on this machine.
 
 Prints one line a ratio, with its 95 % interval, and writes them with all readings to ``bench.json``.
 """

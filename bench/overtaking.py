@@ -2,7 +2,7 @@
 
 ``decide`` itself places the runs; clock, durations (lognormal, seeded) and processes are the simulation's. The wait of
 the gang begins when it is the first in the queue. It is set against what the longest run of that moment had left: who
-wants all nodes and ends nobody cannot wait less. Prints Markdown; docs/benchmarks.md quotes it.
+wants all nodes and ends nobody cannot wait less. Prints Markdown; docs/build/benchmarks.md quotes it.
 """
 
 import argparse

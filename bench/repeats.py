@@ -1,8 +1,8 @@
 """How often the interval of a cell holds the truth when runs are repeated for a precision, by simulation.
 
-The noise of runs is that of docs/statistics.md's sources: relative deviations between runs of 0.012 % (one DGX H100),
-0.5 % (a quiet series of nights) and 2.7 % (shared cloud runners), and two between them; within a run a fifth of that in
-variance.
+The noise of runs is that of docs/read_results/statistics.md's sources: relative deviations between runs of 0.012 %
+(one DGX H100), 0.5 % (a quiet series of nights) and 2.7 % (shared cloud runners), and two between them; within a run a
+fifth of that in variance.
 """
 
 import numpy as np

@@ -109,5 +109,5 @@ functions and types in it that do it. A test looks every name up (tests/architec
 
 The rooms: ``domain`` and ``analysis`` do no input or output. ``services`` hold a use case each and receive the adapters
 in a ``Context``. ``db``, ``cluster``, ``api``, ``reports`` and ``cli`` are the edges.
-docs/architecture.md says who may import whom.
+docs/build/architecture.md says who may import whom.
 """

@@ -24,7 +24,7 @@ def imported_series_table(items: Sequence[Json]) -> Table:
         [item["key"], str(item["n_points"]), item["last_at"][:16].replace("T", " "), series_text(item)]
         for item in items
     ]
-    note = "imported series were measured by other tools: nothing of tbd is compared with them (docs/export.md)"
+    note = "imported series were measured by other tools: nothing of tbd is compared with them (docs/use/export.md)"
     return Table("", ["series", "points", "newest (UTC)", "workload"], rows, [note])
 
 

@@ -1,6 +1,7 @@
 """The fields of a spec for a person: what each takes, its default and what it means, from the type itself.
 
-``python -m orchestrator.reports.spec_fields > docs/spec.md`` writes the page; ``tbd plan --fields`` prints the table.
+``python -m orchestrator.reports.spec_fields > docs/use/spec.md`` writes the page; ``tbd plan --fields`` prints the
+table.
 """
 
 import json
@@ -44,7 +45,7 @@ def rows() -> list[Row]:
 
 
 def page() -> str:
-    """docs/spec.md."""
+    """docs/use/spec.md."""
     cells = [[f"`{row.name}`", row.takes, f"`{row.default}`" if row.default else "needed", row.means] for row in rows()]
     return _PAGE + "".join(f"| {' | '.join(one.replace('|', '/') for one in row)} |\n" for row in cells)
 

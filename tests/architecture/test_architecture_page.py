@@ -1,4 +1,4 @@
-"""docs/architecture.md keeps up with the code: its names, and its table of who may import whom."""
+"""docs/build/architecture.md keeps up with the code: its names, and its table of who may import whom."""
 
 import re
 import tomllib
@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.architecture.test_walk import ROOT, wrong_places
 
-PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "build" / "architecture.md").read_text(encoding="utf-8")
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
 ORCHESTRATOR = sorted({path.stem for path in (ROOT / "orchestrator").iterdir() if (path / "__init__.py").is_file()})
 ROOMS = [*(f"orchestrator.{name}" for name in (*ORCHESTRATOR, "app")), "workers.node", "workers.trainer", "suites"]

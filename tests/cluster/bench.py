@@ -26,8 +26,8 @@ HEAD = "head"
 RAY_PORT = 6379
 START_S = 180.0
 
-# Ray as docs/several_hosts.md says: nodes that are lost are noticed within seconds, training keeps its priority, and
-# nothing measures Ray itself.
+# Ray as docs/operate/several_hosts.md says: nodes that are lost are noticed within seconds, training keeps its
+# priority, and nothing measures Ray itself.
 RAY_ENVIRONMENT = {
     "RAY_AUTH_MODE": "token",
     "RAY_health_check_initial_delay_ms": "1000",

@@ -1,6 +1,6 @@
-"""Every framework and strategy on every topology, on the hosts of the bench; the table of docs/matrix.md.
+"""Every framework and strategy on every topology, on the hosts of the bench; the table of docs/use/matrix.md.
 
-    python -m tests.cluster.matrix [--out docs/matrix.md] [--steps 240] [--only pytorch]
+    python -m tests.cluster.matrix [--out docs/use/matrix.md] [--steps 240] [--only pytorch]
 
 With --out the table between the file's two marks is replaced. ResNet-50 in its smallest size, synthetic images; the
 baseline of a speed-up is the same strategy, in the same interpreter, on one device.

@@ -1,6 +1,6 @@
-"""suites/scaling.yaml on the hosts of the bench: weak and strong scaling, the tables and figures of docs/scaling.md.
+"""suites/scaling.yaml on the hosts of the bench: weak and strong scaling, with tables and figures.
 
-    python -m tests.cluster.scaling [--out docs/scaling.md] [--repeats 3] [--only pytorch]
+    python -m tests.cluster.scaling [--out docs/read_results/scaling.md] [--repeats 3] [--only pytorch]
 
 ResNet-50 in its smallest size, as the hosts are process trees on the cores of one machine. With --out what stands
 between the page's two marks is replaced, and the figures are written beside it.

@@ -84,7 +84,7 @@ class Stack:
         self.compose("build", timeout_s=BUILD_S)
 
     def up(self, **more: str) -> None:
-        """All that a person does; ``more`` are settings of docs/operations.md.
+        """All that a person does; ``more`` are settings of docs/operate/operations.md.
 
         Raises:
             RuntimeError: it did not become healthy; with what its services said.

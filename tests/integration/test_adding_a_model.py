@@ -1,4 +1,4 @@
-"""docs/adding-a-model.md, followed: its files are written, and its commands are run."""
+"""docs/extend/adding-a-model.md, followed: its files are written, and its commands are run."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from orchestrator.services.facts.catalog import load_catalog
 from tests.trainer_process import ROOT
 from workers.node import interpreters
 
-PAGE = (ROOT / "docs" / "adding-a-model.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "extend" / "adding-a-model.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAME = "two-convolutions"
 

@@ -1,4 +1,4 @@
-"""The table of docs/matrix.md: rates, speed-ups against the same strategy on one device, and what the replicas were."""
+"""The table of docs/use/matrix.md: rates, speed-ups against the same strategy on one device, and the replicas."""
 
 from pathlib import Path
 from typing import Any

@@ -11,11 +11,11 @@ from orchestrator.serve.settings import CLIENT_VARIABLES, NODE_VARIABLES, VARIAB
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-SESSION = (ROOT / "docs" / "first_session.md").read_text(encoding="utf-8")
+SESSION = (ROOT / "docs" / "use" / "first_session.md").read_text(encoding="utf-8")
 
 
 def test_every_setting_stands_on_its_page_and_no_other() -> None:
-    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "operate" / "settings.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE))
     assert listed == {*VARIABLES, *NODE_VARIABLES, *CLIENT_VARIABLES}
 

@@ -15,7 +15,7 @@ from orchestrator.services.probe.calibrate import CalibrationRequest
 from orchestrator.services.probe.netbench import NetbenchRequest
 
 REQUESTS = (ExperimentSpec, NetbenchRequest, CalibrationRequest)
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "spec.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "use" / "spec.md"
 
 
 def described(kind: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str | None]]:
@@ -42,7 +42,7 @@ def test_openapi_shows_every_description(kind: type[BaseModel]) -> None:
 
 
 def test_the_page_is_what_the_type_says() -> None:
-    command = "python -m orchestrator.reports.spec_fields > docs/spec.md"
+    command = "python -m orchestrator.reports.spec_fields > docs/use/spec.md"
     assert PAGE.read_text(encoding="utf-8") == spec_fields.page(), f"write it anew: {command}"
 
 

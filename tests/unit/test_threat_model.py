@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "threat-model.md"
+PAGE = ROOT / "docs" / "operate" / "threat-model.md"
 TEST = re.compile(r"`(tests/[\w/]+\.py): (test_\w+)`")
 
 

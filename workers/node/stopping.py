@@ -1,8 +1,9 @@
 """When a timed phase is long enough: its length is fixed before the run starts, and this keeps count.
 
-A run that ends itself is biased: it ends when it has been lucky and lasts when it met a spike (docs/statistics.md). So
-nothing here looks at how the durations vary. The job says how many intervals and how many seconds there are to be;
-both are reached before the run ends, unless one of the limits that a person set is reached first.
+A run that ends itself is biased: it ends when it has been lucky and lasts when it met a spike
+(docs/read_results/statistics.md). So nothing here looks at how the durations vary. The job says how many intervals and
+how many seconds there are to be; both are reached before the run ends, unless one of the limits that a person set is
+reached first.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ import numpy as np
 from orchestrator.analysis.statistics.autocorrelation import LEAST_VALUES, Floats, mean_error, without_spikes
 from orchestrator.analysis.statistics.settling import SCOUT
 
-# Judgements. docs/statistics.md has the simulated consequences.
+# Judgements. docs/read_results/statistics.md has the simulated consequences.
 LEAST_INTERVALS = 60  # after the cut
 LEAST_SPIKY = 100  # where spikes are not rare: shorter runs that met none know nothing of them
 LEAST_S = 3.0  # after the cut

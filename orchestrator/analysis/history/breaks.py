@@ -27,7 +27,8 @@ from orchestrator.analysis.history.baselines import (
 from orchestrator.analysis.statistics import autocorrelation
 from orchestrator.analysis.statistics.blocks import FAMILY_ERROR, detectable, holm
 
-# Chosen by simulation, so that a series without drift is called drifting in 5 % of cases (docs/history.md).
+# Chosen by simulation, so that a series without drift is called drifting in 5 % of cases
+# (docs/read_results/history.md).
 SESSIONS_PER_DEGREE = 2.0  # of the variance beside a step
 STEP_COSTS = 4.0  # degrees of freedom
 SHORTEST = 3  # sessions before and behind that step

@@ -2,7 +2,7 @@
 
 Source: Zhu et al., "Benchmarking and Analyzing Deep Neural Network Training", IISWC 2018 (arXiv 1803.06905), section 4;
 told here in our own words. The paper draws them from figures; when we call an observation true is a judgement of ours:
-the rules and thresholds of ``observation_rules``. ``docs/observations.md`` is the same for readers.
+the rules and thresholds of ``observation_rules``. ``docs/read_results/observations.md`` is the same for readers.
 
 A series is what differs in the batch size only. Only valid results of one device are looked at. Observations about GPUs
 do not apply to CPU devices; where some results are of GPUs, those are judged.

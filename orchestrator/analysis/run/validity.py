@@ -5,7 +5,7 @@ that nobody has to act on, in words, or nothing. A replaceable reason
 names a cause that was measured apart from the timed intervals: the run was disturbed, and another may do better. The
 others mean that what ran was not what was asked for: such a run is broken and never has a rate. How the times look
 by themselves (unsteady, drifting, short) grades nothing: leaving out the restless runs selects for luck
-(docs/statistics.md).
+(docs/read_results/statistics.md).
 """
 
 import math

@@ -25,7 +25,7 @@ from scipy import special
 from orchestrator.analysis.statistics.autocorrelation import NORMAL_MAD, Floats
 from orchestrator.domain.value.variation import Cut
 
-MARGIN = 1.75  # times MSER: judgement; docs/statistics.md has what it buys
+MARGIN = 1.75  # times MSER: judgement; docs/read_results/statistics.md has what it buys
 MOST = 0.5  # of the series is cut at most
 LATE = 1 / 3  # MSER that cuts this share or more did not see the end of the warm-up
 SIGNIFICANCE = 0.05

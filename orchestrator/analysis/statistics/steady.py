@@ -34,7 +34,7 @@ from orchestrator.analysis.statistics.autocorrelation import (
 )
 from orchestrator.analysis.statistics.changepoints import change_points, penalty
 
-# Judgements. docs/statistics.md has the simulated consequences.
+# Judgements. docs/read_results/statistics.md has the simulated consequences.
 EQUIVALENT_RATIO = 0.02  # levels that differ by less, or a change over the run of less, are one level
 MIN_EFFECTIVE = 50  # independent intervals: of fewer the error of the mean is itself not known well
 MIN_INTERVALS = 20  # fewer are not looked at

@@ -69,8 +69,9 @@ def export_results(
     since: Annotated[str | None, Query(description="only experiments submitted from then on", **RFC3339)] = None,
     until: Annotated[str | None, Query(description="only experiments submitted before", **RFC3339)] = None,
 ) -> Response:
-    """Results as a file: one line per cell and experiment, or per run; the newest experiment first. docs/export.md has
-    the columns. It is sent while it is made: where the database goes away meanwhile, the connection breaks off."""
+    """Results as a file: one line per cell and experiment, or per run; the newest experiment first.
+    docs/use/export.md has the columns. It is sent while it is made: where the database goes away meanwhile, the
+    connection breaks off."""
     wanted = CellFilter(
         owner,
         experiment_id=experiment,

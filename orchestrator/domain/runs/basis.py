@@ -3,7 +3,7 @@
 Where there are enough sound runs these count, and the replacements of disturbed ones are among them. Else all *planned*
 repetitions count, without the replacements. A replacement is made because a run was disturbed: where the disturbed one
 counts as well, counting both would weigh the calm hours twice. The cells of a comparison share one rule: mixed grades
-find differences that are not there (up to 37 % of experiments, docs/statistics.md).
+find differences that are not there (up to 37 % of experiments, docs/read_results/statistics.md).
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
 """The columns of an export: one table of what a line of it says, whatever the format.
 
 A line is a cell of an experiment, or a run of one. Names of columns, their order and their kinds are a promise: new
-columns come at the end of their group, and docs/export.md lists them all.
+columns come at the end of their group, and docs/use/export.md lists them all.
 """
 
 import math

@@ -1,7 +1,7 @@
 """The nightly board: what became of each cell of a schedule, night by night.
 
 A night is a time of the schedule (``domain.schedule.Fire``), also one that somebody fired by hand. Each cell of it has
-a colour and the reason for it (docs/nightly.md):
+a colour and the reason for it (docs/read_results/nightly.md):
 
 green     it has a number that is not told slower than those of the last nights (``analysis.nightly``)
 red       it is told slower, or runs of it failed

@@ -163,7 +163,7 @@ def test_of_a_series_each_batch_counts_once_the_newest():
 
 
 def test_the_page_for_readers_has_every_claim_and_every_test():
-    page = (Path(__file__).resolve().parents[3] / "docs" / "observations.md").read_text()
+    page = (Path(__file__).resolve().parents[3] / "docs" / "read_results" / "observations.md").read_text()
     plain = " ".join(page.split())
     for one in observe([]):
         assert one.says in plain, one.number

@@ -1,4 +1,4 @@
-"""The steady-state classes on series whose truth is known. Rates at length: docs/statistics.md and make coverage."""
+"""The steady-state classes on series whose truth is known. Rates at length: ``make coverage``."""
 
 import numpy as np
 import pytest

@@ -195,5 +195,5 @@ def listed() -> list[str]:
 
 
 def test_the_page_lists_every_column_in_its_order() -> None:
-    page = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "use" / "export.md").read_text(encoding="utf-8")
     assert [line for line in page.splitlines() if line.startswith("| `") and line.count("|") == 6] == listed()

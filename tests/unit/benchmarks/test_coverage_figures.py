@@ -1,4 +1,4 @@
-"""A quick version of ``make coverage``: the figures of docs/statistics.md, on few series and with wide margins."""
+"""A quick version of ``make coverage``: the figures of docs/read_results/statistics.md, on few series, wide margins."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The first that waits is not overtaken, in the simulation that docs/benchmarks.md quotes."""
+"""The first that waits is not overtaken, in the simulation that docs/build/benchmarks.md quotes."""
 
 import pytest
 

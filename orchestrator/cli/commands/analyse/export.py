@@ -1,6 +1,6 @@
 """Write results to a file for other tools: a line for each cell of each experiment, or for each run.
 
-The columns are listed in docs/export.md. For example:
+The columns are listed in docs/use/export.md. For example:
 tbd export --format csv --output results.csv --model resnet-50 --since 2026-11-01T00:00:00Z
 """
 

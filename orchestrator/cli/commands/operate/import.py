@@ -2,7 +2,7 @@
 
 tbd import milabench runs/kolerovu.2025-04-15_11:49:00.061097 --name cluster-a
 
-tbd rm ID removes a point again. docs/export.md says what such points can tell, and what they cannot.
+tbd rm ID removes a point again. docs/use/export.md says what such points can tell, and what they cannot.
 """
 
 import argparse
