@@ -78,7 +78,7 @@ cluster: system-packages setup test-interpreters ## the tests on several hosts i
 deploy-check: system-packages setup ## the containers in full: images, every fault, a PyTorch job, by an engine of its own, as root (about 15 minutes)
 	@$(BIN)/python -m pytest tests/deploy -m ""
 
-suite-check: system-packages setup test-interpreters ## every cell of the suite in full: parity at tiny and small, learning by heart, convergence, checkpoints, ranks, profiles, largest batches (docs/tests.md has its time)
+suite-check: system-packages setup test-interpreters ## every cell of the suite in full: parity at tiny and small, learning by heart, convergence, checkpoints, ranks, profiles, largest batches (docs/build/tests.md has its time)
 	@$(BIN)/python -m pytest $(WHOLE) -m "" $(SUITE)
 
 matrix: system-packages setup test-interpreters ## every framework, strategy and topology on several hosts: the table of docs/use/matrix.md (about 20 minutes)
