@@ -37,7 +37,7 @@ demo: announce-downloads setup ## everything once: set up, serve, measure one ba
 nightly-demo: announce-downloads setup interpreters ## ten nights of a tiny suite on a fast clock, with bad luck, then the board (minutes; docs/read_results/nightly.md)
 	@$(BIN)/python deploy/nightly_demo.py
 
-test: announce-downloads system-packages setup test-interpreters lint ## set up everything that is needed and run the tests: always the same ones (docs/tests.md)
+test: announce-downloads system-packages setup test-interpreters lint ## set up everything that is needed and run the tests: always the same ones (docs/build/tests.md)
 	@$(BIN)/python -m pytest $(WHOLE)
 
 test-changed: system-packages setup test-interpreters ## what `make test` leaves out and a difference can break: BASE=origin/main; without BASE all that is left to a change

@@ -1,7 +1,7 @@
 """How often what is printed holds, by simulation: ``python -m bench.figures [PART …]``.
 
-Prints Markdown; docs/read_results/statistics.md quotes it. ± is the simulation's own 95 % error. What single runs are called
-(findings, which leave no run out) is ``python -m bench.coverage``.
+Prints Markdown; docs/read_results/statistics.md quotes it. ± is the simulation's own 95 % error. What single runs are
+called (findings, which leave no run out) is ``python -m bench.coverage``.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A client that a public tool makes of the OpenAPI description, as docs/commands.md tells."""
+"""A client that a public tool makes of the OpenAPI description, as docs/use/commands.md tells."""
 
 import os
 import re
