@@ -38,8 +38,9 @@ BATCH, SEED = 4, 1
 LEAST = {"from_zero": 1e-4, "apart": 1e-6}
 
 
-def of_framework(framework, *values):
-    return pytest.param(*values, framework, marks=pytest.mark.framework(framework))
+def of_framework(framework, *values, slow=False):
+    own = [pytest.mark.after_change] if slow else []
+    return pytest.param(*values, framework, marks=[pytest.mark.framework(framework), *own])
 
 
 # Every model as it is by default, and by every option that makes it another network at the size tiny. BERT large is the
@@ -50,7 +51,12 @@ WAYS = {
     for options in ways(model)
     if offers(model, options, "tiny") and not (options and name == "bert-large")
 }
-CELLS = [of_framework(framework, way) for way, (name, _) in WAYS.items() for framework in MODELS[name].frameworks]
+# TensorFlow takes longest: in every test run are its networks by default.
+CELLS = [
+    of_framework(framework, way, slow=framework == "tensorflow" and bool(options))
+    for way, (name, options) in WAYS.items()
+    for framework in MODELS[name].frameworks
+]
 
 
 def table(way):
@@ -254,7 +260,10 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize(("what", "framework"), [of_framework(PLANTED[what][0], what) for what in PLANTED])
+FOUND = [of_framework(framework, what, slow=framework == "tensorflow") for what, (framework, *_) in PLANTED.items()]
+
+
+@pytest.mark.parametrize(("what", "framework"), FOUND)
 def test_a_planted_difference_is_found(bench, what, framework):
     _, name, lines, told = PLANTED[what]
     judged = judging.judge(bench.exact(name), bench.found(name, framework, lines), bench.case(name))

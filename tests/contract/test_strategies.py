@@ -16,8 +16,8 @@ def strategies(*names):
 
 
 def marks(framework, strategy):
-    # What the frameworks' Horovod shares is tested with TensorFlow's.
-    is_slow = strategy == "horovod" and framework != "tensorflow"
+    # What the frameworks' Horovod shares is tested with TensorFlow's, and what MXNet's stores do with the other one.
+    is_slow = strategy == "kvstore-dist-device-sync" or (strategy == "horovod" and framework != "tensorflow")
     return [pytest.mark.framework(framework), *([pytest.mark.after_change] if is_slow else [])]
 
 

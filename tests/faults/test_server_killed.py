@@ -91,10 +91,16 @@ def service(request: pytest.FixtureRequest, tmp_path: Path) -> Service:
     return Service(tmp_path / "data", TBD_CLUSTER=request.param, TEST_MARK=MARK)
 
 
-ENDS = [(kind, how) for kind in ("local", "ray") for how in (signal.SIGKILL, signal.SIGTERM)]
+ENDS = [
+    ("local", signal.SIGKILL),
+    ("local", signal.SIGTERM),
+    ("ray", signal.SIGKILL),
+    pytest.param("ray", signal.SIGTERM, marks=pytest.mark.after_change),
+    pytest.param("apart", signal.SIGTERM, marks=pytest.mark.after_change),
+]
 
 
-@pytest.mark.parametrize(("service", "how"), [*ENDS, ("apart", signal.SIGTERM)], indirect=["service"])
+@pytest.mark.parametrize(("service", "how"), ENDS, indirect=["service"])
 def test_a_run_goes_on_while_the_server_is_away_and_is_finished_exactly_once(
     service: Service, how: signal.Signals
 ) -> None:

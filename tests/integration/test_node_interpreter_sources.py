@@ -100,6 +100,7 @@ def definition(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ here")
+@pytest.mark.after_change
 def test_a_package_is_built_from_source_once_and_its_wheel_kept(definition):
     said = []
     assert interpreters.install("compiled", said.append).ready
@@ -126,6 +127,7 @@ def test_what_a_build_needs_of_the_machine_is_asked_for_by_its_package(definitio
     assert definition.builds == 0
 
 
+@pytest.mark.after_change
 def test_a_build_that_fails_is_an_error_and_leaves_no_wheel(definition):
     (definition.folder / "index" / "thing-1.0.tar.gz").unlink()
     with pytest.raises(InterpreterError, match=r"building thing==1.0 failed"):

@@ -53,6 +53,7 @@ def test_an_interpreter_is_built_once_and_another_definition_is_another_environm
     assert interpreters.resolve("plain").definition != built.definition
 
 
+@pytest.mark.after_change
 def test_of_several_those_are_built_that_can_be_had(definition, capsys):
     assert command_line.main(["install-some", "nowhere", "plain"]) == 0
     assert "going on without nowhere: there is no interpreter nowhere" in capsys.readouterr().err
@@ -61,6 +62,7 @@ def test_of_several_those_are_built_that_can_be_had(definition, capsys):
     assert command_line.main(["install", "nowhere", "plain"]) == 1
 
 
+@pytest.mark.after_change
 def test_several_at_once_build_it_once_and_removing_removes_it(definition):
     said = []
     threads = [threading.Thread(target=interpreters.install, args=("plain", said.append)) for _ in range(3)]
@@ -81,6 +83,7 @@ def test_a_package_that_cannot_be_had_is_an_error_with_the_end_of_what_pip_said(
     assert not interpreters.resolve("plain").ready
 
 
+@pytest.mark.after_change
 def test_an_environment_that_does_not_prove_itself_is_not_ready(definition):
     (definition / "proof.py").write_text("raise SystemExit('the loss did not fall')\n")
     with pytest.raises(InterpreterError, match="the loss did not fall"):
@@ -88,6 +91,7 @@ def test_an_environment_that_does_not_prove_itself_is_not_ready(definition):
     assert not interpreters.resolve("plain").ready
 
 
+@pytest.mark.after_change
 def test_what_an_interrupted_build_has_left_is_removed(definition):
     folder = interpreters.definitions()["plain"].folder
     folder.mkdir(parents=True)
@@ -120,6 +124,7 @@ def needs(definition, library):
     (definition / "interpreter.toml").write_text(text + LIBRARY.format(library))
 
 
+@pytest.mark.after_change
 def test_a_library_of_the_machine_is_linked_into_the_environment_under_the_name_that_is_needed(definition):
     needs(definition, "libc.so.6")
     built = interpreters.install("plain")

@@ -57,6 +57,7 @@ def test_it_is_adopted_while_used_and_ends_itself_when_nobody_uses_it(tmp_path: 
     assert not (tmp_path / "ray.json").exists()
 
 
+@pytest.mark.after_change
 def test_it_ends_although_its_directory_is_gone_by_order_and_by_itself(tmp_path: Path) -> None:
     ordered, left = (EmbeddedRay(tmp_path / name, idle_exit_s=900.0) for name in ("ordered", "left"))
     try:

@@ -12,7 +12,13 @@ STEPS = 3
 pytestmark = pytest.mark.framework("tensorflow")
 
 
-@pytest.fixture(scope="module", params=[("mirrored", 1, 2), ("multi-worker-mirrored", 2, 1)], ids=lambda one: one[0])
+STRATEGIES = [
+    pytest.param(("mirrored", 1, 2), id="mirrored"),
+    pytest.param(("multi-worker-mirrored", 2, 1), id="multi-worker-mirrored", marks=pytest.mark.after_change),
+]
+
+
+@pytest.fixture(scope="module", params=STRATEGIES)
 def attempt(request, python_of, tmp_path_factory):
     """A run of two ranks that asks for what its strategy can profile; its strategy and profiles."""
     strategy, nodes, devices = request.param

@@ -42,6 +42,7 @@ def test_the_manifest_lists_every_file_with_its_digest(made):
     assert all(manifest.describe(made / path) == facts for path, facts in list(files.items())[::20])
 
 
+@pytest.mark.after_change
 def test_making_it_again_changes_nothing_and_makes_the_same_elsewhere(made, make, tmp_path):
     before = (made / "manifest.json").stat().st_mtime_ns
     make(made)
@@ -50,6 +51,7 @@ def test_making_it_again_changes_nothing_and_makes_the_same_elsewhere(made, make
     assert manifest.read(tmp_path / "other") == manifest.read(made)
 
 
+@pytest.mark.after_change
 def test_a_damaged_dataset_is_replaced_and_nothing_else_is_left_behind(made, make, tmp_path):
     root = tmp_path / "photographs"
     shutil.copytree(made, root)
