@@ -1,8 +1,8 @@
 """Cron expressions: the instants at which they fire in a time zone, right across its changes of offset.
 
-cronsim knows the rules, which are those of Vixie cron as Debian has it (crontab(5), cron(8)); docs/use/schedules.md tells
-them. Here are the nicknames, and what of cronsim's language is refused: ``L`` and ``#``, which other crons do not know,
-and steps that some of them understand otherwise (``5/15``) or that have no effect (``*/60``).
+cronsim knows the rules, which are those of Vixie cron as Debian has it (crontab(5), cron(8)); docs/use/schedules.md
+tells them. Here are the nicknames, and what of cronsim's language is refused: ``L`` and ``#``, which other crons do not
+know, and steps that some of them understand otherwise (``5/15``) or that have no effect (``*/60``).
 
 Times are seconds since the epoch. A zone is a ``tzinfo`` that honours ``fold`` (PEP 495), as ``zoneinfo.ZoneInfo``.
 """
