@@ -120,7 +120,8 @@ def drawn(root: Path, count: int, seed: int) -> list[Fault]:
         possible: list[Fault] = []
         while not possible:
             path = chance.choices(paths, [one.stat().st_size for one in paths])[0]
-            possible = list(faults(str(path.relative_to(root)), path.read_text("utf-8")))
+            new = faults(str(path.relative_to(root)), path.read_text("utf-8"))
+            possible = [one for one in new if one not in found]
         found[chance.choice(possible)] = None
     raise AssertionError("there are rooms")
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.service_rig import ROOT, Tbd, service
 
-PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "use" / "commands.md").read_text(encoding="utf-8")
 LOG = ROOT / "tests" / "replays" / "logs" / "steady_pytorch.jsonl"
 # Files go both ways, though the generator knows none of their types.
 FILES = f"""

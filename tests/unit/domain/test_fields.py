@@ -10,7 +10,7 @@ from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.asked.spec import ExperimentSpec, NodeChoice
 from orchestrator.reports import results_table
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "spec.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "use" / "spec.md"
 OF_NODES = {"gpu_model": "gpu_model", "node_names": "names"}  # as a plan calls them, and as ``nodes`` does
 NOT_ASKED = {"data_sha256"}  # what ``data`` stood for
 OF_A_RUN = {"repetition", "search", "implied"}  # a plan has these beside the fields
