@@ -67,3 +67,10 @@ def test_every_planted_import_is_found(tree: Path) -> None:
     for name, (line, contract) in PLANTED.items():
         broken = [text for text in result.stdout.splitlines() if contract in text and "BROKEN" in text]
         assert broken, f"{line} in {name} was not found:\n{result.stdout}"
+
+
+def test_a_server_does_not_hold_all_of_scipy() -> None:
+    """``scipy.stats`` and ``scipy.optimize`` are 45 MB of an idle server, for a quantile and a root."""
+    code = "import sys, orchestrator.app; print({'scipy.stats', 'scipy.optimize'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -20,7 +20,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from orchestrator.analysis.run.conditions import Trend
 from orchestrator.analysis.statistics.autocorrelation import (
@@ -310,7 +310,8 @@ def _change(smooth: Floats, length: int) -> tuple[float, float]:
     n = len(smooth)
     width = max(1, math.ceil(n / MAX_SLOPE_POINTS))
     points = smooth[: n // width * width].reshape(-1, width).mean(axis=1)
-    slope = float(stats.theilslopes(points)[0]) / width
+    before, after = np.triu_indices(len(points), 1)
+    slope = float(np.median((points[after] - points[before]) / (after - before))) / width
     rest = smooth - slope * np.arange(n)
     effective = max(mean_error(rest).effective, 1.0)
     error = float(rest.std(ddof=1)) * math.sqrt(12.0 / effective) / n
@@ -320,4 +321,4 @@ def _change(smooth: Floats, length: int) -> tuple[float, float]:
 
 def _quantile(smooth: Floats) -> float:
     effective = mean_error(smooth).effective
-    return float(stats.t.ppf(0.5 + DRIFT_CONFIDENCE / 2, max(effective - 2, 3.0)))
+    return float(special.stdtrit(max(effective - 2, 3.0), 0.5 + DRIFT_CONFIDENCE / 2))
