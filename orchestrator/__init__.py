@@ -64,7 +64,7 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/db/store.py: SqlStore.append_entries``
 12. All processes are dead and all logs are stored: the run is concluded.
     ``orchestrator/services/reconcile/decisions.py: Conclude``
-    ``orchestrator/services/reconcile/conclude.py: conclude, analyse_attempt, follow_up``
+    ``orchestrator/services/reconcile/conclude.py: conclude, analyse_attempt``
 13. The entries become typed intervals and readings. A log that breaks the protocol is a failure, not an exception.
     ``orchestrator/analysis/log/events.py: read_log, NodeLog, Interval, Reading``
 14. One pure function turns the logs into measurements. Did the run fail? Is it one world of ranks? Where does the
@@ -85,11 +85,13 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/db/store.py: SqlStore.conclude``
 16. The experiment is reviewed: does a cell need more runs, or is everything over? More runs begin at step 5.
     ``orchestrator/services/reconcile/review.py: review``
-17. Asked for results, the service puts the runs of each cell together: the runs that count, one common end of the
-    warm-up, the mean over runs, and its interval from the variance between them.
-    ``orchestrator/services/result/results.py: of_experiment``
-    ``orchestrator/analysis/cell/row.py: row_of``
+17. The runs of a cell are put together as its row of results: the runs that count, one common end of the warm-up, the
+    mean over runs, and its interval from the variance between them. It is stored in the transaction that ends the last
+    of them, and made anew for whoever asks while one is left.
+    ``orchestrator/db/run/cell_rows.py: keep``
+    ``orchestrator/analysis/cell/row.py: row_of, row_of_cell``
     ``orchestrator/domain/runs/row.py: Row``
+    ``orchestrator/services/result/results.py: of_experiment``
     ``orchestrator/domain/runs/basis.py: basis_of``
     ``orchestrator/analysis/cell/cells.py: recut``
     ``orchestrator/analysis/cell/between_runs.py: over_runs``

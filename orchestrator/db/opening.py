@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from orchestrator.db.connection import engine as engines
 from orchestrator.db.connection import right
@@ -77,6 +76,3 @@ class LookingStore(SqlStore):
     def __init__(self, url: str) -> None:
         self.database = OfThisVersion(url)
         self._right = None
-
-    def keep_points(self, _kept: Any) -> None:
-        """What was computed is not kept: the next server does that."""

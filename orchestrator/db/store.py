@@ -165,7 +165,7 @@ class SqlStore(HistoryPart, ImportedPart, SchedulePart):
 
     set_waiting = writes(run_rows.set_waiting)
     begin_attempt = writes(run_rows.begin_attempt)
-    move_run = writes(run_rows.move)
+    move_run = writes(results.move)
     request_stop = writes(run_rows.request_stop)
     conclude = writes(results.conclude)
     transfers = reads(probes.transfers)

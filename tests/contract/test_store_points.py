@@ -8,10 +8,9 @@ from sqlalchemy import select, update
 from orchestrator.db.store import SqlStore
 from orchestrator.db.tables.history import point
 from orchestrator.db.tables.schema import result
-from orchestrator.domain.around.history import UNKNOWN, Point, Share
 from orchestrator.domain.runs.filters import SeriesFilter
+from orchestrator.domain.runs.row import UNKNOWN
 from orchestrator.domain.runs.run import Experiment, RunState
-from orchestrator.domain.value.measurement import Grade, Measurement, Reason
 from orchestrator.domain.words.errors import InvalidRequest
 from tests.contract import store_scenes as scene
 
@@ -33,15 +32,6 @@ def measured(store: SqlStore, key: str, at: float = 1000.0, runs: int = 1, **fie
 def ended(store: SqlStore, run_id: str, fingerprint: dict[str, Any], run: Any, at: float = 3000.0) -> None:
     scene.brought_to(store, run, RunState.COLLECTING)
     assert store.conclude(run_id, RunState.COMPLETED, at=at, analysis=scene.analysis(), fingerprint=fingerprint)
-
-
-def a_point(experiment: Experiment, cell_key: str, key: str) -> Point:
-    rate = Measurement("throughput", 12.5, "images/s", "mean", "96 x 96", 12.0, 13.0, 0.95, 2.0, "these devices")
-    share = Share("s", "r", "run_1", (12.0, 13.0))
-    reason = Reason("foreign_load", "others", replaceable=True)
-    return Point(
-        experiment.id, cell_key, key, 1000.0, "pytorch", rate, None, Grade.DISTURBED, (reason,), 2, 2, 0, (share,)
-    )
 
 
 def test_series_are_listed_in_pages_that_of_the_newest_experiment_first(store: SqlStore) -> None:
@@ -75,66 +65,45 @@ def test_series_are_found_by_what_their_cells_have(store: SqlStore, wanted: Seri
     assert [one.key for one in store.series(wanted).items] == keys
 
 
-def test_a_point_is_kept_for_the_runs_that_it_was_computed_of(store: SqlStore) -> None:
-    experiment, (first, second) = scene.submitted(store, 2)
-    ended(store, first.id, told("a1", "a cpu"), first)
-    (before,) = store.points("a1", "v1", 10)
-    assert (before.kept, before.experiment_id, before.workload_key) == (None, experiment.id, "a1")
-    made = a_point(experiment, before.cell_key, "a1")
-    store.keep_points([(before, made)])
-    assert [one.kept for one in store.points("a1", "v1", 10)] == [made]
-    assert [one.kept for one in store.points("a1", "v2", 10)] == [None]  # another version computes anew
-    ended(store, second.id, told("a1", "a cpu"), second, at=4000.0)
-    assert [one.kept for one in store.points("a1", "v1", 10)] == [None]
-
-
-def test_what_was_kept_and_cannot_be_read_is_computed_anew(store: SqlStore) -> None:
-    experiment = measured(store, "a1")
-    (one,) = store.points("a1", "v1", 10)
-    store.keep_points([(one, a_point(experiment, one.cell_key, "a1"))])
-    for nonsense in ("[1]", "{}", "nonsense", '{"throughput": 3}'):
-        store.database.write(lambda connection, text=nonsense: connection.execute(update(point).values(found=text)))
-        assert [each.kept for each in store.points("a1", "v1", 10)] == [None]
-
-
 def test_a_cell_that_never_told_its_devices_is_a_point_of_the_series_of_its_plan(store: SqlStore) -> None:
     measured(store, "a1")
-    failed, (run,) = scene.submitted(store, at=1001.0, name="failed")
+    _, (run,) = scene.submitted(store, at=1001.0, name="failed")
     scene.submitted(store, at=1002.0, name="queued")  # nothing of it has ended: no point yet
     ended(store, run.id, told("zz"), run)
-    found = store.points("a1", "v1", 10)
+    found = store.points("a1", 10)
     assert [one.experiment_name for one in found] == ["test", "failed"]
     assert found[1].workload_key == UNKNOWN
-    made = a_point(failed, found[1].cell_key, UNKNOWN)
-    store.keep_points([(found[1], made)])
-    assert store.points("a1", "v1", 10)[1].kept == made
+    assert found[1].numbers is not None
+    assert found[1].numbers.run_ids == (run.id,)
     assert [one.key for one in store.series().items] == ["a1"]
 
 
 def test_a_cell_on_devices_of_two_kinds_is_a_point_of_two_series(store: SqlStore) -> None:
-    experiment, (first, second) = scene.submitted(store, 2)
+    _, (first, second) = scene.submitted(store, 2)
     ended(store, first.id, told("a1", "a cpu"), first)
-    assert store.points_of_finished_cell(experiment.id, first.plan.cell_key, "v1") == []  # a run is left
+    assert [one.numbers for one in store.points("a1", 10)] == [None]  # a run is left
     ended(store, second.id, told("a2", "another cpu"), second)
     assert sorted(one.key for one in store.series().items) == ["a1", "a2"]
-    of_cell = store.points_of_finished_cell(experiment.id, first.plan.cell_key, "v1")
-    assert sorted(one.workload_key for one in of_cell) == ["a1", "a2"]
-    assert of_cell[0].stamp == store.points("a1", "v1", 10)[0].stamp
+    for key, run in (("a1", first), ("a2", second)):
+        (one,) = store.points(key, 10)
+        assert one.numbers is not None
+        assert one.numbers.run_ids == (run.id,)
+    (cell,) = store.cells().items
+    assert cell.row is not None
+    assert cell.row.run_ids == (first.id, second.id)
 
 
 def test_the_newest_points_are_had_oldest_first(store: SqlStore) -> None:
     for number in range(4):
         measured(store, "a1", at=1000.0 + number, name=f"n{number}")
-    assert [one.experiment_name for one in store.points("a1", "v1", 2)] == ["n2", "n3"]
-    assert store.points("nothing", "v1", 2) == []
+    assert [one.experiment_name for one in store.points("a1", 2)] == ["n2", "n3"]
+    assert store.points("nothing", 2) == []
 
 
-def test_what_hangs_on_a_removed_experiment_goes_with_it_and_nothing_is_kept_of_it(store: SqlStore) -> None:
+def test_what_hangs_on_a_removed_experiment_goes_with_it(store: SqlStore) -> None:
     experiment = measured(store, "a1")
-    (one,) = store.points("a1", "v1", 10)
     store.remove_experiment(experiment.id)
-    store.keep_points([(one, a_point(experiment, one.cell_key, "a1"))])
-    assert store.points("a1", "v1", 10) == []
+    assert store.points("a1", 10) == []
     assert store.series().items == []
     assert store.database.read(lambda connection: connection.execute(select(point)).all()) == []
 

@@ -102,7 +102,6 @@ def test_who_only_looks_reads_the_same_writes_nothing_and_upgrades_nothing(url: 
     looked = LookingStore(url)
     assert looked.experiments() == store.experiments()
     assert looked.runs() == store.runs()
-    looked.keep_points([])
     with pytest.raises(StoreUnavailable, match="without a server"):
         looked.order_node("n0", None)
     with pytest.raises(StoreUnavailable, match=r"read-?only"):

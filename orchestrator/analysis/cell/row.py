@@ -1,10 +1,12 @@
 """A row of results: pure, from a spec and the runs of one cell of it to estimates over the runs that count."""
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import fmean
+from typing import Any
 
 from orchestrator.analysis.cell import between_runs, cells, lending, length, prospect
 from orchestrator.analysis.cell.lending import Lent, Session
@@ -15,8 +17,9 @@ from orchestrator.domain.expansion.convergence import CONVERGENCE
 from orchestrator.domain.expansion.repetitions import first_stage_rates, planned_of, variance_chooses
 from orchestrator.domain.runs.basis import Basis, basis_of, of_plan
 from orchestrator.domain.runs.precision import stein
-from orchestrator.domain.runs.row import Precision, Row, place_of, why_not_sound
+from orchestrator.domain.runs.row import UNKNOWN, Numbers, Precision, Row, Share, place_of, why_not_sound
 from orchestrator.domain.runs.run import Run
+from orchestrator.domain.runs.stored import StoredCell
 from orchestrator.domain.value.failure import FailureKind
 from orchestrator.domain.value.measurement import (
     METRICS,
@@ -50,13 +53,13 @@ def row_of(spec: ExperimentSpec, runs: Sequence[Run]) -> Row:
     as_planned = of_plan(runs, planned)
     found, others = measured.rates(), measured.rates() if as_planned.runs == basis.runs else measure(as_planned).rates()
     places = [place_of(run) for run, _ in found]
-    return Row(
-        experiment_id=runs[0].experiment_id,
-        experiment_name=spec.name,
-        plan=runs[0].plan,
-        runs=runs,
-        basis=basis,
+    numbers = Numbers(
+        interpreter=runs[0].plan.interpreter,
+        run_ids=tuple(run.id for run in runs),
+        used_ids=tuple(run.id for run in basis.runs),
+        grade=basis.grade,
         validity=_validity(runs, basis),
+        began_at=min((run.started_at for run in basis.runs or runs if run.started_at is not None), default=None),
         fingerprint=newest.fingerprint if newest else None,
         differing=_differing(basis.runs),
         measurements=measurements,
@@ -64,15 +67,51 @@ def row_of(spec: ExperimentSpec, runs: Sequence[Run]) -> Row:
         unit=next((one.unit for _, one in (*found, *others)), None),
         rates=_by_run(found),
         planned_rates=_by_run(others),
+        shares=tuple(_shares(found)),
+        variation=between_runs.variation([one for _, one in found], places),
+        fleet=between_runs.over_the_fleet([one for _, one in found], places) if found else None,
         precision=_precision(spec, runs),
         first_stage=first_stage,
         cut=measured.cut,
         n_scouts=measured.n_scouts,
         planned=planned,
         movement=lending.movement_of(measured.sessions),
-        variation=between_runs.variation([one for _, one in found], places),
-        fleet=between_runs.over_the_fleet([one for _, one in found], places) if found else None,
     )
+    return Row.of(numbers, spec.name, runs)
+
+
+def row_of_cell(cell: StoredCell) -> Row:
+    """The row of a stored cell: as it was stored, else made now."""
+    return cell.row or row_of(cell.experiment.spec, cell.runs)
+
+
+def by_workload(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs of a cell (one or more, oldest first) by the workload that they have shown. One that told of no device
+    counts where most of the cell's runs do."""
+    keys = [_workload_of(run) for run in runs]
+    known = Counter(key for key in keys if key != UNKNOWN)
+    usual = known.most_common(1)[0][0] if known else UNKNOWN
+    found: dict[str, list[Run]] = {}
+    for run, key in zip(runs, keys, strict=True):
+        found.setdefault(usual if key == UNKNOWN else key, []).append(run)
+    return found
+
+
+def _workload_of(run: Run) -> str:
+    fingerprint = run.fingerprint or {}
+    told = (fingerprint.get("workload") or {}).get("device_models")
+    return str(fingerprint.get("workload_key") or UNKNOWN) if told else UNKNOWN
+
+
+def _shares(rates: Sequence[tuple[Run, Measurement]]) -> Iterator[Share]:
+    grouped: dict[tuple[str, str], list[tuple[Run, float]]] = {}
+    for run, one in sorted(rates, key=lambda pair: pair[0].started_at or 0.0):
+        told: Mapping[str, Any] = run.fingerprint or {}
+        parts = str(told.get("subject_key") or ""), str(told.get("rig_key") or "")
+        grouped.setdefault(parts, []).append((run, float(one.value or 0.0)))
+    for (subject, rig), theirs in grouped.items():
+        in_order = sorted(theirs, key=lambda pair: pair[0].plan.repetition)
+        yield Share(subject, rig, theirs[0][0].id, tuple(value for _, value in in_order))
 
 
 def _by_run(rates: Sequence[tuple[Run, Measurement]]) -> dict[str, float]:

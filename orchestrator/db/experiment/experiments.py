@@ -10,7 +10,7 @@ from orchestrator.db.connection.among import among
 from orchestrator.db.connection.statements import Insert
 from orchestrator.db.experiment import keys, origins
 from orchestrator.db.reading import owners, paging, rows
-from orchestrator.db.run import cells, changes, counts, labelled_runs
+from orchestrator.db.run import cell_rows, cells, changes, counts, labelled_runs
 from orchestrator.db.run import runs as run_rows
 from orchestrator.db.tables.schema import experiment, label, run
 from orchestrator.domain.runs.filters import ExperimentFilter
@@ -194,6 +194,8 @@ def extend(connection: Connection, old: Experiment, new: Experiment, runs: Seque
     connection.execute(update(experiment).where(experiment.c.id == old.id).values(values))
     if old.state is ExperimentState.CANCELLED:
         run_rows.forget_never_begun(connection, old.id)
+    if cell_rows.asked_of(old.spec) != cell_rows.asked_of(new.spec):
+        cell_rows.forget(connection, old.id)
     added = add_runs(connection, runs)
     if values["spec"] != found.spec or added:
         told = {"extended": True, "runs": added}
@@ -236,6 +238,8 @@ def add_runs(connection: Connection, runs: Sequence[Run]) -> int:
     fitting = [replace(one, paused=welcome[one.experiment_id]) for one in runs if one.experiment_id in welcome]
     added = run_rows.add_missing(connection, fitting)
     cells.add_missing(connection, added)
+    for of in {one.experiment_id for one in added}:
+        cell_rows.forget(connection, of, {one.plan.cell_key for one in added if one.experiment_id == of})
     _note_newest(connection, added)
     counts.add(connection, added)
     changes.record(connection, [run_rows.birth(one) for one in added])

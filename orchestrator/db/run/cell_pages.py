@@ -7,10 +7,11 @@ from sqlalchemy import Connection, Select, func, select, tuple_
 
 from orchestrator.db.connection.among import among
 from orchestrator.db.reading import paging, rows
-from orchestrator.db.run import cells, labelled_runs, runs
+from orchestrator.db.run import cell_rows, cells, labelled_runs, runs
 from orchestrator.db.tables.schema import cell, experiment, result, run
 from orchestrator.domain.runs.filters import CellFilter
-from orchestrator.domain.runs.run import Run
+from orchestrator.domain.runs.row import Numbers, Row
+from orchestrator.domain.runs.run import Experiment, Run
 from orchestrator.domain.runs.stored import Page, StoredCell
 from orchestrator.domain.words.errors import Damaged
 
@@ -77,5 +78,10 @@ def complete(connection: Connection, found: Sequence[rows.AnyRow]) -> tuple[list
     for one in read:
         by_cell.setdefault((one.experiment_id, one.plan.cell_key), []).append(one)
     keys = [(row.experiment_id, row.cell_key) for row in found]
-    cells = [StoredCell(of[key[0]], by_cell[key]) for key in keys if key[0] in of and key in by_cell]
+    stored = cell_rows.of_cells(connection, by_cell)
+    cells = [_cell(of[key[0]], by_cell[key], stored.get(key)) for key in keys if key[0] in of and key in by_cell]
     return cells, damaged + unread
+
+
+def _cell(of: Experiment, runs: Sequence[Run], found: Numbers | None) -> StoredCell:
+    return StoredCell(of, runs, Row.of(found, of.spec.name, runs) if found else None)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select, update
 
 from orchestrator.db.experiment import experiments
 from orchestrator.db.reading import rows
-from orchestrator.db.run import cells, changes, counts, logs, runs
+from orchestrator.db.run import cell_rows, cells, changes, counts, logs, runs
 from orchestrator.db.tables.schema import attempt, experiment, run
 from orchestrator.db.together import results
 from orchestrator.domain.around.access import IMPORTING
@@ -64,6 +64,7 @@ def finish(connection: Connection, new: Experiment, one: Run) -> bool:
     counts.add(connection, [one])
     if one.analysis is not None or one.fingerprint is not None:
         results.replace_result(connection, one.id, one.analysis, one.fingerprint or {})
+    cell_rows.keep(connection, one.id)
     changes.INSERT.many(connection, _changes(new, one))
     return True
 

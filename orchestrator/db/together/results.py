@@ -7,9 +7,9 @@ from sqlalchemy import Connection, delete, func, select
 
 from orchestrator.db.history import points
 from orchestrator.db.reading import rows
-from orchestrator.db.run import cells, probes, profiles, runs
+from orchestrator.db.run import cell_rows, cells, probes, profiles, runs
 from orchestrator.db.tables.schema import attempt, measurement, result
-from orchestrator.domain.runs.run import RunState
+from orchestrator.domain.runs.run import TERMINAL, RunState
 from orchestrator.domain.value.failure import Failure
 from orchestrator.domain.value.measurement import Analysis
 
@@ -29,7 +29,19 @@ def conclude(
         return False
     if analysis is not None or fingerprint is not None:
         replace_result(connection, run_id, analysis, fingerprint or {})
+    if to in TERMINAL:
+        cell_rows.keep(connection, run_id)
     return True
+
+
+def move(
+    connection: Connection, run_id: str, expected: RunState, to: RunState, *, at: float, failure: Failure | None = None
+) -> bool:
+    """See ``domain.ports.Store.move_run``."""
+    moved = runs.move(connection, run_id, expected, to, at=at, failure=failure)
+    if moved and to in TERMINAL:
+        cell_rows.keep(connection, run_id)
+    return moved
 
 
 def replace_result(

@@ -7,8 +7,11 @@ from typing import Any
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.basis import Basis
 from orchestrator.domain.runs.run import TERMINAL, Run
-from orchestrator.domain.value.measurement import Measurement, Reason, Validity
+from orchestrator.domain.value.measurement import Grade, Measurement, Reason, Validity
 from orchestrator.domain.value.variation import Components, Cut, Movement
+from workers.trainer.protocol import number
+
+UNKNOWN = ""  # the workload of runs that never told which devices they held
 
 
 @dataclass(frozen=True)
@@ -22,14 +25,39 @@ class Precision:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One cell. ``measurements`` has what was measured, ``reasons`` why each other metric was not.
+class Share:
+    """The runs that count of one subject on one rig. ``run_id`` is one of them: its fingerprint has both.
+
+    ``rates`` are of its runs, in the unit of the row, in the order of their repetitions.
+    """
+
+    subject_key: str
+    rig_key: str
+    run_id: str
+    rates: tuple[float, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Share":
+        rates = tuple(float(rate) for rate in data["rates"])
+        return cls(str(data["subject_key"]), str(data["rig_key"]), str(data["run_id"]), rates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """What the runs of a cell came to, without the runs: what is stored of a row. ``measurements`` has what was
+    measured, ``reasons`` why each other metric was not.
 
     Attributes:
-        basis: the runs that its numbers rest on; ``validity`` says how far those may be believed.
+        run_ids: all runs of the cell, oldest first; ``used_ids`` are those that the numbers rest on, by ``grade``, and
+            ``validity`` says how far these may be believed.
+        began_at: when the first of these began, of all where there are none; None where none has.
         differing: the parts of the fingerprint (subject, rig) in which these runs differ.
         unit: of rates. ``rates`` are the throughput of these runs by their ids, and ``planned_rates`` of the planned
             repetitions, each from the warm-up of their own: what comparisons are made of.
+        shares: the rates by subject and rig, in the order in which their runs began.
         variation: how much the throughput varies within runs, between runs of a node and between nodes.
         fleet: the throughput of nodes like these; None for fewer than five nodes.
         precision: whether ``precision_target`` was met; None where none was asked for.
@@ -39,12 +67,12 @@ class Row:
         movement: how far the series moved between earlier sessions; None where history does not know.
     """
 
-    experiment_id: str
-    experiment_name: str
-    plan: Plan
-    runs: Sequence[Run]
-    basis: Basis
+    interpreter: str
+    run_ids: tuple[str, ...]
+    used_ids: tuple[str, ...]
+    grade: Grade
     validity: Validity
+    began_at: float | None
     fingerprint: Mapping[str, Any] | None
     differing: tuple[str, ...]
     measurements: Mapping[str, Measurement]
@@ -52,6 +80,7 @@ class Row:
     unit: str | None
     rates: Mapping[str, float]
     planned_rates: Mapping[str, float]
+    shares: tuple[Share, ...]
     variation: Components | None
     fleet: Measurement | None
     precision: Precision | None
@@ -64,7 +93,74 @@ class Row:
     @property
     def n_used(self) -> int:
         """How many runs its numbers rest on."""
-        return len(self.basis.runs) - self.n_scouts
+        return len(self.used_ids) - self.n_scouts
+
+    def to_json(self) -> dict[str, Any]:
+        plain = {name: getattr(self, name) for name in Numbers.__dataclass_fields__}
+        parts = {name: dict(vars(plain[name])) for name in _PARTS if plain[name] is not None}
+        return (
+            plain
+            | parts
+            | {
+                "validity": self.validity.to_json(),
+                "measurements": {metric: one.to_json() for metric, one in self.measurements.items()},
+                "shares": [share.to_json() for share in self.shares],
+                "fleet": self.fleet.to_json() if self.fleet else None,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Numbers":
+        """Numbers that are not finite travelled as strings."""
+        fields: dict[str, Any] = {name: data[name] for name in Numbers.__dataclass_fields__}
+        parts = {name: of(**fields[name]) for name, of in _PARTS.items() if fields[name] is not None}
+        lists = {name: tuple(map(str, fields[name])) for name in ("run_ids", "used_ids", "differing")}
+        rates = {name: {of: float(rate) for of, rate in fields[name].items()} for name in ("rates", "planned_rates")}
+        return Numbers(
+            **fields
+            | parts
+            | lists
+            | rates
+            | {
+                "grade": Grade(fields["grade"]),
+                "validity": Validity.from_json(fields["validity"]),
+                "measurements": {metric: _measurement(one) for metric, one in fields["measurements"].items()},
+                "shares": tuple(map(Share.from_json, fields["shares"])),
+                "fleet": _measurement(fields["fleet"]) if fields["fleet"] else None,
+            }
+        )
+
+
+_PARTS: dict[str, type] = {"variation": Components, "precision": Precision, "cut": Cut, "movement": Movement}
+
+
+def _measurement(data: Mapping[str, Any]) -> Measurement:
+    ends = {name: number(data[name]) for name in ("value", "ci_low", "ci_high") if isinstance(data[name], str)}
+    return Measurement.from_json({**data, **ends})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Numbers):
+    """One cell of an experiment with all its runs, oldest first; ``basis``: those that its numbers rest on."""
+
+    experiment_id: str
+    experiment_name: str
+    plan: Plan
+    runs: Sequence[Run]
+    basis: Basis
+
+    @classmethod
+    def of(cls, found: Numbers, experiment_name: str, runs: Sequence[Run]) -> "Row":
+        """The row of the runs that ``found`` was made of."""
+        by_id = {run.id: run for run in runs}
+        return cls(
+            **vars(found),
+            experiment_id=runs[0].experiment_id,
+            experiment_name=experiment_name,
+            plan=runs[0].plan,
+            runs=runs,
+            basis=Basis(tuple(by_id[one] for one in found.used_ids), found.grade),
+        )
 
     @property
     def left_out(self) -> list[Run]:
@@ -79,7 +175,7 @@ class Row:
     def rates_of(self, basis: Basis) -> list[tuple[Run, float]]:
         """(run, its throughput) of those that have one, in the order of their repetitions. ``basis``: its own, or that
         of the planned repetitions."""
-        rates = self.rates if basis.runs == self.basis.runs else self.planned_rates
+        rates = self.rates if [run.id for run in basis.runs] == list(self.used_ids) else self.planned_rates
         return [(run, rates[run.id]) for run in basis.runs if run.id in rates]
 
 

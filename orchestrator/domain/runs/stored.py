@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
+from orchestrator.domain.runs.row import Row
 from orchestrator.domain.runs.run import Experiment, Run
 from orchestrator.domain.value.calibration import Calibration
 from orchestrator.domain.value.measurement import Transfer
@@ -75,10 +76,12 @@ class Found:
 
 @dataclass(frozen=True)
 class StoredCell:
-    """A cell of an experiment (without its ``run_counts``) with its runs, oldest first, as ``Store.runs`` has them."""
+    """A cell of an experiment (without its ``run_counts``) with its runs, oldest first, as ``Store.runs`` has them.
+    ``row``: as it was stored when the last of these ended, None where a run is left or another version made it."""
 
     experiment: Experiment
     runs: Sequence[Run]
+    row: Row | None = None
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def history(context: Context, key: str, limit: int) -> History:
         Conflict: there are several.
     """
     series = found(context, key)
-    stored = context.store.points(series.key, points.VERSION, limit)
+    stored = context.store.points(series.key, limit)
     made, damaged = points.completed(context, stored)
     names = {one.experiment_id: one.experiment_name for one in stored}
     in_order = _in_order(made)

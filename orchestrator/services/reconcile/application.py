@@ -12,7 +12,7 @@ from orchestrator.domain.value.peaks import ARITHMETIC
 from orchestrator.domain.words.errors import DevicesTaken, JobRefused, NodeFailed, NodeUnreachable, NotFound
 from orchestrator.services.clock import new_id, new_token
 from orchestrator.services.context import Context
-from orchestrator.services.reconcile.conclude import conclude, follow_up
+from orchestrator.services.reconcile.conclude import conclude
 from orchestrator.services.reconcile.decisions import (
     Action,
     Conclude,
@@ -161,7 +161,7 @@ class Hands:
 
     def _follow_up(self, run: Run) -> None:
         try:
-            self._note_change(follow_up(self._context, run))
+            self._note_change(review(self._context, run.experiment_id, run.plan.cell_key))
             self._troubles.well(run.experiment_id)
         except Exception as error:
             note(self._troubles, run.experiment_id, f"after run {run.id}", error)

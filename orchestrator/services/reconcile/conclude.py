@@ -9,8 +9,6 @@ from orchestrator.domain.runs.run import Run, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind, may_retry
 from orchestrator.domain.value.measurement import Analysis
 from orchestrator.services.context import Context
-from orchestrator.services.history import points
-from orchestrator.services.reconcile.review import review
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +17,7 @@ def conclude(context: Context, run: Run, lost: Failure | None = None, *, analyse
     """Conclude ``run``, which is COLLECTING and whose logs are stored as far as they can be had.
 
     ``lost`` is a failure that the logs cannot tell of: a node that fell silent, an agent that refused. ``analysed``:
-    False for logs that cannot be. Whether it was done (False: somebody else did); then ``follow_up`` is next.
+    False for logs that cannot be. Whether it was done (False: somebody else did); then ``review`` is next.
     """
     assert run.attempt is not None
     analysis = analyse_attempt(context, run.attempt.id) if analysed else None
@@ -36,14 +34,6 @@ def conclude(context: Context, run: Run, lost: Failure | None = None, *, analyse
     if done:
         log.info("run %s: %s%s", run.id, to, f" ({failure.kind}: {failure.message})" if failure else "")
     return done
-
-
-def follow_up(context: Context, run: Run) -> bool:
-    """What the end of an attempt means for its experiment and for the history of its cell; whether the experiment has
-    changed."""
-    changed = review(context, run.experiment_id, run.plan.cell_key)
-    points.keep(context, run.experiment_id, run.plan.cell_key)
-    return changed
 
 
 def analyse_attempt(context: Context, attempt_id: str) -> Analysis:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
-from orchestrator.analysis.cell.row import row_of
+from orchestrator.analysis.cell.row import row_of_cell
 from orchestrator.domain.runs.filters import CellFilter
 from orchestrator.domain.words.errors import Damaged
 from orchestrator.services.context import Context
@@ -44,7 +44,7 @@ def _parts(context: Context, wanted: CellFilter, rows: Rows) -> Iterator[Part]:
         for cell in page.items:
             if rows is Rows.CELLS and was_given_up(cell.experiment, cell.runs):
                 continue
-            whole = Line(cell.experiment, row_of(cell.experiment.spec, cell.runs))
+            whole = Line(cell.experiment, row_of_cell(cell))
             lines += [whole] if rows is Rows.CELLS else _of_runs(whole)
         yield lines
         cursor = page.next_cursor

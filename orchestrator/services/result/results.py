@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from orchestrator.analysis.cell.row import row_of
+from orchestrator.analysis.cell.row import row_of_cell
 from orchestrator.domain.runs.filters import CellFilter
 from orchestrator.domain.runs.row import Row
 from orchestrator.domain.runs.stored import Page, StoredCell
@@ -48,7 +48,7 @@ def all_rows(context: Context, wanted: CellFilter) -> Iterator[Row]:
 
 def page_of_rows(context: Context, wanted: CellFilter, limit: int, cursor: str | None) -> Page[Row]:
     """Rows of the cells that are wanted, those of the newest experiment first, of one in the order of its sweep. They
-    are computed from what is stored of the runs of these cells, and of no others but those that a search's note names.
+    rest on the runs of these cells, and on no others but those that a search's note names.
     A cell whose batch a search has given up has no row: its runs are the search's, and a page may be that much shorter.
 
     Raises:
@@ -63,6 +63,6 @@ def page_of_rows(context: Context, wanted: CellFilter, limit: int, cursor: str |
 
 def _noted(cell: StoredCell, notes: largest_batch.Notes) -> Row:
     """The row of a cell with what other runs of its experiment have given to note."""
-    row = row_of(cell.experiment.spec, cell.runs)
+    row = row_of_cell(cell)
     found = notes.on(cell.experiment, row.plan)
     return replace(row, validity=replace(row.validity, notes=row.validity.notes + found)) if found else row

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from orchestrator.analysis.cell.row import RATE, row_of
+from orchestrator.analysis.cell.row import RATE, row_of_cell
 from orchestrator.analysis.history.nightly import LOOK_BACK, Night, Rates, judge
 from orchestrator.domain.around.schedule import GRACE_S, SCHEDULE_PREFIX, Fire, FireState, Schedule, judged
 from orchestrator.domain.asked.fingerprint import workload_of
@@ -34,7 +34,7 @@ from orchestrator.services.result.largest_batch import was_given_up
 from orchestrator.services.schedule.schedules import Rules
 
 NIGHTS = 14  # that are shown where nothing else is asked for
-MOST_NIGHTS = 60  # a judgement: every one is computed from its runs
+MOST_NIGHTS = 60  # a judgement: of every one the runs are read
 _UNSEEN = (
     "no server has looked after it yet: does one with schedules run (tbd serve), with a node that it can reach, and "
     "does it know the zone?"
@@ -213,7 +213,7 @@ def _judged(columns: Sequence[Column], cells: Sequence[StoredCell | None]) -> li
         field = _without_judgement(column, cell)
         number = None
         if field is None and cell is not None:
-            field, number = _with_number(row_of(cell.experiment.spec, cell.runs), before)
+            field, number = _with_number(row_of_cell(cell), before)
         assert field is not None
         fields.append(field)
         before.append(number)

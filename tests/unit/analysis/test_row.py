@@ -1,18 +1,24 @@
 """What a row of results says of the runs of a cell: pure, without a store."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from orchestrator.analysis.cell.row import row_of
+from orchestrator.db.run import cell_rows
 from orchestrator.domain.runs.basis import of_plan
-from orchestrator.domain.runs.row import Row
+from orchestrator.domain.runs.row import Numbers, Row
 from orchestrator.domain.runs.run import Run, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
 from orchestrator.domain.value.measurement import Grade, Measurement, Reason
 from tests.unit import builders as make
+from workers.trainer import protocol
 
+ASKED = ("repeats", "precision_target", "device_time_budget_s")
 CRASHED = make.run("run_c", RunState.FAILED, failure=Failure(FailureKind.CRASHED, "exit code 1"))
 QUEUED = make.run("run_q")
 GRADES: dict[str, tuple[Reason, ...]] = {"s": (), "d": (make.LOADED,), "b": (make.REPLICAS_DIFFER,)}
@@ -87,3 +93,17 @@ def test_a_wanted_precision_is_judged_by_the_first_stage() -> None:
     one = row_of(spec, runs[:1]).precision
     assert one is not None
     assert (one.half_width_ratio, one.met) == (None, False)
+
+
+def test_a_row_asks_a_spec_for_nothing_but_what_a_stored_one_is_forgotten_by() -> None:
+    spec = make.spec(repeats=4)
+    told = SimpleNamespace(name=spec.name, **dict(zip(ASKED, cell_rows.asked_of(spec), strict=True)))
+    runs = [a_run(number) for number in range(1, 5)]
+    assert row_of(cast(Any, told), runs) == row_of(spec, runs)
+
+
+def test_what_is_stored_of_a_row_says_the_same_when_it_is_read() -> None:
+    runs = [a_run(number, grade) for number, grade in enumerate("sdsss", start=1)]
+    found = row_of(make.spec(repeats=4, precision_target=0.5), [*runs, CRASHED])
+    as_text = json.loads(protocol.to_json(found.to_json()))
+    assert Row.of(Numbers.from_json(as_text), "test", found.runs) == found

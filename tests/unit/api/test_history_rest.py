@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from orchestrator.db.tables.history import point
 from orchestrator.db.tables.schema import run as stored_run
 from orchestrator.domain.around.history import Point
 from orchestrator.domain.runs.run import RunState
@@ -178,7 +179,9 @@ def test_a_run_that_cannot_be_read_is_told_and_the_other_nights_stay(rig: Rig) -
     made = nights(rig, 100.0, 3)
     torn = update(stored_run).where(stored_run.c.experiment_id == made[1]).values(plan="[]")
     rig.store.database.write(lambda connection: connection.execute(torn))
-    for _ in range(2):  # the second time as well: what is damaged is not kept
+    of_before = update(point).values(version="another version")
+    rig.store.database.write(lambda connection: connection.execute(of_before))
+    for _ in range(2):  # the second time as well: who looks stores nothing
         found = rig.get("/history/www")
         assert [item["experiment_id"] for item in found["items"]] == [made[0], made[2]]
         assert {one["experiment_id"] for one in found["damaged"]} == {made[1]}
