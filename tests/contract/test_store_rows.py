@@ -8,7 +8,6 @@ import pytest
 from sqlalchemy import select, update
 
 from orchestrator.analysis.cell.row import row_of
-from orchestrator.db.run import cell_rows
 from orchestrator.db.store import SqlStore
 from orchestrator.db.tables.history import point
 from orchestrator.domain.ports import Store
@@ -151,7 +150,7 @@ def test_of_runs_that_make_no_row_none_is_stored_and_they_end_all_the_same(
     def fails(*_: Any) -> None:
         raise ValueError("no such metric")
 
-    monkeypatch.setattr(cell_rows, "row_of", fails)
+    monkeypatch.setattr("orchestrator.analysis.cell.row.row_of", fails)
     experiment, (run, *_) = ended(store)
     assert row(store, experiment) is None
     assert store.run(run.id).state is RunState.COMPLETED

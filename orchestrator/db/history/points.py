@@ -135,7 +135,9 @@ def _of_cell(key: str) -> Any:
 def _kept(connection: Connection, key: str, found: Sequence[rows.AnyRow]) -> dict[tuple[str, str, str], Numbers]:
     """(experiment, cell, workload) -> what is stored of it."""
     theirs = among(point.c.experiment_id, {row.experiment_id for row in found})
-    query = select(point).where(theirs, point.c.workload_key.in_([key, UNKNOWN]), point.c.version == cell_rows.VERSION)
+    query = select(point).where(
+        theirs, point.c.workload_key.in_([key, UNKNOWN]), point.c.version == cell_rows.version()
+    )
     stored = connection.execute(query)
     made = {(row.experiment_id, row.cell_key, row.workload_key): cell_rows.read(row) for row in stored}
     return {of: numbers for of, numbers in made.items() if numbers is not None}

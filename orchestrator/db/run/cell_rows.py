@@ -12,8 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection, select, update
 
-from orchestrator.analysis.analyse import CODE_VERSION
-from orchestrator.analysis.cell.row import by_workload, row_of
 from orchestrator.db.connection.among import among
 from orchestrator.db.connection.statements import Insert
 from orchestrator.db.reading import owners, rows
@@ -28,7 +26,6 @@ from orchestrator.domain.words.errors import DamagedRow
 log = logging.getLogger(__name__)
 
 FORM = 2  # of what is stored; another one is made anew
-VERSION = f"{FORM} {CODE_VERSION}"
 
 Cell = tuple[str, str]  # id of the experiment, key
 
@@ -69,17 +66,26 @@ def keep(connection: Connection, run_id: str) -> None:
         _store(connection, (found.id, found.cell_key, workload), found.created_at, rows.to_text(numbers.to_json()))
 
 
+def version() -> str:
+    """Of what is stored: its form, and the analysis that made it."""
+    from orchestrator.analysis.analyse import CODE_VERSION  # numpy, which a list of experiments does not wait for
+
+    return f"{FORM} {CODE_VERSION}"
+
+
 def _made(spec: ExperimentSpec, whole: Sequence[Run]) -> dict[str, Numbers]:
     """Workload -> what its runs came to."""
+    from orchestrator.analysis.cell.row import by_workload, row_of
+
     parts = by_workload(whole)
     made: dict[str, Numbers] = {workload: row_of(spec, theirs) for workload, theirs in parts.items()}
     return made if len(made) == 1 else made | {UNKNOWN: row_of(spec, whole)}
 
 
 def _store(connection: Connection, key: tuple[str, str, str], created_at: float, text: str) -> None:
-    if not INSERT_MISSING.one(connection, (*key, created_at, VERSION, text)):
+    if not INSERT_MISSING.one(connection, (*key, created_at, version(), text)):
         same = (point.c.experiment_id == key[0], point.c.cell_key == key[1], point.c.workload_key == key[2])
-        connection.execute(update(point).where(*same).values(version=VERSION, found=text))
+        connection.execute(update(point).where(*same).values(version=version(), found=text))
 
 
 def asked_of(spec: ExperimentSpec) -> tuple[object, ...]:
@@ -99,7 +105,7 @@ def of_cells(connection: Connection, wanted: Mapping[Cell, Sequence[Run]]) -> di
     """Cell -> what is stored of all its runs, where that is of these."""
     ids, keys = {of for of, _ in wanted}, {key for _, key in wanted}
     query = select(point).where(among(point.c.experiment_id, ids), among(point.c.cell_key, keys))
-    query = query.where(point.c.version == VERSION).order_by(point.c.workload_key.desc())
+    query = query.where(point.c.version == version()).order_by(point.c.workload_key.desc())
     # Where the whole cell has a row of its own it is the last one.
     stored = {(row.experiment_id, row.cell_key): row for row in connection.execute(query)}
     made = {key: read(stored[key]) for key in wanted if key in stored}
