@@ -89,7 +89,7 @@ LIMITS = {
     ("mxnet", "resnet-50", None): 640,
     ("mxnet", "inception-v3", None): 700,
     ("mxnet", "transformer", None): 600,
-    ("cntk", "resnet-50", None): 300,
+    ("cntk", "resnet-50", None): 430,
     ("cntk", "inception-v3", None): 400,
 }
 # In ``make test-changed``; the others in ``make suite-check``.

@@ -69,10 +69,10 @@ class _Meter(object):
         return meter.peak_bytes(), meter.method
 
     def outside_bytes(self):
-        """Return what is resident beyond the heap: pages of libraries, Python's own arenas, stacks; None if unknown."""
-        if self._heap is None:
-            return None
-        return max(0, self._resident.peak_bytes() - self._heap.peak_bytes())
+        """Return what is resident beyond the heap: pages of libraries, Python's own arenas, stacks. None if unknown:
+        without a count of the heap, and where it holds so much that nobody has touched that less is resident."""
+        beyond = self._resident.peak_bytes() - self._heap.peak_bytes() if self._heap is not None else 0
+        return beyond if beyond > 0 else None
 
 
 def _traced(train, steps):
@@ -96,6 +96,7 @@ def _arrays(network, batch):
             backward.append(cntk_mkl.INPUT_GRADIENT)
         forward = mkl.arrays(geometry, batch, cntk_mkl.FORWARD)
         found[name] = forward, sum(mkl.arrays(geometry, batch, one) for one in backward)
+    mkl.close()
     return found
 
 
