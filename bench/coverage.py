@@ -1,4 +1,4 @@
-"""How often the analysis is right, by simulation: ``python -m bench.coverage [PART …] [--series N]``.
+"""How often single runs are called what they are, by simulation: ``python -m bench.coverage [PART …] [--series N]``.
 
 Prints, as Markdown, the share of series of each kind that get their class, and how often the 95 % interval of those
 called steady holds the truth.
@@ -14,13 +14,14 @@ import numpy as np
 
 from bench import held_out, recorded, repeats, simulated
 from orchestrator.analysis.run.throughput import WorldIntervals, rate_measurement
-from orchestrator.analysis.statistics.steady import SteadyClass, judge
+from orchestrator.analysis.statistics.course import CourseState, judge
+from orchestrator.analysis.statistics.settling import cut_of
 
 STEADY, DRIFTING, UNSTEADY, TOO_SHORT = (
-    SteadyClass.STEADY,
-    SteadyClass.DRIFTING,
-    SteadyClass.UNSTEADY,
-    SteadyClass.TOO_SHORT,
+    CourseState.STEADY,
+    CourseState.DRIFTING,
+    CourseState.UNSTEADY,
+    CourseState.TOO_SHORT,
 )
 
 # name, generator, its arguments (intervals, noise, autocorrelation at lag 1, ...), the class that is right
@@ -64,18 +65,19 @@ HELD_OUT = [
 
 @dataclass
 class Tally:
-    states: list[SteadyClass] = field(default_factory=list)
+    states: list[CourseState] = field(default_factory=list)
     covered: list[bool] = field(default_factory=list)
 
     def take(self, durations: np.ndarray, works: np.ndarray, truth: float) -> None:
-        state = judge(durations, works, [1] * len(durations))
-        self.states.append(state.state)
-        if state.state is STEADY:
-            kept_s, kept = durations[state.first :], works[state.first :]
+        first = cut_of([durations / works]).first
+        state = judge(durations, works, first).state
+        self.states.append(state)
+        if state is STEADY:
+            kept_s, kept = durations[first:], works[first:]
             rate = rate_measurement(WorldIntervals(kept_s, kept, (1,) * len(kept), ()), "units", None, "")
             self.covered.append(rate.ci_low <= 1 / truth <= rate.ci_high)
 
-    def share(self, state: SteadyClass) -> float:
+    def share(self, state: CourseState) -> float:
         return self.states.count(state) / len(self.states)
 
     def coverage(self) -> str:
@@ -107,10 +109,6 @@ def kept_out(series: int, seed: int) -> None:
         print(f"| {name} | {wanted.value} | {tally.share(wanted):.1%} | {tally.coverage()} |", flush=True)
 
 
-def repeated(series: int, seed: int) -> None:
-    print(repeats.table(10 * series, np.random.default_rng(seed + 2)), flush=True)
-
-
 def compared(series: int, seed: int) -> None:
     print(repeats.comparisons(series, np.random.default_rng(seed + 3)), flush=True)
 
@@ -125,7 +123,6 @@ PARTS = {
     "fixed": fixed,
     "kept-out": kept_out,
     "recorded": logs,
-    "repeats": repeated,
     "compare": compared,
 }
 

@@ -17,7 +17,7 @@ from orchestrator.analysis.profile import memory, profiles
 from orchestrator.analysis.run import conditions, ladder, quality, replicas, throughput, utilization, validity
 from orchestrator.analysis.run.evidence import Evidence
 from orchestrator.analysis.run.utilization import NodeSpan
-from orchestrator.analysis.statistics import settling, steady
+from orchestrator.analysis.statistics import course, settling
 from orchestrator.domain.value.failure import Failure, FailureKind
 from orchestrator.domain.value.measurement import Analysis, Measurement, Reason, Validity
 from orchestrator.domain.value.profile import NO_KINDS, KernelKinds
@@ -25,9 +25,9 @@ from orchestrator.domain.value.timed_intervals import Series
 from orchestrator.domain.value.variation import Cut
 
 # Stored with every measurement; raised when the same log would give other numbers.
-CODE_VERSION = "analysis-4"
+CODE_VERSION = "analysis-5"
 # The versions whose rates and series are those of this one: what is known of earlier runs need not be forgotten.
-SAME_RATES = ("analysis-3", CODE_VERSION)
+SAME_RATES = ("analysis-3", "analysis-4", CODE_VERSION)
 # What Python raises at values of a kind or a size that no log of ours has.
 _IMPOSSIBLE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError)
 THIS_RUN = "this run only; interval from the variance within it"
@@ -118,11 +118,11 @@ def gather(logs: Sequence[NodeLog]) -> Evidence:
         return Evidence(logs, None, str(error), None, _spans(logs, 0))
     if not len(world) or not (world.works > 0).all():
         return Evidence(logs, world, None, None, _spans(logs, 0))
-    state = steady.judge(world.durations_s, world.works, world.steps)
     cut = settling.cut_of([world.durations_s / world.works], remembered_cut(logs[0].job, len(world)))
     spans = _spans(logs, world.first_steps[cut.first])
     trends = conditions.trends(spans)
-    return Evidence(logs, world, None, steady.beside(state, conditions.growing(trends)), spans, trends, cut)
+    seen = conditions.beside(course.judge(world.durations_s, world.works, cut.first), trends)
+    return Evidence(logs, world, None, seen, spans, trends, cut)
 
 
 def remembered_cut(job: Mapping[str, Any], intervals: int) -> int | None:
@@ -257,28 +257,28 @@ def _summary(evidence: Evidence) -> dict[str, Any]:
     summary["device_time"] = passed.device_time(evidence.logs)
     if evidence.job.get("history"):
         summary["history"] = evidence.job["history"]
-    if evidence.steady is not None and evidence.cut is not None and evidence.world is not None:
-        summary["steady"] = _course(evidence.steady, evidence.cut, evidence)
+    if evidence.course is not None and evidence.cut is not None and evidence.world is not None:
+        summary["steady"] = _course(evidence.course, evidence.cut, evidence)
     return summary
 
 
-def _course(state: steady.SteadyState, cut: Cut, evidence: Evidence) -> dict[str, Any]:
+def _course(seen: course.Course, cut: Cut, evidence: Evidence) -> dict[str, Any]:
     """What the times of this run look like by themselves: findings, which grade nothing."""
     assert evidence.world is not None
     return {
-        "state": state.state.value,
-        "reason": state.reason,
+        "state": seen.state.value,
+        "reason": seen.reason,
         "first_interval": cut.first,
         "remembered_cut": remembered_cut(evidence.job, len(evidence.world)),
         "settled": cut.reason or "yes, as far as one run can tell",
         "intervals": len(evidence.world),
         "warmup_steps": int(sum(evidence.world.steps[: cut.first])),
         "warmup_s": float(evidence.world.durations_s[: cut.first].sum()),
-        "effective_intervals": _finite(state.error.effective),
-        "autocorrelation_time": _finite(state.error.autocorrelation_time),
-        "change_ratio": _finite(state.change_ratio),
-        "outliers": state.outliers,
-        "outlier_time_ratio": state.outlier_time_ratio,
+        "effective_intervals": _finite(seen.error.effective),
+        "autocorrelation_time": _finite(seen.error.autocorrelation_time),
+        "change_ratio": _finite(seen.change_ratio),
+        "outliers": seen.outliers,
+        "outlier_time_ratio": seen.outlier_time_ratio,
         "beside": [trend.to_json() for trend in evidence.trends],
     }
 

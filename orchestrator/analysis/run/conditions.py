@@ -6,12 +6,13 @@ excursion does not move.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 from orchestrator.analysis.log import windows
 from orchestrator.analysis.run.utilization import NodeSpan
+from orchestrator.analysis.statistics.course import Course, CourseState
 
 LEAST_READINGS = 9  # three in each third: judgement
 # Judgements: what is more is told.
@@ -76,6 +77,15 @@ def growing(found: Sequence[Trend]) -> Trend | None:
     memory = [one for one in found if one.metric in ("memory_bytes", "device_memory_bytes") and one.goes_on]
     large = [one for one in memory if one.change > max(LEAST_GROWTH_BYTES, MAX_GROWTH_RATIO * one.first)]
     return max(large, key=lambda one: one.change_ratio, default=None)
+
+
+def beside(course: Course, found: Sequence[Trend]) -> Course:
+    """Return the course that remains when memory is looked at too: a run whose memory still grows is not at rest."""
+    growth = growing(found)
+    if growth is None or course.state is not CourseState.STEADY:
+        return course
+    text = f"the memory of {growth.subject} on {growth.node} grew by {growth.change_ratio:.0%} and still grows"
+    return replace(course, state=CourseState.DRIFTING, reason=f"{text}; {course.reason}")
 
 
 def changed_clock(found: Sequence[Trend]) -> Trend | None:

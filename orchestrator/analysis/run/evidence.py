@@ -9,7 +9,7 @@ from orchestrator.analysis.log.events import NodeLog
 from orchestrator.analysis.run.conditions import Trend
 from orchestrator.analysis.run.throughput import WorldIntervals
 from orchestrator.analysis.run.utilization import NodeSpan
-from orchestrator.analysis.statistics.steady import SteadyState
+from orchestrator.analysis.statistics.course import Course
 from orchestrator.domain.value.variation import Cut
 from workers.trainer.protocol import STRATEGY
 
@@ -20,7 +20,7 @@ class Evidence:
 
     Attributes:
         world: the timed intervals of all ranks together; None, with ``world_problem``, where the ranks disagree.
-        steady: what the course of the timed phase looks like; None without intervals.
+        course: what the timed phase looks like by itself; None without intervals.
         cut: where the intervals that count begin, as far as this run alone can tell; None without intervals.
         spans: the part that counts on each node that has a rank.
         trends: what changed there beside the time per work: clocks, temperatures, memory.
@@ -29,7 +29,7 @@ class Evidence:
     logs: Sequence[NodeLog]
     world: WorldIntervals | None
     world_problem: str | None
-    steady: SteadyState | None
+    course: Course | None
     spans: Sequence[NodeSpan]
     trends: Sequence[Trend] = ()
     cut: Cut | None = None

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.analysis.log.events import Interval
-from orchestrator.analysis.statistics.autocorrelation import Floats, mean_error
-from orchestrator.analysis.statistics.steady import residuals
+from orchestrator.analysis.statistics.autocorrelation import Floats, mean_error, residuals
 from orchestrator.domain.value.measurement import Measurement
 
 CONFIDENCE = 0.95

@@ -16,7 +16,7 @@ from orchestrator.analysis.log import plausible, windows
 from orchestrator.analysis.run import conditions, replicas
 from orchestrator.analysis.run.evidence import Evidence
 from orchestrator.analysis.run.utilization import NodeSpan
-from orchestrator.analysis.statistics.steady import SteadyClass
+from orchestrator.analysis.statistics.course import CourseState
 from orchestrator.domain.value.measurement import Advice, Finding, Reason, Validity
 
 # Judgements.
@@ -186,10 +186,10 @@ def there_are_intervals(evidence: Evidence) -> Found:
 
 
 def steadiness_is_noted(evidence: Evidence) -> Found:
-    steady = evidence.steady
-    if steady is None or steady.state is SteadyClass.STEADY:
+    course = evidence.course
+    if course is None or course.state is CourseState.STEADY:
         return None
-    return f"{steady.state.value.replace('_', ' ')}: {steady.reason}"
+    return f"{course.state.value.replace('_', ' ')}: {course.reason}"
 
 
 def length_is_noted(evidence: Evidence) -> Found:

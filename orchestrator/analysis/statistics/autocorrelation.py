@@ -65,6 +65,13 @@ def mean_error(values: Floats, confidence: float = 0.95) -> MeanError:
     return MeanError(n / time, time, error, quantile * error)
 
 
+def residuals(duration_s: Floats, work: Floats) -> Floats:
+    """Return what each interval took beyond (total time / total work) x its work: the ratio's linear residuals."""
+    if not len(duration_s):
+        return duration_s
+    return duration_s - duration_s.sum() / work.sum() * work
+
+
 def autocovariances(values: Floats, highest: int) -> Floats:
     """Return the (biased, hence positive definite) autocovariances at lags 0 to ``highest``."""
     n = len(values)
