@@ -58,7 +58,7 @@ def row_of(spec: ExperimentSpec, runs: Sequence[Run]) -> Row:
         run_ids=tuple(run.id for run in runs),
         used_ids=tuple(run.id for run in basis.runs),
         grade=basis.grade,
-        validity=_validity(runs, basis),
+        validity=_validity(runs, basis, measured),
         began_at=min((run.started_at for run in basis.runs or runs if run.started_at is not None), default=None),
         fingerprint=newest.fingerprint if newest else None,
         differing=_differing(basis.runs),
@@ -70,7 +70,7 @@ def row_of(spec: ExperimentSpec, runs: Sequence[Run]) -> Row:
         shares=tuple(_shares(found)),
         variation=between_runs.variation([one for _, one in found], places),
         fleet=between_runs.over_the_fleet([one for _, one in found], places) if found else None,
-        precision=_precision(spec, runs),
+        precision=_precision(spec, runs, mixed=measured.mixed_units() is not None),
         first_stage=first_stage,
         cut=measured.cut,
         n_scouts=measured.n_scouts,
@@ -147,7 +147,18 @@ class Measured:
         return self.whole if metric in OF_CONVERGENCE else self.runs
 
     def rates(self, metric: str = RATE) -> list[tuple[Run, Measurement]]:
-        """(run, its measurement of ``metric``) of those that have a value, in the order of their repetitions."""
+        """(run, its measurement of ``metric``) of those that have a value, in the order of their repetitions; none
+        where they have no unit in common."""
+        return [] if self.mixed_units(metric) else self._known(metric)
+
+    def mixed_units(self, metric: str = RATE) -> str | None:
+        """In which units the runs measured ``metric``, in words; None where it is one."""
+        counts = Counter(one.unit for _, one in self._known(metric))
+        if len(counts) < 2:
+            return None
+        return f"its runs measured other units: {', '.join(f'{unit} ({n})' for unit, n in counts.items())}"
+
+    def _known(self, metric: str) -> list[tuple[Run, Measurement]]:
         found = [(run, analysis.measurement(metric)) for run, analysis in self.of(metric)]
         return [(run, one) for run, one in found if one is not None and one.value is not None]
 
@@ -167,26 +178,28 @@ def _sessions(analyses: Sequence[Analysis]) -> list[Session]:
     return prospect.sessions_of(told)
 
 
-def _precision(spec: ExperimentSpec, runs: Sequence[Run]) -> Precision | None:
+def _precision(spec: ExperimentSpec, runs: Sequence[Run], mixed: bool) -> Precision | None:
     if spec.precision_target is None:
         return None
     rates, first = first_stage_rates(spec, runs)
-    if first < 2:
+    if first < 2 or mixed:
         return Precision(spec.precision_target, None, False, None)
     found = stein(rates, first, spec.precision_target)
     return Precision(spec.precision_target, found.half_width_ratio, found.met, found.wanted)
 
 
-def _validity(runs: Sequence[Run], basis: Basis) -> Validity:
+def _validity(runs: Sequence[Run], basis: Basis, measured: Measured) -> Validity:
     """Each reason and advice once, however many runs have it: those of the runs that the numbers rest on, else of all.
     What nobody can do anything about is told of the runs (tbd show)."""
+    mixed = measured.mixed_units()
+    own = (f"no rate over all runs, for {mixed}; submit it anew",) if mixed else ()
     if basis.grade is Grade.BROKEN:
         reasons = {reason.code: reason for run in runs for reason in why_not_sound(run)}
         return Validity(tuple(reasons.values()) or (Reason("not_run", "no run has ended yet", False),))
     judged = [run.analysis.validity for run in basis.runs if run.analysis]
     reasons = {reason.code: reason for one in judged for reason in one.reasons}
     notes = {_kind(note): note for one in reversed(judged) for note in one.advice}
-    return Validity(tuple(reasons.values()), tuple(notes.values()))
+    return Validity(tuple(reasons.values()), (*own, *notes.values()))
 
 
 def _kind(note: str) -> str:
@@ -256,5 +269,6 @@ def _estimates(
             measurements[metric] = between_runs.over_runs(runs, scope, places=places, first_stage=stage, lent=lent)
         else:
             found = [analysis.measurement(metric) for _, analysis in measured.of(metric)]
-            reasons[metric] = next((one.reason for one in found if one and one.reason), otherwise)
+            why = measured.mixed_units(metric)
+            reasons[metric] = why or next((one.reason for one in found if one and one.reason), otherwise)
     return measurements, reasons

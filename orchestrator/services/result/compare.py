@@ -94,6 +94,10 @@ def _compared(one: Row, other: Row) -> ComparedCell:
     # Grades are never mixed: where one side is not sound, both rest on what was planned.
     bases = alike([(one.runs, one.planned), (other.runs, other.planned)])
     (mine, here), (theirs, there) = (rates_of(row, basis) for row, basis in zip((one, other), bases, strict=True))
+    if not mine or not theirs:
+        text = f"the planned runs of the {'candidate' if mine else 'baseline'} have none in one unit"
+        both = (baseline if mine else None, candidate if theirs else None)
+        return ComparedCell(one.plan, "cannot_tell", *both, None, None, text, changes)
     apart = one.experiment_id != other.experiment_id
     stages = (one.first_stage, other.first_stage)
     found = between_runs.compare(mine, theirs, (here, there), stages, apart, other.movement)

@@ -24,10 +24,10 @@ QUEUED = make.run("run_q")
 GRADES: dict[str, tuple[Reason, ...]] = {"s": (), "d": (make.LOADED,), "b": (make.REPLICAS_DIFFER,)}
 
 
-def a_run(number: int, grade: str = "s", rate: float | None = None) -> Run:
+def a_run(number: int, grade: str = "s", rate: float | None = None, unit: str = "images/s") -> Run:
     """Repetition ``number``, s(ound), d(isturbed) or b(roken), with the rate 100 + its number."""
     value = 100.0 + number if rate is None else rate
-    found = replace(make.analysis(*GRADES[grade]), measurements=(Measurement("throughput", value, "images/s", "m"),))
+    found = replace(make.analysis(*GRADES[grade]), measurements=(Measurement("throughput", value, unit, "m"),))
     attempts = (make.attempt(f"run_{number}"),)
     plan = make.plan(repetition=number)
     return make.run(f"run_{number}", RunState.COMPLETED, plan=plan, analysis=found, attempts=attempts)
@@ -75,6 +75,18 @@ def test_rates_are_those_of_the_runs_that_count_and_those_of_the_planned_ones(
 def test_a_cell_without_a_number_says_why(found: Row, reason: str | None) -> None:
     assert found.reasons.get("throughput") == reason
     assert ("throughput" in found.measurements) is (reason is None)
+
+
+def test_runs_that_measured_other_units_have_no_number_in_common_and_a_note_says_why() -> None:
+    runs = [a_run(1), a_run(2, unit="tokens/s"), a_run(3)]
+    found = row_of(make.spec(repeats=3, precision_target=0.5), runs)
+    why = "its runs measured other units: images/s (2), tokens/s (1)"
+    assert found.reasons["throughput"] == why
+    assert found.validity.notes == (f"no rate over all runs, for {why}; submit it anew",)
+    assert (found.unit, found.rates, found.planned_rates, found.shares) == (None, {}, {}, ())
+    assert found.precision is not None
+    assert found.precision.half_width_ratio is None
+    assert "throughput" not in found.measurements
 
 
 def test_a_run_that_is_open_is_counted_as_no_more_than_that() -> None:
