@@ -291,7 +291,7 @@ def analysis_of(text: str | None) -> Analysis | None:
     if text is None:
         return None
     data = loaded(text)
-    for measurement in [*data["measurements"], data.get("indicative") or {}]:
+    for measurement in data["measurements"]:
         for key in ("value", "ci_low", "ci_high"):
             if isinstance(measurement.get(key), str):
                 measurement[key] = number(measurement[key])

@@ -225,9 +225,6 @@ class Advice:
 # A finding that is neither is a fact: it is kept with its run, and no table of cells has it.
 Finding = Reason | Advice | str
 
-# Up to analysis-2 these were reasons. They say how the times of a run look, which grades nothing.
-_LOOKS = ("unsteady", "drifting", "too_short")
-
 
 @dataclass(frozen=True)
 class Validity:
@@ -270,10 +267,8 @@ class Validity:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Validity":
-        found = [Reason.from_json(reason) for reason in data["reasons"]]
-        looks = [f"{reason.code}: {reason.text}" for reason in found if reason.code in _LOOKS]
-        reasons = tuple(reason for reason in found if reason.code not in _LOOKS)
-        return cls(reasons, (*looks, *(data.get("notes") or ())), tuple(data.get("advice") or ()))
+        reasons = tuple(Reason.from_json(reason) for reason in data["reasons"])
+        return cls(reasons, tuple(data.get("notes") or ()), tuple(data.get("advice") or ()))
 
 
 @dataclass(frozen=True)
@@ -288,8 +283,8 @@ class Analysis:
         calibrations: the same of a calibration.
         profiles: what the profiling phases found. They are long tables, no part of the JSON and stored apart
             (``Store.profiles``).
-        series: its timed intervals, in which the warm-up of its cell is sought. None where there are none, where the
-            run is broken, and up to analysis-2.
+        series: its timed intervals, in which the warm-up of its cell is sought. None where there are none, and
+            where the run is broken.
     """
 
     validity: Validity
@@ -325,7 +320,7 @@ class Analysis:
         return cls(
             validity=Validity.from_json(data["validity"]),
             failure=Failure.from_json(data["failure"]) if data.get("failure") else None,
-            measurements=tuple(Measurement.from_json(item) for item in _measurements(data)),
+            measurements=tuple(Measurement.from_json(item) for item in data["measurements"]),
             circumstances=data.get("observed") or {},
             summary=data.get("summary") or {},
             code_version=str(data.get("code_version") or ""),
@@ -333,9 +328,3 @@ class Analysis:
             calibrations=tuple(Calibration.from_json(item) for item in data.get("calibrations") or ()),
             series=Series.from_json(data["series"]) if data.get("series") else None,
         )
-
-
-def _measurements(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Up to analysis-2 the rate of a run that did not look steady stood apart, as ``indicative``."""
-    apart = data.get("indicative")
-    return [*([apart] if apart else []), *data["measurements"]]
