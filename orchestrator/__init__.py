@@ -96,9 +96,8 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/analysis/cell/cells.py: recut``
     ``orchestrator/analysis/cell/between_runs.py: over_runs``
 18. Cells are compared with each other, block by block, and experiments with each other.
-    ``orchestrator/services/result/comparisons.py: comparisons``
+    ``orchestrator/services/result/comparison.py: pairs, sides``
     ``orchestrator/analysis/statistics/blocks.py: Pair``
-    ``orchestrator/services/result/compare.py: compare``
     ``orchestrator/services/result/scaling.py: scaling``
     And a workload night by night: its points over all experiments, the baselines that they form, and their borders.
     ``orchestrator/services/history/workload.py: history``

@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.domain.value.measurement import METRICS, OF_CONVERGENCE
 from orchestrator.reports import table
-from orchestrator.reports.comparisons import comparisons_table
+from orchestrator.reports.comparison import pairs_table
 from orchestrator.reports.fingerprint import machine, program
 from orchestrator.reports.numbers import NOTHING, duration, quantity_text, seconds_of, short_time
 from orchestrator.reports.results_table import (
@@ -97,7 +97,7 @@ def _compared(comparisons: Sequence[Json]) -> Iterator[str]:
     if told:
         yield "## Comparison"
     for found in told:
-        compared = comparisons_table(found)
+        compared = pairs_table(found)
         notes = "\n".join(f"* {note}" for note in compared.notes)
         yield f"{compared.common.capitalize()}:\n\n{table.markdown(compared.headers, compared.rows)}\n\n{notes}"
     if len(told) > 1:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.reports.comparisons import heading
+from orchestrator.reports.comparison import heading
 from orchestrator.reports.numbers import NOTHING, with_interval
 from orchestrator.reports.results_table import Table, axis_text
 from orchestrator.reports.svg import Chart, Line, Point, drawn

@@ -6,14 +6,12 @@ from fastapi import APIRouter, Query, Response
 
 from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, Label, Limit, OfOwner, WholeLimit, parse_label
 from orchestrator.api.views.common import PageView, answer, page_view
-from orchestrator.api.views.comparison import ComparisonView, comparison_view
-from orchestrator.api.views.comparisons import ComparisonsView, comparisons_view
+from orchestrator.api.views.comparison import ComparisonsView, ComparisonView, pairs_view, sides_view
 from orchestrator.api.views.results import ResultRowView, result_row_view
 from orchestrator.api.views.scaling import ScalingView, scaling_view
 from orchestrator.domain.runs.filters import CellFilter
 from orchestrator.services.result import results
-from orchestrator.services.result.compare import compare
-from orchestrator.services.result.comparisons import comparisons
+from orchestrator.services.result.comparison import pairs, sides
 from orchestrator.services.result.scaling import scaling
 
 router = APIRouter(tags=["results"])
@@ -37,7 +35,7 @@ def get_experiment_comparisons(
 ) -> Response:
     """The cells of an experiment that differ in one axis only, against each other. Without ``axis`` it is the framework
     where there are several, else the first axis of several values."""
-    return answer(comparisons_view(comparisons(context, experiment_id, axis, baseline)))
+    return answer(pairs_view(pairs(context, experiment_id, axis, baseline)))
 
 
 @router.get("/experiments/{experiment_id}/scaling", response_model=ScalingView)
@@ -72,4 +70,4 @@ def get_comparison(
     candidate: Annotated[str, Query(description="an experiment or a run")],
 ) -> Response:
     """The candidate against the baseline, cell by cell where the workload is the same."""
-    return answer(comparison_view(compare(context, baseline, candidate)))
+    return answer(sides_view(sides(context, baseline, candidate)))

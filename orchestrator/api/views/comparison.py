@@ -1,11 +1,130 @@
-"""Comparisons, as they are answered."""
+"""Comparisons of cells, as they are answered: in pairs within one experiment, and as the sides of two."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from orchestrator.analysis.cell.row import RATE
-from orchestrator.api.views.common import Quantity, View, fields_of
+from orchestrator.api.views.common import Json, Quantity, View, fields_of
 from orchestrator.api.views.results import AxesView, axes_view
-from orchestrator.services.result.compare import Change, ComparedCell, Comparison
+from orchestrator.domain.value.measurement import Grade, Measurement
+from orchestrator.services.result.comparison import Change, ComparedCell, ComparedPair, Pairs, Side, Sides
+
+
+class SideView(View):
+    """A cell of a pair: its value of the axis, that in words, and its mean rate over the ``n_runs`` compared."""
+
+    value: Any
+    label: str
+    cell_key: str
+    rate: float | None
+    n_runs: int
+
+
+class PairView(View):
+    """``b`` against ``a``: cells that agree in ``group``, the other axes that have several values.
+
+    ``ratio`` is b / a: above 1, b is faster; its interval excludes 1 exactly where there is a verdict, at the
+    level at which Holm's procedure decided. ``p_holm`` is adjusted for the ``family`` of all pairs of this answer.
+    ``detectable_ratio`` (0.06: 6 %) would be found with 80 % probability; ``more_runs`` of each cell would find half of
+    it, or of 100 % where it is more. ``blocks`` are the repetitions that both have.
+    """
+
+    group: Json
+    a: SideView
+    b: SideView
+    unit: str | None
+    ratio: Quantity | None
+    p: float | None
+    p_holm: float | None
+    verdict: Literal["faster", "slower", "cannot_tell", "too_few_runs"]
+    detectable_ratio: float | None
+    more_runs: int | None
+    blocks: int
+    family: int
+    grade: Grade
+    scope: str | None
+    method: str
+    text: str
+    notes: list[str]
+
+
+class NotComparedView(View):
+    """A cell that takes part in no verdict, and why."""
+
+    cell_key: str
+    axes: AxesView
+    reason: str
+
+
+class ComparisonsView(View):
+    """``axes`` are those that have several values; without ``?axis=`` the first one is taken. ``items`` are complete:
+    all its pairs are one family, so there is no second page."""
+
+    axis: str | None
+    axes: list[str]
+    baseline: str | None
+    scope: str | None
+    items: list[PairView]
+    not_compared: list[NotComparedView]
+    next_cursor: None = None
+
+
+def pairs_view(found: Pairs) -> ComparisonsView:
+    return ComparisonsView(
+        axis=found.axis,
+        axes=list(found.axes),
+        baseline=found.baseline,
+        scope=found.scope,
+        items=[_pair(pair) for pair in found.pairs],
+        not_compared=[
+            NotComparedView(cell_key=one.plan.cell_key, axes=axes_view(one.plan), reason=one.reason)
+            for one in found.not_compared
+        ],
+    )
+
+
+def _pair(pair: ComparedPair) -> PairView:
+    found = pair.found
+    return PairView(
+        group=dict(pair.group),
+        a=_side(pair.a),
+        b=_side(pair.b),
+        unit=pair.unit,
+        ratio=_ratio(pair),
+        p=found.p,
+        p_holm=found.p_holm,
+        verdict=found.verdict,
+        detectable_ratio=found.detectable_ratio,
+        more_runs=found.more_runs,
+        blocks=found.blocks,
+        family=found.family,
+        grade=pair.grade,
+        scope=pair.scope,
+        method=pair.method,
+        text=found.text,
+        notes=list(pair.notes),
+    )
+
+
+def _side(side: Side) -> SideView:
+    return SideView(value=side.value, label=side.label, cell_key=side.plan.cell_key, rate=side.rate, n_runs=side.n_runs)
+
+
+def _ratio(pair: ComparedPair) -> Quantity | None:
+    found = pair.found
+    if found.ratio is None:
+        return None
+    ratio = Measurement(
+        "ratio",
+        value=found.ratio,
+        unit="1",
+        ci_low=found.ci_low,
+        ci_high=found.ci_high,
+        confidence=found.confidence,
+        n=found.blocks,
+        scope=pair.scope,
+        method=pair.method,
+    )
+    return Quantity.of(ratio)
 
 
 @fields_of(Change)
@@ -48,13 +167,13 @@ class ComparisonView(View):
     unmatched: list[UnmatchedView]
 
 
-def comparison_view(comparison: Comparison) -> ComparisonView:
+def sides_view(found: Sides) -> ComparisonView:
     return ComparisonView(
-        baseline=comparison.baseline,
-        candidate=comparison.candidate,
-        items=[_cell(cell) for cell in comparison.cells],
+        baseline=found.baseline,
+        candidate=found.candidate,
+        items=[_cell(cell) for cell in found.cells],
         unmatched=[
-            UnmatchedView(side=one.side, axes=axes_view(one.plan), reason=one.reason) for one in comparison.unmatched
+            UnmatchedView(side=one.side, axes=axes_view(one.plan), reason=one.reason) for one in found.unmatched
         ],
     )
 

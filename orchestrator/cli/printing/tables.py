@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.cli.printing import output
 from orchestrator.domain.runs.device_time import DeviceTime, Held, together
-from orchestrator.reports import comparisons, table
+from orchestrator.reports import comparison, table
 from orchestrator.reports.fingerprint import machine, program
 from orchestrator.reports.numbers import NOTHING, duration, percent, plain, quantity_text, seconds_of, short_time
 from orchestrator.reports.results_table import Table, axis_text, results_table
@@ -24,15 +24,15 @@ def print_results(rows: Sequence[Json], state: str = "active") -> None:
     print_table(results_table(rows))
 
 
-def print_comparisons(found: Json) -> None:
+def print_pairs(found: Json) -> None:
     """A line a pair, which goes below a table of results; notes below."""
     print()
-    told = comparisons.lines(found)
+    told = comparison.pair_lines(found)
     for line in told[:MOST_LINES]:
         print("\n".join(output.wrapped(line)))
     if len(told) > MOST_LINES:
         output.print_dim(f"… and {len(told) - MOST_LINES} more pairs: tbd compare EXPERIMENT --by {found['axis']}")
-    for note in comparisons.notes(found):
+    for note in comparison.pair_notes(found):
         output.print_dim(note)
 
 

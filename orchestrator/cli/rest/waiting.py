@@ -32,14 +32,14 @@ def wait_and_print(client: Client, experiment_id: str, as_json: bool = False) ->
 
 def print_results_of(client: Client, experiment_id: str) -> None:
     """The table of an experiment, and where several frameworks took part their comparison below it."""
-    from orchestrator.cli.printing.tables import print_comparisons, print_results
+    from orchestrator.cli.printing.tables import print_pairs, print_results
 
     rows = client.pages(path_of("experiments", experiment_id, "results"))["items"]
     print_results(rows, "" if rows else client.get(path_of("experiments", experiment_id))["state"])
     if len({row["axes"]["framework"] for row in rows}) > 1:
         found = client.get(path_of("experiments", experiment_id, "comparisons"))
         if found["axis"] == "framework" and found["items"]:
-            print_comparisons(found)
+            print_pairs(found)
 
 
 def code_of(ended: dict[str, Any]) -> int:

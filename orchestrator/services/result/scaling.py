@@ -16,7 +16,7 @@ from orchestrator.domain.value.measurement import Measurement
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import query
 from orchestrator.services.result import results
-from orchestrator.services.result.comparisons import STAGED, ComparedCell, cells_of, scope_over, unit_of, why_no_rate
+from orchestrator.services.result.rated import STAGED, RatedCell, cells_of, scope_over, unit_of, why_no_rate
 
 ASYNCHRONOUS = "an asynchronous strategy: its steps do not do the work of one step on one device"
 ALONE = "there is no cell of one device that differs from it in the topology only: add the topology 1x1"
@@ -70,7 +70,7 @@ def scaling(context: Context, experiment_id: str) -> Scaling:
     rows = {row.plan.cell_key: row for row in results.all_of_experiment(context, experiment_id)}
     plans = [row.plan for row in rows.values()]
     found = groups.groups_of(spec, plans, "topology", lambda plan: unit_of(context, plan))
-    cells = cells_of(spec, found, rows)
+    cells = cells_of(found, rows)
     facts = Facts.from_json(context.catalog, experiment.facts)
     without = left_out(spec, facts) + fruitless(spec, facts, context.store.verdicts_of(experiment_id))
     missing = [MissingCell(one.cell, one.reason) for one in without]
@@ -79,7 +79,7 @@ def scaling(context: Context, experiment_id: str) -> Scaling:
         kind="weak" if spec.global_batch_size is None else "strong",
         cells=[one for group in found for one in _of_group(context, experiment, group, cells)],
         missing=missing,
-        scope=scope_over([cell.basis for cell in cells.values()]),
+        scope=scope_over(cells.values()),
         method=f"{METHOD}; {STAGED}" if variance_chooses(spec) else METHOD,
     )
 
@@ -89,7 +89,7 @@ def _named(plan: Plan) -> Mapping[str, Any]:
 
 
 def _of_group(
-    context: Context, experiment: Experiment, group: Group, cells: Mapping[str, ComparedCell]
+    context: Context, experiment: Experiment, group: Group, cells: Mapping[str, RatedCell]
 ) -> Iterator[ScaledCell]:
     """Its cells that have a rate, fewest devices first."""
     ordered = sorted(group.plans, key=lambda plan: (plan.world_size, plan.nodes))
@@ -100,7 +100,7 @@ def _of_group(
 
 
 def _scaled(
-    context: Context, experiment: Experiment, group: Group, one: ComparedCell | None, cell: ComparedCell
+    context: Context, experiment: Experiment, group: Group, one: RatedCell | None, cell: RatedCell
 ) -> ScaledCell:
     plan, spec = cell.row.plan, experiment.spec
     stage = range(1, repeats_of(spec) + 1) if variance_chooses(spec) else None
@@ -124,7 +124,7 @@ def _scaled(
     )
 
 
-def _why_no_baseline(one: ComparedCell | None, cell: ComparedCell) -> str | None:
+def _why_no_baseline(one: RatedCell | None, cell: RatedCell) -> str | None:
     """Why the cell of one device is none that this cell can be measured by; None where it is one."""
     if one is None:
         return ALONE
@@ -139,7 +139,7 @@ def _why_no_baseline(one: ComparedCell | None, cell: ComparedCell) -> str | None
     return None
 
 
-def _devices(cell: ComparedCell) -> set[tuple[str, Any]]:
+def _devices(cell: RatedCell) -> set[tuple[str, Any]]:
     """(model, cores) of the devices that it ran on."""
     workload = (cell.row.fingerprint or {}).get("workload") or {}
     models = workload.get("device_models") or []
@@ -157,7 +157,7 @@ def _is_synchronous(context: Context, plan: Plan) -> bool:
     return strategy is None or strategy.synchronous
 
 
-def _notes(one: ComparedCell | None, cell: ComparedCell, weak: bool) -> tuple[str, ...]:
+def _notes(one: RatedCell | None, cell: RatedCell, weak: bool) -> tuple[str, ...]:
     """On one device ``auto`` stands for another strategy, as it needs no exchange, and ``max`` for another batch."""
     if one is None or one is cell:
         return ()

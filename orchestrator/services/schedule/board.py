@@ -22,14 +22,14 @@ from orchestrator.domain.asked.fingerprint import workload_of
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.basis import Basis, of_plan
 from orchestrator.domain.runs.filters import CellFilter, FireFilter, ScheduleFilter
-from orchestrator.domain.runs.row import Row, why_not_sound
+from orchestrator.domain.runs.row import Row, place_of, why_not_sound
 from orchestrator.domain.runs.run import TERMINAL, ExperimentState, Run, RunState
 from orchestrator.domain.runs.stored import Page, StoredCell
 from orchestrator.domain.value.measurement import Grade, Measurement
 from orchestrator.domain.words.errors import NotFound
 from orchestrator.services.context import Context
 from orchestrator.services.result import results
-from orchestrator.services.result.compare import Change, changes_between, difference, rates_of
+from orchestrator.services.result.comparison import Change, changes_between, difference
 from orchestrator.services.result.largest_batch import was_given_up
 from orchestrator.services.schedule.schedules import Rules
 
@@ -275,8 +275,8 @@ def _night_of(row: Row) -> _Number:
 
 
 def _rates(row: Row, basis: Basis) -> Rates:
-    values, places = rates_of(row, basis)
-    return Rates(tuple(values), tuple(places))
+    known = row.rates_of(basis)
+    return Rates(tuple(value for _, value in known), tuple(place_of(run) for run, _ in known))
 
 
 def _setting(runs: Iterable[Run]) -> Hashable:

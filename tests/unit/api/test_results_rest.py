@@ -175,6 +175,20 @@ def test_cells_of_another_workload_are_not_compared_and_the_difference_is_named(
     assert "per_device_batch_size (4, there 8)" in comparison["unmatched"][0]["reason"]
 
 
+def test_a_default_that_plans_do_not_write_is_named_as_a_difference_too(rig: Rig) -> None:
+    one, other = rig.submit(name="a"), rig.submit(name="b", exclusive="device")
+    comparison = rig.get("/compare", baseline=one["id"], candidate=other["id"])
+    assert "exclusive (node, there device)" in comparison["unmatched"][0]["reason"]
+
+
+def test_a_rate_of_nothing_is_told_as_such_and_compared_with_nothing(rig: Rig) -> None:
+    one, other = rig.submit(name="a", repeats=1), rig.submit(name="b", repeats=1)
+    rig.complete_all(one["id"], [100.0])
+    rig.complete_all(other["id"], [0.0])
+    (item,) = rig.get("/compare", baseline=one["id"], candidate=other["id"])["items"]
+    assert (item["verdict"], item["text"]) == ("cannot_tell", "the candidate has none: its rate is not positive")
+
+
 def test_a_run_is_compared_with_a_run(rig: Rig) -> None:
     experiment = rig.submit(repeats=2)
     first, second = rig.complete_all(experiment["id"], [100.0, 90.0])

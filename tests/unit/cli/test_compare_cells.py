@@ -10,7 +10,7 @@ from orchestrator.cli.commands.analyse import compare
 from orchestrator.cli.main import main
 from orchestrator.cli.rest.client import ServerProblem
 from orchestrator.cli.rest.waiting import print_results_of
-from orchestrator.reports.comparisons import lines, p_text
+from orchestrator.reports.comparison import p_text, pair_lines
 from tests.unit.api.api_rig import Rig
 from tests.unit.api.test_comparisons_rest import BOTH, NOISE, OTHER, measured
 
@@ -107,7 +107,7 @@ def test_below_the_results_stands_the_comparison_of_the_frameworks(
 
 
 def test_a_pair_that_cannot_be_told_shows_its_interval_and_what_would_tell(rig: Rig) -> None:
-    (line,) = lines(rig.get(f"/experiments/{measured(rig, EQUAL)}/comparisons"))
+    (line,) = pair_lines(rig.get(f"/experiments/{measured(rig, EQUAL)}/comparisons"))
     pattern = r"tensorflow [\d.]+ x pytorch \([\d.]+ to [\d.]+\): cannot tell below [\d.]+ %; \d+ more runs would tell"
     assert re.match(pattern, line)
 

@@ -10,7 +10,7 @@ import yaml
 from orchestrator.cli.printing import output
 from orchestrator.domain.value.measurement import METRICS, OF_CONVERGENCE, Advice, Validity
 from orchestrator.reports import table
-from orchestrator.reports.comparison import comparison_table
+from orchestrator.reports.comparison import sides_table
 from orchestrator.reports.experiment_report import BESIDE, experiment_report
 from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, with_interval
 from orchestrator.reports.results_table import results_table
@@ -245,6 +245,6 @@ def test_a_comparison_says_below_which_difference_it_cannot_tell(rig: Rig) -> No
     one, other = rig.submit(name="a"), rig.submit(name="b")
     rig.complete_all(one["id"], [100.0, 104.0, 96.0])
     rig.complete_all(other["id"], [98.0, 103.0, 95.0], framework_version="2.14")
-    found = comparison_table(rig.get("/compare", baseline=one["id"], candidate=other["id"]))
+    found = sides_table(rig.get("/compare", baseline=one["id"], candidate=other["id"]))
     assert re.match(r"cannot tell below \d+ %", found.rows[0][-1])
     assert "differs beside: subject framework_version: 2.13 → 2.14" in found.notes

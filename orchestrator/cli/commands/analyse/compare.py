@@ -73,18 +73,18 @@ def _compare_cells(client: Client, experiment_id: str, options: argparse.Namespa
         others = ", ".join(f"--by {axis}" for axis in found["axes"] if axis != found["axis"])
         output.say(f"by {found['axis']}; there is also {others}")
     from orchestrator.cli.printing.tables import print_table
-    from orchestrator.reports.comparisons import comparisons_table
+    from orchestrator.reports.comparison import pairs_table
 
-    print_table(comparisons_table(found))
+    print_table(pairs_table(found))
     return DONE
 
 
 def _print_comparison(client: Client, comparison: dict[str, Any], options: argparse.Namespace) -> None:
     from orchestrator.cli.printing.profile_tables import MOST_ROWS, print_kernel_changes
     from orchestrator.reports import table
-    from orchestrator.reports.comparison import comparison_table
+    from orchestrator.reports.comparison import sides_table
 
-    found = comparison_table(comparison)
+    found = sides_table(comparison)
     if found.rows:
         print(table.text(found.headers, found.rows, output.width()))
     for note in found.notes:
