@@ -40,7 +40,7 @@ CHANGING = [
     *("submit sleep", "pause latest", "resume latest", "extend latest --repeats 9", "cancel latest", "rerun latest"),
     *("nodes", "nodes drain n0", "rm latest", "ingest FILE", "import milabench FILE", "schedule run nightly"),
 ]
-BY_THEMSELVES = {"run", "plan", "netbench", "noise", "parity", "frameworks", "serve", "doctor", "db"}
+BY_THEMSELVES = {"run", "plan", "netbench", "noise", "parity", "predict", "frameworks", "serve", "doctor", "db"}
 
 
 @pytest.fixture

@@ -1,22 +1,30 @@
 """Measure latency, rate and all-reduce time between ranks: on the server that there is, else on an embedded one.
 
 tbd netbench --topology 2x1 --fabric ethernet --max-bytes 16MiB
+
+With --fit LOG nothing is measured: latency and bandwidth, by segments of sizes, are fitted to a CSV file with the
+columns bytes, latency_us (docs/read_results/s-sgd-model.md).
 """
 
 import argparse
 import os
 import re
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.cli.exits import CommandError
+from orchestrator.analysis.s_sgd.labels import Beside
+from orchestrator.cli.exits import DONE, CommandError
 from orchestrator.cli.printing import output
 from orchestrator.cli.rest.client import Client, path_of
 from orchestrator.cli.rest.embedded import some_server, wait_for_its_end
 from orchestrator.cli.rest.waiting import code_of
+from orchestrator.cli.spec import csv_file
+from orchestrator.cli.spec.sizes import size_bytes
+
+if TYPE_CHECKING:
+    from orchestrator.analysis.s_sgd.communication import Fit
 
 _FIELDS = ("topology", "fabric", "library", "device", "max_bytes", "budget_s", "repeats")  # of the request
-_UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,22 +32,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fabric", default="ethernet", help="ethernet, infiniband or roce (default ethernet)")
     parser.add_argument("--library", default="auto", help="auto, gloo, nccl or mpi (default auto)")
     parser.add_argument("--device", default="auto", help="auto, cuda or cpu (default auto)")
-    parser.add_argument("--max-bytes", type=_bytes, metavar="SIZE", help="largest message (default 256MiB)")
+    parser.add_argument("--max-bytes", type=size_bytes, metavar="SIZE", help="largest message (default 256MiB)")
     parser.add_argument(
         "--budget", dest="budget_s", type=float, metavar="SECONDS", help="for the measurements of a run (default 300)"
     )
     parser.add_argument("--repeats", type=int, help="fresh processes (default 1)")
+    parser.add_argument("--fit", metavar="LOG", help="fit latency and bandwidth to measured times; needs no server")
+    parser.add_argument("--beside", choices=list(Beside), default=Beside.UNSTATED, help="what LOG was measured beside")
     parser.add_argument("--json", action="store_true", help="print what was found as REST answers it")
 
 
-def _bytes(text: str) -> int:
-    match = re.fullmatch(r"([0-9]+)\s*([KMG]iB|B|)", text)
-    if not match:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size: they look like 65536, 64KiB or 16MiB")
-    return int(match[1]) * _UNITS[match[2]]
-
-
 def execute(options: argparse.Namespace) -> int:
+    if options.fit is not None:
+        return _fit(options)
     with some_server(lambda: _check_here(options)) as (client, is_embedded):
         if is_embedded:
             _refuse_what_would_wait_for_ever(client, options.topology)
@@ -54,6 +59,52 @@ def execute(options: argparse.Namespace) -> int:
                 for note in (run["validity"] or {}).get("notes") or []:
                     output.say(f"{run['id']}: {note}")
         return code_of(ended)
+
+
+def _fit(options: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    from orchestrator.analysis.s_sgd import communication, tables
+
+    log = csv_file.read(options.fit, tables.read_log)
+    found = communication.fit(log.sizes, log.seconds, Beside(options.beside))
+    if options.json:
+        told = {"segments": [asdict(one) for one in found.function.segments], "sizes": len(log.sizes)}
+        output.print_json({**told, "measured_beside": found.function.beside, **_errors(found)})
+    else:
+        _print_fit(found, len(log.sizes))
+    return DONE
+
+
+def _errors(found: "Fit") -> dict[str, Any]:
+    out = found.left_out
+    told = out and {
+        "mean_absolute_percentage_error": out.error,
+        "within_segments": out.error_within_segments,
+        "between_segments": out.between,
+    }
+    return {"mean_absolute_percentage_error": found.mean_absolute_percentage_error, "left_out": told}
+
+
+def _print_fit(found: "Fit", sizes: int) -> None:
+    from orchestrator.reports import table
+    from orchestrator.reports.numbers import duration, memory, percent
+
+    rows = [
+        [
+            memory(one.from_bytes),
+            memory(one.to_bytes),
+            duration(one.latency_s),
+            "does not grow" if one.bytes_per_s is None else memory(one.bytes_per_s) + "/s",
+        ]
+        for one in found.function.segments
+    ]
+    print(table.text(["from", "to", "latency", "rate"], rows, output.width()))
+    told = f"Mean absolute error {percent(found.mean_absolute_percentage_error, 3)} at {sizes} sizes"
+    if out := found.left_out:
+        within = f"{percent(out.error_within_segments, 3)} without the {out.between} that are then between segments"
+        told += f"; {percent(out.error, 3)} where each third was left out, {within}"
+    output.print_dim(f"{told}. Measured beside: {found.function.beside}.")
 
 
 def _check_here(options: argparse.Namespace) -> None:

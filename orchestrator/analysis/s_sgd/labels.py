@@ -1,0 +1,25 @@
+"""Words that a person chooses from: what times were measured beside, and how gradients are summed over nodes."""
+
+from enum import StrEnum
+
+
+class Beside(StrEnum):
+    """What went on while times were measured: a library alone is quicker than beside a training."""
+
+    UNSTATED = "unstated"
+    IDLE = "idle"
+    BUSY_CORES = "busy-cores"
+    BACKWARD_PASS = "backward-pass"
+    TRAINING = "training"
+
+
+class Algorithm(StrEnum):
+    """How gradients are summed over nodes (``more_nodes.counts``).
+
+    Gloo's default, NCCL's rings and Open MPI above 10,000 bytes are ``RING``.
+    """
+
+    RING = "ring"
+    HALVING_DOUBLING = "halving-doubling"
+    TREE = "tree"
+    SERVER = "server"

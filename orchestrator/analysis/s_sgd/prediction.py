@@ -1,0 +1,116 @@
+"""From a trace of layers to how much of the exchange the backward pass hides: measured, merged, on other nodes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.analysis.s_sgd import communication, iteration
+from orchestrator.analysis.s_sgd.buckets import Bucket, ddp_buckets
+from orchestrator.analysis.s_sgd.communication import Communication
+from orchestrator.analysis.s_sgd.iteration import Exchange
+from orchestrator.analysis.s_sgd.labels import Algorithm, Beside
+from orchestrator.analysis.s_sgd.more_nodes import on_other_nodes
+from orchestrator.analysis.s_sgd.tables import Trace
+
+
+class NotPredictable(ValueError):  # noqa: N818 - reads as what happened
+    """The trace does not hold what the question takes."""
+
+
+@dataclass(frozen=True)
+class Merging:
+    """DDP's bucket sizes. ``first_cap_bytes``: see ``ddp_buckets``."""
+
+    cap_bytes: int
+    first_cap_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """From the nodes of the trace, and of the log, to others."""
+
+    measured: int
+    to: int
+    algorithm: Algorithm = Algorithm.RING
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Sums and ends in seconds from the start of the backward pass.
+
+    ``exchanges``: bytes of each, in their order. ``function``: what their times come from; None where it is the trace
+    alone. ``beyond``: how many are outside of the sizes that it was fitted to.
+    """
+
+    sum_backward_s: float
+    sum_exchange_s: float
+    end_of_exchange_s: float
+    exposed_s: float
+    exchanges: tuple[int, ...]
+    function: Communication | None
+    beyond: int
+    exchange_ratio: float | None
+
+
+def predict(
+    trace: Trace, log: Communication | None = None, merging: Merging | None = None, nodes: Nodes | None = None
+) -> Prediction:
+    """Return the exchange of ``trace`` with wait-free backpropagation, one exchange at a time.
+
+    Args:
+        log: times of exchanges come from it, instead of from the trace; ``exchange_ratio`` is then the trace's sum,
+            layer by layer, over the log's. Both are of as many nodes.
+        merging: gradients are merged. Without a log, a function is fitted to the trace's layers.
+        nodes: on another number of nodes. Of the trace's times only what is fitted grows, not what a layer took beyond.
+
+    Raises:
+        NotPredictable: the trace has no gradients; a function has to be fitted to fewer than two sizes.
+    """
+    layers = [number for number in range(len(trace.backward_s), 0, -1) if trace.gradient_bytes[number - 1]]
+    if not layers:
+        raise NotPredictable("no layer of the trace has elements")
+    sizes = [trace.gradient_bytes[number - 1] for number in layers]
+    taken = np.array([trace.exchange_s[number - 1] for number in layers])
+    function = log or (_fitted(sizes, taken) if merging or nodes else None)
+    buckets = _buckets(sizes, merging)
+    merged = [bucket.bytes for bucket in buckets]
+    seconds = taken if function is None or (not log and not merging) else function.seconds(merged)
+    if function and nodes:
+        there = on_other_nodes(function, nodes.algorithm, nodes.measured, nodes.to)
+        seconds = np.maximum(seconds + there.seconds(merged) - function.seconds(merged), 0.0)
+    exchanges = [Exchange(layers[one.last - 1], float(t_c)) for one, t_c in zip(buckets, seconds, strict=True)]
+    ends_s = iteration.exchange_ends_s(iteration.ready_s(trace.backward_s, exchanges), exchanges)
+    sum_backward_s = sum(trace.backward_s)
+    return Prediction(
+        sum_backward_s=sum_backward_s,
+        sum_exchange_s=float(seconds.sum()),
+        end_of_exchange_s=max(ends_s),
+        exposed_s=max(0.0, max(ends_s) - sum_backward_s),
+        exchanges=tuple(merged),
+        function=function,
+        beyond=_beyond(function, merged) if function else 0,
+        exchange_ratio=float(taken.sum() / log.seconds(sizes).sum()) if log else None,
+    )
+
+
+def _buckets(sizes: Sequence[int], merging: Merging | None) -> list[Bucket]:
+    if merging is None:
+        return [Bucket(place, place + 1, size) for place, size in enumerate(sizes)]
+    return ddp_buckets(sizes, merging.cap_bytes, merging.first_cap_bytes)
+
+
+def _fitted(sizes: Sequence[int], taken: communication.Floats) -> Communication:
+    """The function of a trace's own layers; those of one size count as their mean."""
+    distinct, of = np.unique(np.asarray(sizes, dtype=float), return_inverse=True)
+    means = np.bincount(of, weights=taken) / np.bincount(of)
+    if len(distinct) < 2 or not np.all(means > 0):
+        raise NotPredictable(
+            "the layers' exchanges have to be of two sizes and take some time, to fit how long they take"
+        )
+    return communication.fit(distinct.tolist(), means.tolist(), Beside.TRAINING).function
+
+
+def _beyond(function: Communication, sizes: Sequence[int]) -> int:
+    smallest, largest = function.segments[0].from_bytes, function.segments[-1].to_bytes
+    return sum(not smallest <= size <= largest for size in sizes)

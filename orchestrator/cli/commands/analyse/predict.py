@@ -1,0 +1,116 @@
+"""Predict how much of the gradients' exchange the backward pass hides, from a trace of layers; no server is needed.
+
+tbd predict --trace trace.csv --exchange log.csv --beside idle --bucket 25MiB
+
+FILE is a CSV file with the columns layer, elements, backward_us, allreduce_us; LOG has bytes, latency_us. What is
+computed, and where it fails: docs/read_results/s-sgd-model.md.
+"""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.analysis.s_sgd.labels import Algorithm, Beside
+from orchestrator.cli.exits import DONE, CommandError
+from orchestrator.cli.printing import output
+from orchestrator.cli.spec import csv_file
+from orchestrator.cli.spec.sizes import size_bytes
+
+if TYPE_CHECKING:
+    from orchestrator.analysis.s_sgd.prediction import Prediction
+
+# Option -> the one that it says more of.
+_NEEDS = {"beside": "exchange", "first_bucket": "bucket", "to": "nodes", "nodes": "to", "algorithm": "to"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--trace", metavar="FILE", required=True, help="one iteration, layer by layer")
+    parser.add_argument("--exchange", metavar="LOG", help="times of exchanges by size: these instead of the trace's")
+    parser.add_argument("--beside", choices=list(Beside), help="what LOG was measured beside (default unstated)")
+    parser.add_argument("--bucket", type=size_bytes, metavar="SIZE", help="merge gradients, as PyTorch's DDP does")
+    parser.add_argument(
+        "--first-bucket", type=size_bytes, metavar="SIZE", help="of the first bucket; DDP's own is 1MiB with 25MiB"
+    )
+    parser.add_argument("--nodes", type=int, metavar="N", help="nodes of the trace and of LOG …")
+    parser.add_argument("--to", type=int, metavar="N", help="… and those to predict for")
+    parser.add_argument("--algorithm", choices=list(Algorithm), help="how these sum gradients (default ring)")
+    parser.add_argument("--json", action="store_true", help="print what was found, for scripts")
+
+
+def execute(options: argparse.Namespace) -> int:
+    for name, other in _NEEDS.items():
+        if getattr(options, name) is not None and getattr(options, other) is None:
+            raise CommandError(f"--{name.replace('_', '-')} goes with --{other.replace('_', '-')} only")
+    found = _predicted(options)
+    if options.json:
+        output.print_json(_as_json(options, found))
+    else:
+        _print(options, found)
+    return DONE
+
+
+def _predicted(options: argparse.Namespace) -> "Prediction":
+    from orchestrator.analysis.s_sgd import communication, prediction, tables
+
+    trace = csv_file.read(options.trace, tables.read_trace)
+    log = None
+    if options.exchange is not None:
+        read = csv_file.read(options.exchange, tables.read_log)
+        log = communication.fit(read.sizes, read.seconds, Beside(options.beside or Beside.UNSTATED)).function
+    merging = None if options.bucket is None else prediction.Merging(options.bucket, options.first_bucket)
+    algorithm = Algorithm(options.algorithm or Algorithm.RING)
+    nodes = None if options.to is None else prediction.Nodes(options.nodes, options.to, algorithm)
+    try:
+        return prediction.predict(trace, log, merging, nodes)
+    except ValueError as error:  # of the trace, or of the numbers of nodes
+        raise CommandError(f"{options.trace}: {error}") from None
+
+
+def _as_json(options: argparse.Namespace, found: "Prediction") -> dict[str, Any]:
+    return {
+        "sum_backward_s": found.sum_backward_s,
+        "sum_exchange_s": found.sum_exchange_s,
+        "end_of_exchange_s": found.end_of_exchange_s,
+        "exposed_s": found.exposed_s,
+        "exchange_ratio": found.exchange_ratio,
+        "exchange_bytes": list(found.exchanges),
+        "times_from": _source(options, found),
+        "measured_beside": found.function.beside if found.function else Beside.TRAINING,
+        "beyond_measured_sizes": found.beyond,
+        "nodes": options.to if options.to is not None else options.nodes,
+        "algorithm": options.algorithm or Algorithm.RING if options.to is not None else None,
+    }
+
+
+def _source(options: argparse.Namespace, found: "Prediction") -> str:
+    if options.exchange is not None:
+        return "log"
+    return "trace" if found.function is None else "fit of the trace"
+
+
+def _print(options: argparse.Namespace, found: "Prediction") -> None:
+    from orchestrator.reports import table
+    from orchestrator.reports.numbers import memory, plain
+
+    count = len(found.exchanges)
+    what = f"exchange of {memory(sum(found.exchanges))} in {count} part{'' if count == 1 else 's'}, added up"
+    rows = [
+        ["backward pass", _ms(found.sum_backward_s)],
+        [what, _ms(found.sum_exchange_s)],
+        ["end of the last part, from the start of the backward pass", _ms(found.end_of_exchange_s)],
+        ["exposed", _ms(found.exposed_s)],
+    ]
+    print(table.text(["wait-free backpropagation", "time"], rows, output.width()))
+    told = _as_json(options, found)
+    output.print_dim(
+        f"Times of exchanges are from the {told['times_from']}, measured beside: {told['measured_beside']}."
+    )
+    if found.exchange_ratio is not None:
+        output.print_dim(f"The trace's own exchanges took {plain(found.exchange_ratio, 3)} times what the log says.")
+    if found.beyond:
+        output.print_dim(f"{found.beyond} of {count} are outside of the sizes that were measured.")
+    if options.to is not None:
+        output.print_dim(f"On {options.to} nodes instead of {options.nodes}, by the formula of {told['algorithm']}.")
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f} ms"
