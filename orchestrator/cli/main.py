@@ -43,7 +43,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "analyse": {
         "compare": "compare two experiments or runs",
         "scaling": "show speed-up and efficiency over devices, as table and figure",
-        "predict": "predict the exchange of gradients from a trace, merged or on more nodes",
+        "predict": "predict the exchange of gradients from a trace of layers",
         "nightly": "show the last nights of schedules, cell by cell",
         "history": "show a workload night by night, and what changed",
         "report": "write a report of an experiment (Markdown)",

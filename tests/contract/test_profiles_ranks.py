@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from orchestrator.analysis.s_sgd.buckets import MIB, ddp_buckets
 from orchestrator.services.facts.catalog import load_catalog
 from tests.support.allocation_lists import memory_by_batch, played
 from tests.support.profiled import COVERED, LSTM, RESNET, SHAPES, SHARED, WHOLE, only, phase, spans_of
@@ -93,7 +94,11 @@ def test_every_gradient_is_exchanged_once_in_a_step_between_its_backward_pass_an
         sizes = sorted(one["bytes"] for one in exchanges)
         assert sum(sizes) == WHOLE[gang.model]
         if gang.strategy == "ddp":
-            assert len(sizes) > 1
+            # Gradients become ready in the reverse of the order in which the layers ran, not of that of the parameters.
+            layered = [row["parameters_bytes"] for row in reversed(layers["rows"]) if row["parameters_bytes"]]
+            buckets = [bucket.bytes for bucket in ddp_buckets(layered, MIB // 2)]
+            assert [one["bytes"] for one in sorted(exchanges, key=lambda one: one["start_s"])] == buckets
+            assert len(buckets) > 1
         elif gang.strategy in TOGETHER:
             assert len(sizes) == 1
         else:

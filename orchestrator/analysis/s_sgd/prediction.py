@@ -40,7 +40,8 @@ class Prediction:
     """Sums and ends in seconds from the start of the backward pass.
 
     ``exchanges``: bytes of each, in their order. ``function``: what their times come from; None where it is the trace
-    alone. ``beyond``: how many are outside of the sizes that it was fitted to.
+    alone. ``beyond``: how many are outside of the sizes that it was fitted to. ``exchange_ratio``: the sum of the
+    trace's own times, layer by layer, over that of the function.
     """
 
     sum_backward_s: float
@@ -59,9 +60,9 @@ def predict(
     """Return the exchange of ``trace`` with wait-free backpropagation, one exchange at a time.
 
     Args:
-        log: times of exchanges come from it, instead of from the trace; ``exchange_ratio`` is then the trace's sum,
-            layer by layer, over the log's. Both are of as many nodes.
-        merging: gradients are merged. Without a log, a function is fitted to the trace's layers.
+        log: times of exchanges come from it, instead of from the trace; both are of as many nodes.
+        merging: gradients are merged. Without a log, a function is fitted to the trace's layers: what a layer took
+            beyond it is then left out.
         nodes: on another number of nodes. Of the trace's times only what is fitted grows, not what a layer took beyond.
 
     Raises:
@@ -90,7 +91,7 @@ def predict(
         exchanges=tuple(merged),
         function=function,
         beyond=_beyond(function, merged) if function else 0,
-        exchange_ratio=float(taken.sum() / log.seconds(sizes).sum()) if log else None,
+        exchange_ratio=float(taken.sum() / function.seconds(sizes).sum()) if function else None,
     )
 
 

@@ -61,8 +61,10 @@ def _predicted(options: argparse.Namespace) -> "Prediction":
     nodes = None if options.to is None else prediction.Nodes(options.nodes, options.to, algorithm)
     try:
         return prediction.predict(trace, log, merging, nodes)
-    except ValueError as error:  # of the trace, or of the numbers of nodes
+    except prediction.NotPredictable as error:
         raise CommandError(f"{options.trace}: {error}") from None
+    except ValueError as error:  # a number of nodes
+        raise CommandError(str(error)) from None
 
 
 def _as_json(options: argparse.Namespace, found: "Prediction") -> dict[str, Any]:
@@ -105,7 +107,10 @@ def _print(options: argparse.Namespace, found: "Prediction") -> None:
         f"Times of exchanges are from the {told['times_from']}, measured beside: {told['measured_beside']}."
     )
     if found.exchange_ratio is not None:
-        output.print_dim(f"The trace's own exchanges took {plain(found.exchange_ratio, 3)} times what the log says.")
+        told_by = "log" if options.exchange is not None else "fit"
+        output.print_dim(
+            f"The trace's own exchanges took {plain(found.exchange_ratio, 3)} times what the {told_by} says."
+        )
     if found.beyond:
         output.print_dim(f"{found.beyond} of {count} are outside of the sizes that were measured.")
     if options.to is not None:
