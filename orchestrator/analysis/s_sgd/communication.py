@@ -56,6 +56,10 @@ class Communication:
         found = np.where(at < edges[0], first.latency_s + slopes[0] * at, found)
         return np.where(at > edges[-1], last.latency_s + slopes[1] * at, found)
 
+    def measured(self, size: int) -> bool:
+        """Return whether ``size`` is neither below nor above all sizes that were measured."""
+        return self.segments[0].from_bytes <= size <= self.segments[-1].to_bytes
+
     def between(self, sizes: Sequence[int] | Floats) -> NDArray[np.bool_]:
         """Return for which of ``sizes`` no segment was fitted, since they lie between two."""
         at = np.asarray(sizes, dtype=float)

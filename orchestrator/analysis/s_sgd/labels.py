@@ -1,4 +1,4 @@
-"""Words that a person chooses from: what times were measured beside, and how gradients are summed over nodes."""
+"""Words that a person chooses from: what times were measured beside, how gradients are merged and summed."""
 
 from enum import StrEnum
 
@@ -11,6 +11,13 @@ class Beside(StrEnum):
     BUSY_CORES = "busy-cores"
     BACKWARD_PASS = "backward-pass"
     TRAINING = "training"
+
+
+class Merger(StrEnum):
+    """By whose rule gradients are merged (``buckets``)."""
+
+    DDP = "ddp"
+    HOROVOD = "horovod"
 
 
 class Algorithm(StrEnum):

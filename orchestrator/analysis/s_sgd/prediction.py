@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.analysis.s_sgd import communication, iteration
-from orchestrator.analysis.s_sgd.buckets import Bucket, ddp_buckets
-from orchestrator.analysis.s_sgd.communication import Communication
+from orchestrator.analysis.s_sgd import iteration
+from orchestrator.analysis.s_sgd.buckets import ddp_buckets, horovod_exchanges
+from orchestrator.analysis.s_sgd.communication import Communication, Floats, fit
 from orchestrator.analysis.s_sgd.iteration import Exchange
-from orchestrator.analysis.s_sgd.labels import Algorithm, Beside
+from orchestrator.analysis.s_sgd.labels import Algorithm, Beside, Merger
 from orchestrator.analysis.s_sgd.more_nodes import on_other_nodes
 from orchestrator.analysis.s_sgd.tables import Trace
 
@@ -20,10 +20,11 @@ class NotPredictable(ValueError):  # noqa: N818 - reads as what happened
 
 @dataclass(frozen=True)
 class Merging:
-    """DDP's bucket sizes. ``first_cap_bytes``: see ``ddp_buckets``."""
+    """DDP's caps (``ddp_buckets``), or Horovod's threshold, in bytes."""
 
     cap_bytes: int
     first_cap_bytes: int | None = None
+    by: Merger = Merger.DDP
 
 
 @dataclass(frozen=True)
@@ -74,34 +75,56 @@ def predict(
     sizes = [trace.gradient_bytes[number - 1] for number in layers]
     taken = np.array([trace.exchange_s[number - 1] for number in layers])
     function = log or (_fitted(sizes, taken) if merging or nodes else None)
-    buckets = _buckets(sizes, merging)
-    merged = [bucket.bytes for bucket in buckets]
-    seconds = taken if function is None or (not log and not merging) else function.seconds(merged)
-    if function and nodes:
-        there = on_other_nodes(function, nodes.algorithm, nodes.measured, nodes.to)
-        seconds = np.maximum(seconds + there.seconds(merged) - function.seconds(merged), 0.0)
-    exchanges = [Exchange(layers[one.last - 1], float(t_c)) for one, t_c in zip(buckets, seconds, strict=True)]
-    ends_s = iteration.exchange_ends_s(iteration.ready_s(trace.backward_s, exchanges), exchanges)
+    there = on_other_nodes(function, nodes.algorithm, nodes.measured, nodes.to) if function and nodes else function
+    if merging and there:
+        sent = _merged(trace, layers, sizes, merging, there)
+    else:
+        seconds = taken if function is None or there is None else _by_layer(sizes, taken, function, there, bool(log))
+        sent = [(size, Exchange(number, float(t_c))) for size, number, t_c in zip(sizes, layers, seconds, strict=True)]
+    exchanges = [one for _, one in sent]
+    end_s = max(iteration.exchange_ends_s(iteration.ready_s(trace.backward_s, exchanges), exchanges))
     sum_backward_s = sum(trace.backward_s)
     return Prediction(
         sum_backward_s=sum_backward_s,
-        sum_exchange_s=float(seconds.sum()),
-        end_of_exchange_s=max(ends_s),
-        exposed_s=max(0.0, max(ends_s) - sum_backward_s),
-        exchanges=tuple(merged),
+        sum_exchange_s=sum(one.exchange_s for one in exchanges),
+        end_of_exchange_s=end_s,
+        exposed_s=max(0.0, end_s - sum_backward_s),
+        exchanges=tuple(size for size, _ in sent),
         function=function,
-        beyond=_beyond(function, merged) if function else 0,
+        beyond=sum(not function.measured(size) for size, _ in sent) if function else 0,
         exchange_ratio=float(taken.sum() / function.seconds(sizes).sum()) if function else None,
     )
 
 
-def _buckets(sizes: Sequence[int], merging: Merging | None) -> list[Bucket]:
-    if merging is None:
-        return [Bucket(place, place + 1, size) for place, size in enumerate(sizes)]
-    return ddp_buckets(sizes, merging.cap_bytes, merging.first_cap_bytes)
+def _by_layer(
+    sizes: Sequence[int], taken: Floats, function: Communication, there: Communication, of_log: bool
+) -> Floats:
+    """Seconds of each layer's exchange on the other nodes: those of the log, or what was taken and the fit's growth."""
+    if of_log:
+        return there.seconds(sizes)
+    return np.maximum(taken + there.seconds(sizes) - function.seconds(sizes), 0.0)
 
 
-def _fitted(sizes: Sequence[int], taken: communication.Floats) -> Communication:
+def _merged(
+    trace: Trace, layers: Sequence[int], sizes: Sequence[int], merging: Merging, function: Communication
+) -> list[tuple[int, Exchange]]:
+    """(bytes, exchange) of each bucket."""
+    if merging.by is Merger.DDP:
+        buckets = ddp_buckets(sizes, merging.cap_bytes, merging.first_cap_bytes)
+        seconds = function.seconds([one.bytes for one in buckets])
+        return [
+            (one.bytes, Exchange(layers[one.last - 1], float(t_c))) for one, t_c in zip(buckets, seconds, strict=True)
+        ]
+    ready = iteration.ready_s(trace.backward_s, [Exchange(number, 0.0) for number in layers])
+    fused = horovod_exchanges(ready, sizes, lambda size: float(function.seconds([size])[0]), merging.cap_bytes)
+    sent = []
+    for one in fused:
+        last = one.bucket.last - 1
+        sent.append((one.bucket.bytes, Exchange(layers[last], one.end_s - one.start_s, one.start_s - ready[last])))
+    return sent
+
+
+def _fitted(sizes: Sequence[int], taken: Floats) -> Communication:
     """The function of a trace's own layers; those of one size count as their mean."""
     distinct, of = np.unique(np.asarray(sizes, dtype=float), return_inverse=True)
     means = np.bincount(of, weights=taken) / np.bincount(of)
@@ -109,9 +132,4 @@ def _fitted(sizes: Sequence[int], taken: communication.Floats) -> Communication:
         raise NotPredictable(
             "the layers' exchanges have to be of two sizes and take some time, to fit how long they take"
         )
-    return communication.fit(distinct.tolist(), means.tolist(), Beside.TRAINING).function
-
-
-def _beyond(function: Communication, sizes: Sequence[int]) -> int:
-    smallest, largest = function.segments[0].from_bytes, function.segments[-1].to_bytes
-    return sum(not smallest <= size <= largest for size in sizes)
+    return fit(distinct.tolist(), means.tolist(), Beside.TRAINING).function

@@ -10,7 +10,7 @@ from orchestrator.analysis.s_sgd import iteration, task_graph
 from orchestrator.analysis.s_sgd.buckets import MIB, Bucket, ddp_buckets, horovod_buckets, horovod_exchanges
 from orchestrator.analysis.s_sgd.communication import fit
 from orchestrator.analysis.s_sgd.iteration import Exchange, Loading, Parts
-from orchestrator.analysis.s_sgd.labels import Algorithm
+from orchestrator.analysis.s_sgd.labels import Algorithm, Merger
 from orchestrator.analysis.s_sgd.prediction import Merging, Nodes, NotPredictable, predict
 from orchestrator.analysis.s_sgd.tables import Trace, read_log, read_trace
 from orchestrator.analysis.s_sgd.task_graph import Overlap, Task, ends_s
@@ -127,7 +127,10 @@ def test_four_nodes_are_predicted_from_two_within_a_tenth() -> None:
 
 def test_merged_gradients_are_the_trace_in_fewer_exchanges() -> None:
     found = predict(TRACES[2], merging=Merging(25 * MIB, MIB))
-    assert len(found.exchanges) == 3
+    assert (len(found.exchanges), found.exchanges[0]) == (3, 1025024 * 4)
+    fused = predict(TRACES[2], merging=Merging(128 * MIB, by=Merger.HOROVOD))
+    assert (sum(fused.exchanges), fused.sum_backward_s) == (sum(found.exchanges), found.sum_backward_s)
+    assert fused.exposed_s < found.exposed_s  # what is ready goes, and waits for no cap
     assert found.exchange_ratio == pytest.approx(1.108, abs=0.001)  # of what the fit leaves out
     assert sum(found.exchanges) == sum(TRACES[2].gradient_bytes) == 13_379_136 * 4
 

@@ -100,6 +100,7 @@ def test_a_hundred_thousand_layers_are_no_trouble(tmp_path: Path, capsys: pytest
     [
         (["--to", "4"], "--to goes with --nodes only"),
         (["--first-bucket", "1MiB"], "--first-bucket goes with --bucket only"),
+        (["--bucket", "9", "--by", "horovod", "--first-bucket", "9"], "--first-bucket is DDP's"),
         (["--nodes", "2", "--to", "1000000"], "1000000 nodes"),
         (["--nodes", "1", "--to", "2"], "1 nodes"),
     ],

@@ -9,7 +9,7 @@ computed, and where it fails: docs/read_results/s-sgd-model.md.
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.analysis.s_sgd.labels import Algorithm, Beside
+from orchestrator.analysis.s_sgd.labels import Algorithm, Beside, Merger
 from orchestrator.cli.exits import DONE, CommandError
 from orchestrator.cli.printing import output
 from orchestrator.cli.spec import csv_file
@@ -19,14 +19,22 @@ if TYPE_CHECKING:
     from orchestrator.analysis.s_sgd.prediction import Prediction
 
 # Option -> the one that it says more of.
-_NEEDS = {"beside": "exchange", "first_bucket": "bucket", "to": "nodes", "nodes": "to", "algorithm": "to"}
+_NEEDS = {
+    "beside": "exchange",
+    "first_bucket": "bucket",
+    "by": "bucket",
+    "to": "nodes",
+    "nodes": "to",
+    "algorithm": "to",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", metavar="FILE", required=True, help="one iteration, layer by layer")
     parser.add_argument("--exchange", metavar="LOG", help="times of exchanges by size: these instead of the trace's")
     parser.add_argument("--beside", choices=list(Beside), help="what LOG was measured beside (default unstated)")
-    parser.add_argument("--bucket", type=size_bytes, metavar="SIZE", help="merge gradients, as PyTorch's DDP does")
+    parser.add_argument("--bucket", type=size_bytes, metavar="SIZE", help="merge gradients up to SIZE")
+    parser.add_argument("--by", choices=list(Merger), help="by whose rule they are merged (default ddp, PyTorch's)")
     parser.add_argument(
         "--first-bucket", type=size_bytes, metavar="SIZE", help="of the first bucket; DDP's own is 1MiB with 25MiB"
     )
@@ -40,6 +48,8 @@ def execute(options: argparse.Namespace) -> int:
     for name, other in _NEEDS.items():
         if getattr(options, name) is not None and getattr(options, other) is None:
             raise CommandError(f"--{name.replace('_', '-')} goes with --{other.replace('_', '-')} only")
+    if options.by == Merger.HOROVOD and options.first_bucket is not None:
+        raise CommandError("--first-bucket is DDP's: Horovod's buckets have one threshold")
     found = _predicted(options)
     if options.json:
         output.print_json(_as_json(options, found))
@@ -56,7 +66,9 @@ def _predicted(options: argparse.Namespace) -> "Prediction":
     if options.exchange is not None:
         read = csv_file.read(options.exchange, tables.read_log)
         log = communication.fit(read.sizes, read.seconds, Beside(options.beside or Beside.UNSTATED)).function
-    merging = None if options.bucket is None else prediction.Merging(options.bucket, options.first_bucket)
+    merging = None
+    if options.bucket is not None:
+        merging = prediction.Merging(options.bucket, options.first_bucket, Merger(options.by or Merger.DDP))
     algorithm = Algorithm(options.algorithm or Algorithm.RING)
     nodes = None if options.to is None else prediction.Nodes(options.nodes, options.to, algorithm)
     try:
