@@ -105,7 +105,8 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/analysis/history/breaks.py: judged``
 19. The number is shown: as JSON, in a table, in a report.
     ``orchestrator/api/routers/results.py: router``
-    ``orchestrator/reports/results_table.py``
+    ``orchestrator/reports/results_table.py: results_table``
+    ``orchestrator/cli/printing/tables.py: print_results``
     ``orchestrator/reports/experiment_report.py: experiment_report``
 
 The rooms: ``domain`` and ``analysis`` do no input or output. ``services`` hold a use case each and receive the adapters

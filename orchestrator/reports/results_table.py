@@ -57,11 +57,10 @@ def results_table(rows: Sequence[Row]) -> Table:
         ("runs", _runs),
         ("step p50", lambda row: duration(value_of(row["step_time_p50_s"]))),
         ("CPU", lambda row: percent(value_of(row["cpu_utilization_ratio"]))),
-        ("GPU busy", lambda row: percent(value_of(row["compute_utilization_ratio"]))),
-        ("peak memory", lambda row: memory(value_of(row["peak_memory_bytes"]))),
     ]
-    if not any(row["axes"]["device"] == "cuda" for row in rows):
-        measured.pop(4)
+    if any(row["axes"]["device"] == "cuda" for row in rows):
+        measured.append(("GPU busy", lambda row: percent(value_of(row["compute_utilization_ratio"]))))
+    measured.append(("peak memory", lambda row: memory(value_of(row["peak_memory_bytes"]))))
     if any(row["axes"]["mode"] == "convergence" for row in rows):
         measured += [("quality", _quality), ("to target", _to_target)]
     footnotes: list[str] = []

@@ -18,6 +18,10 @@ NAMED = re.compile(r"(?<!ps-lite, )\b(docs/[\w/.-]+\.md)\b")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 # A module of ours by its dotted name, and a name in it.
 DOTTED = re.compile(r"`((?:orchestrator|workers|suites)(?:\.\w+)+)`")
+# A module by the end of its path, as a page may call it.
+MODULE = re.compile(r"`((?:\w+/)*\w+\.py)(?:: [\w., ]+)?`")
+# Of an example, and of somebody else.
+NOT_OURS = {"two_convolutions/__init__.py", "two_convolutions/network.py", "run_squad.py"}
 # Documents that those who build tbd have beside the repository, and nobody else.
 OUTSIDE = re.compile(r"\b(?:DESIGN|CONTRACT|STATISTICS|REVIEW)\b")
 
@@ -51,6 +55,13 @@ def _is_there(parts: list[str]) -> bool:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert dead_links(page, page.read_text(encoding="utf-8")) == []
+
+
+def test_every_module_that_a_page_names_is_there() -> None:
+    there = [str(path) for folder in (*FOLDERS, "bench") for path in (ROOT / folder).rglob("*.py")]
+    pages = [page for page in PAGES if page.name != "CHANGELOG.md"]
+    named = {module for page in pages for module in MODULE.findall(page.read_text(encoding="utf-8"))}
+    assert sorted(one for one in named - NOT_OURS if not any(path.endswith("/" + one) for path in there)) == []
 
 
 def test_a_dead_link_is_found_with_underscores_and_anchors_too() -> None:
