@@ -89,7 +89,9 @@ class Rig:
         beside = self.submit(self.sick.name, RUNS) if trouble else None
         began = time.monotonic()
         experiment = self.submit(self.well.name, RUNS)
-        while self.store.experiment(experiment).run_counts.get(RunState.COMPLETED, 0) < RUNS:
+        while (counts := self.store.experiment(experiment).run_counts).get(RunState.COMPLETED, 0) < RUNS:
+            if counts.get(RunState.FAILED):  # devices that another service of this machine takes, for one
+                raise RuntimeError("runs of the healthy node fail: see tbd of another directory on this machine")
             time.sleep(0.2)
         rate = 60.0 * RUNS / (time.monotonic() - began)
         self.trouble = ""

@@ -1,10 +1,11 @@
 """Threads for the reconciler's work, by lanes: one for each run, node and experiment.
 
 Within a lane one thing is done after another. What hangs in a lane keeps no other waiting: the pass waits for it only
-so long, and for a lane that was late before hardly at all.
+so long, and for a lane that was late lately hardly at all.
 """
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -17,7 +18,9 @@ Work = Callable[[], None]
 # Seconds after which a pass goes on without work that is still being done. A judgement: nearly all of it takes
 # milliseconds, and who waits for a run that ended would not notice a second.
 PATIENCE_S = 1.0
-SLOW_SHARE = 0.05  # of that for a lane that was late the last time
+# Of that for a lane that was late in the last so many seconds. Judgements: a node whose calls hang is found and lost
+# again every five seconds or so, and then answers at once, that it is lost.
+SLOW_SHARE, SLOW_S = 0.05, 60.0
 # Lanes in which something is done at the same time, those that are late apart. A judgement: most wait for an agent or
 # for the disk of the database, and a service must not take the cores of what it measures.
 MOST_AT_ONCE = 8
@@ -38,7 +41,7 @@ class Lanes:
         self._busy: dict[str, float] = {}  # lane -> since when (monotonic seconds)
         self._late: set[str] = set()  # lanes that have been busy for longer than is waited for
         self._left: set[str] = set()  # lanes under way that a pass has gone on without
-        self._slow: set[str] = set()  # lanes that were late, and have not been in time since
+        self._slow: dict[str, float] = {}  # lane -> until when it counts as one that was late (monotonic seconds)
         self._idle = 0
         self._threads = 0
 
@@ -74,13 +77,13 @@ class Lanes:
 
     def _allowed_s(self, lane: str) -> float:
         """Also one that was late is given a moment: it may be well again."""
-        return self._patience_s * (SLOW_SHARE if lane in self._slow else 1.0)
+        return self._patience_s * (SLOW_SHARE if self._slow.get(lane, -math.inf) > time.monotonic() else 1.0)
 
     def _go_on_without(self) -> None:
         now = time.monotonic()
         over = [lane for lane, since in self._busy.items() if now >= since + self._allowed_s(lane)]
         self._late.update(over)
-        self._slow.update(over)
+        self._slow.update(dict.fromkeys(over, now + SLOW_S))
         self._find_hands()
 
     def _find_hands(self) -> None:
@@ -105,6 +108,8 @@ class Lanes:
                 if not self._waiting[lane]:
                     del self._waiting[lane]
                 self._busy[lane] = time.monotonic()
+                if lane in self._slow:  # who settles it may have reckoned with the whole patience
+                    self._changed.notify_all()
             try:
                 work()
             except BaseException:  # a mistake of ours: the lane goes on with what comes next
@@ -129,9 +134,7 @@ class Lanes:
             told = True
 
     def _free(self, lane: str) -> None:
-        if time.monotonic() < self._busy[lane] + self._patience_s:
-            self._slow.discard(lane)
-        elif len(self._slow) > MOST_THREADS:  # of lanes of long ago, mostly: they are learnt again
+        if len(self._slow) > MOST_THREADS:  # of lanes of long ago, mostly: they are learnt again
             self._slow.clear()
         del self._busy[lane]
         self._late.discard(lane)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TypeVar
 
-from orchestrator.domain.asked.placement import Node, Placement
+from orchestrator.domain.asked.placement import Node, NodeState, Placement
 from orchestrator.domain.runs.log import AttemptStatus
 from orchestrator.domain.runs.run import HOLDS_DEVICES, Run, RunState
 from orchestrator.domain.runs.stored import DamagedHold
@@ -156,7 +156,7 @@ class Lookout:
         living = {run.attempt.id for run in open_runs if run.attempt} | {one.attempt_id for one in damaged if one.nodes}
         return Situation(
             runs,
-            nodes,
+            [_as_heard(node, reports[node.name]) for node in nodes],
             attempts,
             stored.idle_experiments,
             launching=list(under_way.launches.values()),
@@ -282,6 +282,13 @@ def _still_held(hold: DamagedHold, reports: Mapping[str, Mapping[str, AttemptSta
     """The nodes of a damaged attempt on which its processes run, or may run."""
     may_live = (Word.RUNNING, Word.SILENT)
     return tuple(node for node in hold.nodes if _word(hold.attempt_id, reports[node]) in may_live)
+
+
+def _as_heard(node: Node, report: Mapping[str, AttemptStatus] | Word) -> Node:
+    """Nothing new is placed where nobody answers now: the pass would wait for that, too."""
+    if node.state is not NodeState.AVAILABLE or not isinstance(report, Word):
+        return node
+    return replace(node, state=NodeState.SUSPECT, reason="its agent does not answer")
 
 
 def _free(nodes: Sequence[Node], runs: Sequence[Run]) -> int:

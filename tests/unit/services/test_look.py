@@ -212,6 +212,19 @@ def test_a_node_that_a_new_service_has_not_met_yet_is_silent_and_holds_up_nobody
     assert attempt.words == {"gone": Word.DEAD}
 
 
+def test_nothing_new_is_placed_where_nobody_answers_now() -> None:
+    context = context_of(Queue(elsewhere(1)), [make.node("n0"), make.node("n1")])
+
+    def status(node: str) -> list[Any]:
+        if node == "n1":
+            raise NodeUnreachable(node, "no answer within 5 s")
+        return []
+
+    context.cluster.status = status
+    states = {node.name: (node.state, node.reason) for node in looking(context).look().nodes}
+    assert states == {"n0": (NodeState.AVAILABLE, None), "n1": (NodeState.SUSPECT, "its agent does not answer")}
+
+
 @pytest.mark.parametrize(
     ("word", "held"), [(Word.RUNNING, ("n0",)), (Word.ENDED, ()), (Word.UNKNOWN, ()), (Word.SILENT, ("n0",))]
 )
