@@ -13,9 +13,8 @@ detectable      noncentral t with the pooled deviation: what would be found with
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
-from typing import Any
 
 from scipy import special
 
@@ -57,9 +56,6 @@ class Comparison:
     confidence: float = CONFIDENCE
     method: str = METHOD
     movement_ratio: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
 
 
 def over_runs(
@@ -212,24 +208,22 @@ def over_the_fleet(runs: Sequence[Measurement], places: Sequence[str]) -> Measur
     if found is None:
         return None
     value, low, high = unscaled(scale, found)
-    fields = known[0][0].to_json() | {
-        "value": value,
-        "ci_low": low,
-        "ci_high": high,
-        "confidence": CONFIDENCE,
-        "n": float(len(groups)),
-        "scope": f"fleet: nodes like these {len(groups)}; variance between nodes",
-        "method": f"{_METHODS[scale].format(BY_NODES)}; each run: {known[0][0].method}",
-    }
-    return Measurement.from_json(fields)
+    return replace(
+        known[0][0],
+        value=value,
+        ci_low=low,
+        ci_high=high,
+        confidence=CONFIDENCE,
+        n=float(len(groups)),
+        scope=f"fleet: nodes like these {len(groups)}; variance between nodes",
+        method=f"{_METHODS[scale].format(BY_NODES)}; each run: {known[0][0].method}",
+    )
 
 
 def _alone(run: Measurement, scope: str) -> Measurement:
     """A single run says how fast that run was: its own interval, within the run, is not handed on."""
-    fields = run.to_json()
-    if run.value is not None:
-        fields |= {"scope": f"{scope}; a single run: no interval", "n": 1.0}
-    return Measurement.from_json(fields | {"ci_low": None, "ci_high": None, "confidence": None})
+    alone = replace(run, ci_low=None, ci_high=None, confidence=None)
+    return alone if run.value is None else replace(alone, scope=f"{scope}; a single run: no interval", n=1.0)
 
 
 def compare(

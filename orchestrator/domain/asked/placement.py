@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from orchestrator.domain.asked.plan import ITS_DEVICES, WHOLE_NODE, Needs
+from orchestrator.domain.words.plain import Plain
 
 # A node with less room than this on the disk of its attempts gets none. A judgement: a job and its log take a few MB,
 # one with profiles of a large model some tens.
@@ -28,7 +29,7 @@ class NodeState(StrEnum):
 
 
 @dataclass(frozen=True)
-class Device:
+class Device(Plain):
     """A GPU (kind ``cuda``, id is its UUID) or a set of CPU cores (kind ``cpu``) on a node."""
 
     id: str
@@ -36,25 +37,6 @@ class Device:
     name: str
     cores: tuple[int, ...] = ()
     memory_bytes: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "kind": self.kind,
-            "name": self.name,
-            "cores": list(self.cores),
-            "memory_bytes": self.memory_bytes,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Device":
-        return cls(
-            id=data["id"],
-            kind=data["kind"],
-            name=data["name"],
-            cores=tuple(data.get("cores") or ()),
-            memory_bytes=data.get("memory_bytes"),
-        )
 
 
 @dataclass(frozen=True)
@@ -97,7 +79,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class NodeShare:
+class NodeShare(Plain):
     """The devices of one node that an attempt holds."""
 
     node: str
@@ -115,17 +97,12 @@ class Placement:
         return tuple(share.node for share in self.shares)
 
     def to_json(self) -> list[dict[str, Any]]:
-        return [
-            {"node": share.node, "devices": [device.to_json() for device in share.devices]} for share in self.shares
-        ]
+        return [share.to_json() for share in self.shares]
 
     @classmethod
     def from_json(cls, data: Sequence[Mapping[str, Any]]) -> "Placement":
-        return cls(
-            tuple(
-                NodeShare(item["node"], tuple(Device.from_json(device) for device in item["devices"])) for item in data
-            )
-        )
+        """Raises ValueError."""
+        return cls(tuple(map(NodeShare.from_json, data)))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from orchestrator.domain.runs.basis import Basis
 from orchestrator.domain.runs.run import TERMINAL, Run
 from orchestrator.domain.value.measurement import Grade, Measurement, Reason, Validity
 from orchestrator.domain.value.variation import Components, Cut, Movement
-from workers.trainer.protocol import number
+from orchestrator.domain.words.plain import Plain, plain
 
 UNKNOWN = ""  # the workload of runs that never told which devices they held
 
@@ -25,7 +25,7 @@ class Precision:
 
 
 @dataclass(frozen=True)
-class Share:
+class Share(Plain):
     """The runs that count of one subject on one rig. ``run_id`` is one of them: its fingerprint has both.
 
     ``rates`` are of its runs, in the unit of the row, in the order of their repetitions.
@@ -36,17 +36,9 @@ class Share:
     run_id: str
     rates: tuple[float, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Share":
-        rates = tuple(float(rate) for rate in data["rates"])
-        return cls(str(data["subject_key"]), str(data["rig_key"]), str(data["run_id"]), rates)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Numbers:
+class Numbers(Plain):
     """What the runs of a cell came to, without the runs: what is stored of a row. ``measurements`` has what was
     measured, ``reasons`` why each other metric was not.
 
@@ -96,47 +88,8 @@ class Numbers:
         return len(self.used_ids) - self.n_scouts
 
     def to_json(self) -> dict[str, Any]:
-        plain = {name: getattr(self, name) for name in Numbers.__dataclass_fields__}
-        parts = {name: dict(vars(plain[name])) for name in _PARTS if plain[name] is not None}
-        return (
-            plain
-            | parts
-            | {
-                "validity": self.validity.to_json(),
-                "measurements": {metric: one.to_json() for metric, one in self.measurements.items()},
-                "shares": [share.to_json() for share in self.shares],
-                "fleet": self.fleet.to_json() if self.fleet else None,
-            }
-        )
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Numbers":
-        """Numbers that are not finite travelled as strings."""
-        fields: dict[str, Any] = {name: data[name] for name in Numbers.__dataclass_fields__}
-        parts = {name: of(**fields[name]) for name, of in _PARTS.items() if fields[name] is not None}
-        lists = {name: tuple(map(str, fields[name])) for name in ("run_ids", "used_ids", "differing")}
-        rates = {name: {of: float(rate) for of, rate in fields[name].items()} for name in ("rates", "planned_rates")}
-        return Numbers(
-            **fields
-            | parts
-            | lists
-            | rates
-            | {
-                "grade": Grade(fields["grade"]),
-                "validity": Validity.from_json(fields["validity"]),
-                "measurements": {metric: _measurement(one) for metric, one in fields["measurements"].items()},
-                "shares": tuple(map(Share.from_json, fields["shares"])),
-                "fleet": _measurement(fields["fleet"]) if fields["fleet"] else None,
-            }
-        )
-
-
-_PARTS: dict[str, type] = {"variation": Components, "precision": Precision, "cut": Cut, "movement": Movement}
-
-
-def _measurement(data: Mapping[str, Any]) -> Measurement:
-    ends = {name: number(data[name]) for name in ("value", "ci_low", "ci_high") if isinstance(data[name], str)}
-    return Measurement.from_json({**data, **ends})
+        """Without what a row has besides."""
+        return {name: plain(getattr(self, name)) for name in Numbers.__dataclass_fields__}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from orchestrator.domain.words.plain import Plain
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(Plain):
     """The best of a stated set of shapes: ``flops_per_s`` is that of the median repetition of ``shape`` (m, n, k).
 
     ``spread_ratio`` is the distance of its 10th and 90th percentiles over the median; ``cores`` are those of a CPU
@@ -28,16 +29,6 @@ class Calibration:
     devices: int
     library: str
     rates: Mapping[str, float]
-
-    def to_json(self) -> dict[str, Any]:
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return fields | {"shape": list(self.shape), "rates": dict(self.rates)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Calibration":
-        fields: dict[str, Any] = {name: data[name] for name in cls.__dataclass_fields__}
-        m, n, k = data["shape"]
-        return cls(**fields | {"shape": (int(m), int(n), int(k))})
 
 
 @dataclass(frozen=True)

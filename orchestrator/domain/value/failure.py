@@ -1,9 +1,9 @@
 """Why a run did not end well: a closed list, and what follows from each."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+
+from orchestrator.domain.words.plain import Plain
 
 
 class FailureKind(StrEnum):
@@ -24,7 +24,7 @@ class FailureKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Failure:
+class Failure(Plain):
     """One failure, as the node agent or the reconciler states it.
 
     ``ranks`` are those it was seen on. ``before_first_step`` tells a start-up time-out from a hang in mid-run.
@@ -37,29 +37,6 @@ class Failure:
     signal: str | None = None
     stderr_tail: str = ""
     before_first_step: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind.value,
-            "message": self.message,
-            "ranks": list(self.ranks),
-            "exit_code": self.exit_code,
-            "signal": self.signal,
-            "stderr_tail": self.stderr_tail,
-            "before_first_step": self.before_first_step,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Failure":
-        return cls(
-            kind=FailureKind(data["kind"]),
-            message=str(data.get("message") or ""),
-            ranks=tuple(data.get("ranks") or ()),
-            exit_code=data.get("exit_code"),
-            signal=data.get("signal"),
-            stderr_tail=str(data.get("stderr_tail") or ""),
-            before_first_step=bool(data.get("before_first_step")),
-        )
 
 
 # How many attempts a run may take when one ends for this reason. Out of memory and divergence would only happen again;

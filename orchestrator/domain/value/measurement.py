@@ -9,6 +9,7 @@ from orchestrator.domain.value.calibration import Calibration
 from orchestrator.domain.value.failure import Failure
 from orchestrator.domain.value.profile import Profiles
 from orchestrator.domain.value.timed_intervals import Series
+from orchestrator.domain.words.plain import Plain, reader_of
 
 
 class Scale(StrEnum):
@@ -112,7 +113,7 @@ ONLY_CONVERGENCE = "only with mode convergence"
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Plain):
     """One number computed from events.
 
     ``value`` is None where it is not available, and ``reason`` says why. ``ci_low`` and ``ci_high`` bound the interval
@@ -133,30 +134,9 @@ class Measurement:
     reason: str | None = None
     subject: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "metric": self.metric,
-            "value": self.value,
-            "unit": self.unit,
-            "unit_definition": self.unit_definition,
-            "ci_low": self.ci_low,
-            "ci_high": self.ci_high,
-            "confidence": self.confidence,
-            "n": self.n,
-            "scope": self.scope,
-            "method": self.method,
-            "reason": self.reason,
-            "subject": self.subject,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Measurement":
-        fields: dict[str, Any] = {name: data.get(name) for name in cls.__dataclass_fields__}
-        return cls(**fields)
-
 
 @dataclass(frozen=True)
-class Transfer:
+class Transfer(Plain):
     """How long messages of one size took: point to point (one way, half of a round trip) or an all-reduce.
 
     ``bytes`` is the size of the message, or of one rank's vector. Durations are the slowest rank's, over
@@ -181,14 +161,6 @@ class Transfer:
     algorithm_bytes_per_s: float
     bus_bytes_per_s: float
 
-    def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"ranks": list(self.ranks)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Transfer":
-        fields: dict[str, Any] = {name: data[name] for name in cls.__dataclass_fields__}
-        return cls(**fields | {"ranks": tuple(data["ranks"])})
-
 
 class Grade(StrEnum):
     """How far a run that has ended may be believed. A run that trained rightly is an observation, however its own times
@@ -200,19 +172,12 @@ class Grade(StrEnum):
 
 
 @dataclass(frozen=True)
-class Reason:
+class Reason(Plain):
     """Why a run is not sound. ``replaceable``: it was disturbed, and another run may do better; else it is broken."""
 
     code: str
     text: str
     replaceable: bool
-
-    def to_json(self) -> dict[str, Any]:
-        return {"code": self.code, "text": self.text, "replaceable": self.replaceable}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Reason":
-        return cls(str(data["code"]), str(data["text"]), bool(data["replaceable"]))
 
 
 @dataclass(frozen=True)
@@ -227,7 +192,7 @@ Finding = Reason | Advice | str
 
 
 @dataclass(frozen=True)
-class Validity:
+class Validity(Plain):
     """How far a run's numbers may be believed, and why. ``notes`` are findings that do not change the grade, ``advice``
     those of them that tables print: their reader can do something about them."""
 
@@ -258,17 +223,11 @@ class Validity:
         return self.grade is Grade.BROKEN
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "grade": self.grade.value,
-            "reasons": [reason.to_json() for reason in self.reasons],
-            "notes": list(self.notes),
-            "advice": list(self.advice),
-        }
+        return {"grade": self.grade.value} | super().to_json()
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Validity":
-        reasons = tuple(Reason.from_json(reason) for reason in data["reasons"])
-        return cls(reasons, tuple(data.get("notes") or ()), tuple(data.get("advice") or ()))
+
+# What the JSON of an analysis calls otherwise.
+_CALLED = {"observed": "circumstances", "exchanges": "transfers"}
 
 
 @dataclass(frozen=True)
@@ -306,25 +265,19 @@ class Analysis:
         return {
             "validity": self.validity.to_json(),
             "failure": self.failure.to_json() if self.failure else None,
-            "measurements": [measurement.to_json() for measurement in self.measurements],
+            "measurements": [one.to_json() for one in self.measurements],
             "observed": dict(self.circumstances),
             "summary": dict(self.summary),
             "code_version": self.code_version,
             "exchanges": [one.to_json() for one in self.transfers],
-            "calibrations": [calibration.to_json() for calibration in self.calibrations],
+            "calibrations": [one.to_json() for one in self.calibrations],
             "series": self.series.to_json() if self.series else None,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Analysis":
-        return cls(
-            validity=Validity.from_json(data["validity"]),
-            failure=Failure.from_json(data["failure"]) if data.get("failure") else None,
-            measurements=tuple(Measurement.from_json(item) for item in data["measurements"]),
-            circumstances=data.get("observed") or {},
-            summary=data.get("summary") or {},
-            code_version=str(data.get("code_version") or ""),
-            transfers=tuple(Transfer.from_json(item) for item in data.get("exchanges") or ()),
-            calibrations=tuple(Calibration.from_json(item) for item in data.get("calibrations") or ()),
-            series=Series.from_json(data["series"]) if data.get("series") else None,
-        )
+        """Raises ValueError, and of a series what Python raises at what is none."""
+        named = {ours: data[theirs] for theirs, ours in _CALLED.items() if theirs in data}
+        series = Series.from_json(data["series"]) if data.get("series") else None
+        made: Analysis = reader_of(cls).validate_python({**data, **named, "series": series})
+        return made

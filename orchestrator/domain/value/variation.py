@@ -39,9 +39,6 @@ class Components:
     nodes: int
     runs: int
 
-    def to_json(self) -> dict[str, float | int | None]:
-        return dict(self.__dict__)
-
 
 @dataclass(frozen=True)
 class Movement:
