@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, Label, Limit, OfOwner, parse_label
 from orchestrator.api.views.common import PageView, answer, page_view
-from orchestrator.api.views.history import HistoryView, SeriesView, history_view, series_view
+from orchestrator.api.views.history import HistoryView, SeriesView, history_view
 from orchestrator.domain.runs.filters import SeriesFilter
 from orchestrator.services.history.workload import history
 
@@ -29,7 +29,7 @@ def list_series(
     """The series that there are, that of the newest experiment first: those with a cell that agrees with all that is
     given."""
     wanted = SeriesFilter(owner, series, model, framework, gpu_model, parse_label(label), experiment)
-    return answer(page_view(context.store.series(wanted, limit=limit, cursor=cursor), series_view))
+    return answer(page_view(context.store.series(wanted, limit=limit, cursor=cursor), SeriesView.of))
 
 
 @router.get("/{series}", response_model=HistoryView)

@@ -14,7 +14,6 @@ from orchestrator.api.views.imports import (
     ImportedSeriesView,
     ImportView,
     import_view,
-    imported_point_view,
 )
 from orchestrator.domain.around.imported_points import ImportedFilter
 from orchestrator.services.intake.import_points import Imported, import_milabench, remove_imported
@@ -80,7 +79,7 @@ def list_imported_points(
     cursor: Cursor = None,
 ) -> Response:
     """Imported points, the latest session first."""
-    return answer(page_view(context.store.imported(wanted, limit=limit, cursor=cursor), imported_point_view))
+    return answer(page_view(context.store.imported(wanted, limit=limit, cursor=cursor), ImportedPointView.of))
 
 
 @router.get("/imported-series", response_model=PageView[ImportedSeriesView])

@@ -103,7 +103,7 @@ def preview_view(preview: "Preview") -> PreviewView:
         facts=preview.facts.to_json(),
         n_runs=len(preview.runs),
         plans=[PlannedRun(plan=PlanView.of(plan), nodes=nodes, waiting=why) for plan, nodes, why in preview.runs],
-        left_out=[LeftOutCell(cell=dict(one.cell), reason=one.reason) for one in preview.left_out],
+        left_out=[LeftOutCell.of(one) for one in preview.left_out],
         device_time_limit_s=preview.device_time_limit_s,
         expected_duration_s=preview.expected_duration_s,
         expected_duration_reason=None if preview.expected_duration_s is not None else preview.unknown,

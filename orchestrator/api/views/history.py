@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 from orchestrator.analysis.history.baselines import Baseline, Change, Mean
 from orchestrator.api.views.common import DamagedView, Json, Quantity, Time, View, fields_of
-from orchestrator.domain.around.history import StoredSeries
 from orchestrator.domain.value.measurement import Grade, Measurement
 from orchestrator.services.history.words import Finding, Verdict, findings, of_border, verdict_at
 from orchestrator.services.history.workload import History, HistoryPoint, Place
@@ -144,16 +143,6 @@ class HistoryView(View):
     next_cursor: None = None
 
 
-def series_view(one: StoredSeries) -> SeriesView:
-    return SeriesView(
-        key=one.key,
-        workload=dict(one.workload),
-        n_points=one.n_points,
-        first_at=one.first_at,
-        last_at=one.last_at,
-    )
-
-
 def history_view(found: History) -> HistoryView:
     ids = {key: number for number, key in enumerate(found.places)}
     told = findings(found.lines, found.places)
@@ -201,7 +190,7 @@ def _point(number: int, one: HistoryPoint, ids: dict[str, int], texts: list[str]
         throughput=Quantity.maybe(point.throughput),
         reason=point.reason,
         grade=point.grade,
-        reasons=[ReasonOfPointView(code=reason.code, text=reason.text) for reason in point.reasons],
+        reasons=[ReasonOfPointView.of(reason) for reason in point.reasons],
         n_runs=point.n_runs,
         n_used=point.n_used,
         n_open=point.n_open,

@@ -1,7 +1,6 @@
 """Points that other tools measured, as they are answered."""
 
 from orchestrator.api.views.common import Json, Quantity, Time, View
-from orchestrator.domain.around.imported_points import ImportedPoint
 from orchestrator.services.intake.import_points import Imported
 
 
@@ -70,10 +69,6 @@ class ImportView(View):
     added: list[str]
     already_there: list[str]
     skipped: list[SkippedFileView]
-
-
-def imported_point_view(one: ImportedPoint) -> ImportedPointView:
-    return ImportedPointView.of(one)
 
 
 def import_view(done: Imported) -> ImportView:

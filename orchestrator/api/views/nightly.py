@@ -5,7 +5,7 @@ from typing import Literal
 from orchestrator.api.views.common import Quantity, Time, View
 from orchestrator.api.views.comparison import ChangeView
 from orchestrator.api.views.results import AxesView, axes_view
-from orchestrator.services.schedule.board import Board, Column, Field, Line
+from orchestrator.services.schedule.board import Board, Column, Line
 
 
 class NightView(View):
@@ -77,16 +77,4 @@ def _night(one: Column) -> NightView:
 
 
 def _cell(line: Line) -> CellNightsView:
-    return CellNightsView(axes=axes_view(line.plan), nights=[_field(one) for one in line.fields])
-
-
-def _field(one: Field) -> CellNightView:
-    return CellNightView(
-        colour=one.colour.value,
-        code=one.code,
-        reason=one.reason,
-        notes=list(one.notes),
-        throughput=Quantity.maybe(one.throughput),
-        difference=Quantity.maybe(one.difference),
-        changes=[ChangeView.of(change) for change in one.changes],
-    )
+    return CellNightsView(axes=axes_view(line.plan), nights=[CellNightView.of(one) for one in line.fields])

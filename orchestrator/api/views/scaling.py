@@ -58,7 +58,7 @@ def scaling_view(found: Scaling) -> ScalingView:
         scope=found.scope,
         method=found.method,
         items=[_cell(one, found) for one in found.cells],
-        missing=[MissingCellView(cell=dict(one.cell), reason=one.reason) for one in found.missing],
+        missing=[MissingCellView.of(one) for one in found.missing],
     )
 
 
