@@ -17,8 +17,9 @@ from orchestrator.services.context import Context
 
 # The modules of routers, in the order in which they are tried. First those that import neither numpy nor scipy.
 PARTS = (
-    *("experiments", "lookup", "catalog", "runs", "schedules", "streams", "nodes", "tokens", "audit"),
-    *("results", "history", "nightly", "profiles", "exports", "observations", "probes", "imports"),
+    *("experiments", "lookup", "catalog", "runs", "schedules", "streams"),
+    *("operate.nodes", "operate.tokens", "operate.audit"),
+    *("results", "history", "nightly", "profiles", "exports", "observations", "probes", "intake.imports"),
 )
 
 

@@ -14,17 +14,12 @@ from orchestrator.api.door.head import Head
 from orchestrator.api.door.visitors import Visitors
 from orchestrator.api.requests import only_known_parameters, only_offered_media_types
 from orchestrator.api.routers import (
-    audit,
     catalog,
     experiments,
     exports,
-    health,
     history,
-    imports,
-    ingest,
     lookup,
     nightly,
-    nodes,
     observations,
     probes,
     profiles,
@@ -32,8 +27,9 @@ from orchestrator.api.routers import (
     runs,
     schedules,
     streams,
-    tokens,
 )
+from orchestrator.api.routers.intake import imports, ingest
+from orchestrator.api.routers.operate import audit, health, nodes, tokens
 from orchestrator.serve.settings import Settings
 from orchestrator.services.context import Context
 from orchestrator.services.tokens import Gate

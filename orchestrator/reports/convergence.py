@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.reports.svg import Chart, Line, Point, drawn
+from orchestrator.reports.drawing.svg import Chart, Line, Point, drawn
 
 Json = Mapping[str, Any]
 _STEPS = 5  # of an axis, at most so many

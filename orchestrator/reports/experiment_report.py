@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.domain.value.measurement import METRICS, OF_CONVERGENCE
-from orchestrator.reports import table
 from orchestrator.reports.comparison import pairs_table
+from orchestrator.reports.drawing import table
 from orchestrator.reports.fingerprint import machine, program
 from orchestrator.reports.numbers import NOTHING, duration, quantity_text, seconds_of, short_time
 from orchestrator.reports.results_table import (

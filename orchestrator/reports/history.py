@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.reports import plot, svg
+from orchestrator.reports.drawing import plot, svg
 from orchestrator.reports.numbers import NOTHING, plain, seconds_of, with_interval
 from orchestrator.reports.results_table import Table, axis_text, differing_options
 

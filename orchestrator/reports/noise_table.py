@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from orchestrator.reports import table
+from orchestrator.reports.drawing import table
 from orchestrator.reports.numbers import NOTHING, duration, percent
 
 Json = Mapping[str, Any]

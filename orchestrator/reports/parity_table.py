@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.reports import table
+from orchestrator.reports.drawing import table
 from orchestrator.reports.numbers import NOTHING
 
 Json = Mapping[str, Any]

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.reports.comparison import heading
+from orchestrator.reports.drawing.svg import Chart, Line, Point, drawn
 from orchestrator.reports.numbers import NOTHING, with_interval
 from orchestrator.reports.results_table import Table, axis_text
-from orchestrator.reports.svg import Chart, Line, Point, drawn
 
 Json = Mapping[str, Any]
 _MISSING_BY = ("model", "framework", "strategy", "topology", "fabric", "per_device_batch_size", "global_batch_size")

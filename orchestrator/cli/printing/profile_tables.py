@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.cli.printing import output
-from orchestrator.reports import table
+from orchestrator.reports.drawing import table
 from orchestrator.reports.numbers import NOTHING, duration, memory, percent
 
 Json = Mapping[str, Any]

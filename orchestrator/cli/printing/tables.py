@@ -6,7 +6,8 @@ from typing import Any
 
 from orchestrator.cli.printing import output
 from orchestrator.domain.runs.device_time import DeviceTime, Held, together
-from orchestrator.reports import comparison, table
+from orchestrator.reports import comparison
+from orchestrator.reports.drawing import table
 from orchestrator.reports.fingerprint import machine, program
 from orchestrator.reports.numbers import NOTHING, duration, percent, plain, quantity_text, seconds_of, short_time
 from orchestrator.reports.results_table import Table, axis_text, results_table

@@ -8,7 +8,8 @@ import pytest
 
 from orchestrator.api.door.access import NEEDED, OPEN, WRONG_BURST, check_scopes, routes_of
 from orchestrator.api.door.careful_headers import HEADERS
-from orchestrator.api.routers import health, runs
+from orchestrator.api.routers import runs
+from orchestrator.api.routers.operate import health
 from orchestrator.domain.around.access import Actor, Scope
 from orchestrator.domain.runs.stored import Page
 from orchestrator.domain.words.errors import StoreUnavailable

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from orchestrator.api.routers import ingest
+from orchestrator.api.routers.intake import ingest
 from orchestrator.domain.words.errors import Conflict
 from tests.unit.api.api_rig import AS_LOG, Rig
 

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.printing import streams
 from orchestrator.cli.spec.spec_file import LONGEST, SpecFile
-from orchestrator.reports import table
+from orchestrator.reports.drawing import table
 from orchestrator.reports.experiment_report import experiment_report
 from tests.unit.api.api_rig import rate
 from tests.unit.cli.test_reports import results

@@ -9,8 +9,8 @@ import yaml
 
 from orchestrator.cli.printing import output
 from orchestrator.domain.value.measurement import METRICS, OF_CONVERGENCE, Advice, Validity
-from orchestrator.reports import table
 from orchestrator.reports.comparison import sides_table
+from orchestrator.reports.drawing import table
 from orchestrator.reports.experiment_report import BESIDE, experiment_report
 from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, with_interval
 from orchestrator.reports.results_table import results_table

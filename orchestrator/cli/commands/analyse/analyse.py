@@ -58,7 +58,7 @@ def _print(answer: dict[str, Any]) -> None:
     if not answer["differences"]:
         print(f"{answer['run_id']}: the same ({versions})")
         return
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
 
     print(f"{answer['run_id']}: would change ({versions})")
     rows = [["  " + one["what"], _text(one["stored"]), _text(one["now"])] for one in answer["differences"]]

@@ -81,8 +81,8 @@ def _compare_cells(client: Client, experiment_id: str, options: argparse.Namespa
 
 def _print_comparison(client: Client, comparison: dict[str, Any], options: argparse.Namespace) -> None:
     from orchestrator.cli.printing.profile_tables import MOST_ROWS, print_kernel_changes
-    from orchestrator.reports import table
     from orchestrator.reports.comparison import sides_table
+    from orchestrator.reports.drawing import table
 
     found = sides_table(comparison)
     if found.rows:

@@ -102,7 +102,7 @@ def _source(options: argparse.Namespace, found: "Prediction") -> str:
 
 
 def _print(options: argparse.Namespace, found: "Prediction") -> None:
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
     from orchestrator.reports.numbers import memory, plain
 
     count = len(found.exchanges)

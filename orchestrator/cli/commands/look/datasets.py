@@ -48,7 +48,7 @@ def _list(as_json: bool) -> int:
     if as_json:
         output.print_json(page)
         return 0
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
     from orchestrator.reports.numbers import memory
 
     rows = [

@@ -38,7 +38,7 @@ def _install(names: list[str]) -> int:
 
 
 def _print(interpreters: list[tuple[str, dict[str, Any]]]) -> None:
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
 
     rows = []
     for framework, one in interpreters:
@@ -49,7 +49,7 @@ def _print(interpreters: list[tuple[str, dict[str, Any]]]) -> None:
 
 
 def _print_switches(frameworks: list[dict[str, Any]]) -> None:
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
 
     rows = [
         [framework["name"], switch["name"], ", ".join(switch["devices"]), ", ".join(switch["not_with"]), switch["help"]]

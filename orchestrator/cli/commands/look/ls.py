@@ -27,7 +27,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _print(page: dict[str, Any]) -> None:
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
     from orchestrator.reports.numbers import short_time
 
     rows = [

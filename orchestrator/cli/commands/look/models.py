@@ -116,7 +116,7 @@ def _plain(value: Any) -> str:
 
 
 def _table(headings: list[str], rows: list[list[str]]) -> str:
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
 
     return table.text(headings, rows, output.width())
 

@@ -56,7 +56,7 @@ def _body(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _print(items: list[dict[str, Any]]) -> None:
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
 
     if not items:
         output.say("there is no calibration: tbd calibrate makes one")

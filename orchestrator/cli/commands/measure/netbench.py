@@ -87,7 +87,7 @@ def _errors(found: "Fit") -> dict[str, Any]:
 
 
 def _print_fit(found: "Fit", sizes: int) -> None:
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
     from orchestrator.reports.numbers import duration, memory, percent
 
     rows = [
@@ -131,7 +131,7 @@ def _refuse_what_would_wait_for_ever(client: Client, topology: str) -> None:
 
 
 def _print(items: list[dict[str, Any]]) -> None:
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
 
     if not items:
         output.say("nothing was measured")

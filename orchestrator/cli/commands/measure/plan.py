@@ -23,7 +23,8 @@ class _Fields(argparse.Action):
     """Like ``--help``: prints and ends, whatever else was asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from orchestrator.reports import spec_fields, table
+        from orchestrator.reports import spec_fields
+        from orchestrator.reports.drawing import table
 
         rows = [[row.name, row.takes, row.default or "(needed)", row.means] for row in spec_fields.rows()]
         print(table.text(["field", "takes", "default", "means"], rows, output.width()))
@@ -43,7 +44,7 @@ def execute(options: argparse.Namespace) -> int:
 
 def _print(preview: dict[str, Any]) -> None:
     from orchestrator.domain.expansion.bisection import most_left
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
     from orchestrator.reports.numbers import duration, percent, plain
 
     rows = []

@@ -18,7 +18,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.json:
         output.print_json(page)
         return 0
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
     from orchestrator.reports.numbers import short_time
 
     rows = [

@@ -25,7 +25,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _print(findings: list[tuple[str, str, str, str]]) -> None:
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
 
     rows = []
     for check, level, found, advice in findings:

@@ -103,7 +103,7 @@ def _list(client: Client, options: argparse.Namespace) -> None:
     if options.json:
         output.print_json(page)
         return
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
     from orchestrator.reports.numbers import short_time
 
     rows = [

@@ -33,7 +33,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _print(nodes: list[dict[str, Any]]) -> None:
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
     from orchestrator.reports.numbers import memory
 
     rows = []

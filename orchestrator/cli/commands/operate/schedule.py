@@ -169,7 +169,7 @@ def _list(client: Client, options: argparse.Namespace) -> None:
     if options.json:
         output.print_json(page)
         return
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
     from orchestrator.reports.numbers import NOTHING, short_time
 
     rows = []
@@ -212,7 +212,7 @@ def _show(client: Client, options: argparse.Namespace) -> None:
 
 
 def _print_fires(schedule: Json, fires: list[Json]) -> None:
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
 
     rows = []
     for one in fires:

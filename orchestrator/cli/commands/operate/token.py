@@ -84,7 +84,7 @@ def _list(page: Answer, as_json: bool) -> None:
     if as_json:
         output.print_json(page)
         return
-    from orchestrator.reports import table
+    from orchestrator.reports.drawing import table
     from orchestrator.reports.numbers import short_time
 
     def row(one: Answer) -> list[str]:
