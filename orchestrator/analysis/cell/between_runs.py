@@ -41,8 +41,6 @@ class Comparison:
         detectable_ratio: smallest difference (0.03: 3 %) that these numbers of runs find with 80 % probability.
         verdict: ``faster``, ``slower``, ``no_difference_found`` or ``too_few_runs``.
         text: the verdict in words.
-        movement_ratio: how far this series moves between sessions, as it went into the interval; None where it did
-            not: one session, or it is not known (the text says so).
     """
 
     ratio: float
@@ -55,7 +53,6 @@ class Comparison:
     text: str
     confidence: float = CONFIDENCE
     method: str = METHOD
-    movement_ratio: float | None = None
 
 
 def over_runs(
@@ -272,8 +269,7 @@ def compare(
         text += "; how far this series moves between sessions is not known, and not in the interval"
     method = f"{METHOD}{', node by node' if blocked else ''}{', noise of the first stage' if staged else ''}"
     method += ", with the series' movement between sessions" if moved else ""
-    ratio_moved = moved.deviation_ratio if moved else None
-    return Comparison(ratio, low, high, smallest, n_a, n_b, verdict, text, method=method, movement_ratio=ratio_moved)
+    return Comparison(ratio, low, high, smallest, n_a, n_b, verdict, text, method=method)
 
 
 def _smallest(

@@ -99,15 +99,6 @@ class SoftwareChange:
     judged: Judged | None
 
 
-@dataclass(frozen=True)
-class Drift:
-    """Whether places moved while neither subject nor rig changed: the later half of the sessions of their baselines
-    against the earlier half. ``effects`` has each place that was long enough to be asked."""
-
-    effects: Mapping[str, Mean]
-    judged: Judged | None
-
-
 def borders_of(observations: Sequence[Observation], places: Sequence[Sequence[Baseline]]) -> list[Border]:
     """Return all borders of a series in the order of its points; the very beginning is none."""
     found = [border for baselines in places for border in _between(baselines)]
@@ -168,10 +159,11 @@ def _software_change(group: Sequence[Border]) -> SoftwareChange:
     return SoftwareChange(changes, alone, confounded, judged(latest) if latest else None)
 
 
-def drift_of(places: Sequence[Sequence[Baseline]]) -> Drift:
-    """Return whether places moved within their baselines."""
+def drift_of(places: Sequence[Sequence[Baseline]]) -> Judged | None:
+    """Return whether places moved while neither subject nor rig changed: the later half of the sessions of their
+    baselines against the earlier half. None where no place was long enough to be asked."""
     effects = {baselines[0].place: effect for baselines in places if (effect := _halves(baselines)) is not None}
-    return Drift(effects, judged(effects) if effects else None)
+    return judged(effects) if effects else None
 
 
 def _halves(baselines: Sequence[Baseline]) -> Mean | None:

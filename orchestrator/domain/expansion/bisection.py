@@ -21,13 +21,11 @@ class Answer(StrEnum):
 @dataclass(frozen=True)
 class Search:
     """``found`` is the largest batch; else ``next`` is the one to be tried now, or the search waits for a try, or
-    ``reason`` says why it came to nothing. ``did_not_hold``: larger batches that fitted in their tries, and ran out of
-    memory when they were measured."""
+    ``reason`` says why it came to nothing."""
 
     found: int | None = None
     next: int | None = None
     reason: str | None = None
-    did_not_hold: tuple[int, ...] = ()
 
 
 def step(answers: Mapping[int, Answer]) -> Search:

@@ -21,14 +21,14 @@ STEPS = 4
 
 def measured_down(stand: Search, runs_at: Callable[[int], Iterable[Run]]) -> Search:
     """Where a search stands after what it found was measured: ``runs_at`` gives the whole runs at a batch."""
-    batch, gone = stand.found, []
+    batch, last = stand.found, None
     while batch and any(map(out_of_memory, runs_at(batch))):
-        gone.append(batch)
+        last = batch
         batch -= max(1, batch // PART)  # single steps down from 1000 would be many runs
-    if not gone:
+    if last is None:
         return stand
-    reason = None if batch else f"a batch of {gone[-1]} fits into the memory for {STEPS} steps, and not for a whole run"
-    return Search(found=batch or None, reason=reason, did_not_hold=tuple(gone))
+    reason = None if batch else f"a batch of {last} fits into the memory for {STEPS} steps, and not for a whole run"
+    return Search(found=batch or None, reason=reason)
 
 
 def try_of(plan: Plan, batch: int) -> Plan:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orchestrator.analysis.history.baselines import Change, Mean
-from orchestrator.analysis.history.breaks import Border, Drift, Judged, SoftwareChange
+from orchestrator.analysis.history.breaks import Border, Judged, SoftwareChange
 from orchestrator.services.history.workload import Line, Place
 
 Verdict = Literal["slower", "faster", "no_difference_found", "cannot_tell"]
@@ -45,8 +45,8 @@ def findings(lines: Sequence[Line], places: Mapping[str, Place]) -> list[Finding
     told = []
     for number, line in enumerate(lines):
         told += [_of_change(number, change, places) for change in line.changes]
-        if line.drift.judged is not None:
-            told.append(_of_drift(number, line.drift, line.drift.judged, places))
+        if line.drift is not None:
+            told.append(_of_drift(number, line.drift, places))
     return told
 
 
@@ -89,7 +89,7 @@ def _of_change(line: int, change: SoftwareChange, places: Mapping[str, Place]) -
     )
 
 
-def _of_drift(line: int, drift: Drift, judged: Judged, places: Mapping[str, Place]) -> Finding:
+def _of_drift(line: int, judged: Judged, places: Mapping[str, Place]) -> Finding:
     text = _judged(judged, places, "the only device that can be asked")
     if judged.is_common or judged.apart:
         text += "; software and rig unchanged"

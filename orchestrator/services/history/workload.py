@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from orchestrator.analysis.history.baselines import Baseline, Observation, baselines_of
-from orchestrator.analysis.history.breaks import Border, Drift, SoftwareChange, borders_of, drift_of, software_changes
+from orchestrator.analysis.history.breaks import Border, Judged, SoftwareChange, borders_of, drift_of, software_changes
 from orchestrator.domain.around.history import Point, StoredSeries
 from orchestrator.domain.runs.filters import SeriesFilter
 from orchestrator.domain.value.measurement import Grade
@@ -60,7 +60,7 @@ class Line:
     baselines: list[list[Baseline]]
     borders: list[Border]
     changes: list[SoftwareChange]
-    drift: Drift
+    drift: Judged | None
 
 
 @dataclass(frozen=True)

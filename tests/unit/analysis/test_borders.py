@@ -74,7 +74,7 @@ MOST_FALSE = 0.08
 )
 def test_a_series_in_which_nothing_moves_drifts_in_five_of_a_hundred_cases_at_most(truth: dict[str, Any]) -> None:
     def drifts(found: list[Observation]) -> bool:
-        return moved(drift_of(baselines_of(found)).judged) != (False, [])
+        return moved(drift_of(baselines_of(found))) != (False, [])
 
     assert share(200, drifts, **truth) <= MOST_FALSE
 
@@ -114,9 +114,9 @@ def test_the_interval_of_a_change_holds_the_truth_in_95_of_a_hundred_cases() -> 
 def test_a_drift_of_one_device_of_three_is_told_with_software_unchanged() -> None:
     rng = np.random.default_rng(2)
     found = drift_of(baselines_of(list(nights(rng, drift=0.05))))
-    assert moved(found.judged) == (False, ["d0"])
-    assert found.judged is not None
-    ((_, drift),) = found.judged.apart
+    assert moved(found) == (False, ["d0"])
+    assert found is not None
+    ((_, drift),) = found.apart
     low, high = drift.bounds() or (0.0, 0.0)
     assert low < math.log1p(-0.05) < high < 0.0
 
@@ -139,7 +139,7 @@ def test_a_device_that_drifts_within_a_baseline_hides_no_change_that_all_others_
     def is_told(observations: list[Observation]) -> bool:
         found = change_of(observations).judged
         assert found is not None
-        drift = moved(drift_of(baselines_of(observations)).judged)
+        drift = moved(drift_of(baselines_of(observations)))
         return found.is_common and "d0" not in found.places and drift == (False, ["d0"])
 
     assert share(100, is_told, software=0.04, updated=20, drift=0.08, drifts=28) >= 0.9
@@ -161,7 +161,7 @@ def test_a_change_of_the_rig_begins_a_new_baseline_and_is_no_change_of_software(
     assert baselines[1].changes == (Change("rig", "nodes.n.kernel", "6.1", "6.8"),)
     borders = borders_of(observations, [baselines])
     assert software_changes(borders) == []
-    assert moved(drift_of([baselines]).judged) == (False, [])  # what happened at the border is no drift
+    assert moved(drift_of([baselines])) == (False, [])  # what happened at the border is no drift
     assert borders[0].effect is not None
     assert borders[0].effect.value == pytest.approx(math.log1p(-0.1), abs=0.02)
 
@@ -197,7 +197,7 @@ def test_one_night_after_a_change_is_lent_the_scatter_of_the_nights_before() -> 
 def test_a_single_night_has_a_level_without_an_interval() -> None:
     ((only,),) = baselines_of([Observation(0, 0.0, "d", {}, {}, 1.0, True)])
     assert (only.level.value, only.level.bounds(), only.level.half_width) == (1.0, None, None)
-    assert drift_of([[only]]).judged is None
+    assert drift_of([[only]]) is None
 
 
 def test_one_night_on_each_side_tells_nothing() -> None:
@@ -235,7 +235,7 @@ def test_nights_that_never_vary_give_levels_without_width_and_no_division_by_zer
     ((first, _),) = baselines_of(observations)
     assert first.level.bounds() == (1.0, 1.0)
     assert moved(change_of(observations).judged) == (False, [])
-    assert moved(drift_of(baselines_of(observations)).judged) == (False, [])
+    assert moved(drift_of(baselines_of(observations))) == (False, [])
 
 
 def test_a_thousand_nights_on_three_devices_take_a_fraction_of_a_second() -> None:
