@@ -23,8 +23,7 @@ class TokenView(View):
     @classmethod
     def at(cls, now: float, stored: Token, /, **more: Any) -> Self:
         """The view of a token as it is ``now``; ``more`` are fields that only the view has."""
-        more["state"] = stored.state(now).value
-        return cls(**{name: getattr(stored, name) for name in cls.model_fields.keys() - more.keys()}, **more)
+        return cls.of(stored, state=stored.state(now).value, **more)
 
 
 class NewTokenView(TokenView):

@@ -137,15 +137,11 @@ class NodeView(View):
 
 def framework_view(status: FrameworkStatus) -> FrameworkView:
     facts = status.facts
-    return FrameworkView(
-        name=facts.name,
-        devices=list(facts.devices),
-        precisions=list(facts.precisions),
-        abilities=list(facts.abilities),
-        data_on={kind: list(places) for kind, places in facts.data_on.items()},
-        switches=[SwitchView.of(one) for one in facts.switches.values()],
-        strategies=[StrategyView.of(one) for one in facts.strategies.values()],
-        interpreters=[InterpreterView.of(one) for one in status.interpreters],
+    return FrameworkView.of(
+        facts,
+        switches=_values(facts.switches),
+        strategies=_values(facts.strategies),
+        interpreters=status.interpreters,
     )
 
 

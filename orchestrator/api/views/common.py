@@ -64,9 +64,13 @@ class View(BaseModel):
     )
 
     @classmethod
-    def of(cls, thing: object) -> Self:
-        """The view of something that has its fields as attributes, those of its parts likewise."""
-        return cls.model_validate(thing)
+    def of(cls, thing: object, /, **more: Any) -> Self:
+        """The view of something that has its fields as attributes, those of its parts likewise. ``more``: those
+        that it does not have, or that are answered otherwise."""
+        if not more:
+            return cls.model_validate(thing)
+        same = {name: getattr(thing, name) for name in cls.model_fields if name not in more and hasattr(thing, name)}
+        return cls.model_validate(same | more)
 
     @classmethod
     def maybe(cls, thing: object) -> Self | None:

@@ -6,7 +6,7 @@ from orchestrator.analysis.cell.row import RATE
 from orchestrator.api.views.common import Json, Quantity, View, fields_of
 from orchestrator.api.views.results import AxesView, axes_view
 from orchestrator.domain.value.measurement import Grade, Measurement
-from orchestrator.services.result.comparison import Change, ComparedCell, ComparedPair, Pairs, Side, Sides
+from orchestrator.services.result.comparison import Change, ComparedCell, ComparedPair, Pairs, Sides
 
 
 class SideView(View):
@@ -69,44 +69,28 @@ class ComparisonsView(View):
 
 
 def pairs_view(found: Pairs) -> ComparisonsView:
-    return ComparisonsView(
-        axis=found.axis,
-        axes=list(found.axes),
-        baseline=found.baseline,
-        scope=found.scope,
+    return ComparisonsView.of(
+        found,
         items=[_pair(pair) for pair in found.pairs],
         not_compared=[
-            NotComparedView(cell_key=one.plan.cell_key, axes=axes_view(one.plan), reason=one.reason)
-            for one in found.not_compared
+            NotComparedView.of(one, cell_key=one.plan.cell_key, axes=axes_view(one.plan)) for one in found.not_compared
         ],
     )
 
 
 def _pair(pair: ComparedPair) -> PairView:
-    found = pair.found
-    return PairView(
-        group=dict(pair.group),
-        a=_side(pair.a),
-        b=_side(pair.b),
+    return PairView.of(
+        pair.found,
+        group=pair.group,
+        a=SideView.of(pair.a, cell_key=pair.a.plan.cell_key),
+        b=SideView.of(pair.b, cell_key=pair.b.plan.cell_key),
         unit=pair.unit,
         ratio=_ratio(pair),
-        p=found.p,
-        p_holm=found.p_holm,
-        verdict=found.verdict,
-        detectable_ratio=found.detectable_ratio,
-        more_runs=found.more_runs,
-        blocks=found.blocks,
-        family=found.family,
         grade=pair.grade,
         scope=pair.scope,
         method=pair.method,
-        text=found.text,
-        notes=list(pair.notes),
+        notes=pair.notes,
     )
-
-
-def _side(side: Side) -> SideView:
-    return SideView(value=side.value, label=side.label, cell_key=side.plan.cell_key, rate=side.rate, n_runs=side.n_runs)
 
 
 def _ratio(pair: ComparedPair) -> Quantity | None:
@@ -168,27 +152,13 @@ class ComparisonView(View):
 
 
 def sides_view(found: Sides) -> ComparisonView:
-    return ComparisonView(
-        baseline=found.baseline,
-        candidate=found.candidate,
+    return ComparisonView.of(
+        found,
         items=[_cell(cell) for cell in found.cells],
-        unmatched=[
-            UnmatchedView(side=one.side, axes=axes_view(one.plan), reason=one.reason) for one in found.unmatched
-        ],
+        unmatched=[UnmatchedView.of(one, axes=axes_view(one.plan)) for one in found.unmatched],
     )
 
 
 def _cell(cell: ComparedCell) -> ComparedCellView:
     known = cell.baseline or cell.candidate
-    return ComparedCellView(
-        axes=axes_view(cell.plan),
-        metric=RATE,
-        unit=known.unit if known else None,
-        verdict=cell.verdict,
-        baseline=Quantity.maybe(cell.baseline),
-        candidate=Quantity.maybe(cell.candidate),
-        difference=Quantity.maybe(cell.difference),
-        smallest_detectable_ratio=cell.smallest_detectable_ratio,
-        text=cell.text,
-        changes=[ChangeView.of(one) for one in cell.changes],
-    )
+    return ComparedCellView.of(cell, axes=axes_view(cell.plan), metric=RATE, unit=known.unit if known else None)

@@ -81,32 +81,17 @@ class PreviewView(View):
 
 def experiment_view(experiment: Experiment) -> ExperimentView:
     counts: dict[str, Any] = {RunState(state).value: count for state, count in experiment.run_counts.items()}
-    return ExperimentView(
-        id=experiment.id,
-        name=experiment.spec.name,
-        owner=experiment.owner,
-        state=experiment.state,
-        cancel_requested=experiment.cancel_requested,
-        paused=experiment.paused,
-        created_at=experiment.created_at,
-        ended_at=experiment.ended_at,
-        run_counts=RunCounts(**counts),
-        origin=OriginView.maybe(experiment.origin),
-        spec=experiment.spec.to_json(),
-        facts=dict(experiment.facts),
-    )
+    own = experiment.spec
+    return ExperimentView.of(experiment, name=own.name, run_counts=RunCounts(**counts), spec=own.to_json())
 
 
 def preview_view(preview: "Preview") -> PreviewView:
-    return PreviewView(
+    return PreviewView.of(
+        preview,
         spec=preview.spec.to_json(),
         facts=preview.facts.to_json(),
         n_runs=len(preview.runs),
         plans=[PlannedRun(plan=PlanView.of(plan), nodes=nodes, waiting=why) for plan, nodes, why in preview.runs],
-        left_out=[LeftOutCell.of(one) for one in preview.left_out],
-        device_time_limit_s=preview.device_time_limit_s,
-        expected_duration_s=preview.expected_duration_s,
         expected_duration_reason=None if preview.expected_duration_s is not None else preview.unknown,
-        expected_half_width_ratio=preview.expected_half_width_ratio,
         expected_half_width_reason=None if preview.expected_half_width_ratio is not None else preview.unknown,
     )

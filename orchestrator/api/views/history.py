@@ -174,26 +174,16 @@ def history_view(found: History) -> HistoryView:
 
 
 def _place(number: int, one: Place) -> PlaceView:
-    return PlaceView(id=number, name=one.name, nodes=list(one.nodes), device_ids=list(one.device_ids))
+    return PlaceView.of(one, id=number)
 
 
 def _point(number: int, one: HistoryPoint, ids: dict[str, int], texts: list[str]) -> PointView:
     point = one.point
-    return PointView(
+    return PointView.of(
+        point,
         number=number,
-        at=point.at,
-        experiment_id=point.experiment_id,
         experiment_name=one.experiment_name,
-        cell_key=point.cell_key,
-        interpreter=point.interpreter,
         line=one.line,
-        throughput=Quantity.maybe(point.throughput),
-        reason=point.reason,
-        grade=point.grade,
-        reasons=[ReasonOfPointView.of(reason) for reason in point.reasons],
-        n_runs=point.n_runs,
-        n_used=point.n_used,
-        n_open=point.n_open,
         sessions=[SessionView(place=ids[each.place], value=math.exp(each.value)) for each in one.observations],
         borders=list(dict.fromkeys(texts)),
     )
@@ -243,12 +233,10 @@ def _difference(mean: Mean) -> Quantity:
 
 
 def _border(line: int, one: Any, ids: dict[str, int], places: Any) -> BorderView:
-    return BorderView(
+    return BorderView.of(
+        one,
         line=line,
-        point=one.point,
         place=ids[one.place],
-        is_new_place=one.is_new_place,
-        changes=[FieldChangeView.of(change) for change in one.changes],
         difference=None if one.effect is None else _difference(one.effect),
         verdict=verdict_at(one),
         text=of_border(one, places),
@@ -256,15 +244,10 @@ def _border(line: int, one: Any, ids: dict[str, int], places: Any) -> BorderView
 
 
 def _finding(one: Finding, ids: dict[str, int]) -> FindingView:
-    return FindingView(
-        kind=one.kind,
-        line=one.line,
-        verdict=one.verdict,
-        changes=[FieldChangeView.of(change) for change in one.changes],
-        points=list(one.points),
+    return FindingView.of(
+        one,
         places=[ids[key] for key in one.places],
         difference=None if one.common is None else _difference(one.common),
         smallest_detectable_ratio=one.detectable_ratio,
         apart=[ApartView(place=ids[key], difference=_difference(mean)) for key, mean in one.apart],
-        text=one.text,
     )

@@ -59,21 +59,17 @@ class NightlyView(View):
 
 def nightly_view(found: Board) -> NightlyView:
     schedule = found.schedule
-    return NightlyView(
+    return NightlyView.of(
+        schedule,
         schedule_id=schedule.id,
         schedule=schedule.name,
-        owner=schedule.owner,
-        cron=schedule.cron,
-        timezone=schedule.timezone,
-        paused=schedule.paused,
         nights=[_night(one) for one in found.nights],
         cells=[_cell(one) for one in found.lines],
     )
 
 
 def _night(one: Column) -> NightView:
-    kept = {name: getattr(one, name) for name in NightView.model_fields if name != "fire_at"}
-    return NightView(fire_at=one.at, **kept)
+    return NightView.of(one, fire_at=one.at)
 
 
 def _cell(line: Line) -> CellNightsView:

@@ -109,24 +109,15 @@ def run_view(run: Run) -> RunView:
     analysis = run.analysis
     throughput = analysis.measurement("throughput") if analysis else None
     attempts = [AttemptView.of(one) for one in run.attempts]
-    return RunView(
-        id=run.id,
-        experiment_id=run.experiment_id,
-        state=run.state,
+    return RunView.of(
+        run,
         reason=_reason(run),
-        failure=FailureView.maybe(run.failure),
-        cancel_requested=run.cancel_requested,
-        priority=run.priority,
-        created_at=run.created_at,
-        started_at=run.started_at,
-        ended_at=run.ended_at,
-        plan=PlanView.of(run.plan),
         placement=attempts[-1].placement if attempts else None,
         attempts=attempts,
-        validity=ValidityView.of(analysis.validity) if analysis else None,
-        throughput=Quantity.of(throughput) if throughput and run.usable and throughput.value is not None else None,
-        device_time=DeviceTimeView.maybe(_device_time(run)),
-        summary=dict(analysis.summary) if analysis else None,
+        validity=analysis.validity if analysis else None,
+        throughput=throughput if throughput and run.usable and throughput.value is not None else None,
+        device_time=_device_time(run),
+        summary=analysis.summary if analysis else None,
         fingerprint=dict(run.fingerprint) if run.fingerprint else None,
         code_version=analysis.code_version if analysis else None,
     )

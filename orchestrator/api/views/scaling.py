@@ -53,36 +53,23 @@ class ScalingView(View):
 
 
 def scaling_view(found: Scaling) -> ScalingView:
-    return ScalingView(
-        kind=found.kind,
-        scope=found.scope,
-        method=found.method,
-        items=[_cell(one, found) for one in found.cells],
-        missing=[MissingCellView.of(one) for one in found.missing],
-    )
+    return ScalingView.of(found, items=[_cell(one, found) for one in found.cells])
 
 
 def _cell(one: ScaledCell, found: Scaling) -> ScaledCellView:
     plan = one.plan
-    return ScaledCellView(
-        group=dict(one.group),
-        cell_key=plan.cell_key,
-        model=plan.model,
-        framework=plan.framework,
-        strategy=plan.strategy,
+    return ScaledCellView.of(
+        plan,
+        group=one.group,
         topology=str(plan.topology),
-        fabric=plan.fabric,
-        world_size=plan.world_size,
-        per_device_batch_size=plan.per_device_batch_size,
-        global_batch_size=plan.global_batch_size,
-        throughput=Quantity.maybe(one.rate),
+        throughput=one.rate,
         baseline_cell_key=one.baseline.cell_key if one.baseline else None,
         is_baseline=one.baseline is not None and one.baseline.cell_key == plan.cell_key,
         speedup=_quantity("speedup", one.speedup, found),
         efficiency=_quantity("efficiency", one.efficiency, found),
         reason=one.reason,
         blocks=one.speedup.blocks if one.speedup else 0,
-        notes=list(one.notes),
+        notes=one.notes,
     )
 
 

@@ -45,25 +45,16 @@ class ScheduleView(View):
 
 
 def fire_view(fire: Fire) -> FireView:
-    same = ("id", "schedule_id", "due_at", "reason", "experiment_id", "experiment_state", "n_times")
-    return FireView(
-        fire_at=fire.at,
-        recorded_at=fire.created_at,
-        trigger=fire.trigger.value,
-        state=fire.state,
-        **{name: getattr(fire, name) for name in same},
-    )
+    return FireView.of(fire, fire_at=fire.at, recorded_at=fire.created_at, trigger=fire.trigger.value)
 
 
 def schedule_view(schedule: Schedule, upcoming: Sequence[float], last: Mapping[str, Fire]) -> ScheduleView:
     """``last``: the fire of the latest time of each schedule."""
-    same = ("id", "name", "owner", "cron", "timezone", "max_age_s", "jitter_s", "paused", "created_at")
     fire = last.get(schedule.id)
-    return ScheduleView(
+    return ScheduleView.of(
+        schedule,
         misfire=schedule.misfire.value,
         overlap=schedule.overlap.value,
-        spec=dict(schedule.spec),
-        upcoming=list(upcoming),
+        upcoming=upcoming,
         last_fire=fire_view(fire) if fire else None,
-        **{name: getattr(schedule, name) for name in same},
     )
