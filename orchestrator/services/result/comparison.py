@@ -262,6 +262,9 @@ def _compared(one: Row, other: Row) -> ComparedCell:
         told = zip(SIDES, cells, (baseline, candidate), strict=True)
         text = "; ".join(f"the {side} has none: {why_no_rate(cell)}" for side, cell, rate in told if rate is None)
         return ComparedCell(one.plan, baseline, candidate, changes, text)
+    if baseline.unit != candidate.unit:
+        text = f"{baseline.unit} and {candidate.unit} are no amounts of one kind of work: the model's unit was changed"
+        return ComparedCell(one.plan, baseline, candidate, changes, text)
     mine, theirs = (list(cell.rates.values()) for cell in cells)
     found = between_runs.compare(
         mine,
