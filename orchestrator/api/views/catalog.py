@@ -64,7 +64,9 @@ class ModelView(View):
 
 @fields_of(StrategyFacts, "name", "interpreter", "max_nodes", "max_devices_per_node")
 class StrategyView(View):
-    """How a framework distributes, and how far that reaches."""
+    """How a framework distributes, and how far that reaches. ``options``: what a spec may set with this strategy."""
+
+    options: Annotated[list[OptionView], BeforeValidator(_values)]
 
 
 @fields_of(SwitchFacts, "name", "help", "devices", "inputs")

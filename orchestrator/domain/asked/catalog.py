@@ -1,7 +1,7 @@
 """What can be measured: models, frameworks and datasets as their facts files declare them. Only types live here;
 ``orchestrator.services.facts.catalog`` reads the TOML."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from workers.trainer.protocol import STRATEGY
 
 @dataclass(frozen=True)
 class OptionFacts:
-    """One declared option of a model: its type and what it may be.
+    """One declared option of a model or a strategy: its type and what it may be.
 
     ``sizes``: those at which it may be other than its default; all where none is named. ``later``: it was declared when
     plans without it had been stored, which are those of its default and keep their identity.
@@ -143,7 +143,7 @@ def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, 
 class StrategyFacts:
     """How a framework distributes, in which interpreter, how far it reaches, and its layout of processes
     (``workers.trainer.protocol.STRATEGY`` says what each means). ``lacks``: abilities and precisions of the framework
-    that are not there with this strategy."""
+    that are not there with this strategy. ``options``: those that stand among the options of a spec."""
 
     name: str
     interpreter: str
@@ -158,6 +158,7 @@ class StrategyFacts:
     step_multiple: int = 1
     threads: str = "per-process"
     lacks: tuple[str, ...] = ()
+    options: Mapping[str, OptionFacts] = field(default_factory=dict)
 
     def reaches(self, topology: Topology) -> bool:
         return topology.nodes <= self.max_nodes and topology.devices_per_node <= self.max_devices_per_node
@@ -244,6 +245,20 @@ class Catalog:
     datasets: Mapping[str, DatasetFacts]
     data_sheets: Sequence[DataSheet] = ()
     kernel_kinds: KernelKinds = NO_KINDS
+
+    def strategies_with(self, option: str) -> list[tuple[FrameworkFacts, StrategyFacts]]:
+        """The strategies, each with its framework, that have the option."""
+        return [
+            (framework, strategy)
+            for framework in self.frameworks.values()
+            for strategy in framework.strategies.values()
+            if option in strategy.options
+        ]
+
+    def strategy_options(self, frameworks: Container[str]) -> dict[str, None]:
+        """Every option of a strategy of ``frameworks``, in order."""
+        asked = (one for name, one in self.frameworks.items() if name in frameworks)
+        return {option: None for framework in asked for one in framework.strategies.values() for option in one.options}
 
     def switches(self) -> dict[str, tuple[str, ...]]:
         """Every switch that there is -> the frameworks that have it."""

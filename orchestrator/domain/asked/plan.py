@@ -68,8 +68,9 @@ class Needs:
 class Plan:
     """What one run carries out. Equal plans of an experiment run once.
 
-    ``options``: those of the model, and the switches of the framework that are on. They are sorted (name, value) pairs,
-    ``profile`` and ``node_names`` sorted names, so that equal plans are equal and hash alike.
+    ``options``: those of the model, the switches of the framework that are on, and those of the strategy that were
+    named. They are sorted (name, value) pairs, ``profile`` and ``node_names`` sorted names, so that equal plans are
+    equal and hash alike.
     ``fabric`` is None where one node takes part, ``global_batch_size`` is always given.
     ``memory_limit_bytes`` is of one CPU device; ``search``: it is a try for the largest batch, no repetition of a cell.
     ``exclusive`` is ``node`` (nothing else of tbd runs on its nodes meanwhile) or ``device``. ``implied``: those of the

@@ -100,8 +100,8 @@ class ExperimentSpec(StrictModel):
     options: dict[str, Axis[Scalar]] = Field(
         default_factory=dict,
         max_length=50,
-        description="option of the model (tbd models) or switch of the framework (tbd frameworks) -> value; each takes "
-        "a list too. Left out: the model's defaults, and every switch off",
+        description="option of the model (tbd models), switch of the framework or option of the strategy "
+        "(tbd frameworks) -> value; each takes a list too. Left out: the defaults, and every switch off",
     )
     framework: Axis[Framework] = Field(description="what to train it with (tbd frameworks)")
     strategy: Axis[Strategy] = Field(

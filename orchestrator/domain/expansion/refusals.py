@@ -198,22 +198,34 @@ def _wrong_options(spec: ExperimentSpec, catalog: Catalog) -> Iterator[Problem]:
     for name in sorted(set(spec.options) & set(switches)):
         facts = catalog.frameworks[switches[name][0]].switches[name]
         yield from (Problem(f"/options/{name}", text) for one in spec.options[name] if (text := facts.problem(one)))
+    yield from _wrong_strategy_options(spec, catalog)
+    own += catalog.strategy_options(spec.framework)
     for model in (catalog.models[name] for name in spec.model if name in catalog.models):
         for name, values in spec.options.items():
             option = model.options.get(name)
             if option is None:
-                if name not in switches:
+                if name not in switches and not catalog.strategies_with(name):
                     yield Problem(f"/options/{name}", _unknown_option(name, model, own))
                 continue
             wrong = (option.problem(value) for value in values)
             yield from (Problem(f"/options/{name}", text) for text in wrong if text)
 
 
-def _unknown_option(name: str, model: ModelFacts, switches: Sequence[str]) -> str:
-    """``switches``: those of the frameworks that are asked for."""
-    hint = did_you_mean(name, [*model.options, *switches])
+def _wrong_strategy_options(spec: ExperimentSpec, catalog: Catalog) -> Iterator[Problem]:
+    """Of each option of a strategy, the values that no strategy takes of those that have it."""
+    for name in sorted(spec.options):
+        having = [strategy.options[name] for _, strategy in catalog.strategies_with(name)]
+        for value in spec.options[name] if having else ():
+            found = [one.problem(value) for one in having]
+            if found[0] and all(found):
+                yield Problem(f"/options/{name}", found[0])
+
+
+def _unknown_option(name: str, model: ModelFacts, others: Sequence[str]) -> str:
+    """``others``: switches and options of strategies of the frameworks that are asked for."""
+    hint = did_you_mean(name, [*model.options, *others])
     text = f"model {model.name} has no option {name}{f'{hint} It has' if hint else '; it has'}"
-    beside = f"; its frameworks have the switches {', '.join(switches)}" if switches else ""
+    beside = f"; its frameworks have {', '.join(others)}" if others else ""
     return f"{text} {', '.join(sorted(model.options)) or 'none'}{beside}"
 
 

@@ -30,7 +30,7 @@ from orchestrator.domain.expansion.refusals import (
 )
 from orchestrator.domain.expansion.repetitions import Cell, missing, repeats_of
 from orchestrator.domain.expansion.search import answer_of, at_batch, measured_down, searched, try_of
-from orchestrator.domain.expansion.switches import OPTIONS, chosen, why_unswitched
+from orchestrator.domain.expansion.switches import OPTIONS, at_default, chosen, why_unswitched
 from orchestrator.domain.runs.run import TERMINAL, Run
 from orchestrator.domain.words.errors import InvalidRequest, Problem
 
@@ -266,10 +266,10 @@ def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
         per_device = 1  # what its search begins with
     options, device = chosen(cell, model), device_of(cell, facts)
     asked = {name: cell[name] if name in cell else getattr(spec, name) for name in REPEATED}
-    later = sorted(name for name, one in model.options.items() if one.later and options[name] == one.default)
+    later = [name for name, one in model.options.items() if one.later and options[name] == one.default]
     settled = {
         "options": tuple(sorted(options.items())),
-        "implied": tuple(later),
+        "implied": tuple(sorted([*later, *at_default(cell, strategy)])),
         "strategy": strategy.name,
         "interpreter": strategy.interpreter if cell["interpreter"] == "auto" else cell["interpreter"],
         "fabric": cell["fabric"] if topology.nodes > 1 else None,

@@ -61,12 +61,13 @@ def load_catalog(suite_path: Sequence[Path] = ()) -> Catalog:
 
 
 def _tell_options_apart(models: Sequence[ModelFacts], frameworks: Sequence[FrameworkFacts]) -> None:
-    """Options of models and switches of frameworks stand side by side in a spec."""
+    """Options of models and of strategies and switches of frameworks stand side by side in a spec."""
     for model in models:
         for framework in frameworks:
-            if both := sorted(set(model.options) & set(framework.switches)):
-                message = f"model {model.name} calls an option as {framework.name} calls a switch: {', '.join(both)}"
-                raise SettingsError(f"{message}. Call it otherwise")
+            own = {option for strategy in framework.strategies.values() for option in strategy.options}
+            if both := sorted(set(model.options) & (own | set(framework.switches))):
+                message = f"model {model.name} calls an option as {framework.name} calls one of its own"
+                raise SettingsError(f"{message}: {', '.join(both)}. Call it otherwise")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -178,7 +179,7 @@ def _framework(path: Path) -> FrameworkFacts:
             devices=tuple(facts["devices"]),
             precisions=tuple(facts["precisions"]),
             abilities=tuple(facts.get("abilities", ())),
-            strategies={name: _strategy(name, strategy) for name, strategy in facts["strategies"].items()},
+            strategies={name: _strategy(path, name, strategy) for name, strategy in facts["strategies"].items()},
             lacks={kind: tuple(abilities) for kind, abilities in facts.get("lacks", {}).items()},
             switches={name: _switch(name, switch, facts) for name, switch in facts.get("switches", {}).items()},
             data_on={kind: tuple(facts["data_on"][kind]) for kind in facts["devices"]},
@@ -194,8 +195,9 @@ def _switch(name: str, facts: Mapping[str, Any], framework: Mapping[str, Any]) -
     return SwitchFacts(name, facts["help"], devices, tuple(facts.get("inputs", ())), dict(facts.get("not_with", {})))
 
 
-def _strategy(name: str, facts: Mapping[str, Any]) -> StrategyFacts:
-    found = StrategyFacts(name=name, **{**facts, "lacks": tuple(facts.get("lacks", ()))})
+def _strategy(path: Path, name: str, facts: Mapping[str, Any]) -> StrategyFacts:
+    options = {option: _option(path, {"sizes": ()}, option, told) for option, told in facts.get("options", {}).items()}
+    found = StrategyFacts(name=name, **{**facts, "lacks": tuple(facts.get("lacks", ())), "options": options})
     choices = (
         ("workers", ("per-device", "per-node")),
         ("servers", ("none", "per-node")),

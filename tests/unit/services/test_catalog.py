@@ -89,7 +89,7 @@ def test_the_switches_that_are_declared_are_those_of_the_adapters_and_name_what_
 
 def test_a_model_may_not_call_an_option_as_a_framework_calls_a_switch(tmp_path: Path) -> None:
     option = '[options.compile]\ntype = "bool"\ndefault = false\n'
-    with pytest.raises(SettingsError, match="model acted calls an option as pytorch calls a switch: compile"):
+    with pytest.raises(SettingsError, match="model acted calls an option as pytorch calls one of its own: compile"):
         load_catalog((model_with(tmp_path, option),))
 
 

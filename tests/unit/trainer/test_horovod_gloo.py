@@ -56,6 +56,9 @@ def test_a_worker_is_told_where_the_rendezvous_is_and_that_every_wait_ends():
     assert found["HOROVOD_RANK"] == "1"
     assert found["HOROVOD_CONTROLLER"] == found["HOROVOD_CPU_OPERATIONS"] == "gloo"
     assert found["HOROVOD_GLOO_TIMEOUT_SECONDS"] == "3600"
+    assert found["HOROVOD_FUSION_THRESHOLD"] == str(128 * 2**20)
+    chosen = job._replace(plan=job.plan._replace(bucket_mib=5))
+    assert horovod_gloo.environment(chosen, job.processes[2])["HOROVOD_FUSION_THRESHOLD"] == str(5 * 2**20)
     assert 0 < int(found["HOROVOD_STALL_CHECK_TIME_SECONDS"]) < int(found["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"])
     assert set(map(type, found.values())) == {str}
 
@@ -70,8 +73,10 @@ def library(nccl):
 )
 def test_the_backend_recorded_is_the_one_that_carries_the_gradients(nccl, kind, backend, monkeypatch):
     monkeypatch.setitem(sys.modules, "horovod", types.SimpleNamespace(__version__="0.28.1"))
+    monkeypatch.setenv("HOROVOD_FUSION_THRESHOLD", "5")
     found = horovod_gloo.exchange(library(nccl), kind)
-    assert found == {"library": "horovod", "version": "0.28.1", "backend": backend, "mean": True}
+    told = {"library": "horovod", "version": "0.28.1", "backend": backend, "bucket_bytes": 5, "mean": True}
+    assert found == told
 
 
 def test_gpus_are_refused_by_a_build_without_nccl_only():

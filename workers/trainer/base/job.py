@@ -20,6 +20,7 @@ class Plan(NamedTuple):
     """What is measured. ``timeout_s`` is that of the whole attempt; ``repetition`` counts runs of the same cell.
 
     ``switches``: those of the framework's own that are on, which stand among the plan's options beside the model's.
+    ``bucket_mib``: an option of the strategy, how much it exchanges at once; None: at its default.
     ``data_on``: where synthetic batches lie (``protocol.usual_place``). ``mode``: throughput, or convergence: to
     ``target``, for ``max_steps`` steps, ``max_epochs`` epochs or ``max_measure_s`` seconds of training, evaluated after
     every so many steps.
@@ -42,6 +43,7 @@ class Plan(NamedTuple):
     evaluate_every: int = 1
     max_measure_s: Optional[float] = None
     max_epochs: Optional[float] = None
+    bucket_mib: Optional[int] = None
 
 
 class Model(NamedTuple):
@@ -293,6 +295,7 @@ def _plan_of(plan: Mapping[str, Any], facts: Mapping[str, Any]) -> Plan:
         evaluate_every=plan.get("evaluate_every") or 1,
         max_measure_s=plan.get("max_measure_s"),
         max_epochs=plan.get("max_epochs"),
+        bucket_mib=options.get("bucket_mib") if "bucket_mib" not in own else None,
     )
 
 

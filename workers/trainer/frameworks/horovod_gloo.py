@@ -34,6 +34,10 @@ GONE = (
     "Timed out waiting",
 )
 
+# Horovod 0.28.1, horovod/common/operations.cc: HOROVOD_FUSION_THRESHOLD where nobody names one.
+BUCKET_MIB = 128
+_THRESHOLD = "HOROVOD_FUSION_THRESHOLD"
+
 _POLL_S = 0.05
 
 
@@ -46,6 +50,7 @@ def environment(job: Job, process: Process) -> Dict[str, str]:
     return {
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
+        _THRESHOLD: str((job.plan.bucket_mib or BUCKET_MIB) * 1024 * 1024),
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": address_port[0],
         "HOROVOD_GLOO_RENDEZVOUS_PORT": str(address_port[1]),
         # Gloo's waits of any kind. That for all ranks to meet is ended by the scheduler, and that for a node which is
@@ -188,6 +193,7 @@ def exchange(horovod: ModuleType, kind: str) -> Data:
         "library": "horovod",
         "version": importlib.import_module("horovod").__version__,
         "backend": _backend(horovod, kind),
+        "bucket_bytes": int(os.environ[_THRESHOLD]),
         "mean": True,
     }
 

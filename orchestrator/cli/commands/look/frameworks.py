@@ -26,6 +26,7 @@ def execute(options: argparse.Namespace) -> int:
     else:
         _print([(framework["name"], one) for framework in page["items"] for one in framework["interpreters"]])
         _print_switches(page["items"])
+        _print_strategy_options(page["items"])
     return 0
 
 
@@ -60,3 +61,17 @@ def _print_switches(frameworks: list[dict[str, Any]]) -> None:
         print()
         headings = ["framework", "option, true or false", "devices", "not with", "what it does"]
         print(table.text(headings, rows, output.width()))
+
+
+def _print_strategy_options(frameworks: list[dict[str, Any]]) -> None:
+    from orchestrator.reports.drawing import table
+
+    rows = [
+        [framework["name"], strategy["name"], option["name"], str(option["default"]), option["help"]]
+        for framework in frameworks
+        for strategy in framework["strategies"]
+        for option in strategy["options"]
+    ]
+    if rows:
+        print()
+        print(table.text(["framework", "strategy", "option", "default", "what it does"], rows, output.width()))

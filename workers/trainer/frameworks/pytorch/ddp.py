@@ -29,7 +29,8 @@ from workers.trainer.base.updates import Update
 from workers.trainer.frameworks.pytorch import single
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
-# torch.nn.parallel.DistributedDataParallel, "bucket_cap_mb": stated here so that it can be recorded.
+# torch.nn.parallel.DistributedDataParallel, "bucket_cap_mb", where a plan names none: stated here so that it can be
+# recorded.
 BUCKET_MIB = 25
 # What Gloo (transport/tcp) and NCCL say when the other end of a connection has gone; the type is that of any error.
 GONE = (
@@ -57,11 +58,13 @@ class Strategy(single.Strategy):
         self._backend = None
         self._device = None
         self._store = None
+        self._bucket_mib = BUCKET_MIB
 
     def join(self, job: Job, process: Process, device: torch.device) -> int:
         self._backend, self._device = BACKENDS[device.type], device
         if device.type == "cuda":
             torch.cuda.set_device(device)
+        self._bucket_mib = job.plan.bucket_mib or BUCKET_MIB
         rank, world_size = process.rank, job.world_size
         timeout_s = job.plan.timeout_s
         self._store = meet(job.rendezvous, rank, world_size, min(jobs.RENDEZVOUS_TIMEOUT_S, timeout_s))
@@ -82,7 +85,9 @@ class Strategy(single.Strategy):
 
     def _wrapped(self, module):
         device_ids = [self._device] if self._device.type == "cuda" else None
-        return DistributedDataParallel(module, device_ids=device_ids, broadcast_buffers=False, bucket_cap_mb=BUCKET_MIB)
+        return DistributedDataParallel(
+            module, device_ids=device_ids, broadcast_buffers=False, bucket_cap_mb=self._bucket_mib
+        )
 
     def bare(self, network: nn.Module) -> nn.Module:
         return network.module if isinstance(network, DistributedDataParallel) else network
@@ -91,7 +96,7 @@ class Strategy(single.Strategy):
         return {
             "library": "torch.distributed",
             "backend": distributed.get_backend(),
-            "bucket_bytes": BUCKET_MIB * 1024 * 1024,
+            "bucket_bytes": self._bucket_mib * 1024 * 1024,
             "broadcast_buffers": False,
             "interface": os.environ.get(self._backend.upper() + "_SOCKET_IFNAME"),
         }
