@@ -7,6 +7,8 @@ from orchestrator.domain.value.measurement import Measurement
 from orchestrator.domain.value.profile import GradientExchange, Layer, LayerTimes
 from workers.trainer import protocol
 
+UNTOLD = "the trainer did not tell how much of the exchange is exposed"
+
 # Part of the breakdown -> its metric.
 BREAKDOWN_METRICS = {
     "input_s": "step_input_s",
@@ -27,6 +29,9 @@ def times_of(rank: int, data: Mapping[str, Any]) -> LayerTimes:
     breakdown = {part: _seconds(data["breakdown"].get(part)) for part in protocol.BREAKDOWN}
     reasons = {str(part): str(why) for part, why in (data["breakdown"].get("reasons") or {}).items()}
     unexplained = [part for part, value in breakdown.items() if value is None and not reasons.get(part)]
+    exposed_s = _seconds(data.get("exposed_exchange_s"))
+    if exposed_s is None:  # logs from before trainers told it have neither
+        reasons.setdefault("exposed_exchange_s", UNTOLD)
     if unexplained:
         raise ValueError(f"the breakdown says nothing of {', '.join(unexplained)}, and not why")
     return LayerTimes(
@@ -39,6 +44,7 @@ def times_of(rank: int, data: Mapping[str, Any]) -> LayerTimes:
         reasons=reasons,
         rows=tuple(_layer(row) for row in data["rows"]),
         exchanges=tuple(_exchange(item) for item in data["exchanges"]),
+        exposed_exchange_s=exposed_s,
     )
 
 

@@ -81,7 +81,8 @@ class ExchangeRow(View):
 
 class LayersView(PageView[LayerRow]):
     """The layers of one rank, in the order of the forward pass, and where its step went: seconds per step, null where a
-    part cannot be told, with why in ``breakdown_reasons``. ``serialised``: layers were kept from overlapping."""
+    part cannot be told, with why in ``breakdown_reasons``. ``serialised``: layers were kept from overlapping.
+    ``exposed_exchange_s``: in which the exchange goes on and nothing is computed."""
 
     reason: str | None
     rank: int | None
@@ -91,6 +92,7 @@ class LayersView(PageView[LayerRow]):
     serialised: bool | None
     breakdown: dict[str, float | None] | None
     breakdown_reasons: dict[str, str]
+    exposed_exchange_s: float | None
     exchanges: list[ExchangeRow]
 
 
@@ -166,6 +168,7 @@ def layers_view(
         serialised=times.serialised if times else None,
         breakdown=dict(times.breakdown) if times else None,
         breakdown_reasons=dict(times.reasons) if times else {},
+        exposed_exchange_s=times.exposed_exchange_s if times else None,
         exchanges=[ExchangeRow.of(one) for one in times.exchanges] if times else [],
     )
 

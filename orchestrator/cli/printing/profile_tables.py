@@ -81,7 +81,7 @@ def _print_layers(answer: Json, most: int | None) -> None:
     print(f"a step{many}, mean of {answer['steps']}")
     parts = [
         [name.removesuffix("_s").replace("_", " "), duration(value), answer["breakdown_reasons"].get(name, "")]
-        for name, value in answer["breakdown"].items()
+        for name, value in [*answer["breakdown"].items(), ("exposed_exchange_s", answer["exposed_exchange_s"])]
     ]
     _table(["part", "time", "why there is none"], parts)
     _print_rows(answer, most)

@@ -68,6 +68,7 @@ def _heads(found: Profiles) -> Iterator[Row]:
         yield _head("kernels", table, {"elapsed_s": table.elapsed_s, "active_s": table.active_s})
     for times in found.layers:
         facts = {"elapsed_s": times.elapsed_s, "serialised": times.serialised}
+        facts["exposed_exchange_s"] = times.exposed_exchange_s
         yield _head("layers", times, facts | {"breakdown": dict(times.breakdown), "reasons": dict(times.reasons)})
 
 

@@ -122,6 +122,7 @@ class GradientExchange:
 class LayerTimes:
     """Where one rank's step went. ``breakdown``: the parts of ``workers.trainer.protocol.BREAKDOWN`` in seconds per
     step, None where one cannot be told, and ``reasons`` why. ``serialised``: the profiler kept layers from overlapping.
+    ``exposed_exchange_s``: of a step, in which the exchange goes on and nothing is computed; None with a reason too.
     """
 
     rank: int
@@ -133,6 +134,7 @@ class LayerTimes:
     reasons: Mapping[str, str]
     rows: tuple[Layer, ...]
     exchanges: tuple[GradientExchange, ...] = ()
+    exposed_exchange_s: float | None = None
 
 
 @dataclass(frozen=True)

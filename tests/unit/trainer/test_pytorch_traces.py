@@ -111,6 +111,19 @@ def test_what_comes_after_the_last_gradient_is_the_exposed_exchange():
     ]
 
 
+def test_where_the_profiler_sees_no_exchange_the_wait_in_the_update_is_the_exposed_one():
+    script = Script()
+    forward(script)
+    backward(script, "thread 1")
+    script.add("mark", "tbd.part:update", 110, 150)
+    script.add("mark", "tbd.part:wait", 112, 142)
+    found, _ = rows(script, unseen="on a thread of its own")
+    assert found["exposed_exchange_s"] == pytest.approx(30e-6)
+    assert found["breakdown"]["update_s"] == pytest.approx(10e-6)
+    assert found["breakdown"]["exchange_s"] is None
+    assert found["breakdown"]["reasons"] == {"exchange_s": "on a thread of its own"}
+
+
 def exchange_on_a_gpu(script):
     forward(script)
     backward(script, "thread 2")

@@ -33,7 +33,9 @@ and besides, never inside a timed interval:
     parts of ``protocol.BREAKDOWN``, seconds per step; null where one cannot be told, and then ``reasons`` {part: why}.
     ``rows``: {name, kind (the framework's own word), parameters_bytes, forward_s, backward_s} per step, in the order of
     the forward pass. ``exchanges``: of one step, {name, bytes, start_s, end_s} in seconds from the start of its
-    backward pass; none where there is one rank. ``serialised``: whether the profiler kept layers from overlapping
+    backward pass; none where there is one rank. ``serialised``: whether the profiler kept layers from overlapping.
+    ``exposed_exchange_s``: seconds of a step in which the exchange goes on and nothing is computed, or None, and the
+    breakdown's ``reasons`` say under that name why
 ``memory_profile(job, process, watch)``
     where ``abilities`` has ``memory``; in a fresh process, after ``join`` and instead of ``build``: builds the model
     with every allocation followed, runs a few steps, and returns {method, steps, classes, allocations, peak_bytes,

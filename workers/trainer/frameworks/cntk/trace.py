@@ -109,6 +109,7 @@ def layers(
         "breakdown": dict(parts, input_s=input_s / steps),
         "rows": _rows(spans, table, share),
         "exchanges": _exchanges(spans, exchanged),
+        "exposed_exchange_s": parts["exchange_s"],  # it begins when the backward pass has ended
         "backward_t": _last_backward(spans) * 1e-6,
     }
 

@@ -99,6 +99,7 @@ def attribute(trace: Any, found: Graph, devices: Sequence[str], task: str, step:
         "breakdown": breakdown,
         "rows": rows,
         "exchanges": [],
+        "exposed_exchange_s": 0.0,
     }
 
 

@@ -23,6 +23,7 @@ _STEP = "tbd.step"
 _INPUT = "tbd.input"
 _EXCHANGE = "tbd.exchange"
 
+_ONE_BY_ONE = "MXNet's exchanges are timed one by one after the backward pass, so what it hides of them is not seen"
 _SERVERS_UPDATE = "the servers update the weights while they exchange: the exchange holds both"
 
 
@@ -164,8 +165,11 @@ def _add_exchange(found, trace, exchanged, exchange):
     breakdown = found["breakdown"]
     breakdown["exchange_s"] = sum(entry["end_s"] - entry["start_s"] for entry in found["exchanges"])
     found["method"] += "; exchange: each gradient by itself, after the backward pass of the last step"
+    found["exposed_exchange_s"] = None
+    breakdown["reasons"] = {"exposed_exchange_s": _ONE_BY_ONE}
     if exchange.servers_update:
-        breakdown.update(update_s=None, reasons={"update_s": _SERVERS_UPDATE})
+        breakdown["update_s"] = None
+        breakdown["reasons"]["update_s"] = _SERVERS_UPDATE
 
 
 def _recorded(step, steps):

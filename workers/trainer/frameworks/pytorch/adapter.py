@@ -152,8 +152,7 @@ class Adapter(object):
 
     def layers(self, steps: int) -> Data:
         network = self._strategy.bare(self._model.network)
-        unseen = self._strategy.unseen_exchange
-        return layers.profile(self._record, steps, self._step, self._device, network, unseen)
+        return layers.profile(self._record, steps, self._step, self._device, network, self._strategy)
 
     def memory_profile(self, job: Job, process: Process, watch: Watch) -> Data:
         def build():

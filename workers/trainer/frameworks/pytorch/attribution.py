@@ -5,7 +5,7 @@ from typing import Any, Sequence
 
 from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks import intervals
-from workers.trainer.frameworks.pytorch.trace import LAYER, MARK, PART, Trace
+from workers.trainer.frameworks.pytorch.trace import LAYER, MARK, PART, WAIT, Trace
 
 # Names of rows that are no module's: what the whole network does itself, what the loss does beside it.
 NETWORK = "(network)"
@@ -48,6 +48,9 @@ def attribute(trace: Trace, steps: int, layers: Sequence[Any], unseen: Any = Non
     }
     if unseen:
         breakdown.update(exchange_s=None, reasons={"exchange_s": unseen})
+        if trace.cuda:  # waiting for a stream takes no time of the thread that is marked
+            found["exposed_exchange_s"] = None
+            breakdown["reasons"]["exposed_exchange_s"] = unseen
     return found
 
 
@@ -154,6 +157,10 @@ def _breakdown(trace, steps, exchanged):
         if not event.name.startswith(_PART):
             continue
         name, end = event.name[len(_PART) :], event.end
+        if name == WAIT:
+            exposed += end - event.start
+            spent["update"] -= end - event.start
+            continue
         if name == "backward" and exchanged and not trace.cuda:
             # What comes after the last gradient is waiting for other ranks.
             end = max([node.end for node in nodes if event.start <= node.start < end] or [end])

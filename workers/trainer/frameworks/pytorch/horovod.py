@@ -4,7 +4,8 @@ Gradients are averaged over all ranks while the backward pass runs, fused as the
 beginning, as with ``ddp``.
 """
 
-from typing import Any, List, Optional, Sequence
+import contextlib
+from typing import Any, Callable, ContextManager, Iterator, List, Optional, Sequence
 
 import horovod.torch
 import torch
@@ -36,6 +37,24 @@ class Strategy(single.Strategy):
 
     def optimizer(self, optimizer: torch.optim.Optimizer, named: Any) -> torch.optim.Optimizer:
         return horovod.torch.DistributedOptimizer(optimizer, named, op=horovod.torch.Average)
+
+    @contextlib.contextmanager
+    def waits_marked(self, optimizers: Sequence[Any], mark: Callable[[], ContextManager[Any]]) -> Iterator[None]:
+        def marked(wait):
+            def synchronize():
+                with mark():
+                    wait()
+
+            return synchronize
+
+        # Horovod's optimiser calls its own method before it updates; one of the instance comes before that.
+        for optimizer in optimizers:
+            optimizer.synchronize = marked(optimizer.synchronize)
+        try:
+            yield
+        finally:
+            for optimizer in optimizers:
+                del optimizer.synchronize
 
     def exchange(self) -> Data:
         return horovod_gloo.exchange(horovod.torch, self._kind)

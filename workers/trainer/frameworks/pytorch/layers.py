@@ -17,14 +17,14 @@ from torch import nn
 from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks.pytorch import attribution
 from workers.trainer.frameworks.pytorch import events as pytorch_events
-from workers.trainer.frameworks.pytorch.trace import LAYER, PART
+from workers.trainer.frameworks.pytorch.trace import LAYER, PART, WAIT
 
 # ``name`` in the network; ``kind``: its class; ``parameters_bytes``: of its own, without those of modules in it.
 Layer = collections.namedtuple("Layer", "name kind parameters_bytes")
 
 
 def profile(
-    record: Callable[..., Any], steps: int, step: Any, device: torch.device, network: nn.Module, exchange: Any
+    record: Callable[..., Any], steps: int, step: Any, device: torch.device, network: nn.Module, strategy: Any
 ) -> Data:
     """Return the answer of ``layers``.
 
@@ -32,16 +32,22 @@ def profile(
         record: ``events.record`` for this adapter, with ``steps``, ``step`` and ``shapes``.
         step: the ``Step``.
         network: the module whose layers are told apart, without what a strategy put around it.
-        exchange: what the strategy says of its exchange: why it cannot be seen, or None.
+        strategy: that of the job (``single.Strategy``).
     """
     events = _parts_by_events(steps, step) if device.type == "cuda" else None
-    with marked_layers(network) as layers:
+    optimizers = [minimizer.optimizer for minimizer in step.minimizers]
+    with marked_layers(network) as layers, strategy.waits_marked(optimizers, _waiting):
         trace = record(steps, lambda: _marked(step), shapes=True)
-    found = attribution.attribute(trace, steps, layers, exchange)
+    found = attribution.attribute(trace, steps, layers, strategy.unseen_exchange)
     if events:
-        found["breakdown"].update(events, backward_s=max(0.0, events["backward_s"] - found["exposed_exchange_s"]))
+        exposed_s = found["exposed_exchange_s"] or 0.0
+        found["breakdown"].update(events, backward_s=max(0.0, events["backward_s"] - exposed_s))
         found["method"] += "; parts by CUDA events, without the profiler"
     return found
+
+
+def _waiting():
+    return pytorch_events.mark(PART + WAIT)
 
 
 def _marked(step):

@@ -3,7 +3,8 @@
 Its class is what every strategy of the PyTorch adapter is: the verbs of exchange, none of which does anything here.
 """
 
-from typing import Any, List, Optional, Sequence
+import contextlib
+from typing import Any, Callable, ContextManager, Iterator, List, Optional, Sequence
 
 from workers.trainer.base.job import Job, Process
 from workers.trainer.base.signatures import Data
@@ -45,6 +46,12 @@ class Strategy(object):
     def exchange(self) -> Data:
         """Return what is recorded of the exchange: library, backend, what is fused and what is not sent."""
         return {}
+
+    @contextlib.contextmanager
+    def waits_marked(self, optimizers: Sequence[Any], mark: Callable[[], ContextManager[Any]]) -> Iterator[None]:
+        """Put ``mark()`` around each wait for the exchange that is in an update, while this lasts: there is none where
+        gradients have come when the backward pass ends."""
+        yield
 
     def rest(self) -> None:
         """Return when none of the library's threads has anything left to do for the steps before."""

@@ -9,6 +9,8 @@ from typing import Optional
 # Our marks in the trace begin with it. After it: a part of the step, or the forward pass of a layer by its number.
 MARK = "tbd."
 PART = "part:"
+# Within an update: the wait for an exchange that the profiler does not see.
+WAIT = "wait"
 LAYER = "layer:"
 WHOLE = "whole"
 
