@@ -19,7 +19,8 @@ from orchestrator.services.context import Context
 PARTS = (
     *("experiments", "lookup", "catalog", "runs", "schedules", "streams"),
     *("operate.nodes", "operate.tokens", "operate.audit"),
-    *("results", "history", "nightly", "profiles", "exports", "observations", "probes", "intake.imports"),
+    *("results", "history", "nightly", "profiles", "waterfall"),
+    *("exports", "observations", "probes", "intake.imports"),
 )
 
 

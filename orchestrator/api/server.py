@@ -27,6 +27,7 @@ from orchestrator.api.routers import (
     runs,
     schedules,
     streams,
+    waterfall,
 )
 from orchestrator.api.routers.intake import imports, ingest
 from orchestrator.api.routers.operate import audit, health, nodes, tokens
@@ -69,7 +70,7 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
     problems.install(app)
     strict = [Depends(allowed), Depends(only_known_parameters), Depends(only_offered_media_types)]
     api = APIRouter(prefix="/api/v1", dependencies=strict, responses=problems.RESPONSES)
-    parts = (streams, experiments, schedules, nightly, runs, profiles, results, observations, catalog, nodes)
+    parts = (streams, experiments, schedules, nightly, runs, profiles, waterfall, results, observations, catalog, nodes)
     routers = [part.router for part in (*parts, probes, history, exports, imports, ingest, lookup, tokens, audit)]
     check_scopes(routers)
     for router in routers:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.domain.value.measurement import METRICS, OF_CONVERGENCE
+from orchestrator.reports import waterfall
 from orchestrator.reports.comparison import pairs_table
 from orchestrator.reports.drawing import table
 from orchestrator.reports.fingerprint import machine, program
@@ -38,21 +39,30 @@ _HOW = """\
 
 
 def experiment_report(
-    experiment: Json, rows: Sequence[Json], runs: Sequence[Json], models: Sequence[Json], comparisons: Sequence[Json]
+    experiment: Json,
+    rows: Sequence[Json],
+    runs: Sequence[Json],
+    models: Sequence[Json],
+    comparisons: Sequence[Json],
+    waterfalls: Sequence[Json] = (),
 ) -> str:
     """The report.
 
     Args:
         experiment, rows, runs, models: as REST answers them; runs newest first.
         comparisons: REST's answer for each axis that has several values, framework first.
+        waterfalls: REST's answer for each cell of several devices.
     """
-    rows, runs, models, comparisons = map(table.plain_text, (rows, runs, models, comparisons))
+    rows, runs, models, comparisons, waterfalls = map(
+        table.plain_text, (rows, runs, models, comparisons, list(waterfalls))
+    )
     parts = [
         f"# {table.plain_text(experiment['name'])}",
         _question(experiment, rows),
         "## Results",
         _results(rows, experiment["state"]),
         *_compared(comparisons),
+        *_explained(waterfalls),
         _measured(rows),
         *_remarks(rows, runs),
         "## How it was measured",
@@ -102,6 +112,13 @@ def _compared(comparisons: Sequence[Json]) -> Iterator[str]:
         yield f"{compared.common.capitalize()}:\n\n{table.markdown(compared.headers, compared.rows)}\n\n{notes}"
     if len(told) > 1:
         yield "Each of these tables is a family by itself: the more one looks at, the more chance finds."
+
+
+def _explained(waterfalls: Sequence[Json]) -> Iterator[str]:
+    if waterfalls:
+        yield "## Where the time of several devices goes"
+        yield "An iteration, from one device to what was measured; each part with its 95 % interval."
+    yield from map(waterfall.markdown, waterfalls)
 
 
 def _cell_name(row: Json, rows: Sequence[Json]) -> str:

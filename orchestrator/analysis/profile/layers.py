@@ -4,10 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.domain.value.measurement import Measurement
-from orchestrator.domain.value.profile import GradientExchange, Layer, LayerTimes
+from orchestrator.domain.value.profile import UNTOLD_EXPOSURE, GradientExchange, Layer, LayerTimes
 from workers.trainer import protocol
-
-UNTOLD = "the trainer did not tell how much of the exchange is exposed"
 
 # Part of the breakdown -> its metric.
 BREAKDOWN_METRICS = {
@@ -31,7 +29,7 @@ def times_of(rank: int, data: Mapping[str, Any]) -> LayerTimes:
     unexplained = [part for part, value in breakdown.items() if value is None and not reasons.get(part)]
     exposed_s = _seconds(data.get("exposed_exchange_s"))
     if exposed_s is None:  # logs from before trainers told it have neither
-        reasons.setdefault("exposed_exchange_s", UNTOLD)
+        reasons.setdefault("exposed_exchange_s", UNTOLD_EXPOSURE)
     if unexplained:
         raise ValueError(f"the breakdown says nothing of {', '.join(unexplained)}, and not why")
     return LayerTimes(

@@ -12,7 +12,7 @@ from orchestrator.analysis.s_sgd.buckets import Bucket, ddp_buckets, horovod_buc
 from orchestrator.analysis.s_sgd.iteration import Parts
 from orchestrator.analysis.s_sgd.labels import Merger
 from orchestrator.analysis.s_sgd.rank_steps import RankStep
-from orchestrator.domain.value.profile import LayerTimes
+from orchestrator.domain.value.profile import UNTOLD_EXPOSURE, LayerTimes
 
 
 class NotAnInput(ValueError):  # noqa: N818 - reads as what happened
@@ -82,8 +82,11 @@ def step_of(times: LayerTimes, step_s: float, input_s: float | None = None) -> R
         input_s: what the loop itself has timed of waiting for input, per step: it takes the place of the profile's.
 
     Raises:
-        NotAnInput: the profile has no steps, or does not tell the forward or the backward pass.
+        NotAnInput: the profile has no steps, or does not tell the forward or the backward pass; or it tells exchanges
+            and not what of them is exposed: their waits have made its steps other ones than those that were timed.
     """
+    if times.exchanges and times.exposed_exchange_s is None:
+        raise NotAnInput(times.reasons.get("exposed_exchange_s", UNTOLD_EXPOSURE))
     slowdown = _slowdown(times, step_s)
     told = {name: None if value is None else value / slowdown for name, value in times.breakdown.items()}
     forward_s, backward_s = told["forward_s"], told["backward_s"]

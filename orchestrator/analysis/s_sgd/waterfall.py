@@ -23,6 +23,7 @@ from orchestrator.analysis.s_sgd.block_terms import Estimate, Term, estimate
 from orchestrator.analysis.s_sgd.rank_steps import Block, Side, all_tell, compute, each, exposed, idle, load, step
 from orchestrator.analysis.s_sgd.stragglers import Straggler, excess, straggler_of
 
+ROUNDED_OFF = 1e-12
 # Judgement: what costs less of an iteration is no bottleneck.
 LEAST_SHARE = 0.02
 
@@ -117,10 +118,16 @@ def _waiting(many: Side, one: Side | None, found: Straggler | None) -> list[Term
 
 def _rest(many: Side, one: Side | None, terms: Sequence[Term]) -> Term:
     """The iteration less all that is told."""
-    own = {block: run.step_s - math.fsum(term.own[block] for term in terms) for block, run in many.items()}
+    own = {block: _left([run.step_s, *(-term.own[block] for term in terms)]) for block, run in many.items()}
     others = [term.other for term in terms if term.other]
-    other = {block: -math.fsum(values[block] for values in others) for block in one} if one else None
+    other = {block: _left([-values[block] for values in others]) for block in one} if one else None
     return Term(RESIDUAL, own, other)
+
+
+def _left(values: Sequence[float]) -> float:
+    """Their sum; 0 where only what floats round off is left."""
+    found = math.fsum(values)
+    return found if abs(found) > ROUNDED_OFF * max(map(abs, values)) else 0.0
 
 
 def _sent(many: Side, slow: int | None) -> str | None:

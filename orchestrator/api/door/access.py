@@ -50,6 +50,7 @@ NEEDED: Mapping[tuple[str, str], access.Scope] = {
     ("GET", "/runs/{run_id}/layers"): READ,
     ("GET", "/runs/{run_id}/trace"): READ,
     ("GET", "/runs/{run_id}/reanalysis"): READ,
+    ("GET", "/runs/{run_id}/waterfall"): READ,
     ("GET", "/results"): READ,
     ("GET", "/compare"): READ,
     ("GET", "/export"): READ,

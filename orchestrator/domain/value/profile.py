@@ -16,6 +16,9 @@ KERNEL_KINDS = (
     "other",
 )
 
+# Why ``LayerTimes.exposed_exchange_s`` is None where the trainer has not said.
+UNTOLD_EXPOSURE = "its trainer is of a version of tbd that did not tell how much of the exchange is exposed"
+
 # A kind and what names of its kernels contain, a regular expression; the first that matches counts.
 Kinds = Sequence[tuple[str, str]]
 

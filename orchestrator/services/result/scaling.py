@@ -111,7 +111,7 @@ def _scaled(
     elif reason is None and one is not None:
         found = speedup(one.rates, cell.rates, stage)
         reason = None if found else "no block has a run of it and one of its baseline"
-    synchronous = _is_synchronous(context, plan)
+    synchronous = is_synchronous(context, plan)
     return ScaledCell(
         group=group.shared,
         plan=plan,
@@ -151,7 +151,7 @@ def _device_text(devices: set[tuple[str, Any]]) -> str:
     return ", ".join(sorted(f"{model} ({cores} cores)" if cores else model for model, cores in devices))
 
 
-def _is_synchronous(context: Context, plan: Plan) -> bool:
+def is_synchronous(context: Context, plan: Plan) -> bool:
     framework = context.catalog.frameworks.get(plan.framework)
     strategy = framework.strategies.get(plan.strategy) if framework else None
     return strategy is None or strategy.synchronous

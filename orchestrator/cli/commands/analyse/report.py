@@ -1,6 +1,8 @@
 """Write a report of an experiment (Markdown): table with intervals, how measured, machine, how to reproduce."""
 
 import argparse
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +49,30 @@ def _report(client: Client, experiment_id: str) -> str:
 
 def _material(client: Client, experiment_id: str) -> dict[str, Any]:
     path = path_of("experiments", experiment_id)
+    rows = client.pages(f"{path}/results")["items"]
     return {
         "experiment": client.get(path),
-        "rows": client.pages(f"{path}/results")["items"],
+        "rows": rows,
         "runs": client.pages(f"{path}/runs")["items"],
         "models": client.get("/models")["items"],
         "comparisons": _comparisons(client, f"{path}/comparisons"),
+        "waterfalls": list(_waterfalls(client, rows)),
     }
+
+
+def _waterfalls(client: Client, rows: Sequence[Any]) -> Iterator[Any]:
+    """Of each cell of several devices that has a number; a cell that has none, such as one of an asynchronous strategy,
+    is left out."""
+    for row in rows:
+        if row["axes"]["topology"] != "1x1" and row["throughput"]:
+            with contextlib.suppress(CommandError):
+                yield client.get(path_of("runs", run_that_counts(row), "waterfall"))
+
+
+def run_that_counts(row: Any) -> str:
+    """One of the runs that the numbers of a row rest on."""
+    left_out = {one["run_id"] for one in row["left_out"]}
+    return str(next((one for one in row["run_ids"] if one not in left_out), row["run_ids"][0]))
 
 
 def _comparisons(client: Client, path: str) -> list[Any]:
