@@ -99,6 +99,9 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/services/result/comparison.py: pairs, sides``
     ``orchestrator/analysis/statistics/blocks.py: Pair``
     ``orchestrator/services/result/scaling.py: scaling``
+    An iteration of several devices is taken apart, from one device to what was measured.
+    ``orchestrator/services/result/explain.py: explain``
+    ``orchestrator/analysis/s_sgd/waterfall.py: waterfall``
     And a workload night by night: its points over all experiments, the baselines that they form, and their borders.
     ``orchestrator/services/history/workload.py: history``
     ``orchestrator/analysis/history/baselines.py: baselines_of``

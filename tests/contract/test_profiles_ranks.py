@@ -135,6 +135,9 @@ def test_waiting_for_an_exchange_is_neither_active_time_nor_part_of_a_pass(gang)
         # Where servers update the weights it is they who have the momenta.
         assert (parts["update_s"] is None) == (gang.strategy == "kvstore-dist-async")
         assert sum(row["parameters_bytes"] for row in layers["rows"]) == WHOLE[gang.model]
+        # What nobody tells has a reason.
+        untold = "exposed_exchange_s" in parts.get("reasons", {})
+        assert (layers["exposed_exchange_s"] is None) == untold == (gang.framework == "mxnet")
         # Two ranks and their exchanges wait for the same cores: nobody can tell how long layers pause.
         assert 0 < sum(row["backward_s"] for row in layers["rows"]) < 1.001 * parts["backward_s"]
 

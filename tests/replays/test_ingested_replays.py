@@ -74,3 +74,17 @@ def test_a_line_torn_in_the_middle_of_a_log_is_refused_with_its_number(http):
 @pytest.mark.parametrize("name", NO_LOGS)
 def test_what_is_no_log_is_refused(http, name):
     assert ingested(http, name).status_code in (400, 422)
+
+
+def test_the_iteration_of_two_recorded_ranks_is_taken_apart_and_one_run_accuses_nobody(http):
+    run = ingested(http, "good_gang").json()
+    answer = http.get(f"/api/v1/runs/{run['id']}/waterfall")
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    parts = {part["name"]: part["seconds"] for part in found["parts"]}
+    assert sum(parts.values()) == pytest.approx(found["iteration_s"])
+    # It computes by waiting 20 ms, and its adapter exchanges nothing.
+    assert parts["computing"] == pytest.approx(found["iteration_s"])
+    assert (found["straggler"]["rank"], found["straggler"]["named"]) in ((0, False), (1, False))
+    assert found["straggler_reason"] == "one run does not tell a slow rank from noise"
+    assert found["missing"][0]["what"].startswith("there is no cell of one device")

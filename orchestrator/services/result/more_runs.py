@@ -8,8 +8,9 @@ from orchestrator.domain.asked.plan import Plan
 from orchestrator.services.context import Context
 from orchestrator.services.result.rank_steps import ObservedCell
 
-# Judgement: from so many runs on an interval over them is worth having; so many are asked for.
-ENOUGH_RUNS, RUNS_ASKED_FOR = 3, 5
+# Judgement: from so many runs on an interval over them is worth having. So many are asked for: they also tell a slow
+# rank from noise (docs/read_results/s-sgd-model.md).
+ENOUGH_RUNS, RUNS_ASKED_FOR = 3, 6
 
 
 @dataclass(frozen=True)
