@@ -1,6 +1,7 @@
 """Why a run of several devices takes as long as it does: its cell's waterfall, its straggler, and what would tell more;
 and by which parts it differs from the same cell in another framework."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.cell.scaling import Ratio, speedup
@@ -8,6 +9,7 @@ from orchestrator.analysis.s_sgd.cell_difference import Difference, differences
 from orchestrator.analysis.s_sgd.waterfall import Waterfall, waterfall
 from orchestrator.domain.asked.fingerprint import WORKLOAD_FIELDS, workload_of
 from orchestrator.domain.asked.placement import Device
+from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.expansion.repetitions import repeats_of, variance_chooses
 from orchestrator.domain.runs.row import Row
 from orchestrator.domain.runs.run import TERMINAL, Run
@@ -74,8 +76,10 @@ def explain(context: Context, run: Run, other: Run | None = None) -> Explanation
         InvalidRequest: it has one device, or an asynchronous strategy; or ``other`` is of another workload.
         Conflict: a run has not ended, or gives no number.
     """
-    cell = _cell(context, run)
-    alone = counterpart(context, cell.row)
+    _check_may_be_explained(context, run.plan, run.id)
+    rows = results.all_of_experiment(context, run.experiment_id)
+    cell = _counted(run, rows)
+    alone = counterpart(context, cell.row, rows)
     if alone is not None:  # grades are never mixed: cells that are compared have one basis
         cell, alone = rated([cell.row, alone.row])
     many, one = observed(context, cell), observed(context, alone) if alone and alone.rates else None
@@ -99,23 +103,20 @@ def explain(context: Context, run: Run, other: Run | None = None) -> Explanation
     )
 
 
-def _cell(context: Context, run: Run) -> RatedCell:
-    plan = run.plan
+def _check_may_be_explained(context: Context, plan: Plan, name: str) -> None:
     if plan.world_size == 1:
-        raise _refused(f"{run.id} has one device, which waits for no other: tbd show {run.id} --layers has its parts")
+        raise _refused(f"{name} has one device, which waits for no other: tbd show {name} --layers has its parts")
     if not is_synchronous(context, plan):
         told = f"the strategy {plan.strategy} is asynchronous: no step of a rank waits for the others, so that an "
         raise _refused(told + "iteration has no parts that add up. Explain a synchronous strategy (tbd frameworks)")
-    return _counted(context, run)
 
 
-def _counted(context: Context, run: Run) -> RatedCell:
-    """The cell of the run, which has a rate."""
+def _counted(run: Run, rows: Sequence[Row]) -> RatedCell:
+    """The cell of the run, which has a rate, among the rows of its experiment."""
     if run.state not in TERMINAL:
         raise Conflict(f"{run.id} is {run.state.value}: what it did can be told when it has ended (tbd watch {run.id})")
     if not run.usable:
         raise Conflict(f"{run.id} gives no number: {_why_unusable(run)}. tbd show {run.id} says more")
-    rows = results.all_of_experiment(context, run.experiment_id)
     row = next((one for one in rows if one.plan.cell_key == run.plan.cell_key), None)
     (cell,) = rated([row]) if row else (None,)
     if cell is None or not cell.rates:
@@ -178,7 +179,7 @@ def _against(context: Context, cell: RatedCell, other: Run) -> Against:
 
     Raises as ``explain``.
     """
-    theirs = _counted(context, other)
+    theirs = _counted(other, results.all_of_experiment(context, other.experiment_id))
     mine, yours = workload_of(cell.row.plan), workload_of(theirs.row.plan)
     fields = [one for one in WORKLOAD_FIELDS if one not in _OF_THE_FRAMEWORK]
     differing = [field for field in fields if mine.get(field) != yours.get(field)]

@@ -3,6 +3,8 @@
 It has the same batch on its device, so that it does the work that each device of the other does.
 """
 
+from collections.abc import Sequence
+
 from orchestrator.domain.asked.fingerprint import WORKLOAD_FIELDS, workload_of
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.filters import CellFilter
@@ -17,12 +19,12 @@ _OF_SEVERAL = {"topology", "global_batch_size", "fabric", "strategy", "options"}
 MOST_SEARCHED = 500
 
 
-def counterpart(context: Context, row: Row) -> RatedCell | None:
+def counterpart(context: Context, row: Row, own: Sequence[Row]) -> RatedCell | None:
     """The cell of one device with rates that ``row`` is compared with; None where there is none.
 
-    One that was profiled as ``row`` was comes before one that was not, and the same strategy before another.
+    ``own``: the rows of its experiment. One that was profiled as ``row`` was comes before one that was not, and the
+    same strategy before another.
     """
-    own = results.all_of_experiment(context, row.experiment_id)
     if found := _best(context, row, own):
         return found
     others = []
@@ -34,7 +36,7 @@ def counterpart(context: Context, row: Row) -> RatedCell | None:
     return _best(context, row, others)
 
 
-def _best(context: Context, row: Row, rows: list[Row]) -> RatedCell | None:
+def _best(context: Context, row: Row, rows: Sequence[Row]) -> RatedCell | None:
     found = [cell for other in rows if _is_counterpart(context, row, other) for cell in rated([other]) if cell.rates]
     profiled = "layers" in row.plan.profile
 

@@ -116,6 +116,9 @@ def test_without_one_device_there_is_a_straggler_and_the_command_for_it(rig: Rig
     assert (found["one_device"], found["straggler"]["rank"]) == (None, 1)
     wanted = "tbd run net -f pytorch --strategy ddp --topology 1x1,2x1 --batch 4 --option depth=101"
     assert [one["command"] for one in found["missing"]] == [wanted]
+    complete(rig, rig.submit(**PROFILED | {"topology": "1x1", "options": {"depth": 101}, "seed": 2})["id"])
+    complete(rig, rig.submit(**PROFILED | {"topology": "1x1"})["id"])
+    assert rig.get(f"/runs/{run_id}/waterfall")["one_device"] is None  # other workloads
     # Another experiment has it: then it is taken, and nothing is paired.
     complete(rig, rig.submit(**PROFILED | {"topology": "1x1", "options": {"depth": 101}})["id"])
     found = rig.get(f"/runs/{run_id}/waterfall")
