@@ -7,8 +7,9 @@ others. Each part is made block by block from the runs of a block and then avera
 one device        its iteration
 input, copy       how much longer the ranks wait for batches and for copies than one device does: mean over ranks
 cores taken       how much longer they compute: mean over ranks
-exposed exchange  in which the exchange goes on and nothing is computed. Where no trainer tells that, all in which
-                  nothing is computed beyond what is so on one device: then the residual is 0 by construction
+exposed exchange  in which the exchange goes on and nothing is computed, less what one device exchanges with itself (DDP
+                  does). Where no trainer tells that, all in which nothing is computed beyond what is so on one
+                  device: then the residual is 0 by construction
 straggler         how much longer one rank computes than the mean over ranks, where one is slower beyond noise. The
                   others wait for it, so the exposed exchange is then that rank's own, which waits for nobody
 residual          the rest
@@ -112,7 +113,8 @@ def _waiting(many: Side, one: Side | None, found: Straggler | None) -> list[Term
     cost = {block: 0.0 if slow is None else excess(run, slow) for block, run in many.items()}
     straggler = Term(STRAGGLER, cost, told=found is not None)
     if all_tell(many, exposed):
-        return [Term(EXPOSED, each(many, exposed, slow), note=_sent(many, slow)), straggler]
+        own = each(one, exposed) if one and all_tell(one, exposed) else None
+        return [Term(EXPOSED, each(many, exposed, slow), own, note=_sent(many, slow)), straggler]
     return [Term(EXPOSED, each(many, idle, slow), each(one, idle) if one else None, note=FROM_WAITS), straggler]
 
 
