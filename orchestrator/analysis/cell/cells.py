@@ -35,16 +35,40 @@ class Recut:
 
 def recut(analyses: Sequence[Analysis]) -> Recut:
     """Return the runs of a cell from their common cut on."""
-    kept = {index: one.series for index, one in enumerate(analyses) if one.series is not None and len(one.series)}
-    if not kept:
+    joined = _joined(analyses)
+    cut = _cut(analyses, joined)
+    if cut is None:
         return Recut(tuple(analyses), None, frozenset())
-    width = max(series.width for series in kept.values())
-    joined = {index: series.joined(width) for index, series in kept.items()}
-    cut = settling.cut_of([per_work(series) for series in joined.values()], _remembered(analyses, width))
     lengths = [len(series) for series in joined.values()]
     scouts = frozenset(list(joined)[index] for index in settling.scouts(lengths, cut.first))
     measured = [_measured(one, joined.get(index), cut.first) for index, one in enumerate(analyses)]
     return Recut(tuple(measured), cut, scouts)
+
+
+def cut_and_rates(analyses: Sequence[Analysis]) -> tuple[Cut | None, list[float]]:
+    """Return the cut of ``recut`` and, of runs that keep their series, the rates after it: without all that is measured
+    anew besides, which takes much longer."""
+    joined = _joined(analyses)
+    cut = _cut(analyses, joined)
+    if cut is None:
+        return None, []
+    parts = [(analyses[index], _rest(series, cut.first)) for index, series in joined.items()]
+    rated = [part for one, part in parts if one.measurement("throughput") is not None]
+    return cut, [float(part.works.sum()) / float(part.durations_s.sum()) for part in rated]
+
+
+def _joined(analyses: Sequence[Analysis]) -> dict[int, Series]:
+    """Index -> the series of a run that keeps one, all with intervals of one width."""
+    kept = {index: one.series for index, one in enumerate(analyses) if one.series is not None and len(one.series)}
+    width = max((series.width for series in kept.values()), default=1)
+    return {index: series.joined(width) for index, series in kept.items()}
+
+
+def _cut(analyses: Sequence[Analysis], joined: Mapping[int, Series]) -> Cut | None:
+    if not joined:
+        return None
+    width = next(iter(joined.values())).width
+    return settling.cut_of([per_work(series) for series in joined.values()], _remembered(analyses, width))
 
 
 def per_work(series: Series) -> Floats:
@@ -63,14 +87,19 @@ def _measured(analysis: Analysis, series: Series | None, first: int) -> Analysis
     if series is None:
         return analysis
     first = min(first, len(series) // 2)
-    part = throughput.WorldIntervals(
+    fresh = _from_the_cut(analysis, _rest(series, first), series, first)
+    return replace(analysis, measurements=tuple(_renewed(one, fresh) for one in analysis.measurements))
+
+
+def _rest(series: Series, first: int) -> throughput.WorldIntervals:
+    """What comes after the cut, half of the run at least."""
+    first = min(first, len(series) // 2)
+    return throughput.WorldIntervals(
         np.array(series.durations_s[first:]),
         np.array(series.works[first:]),
         tuple(round(steps) for steps in series.steps[first:]),
         (),
     )
-    fresh = _from_the_cut(analysis, part, series, first)
-    return replace(analysis, measurements=tuple(_renewed(one, fresh) for one in analysis.measurements))
 
 
 def _from_the_cut(

@@ -52,8 +52,9 @@ def prospect(
         max_measure_s: timed seconds of a run at most.
     """
     known = [runs for runs in ([one for one in runs if one.series] for runs in earlier) if runs][:MOST_SESSIONS]
-    remembered = settling.to_remember([_cut(runs) for runs in known])
-    sessions = tuple(_session(runs[:MOST_RUNS], _cut(runs).first) for runs in known)
+    cuts = [_cut(runs) for runs in known]
+    remembered = settling.to_remember(cuts)
+    sessions = tuple(_session(runs[:MOST_RUNS], cut.first) for runs, cut in zip(known, cuts, strict=True))
     kept = [one for one in own if one.series]
     return Prospect(_length(kept, known, remembered, max_measure_s), remembered, sessions)
 
@@ -83,7 +84,7 @@ def _length(
 
 
 def _cut(runs: Sequence[Analysis]) -> Cut:
-    found = cells.recut(runs).cut
+    found, _ = cells.cut_and_rates(runs)
     assert found is not None, "runs that keep their series have a cut"
     return found
 
@@ -110,11 +111,10 @@ def _start_up_s(runs: Sequence[Analysis]) -> float:
 
 def _session(runs: Sequence[Analysis], first: int) -> Session:
     """What is kept of an earlier experiment's runs: all that trained rightly, never those selected for being calm."""
-    found = cells.recut(runs)
-    rates = [one.measurement("throughput") for one in found.analyses]
+    _, rates = cells.cut_and_rates(runs)
     rests = [cells.per_work(one.series)[min(first, len(one.series) // 2) :] for one in runs if one.series]
     return Session(
-        tuple(float(rate.value) for rate in rates if rate is not None and rate.value is not None),
+        tuple(rates),
         float(np.mean([length.within_variance(rest) for rest in rests])),
         float(np.mean([len(rest) for rest in rests])),
     )
