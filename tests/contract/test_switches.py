@@ -137,7 +137,7 @@ def test_without_a_compiler_that_works_nothing_is_compiled(python_of, tmp_path, 
 
 @pytest.mark.parametrize(
     "switches",
-    [marked("pytorch", ("channels_last", "fused_optimizer")), marked("pytorch", ("compile",), slow=True)],
+    [marked("pytorch", one, slow=True) for one in (("channels_last", "fused_optimizer"), ("compile",))],
 )
 def test_two_ranks_end_with_equal_weights(python_of, tmp_path, switches):
     options = dict.fromkeys(switches, True)

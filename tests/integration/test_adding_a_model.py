@@ -78,6 +78,7 @@ def test_the_facts_are_those_of_its_layers(followed: Followed, monkeypatch: pyte
         assert described[0].flops() == facts["input_gradient_flops_per_sample"]
 
 
+@pytest.mark.after_change
 @pytest.mark.framework("pytorch")
 def test_it_is_the_same_network_in_every_framework(followed: Followed, python_of: Any) -> None:
     for framework in ("pytorch", "mxnet"):
