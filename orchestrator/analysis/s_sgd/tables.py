@@ -107,7 +107,7 @@ def _rows(text: str, columns: Sequence[str], key: str) -> list[_Row]:
 
 
 def _told(missing: Sequence[str], header: Sequence[str]) -> str:
-    return ", ".join(f"{one} is there {'twice' if one in header else 'not at all'}" for one in missing)
+    return "; ".join(f"{one} stands there twice" if one in header else f"there is no {one}" for one in missing)
 
 
 def _cells(line: str, number: int) -> list[str]:
