@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 MIB = 2**20
-# torch.nn.parallel.DistributedDataParallel (2.13): ``bucket_cap_mb`` that is not given, and the first bucket then.
-DDP_CAP_BYTES, DDP_FIRST_CAP_BYTES = 25 * MIB, 1 * MIB
 # Horovod 0.21 and later, horovod/common/operations.cc: HOROVOD_FUSION_THRESHOLD and HOROVOD_CYCLE_TIME.
 HOROVOD_THRESHOLD_BYTES, HOROVOD_CYCLE_S = 128 * MIB, 1e-3
 

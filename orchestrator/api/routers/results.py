@@ -6,9 +6,9 @@ from fastapi import APIRouter, Query, Response
 
 from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, Label, Limit, OfOwner, WholeLimit, parse_label
 from orchestrator.api.views.common import PageView, answer, page_view
-from orchestrator.api.views.comparison import ComparisonsView, ComparisonView, pairs_view, sides_view
+from orchestrator.api.views.compared.comparison import ComparisonsView, ComparisonView, pairs_view, sides_view
+from orchestrator.api.views.compared.scaling import ScalingView, scaling_view
 from orchestrator.api.views.results import ResultRowView, result_row_view
-from orchestrator.api.views.scaling import ScalingView, scaling_view
 from orchestrator.domain.runs.filters import CellFilter
 from orchestrator.services.result import results
 from orchestrator.services.result.comparison import pairs, sides

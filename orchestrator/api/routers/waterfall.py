@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Response
 from orchestrator.api.requests import Ctx
 from orchestrator.api.routers.runs import OneRun
 from orchestrator.api.views.common import answer
-from orchestrator.api.views.waterfall import WaterfallView, waterfall_view
+from orchestrator.api.views.compared.waterfall import WaterfallView, waterfall_view
 from orchestrator.services.experiment import query
 from orchestrator.services.result.explain import explain
 

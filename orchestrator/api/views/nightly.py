@@ -3,7 +3,7 @@
 from typing import Literal
 
 from orchestrator.api.views.common import Quantity, Time, View
-from orchestrator.api.views.comparison import ChangeView
+from orchestrator.api.views.compared.comparison import ChangeView
 from orchestrator.api.views.results import AxesView, axes_view
 from orchestrator.services.schedule.board import Board, Column, Line
 

@@ -1,11 +1,13 @@
 """Options of a strategy among those of a spec (``bucket_mib``): which cells take them, and what their default is."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.analysis.s_sgd.buckets import DDP_CAP_BYTES, HOROVOD_THRESHOLD_BYTES, MIB
+from orchestrator.analysis.s_sgd.buckets import HOROVOD_THRESHOLD_BYTES, MIB
 from orchestrator.domain.asked.facts import Facts
 from orchestrator.domain.asked.fingerprint import workload_of
 from orchestrator.domain.asked.plan import Plan
@@ -15,6 +17,7 @@ from orchestrator.services.facts.catalog import load_catalog
 from tests.unit import builders as make
 from workers.trainer.frameworks import horovod_gloo
 
+ROOT = Path(__file__).resolve().parents[3]
 DECLARED = load_catalog().frameworks
 
 
@@ -63,7 +66,9 @@ def test_what_no_strategy_of_a_cell_takes_is_refused_and_named(spec: dict[str, A
     assert message.startswith(told)
 
 
-def test_the_declared_defaults_are_those_of_the_libraries() -> None:
+def test_the_declared_defaults_are_those_that_trainers_take() -> None:
+    ddp = ROOT / "workers/trainer/frameworks/pytorch/ddp.py"  # read: it imports torch
+    (ddp_mib,) = re.findall(r"^BUCKET_MIB = (\d+)$", ddp.read_text(encoding="utf-8"), re.M)
     found = {
         (framework.name, strategy.name): strategy.options["bucket_mib"].default * MIB
         for framework in DECLARED.values()
@@ -71,5 +76,5 @@ def test_the_declared_defaults_are_those_of_the_libraries() -> None:
         if strategy.options
     }
     horovod = dict.fromkeys([(name, "horovod") for name in ("mxnet", "pytorch", "tensorflow")], HOROVOD_THRESHOLD_BYTES)
-    assert found == {("pytorch", "ddp"): DDP_CAP_BYTES, **horovod}
+    assert found == {("pytorch", "ddp"): int(ddp_mib) * MIB, **horovod}
     assert horovod_gloo.BUCKET_MIB * MIB == HOROVOD_THRESHOLD_BYTES

@@ -65,15 +65,15 @@ def _cell(one: ScaledCell, found: Scaling) -> ScaledCellView:
         throughput=one.rate,
         baseline_cell_key=one.baseline.cell_key if one.baseline else None,
         is_baseline=one.baseline is not None and one.baseline.cell_key == plan.cell_key,
-        speedup=_quantity("speedup", one.speedup, found),
-        efficiency=_quantity("efficiency", one.efficiency, found),
+        speedup=ratio_quantity("speedup", one.speedup, found.method, found.scope),
+        efficiency=ratio_quantity("efficiency", one.efficiency, found.method, found.scope),
         reason=one.reason,
         blocks=one.speedup.blocks if one.speedup else 0,
         notes=one.notes,
     )
 
 
-def _quantity(name: str, ratio: Ratio | None, found: Scaling) -> Quantity | None:
+def ratio_quantity(name: str, ratio: Ratio | None, method: str, scope: str | None = None) -> Quantity | None:
     if ratio is None:
         return None
     return Quantity.of(
@@ -85,7 +85,7 @@ def _quantity(name: str, ratio: Ratio | None, found: Scaling) -> Quantity | None
             ci_high=ratio.ci_high,
             confidence=ratio.confidence,
             n=ratio.blocks,
-            scope=found.scope,
-            method=found.method,
+            scope=scope,
+            method=method,
         )
     )

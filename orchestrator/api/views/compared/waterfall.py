@@ -7,8 +7,8 @@ from orchestrator.analysis.s_sgd.block_terms import CONFIDENCE, Estimate
 from orchestrator.analysis.s_sgd.cell_difference import Difference
 from orchestrator.analysis.s_sgd.waterfall import Part
 from orchestrator.api.views.common import Quantity, View, fields_of
+from orchestrator.api.views.compared.scaling import ratio_quantity
 from orchestrator.domain.runs.row import Row
-from orchestrator.domain.value.measurement import Measurement
 from orchestrator.services.result.explain import Against, Explanation
 from orchestrator.services.result.more_runs import Missing
 
@@ -109,7 +109,7 @@ def waterfall_view(told: Explanation) -> WaterfallView:
         cell=_cell(told.row),
         one_device=_cell(told.one) if told.one else None,
         throughput=Quantity.maybe(told.rate),
-        efficiency=_efficiency(told),
+        efficiency=ratio_quantity("efficiency", told.efficiency, RATIO),
         iteration_s=found.iteration.seconds,
         ci_low=found.iteration.ci_low,
         ci_high=found.iteration.ci_high,
@@ -147,24 +147,6 @@ def _part(part: Part) -> WaterfallPartView:
     seconds = part.estimate.seconds if part.estimate else None
     return WaterfallPartView(
         name=part.name, seconds=seconds, ci_low=known.ci_low, ci_high=known.ci_high, note=part.note
-    )
-
-
-def _efficiency(told: Explanation) -> Quantity | None:
-    ratio = told.efficiency
-    if ratio is None:
-        return None
-    return Quantity.of(
-        Measurement(
-            "efficiency",
-            value=ratio.value,
-            unit="1",
-            ci_low=ratio.ci_low,
-            ci_high=ratio.ci_high,
-            confidence=ratio.confidence,
-            n=ratio.blocks,
-            method=RATIO,
-        )
     )
 
 
