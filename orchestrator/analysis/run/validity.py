@@ -307,10 +307,9 @@ def device_was_well(evidence: Evidence) -> Found:
 
 
 def _told(node: NodeSpan, metric: str, gpu: str) -> list[float]:
-    """What the driver told since the first timed step that is not 0. It tells it seldom and afterwards, so that an
-    error of the timed phase may stand in a reading that begins after it."""
-    later = [one for one in node.log.readings if one.end_t > node.span.start_t]
-    return [value for one in later for value in [one.values.get((metric, gpu))] if value]
+    """What the driver told that is not 0, from the attempt's start to its end: a device that had an error in the
+    warm-up is not well in the timed phase, and one of the timed phase may be told after it."""
+    return [value for one in node.log.readings for value in [one.values.get((metric, gpu))] if value]
 
 
 def clocks_hold(evidence: Evidence) -> Found:

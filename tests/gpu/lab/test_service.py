@@ -103,7 +103,7 @@ def test_a_run_that_needs_a_gpu_on_which_somebody_computes_waits_and_says_for_wh
 def test_an_error_of_a_device_in_mid_run_disturbs_the_run_and_names_it(rig):
     machine, service, _ = rig
     offered(service, 16)
-    # 30 s at least: its first intervals may be stored late, and the agent looks at devices once in a while.
+    # Seconds long: its first intervals may be stored late. Whether they are those of the warm-up makes no difference.
     experiment = service.submit({**SPEC, "topology": "1x1", "max_steps": 1500, "seed": 4})
     until(lambda: service.runs(experiment)[0]["state"] == "running", 30)
     until(lambda: service.call("GET", f"/api/v1/runs/{service.runs(experiment)[0]['id']}/intervals")["items"], 30)
