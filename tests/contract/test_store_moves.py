@@ -8,6 +8,8 @@ import itertools
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from orchestrator.db.store import SqlStore
-from orchestrator.db.upgrade import admin
 from orchestrator.domain.asked.placement import NodeState
 from orchestrator.domain.runs.run import (
     HOLDS_DEVICES,
@@ -32,17 +33,23 @@ from orchestrator.domain.runs.run import (
 )
 from orchestrator.domain.words.errors import Conflict, NotFound
 from tests.contract import store_scenes as scene
+from tests.contract.postgresql_server import PostgresqlServer
 from tests.unit import builders as make
 
+pytest_plugins = ["tests.contract.store_servers"]
+
 KINDS = ("n0", "n1")  # runs of a kind ask for this node
+SHARED = "n2"  # and get this one beside it
 STEPS = [(here, there) for here, exits in MOVES.items() for there in exits if there is not RunState.PLACING]
 ENDS = [state for state in ExperimentState if state is not ExperimentState.ACTIVE]
+ORDERS = [None, None, NodeState.DRAINING, NodeState.QUARANTINED]
 FAILURES = st.sampled_from([None, scene.CRASH, scene.LOST])
 WHICH = st.integers(0, 23)  # one of those that are there, or nobody
 NOBODY = "nobody"
 # What moves runs comes often, what ends much of what there is to move seldom.
 WHAT = ["advance"] * 12 + ["pause", "order", "cancel a run", "wait", "stop", "come too late", "add a run"] * 2
-WHAT += ["submit", "cancel", "end", "end", "remove"]
+WHAT += ["submit", "cancel", "cancel", "end", "end", "end", "remove"]
+FOLLOWED = 2  # so few runs are moved on at a time, or none would come to its second attempt
 MOST = 2  # of each kind of queued runs, and of those that are to be cancelled
 
 
@@ -84,8 +91,8 @@ class Model:
         return [run for run in free if (taken.update([run.plan.needs.key]) or taken[run.plan.needs.key]) <= MOST]
 
 
-def _node_of(run: Run | None) -> str:
-    return run.plan.node_names[0] if run else KINDS[0]
+def _nodes_of(run: Run | None) -> tuple[str, str]:
+    return (run.plan.node_names[0] if run else KINDS[0]), SHARED
 
 
 def bare(run: Run) -> Run:
@@ -94,16 +101,15 @@ def bare(run: Run) -> Run:
 
 
 class Moves(RuleBasedStateMachine):
-    """``template``: a SQLite file with the schema, which each sequence of moves gets a copy of."""
+    """``new_database``: makes one with the schema for each sequence of moves, gives its URL, and removes it."""
 
-    template: Path
+    new_database: Callable[[], AbstractContextManager[str]]
 
     @initialize()
     def open(self) -> None:
-        self.folder = tempfile.TemporaryDirectory()
-        path = Path(self.folder.name) / "tbd.sqlite3"
-        shutil.copy(self.template, path)
-        self.store, self.model = SqlStore(f"sqlite:///{path}"), Model()
+        self.opened = ExitStack()
+        self.store, self.model = SqlStore(self.opened.enter_context(type(self).new_database())), Model()
+        self.opened.callback(self.store.close)
         self.clock = itertools.count(1000)
         for priority in (0, 1):  # there is something to move, whichever rules an example does without
             self._submitted(priority, [*KINDS, KINDS[0]])
@@ -115,10 +121,14 @@ class Moves(RuleBasedStateMachine):
     def a_run(self, which: int) -> str:
         return [*self.model.runs, NOBODY][which % (len(self.model.runs) + 1)]
 
+    def followed(self, which: int) -> str:
+        """One of the first that have not ended."""
+        going = [run.id for run in self.model.runs.values() if run.state not in TERMINAL][:FOLLOWED]
+        return going[which % len(going)] if going else NOBODY
+
     def teardown(self) -> None:
         if hasattr(self, "store"):
-            self.store.close()
-            self.folder.cleanup()
+            self.opened.close()
 
     @property
     def at(self) -> float:
@@ -152,7 +162,7 @@ class Moves(RuleBasedStateMachine):
         of, run_id = self.an_experiment(which), self.a_run(which)
         match what:
             case "advance":
-                self._advance(run_id, how, failure, judged)
+                self._advance(self.followed(which), how, failure, judged)
             case "come too late":
                 self._come_too_late(run_id, how, failure)
             case "submit":
@@ -162,7 +172,9 @@ class Moves(RuleBasedStateMachine):
             case "pause":
                 self._pause(of, paused=bool(how % 3))
             case "order":
-                self._order(KINDS[which % 2], [None, None, NodeState.DRAINING, NodeState.QUARANTINED][how % 4])
+                self._order(
+                    [*KINDS, SHARED][which % 3], [None, None, NodeState.DRAINING, NodeState.QUARANTINED][how % 4]
+                )
             case "cancel a run":
                 self._cancel_a_run(run_id)
             case "cancel":
@@ -226,10 +238,10 @@ class Moves(RuleBasedStateMachine):
 
     def _begin(self, run_id: str, run: Run | None) -> None:
         new = scene.attempt_of(run or scene.runs_for(scene.experiment())[0], len(run.attempts) + 1 if run else 1)
-        attempt = replace(new, run_id=run_id, created_at=self.at, placement=make.placement(_node_of(run)))
+        attempt = replace(new, run_id=run_id, created_at=self.at, placement=make.placement(*_nodes_of(run)))
         if self._is_gone(lambda: self.store.begin_attempt(run_id, attempt), run is not None) or run is None:
             return
-        may = run.state is RunState.QUEUED and not run.paused and _node_of(run) not in self.model.orders
+        may = run.state is RunState.QUEUED and not run.paused and not self.model.orders.keys() & {*_nodes_of(run)}
         assert self.answer is may
         if may:
             self.model.change(run, state=RunState.PLACING, attempts=(*run.attempts, attempt))
@@ -273,6 +285,8 @@ class Moves(RuleBasedStateMachine):
 
     def _end(self, of: str, state: ExperimentState) -> None:
         at = self.at
+        with pytest.raises(ValueError, match="active"):
+            self.store.end_experiment(of, ExperimentState.ACTIVE, at)
         if self._is_gone(lambda: self.store.end_experiment(of, state, at), of in self.model.experiments):
             return
         experiment = self.model.experiments[of]
@@ -295,6 +309,8 @@ class Moves(RuleBasedStateMachine):
             self.model.told = Counter({key: n for key, n in self.model.told.items() if key[0] != of})
 
     def _order(self, node: str, state: NodeState | None) -> None:
+        with pytest.raises(ValueError, match="ordered"):
+            self.store.order_node(node, NodeState.UNREACHABLE)
         self.store.order_node(node, state)
         self.model.orders.pop(node, None)
         if state:
@@ -333,8 +349,9 @@ class Moves(RuleBasedStateMachine):
             run.id: model.seen(run) for run in model.runs.values()
         }
         assert store.queue_heads(MOST) == [bare(model.seen(run)) for run in model.heads()]
-        found = store.open_runs(500)
+        found = store.open_runs(MOST)
         cancelled = [run for run in model.queue() if run.cancel_requested]
+        cancelled = sorted(cancelled, key=lambda run: (run.paused, run.plan.needs.key))[:MOST]
         held = [run for run in model.runs.values() if run.state in HOLDS_DEVICES]
         assert {run.id: run for run in found.runs} == {run.id: bare(model.seen(run)) for run in (*held, *cancelled)}
         idle = [of for of, one in model.experiments.items() if one.state is ExperimentState.ACTIVE]
@@ -344,11 +361,31 @@ class Moves(RuleBasedStateMachine):
         assert Counter(told) == model.told
 
 
-def test_moves_in_any_order_are_what_the_model_says(tmp_path_factory: pytest.TempPathFactory) -> None:
-    template = tmp_path_factory.mktemp("template") / "tbd.sqlite3"
-    admin.upgrade(f"sqlite:///{template}")
-    machine: Any = type("Machine", (Moves,), {"template": template})
-    quick = settings(max_examples=20, stateful_step_count=50, deadline=None, derandomize=True, database=None)
-    checks = settings(quick, suppress_health_check=list(HealthCheck))
-    machine.TestCase.settings = checks
+@contextmanager
+def _copy_of(template: Path) -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield f"sqlite:///{shutil.copy(template, folder)}"
+
+
+@contextmanager
+def _database_of(server: PostgresqlServer) -> Iterator[str]:
+    server.execute("CREATE DATABASE moves TEMPLATE template_tbd")
+    try:
+        yield server.url("moves")
+    finally:
+        server.execute("DROP DATABASE moves WITH (FORCE)")
+
+
+@pytest.mark.parametrize(
+    ("database", "new", "examples"),
+    [("sqlite_template", _copy_of, 20), ("postgresql", _database_of, 5)],
+    ids=["sqlite", "postgresql"],
+)
+def test_moves_in_any_order_are_what_the_model_says(
+    request: pytest.FixtureRequest, database: str, new: Callable[[Any], AbstractContextManager[str]], examples: int
+) -> None:
+    source = request.getfixturevalue(database)
+    machine: Any = type("Machine", (Moves,), {"new_database": staticmethod(lambda: new(source))})
+    quick = settings(max_examples=examples, stateful_step_count=50, deadline=None, derandomize=True, database=None)
+    machine.TestCase.settings = settings(quick, suppress_health_check=list(HealthCheck))
     machine.TestCase("runTest").runTest()

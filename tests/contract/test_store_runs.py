@@ -10,7 +10,6 @@ from orchestrator.db.connection.among import among
 from orchestrator.db.run import runs as run_rows
 from orchestrator.db.store import SqlStore
 from orchestrator.db.tables.schema import attempt as attempts
-from orchestrator.domain.asked.placement import NodeState
 from orchestrator.domain.runs.filters import RunFilter
 from orchestrator.domain.runs.run import MOVES, IllegalMove, RunState
 from orchestrator.domain.words.errors import Conflict
@@ -61,83 +60,6 @@ def test_pages_of_runs_have_attempts_and_analysis(store: SqlStore) -> None:
     assert [one.id for one in page.items[0].attempts] == [attempt.id]
 
 
-def test_the_queue_comes_by_priority_and_then_age(store: SqlStore) -> None:
-    _late, (late_run,) = scene.submitted(store, at=2000.0, priority=5)
-    _, (early_run, ended) = scene.submitted(store, runs=2, at=1000.0, priority=5)
-    _, (urgent_run,) = scene.submitted(store, at=3000.0, priority=10)
-    scene.brought_to(store, ended, RunState.FAILED)
-
-    assert [run.id for run in store.queue_heads(9)] == [urgent_run.id, early_run.id, late_run.id]
-    assert [run.id for run in store.queue_heads(2)] == [urgent_run.id, early_run.id]
-
-
-def test_of_the_queue_the_first_runs_of_each_kind_are_had(store: SqlStore) -> None:
-    near, far = scene.experiment(at=1000.0), scene.experiment(at=2000.0)
-    near_runs, far_runs = scene.runs_for(near, 3), scene.runs_for(far, 3, node_names=("elsewhere",))
-    store.add_experiment(near, near_runs)
-    store.add_experiment(far, far_runs)
-
-    assert [run.id for run in store.queue_heads(2)] == [run.id for run in (*near_runs[:2], *far_runs[:2])]
-    scene.brought_to(store, near_runs[0], RunState.RUNNING)
-    store.cancel_run(far_runs[0].id, 3000.0)
-    assert [run.id for run in store.queue_heads(1)] == [near_runs[1].id, far_runs[1].id]
-
-
-def test_open_runs_are_those_that_hold_devices_and_some_that_are_to_be_cancelled(store: SqlStore) -> None:
-    _, runs = scene.submitted(store, runs=5, at=1000.0)
-    attempt = scene.brought_to(store, runs[0], RunState.PLACING)
-    scene.brought_to(store, runs[1], RunState.FAILED)
-    store.cancel_run(runs[2].id, 1001.0)
-    store.cancel_run(runs[3].id, 1001.0)
-
-    assert [run.id for run in store.open_runs(9).runs] == [runs[0].id, runs[2].id, runs[3].id]
-    assert [run.id for run in store.open_runs(1).runs] == [runs[0].id, runs[2].id]
-    assert store.open_runs(1).runs[0].attempts == (attempt,)
-
-
-def test_queued_runs_that_ask_for_the_same_wait_for_one_reason(store: SqlStore) -> None:
-    _, runs = scene.submitted(store, runs=3)
-    needs = runs[0].plan.needs.key
-    store.set_waiting(needs, "waits for n0")
-    store.set_waiting(needs, "waits for n1")
-    scene.brought_to(store, runs[2], RunState.RUNNING)
-    _, (other,) = scene.submitted(store, at=3000.0)
-    new = scene.experiment(at=4000.0)
-    store.add_experiment(new, [elsewhere := scene.runs_for(new, node_names=("elsewhere",))[0]])
-
-    told = {run.id: run.waiting for run in store.runs().items}
-    assert told == {runs[0].id: "waits for n1", runs[1].id: "waits for n1", other.id: "waits for n1"} | {
-        runs[2].id: None,
-        elsewhere.id: None,
-    }
-    assert [run.waiting for run in store.queue_heads(1)] == ["waits for n1", None]
-
-
-def test_beginning_an_attempt_moves_the_run_and_stores_the_attempt_together(store: SqlStore) -> None:
-    _, (run,) = scene.submitted(store)
-    store.set_waiting(run.plan.needs.key, "waits for n1")
-    assert store.run(run.id).waiting == "waits for n1"
-    attempt = scene.attempt_of(run, nodes=("n0", "n1"), created_at=2000.0)
-
-    assert store.begin_attempt(run.id, attempt)
-    assert not store.begin_attempt(run.id, scene.attempt_of(run, 2))
-
-    after = store.run(run.id)
-    assert (after.state, after.attempts, after.waiting) == (RunState.PLACING, (attempt,), None)
-
-
-def test_no_attempt_begins_on_a_node_that_is_ordered_to_take_none_whatever_was_seen_before(store: SqlStore) -> None:
-    _, (run,) = scene.submitted(store)
-    store.order_node("n1", NodeState.DRAINING)
-
-    assert not store.begin_attempt(run.id, scene.attempt_of(run, nodes=("n0", "n1")))
-    assert (store.run(run.id).state, store.run(run.id).attempts) == (RunState.QUEUED, ())
-
-    store.order_node("n1", None)
-    store.order_node("n2", NodeState.QUARANTINED)
-    assert store.begin_attempt(run.id, scene.attempt_of(run, nodes=("n0", "n1")))
-
-
 def test_one_of_many_threads_begins_the_attempt(store: SqlStore) -> None:
     _, (run,) = scene.submitted(store)
 
@@ -160,26 +82,6 @@ def test_an_attempt_number_is_given_once(store: SqlStore) -> None:
     assert store.run(run.id).state is RunState.QUEUED  # the move was undone with it
 
 
-def test_moves_date_the_attempt_and_the_run(store: SqlStore) -> None:
-    _, (run,) = scene.submitted(store)
-    store.begin_attempt(run.id, scene.attempt_of(run))
-
-    assert store.move_run(run.id, RunState.PLACING, RunState.RUNNING, at=2001.0)
-    assert not store.move_run(run.id, RunState.PLACING, RunState.RUNNING, at=2002.0)
-    assert store.move_run(run.id, RunState.RUNNING, RunState.COLLECTING, at=2003.0)
-    assert store.move_run(run.id, RunState.COLLECTING, RunState.FAILED, at=2004.0, failure=scene.CRASH)
-
-    after = store.run(run.id)
-    assert (after.state, after.started_at, after.ended_at, after.failure) == (
-        RunState.FAILED,
-        2001.0,
-        2004.0,
-        scene.CRASH,
-    )
-    assert after.attempt is not None
-    assert (after.attempt.started_at, after.attempt.ended_at, after.attempt.failure) == (2001.0, 2004.0, scene.CRASH)
-
-
 @pytest.mark.parametrize(("state", "to"), ILLEGAL, ids=[f"{a}-{b}" for a, b in ILLEGAL])
 def test_every_move_that_the_table_lacks_is_refused(sqlite_url: str, state: RunState, to: RunState) -> None:
     store = SqlStore(sqlite_url)
@@ -191,30 +93,6 @@ def test_every_move_that_the_table_lacks_is_refused(sqlite_url: str, state: RunS
         assert store.run(run.id).state is state
     finally:
         store.close()
-
-
-def test_a_run_is_cancelled_once_and_not_after_its_end(store: SqlStore) -> None:
-    experiment, (queued, ended) = scene.submitted(store, runs=2)
-    scene.brought_to(store, ended, RunState.COMPLETED)
-
-    for _ in range(2):
-        store.cancel_run(queued.id, 3000.0)
-        store.cancel_run(ended.id, 3000.0)
-
-    assert store.run(queued.id).cancel_requested
-    assert not store.run(ended.id).cancel_requested
-    assert len([one for one in store.changes(experiment.id) if one.data.get("cancel_requested")]) == 1
-
-
-def test_the_first_reason_to_stop_stays(store: SqlStore) -> None:
-    _, (run,) = scene.submitted(store)
-    attempt = scene.brought_to(store, run, RunState.RUNNING)
-    assert attempt is not None
-
-    store.request_stop(attempt.id, "timed_out")
-    store.request_stop(attempt.id, "cancelled")
-
-    assert store.run(run.id).attempts[0].stop_requested == "timed_out"
 
 
 def test_changes_tell_the_story_of_an_experiment_in_order(store: SqlStore) -> None:
@@ -246,18 +124,6 @@ def test_changes_of_many_threads_are_seen_in_the_order_of_their_numbers(store: S
 
     assert seen == [one.number for one in store.changes(experiment.id)]  # a reader that goes on misses none
     assert len(seen) == 1 + 24 + 24
-
-
-def test_orders_to_nodes_are_kept_replaced_and_taken_back(store: SqlStore) -> None:
-    store.order_node("n0", NodeState.DRAINING)
-    store.order_node("n1", NodeState.DRAINING)
-    store.order_node("n0", NodeState.QUARANTINED)
-    store.order_node("n1", None)
-    store.order_node("n2", None)
-
-    assert store.node_orders() == {"n0": NodeState.QUARANTINED}
-    with pytest.raises(ValueError, match="ordered"):
-        store.order_node("n0", NodeState.UNREACHABLE)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])

@@ -1,4 +1,4 @@
-"""The contract of the store: experiments that are paused, and those that are extended. On SQLite and on PostgreSQL."""
+"""The contract of the store: experiments that are extended. On SQLite and on PostgreSQL."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.runs.run import PAUSED, Experiment, ExperimentState, RunState
+from orchestrator.domain.runs.run import Experiment, ExperimentState, RunState
 from orchestrator.domain.words.errors import Conflict, NotFound
 from tests.contract import store_scenes as scene
 from tests.unit import builders as make
@@ -16,50 +16,6 @@ pytest_plugins = ["tests.contract.store_servers"]
 
 def longer(experiment: Experiment, **fields: Any) -> Experiment:
     return replace(experiment, spec=make.spec(**fields))
-
-
-def test_no_queued_run_of_a_paused_experiment_begins_until_it_goes_on(store: SqlStore) -> None:
-    experiment, (first, second) = scene.submitted(store, runs=2)
-    other, (theirs,) = scene.submitted(store)
-    for _ in range(2):
-        store.pause_experiment(experiment.id, True, 2000.0)
-
-    assert store.experiment(experiment.id).paused
-    assert not store.experiment(other.id).paused
-    assert [run.id for run in store.queue_heads(9)] == [theirs.id]
-    assert store.run(first.id).waiting == PAUSED
-    assert not store.begin_attempt(first.id, scene.attempt_of(first))  # somebody decided to begin it just before
-    assert store.run(first.id).attempts == ()
-    told = [change.data for change in store.changes(experiment.id) if "paused" in change.data]
-    assert told == [{"paused": True}]
-
-    store.pause_experiment(experiment.id, False, 3000.0)
-    assert {run.id for run in store.queue_heads(9)} == {first.id, second.id, theirs.id}
-    assert store.begin_attempt(first.id, scene.attempt_of(first))
-
-
-def test_what_comes_to_the_queue_of_a_paused_experiment_waits_too(store: SqlStore) -> None:
-    experiment, (begun,) = scene.submitted(store)
-    scene.brought_to(store, begun, RunState.COLLECTING)
-    store.pause_experiment(experiment.id, True, 2000.0)
-    assert store.conclude(begun.id, RunState.QUEUED, at=3000.0, failure=scene.LOST)  # it is to be tried again
-    assert store.add_runs(scene.runs_for(experiment, first=2)) == 1
-    assert store.queue_heads(9) == []
-    store.pause_experiment(experiment.id, False, 4000.0)
-    assert len(store.queue_heads(9)) == 2
-
-
-def test_a_paused_experiment_can_be_cancelled_and_one_that_is_over_is_not_paused(store: SqlStore) -> None:
-    experiment, (run,) = scene.submitted(store)
-    store.pause_experiment(experiment.id, True, 2000.0)
-    store.cancel_experiment(experiment.id, 3000.0)
-    assert [one.id for one in store.open_runs(9).runs] == [run.id]
-    store.move_run(run.id, RunState.QUEUED, RunState.CANCELLED, at=4000.0)
-    assert store.end_experiment(experiment.id, ExperimentState.CANCELLED, 5000.0)
-    store.pause_experiment(experiment.id, True, 6000.0)
-    assert not store.experiment(experiment.id).paused
-    with pytest.raises(NotFound):
-        store.pause_experiment("nobody", True, 1.0)
 
 
 def test_an_extended_experiment_has_the_new_spec_and_each_plan_once(store: SqlStore) -> None:
