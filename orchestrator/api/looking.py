@@ -20,7 +20,7 @@ PARTS = (
     *("experiments", "lookup", "catalog", "runs", "schedules", "streams"),
     *("operate.nodes", "operate.tokens", "operate.audit"),
     *("results", "history", "nightly", "profiles", "waterfall"),
-    *("exports", "observations", "probes", "intake.imports"),
+    *("exports", "observations", "probes", "predictions", "intake.imports"),
 )
 
 

@@ -21,6 +21,7 @@ from orchestrator.api.routers import (
     lookup,
     nightly,
     observations,
+    predictions,
     probes,
     profiles,
     results,
@@ -71,7 +72,9 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
     strict = [Depends(allowed), Depends(only_known_parameters), Depends(only_offered_media_types)]
     api = APIRouter(prefix="/api/v1", dependencies=strict, responses=problems.RESPONSES)
     parts = (streams, experiments, schedules, nightly, runs, profiles, waterfall, results, observations, catalog, nodes)
-    routers = [part.router for part in (*parts, probes, history, exports, imports, ingest, lookup, tokens, audit)]
+    routers = [
+        part.router for part in (*parts, probes, predictions, history, exports, imports, ingest, lookup, tokens, audit)
+    ]
     check_scopes(routers)
     for router in routers:
         api.include_router(router)

@@ -18,6 +18,7 @@ from orchestrator.db.connection.right import Right
 from orchestrator.db.connection.verbs import reads, writes
 from orchestrator.db.experiment import experiments as experiment_rows
 from orchestrator.db.experiment import keys
+from orchestrator.db.history import predictions as prediction_rows
 from orchestrator.db.history.history_part import HistoryPart
 from orchestrator.db.history.imported_points import ImportedPart
 from orchestrator.db.run import cell_pages, logs, lookup, probes
@@ -172,6 +173,8 @@ class SqlStore(HistoryPart, ImportedPart, SchedulePart):
     profiles = reads(profile_rows.read)
     calibrations = reads(probes.calibrations)
     calibrated = reads(probes.latest)
+    add_predictions = writes(prediction_rows.add)
+    predictions = reads(prediction_rows.page)
 
     # logs
 

@@ -16,6 +16,7 @@ from orchestrator.db.store import SqlStore
 from orchestrator.db.tables.schema import REVISION
 from orchestrator.db.upgrade import admin
 from orchestrator.domain.around.imported_points import ImportedFilter
+from orchestrator.domain.around.predictions import PredictionFilter
 from orchestrator.domain.runs.filters import (
     CalibrationFilter,
     CellFilter,
@@ -194,6 +195,11 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "imported by owner": lambda store, exp, run, att: store.imported(ImportedFilter(owner="ada")),
     "imported of a series": lambda store, exp, run, att: store.imported(ImportedFilter(series="imported-0")),
     "imported series": lambda store, exp, run, att: store.imported_series(),
+    "predictions": lambda store, exp, run, att: store.predictions(),
+    "predictions by owner": lambda store, exp, run, att: store.predictions(PredictionFilter(owner="ada")),
+    "predictions of a strategy": lambda store, exp, run, att: store.predictions(
+        PredictionFilter(framework="pytorch", strategy="ddp")
+    ),
     "find": lambda store, exp, run, att: store.find("exp_0"),
     "changes": lambda store, exp, run, att: store.changes(exp, after=5),
 }
@@ -244,6 +250,7 @@ def test_no_query_walks_a_whole_table(sqlite_url: str, name: str) -> None:
         "fire",
         "origin",
         "imported_point",
+        "prediction",
     )
     tables += ("profile", "profile_missing", "memory_class", "kernel", "layer", "gradient_exchange")
     whole = [step for step, _ in steps if step in {f"SCAN {table}" for table in tables}]

@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.domain.asked.catalog import Catalog, FrameworkFacts, ModelFacts, OptionFacts, StrategyFacts
+from orchestrator.domain.asked.catalog import (
+    Catalog,
+    ExchangeFacts,
+    FrameworkFacts,
+    ModelFacts,
+    OptionFacts,
+    StrategyFacts,
+)
 from orchestrator.domain.asked.facts import Facts
 from orchestrator.domain.asked.placement import Device, Node, NodeShare, NodeState, Placement
 from orchestrator.domain.asked.plan import Plan
@@ -37,7 +44,9 @@ def catalog() -> Catalog:
     )
     single = {
         "single": StrategyFacts("single", "pytorch", 1, 1),
-        "ddp": StrategyFacts("ddp", "pytorch", 8, 8, lacks=("layers", "bf16")),
+        "ddp": StrategyFacts(
+            "ddp", "pytorch", 8, 8, lacks=("layers", "bf16"), exchange=ExchangeFacts(True, {"cpu": "gloo"})
+        ),
     }
     frameworks = {
         "pytorch": FrameworkFacts(

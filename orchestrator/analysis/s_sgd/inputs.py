@@ -6,10 +6,10 @@ inverse). That a profiler slows down every part alike is an assumption.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.analysis.s_sgd.buckets import Bucket, ddp_buckets, horovod_buckets
-from orchestrator.analysis.s_sgd.iteration import Parts
+from orchestrator.analysis.s_sgd.iteration import Loading, Parts, one_device_s
 from orchestrator.analysis.s_sgd.labels import Merger
 from orchestrator.analysis.s_sgd.rank_steps import RankStep
 from orchestrator.domain.value.profile import UNTOLD_EXPOSURE, LayerTimes
@@ -24,12 +24,27 @@ class Inputs:
     """One device's step for the model, in seconds, layers 1 (next to the input) .. L in the order in which they ran.
 
     ``parts``: t_io (what was waited for; reading that prefetching hides is not in it), t_h2d, t_f, t_b(l), t_u.
-    ``gradient_bytes``: of layers 1 .. L, 0 where one has no parameters. ``slowdown``: a profiled step over a timed one.
+    ``rest_s``: of a timed step, what none of them tells; below 0 where they overlap. ``gradient_bytes``: of layers
+    1 .. L, 0 where one has no parameters. ``slowdown``: a profiled step over a timed one.
     """
 
     parts: Parts
+    rest_s: float
     gradient_bytes: tuple[int, ...]
     slowdown: float
+
+    def at_batch(self, ratio: float) -> "Inputs":
+        """Return them for a batch ``ratio`` times as large: what is done for each sample grows with it, the update and
+        the rest stay. That a layer takes as long for each sample of any batch is an assumption."""
+        parts = self.parts
+        grown = Parts(
+            parts.io_s * ratio,
+            parts.host_to_device_s * ratio,
+            parts.forward_s * ratio,
+            tuple(seconds * ratio for seconds in parts.backward_s),
+            parts.update_s,
+        )
+        return replace(self, parts=grown)
 
     def buckets(self, by: Merger, cap_bytes: int) -> list[Bucket]:
         """Return what is exchanged together if all gradients were ready at once, with ``first`` and ``last`` counting
@@ -67,7 +82,8 @@ def inputs_of(times: LayerTimes, step_s: float) -> Inputs:
         tuple(seconds * share / slowdown for seconds in known),
         t_u / slowdown,
     )
-    return Inputs(parts, tuple(row.parameters_bytes for row in times.rows), slowdown)
+    rest_s = step_s - one_device_s(parts, Loading.NONE)
+    return Inputs(parts, rest_s, tuple(row.parameters_bytes for row in times.rows), slowdown)
 
 
 _PARTS = ("input_s", "host_to_device_s", "forward_s", "backward_s", "update_s")

@@ -5,11 +5,13 @@ of Collective Communication Operations in MPICH" (2005), without the time of add
 """
 
 import math
+from dataclasses import replace
 
 from orchestrator.analysis.s_sgd.communication import Communication, Segment
 from orchestrator.analysis.s_sgd.labels import Algorithm
 
 MOST_NODES = 100_000  # a judgement: more than any training had
+MOST_BYTES = 2**40  # a judgement: more than any gradient has
 
 
 def counts(algorithm: Algorithm, nodes: int) -> tuple[float, float]:
@@ -52,3 +54,23 @@ def on_other_nodes(function: Communication, algorithm: Algorithm, nodes: int, to
         for one in function.segments
     )
     return Communication(segments, function.beside)
+
+
+def over_link(latency_s: float, bytes_per_s: float, algorithm: Algorithm, nodes: int) -> Communication:
+    """Return how long ``algorithm`` takes on ``nodes`` of which each sends ``bytes_per_s`` and each message takes
+    ``latency_s`` besides: a fabric that nobody has measured.
+
+    Raises:
+        ValueError: as of ``counts``.
+    """
+    messages, load = counts(algorithm, nodes)
+    whole = Segment(1, MOST_BYTES, messages * latency_s, bytes_per_s / load)
+    return Communication((whole,))
+
+
+def quicker(function: Communication, times: float) -> Communication:
+    """Return ``function`` over links of ``times`` the bandwidth and the same latency."""
+    segments = tuple(
+        replace(one, bytes_per_s=one.bytes_per_s * times if one.bytes_per_s else None) for one in function.segments
+    )
+    return replace(function, segments=segments)

@@ -23,6 +23,7 @@ from orchestrator.db.tables.access import deed, token  # noqa: F401 - whoever ta
 from orchestrator.db.tables.history import point  # noqa: F401
 from orchestrator.db.tables.imported import imported_point  # noqa: F401
 from orchestrator.db.tables.metadata import Count, Key, metadata
+from orchestrator.db.tables.predictions import prediction  # noqa: F401
 from orchestrator.db.tables.schedule import fire, origin, schedule  # noqa: F401
 from orchestrator.db.tables.service import heartbeat, node_order, server  # noqa: F401
 

@@ -140,10 +140,26 @@ def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, 
 
 
 @dataclass(frozen=True)
+class ExchangeFacts:
+    """How a strategy exchanges gradients, as the model of S-SGD has it (docs/read_results/s-sgd-model.md).
+
+    ``overlapped``: beside the backward pass, or after it. ``merged_by``: whose rule merges them, up to the option
+    ``bucket_mib``; none: nothing does. ``libraries``: kind of device -> the library of netbench that times what this
+    strategy does; where there is none, ``unmeasured`` says why.
+    """
+
+    overlapped: bool
+    libraries: Mapping[str, str]
+    merged_by: str | None = None
+    unmeasured: str = "netbench cannot time how this strategy exchanges gradients"
+
+
+@dataclass(frozen=True)
 class StrategyFacts:
     """How a framework distributes, in which interpreter, how far it reaches, and its layout of processes
     (``workers.trainer.protocol.STRATEGY`` says what each means). ``lacks``: abilities and precisions of the framework
-    that are not there with this strategy. ``options``: those that stand among the options of a spec."""
+    that are not there with this strategy. ``options``: those that stand among the options of a spec. ``exchange``: None
+    where it exchanges nothing, or no model of it is told."""
 
     name: str
     interpreter: str
@@ -159,6 +175,7 @@ class StrategyFacts:
     threads: str = "per-process"
     lacks: tuple[str, ...] = ()
     options: Mapping[str, OptionFacts] = field(default_factory=dict)
+    exchange: ExchangeFacts | None = None
 
     def reaches(self, topology: Topology) -> bool:
         return topology.nodes <= self.max_nodes and topology.devices_per_node <= self.max_devices_per_node

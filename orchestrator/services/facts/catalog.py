@@ -9,9 +9,11 @@ from typing import Any
 import suites.datasets
 import suites.models
 import workers.trainer.frameworks
+from orchestrator.analysis.s_sgd.labels import Merger
 from orchestrator.domain.asked.catalog import (
     Catalog,
     DatasetFacts,
+    ExchangeFacts,
     FrameworkFacts,
     ModelFacts,
     OptionFacts,
@@ -197,7 +199,9 @@ def _switch(name: str, facts: Mapping[str, Any], framework: Mapping[str, Any]) -
 
 def _strategy(path: Path, name: str, facts: Mapping[str, Any]) -> StrategyFacts:
     options = {option: _option(path, {"sizes": ()}, option, told) for option, told in facts.get("options", {}).items()}
-    found = StrategyFacts(name=name, **{**facts, "lacks": tuple(facts.get("lacks", ())), "options": options})
+    told = facts.get("exchange")
+    made = {"lacks": tuple(facts.get("lacks", ())), "options": options, "exchange": told and ExchangeFacts(**told)}
+    found = StrategyFacts(name=name, **{**facts, **made})
     choices = (
         ("workers", ("per-device", "per-node")),
         ("servers", ("none", "per-node")),
@@ -207,6 +211,10 @@ def _strategy(path: Path, name: str, facts: Mapping[str, Any]) -> StrategyFacts:
     for field, offered in choices:
         if getattr(found, field) not in offered:
             raise TypeError(f"strategy {name}: {field} is one of {', '.join(offered)}")
+    if found.exchange and found.exchange.merged_by not in (None, *Merger):
+        raise TypeError(f"strategy {name}: exchange.merged_by is one of {', '.join(Merger)}")
+    if found.exchange and found.exchange.merged_by and "bucket_mib" not in options:
+        raise TypeError(f"strategy {name}: exchange.merged_by goes with an option bucket_mib")
     return found
 
 

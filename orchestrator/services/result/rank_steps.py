@@ -33,7 +33,7 @@ class ObservedCell:
 def observed(context: Context, cell: RatedCell) -> ObservedCell:
     """Read the runs that the cell's rates rest on. Blocks are repetitions."""
     rates = cell.row.rates_of(cell.basis)
-    steps = [(run, _step_s(run, rate)) for run, rate in rates if rate > 0]
+    steps = [(run, step_s_of(run, rate)) for run, rate in rates if rate > 0]
     by_layers: dict[Block, RunSteps] = {}
     activity: dict[Block, RunSteps] = {}
     why = unexposed = None
@@ -64,7 +64,7 @@ def observed(context: Context, cell: RatedCell) -> ObservedCell:
     )
 
 
-def _step_s(run: Run, rate: float) -> float:
+def step_s_of(run: Run, rate: float) -> float:
     """A timed step of the run, from the warm-up of its cell on: its own is told with its own throughput."""
     own = {name: _value(run, name) for name in ("step_time_s", RATE)}
     return (own["step_time_s"] or 0.0) * (own[RATE] or rate) / rate

@@ -1,12 +1,13 @@
 """The S-SGD model: closed forms against the events of the task graph, buckets, the published traces."""
 
+import math
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.s_sgd import iteration, task_graph
+from orchestrator.analysis.s_sgd import forecast, iteration, task_graph
 from orchestrator.analysis.s_sgd.buckets import MIB, Bucket, ddp_buckets, horovod_buckets, horovod_exchanges
 from orchestrator.analysis.s_sgd.communication import fit
 from orchestrator.analysis.s_sgd.iteration import Exchange, Loading, Parts
@@ -146,3 +147,38 @@ def test_merged_gradients_are_the_trace_in_fewer_exchanges() -> None:
 def test_what_a_trace_cannot_tell_is_refused(trace: Trace, asked: dict[str, Merging]) -> None:
     with pytest.raises(NotPredictable):
         predict(trace, **asked)
+
+
+@pytest.mark.parametrize(
+    ("steps", "errors", "factor"),
+    [
+        ([0.1], [], 2.0),  # nothing was judged: within a factor of two
+        ([0.1], [0.01] * 8, 2.0),
+        ([0.1], [-3.0, 0.1], math.exp(3.0)),  # … or as far off as one was
+        ([0.1], [0.01] * 8 + [-0.2], math.exp(0.2)),  # of nine the largest
+        ([0.1], [0.3] + [0.01] * 18, math.exp(0.01)),  # of nineteen the last but one
+        ([0.1, 0.1, 0.1], [0.1] * 9, math.exp(0.1)),
+    ],
+)
+def test_the_interval_of_a_prediction_has_the_errors_of_earlier_ones(steps, errors, factor):
+    assert math.exp(forecast.half_width(steps, errors)) == pytest.approx(factor)
+
+
+def test_the_interval_of_a_prediction_has_the_spread_of_its_runs():
+    # Student's t of 2 degrees of freedom: 2.92 at 95 %; the logarithms' standard deviation is 0.1
+    spread = 2.92 * 0.1 / math.sqrt(3)
+    found = forecast.half_width([math.exp(one) for one in (-0.1, 0.0, 0.1)], [0.05] * 9)
+    assert found == pytest.approx(math.hypot(spread, 0.05), rel=1e-3)
+
+
+@given(st.integers(1, 5000), st.integers(1, 40))
+def test_as_many_nodes_are_found_as_have_the_efficiency(truth, least):
+    found = forecast.most_nodes(lambda nodes: 1.0 if nodes <= truth else 0.5, 0.8, least, 4000)
+    assert found == (None if least > truth else min(truth, 4000))
+
+
+@given(st.floats(1e-4, 1e4))
+def test_the_least_bandwidth_that_is_enough_is_found(enough):
+    found = forecast.least_bandwidth(lambda times: 1.0 if times >= enough else 0.0, 0.5)
+    assert found == pytest.approx(enough, rel=1e-6)
+    assert forecast.least_bandwidth(lambda times: 0.4, 0.5) is None

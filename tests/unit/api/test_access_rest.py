@@ -17,7 +17,7 @@ from orchestrator.services import tokens
 from tests.unit.api.api_rig import AS_LOG, SPEC, Rig
 
 ROOT = Actor("root", Scope.ADMIN, None, "(database)")
-BODIES = {"/experiments": SPEC, "/tokens": {"name": "new"}, "/netbench": {}, "/calibrations": {}}
+BODIES = {"/experiments": SPEC, "/predictions": SPEC, "/tokens": {"name": "new"}, "/netbench": {}, "/calibrations": {}}
 BODIES |= {"/experiments/{experiment_id}/extend": SPEC, "/schedules": {}, "/schedules/{schedule_id}": {}}
 
 

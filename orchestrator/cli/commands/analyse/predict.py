@@ -1,9 +1,13 @@
-"""Predict how much of the gradients' exchange the backward pass hides, from a trace of layers; no server is needed.
+"""Predict the cells of a spec before they are run, or how much of the gradients' exchange a trace of layers hides.
 
+tbd predict suites/scaling.yaml --until 80%
+tbd predict SPEC.yaml --fabric '100 Gbit/s, 2 us'
+tbd predict --judged
 tbd predict --trace trace.csv --exchange log.csv --beside idle --bucket 25MiB
 
-FILE is a CSV file with the columns layer, elements, backward_us, allreduce_us; LOG has bytes, latency_us. What is
-computed, and where it fails: docs/read_results/s-sgd-model.md.
+A spec is predicted from profiled runs of one device and from netbenches; what lacks is named with the command that
+supplies it. A trace needs no server: FILE is a CSV file with the columns layer, elements, backward_us, allreduce_us;
+LOG has bytes, latency_us. What is computed, and where it fails: docs/read_results/s-sgd-model.md.
 """
 
 import argparse
@@ -12,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.analysis.s_sgd.labels import Algorithm, Beside, Merger
 from orchestrator.cli.exits import DONE, CommandError
 from orchestrator.cli.printing import output
+from orchestrator.cli.rest.client import ServerProblem
 from orchestrator.cli.spec import csv_file
 from orchestrator.cli.spec.sizes import size_bytes
 
@@ -20,6 +25,10 @@ if TYPE_CHECKING:
 
 # Option -> the one that it says more of.
 _NEEDS = {
+    "fabric": "spec",
+    "until": "spec",
+    "exchange": "trace",
+    "bucket": "trace",
     "beside": "exchange",
     "first_bucket": "bucket",
     "by": "bucket",
@@ -30,7 +39,12 @@ _NEEDS = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--trace", metavar="FILE", required=True, help="one iteration, layer by layer")
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("spec", metavar="SPEC.yaml", nargs="?", help="predict each cell of this spec")
+    asked.add_argument("--judged", action="store_true", help="how near earlier predictions came to what was measured")
+    asked.add_argument("--trace", metavar="FILE", help="one iteration, layer by layer")
+    parser.add_argument("--fabric", metavar="TEXT", help="between nodes, as nobody has it: '100 Gbit/s, 2 us'")
+    parser.add_argument("--until", metavar="PERCENT", type=_ratio, help="how many nodes keep this efficiency")
     parser.add_argument("--exchange", metavar="LOG", help="times of exchanges by size: these instead of the trace's")
     parser.add_argument("--beside", choices=list(Beside), help="what LOG was measured beside (default unstated)")
     parser.add_argument("--bucket", type=size_bytes, metavar="SIZE", help="merge gradients up to SIZE")
@@ -47,14 +61,54 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     for name, other in _NEEDS.items():
         if getattr(options, name) is not None and getattr(options, other) is None:
-            raise CommandError(f"--{name.replace('_', '-')} goes with --{other.replace('_', '-')} only")
+            needed = "a SPEC.yaml" if other == "spec" else f"--{other.replace('_', '-')}"
+            raise CommandError(f"--{name.replace('_', '-')} goes with {needed} only")
     if options.by == Merger.HOROVOD and options.first_bucket is not None:
         raise CommandError("--first-bucket is DDP's: Horovod's buckets have one threshold")
+    if options.trace is None:
+        return _of_cells(options)
     found = _predicted(options)
     if options.json:
         output.print_json(_as_json(options, found))
     else:
         _print(options, found)
+    return DONE
+
+
+def _ratio(text: str) -> float:
+    """80% or 0.8."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text}: an efficiency is above 0% and below 100%")
+    return value
+
+
+def _of_cells(options: argparse.Namespace) -> int:
+    """Predict a spec, or show what became of predictions."""
+    from orchestrator.cli.rest.embedded import some_server
+    from orchestrator.cli.rest.locate import look
+    from orchestrator.cli.spec.spec_file import SpecFile
+    from orchestrator.reports import prediction
+
+    if options.judged:
+        found = look().pages("/predictions")
+        told = prediction.judged_text(found["items"], output.width())
+    else:
+        file = SpecFile(options.spec)
+        asked = {name: getattr(options, name) for name in ("fabric", "until") if getattr(options, name) is not None}
+        with some_server() as (client, _):
+            try:
+                found = client.post("/predictions", file.spec, **asked)
+            except ServerProblem as problem:
+                raise file.explain(problem) from None
+        told = prediction.text(found, output.width())
+    if options.json:
+        output.print_json(found)
+    else:
+        print(told)
     return DONE
 
 

@@ -1,0 +1,143 @@
+"""What a prediction is made of: the profiled steps of one device, and how long its library's exchanges take."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from orchestrator.analysis.s_sgd import communication
+from orchestrator.analysis.s_sgd.communication import Communication
+from orchestrator.analysis.s_sgd.inputs import Inputs, NotAnInput, inputs_of
+from orchestrator.analysis.s_sgd.labels import Algorithm, Beside
+from orchestrator.analysis.s_sgd.more_nodes import on_other_nodes
+from orchestrator.domain.asked.catalog import ExchangeFacts
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.runs.filters import TransferFilter
+from orchestrator.domain.runs.row import Row
+from orchestrator.domain.runs.run import Run
+from orchestrator.domain.runs.stored import StoredTransfer
+from orchestrator.services.context import Context
+from orchestrator.services.result.one_device import profiled
+from orchestrator.services.result.rank_steps import step_s_of
+from orchestrator.services.result.rated import RatedCell
+
+# Judgements: so many cells, and so many transfers, are looked through, the nearest and the newest.
+MOST_CELLS = 5
+MOST_TRANSFERS = 1000
+ALL_REDUCE = "all_reduce"
+
+
+class Lacking(Exception):  # noqa: N818 - reads as what happened
+    """What a prediction cannot do without is not stored; ``what`` says it, ``command`` would supply it."""
+
+    def __init__(self, what: str, command: str | None = None) -> None:
+        super().__init__(what)
+        self.what, self.command = what, command
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a run of one device did in a timed step, for the batch that was asked for. ``work``: units of it, of the
+    profiled batch."""
+
+    run: Run
+    inputs: Inputs
+    work: float
+
+
+@dataclass(frozen=True)
+class OneDevice:
+    """``steps``, one a run, of the cell ``row``, whose batch is ``ratio`` times smaller than the one asked for."""
+
+    row: Row
+    steps: tuple[Step, ...]
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Link:
+    """How long an exchange takes among so many ranks; ``run_id``: the netbench that was fitted, on ``ranks`` of them;
+    None: a fabric that was asked for."""
+
+    function: Communication
+    run_id: str | None
+    ranks: int | None
+
+
+def one_device(context: Context, plan: Plan) -> OneDevice:
+    """What each device does under ``plan``.
+
+    Raises:
+        Lacking: no run of one device tells it.
+    """
+    why = "there is no cell of one device with its workload and interpreter that was profiled by layers"
+    for cell in islice(profiled(context, plan), MOST_CELLS):
+        ratio = plan.per_device_batch_size / cell.row.plan.per_device_batch_size
+        try:
+            return OneDevice(cell.row, tuple(_steps(context, cell, ratio)), ratio)
+        except NotAnInput as error:
+            why = f"the profile of layers of its cell of one device cannot be used: {error}"
+    raise Lacking(why)
+
+
+def _steps(context: Context, cell: RatedCell, ratio: float) -> list[Step]:
+    """Raises NotAnInput."""
+    found = []
+    for run, rate in cell.row.rates_of(cell.basis):
+        profiles = context.store.profiles(run.id)
+        if rate > 0 and not profiles.layers:
+            raise NotAnInput(profiles.reasons.get("layers") or f"{run.id} has none")
+        if rate > 0:
+            step_s = step_s_of(run, rate)
+            found.append(Step(run, inputs_of(profiles.layers[0], step_s).at_batch(ratio), rate * step_s))
+    if not found:
+        raise NotAnInput("its runs have no rate")
+    return found
+
+
+def link(context: Context, plan: Plan, facts: ExchangeFacts) -> Link:
+    """How long the exchanges of ``plan`` take: from the newest netbench of its library with as many ranks, else from
+    one with the nearest number of them, by the formula of a ring. Between the devices of a node and between nodes are
+    two things, so that neither tells of the other.
+
+    Raises:
+        Lacking: there is none.
+    """
+    library = facts.libraries.get(plan.device)
+    if library is None:
+        raise Lacking(facts.unmeasured)
+    fabric = plan.fabric if plan.nodes > 1 else None
+    wanted = TransferFilter(operation=ALL_REDUCE, library=library, device=plan.device, fabric=fabric, valid=True)
+    found = context.store.transfers(wanted, limit=MOST_TRANSFERS).items
+    runs: dict[str, list[StoredTransfer]] = {}
+    for one in found:
+        if _is_between_as_many(one, plan):
+            runs.setdefault(one.run_id, []).append(one)
+    usable = {run_id: fitted for run_id, sent in runs.items() for fitted in [_fitted(plan, sent)] if fitted}
+    if not usable:
+        between = f"over {fabric}" if fabric else "within a node"
+        raise Lacking(f"there is no netbench of {library} {between} with two sizes or more")
+    run_id = min(usable, key=lambda one: abs(usable[one][1] - plan.world_size))  # the newest of those
+    function, ranks = usable[run_id]
+    if ranks != plan.world_size:
+        function = on_other_nodes(function, Algorithm.RING, ranks, plan.world_size)
+    return Link(function, run_id, ranks)
+
+
+def _is_between_as_many(one: StoredTransfer, plan: Plan) -> bool:
+    """Between nodes as many devices of each take part; within one, any number."""
+    nodes, devices = (int(part) for part in one.topology.split("x"))
+    if (nodes > 1) != (plan.nodes > 1) or len(one.ranks) != one.world_size:
+        return False
+    return nodes == 1 or devices == plan.devices_per_node
+
+
+def _fitted(plan: Plan, sent: Sequence[StoredTransfer]) -> tuple[Communication, int] | None:
+    """(the function of one netbench, its ranks). On CPU devices, whose cores compute meanwhile, that of busy cores."""
+    for busy in (True, False) if plan.device == "cpu" else (False,):
+        times = {one.bytes: one.duration_p50_s for one in sent if one.busy_cores is busy and one.duration_p50_s > 0}
+        if len(times) > 1:
+            sizes = sorted(times)
+            beside = Beside.BUSY_CORES if busy else Beside.IDLE
+            function = communication.fit(sizes, [times[size] for size in sizes], beside).function
+            return function, sent[0].world_size
+    return None

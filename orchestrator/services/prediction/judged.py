@@ -1,0 +1,52 @@
+"""Predictions held against what was measured later: the same cell, by whomever it was run."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from orchestrator.domain.around.predictions import Prediction, PredictionFilter
+from orchestrator.domain.runs.stored import EarlierRun
+from orchestrator.services.context import Context
+
+# Judgements: what a cell gave is the mean of so many of its newest runs; so many predictions of a strategy are judged.
+MOST_RUNS = 20
+MOST_JUDGED = 500
+
+
+@dataclass(frozen=True)
+class Judged:
+    """``measured``: the geometric mean of the rates of ``n`` completed runs of its cell, None where there are none."""
+
+    prediction: Prediction
+    measured: float | None
+    n: int
+
+    @property
+    def error_ratio(self) -> float | None:
+        """By how much of what was measured the prediction is off; above 0 where it was too fast."""
+        predicted = self.prediction.told.throughput.value
+        return None if self.measured is None or predicted is None else predicted / self.measured - 1
+
+
+def judged(context: Context, predictions: Sequence[Prediction]) -> list[Judged]:
+    """Each with what was measured of its cell."""
+    keys = list(dict.fromkeys(one.plan.cell_key for one in predictions))
+    runs = context.store.earlier_runs(keys, MOST_RUNS)
+    return [_judged(one, runs[one.plan.cell_key]) for one in predictions]
+
+
+def _judged(one: Prediction, runs: Sequence[EarlierRun]) -> Judged:
+    rates = [math.log(run.throughput) for run in runs if run.throughput]
+    return Judged(one, math.exp(fmean(rates)) if rates else None, len(rates))
+
+
+def errors(context: Context, framework: str, strategy: str) -> list[float]:
+    """The logarithms of predicted over measured of the newest predictions of a strategy: of each cell, which counts
+    once, the newest."""
+    found = context.store.predictions(PredictionFilter(framework=framework, strategy=strategy), limit=MOST_JUDGED).items
+    newest: dict[str, Prediction] = {}
+    for one in found:
+        newest.setdefault(one.plan.cell_key, one)
+    ratios = [one.error_ratio for one in judged(context, list(newest.values()))]
+    return [math.log1p(ratio) for ratio in ratios if ratio is not None]

@@ -1,0 +1,154 @@
+"""Predictions over REST and as text: what they rest on, what lacks, and how near they came."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.cli.main import main
+from orchestrator.domain.value.measurement import Analysis, Transfer, Validity
+from orchestrator.reports import prediction
+from tests.unit.api import test_waterfall_rest
+from tests.unit.api.api_rig import SPEC, Rig
+from tests.unit.api.test_waterfall_rest import PROFILED, complete
+
+LATENCY_S, RATE = 1e-3, 1e9
+ASKED = SPEC | {"topology": ["1x1", "2x1", "4x1"], "strategy": "ddp", "repeats": 1}
+
+
+def an_exchange(size: int, busy: bool, operation: str = "all_reduce") -> Transfer:
+    seconds = (LATENCY_S + size / RATE) * (1.5 if busy else 1)
+    return Transfer(operation, "gloo", size, 2, (0, 1), busy, 9, *[seconds] * 5, size / seconds, size / seconds)
+
+
+def netbench(rig: Rig, *sent: Transfer) -> str:
+    """A run that found ``sent`` between two nodes."""
+    (run,) = rig.store.runs_of(rig.submit(name="between", topology="2x1", strategy="ddp", repeats=1, seed=9)["id"])
+    rig.start(run.id)
+    rig.finish(run.id, Analysis(Validity(), transfers=sent, code_version="1"))
+    return run.id
+
+
+def predict(rig: Rig, spec: Any = ASKED, status: int = 200, **parameters: Any) -> Any:
+    answer = rig.http.post("/api/v1/predictions", json=spec, params=parameters)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+@pytest.fixture
+def ready(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> str:
+    """One device and two nodes that were measured, of a network with gradients of 80 MB; the netbench's run."""
+    stem, relu, fc = test_waterfall_rest.TIMES.rows
+    rows = (replace(stem, parameters_bytes=30 * 10**6), relu, replace(fc, parameters_bytes=50 * 10**6))
+    monkeypatch.setattr(test_waterfall_rest, "TIMES", replace(test_waterfall_rest.TIMES, rows=rows))
+    complete(rig, rig.submit(**PROFILED)["id"])
+    return netbench(rig, *(an_exchange(2**power, busy) for power in range(2, 29) for busy in (False, True)))
+
+
+def test_without_runs_the_commands_that_would_supply_them_are_told_and_nothing_is_stored(rig: Rig) -> None:
+    found = predict(rig)
+    assert found["items"] == []
+    assert [one["command"] for one in found["missing"]][:1] == [
+        "tbd run net -f pytorch --strategy ddp --topology 1x1 --batch 4 --profile layers --repeats 6"
+    ]
+    assert rig.get("/predictions")["items"] == []
+    complete(rig, rig.submit(**PROFILED)["id"])
+    lacking = predict(rig)["missing"]
+    assert [one["command"] for one in lacking] == [
+        f"tbd netbench --topology {topology} --library gloo --fabric ethernet" for topology in ("2x1", "4x1")
+    ]
+    assert "missing: there is no netbench of gloo over ethernet" in prediction.text({"items": [], "missing": lacking})
+
+
+def test_cells_are_predicted_from_one_device_and_the_exchange_beside_busy_cores(rig: Rig, ready: str) -> None:
+    found = predict(rig)
+    one, two, four = found["items"]
+    assert found["missing"] == []
+    assert (one["iteration_s"], one["efficiency"]) == (pytest.approx(0.100125, rel=1e-4), 1.0)
+    rests = two["rests_on"]
+    assert (rests["netbench_run"], rests["netbench_ranks"], rests["beside"]) == (ready, 2, "busy-cores")
+    assert (len(rests["run_ids"]), rests["profiled_batch"], rests["judged"]) == (4, 4, 0)
+    for item in found["items"]:
+        assert sum(part["seconds"] for part in item["parts"]) == pytest.approx(item["iteration_s"])
+        rate = item["throughput"]
+        world = {"1x1": 1, "2x1": 2, "4x1": 4}[item["axes"]["topology"]]
+        assert rate["value"] == pytest.approx(4 * world / item["iteration_s"], rel=1e-3)
+        assert rate["ci_low"] * 2 == pytest.approx(rate["value"], rel=1e-3)  # nothing was judged: a factor of two
+        assert (rate["confidence"], rate["unit"]) == (0.9, "images/s")
+    exposed = [item["parts"][1]["seconds"] for item in (one, two, four)]
+    assert exposed[0] == 0 < exposed[1] < exposed[2]
+    # A ring of four sends one and a half times the bytes of a ring of two, and three times the messages.
+    assert exposed[2] > 1.4 * exposed[1]
+
+
+def test_what_was_measured_of_a_cell_judges_its_predictions(rig: Rig, ready: str) -> None:
+    spec = {name: value for name, value in PROFILED.items() if name != "repeats"} | {"repeats": 4}
+    predict(rig, SPEC | spec)
+    (first, *_) = [item for item in rig.get("/predictions")["items"] if item["axes"]["topology"] == "2x1"]
+    assert (first["n_measured"], first["measured"]) == (4, pytest.approx(4 / 0.226, rel=0.01))
+    assert first["error_ratio"] == pytest.approx(first["throughput"]["value"] / first["measured"] - 1)
+    again = next(one for one in predict(rig, SPEC | spec)["items"] if one["axes"]["topology"] == "2x1")
+    assert again["rests_on"]["judged"] == 2
+    text = prediction.judged_text(rig.get("/predictions", strategy="ddp")["items"])
+    assert "2 of 2" in text or "within interval" in text
+    assert f"{first['error_ratio'] * 100:+.1f} %" in text
+
+
+def test_another_batch_and_another_fabric(rig: Rig, ready: str) -> None:
+    twice = predict(rig, ASKED | {"per_device_batch_size": 8, "topology": "1x1"})["items"][0]
+    # 90 ms of 100 are computed, 10 of them by the update, which does not grow with the batch
+    assert twice["iteration_s"] == pytest.approx(0.1001 + 0.0801, abs=2e-3)
+    slow, quick = (
+        predict(rig, ASKED | {"topology": "2x1"}, fabric=fabric)["items"][0]
+        for fabric in ("1 Gbit/s, 50 us", "100 Gbit/s, 2 us")
+    )
+    assert quick["efficiency"] > 0.95 > slow["efficiency"]
+    assert (quick["rests_on"]["fabric"], quick["rests_on"]["netbench_run"]) == ("100 Gbit/s, 2 us", None)
+
+
+def test_until_an_efficiency(rig: Rig, ready: str) -> None:
+    asked, fabric = ASKED | {"topology": "2x1"}, "1 Tbit/s, 1 ms"
+    (one,) = predict(rig, asked, fabric=fabric, until=0.9)["items"]
+    found = [
+        predict(rig, asked | {"topology": f"{one['until']['nodes'] + more}x1"}, fabric=fabric)["items"][0]["efficiency"]
+        for more in (0, 1)
+    ]
+    assert found[0] >= 0.9 > found[1]
+    told = f"{one['until']['bits_per_s'] / 1e6:.3f} Mbit/s, 1 ms"
+    assert predict(rig, asked, fabric=told)["items"][0]["efficiency"] == pytest.approx(0.9, abs=1e-3)
+    assert "bandwidth for 90" in prediction.text({"items": [one], "missing": []})
+
+
+@pytest.mark.parametrize("fabric", ["fast", "0 bit/s, 1 us", "10 Gbit/s", "1.2.3 Gbit/s, 2 us", "-1 Gbit/s, 2 us"])
+def test_what_is_no_fabric_is_refused_with_one_that_is(rig: Rig, fabric: str) -> None:
+    problem = predict(rig, status=422, fabric=fabric)
+    assert "100 Gbit/s, 2 us" in problem["errors"][0]["detail"]
+
+
+@pytest.mark.parametrize("until", [0, 1, 1.5, -0.5, "NaN"])
+def test_an_efficiency_is_between_0_and_1(rig: Rig, until: object) -> None:
+    assert predict(rig, status=422, until=until)["errors"]
+
+
+def test_the_command(rig: Rig, ready: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    predict(rig)
+    rig.close()
+    monkeypatch.setenv("TBD_DATA_DIR", str(tmp_path))
+    monkeypatch.delenv("TBD_SERVER", raising=False)
+    assert main(["predict", "--judged"]) == 0
+    assert "predicted (90 % CI)" in capsys.readouterr().out
+    assert main(["predict", "--judged", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["items"]) == 3
+    assert main(["predict", "--fabric", "x", "--judged"]) == 2
+    assert "goes with a SPEC.yaml only" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--until", "100%", "x.yaml"], ["--until", "0", "x.yaml"], ["x.yaml", "--judged"], []]
+)
+def test_words_of_the_command_that_make_no_sense_are_refused(wrong: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["predict", *wrong])
+    assert ended.value.code == 2
