@@ -2,13 +2,14 @@
 
 import math
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.analysis.s_sgd import forecast, more_nodes
 from orchestrator.analysis.s_sgd.buckets import MIB
-from orchestrator.analysis.s_sgd.forecast import CONFIDENCE, Expected, Way, expected, half_width, mean_s
+from orchestrator.analysis.s_sgd.forecast import CONFIDENCE, Way, expected, half_width, mean_s
 from orchestrator.analysis.s_sgd.labels import Algorithm, Merger
 from orchestrator.analysis.s_sgd.prediction import Merging, NotPredictable
 from orchestrator.domain.around.access import Actor
@@ -27,6 +28,7 @@ from orchestrator.services.result.one_device import LAYERS
 
 MOST_CELLS = 1000  # a judgement: each takes milliseconds
 METHOD = "S-SGD model: one device's steps, profiled by layers, and exchanges that were timed alone"
+RING = Algorithm.RING  # of all libraries that netbench times, for what trainings exchange
 _FABRIC = re.compile(r"\s*([0-9.]{1,12}) *([kMGT]?)bit/s *, *([0-9.]{1,12}) *(ns|us|ms)\s*")
 _BITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3}
@@ -92,13 +94,11 @@ def predict(
         kind = (plan.framework, plan.strategy)
         if kind not in known:
             known[kind] = errors(context, *kind)
-        try:
-            asked = _Asked(context, plan, strategy, other)
-        except Lacking as lacking:
-            missing.append(Missing(lacking.what, lacking.command))
-            continue
-        items.append(Prediction(new_id(ID_PREFIX), by.owner, now, plan, asked.told(known[kind])))
-        ends.append(asked.until(until) if until is not None else None)
+        asked, lacks = _asked(context, plan, strategy, other)
+        missing += lacks
+        if asked is not None:
+            items.append(Prediction(new_id(ID_PREFIX), by.owner, now, plan, asked.told(known[kind])))
+            ends.append(asked.until(until) if until is not None else None)
     context.store.add_predictions(items)
     return Predicted(tuple(items), tuple(ends), tuple(dict.fromkeys(missing)))
 
@@ -128,38 +128,39 @@ def _strategy(context: Context, plan: Plan) -> StrategyFacts:
     return strategy
 
 
+def _asked(
+    context: Context, plan: Plan, strategy: StrategyFacts, fabric: Fabric | None
+) -> tuple["_Asked | None", list[Missing]]:
+    """(the cell with all that its prediction is made of, or None; what lacks for it)."""
+    missing: list[Missing] = []
+    alone = link = None
+    try:
+        alone = _one_device(context, plan)
+    except Lacking as lacking:
+        missing.append(Missing(lacking.what, lacking.command))
+    try:
+        link = _link(context, plan, strategy.exchange, fabric) if plan.world_size > 1 else None
+    except Lacking as lacking:
+        missing.append(Missing(lacking.what, lacking.command))
+    if alone is None or missing:
+        return None, missing
+    try:
+        return _Asked(plan, alone, link, _way(plan, strategy), fabric if plan.nodes > 1 else None), []
+    except NotPredictable as error:
+        return None, [Missing(f"{plan.model} cannot be predicted: {error}", None)]
+
+
 class _Asked:
-    """A cell with all that its prediction is made of.
+    """A cell with all that its prediction is made of; ``link`` is None on one device.
 
     Raises:
-        Lacking: what it would take is not stored.
+        NotPredictable: no layer has parameters.
     """
 
-    def __init__(self, context: Context, plan: Plan, strategy: StrategyFacts, fabric: Fabric | None) -> None:
-        if plan.search:
-            raise Lacking("a search for the largest batch has no batch to be predicted for: name one")
-        self._plan = plan
-        self._fabric = fabric if plan.nodes > 1 else None
-        self._alone = _one_device(context, plan)
-        self._way = _way(plan, strategy) if plan.world_size > 1 else Way(False, None)
-        self._link = self._link_of(context, strategy.exchange) if plan.world_size > 1 else None
-        self._each = self._expected(self._link.function if self._link else None)
-
-    def _link_of(self, context: Context, facts: ExchangeFacts | None) -> Link:
-        if facts is None:
-            raise Lacking(f"there is no model of how {self._plan.strategy} of {self._plan.framework} exchanges")
-        if self._fabric is None:
-            return _netbench(context, self._plan, facts)
-        function = more_nodes.over_link(
-            self._fabric.latency_s, self._fabric.bytes_per_s, Algorithm.RING, self._plan.world_size
-        )
-        return Link(function, None, None)
-
-    def _expected(self, function: Any) -> list[Expected]:
-        try:
-            return [expected(step.inputs, self._way, function) for step in self._alone.steps]
-        except NotPredictable as error:
-            raise Lacking(f"{self._plan.model} cannot be predicted: {error}") from None
+    def __init__(self, plan: Plan, alone: OneDevice, link: Link | None, way: Way, fabric: Fabric | None) -> None:
+        self._plan, self._alone, self._link, self._way, self._fabric = plan, alone, link, way, fabric
+        function = link.function if link else None
+        self._each = [expected(step.inputs, way, function) for step in alone.steps]
 
     def told(self, earlier: Sequence[float]) -> Told:
         """``earlier``: errors of judged predictions (``forecast.half_width``)."""
@@ -198,7 +199,7 @@ class _Asked:
         inputs = middle[len(middle) // 2][1].inputs
 
         def on(nodes: int) -> float:
-            there = more_nodes.on_other_nodes(function, Algorithm.RING, ranks, nodes * devices)
+            there = more_nodes.on_other_nodes(function, RING, ranks, nodes * devices)
             return expected(inputs, self._way, there).efficiency
 
         def over(times: float) -> float:
@@ -206,7 +207,7 @@ class _Asked:
 
         most = more_nodes.MOST_NODES // devices
         times, rate = forecast.least_bandwidth(over, wanted), function.segments[-1].bytes_per_s
-        _, load = more_nodes.counts(Algorithm.RING, ranks)
+        _, load = more_nodes.counts(RING, ranks)
         bits_per_s = 8 * rate * load * times if times and rate else None
         return Until(wanted, forecast.most_nodes(on, wanted, self._plan.nodes, most), bits_per_s)
 
@@ -216,6 +217,9 @@ def _seconds(pair: tuple[float, Any]) -> float:
 
 
 def _one_device(context: Context, plan: Plan) -> OneDevice:
+    """Raises Lacking."""
+    if plan.search:
+        raise Lacking("a search for the largest batch has no batch to be predicted for: name one")
     try:
         return one_device(context, plan)
     except Lacking as lacking:
@@ -223,14 +227,19 @@ def _one_device(context: Context, plan: Plan) -> OneDevice:
         raise
 
 
-def _netbench(context: Context, plan: Plan, facts: ExchangeFacts) -> Link:
+def _link(context: Context, plan: Plan, facts: ExchangeFacts | None, fabric: Fabric | None) -> Link:
+    """Raises Lacking."""
+    if facts is None:
+        raise Lacking(f"there is no model of how {plan.strategy} of {plan.framework} exchanges")
+    if fabric is not None and plan.nodes > 1:
+        return Link(more_nodes.over_link(fabric.latency_s, fabric.bytes_per_s, RING, plan.world_size), None, None)
     try:
         return link(context, plan, facts)
     except Lacking as lacking:
         if library := facts.libraries.get(plan.device):
-            lacking.command = f"tbd netbench --topology {plan.topology} --library {library}" + (
-                f" --fabric {plan.fabric}" if plan.nodes > 1 and plan.fabric else ""
-            )
+            words = ["tbd", "netbench", "--topology", str(plan.topology), "--library", library]
+            words += ["--fabric", plan.fabric] if plan.nodes > 1 and plan.fabric else []
+            lacking.command = shlex.join(words)
         raise
 
 

@@ -50,15 +50,13 @@ def ready(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_without_runs_the_commands_that_would_supply_them_are_told_and_nothing_is_stored(rig: Rig) -> None:
     found = predict(rig)
     assert found["items"] == []
-    assert [one["command"] for one in found["missing"]][:1] == [
-        "tbd run net -f pytorch --strategy ddp --topology 1x1 --batch 4 --profile layers --repeats 6"
-    ]
+    profile = "tbd run net -f pytorch --strategy ddp --topology 1x1 --batch 4 --profile layers --repeats 6"
+    netbenches = [f"tbd netbench --topology {one} --library gloo --fabric ethernet" for one in ("2x1", "4x1")]
+    assert [one["command"] for one in found["missing"]] == [profile, *netbenches]
     assert rig.get("/predictions")["items"] == []
     complete(rig, rig.submit(**PROFILED)["id"])
     lacking = predict(rig)["missing"]
-    assert [one["command"] for one in lacking] == [
-        f"tbd netbench --topology {topology} --library gloo --fabric ethernet" for topology in ("2x1", "4x1")
-    ]
+    assert [one["command"] for one in lacking] == netbenches
     assert "missing: there is no netbench of gloo over ethernet" in prediction.text({"items": [], "missing": lacking})
 
 
