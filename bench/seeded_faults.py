@@ -109,6 +109,13 @@ def _is_text(node: ast.BinOp | ast.BoolOp) -> bool:
     return any(isinstance(one, ast.JoinedStr) or isinstance(getattr(one, "value", 0), str) for one in ast.walk(node))
 
 
+def first_failed(told: str) -> str:
+    """The first test that failed, by what pytest printed; above its summary what a test logged may begin with ERROR."""
+    *_, summary = told.rpartition("short test summary info")
+    found = re.search(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", summary, re.MULTILINE)
+    return found[1] if found else PYTEST
+
+
 def drawn(root: Path, count: int, seed: int) -> list[Fault]:
     """So many faults, one of each room by turns; in a room a file is as likely as it is large."""
     chance = random.Random(seed)
@@ -183,10 +190,7 @@ class Copy:
     def _failed(self, selection: Sequence[str]) -> str | None:
         """The first test of a selection that fails; None when all pass."""
         status, told = self._run([*selection, "-x", "-rfE"])
-        if status in (0, 5):  # 5: there are none
-            return None
-        found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", told, re.MULTILINE)
-        return found[1] if found else PYTEST
+        return None if status in (0, 5) else first_failed(told)  # 5: there are none
 
     def _run(self, arguments: Sequence[str]) -> tuple[int, str]:
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]

@@ -3,8 +3,11 @@
 import ast
 from pathlib import Path
 
-from bench.seeded_faults import FOLDERS, ROOT, drawn, faults
+import pytest
 
+from bench.seeded_faults import FOLDERS, PYTEST, ROOT, drawn, faults, first_failed
+
+SUMMARY = "=== short test summary info ===\n"
 SOURCE = '''
 LIMIT = 3
 def f(a: "int" = 7) -> bool:
@@ -45,3 +48,16 @@ def test_each_room_has_its_turn_and_the_same_seed_draws_the_same_faults() -> Non
         assert ast.dump(ast.parse(one.within(whole))) != ast.dump(ast.parse(whole))
     assert drawn(ROOT, 2 * len(FOLDERS), seed=1) == found
     assert drawn(ROOT, 2 * len(FOLDERS), seed=2) != found
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted"),
+    [
+        (f"ERROR    a.log:1 GET /x\n{SUMMARY}FAILED tests/t.py::test_x[a b] - no\n", "tests/t.py::test_x[a b]"),
+        (f"{SUMMARY}ERROR tests/t.py::test_x\n1 error", "tests/t.py::test_x"),
+        ("ImportError while loading conftest\n", PYTEST),
+        ("ERROR    a.log:1 GET /x\n", PYTEST),
+    ],
+)
+def test_the_failed_test_is_that_of_the_summary_and_no_line_of_a_log(told: str, wanted: str) -> None:
+    assert first_failed(told) == wanted
