@@ -18,7 +18,7 @@ router = APIRouter(prefix="/predictions", tags=["predictions"])
 
 
 @router.post("", response_model=PredictedView, openapi_extra=SPEC_BODY)
-def predict_spec(
+def create_predictions(
     context: Ctx,
     who: Who,
     body: JsonBody,

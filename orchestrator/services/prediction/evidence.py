@@ -1,7 +1,7 @@
 """What a prediction is made of: the profiled steps of one device, and how long its library's exchanges take."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from orchestrator.analysis.s_sgd import communication
@@ -16,7 +16,7 @@ from orchestrator.domain.runs.row import Row
 from orchestrator.domain.runs.run import Run
 from orchestrator.domain.runs.stored import StoredTransfer
 from orchestrator.services.context import Context
-from orchestrator.services.result.one_device import profiled
+from orchestrator.services.result.one_device import newest, profiled
 from orchestrator.services.result.rank_steps import step_s_of
 from orchestrator.services.result.rated import RatedCell
 
@@ -36,8 +36,7 @@ class Lacking(Exception):  # noqa: N818 - reads as what happened
 
 @dataclass(frozen=True)
 class Step:
-    """What a run of one device did in a timed step, for the batch that was asked for. ``work``: units of it, of the
-    profiled batch."""
+    """What a run of one device did in a timed step. ``work``: units of it, of the profiled batch."""
 
     run: Run
     inputs: Inputs
@@ -46,7 +45,8 @@ class Step:
 
 @dataclass(frozen=True)
 class OneDevice:
-    """``steps``, one a run, of the cell ``row``, whose batch is ``ratio`` times smaller than the one asked for."""
+    """``steps``, one a run, of the cell ``row``. Their inputs are for the batch that was asked for, which is ``ratio``
+    times the cell's."""
 
     row: Row
     steps: tuple[Step, ...]
@@ -63,23 +63,80 @@ class Link:
     ranks: int | None
 
 
-def one_device(context: Context, plan: Plan) -> OneDevice:
-    """What each device does under ``plan``.
+class Evidence:
+    """What is stored, for the cells of one spec: what several of them rest on is read once."""
 
-    Raises:
-        Lacking: no run of one device tells it.
-    """
-    why = "there is no cell of one device with its workload and interpreter that was profiled by layers"
-    for cell in islice(profiled(context, plan), MOST_CELLS):
-        ratio = plan.per_device_batch_size / cell.row.plan.per_device_batch_size
-        try:
-            return OneDevice(cell.row, tuple(_steps(context, cell, ratio)), ratio)
-        except NotAnInput as error:
-            why = f"the profile of layers of its cell of one device cannot be used: {error}"
-    raise Lacking(why)
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._rows: dict[tuple[str, str], list[Row]] = {}
+        self._steps: dict[tuple[str, str], list[Step]] = {}
+        self._links: dict[tuple[object, ...], dict[str, tuple[Communication, int]]] = {}
+
+    def one_device(self, plan: Plan) -> OneDevice:
+        """What each device does under ``plan``.
+
+        Raises:
+            Lacking: no run of one device tells it.
+        """
+        kind = (plan.model, plan.framework)
+        if kind not in self._rows:
+            self._rows[kind] = list(newest(self._context, plan))
+        why = "there is no cell of one device with its workload and interpreter that was profiled by layers"
+        for cell in islice(profiled(self._context, plan, self._rows[kind]), MOST_CELLS):
+            ratio = plan.per_device_batch_size / cell.row.plan.per_device_batch_size
+            try:
+                steps = self._steps_of(cell)
+            except NotAnInput as error:
+                why = f"the profile of layers of its cell of one device cannot be used: {error}"
+            else:
+                grown = tuple(replace(one, inputs=one.inputs.at_batch(ratio)) for one in steps)
+                return OneDevice(cell.row, grown, ratio)
+        raise Lacking(why)
+
+    def _steps_of(self, cell: RatedCell) -> list[Step]:
+        """Raises NotAnInput."""
+        key = (cell.row.experiment_id, cell.row.plan.cell_key)
+        if key not in self._steps:
+            self._steps[key] = _steps(self._context, cell)
+        return self._steps[key]
+
+    def link(self, plan: Plan, facts: ExchangeFacts) -> Link:
+        """How long the exchanges of ``plan`` take: from the newest netbench of its library with as many ranks, else
+        from one with the nearest number of them, by the formula of a ring. Between the devices of a node and between
+        nodes are two things, so that neither tells of the other.
+
+        Raises:
+            Lacking: there is none.
+        """
+        library = facts.libraries.get(plan.device)
+        if library is None:
+            raise Lacking(facts.unmeasured)
+        fabric = plan.fabric if plan.nodes > 1 else None
+        key = (library, plan.device, fabric, plan.nodes > 1, plan.devices_per_node)
+        if key not in self._links:
+            self._links[key] = self._fitted(plan, library, fabric)
+        usable = self._links[key]
+        if not usable:
+            between = f"over {fabric}" if fabric else "within a node"
+            raise Lacking(f"there is no netbench of {library} {between} with two sizes or more")
+        run_id = min(usable, key=lambda one: abs(usable[one][1] - plan.world_size))  # the newest of those
+        function, ranks = usable[run_id]
+        if ranks != plan.world_size:
+            function = on_other_nodes(function, Algorithm.RING, ranks, plan.world_size)
+        return Link(function, run_id, ranks)
+
+    def _fitted(self, plan: Plan, library: str, fabric: str | None) -> dict[str, tuple[Communication, int]]:
+        """Run -> (its function, its ranks), the newest first."""
+        wanted = TransferFilter(operation=ALL_REDUCE, library=library, device=plan.device, fabric=fabric, valid=True)
+        runs: dict[str, list[StoredTransfer]] = {}
+        for one in self._context.store.transfers(wanted, limit=MOST_TRANSFERS).items:
+            if _is_between_as_many(one, plan):
+                runs.setdefault(one.run_id, []).append(one)
+        found = {run_id: _fit(plan, sent) for run_id, sent in runs.items()}
+        return {run_id: fitted for run_id, fitted in found.items() if fitted}
 
 
-def _steps(context: Context, cell: RatedCell, ratio: float) -> list[Step]:
+def _steps(context: Context, cell: RatedCell) -> list[Step]:
     """Raises NotAnInput."""
     found = []
     for run, rate in cell.row.rates_of(cell.basis):
@@ -88,39 +145,10 @@ def _steps(context: Context, cell: RatedCell, ratio: float) -> list[Step]:
             raise NotAnInput(profiles.reasons.get("layers") or f"{run.id} has none")
         if rate > 0:
             step_s = step_s_of(run, rate)
-            found.append(Step(run, inputs_of(profiles.layers[0], step_s).at_batch(ratio), rate * step_s))
+            found.append(Step(run, inputs_of(profiles.layers[0], step_s), rate * step_s))
     if not found:
         raise NotAnInput("its runs have no rate")
     return found
-
-
-def link(context: Context, plan: Plan, facts: ExchangeFacts) -> Link:
-    """How long the exchanges of ``plan`` take: from the newest netbench of its library with as many ranks, else from
-    one with the nearest number of them, by the formula of a ring. Between the devices of a node and between nodes are
-    two things, so that neither tells of the other.
-
-    Raises:
-        Lacking: there is none.
-    """
-    library = facts.libraries.get(plan.device)
-    if library is None:
-        raise Lacking(facts.unmeasured)
-    fabric = plan.fabric if plan.nodes > 1 else None
-    wanted = TransferFilter(operation=ALL_REDUCE, library=library, device=plan.device, fabric=fabric, valid=True)
-    found = context.store.transfers(wanted, limit=MOST_TRANSFERS).items
-    runs: dict[str, list[StoredTransfer]] = {}
-    for one in found:
-        if _is_between_as_many(one, plan):
-            runs.setdefault(one.run_id, []).append(one)
-    usable = {run_id: fitted for run_id, sent in runs.items() for fitted in [_fitted(plan, sent)] if fitted}
-    if not usable:
-        between = f"over {fabric}" if fabric else "within a node"
-        raise Lacking(f"there is no netbench of {library} {between} with two sizes or more")
-    run_id = min(usable, key=lambda one: abs(usable[one][1] - plan.world_size))  # the newest of those
-    function, ranks = usable[run_id]
-    if ranks != plan.world_size:
-        function = on_other_nodes(function, Algorithm.RING, ranks, plan.world_size)
-    return Link(function, run_id, ranks)
 
 
 def _is_between_as_many(one: StoredTransfer, plan: Plan) -> bool:
@@ -131,7 +159,7 @@ def _is_between_as_many(one: StoredTransfer, plan: Plan) -> bool:
     return nodes == 1 or devices == plan.devices_per_node
 
 
-def _fitted(plan: Plan, sent: Sequence[StoredTransfer]) -> tuple[Communication, int] | None:
+def _fit(plan: Plan, sent: Sequence[StoredTransfer]) -> tuple[Communication, int] | None:
     """(the function of one netbench, its ranks). On CPU devices, whose cores compute meanwhile, that of busy cores."""
     for busy in (True, False) if plan.device == "cpu" else (False,):
         times = {one.bytes: one.duration_p50_s for one in sent if one.busy_cores is busy and one.duration_p50_s > 0}

@@ -21,12 +21,12 @@ from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import submit
-from orchestrator.services.prediction.evidence import Lacking, Link, OneDevice, link, one_device
+from orchestrator.services.prediction.evidence import Evidence, Lacking, Link, OneDevice
 from orchestrator.services.prediction.judged import errors
 from orchestrator.services.result.more_runs import RUNS_ASKED_FOR, Missing, command
 from orchestrator.services.result.one_device import LAYERS
 
-MOST_CELLS = 1000  # a judgement: each takes milliseconds
+MOST_CELLS = 1000  # a judgement
 METHOD = "S-SGD model: one device's steps, profiled by layers, and exchanges that were timed alone"
 RING = Algorithm.RING  # of all libraries that netbench times, for what trainings exchange
 _FABRIC = re.compile(r"\s*([0-9.]{1,12}) *([kMGT]?)bit/s *, *([0-9.]{1,12}) *(ns|us|ms)\s*")
@@ -86,6 +86,7 @@ def predict(
         raise InvalidRequest([Problem("", f"{len(cells)} cells: at most {MOST_CELLS} are predicted at once")])
     strategies = [_strategy(context, plan) for plan in cells]
     now = context.clock.now()
+    evidence = Evidence(context)
     known: dict[tuple[str, str], list[float]] = {}
     items: list[Prediction] = []
     ends: list[Until | None] = []
@@ -94,7 +95,7 @@ def predict(
         kind = (plan.framework, plan.strategy)
         if kind not in known:
             known[kind] = errors(context, *kind)
-        asked, lacks = _asked(context, plan, strategy, other)
+        asked, lacks = _asked(context, evidence, plan, strategy, other)
         missing += lacks
         if asked is not None:
             items.append(Prediction(new_id(ID_PREFIX), by.owner, now, plan, asked.told(known[kind])))
@@ -129,17 +130,17 @@ def _strategy(context: Context, plan: Plan) -> StrategyFacts:
 
 
 def _asked(
-    context: Context, plan: Plan, strategy: StrategyFacts, fabric: Fabric | None
+    context: Context, evidence: Evidence, plan: Plan, strategy: StrategyFacts, fabric: Fabric | None
 ) -> tuple["_Asked | None", list[Missing]]:
     """(the cell with all that its prediction is made of, or None; what lacks for it)."""
     missing: list[Missing] = []
     alone = link = None
     try:
-        alone = _one_device(context, plan)
+        alone = _one_device(context, evidence, plan)
     except Lacking as lacking:
         missing.append(Missing(lacking.what, lacking.command))
     try:
-        link = _link(context, plan, strategy.exchange, fabric) if plan.world_size > 1 else None
+        link = _link(evidence, plan, strategy.exchange, fabric) if plan.world_size > 1 else None
     except Lacking as lacking:
         missing.append(Missing(lacking.what, lacking.command))
     if alone is None or missing:
@@ -216,25 +217,25 @@ def _seconds(pair: tuple[float, Any]) -> float:
     return pair[0]
 
 
-def _one_device(context: Context, plan: Plan) -> OneDevice:
+def _one_device(context: Context, evidence: Evidence, plan: Plan) -> OneDevice:
     """Raises Lacking."""
     if plan.search:
         raise Lacking("a search for the largest batch has no batch to be predicted for: name one")
     try:
-        return one_device(context, plan)
+        return evidence.one_device(plan)
     except Lacking as lacking:
         lacking.command = command(context, plan, ("1x1",), (LAYERS,), RUNS_ASKED_FOR)
         raise
 
 
-def _link(context: Context, plan: Plan, facts: ExchangeFacts | None, fabric: Fabric | None) -> Link:
+def _link(evidence: Evidence, plan: Plan, facts: ExchangeFacts | None, fabric: Fabric | None) -> Link:
     """Raises Lacking."""
     if facts is None:
         raise Lacking(f"there is no model of how {plan.strategy} of {plan.framework} exchanges")
     if fabric is not None and plan.nodes > 1:
         return Link(more_nodes.over_link(fabric.latency_s, fabric.bytes_per_s, RING, plan.world_size), None, None)
     try:
-        return link(context, plan, facts)
+        return evidence.link(plan, facts)
     except Lacking as lacking:
         if library := facts.libraries.get(plan.device):
             words = ["tbd", "netbench", "--topology", str(plan.topology), "--library", library]

@@ -5,7 +5,7 @@ begin with another batch.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -32,7 +32,7 @@ def counterpart(context: Context, row: Row, own: Sequence[Row]) -> RatedCell | N
     It is of the experiment whose rows are ``own``, else of the newest that has it. One that was profiled as ``row`` was
     comes before one that was not, and the same strategy before another.
     """
-    for rows in (own, _newest(context, row.plan)):
+    for rows in (own, newest(context, row.plan)):
         alike = (one for one in rows if is_counterpart(context, row.plan, hardware_of(row), one))
         found = [cell for other in alike for cell in rated([other]) if cell.rates]
         if found:
@@ -40,10 +40,10 @@ def counterpart(context: Context, row: Row, own: Sequence[Row]) -> RatedCell | N
     return None
 
 
-def profiled(context: Context, plan: Plan) -> Iterator[RatedCell]:
-    """Cells of one device that do what each device does under ``plan``: first those that were to tell it layer by
-    layer, of these those of the nearest batch, of these the newest."""
-    found = [one for one in _newest(context, plan) if is_counterpart(context, plan, None, one, _PREDICTED)]
+def profiled(context: Context, plan: Plan, rows: Iterable[Row]) -> Iterator[RatedCell]:
+    """Of ``rows`` (``newest``) the cells of one device that do what each device does under ``plan``: first those that
+    were to tell it layer by layer, of these those of the nearest batch, of these the newest."""
+    found = [one for one in rows if is_counterpart(context, plan, None, one, _PREDICTED)]
     asked = math.log(plan.per_device_batch_size)
 
     def distance(row: Row) -> tuple[bool, float]:
@@ -53,7 +53,8 @@ def profiled(context: Context, plan: Plan) -> Iterator[RatedCell]:
     return (cell for row in found for cell in rated([row]) if cell.rates)
 
 
-def _newest(context: Context, plan: Plan) -> Iterator[Row]:
+def newest(context: Context, plan: Plan) -> Iterator[Row]:
+    """The newest cells of the model and framework of ``plan``, as many as are looked through."""
     wanted = CellFilter(model=plan.model, framework=plan.framework)
     return islice(results.all_rows(context, wanted), MOST_SEARCHED)
 
