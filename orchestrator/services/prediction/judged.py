@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from orchestrator.domain.around.predictions import Prediction, PredictionFilter
+from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.stored import EarlierRun
 from orchestrator.services.context import Context
 
@@ -41,12 +42,14 @@ def _judged(one: Prediction, runs: Sequence[EarlierRun]) -> Judged:
     return Judged(one, math.exp(fmean(rates)) if rates else None, len(rates))
 
 
-def errors(context: Context, framework: str, strategy: str) -> list[float]:
-    """The logarithms of predicted over measured of the newest predictions of a strategy: of each cell, which counts
-    once, the newest."""
-    found = context.store.predictions(PredictionFilter(framework=framework, strategy=strategy), limit=MOST_JUDGED).items
+def errors(context: Context, plan: Plan) -> list[float]:
+    """The logarithms of predicted over measured of the newest predictions of the strategy of ``plan``: of each cell,
+    which counts once, the newest. One device and several are two kinds: to predict one is easier, as it exchanges
+    nothing."""
+    wanted = PredictionFilter(framework=plan.framework, strategy=plan.strategy)
     newest: dict[str, Prediction] = {}
-    for one in found:
-        newest.setdefault(one.plan.cell_key, one)
+    for one in context.store.predictions(wanted, limit=MOST_JUDGED).items:
+        if (one.plan.world_size > 1) == (plan.world_size > 1):
+            newest.setdefault(one.plan.cell_key, one)
     ratios = [one.error_ratio for one in judged(context, list(newest.values()))]
     return [math.log1p(ratio) for ratio in ratios if ratio is not None]

@@ -87,14 +87,14 @@ def predict(
     strategies = [_strategy(context, plan) for plan in cells]
     now = context.clock.now()
     evidence = Evidence(context)
-    known: dict[tuple[str, str], list[float]] = {}
+    known: dict[tuple[str, str, bool], list[float]] = {}
     items: list[Prediction] = []
     ends: list[Until | None] = []
     missing: list[Missing] = []
     for plan, strategy in zip(cells, strategies, strict=True):
-        kind = (plan.framework, plan.strategy)
+        kind = (plan.framework, plan.strategy, plan.world_size > 1)
         if kind not in known:
-            known[kind] = errors(context, *kind)
+            known[kind] = errors(context, plan)
         asked, lacks = _asked(context, evidence, plan, strategy, other)
         missing += lacks
         if asked is not None:
