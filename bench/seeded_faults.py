@@ -1,9 +1,10 @@
 """Do the tests notice when the product is broken? Faults are seeded at places drawn by chance.
 
 ``make seeded-faults`` runs it. Each fault changes one line inside a function of a copy of the tree: an operator, a
-constant, a call left out, a condition negated. Then the tests run, those of the same room first, up to the first that
-fails. Texts are left alone. A fault that nobody could notice, because the program means the same, is drawn as well: so
-the share that is noticed is for comparing one tree with another, by the same seed, and does not reach one.
+constant, a call left out, a condition negated. Then the tests run, up to the first that fails: those of ``make test``
+whose files came to the broken function when all of them ran once with the copy whole, the quick ones first. Texts are
+left alone. A fault that nobody could notice, because the program means the same, is drawn as well: so the share that is
+noticed is for comparing one tree with another, by the same seed, and does not reach one.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -31,7 +32,14 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("domain", "analysis", "services", "serve", "db", "cluster", "api", "reports", "cli")
 FOLDERS = (*(f"orchestrator/{room}" for room in ROOMS), "workers/node", "workers/trainer", "suites")
 PYTEST = "pytest itself"  # which cannot even load the tests
-SELECTION = "tests/unit tests/replays tests/architecture -n 0"
+SELECTION = "tests"
+QUICK = ("tests/unit/", "tests/replays/", "tests/architecture/")
+# A statement of any process, in any Python that we run, that says by an empty file which test came by.
+PASSING = (
+    """__import__("pathlib").Path({folder!r}, "{number}," + __import__("os").environ.get("PYTEST_CURRENT_TEST", "")"""
+    """.partition("::")[0].replace("/", ",")).touch()"""
+)
+MOST_S = 900.0  # of the tests of one fault: a judgement; some faults hang
 PAIRS = (
     (ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq),
     (ast.In, ast.NotIn), (ast.Is, ast.IsNot), (ast.And, ast.Or),
@@ -109,6 +117,36 @@ def _is_text(node: ast.BinOp | ast.BoolOp) -> bool:
     return any(isinstance(one, ast.JoinedStr) or isinstance(getattr(one, "value", 0), str) for one in ast.walk(node))
 
 
+def with_signs(text: str, signs: Iterable[tuple[int, str]]) -> str:
+    """A file in which functions begin with a statement of their own: (a line within the function, the statement)."""
+    lines = text.splitlines(keepends=True)
+    functions = list(_functions(ast.parse(text)))
+    placed = [(next(one for one in functions if one.lineno <= line <= one.end), told) for line, told in signs]
+    for function, statement in sorted(placed, reverse=True):  # from below, so that lines stay where they are
+        lines.insert(function.begins - 1, " " * function.column + statement + "\n")
+    return "".join(lines)
+
+
+class _Function(NamedTuple):
+    """Its lines, and where its body begins after a docstring."""
+
+    lineno: int
+    end: int
+    begins: int
+    column: int
+
+
+def _functions(tree: ast.AST) -> Iterator[_Function]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+            if body:
+                begins = min(one.lineno for one in (body[0], *getattr(body[0], "decorator_list", ())))
+                yield _Function(node.lineno, cast(int, node.end_lineno), begins, body[0].col_offset)
+        else:
+            yield from _functions(node)
+
+
 def first_failed(told: str) -> str:
     """The first test that failed, by what pytest printed; above its summary what a test logged may begin with ERROR."""
     *_, summary = told.rpartition("short test summary info")
@@ -148,14 +186,37 @@ class Copy:
         subprocess.run(["git", "init", "-q"], cwd=folder, check=True)  # some tests ask git which files there are
         subprocess.run(["git", "add", "-A"], cwd=folder, check=True)
 
-    def outcome(self, fault: Fault) -> tuple[str, str]:
-        """(What came of it, by which test)."""
+    def passed_by(self, seeded: Sequence[Fault], processes: int) -> list[set[str]]:
+        """The files of tests that come to each fault's function, all tests run once; "" for what comes there while no
+        test runs."""
+        by_path: dict[str, list[tuple[int, str]]] = {}
+        with tempfile.TemporaryDirectory(prefix="tbd-passed-by-") as folder:
+            os.chmod(folder, 0o777)  # some tests run as somebody else
+            for number, fault in enumerate(seeded):
+                by_path.setdefault(fault.path, []).append((fault.line, PASSING.format(folder=folder, number=number)))
+            whole = {path: (self._root / path).read_bytes() for path in by_path}
+            try:
+                for path, signs in by_path.items():
+                    self._write(self._root / path, with_signs(whole[path].decode(), signs).encode())
+                several = ["-n", str(processes), "--dist", "loadgroup", "--no-loadscope-reorder"]
+                self._run([*self._selection, *several], MOST_S * 4)
+            finally:
+                for path, text in whole.items():
+                    self._write(self._root / path, text)
+            found: list[set[str]] = [set() for _ in seeded]
+            for sign in os.listdir(folder):
+                number_, _, name = sign.partition(",")
+                found[int(number_)].add(name.replace(",", "/"))
+        return found
+
+    def outcome(self, fault: Fault, passed_by: set[str]) -> tuple[str, str]:
+        """(What came of it, by which test), of the tests that come to it."""
         target = self._root / fault.path
         whole = target.read_bytes()
         broken = fault.within(whole)
         try:
             self._write(target, broken)
-            for selection in (self._near(fault.path), self._selection):
+            for selection in self._coming_by(passed_by):
                 while selection and (failed := self._failed([*selection, *self._deselected()])):
                     if failed == PYTEST or self._because(failed, target, whole, broken):
                         return "noticed", failed
@@ -181,18 +242,19 @@ class Copy:
     def collects(self) -> bool:
         return self._run([*self._selection, "--collect-only"])[0] == 0
 
-    def _near(self, path: str) -> list[str]:
-        """The tests of the same room, if they belong to the selection."""
-        near = "tests/unit/" + (path.split("/")[0] if path.startswith("suites") else path.split("/")[1])
-        within = any(near == one or near.startswith(one.rstrip("/") + "/") for one in self._selection)
-        return [near, "-n", "0"] if within and (self._root / near).is_dir() else []
+    def _coming_by(self, files: set[str]) -> tuple[list[str], list[str]]:
+        """(The quick ones, the others)."""
+        if "" in files:
+            return [*QUICK], [*self._selection]
+        quick = sorted(file for file in files if file.startswith(QUICK))
+        return quick, sorted(files.difference(quick))
 
     def _failed(self, selection: Sequence[str]) -> str | None:
         """The first test of a selection that fails; None when all pass."""
-        status, told = self._run([*selection, "-x", "-rfE"])
+        status, told = self._run([*selection, "-n", "0", "-x", "-rfE"])
         return None if status in (0, 5) else first_failed(told)  # 5: there are none
 
-    def _run(self, arguments: Sequence[str]) -> tuple[int, str]:
+    def _run(self, arguments: Sequence[str], most_s: float = MOST_S) -> tuple[int, str]:
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
         environment = {**os.environ, "PYTHONPATH": str(self._root), "TBD_LOCK_DIR": str(self._root / ".locks")}
         process = subprocess.Popen(
@@ -200,7 +262,7 @@ class Copy:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:
-            told, _ = process.communicate(timeout=max(0.0, self._deadline - time.monotonic()))
+            told, _ = process.communicate(timeout=max(0.0, min(most_s, self._deadline - time.monotonic())))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)  # so that fixtures end what they have started
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -237,15 +299,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         copies.put(first)
 
-        def tried(fault: Fault) -> None:
+        seeded = drawn(ROOT, options.faults, options.seed)
+        passed_by = first.passed_by(seeded, options.jobs)
+
+        def tried(fault: Fault, files: set[str]) -> None:
             copy = copies.get()
-            came, test = copy.outcome(fault)
+            came, test = copy.outcome(fault, files)
             copies.put(copy)
             counts[came] += 1
             print(f"{came:<9} {fault}" + (f"  by {test}" if test else ""), flush=True)
 
         with ThreadPoolExecutor(options.jobs) as pool:
-            list(pool.map(tried, drawn(ROOT, options.faults, options.seed)))
+            list(pool.map(tried, seeded, passed_by))
         for test in sorted({test for _ in range(options.jobs) for test in copies.get().left_out}):
             print(f"left out, as it fails without a fault as well, or by chance: {test}")
     print(", ".join(f"{count} {came}" for came, count in sorted(counts.items())) + f", seed {options.seed}")

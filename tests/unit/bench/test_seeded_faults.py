@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.seeded_faults import FOLDERS, PYTEST, ROOT, drawn, faults, first_failed
+from bench.seeded_faults import FOLDERS, PYTEST, ROOT, drawn, faults, first_failed, with_signs
 
 SUMMARY = "=== short test summary info ===\n"
 SOURCE = '''
@@ -37,6 +37,13 @@ def test_a_fault_changes_its_place_and_nothing_else() -> None:
     changed = {one.within(SOURCE.encode()).decode() for one in faults("f.py", SOURCE)}
     assert SOURCE.replace("store.add(a)", "pass") in changed
     assert SOURCE.replace("a < 2 and é", "(a < 2 or é)") in changed
+
+
+def test_a_function_says_first_that_somebody_came_by_and_all_else_stays() -> None:
+    signed = with_signs(SOURCE, [(5, "one()"), (9, "two()")])
+    told = [line for line in signed.splitlines() if line not in SOURCE.splitlines()]
+    assert told == ["    one()", "    two()"]
+    assert ast.get_docstring(ast.parse(signed).body[1]) == "Not 5 + 5."  # type: ignore[arg-type]
 
 
 def test_each_room_has_its_turn_and_the_same_seed_draws_the_same_faults() -> None:
