@@ -93,6 +93,8 @@ def _notes(one: Json) -> Iterator[str]:
     elif rests["fabric"]:
         told += f"; exchange: a ring over {rests['fabric']}"
     yield told
+    if rests["disturbed"]:
+        yield f"{rests['netbench_run']} was disturbed, and there is no better netbench"
     if rests["beyond"]:
         yield f"{rests['beyond']} exchanges of an iteration are of sizes that were not measured"
     yield f"{rests['judged']} earlier predictions of {one['axes']['strategy']} were judged" + (

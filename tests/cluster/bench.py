@@ -12,14 +12,14 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.cluster.hosts import Host
 from tests.cluster.network import Network
-from tests.support.service import Service, seconds, until
+from tests.support.service import TERMINAL, Service, seconds, until
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = "head"
@@ -201,6 +201,19 @@ class Bench:
                     entry["wall"] = seconds(entry["at"])
                     logs.setdefault(entry["attempt_id"], {}).setdefault(entry["node"], []).append(entry)
         return list(logs.values())[-1] if logs else {}
+
+    def netbench(self, names: Sequence[str], library: str, fabric: str, **asked: Any) -> dict[str, Any]:
+        """Time messages between these hosts; the run. Service and Ray need their cores too, so that it counts as
+        disturbed and would be repeated: it is not."""
+        body = {"topology": f"{len(names)}x1", "library": library, "fabric": fabric, "nodes": {"names": list(names)}}
+        started = self.service.call("POST", "/api/v1/netbench", body | asked)["id"]
+        run = until(
+            lambda: next((one for one in self.service.runs(started) if one["state"] in TERMINAL), None), 900, 0.5
+        )
+        self.service.call("POST", f"/api/v1/experiments/{started}/cancel")
+        self.service.wait(started, 60, 0.5)
+        assert run["state"] == "completed", run["failure"]
+        return dict(run)
 
     def sent_bytes(self, run_id: str, interface: str) -> float:
         """What all nodes sent over an interface while the last attempt of a run went on."""

@@ -200,16 +200,15 @@ def page_of(found: Mapping[str, Any], course: Course, figure: str, repeats: int)
     return "\n".join(lines)
 
 
-def heading(left_out: Sequence[str]) -> str:
-    """When, where and of what."""
+def heading(left_out: Sequence[str], what: str) -> str:
+    """When, where and of ``what``."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = next(
         (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "processor unknown"
     )
     told = [
         f"{date.today().isoformat()}: {len(os.sched_getaffinity(0))} cores of a virtual machine ({model})",
-        f"ethernet held to {ETHERNET_BITS_PER_S / 1e9:g} Gbit/s, infiniband (IP without RDMA, MTU 65520) not held",
-        "ResNet-50 `tiny`",
+        what,
         *(f"left out, {reason}" for reason in left_out),
     ]
     return "; ".join(told) + "."
@@ -228,7 +227,8 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="tbd-", dir="/tmp"))
     layout = Layout.of_this_machine()
     bench = Bench(folder, layout | {"four": Layout(layout["two"].cores, 7000, 1)})
-    parts, failed = [heading(left_out)], 0
+    what = f"ethernet held to {ETHERNET_BITS_PER_S / 1e9:g} Gbit/s, infiniband (IP without RDMA, MTU 65520) not held"
+    parts, failed = [heading(left_out, f"{what}; ResNet-50 `tiny`")], 0
     try:
         bench.start()
         for changes in (WEAK, STRONG):

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from tests.cluster.bench import Bench
-from tests.support.service import TERMINAL, until
 from workers.node import interpreters
 
 pytestmark = pytest.mark.after_change
@@ -31,19 +30,9 @@ def largest_messages(bench: Bench, fabric: str) -> list[dict[str, Any]]:
 
 
 def point_to_point(bench: Bench, fabric: str, budget_s: float) -> list[dict[str, Any]]:
-    """Service and Ray need the two hosts' cores too, so the run counts as disturbed and would be repeated."""
-    body = {"topology": "2x1", "library": "gloo", "fabric": fabric, "max_bytes": LARGEST_BYTES, "budget_s": budget_s}
-    started = bench.service.call("POST", "/api/v1/netbench", body | {"nodes": {"names": ["one", "two"]}})
-    run = until(lambda: next(filter(_is_over, bench.service.runs(started["id"])), None), 600, 0.5)
-    bench.service.call("POST", f"/api/v1/experiments/{started['id']}/cancel")
-    bench.service.wait(started["id"], 60, 0.5)
-    assert run["state"] == "completed", run["failure"]
+    run = bench.netbench(("one", "two"), "gloo", fabric, max_bytes=LARGEST_BYTES, budget_s=budget_s)
     path = f"/api/v1/netbench?run={run['id']}&operation=point_to_point&busy_cores=false&limit=500"
     return bench.service.call("GET", path)["items"]
-
-
-def _is_over(run: dict[str, Any]) -> bool:
-    return run["state"] in TERMINAL
 
 
 # Trainings over these links are ``test_gang.py``'s, which fabric they take

@@ -1,9 +1,10 @@
 """Predictions of what was not measured: ask for them, and look how near they came."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
+from orchestrator.analysis.s_sgd.labels import Beside
 from orchestrator.api.door.identity import Who
 from orchestrator.api.requests import Ctx, Cursor, JsonBody, Limit, OfOwner
 from orchestrator.api.routers.experiments import SPEC_BODY
@@ -28,10 +29,14 @@ def create_predictions(
     until: Annotated[
         float | None, Query(description="an efficiency, above 0 and below 1: how many nodes have it")
     ] = None,
+    beside: Annotated[
+        Literal[Beside.IDLE, Beside.BUSY_CORES] | None,
+        Query(description="only netbenches that were timed beside this; by default busy cores on CPU devices"),
+    ] = None,
 ) -> Response:
     """Predict the cells of a spec from steps of one device and netbenches. Nothing is run; what was predicted is
     stored."""
-    found = predict(context, body, by=who, fabric=fabric, until=until)
+    found = predict(context, body, by=who, fabric=fabric, until=until, beside=beside)
     return answer(predicted_view(found, judged(context, found.items)))
 
 

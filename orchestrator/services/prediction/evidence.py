@@ -56,21 +56,27 @@ class OneDevice:
 @dataclass(frozen=True)
 class Link:
     """How long an exchange takes among so many ranks; ``run_id``: the netbench that was fitted, on ``ranks`` of them;
-    None: a fabric that was asked for."""
+    None: a fabric that was asked for. ``disturbed``: that run was."""
 
     function: Communication
     run_id: str | None
     ranks: int | None
+    disturbed: bool = False
 
 
 class Evidence:
-    """What is stored, for the cells of one spec: what several of them rest on is read once."""
+    """What is stored, for the cells of one spec: what several of them rest on is read once.
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    Args:
+        beside: exchanges that were timed beside this alone (idle or busy cores); None: on CPU devices, whose cores
+            compute meanwhile, beside busy cores, else idle ones.
+    """
+
+    def __init__(self, context: Context, beside: Beside | None = None) -> None:
+        self._context, self._beside = context, beside
         self._rows: dict[tuple[str, str], list[Row]] = {}
         self._steps: dict[tuple[str, str], list[Step]] = {}
-        self._links: dict[tuple[object, ...], dict[str, tuple[Communication, int]]] = {}
+        self._links: dict[tuple[object, ...], list[Link]] = {}
 
     def one_device(self, plan: Plan) -> OneDevice:
         """What each device does under ``plan``.
@@ -102,8 +108,8 @@ class Evidence:
 
     def link(self, plan: Plan, facts: ExchangeFacts) -> Link:
         """How long the exchanges of ``plan`` take: from the newest netbench of its library with as many ranks, else
-        from one with the nearest number of them, by the formula of a ring. Between the devices of a node and between
-        nodes are two things, so that neither tells of the other.
+        from one with the nearest number of them, by the formula of a ring; a disturbed one only where no other has as
+        many. Between the devices of a node and between nodes are two things, so that neither tells of the other.
 
         Raises:
             Lacking: there is none.
@@ -119,21 +125,22 @@ class Evidence:
         if not usable:
             between = f"over {fabric}" if fabric else "within a node"
             raise Lacking(f"there is no netbench of {library} {between} with two sizes or more")
-        run_id = min(usable, key=lambda one: abs(usable[one][1] - plan.world_size))  # the newest of those
-        function, ranks = usable[run_id]
-        if ranks != plan.world_size:
-            function = on_other_nodes(function, Algorithm.RING, ranks, plan.world_size)
-        return Link(function, run_id, ranks)
+        size = plan.world_size
+        nearest = min(usable, key=lambda one: (abs((one.ranks or size) - size), one.disturbed))  # the newest of those
+        if nearest.ranks in (None, size):
+            return nearest
+        return replace(nearest, function=on_other_nodes(nearest.function, Algorithm.RING, nearest.ranks, size))
 
-    def _fitted(self, plan: Plan, library: str, fabric: str | None) -> dict[str, tuple[Communication, int]]:
-        """Run -> (its function, its ranks), the newest first."""
-        wanted = TransferFilter(operation=ALL_REDUCE, library=library, device=plan.device, fabric=fabric, valid=True)
+    def _fitted(self, plan: Plan, library: str, fabric: str | None) -> list[Link]:
+        """What each netbench gives, the newest first."""
+        wanted = TransferFilter(operation=ALL_REDUCE, library=library, device=plan.device, fabric=fabric)
         runs: dict[str, list[StoredTransfer]] = {}
         for one in self._context.store.transfers(wanted, limit=MOST_TRANSFERS).items:
             if _is_between_as_many(one, plan):
                 runs.setdefault(one.run_id, []).append(one)
-        found = {run_id: _fit(plan, sent) for run_id, sent in runs.items()}
-        return {run_id: fitted for run_id, fitted in found.items() if fitted}
+        wanted_beside = (Beside.BUSY_CORES, Beside.IDLE) if plan.device == "cpu" else (Beside.IDLE,)
+        asked = (self._beside,) if self._beside else wanted_beside
+        return [link for sent in runs.values() if (link := _fit(asked, sent))]
 
 
 def _steps(context: Context, cell: RatedCell) -> list[Step]:
@@ -159,13 +166,13 @@ def _is_between_as_many(one: StoredTransfer, plan: Plan) -> bool:
     return nodes == 1 or devices == plan.devices_per_node
 
 
-def _fit(plan: Plan, sent: Sequence[StoredTransfer]) -> tuple[Communication, int] | None:
-    """(the function of one netbench, its ranks). On CPU devices, whose cores compute meanwhile, that of busy cores."""
-    for busy in (True, False) if plan.device == "cpu" else (False,):
+def _fit(asked: Sequence[Beside], sent: Sequence[StoredTransfer]) -> Link | None:
+    """What one netbench tells beside the first of ``asked`` that it has."""
+    for beside in asked:
+        busy = beside is Beside.BUSY_CORES
         times = {one.bytes: one.duration_p50_s for one in sent if one.busy_cores is busy and one.duration_p50_s > 0}
         if len(times) > 1:
             sizes = sorted(times)
-            beside = Beside.BUSY_CORES if busy else Beside.IDLE
             function = communication.fit(sizes, [times[size] for size in sizes], beside).function
-            return function, sent[0].world_size
+            return Link(function, sent[0].run_id, sent[0].world_size, not sent[0].valid)
     return None

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from orchestrator.analysis.s_sgd.labels import Beside
 from orchestrator.domain.around.predictions import Prediction, PredictionFilter
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.stored import EarlierRun
@@ -42,14 +43,15 @@ def _judged(one: Prediction, runs: Sequence[EarlierRun]) -> Judged:
     return Judged(one, math.exp(fmean(rates)) if rates else None, len(rates))
 
 
-def errors(context: Context, plan: Plan) -> list[float]:
+def errors(context: Context, plan: Plan, beside: Beside | None = None) -> list[float]:
     """The logarithms of predicted over measured of the newest predictions of the strategy of ``plan``: of each cell,
     which counts once, the newest. One device and several are two kinds: to predict one is easier, as it exchanges
-    nothing."""
+    nothing. ``beside``: only predictions from exchanges that were timed beside this."""
     wanted = PredictionFilter(framework=plan.framework, strategy=plan.strategy)
     newest: dict[str, Prediction] = {}
     for one in context.store.predictions(wanted, limit=MOST_JUDGED).items:
-        if (one.plan.world_size > 1) == (plan.world_size > 1):
+        alike = beside is None or one.told.rests_on.beside in (None, beside)
+        if alike and (one.plan.world_size > 1) == (plan.world_size > 1):
             newest.setdefault(one.plan.cell_key, one)
     ratios = [one.error_ratio for one in judged(context, list(newest.values()))]
     return [math.log1p(ratio) for ratio in ratios if ratio is not None]

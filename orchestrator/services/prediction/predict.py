@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.analysis.s_sgd import forecast, more_nodes
 from orchestrator.analysis.s_sgd.buckets import MIB
 from orchestrator.analysis.s_sgd.forecast import CONFIDENCE, Way, expected, half_width, mean_s
-from orchestrator.analysis.s_sgd.labels import Algorithm, Merger
+from orchestrator.analysis.s_sgd.labels import Algorithm, Beside, Merger
 from orchestrator.analysis.s_sgd.prediction import Merging, NotPredictable
 from orchestrator.domain.around.access import Actor
 from orchestrator.domain.around.predictions import ID_PREFIX, PredictedPart, Prediction, RestsOn, Told
@@ -65,13 +65,20 @@ class Predicted:
 
 
 def predict(
-    context: Context, body: Any, *, by: Actor, fabric: str | None = None, until: float | None = None
+    context: Context,
+    body: Any,
+    *,
+    by: Actor,
+    fabric: str | None = None,
+    until: float | None = None,
+    beside: Beside | None = None,
 ) -> Predicted:
     """Predict each cell of the spec ``body`` that there is enough to predict from. Nothing of it is run.
 
     Args:
         fabric: ``100 Gbit/s, 2 us``: in the place of the one between nodes.
         until: an efficiency above 0 and below 1.
+        beside: see ``Evidence``.
 
     Raises:
         InvalidRequest: as ``submit``; a strategy is asynchronous; there are too many cells.
@@ -86,7 +93,7 @@ def predict(
         raise InvalidRequest([Problem("", f"{len(cells)} cells: at most {MOST_CELLS} are predicted at once")])
     strategies = [_strategy(context, plan) for plan in cells]
     now = context.clock.now()
-    evidence = Evidence(context)
+    evidence = Evidence(context, beside)
     known: dict[tuple[str, str, bool], list[float]] = {}
     items: list[Prediction] = []
     ends: list[Until | None] = []
@@ -94,7 +101,7 @@ def predict(
     for plan, strategy in zip(cells, strategies, strict=True):
         kind = (plan.framework, plan.strategy, plan.world_size > 1)
         if kind not in known:
-            known[kind] = errors(context, plan)
+            known[kind] = errors(context, plan, beside)
         asked, lacks = _asked(context, evidence, plan, strategy, other)
         missing += lacks
         if asked is not None:
@@ -187,6 +194,7 @@ class _Asked:
             netbench_ranks=found.ranks if found else None,
             fabric=self._fabric.text if self._fabric else None,
             beside=found.function.beside if found and found.run_id else None,
+            disturbed=found is not None and found.disturbed,
             beyond=self._each[0].beyond,
             judged=judged,
         )

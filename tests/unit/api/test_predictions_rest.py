@@ -13,7 +13,9 @@ from orchestrator.reports import prediction
 from tests.unit.api import test_waterfall_rest
 from tests.unit.api.api_rig import SPEC, Rig
 from tests.unit.api.test_waterfall_rest import PROFILED, complete
+from tests.unit.builders import LOADED
 
+SOUND, DISTURBED = Validity(), Validity((LOADED,))
 LATENCY_S, RATE = 1e-3, 1e9
 ASKED = SPEC | {"topology": ["1x1", "2x1", "4x1"], "strategy": "ddp", "repeats": 1}
 
@@ -23,11 +25,11 @@ def an_exchange(size: int, busy: bool, operation: str = "all_reduce") -> Transfe
     return Transfer(operation, "gloo", size, 2, (0, 1), busy, 9, *[seconds] * 5, size / seconds, size / seconds)
 
 
-def netbench(rig: Rig, *sent: Transfer) -> str:
+def netbench(rig: Rig, *sent: Transfer, validity: Validity = SOUND) -> str:
     """A run that found ``sent`` between two nodes."""
     (run,) = rig.store.runs_of(rig.submit(name="between", topology="2x1", strategy="ddp", repeats=1, seed=9)["id"])
     rig.start(run.id)
-    rig.finish(run.id, Analysis(Validity(), transfers=sent, code_version="1"))
+    rig.finish(run.id, Analysis(validity, transfers=sent, code_version="1"))
     return run.id
 
 
@@ -45,6 +47,24 @@ def ready(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(test_waterfall_rest, "TIMES", replace(test_waterfall_rest.TIMES, rows=rows))
     complete(rig, rig.submit(**PROFILED)["id"])
     return netbench(rig, *(an_exchange(2**power, busy) for power in range(2, 29) for busy in (False, True)))
+
+
+def test_a_disturbed_netbench_counts_where_there_is_no_other_and_is_named(rig: Rig, ready: str) -> None:
+    sent = [an_exchange(2**power, busy=True) for power in range(2, 29)]
+    netbench(rig, *sent, validity=DISTURBED)
+    (two,) = predict(rig, ASKED | {"topology": "2x1"})["items"]
+    assert (two["rests_on"]["netbench_run"], two["rests_on"]["disturbed"]) == (ready, False)
+    only = netbench(rig, *(replace(one, world_size=4, ranks=(0, 1, 2, 3)) for one in sent), validity=DISTURBED)
+    found = predict(rig, ASKED | {"topology": "4x1"})
+    assert (found["items"][0]["rests_on"]["netbench_run"], found["items"][0]["rests_on"]["disturbed"]) == (only, True)
+    assert f"{only} was disturbed" in prediction.text(found)
+
+
+def test_netbenches_beside_idle_cores_count_where_they_are_asked_for(rig: Rig, ready: str) -> None:
+    busy, idle = (predict(rig, **asked)["items"][1] for asked in ({}, {"beside": "idle"}))
+    assert idle["rests_on"]["beside"] == "idle"
+    assert busy["parts"][1]["seconds"] > 1.5 * idle["parts"][1]["seconds"]  # what is hidden stays
+    predict(rig, status=422, beside="training")
 
 
 def test_without_runs_the_commands_that_would_supply_them_are_told_and_nothing_is_stored(rig: Rig) -> None:

@@ -23,19 +23,21 @@ from orchestrator.cli.spec.sizes import size_bytes
 if TYPE_CHECKING:
     from orchestrator.analysis.s_sgd.prediction import Prediction
 
-# Option -> the one that it says more of.
+# Option -> those that it says more of, one of them.
 _NEEDS = {
-    "fabric": "spec",
-    "until": "spec",
-    "exchange": "trace",
-    "bucket": "trace",
-    "beside": "exchange",
-    "first_bucket": "bucket",
-    "by": "bucket",
-    "to": "nodes",
-    "nodes": "to",
-    "algorithm": "to",
+    "fabric": ("spec",),
+    "until": ("spec",),
+    "exchange": ("trace",),
+    "bucket": ("trace",),
+    "beside": ("spec", "exchange"),
+    "first_bucket": ("bucket",),
+    "by": ("bucket",),
+    "to": ("nodes",),
+    "nodes": ("to",),
+    "algorithm": ("to",),
 }
+# Fields of the request that are no fields of the spec.
+_ASKED = ("fabric", "until", "beside")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +48,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fabric", metavar="TEXT", help="between nodes, as nobody has it: '100 Gbit/s, 2 us'")
     parser.add_argument("--until", metavar="PERCENT", type=_ratio, help="how many nodes keep this efficiency")
     parser.add_argument("--exchange", metavar="LOG", help="times of exchanges by size: these instead of the trace's")
-    parser.add_argument("--beside", choices=list(Beside), help="what LOG was measured beside (default unstated)")
+    parser.add_argument(
+        "--beside",
+        choices=list(Beside),
+        help="what LOG was measured beside (default unstated); of a SPEC.yaml: which netbenches count",
+    )
     parser.add_argument("--bucket", type=size_bytes, metavar="SIZE", help="merge gradients up to SIZE")
     parser.add_argument("--by", choices=list(Merger), help="by whose rule they are merged (default ddp, PyTorch's)")
     parser.add_argument(
@@ -59,10 +65,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    for name, other in _NEEDS.items():
-        if getattr(options, name) is not None and getattr(options, other) is None:
-            needed = "a SPEC.yaml" if other == "spec" else f"--{other.replace('_', '-')}"
-            raise CommandError(f"--{name.replace('_', '-')} goes with {needed} only")
+    for name, others in _NEEDS.items():
+        if getattr(options, name) is not None and all(getattr(options, other) is None for other in others):
+            needed = " or ".join(map(_option, others))
+            raise CommandError(f"{_option(name)} goes with {needed} only")
     if options.by == Merger.HOROVOD and options.first_bucket is not None:
         raise CommandError("--first-bucket is DDP's: Horovod's buckets have one threshold")
     if options.trace is None:
@@ -73,6 +79,10 @@ def execute(options: argparse.Namespace) -> int:
     else:
         _print(options, found)
     return DONE
+
+
+def _option(name: str) -> str:
+    return "a SPEC.yaml" if name == "spec" else f"--{name.replace('_', '-')}"
 
 
 def _ratio(text: str) -> float:
@@ -98,11 +108,13 @@ def _of_cells(options: argparse.Namespace) -> int:
         told = prediction.judged_text(found["items"], output.width())
     else:
         file = SpecFile(options.spec)
-        asked = {name: getattr(options, name) for name in ("fabric", "until") if getattr(options, name) is not None}
+        asked = {name: getattr(options, name) for name in _ASKED if getattr(options, name) is not None}
         with some_server() as (client, _):
             try:
                 found = client.post("/predictions", file.spec, **asked)
             except ServerProblem as problem:
+                if any(item["pointer"].lstrip("/") in _ASKED for item in problem.document.get("errors") or []):
+                    raise  # the file is not to blame
                 raise file.explain(problem) from None
         told = prediction.text(found, output.width())
     if options.json:

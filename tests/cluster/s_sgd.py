@@ -1,0 +1,308 @@
+"""Predictions of the S-SGD model held against what hosts of the bench then measure: the figures of its page.
+
+    python -m tests.cluster.s_sgd [--out docs/read_results/s-sgd-model.md] [--repeats 4] [--only pytorch]
+
+Of each network in each framework one device is profiled, of each link the libraries are timed, and the cells of two
+hosts are predicted before they run. With --out what stands between the page's two marks is replaced. Networks are in
+their smallest size, as the hosts are process trees on the cores of one machine, a core a rank.
+"""
+
+import argparse
+import math
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from orchestrator.analysis.s_sgd.forecast import FEWEST_JUDGED
+from orchestrator.reports.drawing.table import markdown
+from orchestrator.services.facts.catalog import load_catalog
+from tests.cluster import hosts
+from tests.cluster.bench import Bench, Layout
+from tests.cluster.matrix import put_into
+from tests.cluster.scaling import heading
+from workers.node import interpreters
+
+MARKS = ("<!-- figures: made by python -m tests.cluster.s_sgd -->", "<!-- end of figures -->")
+ONE, TWO = ("one",), ("one", "two")
+LINKS = (100e6, 1e9)
+# Network -> batch of a device: a step takes some 20 to 100 ms on a core.
+MODELS = {"resnet-50": 16, "googlenet": 4, "alexnet": 32}
+GROWN = (2, 4)  # times the profiled batch
+NETBENCH: Mapping[str, Any] = {"max_bytes": 2**24, "budget_s": 40.0}
+# Judgements: a cell whose 95 % interval is wider tells nothing of a model's error; a framework's import on a busy core.
+MOST_HALF_WIDTH = 0.05
+RUN_S = 900.0
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a framework trains over two hosts, and the library whose netbench tells how long its exchanges take."""
+
+    framework: str
+    strategy: str
+    library: str
+
+
+WAYS = (
+    Way("pytorch", "ddp", "gloo"),
+    Way("tensorflow", "multi-worker-mirrored", "grpc"),
+    Way("tensorflow", "horovod", "horovod"),
+    Way("mxnet", "kvstore-dist-sync", "kvstore"),
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One cell. Iterations in seconds: ``measured``, with half of its 95 % interval as a ratio, and by ``models``, of
+    which the first is ours. ``residual``: of the waterfall of what was measured, over the iteration."""
+
+    way: Way
+    model: str
+    link: float
+    measured_s: float
+    half_width: float
+    models: Mapping[str, float]
+    residual: float | None
+
+    def error(self, model: str) -> float:
+        """Of the iteration, signed."""
+        return self.models[model] / self.measured_s - 1
+
+
+OURS, IDLE, LINEAR, NOMINAL = "S-SGD", "idle netbench", "linear scaling", "no overlap, nominal bandwidth"
+
+
+class Trial:
+    """What is asked of the service of a bench, one experiment at a time."""
+
+    def __init__(self, bench: Bench, repeats: int) -> None:
+        self._bench, self._call, self._repeats = bench, bench.service.call, repeats
+
+    def spec(self, way: Way, model: str, nodes: Sequence[str], **more: Any) -> dict[str, Any]:
+        return {
+            "name": f"s-sgd-{model}",
+            "model": model,
+            "size": "tiny",
+            "framework": way.framework,
+            "strategy": way.strategy,
+            "topology": f"{len(nodes)}x1",
+            "fabric": "ethernet" if len(nodes) > 1 else None,
+            "per_device_batch_size": MODELS[model],
+            "nodes": {"names": list(nodes)},
+            "repeats": self._repeats,
+            "max_repeats": self._repeats,
+            "profile": ["layers"],
+            "timeout_s": RUN_S,
+        } | more  # fmt: skip
+
+    def measured(self, spec: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Run it: (its rows of results, its runs)."""
+        experiment = self._bench.service.submit(spec)
+        runs = self._bench.service.wait(experiment, RUN_S * self._repeats, 1.0)
+        return self._bench.service.all(f"/api/v1/experiments/{experiment}/results"), runs
+
+    def netbench(self, library: str) -> None:
+        """Time a library between the two hosts."""
+        self._bench.netbench(TWO, library, "ethernet", **NETBENCH)
+
+    def predicted(self, spec: Mapping[str, Any], beside: str | None = None) -> list[dict[str, Any]]:
+        """Raises RuntimeError: something lacks."""
+        found = self._call("POST", "/api/v1/predictions" + (f"?beside={beside}" if beside else ""), spec)
+        if found["missing"]:
+            raise RuntimeError(f"{spec['model']} of {spec['framework']} cannot be predicted: {found['missing']}")
+        return list(found["items"])
+
+    def judge(self, way: Way, model: str, link: float) -> Judged:
+        """Predict a cell of two hosts in each way, run it, and compare."""
+        spec = self.spec(way, model, TWO)
+        (idle,), (ours,) = self.predicted(spec, "idle"), self.predicted(spec)
+        (row,), runs = self.measured(spec)
+        rate = row["throughput"]
+        work = len(TWO) * MODELS[model]
+        done = next(run["id"] for run in runs if run["state"] == "completed")
+        waterfall = self._call("GET", f"/api/v1/runs/{done}/waterfall")
+        parts = {part["name"]: part["seconds"] for part in waterfall["parts"]}
+        alone_s = ours["parts"][0]["seconds"]
+        sent = 4 * load_catalog().models[model].sizes["tiny"]["trainable_parameters"]
+        return Judged(
+            way,
+            model,
+            link,
+            work / rate["value"],
+            (rate["ci_high"] - rate["ci_low"]) / 2 / rate["value"],
+            {
+                OURS: ours["iteration_s"],
+                IDLE: idle["iteration_s"],
+                LINEAR: alone_s,
+                NOMINAL: alone_s + 8 * sent / link,  # a ring of two sends each byte once
+            },
+            parts["residual"] / waterfall["iteration_s"] if "residual" in parts else None,
+        )
+
+    def grown(self, way: Way, model: str) -> list[tuple[int, float]]:
+        """(how many times the profiled batch, error of the predicted rate), on one device."""
+        batches = [MODELS[model] * times for times in GROWN]
+        spec = self.spec(way, model, ONE, per_device_batch_size=batches, profile=[])
+        predicted = {one["cell_key"]: one["throughput"]["value"] for one in self.predicted(spec)}
+        rows, _ = self.measured(spec)
+        return [
+            (
+                row["axes"]["per_device_batch_size"] // MODELS[model],
+                predicted[row["cell_key"]] / row["throughput"]["value"] - 1,
+            )
+            for row in rows
+            if row["throughput"]["value"]
+        ]
+
+
+def carry_out(
+    bench: Bench, ways: Sequence[Way], models: Sequence[str], links: Sequence[float], repeats: int
+) -> Iterator[Judged]:
+    """Profile one device of each, then judge all on each link."""
+    trial = Trial(bench, repeats)
+    for way in ways:
+        for model in models:
+            trial.measured(trial.spec(way, model, ONE))
+    for link in links:
+        with bench.network.shaped(link):
+            for library in dict.fromkeys(way.library for way in ways):
+                trial.netbench(library)
+            for way in ways:
+                for model in models:
+                    yield trial.judge(way, model, link)
+
+
+def summary(cells: Sequence[Judged]) -> list[tuple[str, str]]:
+    """(What, its figure) over cells whose measurement is precise enough."""
+    errors = {name: [abs(one.error(name)) for one in cells] for name in (OURS, IDLE, LINEAR, NOMINAL)}
+    ours = errors[OURS]
+    told = [
+        ("cells", str(len(cells))),
+        ("absolute error: median, 90th percentile", f"{median(ours):.1%}, {quantile(ours, 0.9):.1%}"),
+        ("half-width of what was measured (95 %), median", f"{median(one.half_width for one in cells):.1%}"),
+    ]
+    told += [
+        (f"median error over that of: {name}", f"{median(ours) / median(errors[name]):.2f}")
+        for name in (LINEAR, NOMINAL, IDLE)
+    ]
+    held = [hold for hold in map(_holds, cells, [cells] * len(cells)) if hold is not None]
+    if held:
+        told.append(
+            (
+                "90 % intervals from the others' errors: hold, half-width (median)",
+                f"{sum(hold for hold, _ in held)} of {len(held)}, {median(width for _, width in held):.1%}",
+            )
+        )
+    residuals = [abs(one.residual) for one in cells if one.residual is not None]
+    if residuals:
+        told.append(
+            ("waterfall's residual of 5 % or less", f"{sum(one <= 0.05 for one in residuals)} of {len(residuals)}")
+        )
+    return told
+
+
+def _holds(one: Judged, cells: Sequence[Judged]) -> tuple[bool, float] | None:
+    """(Whether its interval by the errors of the other cells of its strategy holds it, half its width as a ratio); None
+    with too few of them."""
+    others = sorted(abs(math.log1p(other.error(OURS))) for other in cells if other.way == one.way and other is not one)
+    if len(others) < FEWEST_JUDGED:
+        return None
+    bound = others[math.ceil(0.9 * (len(others) + 1)) - 1]
+    return abs(math.log1p(one.error(OURS))) <= bound, math.expm1(bound)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, math.floor(share * len(values)))]
+
+
+def page_of(judged: Sequence[Judged], grown: Sequence[tuple[int, float]], left_out: Sequence[str]) -> str:
+    """All of it in Markdown."""
+    precise = [one for one in judged if one.half_width <= MOST_HALF_WIDTH]
+    rows = [
+        [
+            one.model, f"{one.way.framework} {one.way.strategy}", f"{one.link / 1e6:g} Mbit/s",
+            f"{one.measured_s * 1e3:.1f} ms",
+            f"{one.half_width:.1%}", *(f"{one.error(name):+.1%}" for name in one.models),
+            "" if one.residual is None else f"{one.residual:+.1%}",
+        ]
+        for one in judged
+    ]  # fmt: skip
+    heads = [
+        "network",
+        "strategy",
+        "link",
+        "measured",
+        "half-width",
+        *(f"error: {name}" for name in (OURS, IDLE, LINEAR, NOMINAL)),
+        "residual",
+    ]
+    parts = [
+        heading(left_out, f"links of {' and '.join(f'{link / 1e6:g}' for link in LINKS)} Mbit/s; networks `tiny`"),
+        markdown(heads, rows),
+    ]
+    told = [(f"left out, half-width above {MOST_HALF_WIDTH:.0%}", str(len(judged) - len(precise)))]
+    told += summary(precise) if precise else []
+    for times in GROWN:
+        errors = [abs(error) for grown_by, error in grown if grown_by == times]
+        if errors:
+            told.append(
+                (
+                    f"{times} times the profiled batch, one device: median error, largest",
+                    f"{median(errors):.1%}, {max(errors):.1%} ({len(errors)} cells)",
+                )
+            )
+    return "\n\n".join([*parts, markdown(["what", "figure"], [list(one) for one in told])])
+
+
+def ready(only: Sequence[str] | None) -> tuple[list[Way], list[str]]:
+    """(the ways that can be gone here, why each other one cannot)."""
+    found, reasons = [], []
+    for way in WAYS:
+        interpreter = interpreters.resolve(
+            load_catalog().frameworks[way.framework].strategies[way.strategy].interpreter
+        )
+        if not interpreter.ready:
+            reasons.append(f"{way.framework} {way.strategy}: {interpreter.reason}")
+        elif not only or way.framework in only:
+            found.append(way)
+    return found, reasons
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, help="the page whose part between the marks is replaced")
+    parser.add_argument("--repeats", type=int, default=4)
+    parser.add_argument("--only", action="append", help="a framework; may be given several times")
+    options = parser.parse_args()
+    if hosts.refusal():
+        print(hosts.refusal(), file=sys.stderr)
+        return 2
+    ways, left_out = ready(options.only)
+    folder = Path(tempfile.mkdtemp(prefix="tbd-", dir="/tmp"))
+    bench = Bench(folder, Layout.of_this_machine())
+    judged: list[Judged] = []
+    grown: list[tuple[int, float]] = []
+    try:
+        bench.start()
+        for one in carry_out(bench, ways, list(MODELS), LINKS, options.repeats):
+            judged.append(one)
+            print(one, flush=True)
+        trial = Trial(bench, options.repeats)
+        grown += [found for model in MODELS for found in trial.grown(ways[0], model)]
+    finally:
+        bench.close()
+        shutil.rmtree(folder, ignore_errors=True)
+        text = page_of(judged, grown, left_out)
+        print(text)
+    if options.out:
+        put_into(options.out, text, MARKS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
