@@ -10,6 +10,7 @@ from orchestrator.domain.expansion.sweep import check, expand
 from orchestrator.domain.runs.run import Experiment, ExperimentState, Run, RunState
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
+from orchestrator.services.experiment.replay import check_replays
 from orchestrator.services.once import idempotency
 from orchestrator.services.tokens import deed_of
 
@@ -62,7 +63,9 @@ def plan(context: Context, body: Any) -> tuple[ExperimentSpec, Facts, list[Plan]
     spec = parse_spec(body)
     facts = facts_of(context.catalog, context.cluster.nodes())
     check(spec, facts)
-    return spec, facts, expand(spec, facts, [])
+    plans = expand(spec, facts, [])
+    check_replays(context, plans)
+    return spec, facts, plans
 
 
 def new_runs(experiment: Experiment, plans: list[Plan], now: float) -> list[Run]:

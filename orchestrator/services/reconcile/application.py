@@ -12,6 +12,7 @@ from orchestrator.domain.value.peaks import ARITHMETIC
 from orchestrator.domain.words.errors import DevicesTaken, JobRefused, NodeFailed, NodeUnreachable, NotFound
 from orchestrator.services.clock import new_id, new_token
 from orchestrator.services.context import Context
+from orchestrator.services.experiment.replay import NotReplayable, replayed
 from orchestrator.services.reconcile.conclude import conclude
 from orchestrator.services.reconcile.decisions import (
     Action,
@@ -215,7 +216,12 @@ def _job(context: Context, run: Run, attempt: Attempt) -> Mapping[str, Any]:
     arithmetic = ARITHMETIC.get(run.plan.precision, run.plan.precision)
     calibrated = context.store.calibrated(device_keys(attempt.placement), arithmetic)
     expected = expected_of(context, run, attempt)
-    return build_job(run, attempt, context.catalog, context.cluster.nodes(), ports, calibrated, expected)
+    job = build_job(run, attempt, context.catalog, context.cluster.nodes(), ports, calibrated, expected)
+    try:
+        layers = replayed(context, run.plan)
+    except NotReplayable as error:  # its run was removed
+        raise JobRefused(str(error)) from None
+    return job if layers is None else job | {"model": job["model"] | {"replayed": layers}}
 
 
 def _give_up(context: Context, run: Run, failure: Failure, analysed: bool = False) -> bool:
