@@ -24,7 +24,7 @@ SUITE := $(patsubst %,tests/contract/test_%.py,every_cell models overfitting lea
 	profiles_pytorch profiles_tensorflow profiles_mxnet profiles_cntk) \
 	$(patsubst %,tests/integration/test_%.py,convergence_runs resumed_runs largest_batches)
 
-.PHONY: help schedules-year seeded-faults demo nightly-demo pytorch-pythons test test-changed test-all lint unit bench faults coverage test-horovod-pytorch cluster scaling deploy-check suite-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters clean
+.PHONY: help schedules-year seeded-faults demo nightly-demo pytorch-pythons test test-changed test-all lint unit bench faults coverage test-horovod-pytorch cluster scaling s-sgd deploy-check suite-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -86,6 +86,9 @@ matrix: system-packages setup test-interpreters ## every framework, strategy and
 
 scaling: system-packages setup test-interpreters ## suites/scaling.yaml in a small size on several hosts, as root: tables and figures of docs/read_results/scaling.md (about 20 minutes)
 	@$(BIN)/python -m tests.cluster.scaling --out docs/read_results/scaling.md
+
+s-sgd: system-packages setup test-interpreters ## the model of synchronous SGD held against what two hosts and replays on eight then measure, as root: figures of docs/read_results/s-sgd-model.md (about half an hour)
+	@$(BIN)/python -m tests.cluster.s_sgd --out docs/read_results/s-sgd-model.md
 
 fuzz: setup ## hold REST to its OpenAPI description by many more cases than the test does (minutes; EXAMPLES=100 SEED=1)
 	@$(BIN)/python -m tests.support.openapi_fuzz $(if $(EXAMPLES),--examples $(EXAMPLES)) $(if $(SEED),--seed $(SEED))

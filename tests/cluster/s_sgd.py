@@ -13,7 +13,8 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,13 +23,15 @@ from orchestrator.analysis.s_sgd.forecast import FEWEST_JUDGED
 from orchestrator.reports.drawing.table import markdown
 from orchestrator.services.facts.catalog import load_catalog
 from tests.cluster import hosts
-from tests.cluster.bench import Bench, Layout
+from tests.cluster.bench import HEAD, Bench, Layout
 from tests.cluster.matrix import put_into
 from tests.cluster.scaling import heading
 from workers.node import interpreters
 
 MARKS = ("<!-- figures: made by python -m tests.cluster.s_sgd -->", "<!-- end of figures -->")
 ONE, TWO = ("one",), ("one", "two")
+MANY = ("one", "two", "four", "five", "six", "seven", "eight", "nine")
+REPLAYED = (4, 8)  # hosts
 LINKS = (100e6, 1e9)
 # Network -> batch of a device: a step takes some 20 to 100 ms on a core.
 MODELS = {"resnet-50": 16, "googlenet": 4, "alexnet": 32}
@@ -74,7 +77,8 @@ class Judged:
         return self.models[model] / self.measured_s - 1
 
 
-OURS, IDLE, LINEAR, NOMINAL = "S-SGD", "idle netbench", "linear scaling", "no overlap, nominal bandwidth"
+MODELLED = ("S-SGD", "idle netbench", "linear scaling", "no overlap, nominal bandwidth")
+OURS, IDLE, LINEAR, NOMINAL = MODELLED
 
 
 class Trial:
@@ -122,8 +126,7 @@ class Trial:
         spec = self.spec(way, model, TWO)
         (idle,), (ours,) = self.predicted(spec, "idle"), self.predicted(spec)
         (row,), runs = self.measured(spec)
-        rate = row["throughput"]
-        work = len(TWO) * MODELS[model]
+        measured_s, half_width = _iteration(row, len(TWO) * MODELS[model])
         done = next(run["id"] for run in runs if run["state"] == "completed")
         waterfall = self._call("GET", f"/api/v1/runs/{done}/waterfall")
         parts = {part["name"]: part["seconds"] for part in waterfall["parts"]}
@@ -133,8 +136,8 @@ class Trial:
             way,
             model,
             link,
-            work / rate["value"],
-            (rate["ci_high"] - rate["ci_low"]) / 2 / rate["value"],
+            measured_s,
+            half_width,
             {
                 OURS: ours["iteration_s"],
                 IDLE: idle["iteration_s"],
@@ -159,6 +162,27 @@ class Trial:
             if row["throughput"]["value"]
         ]
 
+    def replayed(self, link: float) -> Iterator[Judged]:
+        """A replay on more hosts than cores, predicted from one of one device and a netbench of two hosts."""
+        way = WAYS[0]
+        _, (run, *_) = self.measured(self.spec(way, "resnet-50", ONE, repeats=1, max_repeats=1))
+        asked = {"model": "replay", "size": "full", "options": {"run": run["id"]}, "per_device_batch_size": 1}
+        self.measured(self.spec(way, "resnet-50", ONE, **asked))
+        self.netbench(way.library)
+        for count in REPLAYED:
+            spec = self.spec(way, "resnet-50", MANY[:count], **asked)
+            (ours,) = self.predicted(spec)
+            (row,), _ = self.measured(spec)
+            measured_s, half_width = _iteration(row, count)
+            models = {OURS: ours["iteration_s"], LINEAR: ours["parts"][0]["seconds"]}
+            yield Judged(way, f"replay of resnet-50, {count}x1", link, measured_s, half_width, models, None)
+
+
+def _iteration(row: Mapping[str, Any], work: int) -> tuple[float, float]:
+    """(Seconds of an iteration that does so much work, half of its 95 % interval as a ratio)."""
+    rate = row["throughput"]
+    return work / rate["value"], (rate["ci_high"] - rate["ci_low"]) / 2 / rate["value"]
+
 
 def carry_out(
     bench: Bench, ways: Sequence[Way], models: Sequence[str], links: Sequence[float], repeats: int
@@ -179,7 +203,9 @@ def carry_out(
 
 def summary(cells: Sequence[Judged]) -> list[tuple[str, str]]:
     """(What, its figure) over cells whose measurement is precise enough."""
-    errors = {name: [abs(one.error(name)) for one in cells] for name in (OURS, IDLE, LINEAR, NOMINAL)}
+    if not cells:
+        return []
+    errors = {name: [abs(one.error(name)) for one in cells] for name in MODELLED}
     ours = errors[OURS]
     told = [
         ("cells", str(len(cells))),
@@ -220,43 +246,41 @@ def quantile(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, math.floor(share * len(values)))]
 
 
+HEADS = ("network", "strategy", "link", "measured", "half-width", *(f"error: {name}" for name in MODELLED), "residual")
+
+
 def page_of(judged: Sequence[Judged], grown: Sequence[tuple[int, float]], left_out: Sequence[str]) -> str:
     """All of it in Markdown."""
+    links = " and ".join(f"{link / 1e6:g}" for link in LINKS)
     precise = [one for one in judged if one.half_width <= MOST_HALF_WIDTH]
-    rows = [
-        [
-            one.model, f"{one.way.framework} {one.way.strategy}", f"{one.link / 1e6:g} Mbit/s",
-            f"{one.measured_s * 1e3:.1f} ms",
-            f"{one.half_width:.1%}", *(f"{one.error(name):+.1%}" for name in one.models),
-            "" if one.residual is None else f"{one.residual:+.1%}",
-        ]
-        for one in judged
-    ]  # fmt: skip
-    heads = [
-        "network",
-        "strategy",
-        "link",
-        "measured",
-        "half-width",
-        *(f"error: {name}" for name in (OURS, IDLE, LINEAR, NOMINAL)),
-        "residual",
-    ]
-    parts = [
-        heading(left_out, f"links of {' and '.join(f'{link / 1e6:g}' for link in LINKS)} Mbit/s; networks `tiny`"),
-        markdown(heads, rows),
-    ]
     told = [(f"left out, half-width above {MOST_HALF_WIDTH:.0%}", str(len(judged) - len(precise)))]
-    told += summary(precise) if precise else []
+    told += summary([one for one in precise if NOMINAL in one.models])
+    replays = [abs(one.error(OURS)) for one in precise if NOMINAL not in one.models]
+    if replays:
+        told.append(("replays: absolute error, median, largest", f"{median(replays):.1%}, {max(replays):.1%}"))
     for times in GROWN:
         errors = [abs(error) for grown_by, error in grown if grown_by == times]
         if errors:
-            told.append(
-                (
-                    f"{times} times the profiled batch, one device: median error, largest",
-                    f"{median(errors):.1%}, {max(errors):.1%} ({len(errors)} cells)",
-                )
-            )
-    return "\n\n".join([*parts, markdown(["what", "figure"], [list(one) for one in told])])
+            what = f"{times} times the profiled batch, one device: absolute error, median, largest"
+            told.append((what, f"{median(errors):.1%}, {max(errors):.1%} ({len(errors)} networks)"))
+    parts = [
+        heading(left_out, f"links of {links} Mbit/s; networks `tiny`"),
+        markdown(HEADS, [_row(one) for one in judged]),
+        markdown(["what", "figure"], [list(one) for one in told]),
+    ]
+    return "\n\n".join(parts)
+
+
+def _row(one: Judged) -> list[str]:
+    return [
+        one.model,
+        f"{one.way.framework} {one.way.strategy}",
+        f"{one.link / 1e6:g} Mbit/s",
+        f"{one.measured_s * 1e3:.1f} ms",
+        f"{one.half_width:.1%}",
+        *(f"{one.error(name):+.1%}" if name in one.models else "" for name in MODELLED),
+        "" if one.residual is None else f"{one.residual:+.1%}",
+    ]
 
 
 def ready(only: Sequence[str] | None) -> tuple[list[Way], list[str]]:
@@ -283,25 +307,35 @@ def main() -> int:
         print(hosts.refusal(), file=sys.stderr)
         return 2
     ways, left_out = ready(options.only)
-    folder = Path(tempfile.mkdtemp(prefix="tbd-", dir="/tmp"))
-    bench = Bench(folder, Layout.of_this_machine())
     judged: list[Judged] = []
     grown: list[tuple[int, float]] = []
     try:
-        bench.start()
-        for one in carry_out(bench, ways, list(MODELS), LINKS, options.repeats):
-            judged.append(one)
-            print(one, flush=True)
-        trial = Trial(bench, options.repeats)
-        grown += [found for model in MODELS for found in trial.grown(ways[0], model)]
+        with _bench(Layout.of_this_machine()) as bench:
+            for one in carry_out(bench, ways, list(MODELS), LINKS, options.repeats):
+                judged.append(one)
+                print(one, flush=True)
+            trial = Trial(bench, options.repeats)
+            grown += [found for model in MODELS for found in trial.grown(ways[0], model)]
+        layout = Layout.of_this_machine()
+        more = {name: replace(layout[TWO[place % 2]], clock_offset_s=0) for place, name in enumerate(MANY)}
+        with _bench({HEAD: layout[HEAD]} | more) as bench, bench.network.shaped(LINKS[-1]):
+            judged += Trial(bench, options.repeats).replayed(LINKS[-1])
     finally:
-        bench.close()
-        shutil.rmtree(folder, ignore_errors=True)
-        text = page_of(judged, grown, left_out)
-        print(text)
+        print(text := page_of(judged, grown, left_out))
     if options.out:
         put_into(options.out, text, MARKS)
     return 0
+
+
+@contextmanager
+def _bench(layout: Mapping[str, Layout]) -> Iterator[Bench]:
+    folder = Path(tempfile.mkdtemp(prefix="tbd-", dir="/tmp"))
+    bench = Bench(folder, layout)
+    try:
+        yield bench.start()
+    finally:
+        bench.close()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
