@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.reports.drawing import table
-from orchestrator.reports.numbers import NOTHING, with_interval
+from orchestrator.reports.numbers import NOTHING, percent, plain, with_interval
 
 Json = Mapping[str, Any]
 
@@ -26,14 +26,14 @@ def title(found: Json) -> str:
 
 def text(found: Json) -> str:
     """The waterfall in lines."""
-    lines = [title(found), *_aligned(_rows(found)), f"bottleneck: {found['bottleneck']}"]
+    lines = [title(found), *_aligned(_rows(found)), f"bottleneck: {_bottleneck(found)}"]
     return "\n".join([*lines, *(f"  {note}" for note in notes(found))])
 
 
 def markdown(found: Json) -> str:
     """The waterfall as a table, with its notes."""
     rows = [[name, seconds, " ".join(filter(None, (interval, note)))] for name, seconds, interval, note in _rows(found)]
-    told = [f"* {note}" for note in (f"bottleneck: {found['bottleneck']}", *notes(found))]
+    told = [f"* {note}" for note in (f"bottleneck: {_bottleneck(found)}", *notes(found))]
     return f"{title(found)}\n\n{table.markdown(['part', 'time', ''], rows)}\n\n" + "\n".join(told)
 
 
@@ -68,6 +68,15 @@ def notes(found: Json) -> Iterator[str]:
     yield f"means over {found['blocks']} block{'s' * (found['blocks'] > 1)}{pairs}, from {found['source']}"
     for one in found["missing"]:
         yield f"missing: {one['what']}" + (f": {one['command']}" if one["command"] else "")
+
+
+def _bottleneck(found: Json) -> str:
+    """With what the link would have to carry, where that is predicted."""
+    if not found["reach"]:
+        return str(found["bottleneck"])
+    wanted, rate = percent(found["reach"]["efficiency"]), found["reach"]["bits_per_s"]
+    told = "no bandwidth would reach" if rate is None else f"{plain(rate / 1e9, 3)} Gbit/s would reach"
+    return f"{found['bottleneck']}; {told} an efficiency of {wanted}, as predicted"
 
 
 def _rank(straggler: Json) -> str:

@@ -9,6 +9,7 @@ from orchestrator.api.routers.runs import OneRun
 from orchestrator.api.views.common import answer
 from orchestrator.api.views.compared.waterfall import WaterfallView, waterfall_view
 from orchestrator.services.experiment import query
+from orchestrator.services.prediction.predict import reach
 from orchestrator.services.result.explain import explain
 
 router = APIRouter(prefix="/runs", tags=["runs"])
@@ -22,4 +23,5 @@ def get_run_waterfall(
 ) -> Response:
     """Where an iteration of the run's cell goes: from one device to what was measured, over all runs of the cell that
     count. What is not told is named, with the command that would supply it."""
-    return answer(waterfall_view(explain(context, run, query.run(context, other) if other else None)))
+    found = explain(context, run, query.run(context, other) if other else None)
+    return answer(waterfall_view(found, reach(context, run.plan)))

@@ -29,6 +29,7 @@ from orchestrator.services.result.one_device import LAYERS
 MOST_CELLS = 1000  # a judgement
 METHOD = "S-SGD model: one device's steps, profiled by layers, and exchanges that were timed alone"
 RING = Algorithm.RING  # of all libraries that netbench times, for what trainings exchange
+WELL = 0.8  # an efficiency. A judgement
 _FABRIC = re.compile(r"\s*([0-9.]{1,12}) *([kMGT]?)bit/s *, *([0-9.]{1,12}) *(ns|us|ms)\s*")
 _BITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3}
@@ -111,6 +112,16 @@ def predict(
     return Predicted(tuple(items), tuple(ends), tuple(dict.fromkeys(missing)))
 
 
+def reach(context: Context, plan: Plan) -> Until | None:
+    """What the link between the nodes of a measured cell has to carry for it to scale well (``WELL``); None where the
+    link that was timed is predicted to do, or where what a prediction rests on is not stored."""
+    if plan.nodes == 1:
+        return None
+    strategy = context.catalog.frameworks[plan.framework].strategies[plan.strategy]
+    asked, _ = _asked(context, Evidence(context), plan, strategy, None)
+    return asked.until(WELL) if asked is not None and asked.efficiency < WELL else None
+
+
 def parse_fabric(text: str) -> Fabric:
     """Raises InvalidRequest."""
     found = _FABRIC.fullmatch(text)
@@ -170,6 +181,10 @@ class _Asked:
         function = link.function if link else None
         self._each = [expected(step.inputs, way, function) for step in alone.steps]
 
+    @property
+    def efficiency(self) -> float:
+        return mean_s([one.one_device_s for one in self._each]) / mean_s([one.iteration_s for one in self._each])
+
     def told(self, earlier: Sequence[float]) -> Told:
         """``earlier``: errors of judged predictions (``forecast.half_width``)."""
         whole_s = mean_s([one.iteration_s for one in self._each])
@@ -183,7 +198,7 @@ class _Asked:
             ci_high=rate * math.exp(half), confidence=CONFIDENCE, n=len(rates), scope="a run that was not made",
         )  # fmt: skip
         parts = (PredictedPart("one device", alone_s), PredictedPart("exposed exchange", whole_s - alone_s))
-        return Told(throughput, alone_s / whole_s, whole_s, parts, self._rests_on(len(earlier)))
+        return Told(throughput, self.efficiency, whole_s, parts, self._rests_on(len(earlier)))
 
     def _rests_on(self, judged: int) -> RestsOn:
         found = self._link

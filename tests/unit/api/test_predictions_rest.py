@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.cli.main import main
 from orchestrator.domain.value.measurement import Analysis, Transfer, Validity
-from orchestrator.reports import prediction
+from orchestrator.reports import prediction, waterfall
 from tests.unit.api import test_waterfall_rest
 from tests.unit.api.api_rig import SPEC, Rig
 from tests.unit.api.test_waterfall_rest import PROFILED, complete
@@ -58,6 +58,15 @@ def test_a_disturbed_netbench_counts_where_there_is_no_other_and_is_named(rig: R
     found = predict(rig, ASKED | {"topology": "4x1"})
     assert (found["items"][0]["rests_on"]["netbench_run"], found["items"][0]["rests_on"]["disturbed"]) == (only, True)
     assert f"{only} was disturbed" in prediction.text(found)
+
+
+def test_a_waterfall_says_what_the_link_would_have_to_carry(rig: Rig, ready: str) -> None:
+    ranks = {one["id"]: one["plan"]["topology"] for one in rig.get("/runs")["items"]}
+    run = next(one for one, topology in ranks.items() if topology == "2x1" and one != ready)
+    found = rig.get(f"/runs/{run}/waterfall")
+    asked = predict(rig, ASKED | {"topology": "2x1"}, until=0.8)["items"][0]
+    assert found["reach"] == asked["until"]
+    assert f"{found['reach']['bits_per_s'] / 1e9:.3g} Gbit/s would reach an efficiency of 80%" in waterfall.text(found)
 
 
 def test_netbenches_beside_idle_cores_count_where_they_are_asked_for(rig: Rig, ready: str) -> None:

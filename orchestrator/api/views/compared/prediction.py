@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from orchestrator.api.views.common import Quantity, Time, View, fields_of
-from orchestrator.api.views.compared.waterfall import MissingView
+from orchestrator.api.views.compared.waterfall import MissingView, UntilView
 from orchestrator.api.views.results import AxesView, axes_view
 from orchestrator.domain.around.predictions import PredictedPart, Prediction, RestsOn
 from orchestrator.services.prediction.judged import Judged
@@ -20,12 +20,6 @@ class RestsOnView(View):
     """What it was made of: profiled runs of one device, and the netbench whose exchanges were fitted or the ``fabric``
     that was asked for. ``beyond``: exchanges of other sizes than were measured; ``judged``: earlier predictions of the
     strategy whose errors the interval has in it."""
-
-
-@fields_of(Until)
-class UntilView(View):
-    """``nodes``: the most that reach this efficiency, null where those that were asked for do not; ``bits_per_s``: what
-    the busiest link has to carry for these, null where no bandwidth does."""
 
 
 class PredictionView(View):

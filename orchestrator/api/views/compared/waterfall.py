@@ -9,6 +9,7 @@ from orchestrator.analysis.s_sgd.waterfall import Part
 from orchestrator.api.views.common import Quantity, View, fields_of
 from orchestrator.api.views.compared.scaling import ratio_quantity
 from orchestrator.domain.runs.row import Row
+from orchestrator.services.prediction.predict import Until
 from orchestrator.services.result.explain import Against, Explanation
 from orchestrator.services.result.more_runs import Missing
 
@@ -72,6 +73,12 @@ class DifferenceFromView(View):
     parts: list[DifferencePartView]
 
 
+@fields_of(Until)
+class UntilView(View):
+    """``nodes``: the most that reach this efficiency, null where those that were asked for do not; ``bits_per_s``: what
+    the busiest link has to carry for these, null where no bandwidth does."""
+
+
 @fields_of(Missing)
 class MissingView(View):
     """What would tell more, and the command that would supply it; null where nothing can."""
@@ -98,11 +105,15 @@ class WaterfallView(View):
     straggler: StragglerView | None
     straggler_reason: str | None
     bottleneck: str
+    reach: UntilView | None = Field(
+        description="what the link between nodes would have to carry for an efficiency of 0.8, predicted; null where "
+        "it does, or where no netbench or no profile of one device tells"
+    )
     missing: list[MissingView]
     other: DifferenceFromView | None
 
 
-def waterfall_view(told: Explanation) -> WaterfallView:
+def waterfall_view(told: Explanation, reach: Until | None) -> WaterfallView:
     found = told.found
     return WaterfallView(
         run_id=told.run.id,
@@ -122,6 +133,7 @@ def waterfall_view(told: Explanation) -> WaterfallView:
         straggler=_straggler(told),
         straggler_reason=told.why_no_straggler,
         bottleneck=found.bottleneck,
+        reach=UntilView.maybe(reach),
         missing=[MissingView.of(one) for one in told.missing],
         other=_other(told.against) if told.against else None,
     )
