@@ -1,9 +1,10 @@
 """What a prediction is made of: the profiled steps of one device, and how long its library's exchanges take."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from orchestrator.analysis.probe.netbench import ALL_REDUCE, PULL, PUSH
 from orchestrator.analysis.s_sgd import communication
 from orchestrator.analysis.s_sgd.communication import Communication
 from orchestrator.analysis.s_sgd.inputs import Inputs, NotAnInput, inputs_of
@@ -23,7 +24,6 @@ from orchestrator.services.result.rated import RatedCell
 # Judgements: so many cells, and so many transfers, are looked through, the nearest and the newest.
 MOST_CELLS = 5
 MOST_TRANSFERS = 1000
-ALL_REDUCE = "all_reduce"
 
 
 class Lacking(Exception):  # noqa: N818 - reads as what happened
@@ -55,12 +55,25 @@ class OneDevice:
 
 @dataclass(frozen=True)
 class Link:
-    """How long an exchange takes among so many ranks; ``run_id``: the netbench that was fitted, on ``ranks`` of them;
-    None: a fabric that was asked for."""
+    """How long an exchange takes by ``algorithm`` among ``members``: ranks, or nodes that have servers. ``functions``:
+    of the whole, or with servers of push and pull. ``run_id``: the netbench that was fitted, on ``ranks`` ranks; None:
+    a fabric that was asked for."""
 
-    function: Communication
-    run_id: str | None
-    ranks: int | None
+    functions: tuple[Communication, ...]
+    algorithm: Algorithm
+    members: int
+    run_id: str | None = None
+    ranks: int | None = None
+
+    def each(self, change: Callable[[Communication], Communication]) -> tuple[Communication, ...]:
+        return tuple(change(one) for one in self.functions)
+
+    def among(self, members: int) -> "Link":
+        """The same among more or fewer of them."""
+        if members == self.members:
+            return self
+        there = self.each(lambda one: on_other_nodes(one, self.algorithm, self.members, members))
+        return replace(self, functions=there, members=members)
 
 
 class Evidence:
@@ -70,7 +83,7 @@ class Evidence:
         self._context = context
         self._rows: dict[tuple[str, str], list[Row]] = {}
         self._steps: dict[tuple[str, str], list[Step]] = {}
-        self._links: dict[tuple[object, ...], dict[str, tuple[Communication, int]]] = {}
+        self._links: dict[tuple[object, ...], dict[str, tuple[tuple[Communication, ...], int]]] = {}
 
     def one_device(self, plan: Plan) -> OneDevice:
         """What each device does under ``plan``.
@@ -102,8 +115,8 @@ class Evidence:
 
     def link(self, plan: Plan, facts: ExchangeFacts) -> Link:
         """How long the exchanges of ``plan`` take: from the newest netbench of its library with as many ranks, else
-        from one with the nearest number of them, by the formula of a ring. Between the devices of a node and between
-        nodes are two things, so that neither tells of the other.
+        from one with the nearest number of them, by the formula of its algorithm. Between the devices of a node and
+        between nodes are two things, so that neither tells of the other.
 
         Raises:
             Lacking: there is none.
@@ -112,28 +125,51 @@ class Evidence:
         if library is None:
             raise Lacking(facts.unmeasured)
         fabric = plan.fabric if plan.nodes > 1 else None
-        key = (library, plan.device, fabric, plan.nodes > 1, plan.devices_per_node)
+        algorithm, ranks_a_member = way_of(plan, facts)
+        operations = (PUSH, PULL) if has_servers(plan, facts) else (ALL_REDUCE,)
+        key = (library, plan.device, fabric, plan.nodes > 1, plan.devices_per_node, operations)
         if key not in self._links:
-            self._links[key] = self._fitted(plan, library, fabric)
+            self._links[key] = self._fitted(plan, library, fabric, operations)
         usable = self._links[key]
         if not usable:
             between = f"over {fabric}" if fabric else "within a node"
             raise Lacking(f"there is no netbench of {library} {between} with two sizes or more")
         run_id = min(usable, key=lambda one: abs(usable[one][1] - plan.world_size))  # the newest of those
-        function, ranks = usable[run_id]
-        if ranks != plan.world_size:
-            function = on_other_nodes(function, Algorithm.RING, ranks, plan.world_size)
-        return Link(function, run_id, ranks)
+        functions, ranks = usable[run_id]
+        link = Link(functions, algorithm, ranks // ranks_a_member, run_id, ranks)
+        return link.among(plan.world_size // ranks_a_member)
 
-    def _fitted(self, plan: Plan, library: str, fabric: str | None) -> dict[str, tuple[Communication, int]]:
-        """Run -> (its function, its ranks), the newest first."""
-        wanted = TransferFilter(operation=ALL_REDUCE, library=library, device=plan.device, fabric=fabric, valid=True)
-        runs: dict[str, list[StoredTransfer]] = {}
-        for one in self._context.store.transfers(wanted, limit=MOST_TRANSFERS).items:
-            if _is_between_as_many(one, plan):
-                runs.setdefault(one.run_id, []).append(one)
-        found = {run_id: _fit(plan, sent) for run_id, sent in runs.items()}
-        return {run_id: fitted for run_id, fitted in found.items() if fitted}
+    def _fitted(
+        self, plan: Plan, library: str, fabric: str | None, operations: Sequence[str]
+    ) -> dict[str, tuple[tuple[Communication, ...], int]]:
+        """Run -> (its functions, one for each operation, and its ranks), the newest first."""
+        ranks: dict[str, int] = {}
+        found: dict[str, list[Communication]] = {}
+        for operation in operations:
+            wanted = TransferFilter(None, None, None, None, fabric, library, operation, plan.device, valid=True)
+            runs: dict[str, list[StoredTransfer]] = {}
+            for one in self._context.store.transfers(wanted, limit=MOST_TRANSFERS).items:
+                if _is_between_as_many(one, plan):
+                    runs.setdefault(one.run_id, []).append(one)
+            for run_id, sent in runs.items():
+                if function := _fit(plan, sent):
+                    found.setdefault(run_id, []).append(function)
+                    ranks[run_id] = sent[0].world_size
+        return {run_id: (tuple(ones), ranks[run_id]) for run_id, ones in found.items() if len(ones) == len(operations)}
+
+
+def has_servers(plan: Plan, facts: ExchangeFacts) -> bool:
+    """Whether gradients are pushed to servers and pulled from them."""
+    return facts.algorithms.get(plan.device) == Algorithm.SERVERS
+
+
+def way_of(plan: Plan, facts: ExchangeFacts) -> tuple[Algorithm, int]:
+    """(the algorithm, ranks of each that takes part in it): with servers a node's devices are added up on it first.
+    Within a node only that grows with them, in one place."""
+    algorithm = Algorithm(facts.algorithms.get(plan.device, Algorithm.RING))
+    if algorithm is not Algorithm.SERVERS:
+        return algorithm, 1
+    return (algorithm, plan.devices_per_node) if plan.nodes > 1 else (Algorithm.SERVER, 1)
 
 
 def _steps(context: Context, cell: RatedCell) -> list[Step]:
@@ -159,13 +195,12 @@ def _is_between_as_many(one: StoredTransfer, plan: Plan) -> bool:
     return nodes == 1 or devices == plan.devices_per_node
 
 
-def _fit(plan: Plan, sent: Sequence[StoredTransfer]) -> tuple[Communication, int] | None:
-    """(the function of one netbench, its ranks). On CPU devices, whose cores compute meanwhile, that of busy cores."""
+def _fit(plan: Plan, sent: Sequence[StoredTransfer]) -> Communication | None:
+    """The function of one netbench. On CPU devices, whose cores compute meanwhile, that of busy cores."""
     for busy in (True, False) if plan.device == "cpu" else (False,):
         times = {one.bytes: one.duration_p50_s for one in sent if one.busy_cores is busy and one.duration_p50_s > 0}
         if len(times) > 1:
             sizes = sorted(times)
             beside = Beside.BUSY_CORES if busy else Beside.IDLE
-            function = communication.fit(sizes, [times[size] for size in sizes], beside).function
-            return function, sent[0].world_size
+            return communication.fit(sizes, [times[size] for size in sizes], beside).function
     return None
