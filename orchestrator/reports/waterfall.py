@@ -74,7 +74,7 @@ def _bottleneck(found: Json) -> str:
     """With what the link would have to carry, where that is predicted."""
     if not found["reach"]:
         return str(found["bottleneck"])
-    wanted, rate = percent(found["reach"]["efficiency"]), found["reach"]["bits_per_s"]
+    wanted, rate = percent(found["reach"]["efficiency"], 2), found["reach"]["bits_per_s"]
     told = "no bandwidth would reach" if rate is None else f"{plain(rate / 1e9, 3)} Gbit/s would reach"
     return f"{found['bottleneck']}; {told} an efficiency of {wanted}, as predicted"
 

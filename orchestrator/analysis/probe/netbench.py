@@ -15,8 +15,8 @@ from orchestrator.analysis.run.utilization import NodeSpan
 from orchestrator.domain.value.measurement import Analysis, Reason, Transfer, Validity
 from workers.trainer import protocol
 
-POINT_TO_POINT, ALL_REDUCE = "point_to_point", "all_reduce"
-OPERATIONS = (POINT_TO_POINT, ALL_REDUCE)
+POINT_TO_POINT, PUSH, PULL, ALL_REDUCE = "point_to_point", "push", "pull", "all_reduce"
+OPERATIONS = (POINT_TO_POINT, PUSH, PULL, ALL_REDUCE)
 
 # Those rules of a training that say something of a run without steps; a calibration has the same.
 RULES = (
@@ -41,10 +41,10 @@ class Case:
     world_size: int
     ways: int
 
-    @property
-    def reporting(self) -> set[int]:
-        """The ranks that report durations: of a pair the one that saw the whole round trip."""
-        return {self.ranks[0]} if self.operation == POINT_TO_POINT else set(self.ranks)
+    def reporting(self, leading: Sequence[int]) -> set[int]:
+        """The ranks that report durations, of those that are ``leading`` in their process: of a pair the one that saw
+        the whole round trip."""
+        return {self.ranks[0]} if self.operation == POINT_TO_POINT else set(self.ranks) & set(leading)
 
 
 def judged(logs: Sequence[NodeLog], told: Mapping[str, Any], code_version: str) -> Analysis:
@@ -54,7 +54,7 @@ def judged(logs: Sequence[NodeLog], told: Mapping[str, Any], code_version: str) 
         ValueError, KeyError, TypeError: the logs hold what cannot be.
     """
     evidence = Evidence(logs, None, None, None, spans(logs))
-    rows, problem = transfers(logs)
+    rows, problem = transfers(logs, evidence.leading_ranks)
     findings = [rule(evidence) for rule in RULES]
     if problem:
         findings.append(Reason("exchanges_missing", problem, replaceable=False))
@@ -75,19 +75,21 @@ def judged(logs: Sequence[NodeLog], told: Mapping[str, Any], code_version: str) 
     )
 
 
-def transfers(logs: Sequence[NodeLog]) -> tuple[list[Transfer], str | None]:
-    """What was measured, in the order of rank 0's log; and what is missing of it, if anything is."""
+def transfers(logs: Sequence[NodeLog], leading: Sequence[int]) -> tuple[list[Transfer], str | None]:
+    """What was measured, the sizes of an operation one after the other; and what is missing, if anything is.
+    ``leading``: the first rank of each process, which reports for all that it drives."""
     reported: dict[Case, dict[int, list[float]]] = {}
     for rank, data in _in_order(logs):
         reported.setdefault(_case(data), {})[rank] = _durations(data)
     if not reported:
         return [], "no message was timed"
     for case, by_rank in reported.items():
-        missing = sorted(case.reporting - set(by_rank))
+        missing = sorted(case.reporting(leading) - set(by_rank))
         if missing or len({len(durations) for durations in by_rank.values()}) > 1:
             told = f"ranks {missing} report nothing" if missing else "ranks report different numbers of repetitions"
             return [], f"{case.operation} of {case.bytes} bytes: {told}"
-    return [_transfer(case, by_rank) for case, by_rank in reported.items()], None
+    found = [_transfer(case, by_rank) for case, by_rank in reported.items()]
+    return sorted(found, key=lambda one: (one.busy_cores, OPERATIONS.index(one.operation), one.ranks, one.bytes)), None
 
 
 def headline(rows: Sequence[Transfer]) -> dict[str, float]:

@@ -11,12 +11,12 @@ from statistics import fmean, stdev
 
 from scipy import special
 
-from orchestrator.analysis.s_sgd import prediction
+from orchestrator.analysis.s_sgd import iteration, prediction
 from orchestrator.analysis.s_sgd.communication import Communication
 from orchestrator.analysis.s_sgd.inputs import Inputs
-from orchestrator.analysis.s_sgd.iteration import Loading, iteration_s
+from orchestrator.analysis.s_sgd.iteration import Exchange, Loading
 from orchestrator.analysis.s_sgd.more_nodes import MOST_NODES
-from orchestrator.analysis.s_sgd.prediction import Merging
+from orchestrator.analysis.s_sgd.prediction import Merging, NotPredictable
 from orchestrator.analysis.s_sgd.tables import Trace
 
 CONFIDENCE = 0.90
@@ -57,23 +57,40 @@ class Expected:
         return self.one_device_s / self.iteration_s
 
 
-def expected(inputs: Inputs, way: Way, function: Communication | None) -> Expected:
+def expected(inputs: Inputs, way: Way, functions: Sequence[Communication]) -> Expected:
     """Return the iteration of devices that each do what ``inputs`` says.
 
     Args:
-        function: how long they take to exchange; None: one device, which exchanges nothing.
+        functions: how long they take to exchange, or with servers to push and to pull; none: one device, which
+            exchanges nothing.
 
     Raises:
         NotPredictable: no layer has parameters.
     """
-    alone_s = iteration_s(inputs.parts, Loading.NONE, 0.0) + inputs.rest_s
-    if function is None:
+    alone_s = iteration.one_device_s(inputs.parts, Loading.NONE) + inputs.rest_s
+    if not functions:
         return Expected(alone_s, 0.0, (), 0)
+    if len(functions) > 1:
+        return _through_servers(inputs, alone_s, *functions)
+    (function,) = functions
     layers = len(inputs.gradient_bytes)
     trace = Trace(inputs.gradient_bytes, inputs.parts.backward_s, (0.0,) * layers)
     found = prediction.predict(trace, function, way.merging)
     exposed_s = found.exposed_s if way.overlapped else found.sum_exchange_s
     return Expected(alone_s, exposed_s, found.exchanges, found.beyond)
+
+
+def _through_servers(inputs: Inputs, alone_s: float, push: Communication, pull: Communication) -> Expected:
+    """Each layer is pushed and pulled by itself: of MXNet's parameters that is so, of which a layer may have two."""
+    layers = [number for number in range(len(inputs.gradient_bytes), 0, -1) if inputs.gradient_bytes[number - 1]]
+    if not layers:
+        raise NotPredictable("no layer of the trace has elements")
+    sizes = [inputs.gradient_bytes[number - 1] for number in layers]
+    times = zip(layers, push.seconds(sizes), pull.seconds(sizes), strict=True)
+    exchanges = [Exchange(number, float(t_p), pull_s=float(t_q)) for number, t_p, t_q in times]
+    ends_s = iteration.pull_ends_s(iteration.ready_s(inputs.parts.backward_s, exchanges), exchanges)
+    beyond = sum(not (push.measured(size) and pull.measured(size)) for size in sizes)
+    return Expected(alone_s, iteration.exposed_s(inputs.parts, ends_s), tuple(sizes), beyond)
 
 
 def half_width(iterations_s: Sequence[float], errors: Sequence[float]) -> float:

@@ -23,10 +23,12 @@ class Merger(StrEnum):
 class Algorithm(StrEnum):
     """How gradients are summed over nodes (``more_nodes.counts``).
 
-    Gloo's default, NCCL's rings and Open MPI above 10,000 bytes are ``RING``.
+    Gloo's default, NCCL's rings and Open MPI above 10,000 bytes are ``RING``. MXNet's stores have a server on each
+    node, ``SERVERS``; what adds up the devices of a process in one place is a ``SERVER``.
     """
 
     RING = "ring"
     HALVING_DOUBLING = "halving-doubling"
     TREE = "tree"
     SERVER = "server"
+    SERVERS = "servers"

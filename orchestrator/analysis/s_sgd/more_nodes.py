@@ -18,7 +18,8 @@ def counts(algorithm: Algorithm, nodes: int) -> tuple[float, float]:
     """Return (messages one after the other, bytes of each gradient byte that pass the busiest link).
 
     ``TREE``: a reduction and a broadcast along binomial trees, in whole messages. ``SERVER``: a number of servers that
-    stays as it is; all nodes push to them and pull from them.
+    stays as it is; all nodes push to them and pull from them. ``SERVERS``: one on each node, with its share of the
+    gradients; what it sends to itself passes no link.
 
     Raises:
         ValueError: fewer than 2 nodes, or more than ``MOST_NODES``.
@@ -35,6 +36,8 @@ def counts(algorithm: Algorithm, nodes: int) -> tuple[float, float]:
             return 2 * steps, 2 * steps
         case Algorithm.SERVER:
             return 2, 2 * nodes
+        case Algorithm.SERVERS:
+            return 2, 2 * (nodes - 1) / nodes
 
 
 def on_other_nodes(function: Communication, algorithm: Algorithm, nodes: int, to: int) -> Communication:
@@ -56,15 +59,15 @@ def on_other_nodes(function: Communication, algorithm: Algorithm, nodes: int, to
     return Communication(segments, function.beside)
 
 
-def over_link(latency_s: float, bytes_per_s: float, algorithm: Algorithm, nodes: int) -> Communication:
+def over_link(latency_s: float, bytes_per_s: float, algorithm: Algorithm, nodes: int, parts: int = 1) -> Communication:
     """Return how long ``algorithm`` takes on ``nodes`` of which each sends ``bytes_per_s`` and each message takes
-    ``latency_s`` besides: a fabric that nobody has measured.
+    ``latency_s`` besides: a fabric that nobody has measured. Or one of its equal ``parts``: a push, or a pull.
 
     Raises:
         ValueError: as of ``counts``.
     """
     messages, load = counts(algorithm, nodes)
-    whole = Segment(1, MOST_BYTES, messages * latency_s, bytes_per_s / load)
+    whole = Segment(1, MOST_BYTES, messages / parts * latency_s, bytes_per_s / (load / parts))
     return Communication((whole,))
 
 

@@ -41,7 +41,7 @@ def list_exchanges(
     topology: str | None = None,
     fabric: str | None = None,
     library: str | None = None,
-    operation: Literal["point_to_point", "all_reduce"] | None = None,
+    operation: Literal["point_to_point", "push", "pull", "all_reduce"] | None = None,
     device: str | None = None,
     nodes: Annotated[str | None, Query(max_length=10_000, description="names of all its nodes, with commas")] = None,
     busy_cores: bool | None = None,

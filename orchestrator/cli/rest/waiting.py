@@ -192,8 +192,9 @@ def _measured(summary: dict[str, Any]) -> str:
     """What a run without a throughput is for: a netbench has a latency and a rate, a calibration its peaks."""
     if summary.get("flops_per_s"):
         return ", ".join(f"{name} {rate / 1e9:,.1f} GFLOP/s" for name, rate in summary["flops_per_s"].items())
-    if "latency_s" not in summary:
-        return "sound"
+    if "latency_s" not in summary:  # of a library without messages between two ranks
+        rate = summary.get("all_reduce_bus_bytes_per_s")
+        return f"all-reduce {memory(rate)}/s" if rate else "sound"
     return f"latency {duration(summary['latency_s'])}, {memory(summary['point_to_point_bytes_per_s'])}/s"
 
 

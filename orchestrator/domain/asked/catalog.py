@@ -144,14 +144,18 @@ class ExchangeFacts:
     """How a strategy exchanges gradients, as the model of S-SGD has it (docs/read_results/s-sgd-model.md).
 
     ``overlapped``: beside the backward pass, or after it. ``merged_by``: whose rule merges them, up to the option
-    ``bucket_mib``; none: nothing does. ``libraries``: kind of device -> the library of netbench that times what this
-    strategy does; where there is none, ``unmeasured`` says why.
+    ``bucket_mib``; none: nothing does. ``together``: all are exchanged at once. ``libraries``: kind of device -> the
+    library of netbench that times what this strategy does; where there is none, ``unmeasured`` says why.
+    ``algorithms``: kind of device -> ``analysis.s_sgd.labels.Algorithm``, by which times among some ranks become those
+    among others; a ring where none stands.
     """
 
     overlapped: bool
     libraries: Mapping[str, str]
     merged_by: str | None = None
+    together: bool = False
     unmeasured: str = "netbench cannot time how this strategy exchanges gradients"
+    algorithms: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,8 @@ class Measurement(Plain):
 
 @dataclass(frozen=True)
 class Transfer(Plain):
-    """How long messages of one size took: point to point (one way, half of a round trip) or an all-reduce.
+    """How long messages of one size took: point to point (one way, half of a round trip), an all-reduce,
+    a push to servers that add up, or a pull from them.
 
     ``bytes`` is the size of the message, or of one rank's vector. Durations are the slowest rank's, over
     ``repetitions`` within one run. ``algorithm_bytes_per_s`` is bytes over the median, ``bus_bytes_per_s`` what a

@@ -9,7 +9,7 @@ from typing import Any
 import suites.datasets
 import suites.models
 import workers.trainer.frameworks
-from orchestrator.analysis.s_sgd.labels import Merger
+from orchestrator.analysis.s_sgd.labels import Algorithm, Merger
 from orchestrator.domain.asked.catalog import (
     Catalog,
     DatasetFacts,
@@ -213,6 +213,8 @@ def _strategy(path: Path, name: str, facts: Mapping[str, Any]) -> StrategyFacts:
             raise TypeError(f"strategy {name}: {field} is one of {', '.join(offered)}")
     if found.exchange and found.exchange.merged_by not in (None, *Merger):
         raise TypeError(f"strategy {name}: exchange.merged_by is one of {', '.join(Merger)}")
+    if found.exchange and not set(found.exchange.algorithms.values()) <= set(Algorithm):
+        raise TypeError(f"strategy {name}: exchange.algorithms are of {', '.join(Algorithm)}")
     if found.exchange and found.exchange.merged_by and "bucket_mib" not in options:
         raise TypeError(f"strategy {name}: exchange.merged_by goes with an option bucket_mib")
     return found

@@ -1,9 +1,10 @@
 """What a prediction is made of: the profiled steps of one device, and how long its library's exchanges take."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from orchestrator.analysis.probe.netbench import ALL_REDUCE, PULL, PUSH
 from orchestrator.analysis.s_sgd import communication
 from orchestrator.analysis.s_sgd.communication import Communication
 from orchestrator.analysis.s_sgd.inputs import Inputs, NotAnInput, inputs_of
@@ -23,7 +24,6 @@ from orchestrator.services.result.rated import RatedCell
 # Judgements: so many cells, and so many transfers, are looked through, the nearest and the newest.
 MOST_CELLS = 5
 MOST_TRANSFERS = 1000
-ALL_REDUCE = "all_reduce"
 
 
 class Lacking(Exception):  # noqa: N818 - reads as what happened
@@ -55,13 +55,36 @@ class OneDevice:
 
 @dataclass(frozen=True)
 class Link:
-    """How long an exchange takes among so many ranks; ``run_id``: the netbench that was fitted, on ``ranks`` of them;
-    None: a fabric that was asked for. ``disturbed``: that run was."""
+    """How long an exchange takes by ``algorithm`` among ``members``: ranks, or nodes that have servers. ``functions``:
+    of the whole, or with servers of push and pull. ``run_id``: the netbench that was fitted, on ``ranks`` ranks; None:
+    a fabric that was asked for. ``disturbed``: that run was."""
 
-    function: Communication
-    run_id: str | None
-    ranks: int | None
+    functions: tuple[Communication, ...]
+    algorithm: Algorithm
+    members: int
+    run_id: str | None = None
+    ranks: int | None = None
     disturbed: bool = False
+
+    def each(self, change: Callable[[Communication], Communication]) -> tuple[Communication, ...]:
+        return tuple(change(one) for one in self.functions)
+
+    def among(self, members: int) -> "Link":
+        """The same among more or fewer of them."""
+        if members == self.members:
+            return self
+        there = self.each(lambda one: on_other_nodes(one, self.algorithm, self.members, members))
+        return replace(self, functions=there, members=members)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What one netbench tells: a function for each operation, on so many ranks."""
+
+    run_id: str
+    functions: tuple[Communication, ...]
+    ranks: int
+    disturbed: bool
 
 
 class Evidence:
@@ -76,7 +99,7 @@ class Evidence:
         self._context, self._beside = context, beside
         self._rows: dict[tuple[str, str], list[Row]] = {}
         self._steps: dict[tuple[str, str], list[Step]] = {}
-        self._links: dict[tuple[object, ...], list[Link]] = {}
+        self._links: dict[tuple[object, ...], list[Timed]] = {}
 
     def one_device(self, plan: Plan) -> OneDevice:
         """What each device does under ``plan``.
@@ -108,8 +131,8 @@ class Evidence:
 
     def link(self, plan: Plan, facts: ExchangeFacts) -> Link:
         """How long the exchanges of ``plan`` take: from the newest netbench of its library with as many ranks, else
-        from one with the nearest number of them, by the formula of a ring; a disturbed one only where no other has as
-        many. Between the devices of a node and between nodes are two things, so that neither tells of the other.
+        from one with the nearest number of them, by the formula of its algorithm; a disturbed one only where no other
+        has as many. Between the devices of a node and between nodes are two things, so that neither tells of the other.
 
         Raises:
             Lacking: there is none.
@@ -118,29 +141,64 @@ class Evidence:
         if library is None:
             raise Lacking(facts.unmeasured)
         fabric = plan.fabric if plan.nodes > 1 else None
-        key = (library, plan.device, fabric, plan.nodes > 1, plan.devices_per_node)
+        algorithm, ranks_a_member = way_of(plan, facts)
+        operations = (PUSH, PULL) if has_servers(plan, facts) else (ALL_REDUCE,)
+        key = (library, plan.device, fabric, plan.nodes > 1, plan.devices_per_node, operations)
         if key not in self._links:
-            self._links[key] = self._fitted(plan, library, fabric)
+            self._links[key] = self._fitted(plan, library, fabric, operations)
         usable = self._links[key]
         if not usable:
             between = f"over {fabric}" if fabric else "within a node"
             raise Lacking(f"there is no netbench of {library} {between} with two sizes or more")
-        size = plan.world_size
-        nearest = min(usable, key=lambda one: (abs((one.ranks or size) - size), one.disturbed))  # the newest of those
-        if nearest.ranks in (None, size):
-            return nearest
-        return replace(nearest, function=on_other_nodes(nearest.function, Algorithm.RING, nearest.ranks, size))
+        nearest = min(usable, key=lambda one: (abs(one.ranks - plan.world_size), one.disturbed))  # the newest of those
+        members = nearest.ranks // ranks_a_member
+        link = Link(nearest.functions, algorithm, members, nearest.run_id, nearest.ranks, nearest.disturbed)
+        return link.among(plan.world_size // ranks_a_member)
 
-    def _fitted(self, plan: Plan, library: str, fabric: str | None) -> list[Link]:
-        """What each netbench gives, the newest first."""
-        wanted = TransferFilter(operation=ALL_REDUCE, library=library, device=plan.device, fabric=fabric)
-        runs: dict[str, list[StoredTransfer]] = {}
-        for one in self._context.store.transfers(wanted, limit=MOST_TRANSFERS).items:
-            if _is_between_as_many(one, plan):
-                runs.setdefault(one.run_id, []).append(one)
-        wanted_beside = (Beside.BUSY_CORES, Beside.IDLE) if plan.device == "cpu" else (Beside.IDLE,)
-        asked = (self._beside,) if self._beside else wanted_beside
-        return [link for sent in runs.values() if (link := _fit(asked, sent))]
+    def _fitted(self, plan: Plan, library: str, fabric: str | None, operations: Sequence[str]) -> list[Timed]:
+        """What each netbench tells of all ``operations``, the newest first."""
+        of: dict[str, StoredTransfer] = {}
+        found: dict[str, list[Communication]] = {}
+        for operation in operations:
+            wanted = TransferFilter(fabric=fabric, library=library, operation=operation, device=plan.device)
+            runs: dict[str, list[StoredTransfer]] = {}
+            for one in self._context.store.transfers(wanted, limit=MOST_TRANSFERS).items:
+                if _is_between_as_many(one, plan):
+                    runs.setdefault(one.run_id, []).append(one)
+            for run_id, sent in runs.items():
+                if function := self._fit(plan, sent):
+                    found.setdefault(run_id, []).append(function)
+                    of[run_id] = sent[0]
+        return [
+            Timed(run_id, tuple(ones), of[run_id].world_size, not of[run_id].valid)
+            for run_id, ones in found.items()
+            if len(ones) == len(operations)
+        ]
+
+    def _fit(self, plan: Plan, sent: Sequence[StoredTransfer]) -> Communication | None:
+        """The function of one netbench, beside what is asked for, or the first of these that it has."""
+        usual = (Beside.BUSY_CORES, Beside.IDLE) if plan.device == "cpu" else (Beside.IDLE,)
+        for beside in (self._beside,) if self._beside else usual:
+            busy = beside is Beside.BUSY_CORES
+            times = {one.bytes: one.duration_p50_s for one in sent if one.busy_cores is busy and one.duration_p50_s > 0}
+            if len(times) > 1:
+                sizes = sorted(times)
+                return communication.fit(sizes, [times[size] for size in sizes], beside).function
+        return None
+
+
+def has_servers(plan: Plan, facts: ExchangeFacts) -> bool:
+    """Whether gradients are pushed to servers and pulled from them."""
+    return facts.algorithms.get(plan.device) == Algorithm.SERVERS
+
+
+def way_of(plan: Plan, facts: ExchangeFacts) -> tuple[Algorithm, int]:
+    """(the algorithm, ranks of each that takes part in it): with servers a node's devices are added up on it first.
+    Within a node only that grows with them, in one place."""
+    algorithm = Algorithm(facts.algorithms.get(plan.device, Algorithm.RING))
+    if algorithm is not Algorithm.SERVERS:
+        return algorithm, 1
+    return (algorithm, plan.devices_per_node) if plan.nodes > 1 else (Algorithm.SERVER, 1)
 
 
 def _steps(context: Context, cell: RatedCell) -> list[Step]:
@@ -164,15 +222,3 @@ def _is_between_as_many(one: StoredTransfer, plan: Plan) -> bool:
     if (nodes > 1) != (plan.nodes > 1) or len(one.ranks) != one.world_size:
         return False
     return nodes == 1 or devices == plan.devices_per_node
-
-
-def _fit(asked: Sequence[Beside], sent: Sequence[StoredTransfer]) -> Link | None:
-    """What one netbench tells beside the first of ``asked`` that it has."""
-    for beside in asked:
-        busy = beside is Beside.BUSY_CORES
-        times = {one.bytes: one.duration_p50_s for one in sent if one.busy_cores is busy and one.duration_p50_s > 0}
-        if len(times) > 1:
-            sizes = sorted(times)
-            function = communication.fit(sizes, [times[size] for size in sizes], beside).function
-            return Link(function, sent[0].run_id, sent[0].world_size, not sent[0].valid)
-    return None

@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.analysis.s_sgd import forecast, more_nodes
 from orchestrator.analysis.s_sgd.buckets import MIB
 from orchestrator.analysis.s_sgd.forecast import CONFIDENCE, Way, expected, half_width, mean_s
-from orchestrator.analysis.s_sgd.labels import Algorithm, Beside, Merger
+from orchestrator.analysis.s_sgd.labels import Beside, Merger
 from orchestrator.analysis.s_sgd.prediction import Merging, NotPredictable
 from orchestrator.domain.around.access import Actor
 from orchestrator.domain.around.predictions import ID_PREFIX, PredictedPart, Prediction, RestsOn, Told
@@ -21,15 +21,15 @@ from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import submit
-from orchestrator.services.prediction.evidence import Evidence, Lacking, Link, OneDevice
+from orchestrator.services.prediction.evidence import Evidence, Lacking, Link, OneDevice, has_servers, way_of
 from orchestrator.services.prediction.judged import errors
 from orchestrator.services.result.more_runs import RUNS_ASKED_FOR, Missing, command
 from orchestrator.services.result.one_device import LAYERS
 
 MOST_CELLS = 1000  # a judgement
 METHOD = "S-SGD model: one device's steps, profiled by layers, and exchanges that were timed alone"
-RING = Algorithm.RING  # of all libraries that netbench times, for what trainings exchange
 WELL = 0.8  # an efficiency. A judgement
+TOGETHER = Merging(more_nodes.MOST_BYTES)  # in one exchange
 _FABRIC = re.compile(r"\s*([0-9.]{1,12}) *([kMGT]?)bit/s *, *([0-9.]{1,12}) *(ns|us|ms)\s*")
 _BITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3}
@@ -178,8 +178,8 @@ class _Asked:
 
     def __init__(self, plan: Plan, alone: OneDevice, link: Link | None, way: Way, fabric: Fabric | None) -> None:
         self._plan, self._alone, self._link, self._way, self._fabric = plan, alone, link, way, fabric
-        function = link.function if link else None
-        self._each = [expected(step.inputs, way, function) for step in alone.steps]
+        functions = link.functions if link else ()
+        self._each = [expected(step.inputs, way, functions) for step in alone.steps]
 
     @property
     def efficiency(self) -> float:
@@ -208,7 +208,7 @@ class _Asked:
             netbench_run=found.run_id if found else None,
             netbench_ranks=found.ranks if found else None,
             fabric=self._fabric.text if self._fabric else None,
-            beside=found.function.beside if found and found.run_id else None,
+            beside=found.functions[0].beside if found and found.run_id else None,
             disturbed=found is not None and found.disturbed,
             beyond=self._each[0].beyond,
             judged=judged,
@@ -218,21 +218,22 @@ class _Asked:
         """None where it is not asked of several nodes, between which something is known."""
         if self._link is None or self._plan.nodes == 1:
             return None
-        function, ranks, devices = self._link.function, self._plan.world_size, self._plan.devices_per_node
+        link = self._link
+        members_a_node = link.members // self._plan.nodes
         middle = sorted(zip([one.iteration_s for one in self._each], self._alone.steps, strict=True), key=_seconds)
         inputs = middle[len(middle) // 2][1].inputs
 
         def on(nodes: int) -> float:
-            there = more_nodes.on_other_nodes(function, RING, ranks, nodes * devices)
-            return expected(inputs, self._way, there).efficiency
+            return expected(inputs, self._way, link.among(nodes * members_a_node).functions).efficiency
 
         def over(times: float) -> float:
-            return expected(inputs, self._way, more_nodes.quicker(function, times)).efficiency
+            there = link.each(lambda one: more_nodes.quicker(one, times))
+            return expected(inputs, self._way, there).efficiency
 
-        most = more_nodes.MOST_NODES // devices
-        times, rate = forecast.least_bandwidth(over, wanted), function.segments[-1].bytes_per_s
-        _, load = more_nodes.counts(RING, ranks)
-        bits_per_s = 8 * rate * load * times if times and rate else None
+        most = more_nodes.MOST_NODES // members_a_node
+        times, rate = forecast.least_bandwidth(over, wanted), link.functions[0].segments[-1].bytes_per_s
+        _, load = more_nodes.counts(link.algorithm, link.members)
+        bits_per_s = 8 * rate * load / len(link.functions) * times if times and rate else None
         return Until(wanted, forecast.most_nodes(on, wanted, self._plan.nodes, most), bits_per_s)
 
 
@@ -256,7 +257,10 @@ def _link(evidence: Evidence, plan: Plan, facts: ExchangeFacts | None, fabric: F
     if facts is None:
         raise Lacking(f"there is no model of how {plan.strategy} of {plan.framework} exchanges")
     if fabric is not None and plan.nodes > 1:
-        return Link(more_nodes.over_link(fabric.latency_s, fabric.bytes_per_s, RING, plan.world_size), None, None)
+        algorithm, ranks_a_member = way_of(plan, facts)
+        members, parts = plan.world_size // ranks_a_member, 2 if has_servers(plan, facts) else 1
+        part = more_nodes.over_link(fabric.latency_s, fabric.bytes_per_s, algorithm, members, parts)
+        return Link((part,) * parts, algorithm, members)
     try:
         return evidence.link(plan, facts)
     except Lacking as lacking:
@@ -270,6 +274,6 @@ def _link(evidence: Evidence, plan: Plan, facts: ExchangeFacts | None, fabric: F
 def _way(plan: Plan, strategy: StrategyFacts) -> Way:
     facts = strategy.exchange
     if facts is None or facts.merged_by is None:
-        return Way(facts is not None and facts.overlapped, None)
+        return Way(facts is not None and facts.overlapped, TOGETHER if facts and facts.together else None)
     mib = dict(plan.options).get("bucket_mib", strategy.options["bucket_mib"].default)
     return Way(facts.overlapped, Merging(int(mib) * MIB, None, Merger(facts.merged_by)))

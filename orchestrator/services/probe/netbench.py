@@ -24,6 +24,14 @@ LIBRARIES: Mapping[str, Library] = {
     "gloo": Library("pytorch", "ddp", "cpu"),
     "nccl": Library("pytorch", "ddp", "cuda"),
     "mpi": Library("cntk", "mpi", "cpu"),
+    "grpc": Library("tensorflow", "multi-worker-mirrored", "cpu"),
+    "mirrored": Library("tensorflow", "mirrored", "cpu"),
+    "kvstore-device": Library("mxnet", "kvstore-device", "cpu"),
+    "kvstore-dist-sync": Library("mxnet", "kvstore-dist-sync", "cpu"),
+    "kvstore-dist-device-sync": Library("mxnet", "kvstore-dist-device-sync", "cpu"),
+    "horovod-pytorch": Library("pytorch", "horovod", "cpu"),
+    "horovod-tensorflow": Library("tensorflow", "horovod", "cpu"),
+    "horovod-mxnet": Library("mxnet", "horovod", "cpu"),
 }
 # Beside the measurements: start of the processes and rendezvous.
 START_S = 600.0
@@ -42,12 +50,29 @@ class NetbenchRequest(ProbeRequest):
     fabric: Literal["ethernet", "infiniband", "roce"] = Field(
         default="ethernet", description="what carries messages between nodes; on one node it means nothing"
     )
-    library: Literal["auto", "gloo", "nccl", "mpi"] = Field(
+    library: Literal[
+        "auto",
+        "gloo",
+        "nccl",
+        "mpi",
+        "grpc",
+        "mirrored",
+        "kvstore-device",
+        "kvstore-dist-sync",
+        "kvstore-dist-device-sync",
+        "horovod-pytorch",
+        "horovod-tensorflow",
+        "horovod-mxnet",
+    ] = Field(
         default="auto",
-        description="auto: what PyTorch trains with on that device. nccl goes between GPUs, gloo and mpi between cores",
+        description="auto: what PyTorch trains with on that device. nccl goes between GPUs, all others between cores. "
+        "grpc: TensorFlow's ring; mirrored and kvstore-device: TensorFlow's and MXNet's sums within a process; "
+        "kvstore-dist-…: MXNet's servers; horovod-…: Horovod in that framework",
     )
     max_bytes: Annotated[int, Field(strict=True, ge=4, le=2**30)] = Field(
-        default=2**28, description="size of the largest message; they are the powers of two from 4 bytes"
+        default=2**28,
+        description="size of the largest message; they are the powers of two from 4 bytes, and "
+        "some between them where a library seems to change what it does",
     )
     budget_s: Annotated[float, Field(strict=True, ge=1, le=86400)] = Field(
         default=300.0,

@@ -13,6 +13,7 @@ import numpy
 from workers.trainer.base import waiting
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.job import Job, Process
+from workers.trainer.base.signatures import Adapter
 
 IN_PLACE = ctypes.c_void_p(1)
 STATUS_IGNORE = ctypes.c_void_p(0)
@@ -21,7 +22,7 @@ TAG = ctypes.c_int(7)
 PARTING_TIMEOUT_S = 30.0
 
 
-def open_exchange(job: Job, process: Process) -> "Exchange":
+def open_exchange(job: Job, process: Process, adapter: Adapter) -> "Exchange":
     """Return the exchange of this process, which has joined.
 
     Raises:
@@ -38,6 +39,8 @@ class Exchange(object):
 
     library = "mpi"
     device = "cpu"
+    operations = ("point_to_point", "all_reduce")
+    mean = False
     queues = False
 
     def __init__(self, rank: int) -> None:
@@ -51,17 +54,18 @@ class Exchange(object):
     def _handle(self, name):
         return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(self._mpi, name)))
 
-    def fill(self, count: int, head: Sequence[float]) -> None:
+    def fill(self, count: int, heads: Sequence[Sequence[float]]) -> None:
+        (head,) = heads
         self._data = self._inbox = None  # two sizes need not be held at once
         self._data = self._random.random_sample(count).astype(numpy.float32)
         self._data[: len(head)] = head
         self._inbox = numpy.zeros_like(self._data)
 
-    def head(self, count: int) -> List[float]:
-        return self._data[:count].tolist()
+    def heads(self, count: int) -> List[List[float]]:
+        return [self._data[:count].tolist()]
 
-    def received(self, count: int) -> List[float]:
-        return self._inbox[:count].tolist()
+    def received(self, count: int) -> List[List[float]]:
+        return [self._inbox[:count].tolist()]
 
     def scale(self, factor: float) -> None:
         self._data *= numpy.float32(factor)

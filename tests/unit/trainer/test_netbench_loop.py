@@ -8,7 +8,8 @@ from tests.trainer_process import read_job
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.job import Device
 from workers.trainer.loops import netbench
-from workers.trainer.loops.netbench import Pace, cases, head_of, pairs, rescale_every, sizes
+from workers.trainer.loops.netbench import head_of, rescale_every
+from workers.trainer.loops.netbench_plan import LEAST, MOST, OPERATIONS, Pace, cases, in_between, pairs, sizes
 
 
 def a_job(nodes, devices, **options):
@@ -36,9 +37,49 @@ def test_messages_go_between_nodes_where_there_are_several(nodes, devices, wante
 
 
 def test_everything_is_measured_idle_first_and_then_with_busy_cores():
-    found = cases(a_job(2, 1))
+    found = cases(a_job(2, 1), OPERATIONS)
     assert found[0] == (False, "point_to_point", (0, 1), 4)
-    assert [case[0] for case in found] == [False] * 6 + [True] * 6
+    assert [case[0] for case in found] == [False] * 12 + [True] * 12
+
+
+def test_what_a_library_has_not_is_not_measured():
+    assert {case[1] for case in cases(a_job(2, 1), ("all_reduce", "push"))} == {"push", "all_reduce"}
+
+
+def times(jump_s):
+    """By size: latency and rate, and more latency above 4 KiB."""
+    return {size: 1e-4 + size * 1e-9 + jump_s * (size > 4096) for size in sizes(2**16)}
+
+
+AT_THE_JUMP = [2560, 3072, 3584, 5120, 6144, 7168, 10240, 12288, 14336]
+
+
+def test_where_a_library_changes_what_it_does_the_gaps_beside_are_divided_and_nowhere_else():
+    assert in_between(times(0.0)) == []
+    assert sorted(in_between(times(1e-3))) == AT_THE_JUMP
+    assert sorted(in_between(times(-0.5e-4))) == AT_THE_JUMP
+
+
+def test_sizes_between_small_ones_are_those_of_whole_numbers():
+    assert in_between({4: 1.0, 8: 9.0, 16: 1.0}) == [12]
+    assert in_between({8: 1.0, 16: 9.0, 32: 1.0}) == [12, 20, 24, 28]
+
+
+def test_the_widest_miss_comes_first():
+    found = times(1e-3)
+    found[64] *= 1.14
+    assert sorted(in_between(found)[:9]) == AT_THE_JUMP
+    assert in_between(found)[9:] == [40, 48, 56, 80, 96, 112]
+
+
+def test_a_size_between_two_is_expected_to_take_as_long_as_the_larger_one():
+    pace = Pace(10.0, lambda: 0.0, [])
+    case = (True, "all_reduce", (0, 1), 2**12 + 2**11)
+    assert not pace.has_time(case)
+    pace.repetitions((True, "all_reduce", (0, 1), 2**13), 10.0 / 23)
+    assert pace.has_time(case)
+    pace.repetitions((True, "all_reduce", (0, 1), 2**13), 10.1 / 23)
+    assert not pace.has_time(case)
 
 
 @pytest.mark.parametrize("growth", [2, 3, 8, 64, 4096])
@@ -49,8 +90,8 @@ def test_a_sum_in_place_never_leaves_the_range_of_fp32(growth):
 def test_a_pace_times_a_size_for_about_a_second():
     pace = Pace(100.0, lambda: 0.0, [])
     assert pace.repetitions((False, "all_reduce", (0, 1), 4), 0.1) == 10
-    assert pace.repetitions((False, "all_reduce", (0, 1), 4), 1e-6) == netbench.MOST
-    assert pace.repetitions((False, "all_reduce", (0, 1), 4), 30.0) == netbench.LEAST
+    assert pace.repetitions((False, "all_reduce", (0, 1), 4), 1e-6) == MOST
+    assert pace.repetitions((False, "all_reduce", (0, 1), 4), 30.0) == LEAST
 
 
 def test_a_small_budget_costs_repetitions_before_it_costs_sizes():
@@ -101,24 +142,26 @@ class Alone:
     """Stands for the library: sums and answers come from what the other rank is known to hold."""
 
     library, device = "fake", "cpu"
+    operations = ("point_to_point", "all_reduce")
+    mean = False
 
     def __init__(self, wrong=False, queues=False):
         self.scaled, self.wrong, self.size, self.queues = [], wrong, 0, queues
         self.waits = 0
 
-    def fill(self, count, head):
+    def fill(self, count, heads):
         self.size = count
-        self.values = list(head)
+        self.vectors = [list(head) for head in heads]
 
     def all_reduce(self):
         others = head_of(1, self.size)
-        self.values = [a + b for a, b in zip(self.values, others, strict=True)]
+        self.vectors = [[a + b for a, b in zip(self.vectors[0], others, strict=True)]]
 
-    def head(self, count):
-        return [value + self.wrong for value in self.values[:count]]
+    def heads(self, count):
+        return [[value + self.wrong for value in self.vectors[0][:count]]]
 
     def received(self, count):
-        return [value + self.wrong for value in head_of(1, count)]
+        return [[value + self.wrong for value in head_of(1, count)]]
 
     def send(self, rank):
         assert rank == 1
@@ -136,21 +179,26 @@ class Alone:
 
 
 class Channel:
-    """Of one rank; ``stop_at`` a turn."""
+    """Of one rank; ``stop_at`` a turn. ``between``: what rank 0 says of sizes between others, where this is another."""
 
-    def __init__(self, stop_at=None):
+    def __init__(self, stop_at=None, between=None):
         self.turns, self.stop_at = [], stop_at
+        self.between = iter(between) if between else None
 
     def turn(self, step, proposal):
         assert step == len(self.turns)
         self.turns.append(proposal)
         if len(self.turns) == self.stop_at:
             return {"stop": "cancelled"}
+        if proposal and proposal[0] == "between" and self.between:
+            return {"phase": "between", "go": next(self.between)}
         return {"stop": "max_steps"} if proposal is None else {"phase": proposal[0], "go": proposal[1]}
 
 
-def a_loop(library, channel, **options):
+def a_loop(library, channel, together=False, **options):
     job = a_job(1, 2, **options)
+    if together:
+        job = job._replace(processes=(job.processes[0]._replace(ranks=(0, 1)),))
     told = []
     clock = iter(range(10**9))
     loop = netbench.Netbench(
@@ -161,7 +209,7 @@ def a_loop(library, channel, **options):
         lambda kind, **data: told.append((kind, data)),
         lambda: next(clock) * 1e-3,
     )
-    loop._exchange, loop._pace = library, Pace(1e6, lambda: 0.0, cases(job))
+    loop._exchange, loop._pace = library, Pace(1e6, lambda: 0.0, cases(job, library.operations))
     return loop, told
 
 
@@ -173,7 +221,7 @@ def test_rank_0_reports_every_operation_size_and_load(kept_busy):
     found = [(data["busy_cores"], data["operation"], data["bytes"]) for kind, data in told]
     names = ("point_to_point", "all_reduce")
     assert found == [(busy, name, size) for busy in (False, True) for name in names for size in (4, 8, 16)]
-    assert all(len(data["duration_s"]) == data["repetitions"] == netbench.MOST for _, data in told)
+    assert all(len(data["duration_s"]) == data["repetitions"] == MOST for _, data in told)
     assert {(data["operation"], data["ways"]) for _, data in told} == {("point_to_point", 2), ("all_reduce", 1)}
 
 
@@ -188,7 +236,7 @@ def test_a_wrong_sum_or_message_ends_the_run(kept_busy):
     with pytest.raises(TrainerError, match="point_to_point of 1 numbers by fake gave wrong"):
         loop._measure()
     loop, _ = a_loop(Alone(wrong=True), Channel())
-    loop._exchange.fill(4, head_of(0, 4))
+    loop._exchange.fill(4, [head_of(0, 4)])
     with pytest.raises(TrainerError, match="all_reduce"):
         loop._repeat("all_reduce", (0, 1), 1, 4)
 
@@ -218,7 +266,7 @@ def queued_case(operation, ranks, calls):
     library = Queue()
     loop, _ = a_loop(library, Channel())
     loop._clock = lambda: library.now
-    library.fill(4, head_of(0, 4))
+    library.fill(4, [head_of(0, 4)])
     return library, loop, loop._repeat(operation, ranks, calls)
 
 
@@ -259,3 +307,90 @@ def test_where_calls_return_when_they_are_done_each_is_timed_and_nothing_else_is
     loop, told = a_loop(Alone(), Channel())
     loop._measure()
     assert not any("queued" in data for _, data in told)
+
+
+class Together(Alone):
+    """Stands for a library that adds up the vectors of both ranks of one process, here or in a server. It has a clock
+    of its own, by which what is above 4 KiB takes a millisecond more. ``wrong``: what comes to the second rank."""
+
+    operations = ("push", "pull", "all_reduce")
+
+    def __init__(self, mean=False, **more):
+        super().__init__(**more)
+        self.mean, self.now = mean, 0.0
+        self.server = self.inbox = None
+
+    def _sums(self):
+        self.now += 1e-4 + self.size * 4e-9 + 1e-3 * (self.size > 1024)
+        return [a + b for a, b in zip(*self.vectors, strict=True)]
+
+    def all_reduce(self):
+        whole = [value / (2 if self.mean else 1) for value in self._sums()]
+        self.vectors = [whole, [value + self.wrong for value in whole]]
+
+    def push(self):
+        self.server = self._sums()
+
+    def pull(self):
+        self._sums()
+        self.inbox = [self.server, [value + self.wrong for value in self.server]]
+
+    def heads(self, count):
+        return [vector[:count] for vector in self.vectors]
+
+    def received(self, count):
+        return [vector[:count] for vector in self.inbox]
+
+    def scale(self, factor):
+        super().scale(factor)
+        self.vectors = [[factor * value for value in vector] for vector in self.vectors]
+
+
+def measured_together(library, channel):
+    loop, told = a_loop(library, channel, together=True, max_bytes=2**16)
+    loop._clock = lambda: library.now
+    assert loop._measure() == "max_steps"
+    return [data for _, data in told]
+
+
+@pytest.mark.parametrize("mean", [False, True])
+def test_a_process_reports_for_all_ranks_that_it_drives(mean, kept_busy):
+    library = Together(mean)
+    told = measured_together(library, Channel())
+    assert {data["operation"] for data in told} == {"push", "pull", "all_reduce"}
+    assert all((data["ranks"], data["world_size"], data["ways"]) == ([0, 1], 2, 1) for data in told)
+    assert bool(library.scaled) is not mean
+
+
+@pytest.mark.parametrize("operation", Together.operations)
+def test_a_wrong_vector_of_any_rank_of_a_process_ends_the_run(operation):
+    library = Together(wrong=0.5)
+    loop, _ = a_loop(library, Channel(), together=True)
+    library.fill(4, [head_of(0, 4), head_of(1, 4)])
+    library.push()
+    with pytest.raises(TrainerError, match=f"{operation} of 4 numbers"):
+        loop._repeat(operation, (0, 1), 1, 4)
+
+
+def test_a_sum_that_servers_did_not_make_of_this_push_ends_the_run():
+    library = Together()
+    loop, _ = a_loop(library, Channel(), together=True)
+    library.fill(4, [head_of(0, 4), head_of(1, 4)])
+    library.push, library.server = lambda: None, [0.0] * 4
+    with pytest.raises(TrainerError, match="push of 4 numbers"):
+        loop._repeat("push", (0, 1), 1, 4)
+
+
+def test_sizes_between_others_are_measured_where_a_time_jumps_idle_and_busy(kept_busy):
+    told = measured_together(Together(), Channel())
+    for busy in (False, True):
+        for operation in Together.operations:
+            found = [d["bytes"] for d in told if (d["busy_cores"], d["operation"]) == (busy, operation)]
+            assert found[: len(sizes(2**16))] == sizes(2**16)
+            assert sorted(found[len(sizes(2**16)) :]) == AT_THE_JUMP
+
+
+def test_another_rank_takes_the_sizes_that_rank_0_says_and_no_others(kept_busy):
+    told = measured_together(Together(), Channel(between=[6144, 0, 0, 20, 28, 0] * 2))
+    between = [(data["operation"], data["bytes"]) for data in told if data["bytes"] not in sizes(2**16)]
+    assert between == [("push", 6144), ("all_reduce", 20), ("all_reduce", 28)] * 2

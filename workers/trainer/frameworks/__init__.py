@@ -78,6 +78,9 @@ and besides, never inside a timed interval:
     the names of those options of a spec that are the framework's own, true or false (``job.plan.switches``)
 ``abilities_with_several``
     those of ``abilities`` that are told of a model with several updates too: sums over all of a step
+``joined``
+    TensorFlow's and MXNet's only, after ``join``: the object by which this process exchanges with the other ranks, for
+    what times exchanges and trains nothing (``suites.models.netbench``)
 ``serve(job, process)``
     for a process of role ``scheduler`` or ``server``, where a strategy has them and they need the framework: returns
     when the workers are done

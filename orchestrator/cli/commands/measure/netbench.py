@@ -30,7 +30,12 @@ _FIELDS = ("topology", "fabric", "library", "device", "max_bytes", "budget_s", "
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topology", metavar="MxD", default="1x2", help="machines x devices (default 1x2)")
     parser.add_argument("--fabric", default="ethernet", help="ethernet, infiniband or roce (default ethernet)")
-    parser.add_argument("--library", default="auto", help="auto, gloo, nccl or mpi (default auto)")
+    parser.add_argument(
+        "--library",
+        default="auto",
+        help="auto (default), gloo, nccl, mpi, grpc, mirrored, kvstore-device, kvstore-dist-sync, "
+        "kvstore-dist-device-sync, horovod-pytorch, horovod-tensorflow or horovod-mxnet",
+    )
     parser.add_argument("--device", default="auto", help="auto, cuda or cpu (default auto)")
     parser.add_argument("--max-bytes", type=size_bytes, metavar="SIZE", help="largest message (default 256MiB)")
     parser.add_argument(

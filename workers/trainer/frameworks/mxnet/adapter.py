@@ -9,7 +9,7 @@ that computes the loss.
 
 import importlib
 import os
-from typing import Dict, Iterator, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 
 from suites import modules
 from workers.trainer.base import optimizer as rules
@@ -54,6 +54,10 @@ class Adapter(object):
     def join(self, job: Job, process: Process) -> int:
         self._exchange = _exchanges(job).Exchange()
         return self._exchange.join(job, process)
+
+    @property
+    def joined(self) -> Any:
+        return self._exchange
 
     def serve(self, job: Job, process: Process) -> None:
         store.serve(job, process)

@@ -111,6 +111,11 @@ class Exchange(object):
         return {"library": "mxnet.kvstore", "backend": self._store.type, "weights_updated_by": updater}
 
     @property
+    def store(self) -> Any:
+        """MXNet's own store, None where there is nothing to exchange. Whoever keeps it keeps ``part`` from parting."""
+        return self._store
+
+    @property
     def several(self) -> bool:
         """Whether there is anything to exchange."""
         return self._store is not None

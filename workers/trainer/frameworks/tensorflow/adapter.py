@@ -8,7 +8,7 @@ casts by itself has ``precision``, what it computes in (see ``precision.check``)
 
 import importlib
 import itertools
-from typing import Dict, Iterator, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
@@ -73,6 +73,10 @@ class Adapter(object):
         self._strategy = _strategy(job)
         self._world_size = self._strategy.join(job, process, self._device)
         return self._world_size
+
+    @property
+    def joined(self) -> Any:
+        return self._strategy
 
     def build(self, job: Job, process: Process, watch: Watch) -> Data:
         self._seed = job.plan.seed
