@@ -11,6 +11,7 @@ import argparse
 import ast
 import contextlib
 import itertools
+import math
 import os
 import queue
 import random
@@ -199,7 +200,7 @@ class Copy:
                 for path, signs in by_path.items():
                     self._write(self._root / path, with_signs(whole[path].decode(), signs).encode())
                 several = ["-n", str(processes), "--dist", "loadgroup", "--no-loadscope-reorder"]
-                self._run([*self._selection, *several], MOST_S * 4)
+                self._run([*self._selection, *several], math.inf)
             finally:
                 for path, text in whole.items():
                     self._write(self._root / path, text)

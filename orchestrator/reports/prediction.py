@@ -87,6 +87,8 @@ def _notes(one: Json) -> Iterator[str]:
     rests = one["rests_on"]
     count, batch = len(rests["run_ids"]), rests["profiled_batch"]
     told = f"one device: {count} profiled run{'s' * (count > 1)} of batch {batch} ({rests['run_ids'][0]})"
+    if rests["step_batches"]:
+        told += f", grown by steps of batch {' and '.join(map(str, rests['step_batches']))}"
     if rests["netbench_run"]:
         beside = {"idle": "idle cores", "busy-cores": "busy cores"}.get(rests["beside"], rests["beside"])
         told += f"; exchange: netbench on {rests['netbench_ranks']} ranks beside {beside} ({rests['netbench_run']})"

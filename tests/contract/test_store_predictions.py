@@ -13,7 +13,7 @@ from tests.contract import store_scenes as scene
 
 pytest_plugins = ["tests.contract.store_servers"]
 
-RESTS_ON = RestsOn(("run_1", "run_2"), 4, "run_3", 2, None, "busy-cores", True, 1, 12)
+RESTS_ON = RestsOn(("run_1", "run_2"), 4, (8,), "run_3", 2, None, "busy-cores", True, 1, 12)
 TOLD = Told(
     Measurement("throughput", 8.0, "images/s", "model", ci_low=4.0, ci_high=16.0, confidence=0.9, n=2.0),
     0.5,

@@ -35,7 +35,8 @@ class Inputs:
 
     def at_batch(self, ratio: float) -> "Inputs":
         """Return them for a batch ``ratio`` times as large: what is done for each sample grows with it, the update and
-        the rest stay. That a layer takes as long for each sample of any batch is an assumption."""
+        the rest stay. That a layer takes as long for each sample of any batch is an assumption, and that all layers
+        take more or less by the same share is the weaker one where the whole step is known (``ratio_at``)."""
         parts = self.parts
         grown = Parts(
             parts.io_s * ratio,
@@ -45,6 +46,11 @@ class Inputs:
             parts.update_s,
         )
         return replace(self, parts=grown)
+
+    def ratio_at(self, step_s: float) -> float:
+        """Return for which ``ratio`` ``at_batch`` has a step of ``step_s``; 0 or less where none has."""
+        growing_s = one_device_s(self.parts, Loading.NONE) - self.parts.update_s
+        return (step_s - self.parts.update_s - self.rest_s) / growing_s
 
     def buckets(self, by: Merger, cap_bytes: int) -> list[Bucket]:
         """Return what is exchanged together if all gradients were ready at once, with ``first`` and ``last`` counting

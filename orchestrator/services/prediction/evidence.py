@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from statistics import fmean
 
 from orchestrator.analysis.probe.netbench import ALL_REDUCE, PULL, PUSH
 from orchestrator.analysis.s_sgd import communication
@@ -36,21 +37,24 @@ class Lacking(Exception):  # noqa: N818 - reads as what happened
 
 @dataclass(frozen=True)
 class Step:
-    """What a run of one device did in a timed step. ``work``: units of it, of the profiled batch."""
+    """What a run of one device did in a timed step, of ``step_s``. ``work``: units of it, of the profiled batch."""
 
     run: Run
     inputs: Inputs
+    step_s: float
     work: float
 
 
 @dataclass(frozen=True)
 class OneDevice:
     """``steps``, one a run, of the cell ``row``. Their inputs are for the batch that was asked for, which is ``ratio``
-    times the cell's."""
+    times the cell's. ``step_batches``: those of other cells whose steps tell how a step grows with its batch; none
+    where it is taken to be in proportion."""
 
     row: Row
     steps: tuple[Step, ...]
     ratio: float
+    step_batches: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -111,15 +115,12 @@ class Evidence:
         if kind not in self._rows:
             self._rows[kind] = list(newest(self._context, plan))
         why = "there is no cell of one device with its workload and interpreter that was profiled by layers"
-        for cell in islice(profiled(self._context, plan, self._rows[kind]), MOST_CELLS):
-            ratio = plan.per_device_batch_size / cell.row.plan.per_device_batch_size
+        cells = list(islice(profiled(self._context, plan, self._rows[kind]), MOST_CELLS))
+        for cell in cells:
             try:
-                steps = self._steps_of(cell)
+                return _at_batch(plan, cell, self._steps_of(cell), cells)
             except NotAnInput as error:
                 why = f"the profile of layers of its cell of one device cannot be used: {error}"
-            else:
-                grown = tuple(replace(one, inputs=one.inputs.at_batch(ratio)) for one in steps)
-                return OneDevice(cell.row, grown, ratio)
         raise Lacking(why)
 
     def _steps_of(self, cell: RatedCell) -> list[Step]:
@@ -201,6 +202,36 @@ def way_of(plan: Plan, facts: ExchangeFacts) -> tuple[Algorithm, int]:
     return (algorithm, plan.devices_per_node) if plan.nodes > 1 else (Algorithm.SERVER, 1)
 
 
+def _at_batch(plan: Plan, cell: RatedCell, steps: Sequence[Step], cells: Sequence[RatedCell]) -> OneDevice:
+    """The steps of ``cell`` for the batch of ``plan``. How a step grows with its batch is told by those of ``cells``,
+    of just that batch or by the line through another one."""
+    asked, own = plan.per_device_batch_size, cell.row.plan.per_device_batch_size
+    ratio = asked / own
+    known: dict[int, float] = {own: _step_s(cell)}
+    for other in cells:
+        if other.row.plan.cell_key != plan.cell_key:  # a prediction never rests on what it is judged by
+            known.setdefault(other.row.plan.per_device_batch_size, _step_s(other))
+    others = [batch for batch in known if batch != own]
+    told = [asked] if asked in others else others[:1]
+    if ratio == 1 or not told:
+        return OneDevice(cell.row, tuple(_grown(one, ratio) for one in steps), ratio, ())
+    grows = (known[told[0]] / known[own] - 1) / (told[0] / own - 1)  # of the step, as a share of one in proportion
+    times = 1 + grows * (ratio - 1)
+    ratios = [one.inputs.ratio_at(times * one.step_s) for one in steps]
+    if min(ratios) <= 0:  # noise, or a batch that is far away
+        return OneDevice(cell.row, tuple(_grown(one, ratio) for one in steps), ratio, ())
+    grown = tuple(map(_grown, steps, ratios))
+    return OneDevice(cell.row, grown, ratio, tuple(told))
+
+
+def _grown(step: Step, ratio: float) -> Step:
+    return replace(step, inputs=step.inputs.at_batch(ratio))
+
+
+def _step_s(cell: RatedCell) -> float:
+    return fmean(step_s_of(run, rate) for run, rate in cell.row.rates_of(cell.basis) if rate > 0)
+
+
 def _steps(context: Context, cell: RatedCell) -> list[Step]:
     """Raises NotAnInput."""
     found = []
@@ -210,7 +241,7 @@ def _steps(context: Context, cell: RatedCell) -> list[Step]:
             raise NotAnInput(profiles.reasons.get("layers") or f"{run.id} has none")
         if rate > 0:
             step_s = step_s_of(run, rate)
-            found.append(Step(run, inputs_of(profiles.layers[0], step_s), rate * step_s))
+            found.append(Step(run, inputs_of(profiles.layers[0], step_s), step_s, rate * step_s))
     if not found:
         raise NotAnInput("its runs have no rate")
     return found

@@ -205,6 +205,7 @@ class _Asked:
         return RestsOn(
             run_ids=tuple(step.run.id for step in self._alone.steps),
             profiled_batch=self._alone.row.plan.per_device_batch_size,
+            step_batches=self._alone.step_batches,
             netbench_run=found.run_id if found else None,
             netbench_ranks=found.ranks if found else None,
             fabric=self._fabric.text if self._fabric else None,

@@ -194,6 +194,19 @@ def test_another_batch_and_another_fabric(rig: Rig, ready: str) -> None:
     assert (quick["rests_on"]["fabric"], quick["rests_on"]["netbench_run"]) == ("100 Gbit/s, 2 us", None)
 
 
+def test_a_step_grows_with_its_batch_as_those_of_other_batches_do(rig: Rig, ready: str) -> None:
+    asked = ASKED | {"per_device_batch_size": 16, "topology": "1x1"}
+    assert predict(rig, asked)["items"][0]["rests_on"]["step_batches"] == []
+    unprofiled = PROFILED | {"topology": "1x1", "per_device_batch_size": 8, "profile": []}
+    complete(rig, rig.submit(**unprofiled)["id"], profiled=False)  # its steps take no longer
+    grown = predict(rig, asked)["items"][0]
+    assert grown["iteration_s"] == pytest.approx(0.1001, abs=1e-3)
+    assert grown["rests_on"]["step_batches"] == [8]
+    assert "grown by steps of batch 8" in prediction.text({"items": [grown], "missing": []})
+    (two,) = predict(rig, ASKED | {"per_device_batch_size": 8, "topology": "2x1"})["items"]
+    assert two["parts"][0]["seconds"] == pytest.approx(0.1001, abs=1e-3)
+
+
 def test_until_an_efficiency(rig: Rig, ready: str) -> None:
     asked, fabric = ASKED | {"topology": "2x1"}, "1 Tbit/s, 1 ms"
     (one,) = predict(rig, asked, fabric=fabric, until=0.9)["items"]
