@@ -27,10 +27,10 @@ class RestsOn(Plain):
     ``run_ids``: the profiled runs of one device, ``profiled_batch`` their batch; ``step_batches``: other batches whose
     steps on one device tell how a step grows, none where it is taken to be in proportion. ``netbench_run``: the run
     whose exchanges were fitted, on ``netbench_ranks`` ranks; None on one device and with ``fabric``, the one that was
-    asked for. ``disturbed``: that run was, and no other had as many ranks. ``beside``: what exchanges were measured beside
-    (``analysis.s_sgd.labels.Beside``). ``beyond``: so many of the iteration's exchanges are larger or smaller than all
-    that were measured. ``judged``: so many earlier predictions of the framework and strategy have told how far they
-    were off.
+    asked for. ``disturbed``: that run was, and no other had as many ranks. ``beside``: what exchanges were measured
+    beside (``analysis.s_sgd.labels.Beside``). ``beyond``: so many of the iteration's exchanges are larger or smaller
+    than all that were measured. ``judged``: so many earlier predictions of the framework and strategy have told how
+    far they were off.
     """
 
     run_ids: tuple[str, ...]
