@@ -194,7 +194,7 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "imported": lambda store, exp, run, att: store.imported(),
     "imported by owner": lambda store, exp, run, att: store.imported(ImportedFilter(owner="ada")),
     "imported of a series": lambda store, exp, run, att: store.imported(ImportedFilter(series="imported-0")),
-    "imported series": lambda store, exp, run, att: store.imported_series(),
+    "series": lambda store, exp, run, att: store.series(),
     "predictions": lambda store, exp, run, att: store.predictions(),
     "predictions by owner": lambda store, exp, run, att: store.predictions(PredictionFilter(owner="ada")),
     "predictions of a strategy": lambda store, exp, run, att: store.predictions(

@@ -13,7 +13,8 @@ LEVEL = "mean over sessions of the logarithms of their runs' rates, Student's t 
 
 
 class SeriesView(View):
-    """A series: what was measured of one ``workload``. Its first and last experiments were made then."""
+    """A series: what was measured of one ``workload``. Its first and last experiments were made then. Where another
+    tool measured it, its sessions began then, and the workload names the ``tool``."""
 
     key: str
     workload: Json
@@ -45,7 +46,8 @@ class SessionView(View):
 
 class PointView(View):
     """One cell of one experiment. Without a number it has a ``reason``. ``line``: of ``lines``; ``sessions``: by place,
-    none while runs of it are left; ``borders`` has the texts of those that begin here."""
+    none while runs of it are left; ``borders`` has the texts of those that begin here. ``source``: the tool that
+    measured it, with its version; then ``experiment_id`` is the id of an imported point. Null for tbd itself."""
 
     number: int
     at: Time
@@ -56,6 +58,7 @@ class PointView(View):
     line: int
     throughput: Quantity | None
     reason: str | None
+    source: str | None
     grade: Grade
     reasons: list[ReasonOfPointView]
     n_runs: int

@@ -42,20 +42,6 @@ class ImportedPointView(View):
     imported_at: Time
 
 
-class ImportedSeriesView(View):
-    """A series that another tool measured: tbd compares nothing with it. Its first and last sessions began then."""
-
-    key: str
-    is_imported: bool = True
-    tool: str
-    source: str
-    benchmark: str
-    workload: Json
-    n_points: int
-    first_at: Time
-    last_at: Time
-
-
 class SkippedFileView(View):
     """A file that tells of no run."""
 
