@@ -9,7 +9,7 @@ from sqlalchemy import text
 from orchestrator.db.store import SqlStore
 from orchestrator.db.upgrade import admin
 from orchestrator.domain.around.access import Deed
-from orchestrator.domain.around.imported_points import ImportedFilter, ImportedPoint, id_of, series_of
+from orchestrator.domain.around.imported_points import ImportedFilter, ImportedPoint, ImportedProcess, id_of, series_of
 from orchestrator.domain.runs.filters import SeriesFilter
 from orchestrator.domain.value.measurement import Measurement
 from orchestrator.domain.words.errors import Conflict, InvalidRequest, NotFound
@@ -36,7 +36,7 @@ def a_point(session: str = "s1", **fields: Any) -> ImportedPoint:
         workload=workload,
         subject={"torch": "2.6"},
         rig={},
-        processes=[{"file": "a.data", "rate": 100.0}],
+        processes=(ImportedProcess("a.data", (0,), 5, 100.0, 99.0, 101.0, 0, None),),
         digest="d",
         imported_at=5000.0,
     )

@@ -1,20 +1,13 @@
 """Points that other tools measured, as they are answered."""
 
-from orchestrator.api.views.common import Json, Quantity, Time, View
+from orchestrator.api.views.common import Json, Quantity, Time, View, fields_of
+from orchestrator.domain.around.imported_points import ImportedProcess
 from orchestrator.services.intake.import_points import Imported
 
 
+@fields_of(ImportedProcess)
 class ImportedProcessView(View):
     """One process of a session: a file. Without a rate it has a ``reason``."""
-
-    file: str
-    devices: list[int]
-    n_rates: int
-    rate: float | None
-    rate_min: float | None
-    rate_max: float | None
-    return_code: int | None
-    reason: str | None
 
 
 class ImportedPointView(View):

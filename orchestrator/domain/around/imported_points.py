@@ -6,7 +6,7 @@ they trained rightly, or what else ran: none is called sound, and nothing that t
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,6 +16,20 @@ from orchestrator.domain.words.plain import Plain
 ID_PREFIX = "imp"
 # Keys of tbd's own series are 16 hexadecimal digits (``fingerprint``): none of them begins so.
 SERIES_PREFIX = "imported-"
+
+
+@dataclass(frozen=True)
+class ImportedProcess(Plain):
+    """What one process of a session came to: a file. Without a ``rate`` it has a ``reason``."""
+
+    file: str
+    devices: tuple[int, ...]
+    n_rates: int
+    rate: float | None
+    rate_min: float | None
+    rate_max: float | None
+    return_code: int | None
+    reason: str | None
 
 
 @dataclass(frozen=True)
@@ -31,7 +45,6 @@ class ImportedPoint(Plain):
         at: when its first process began; ``ended_at``: when the last one ended, where that is known.
         throughput: None with a ``reason``.
         subject, rig: versions and machine as the file tells them.
-        processes: what each process of it came to.
         digest: of the files that it was made of.
     """
 
@@ -50,7 +63,7 @@ class ImportedPoint(Plain):
     workload: Mapping[str, Any]
     subject: Mapping[str, Any]
     rig: Mapping[str, Any]
-    processes: Sequence[Mapping[str, Any]]
+    processes: tuple[ImportedProcess, ...]
     digest: str
     imported_at: float
 

@@ -109,7 +109,7 @@ def _imported(context: Context, series: str, limit: int) -> Found:
 
 
 def _of_imported(one: ImportedPoint) -> Point:
-    rates = tuple(process["rate"] for process in one.processes if process["rate"] is not None)
+    rates = tuple(process.rate for process in one.processes if process.rate is not None)
     source = f"{one.tool} {one.tool_version or 'of unknown version'}"
     unknown = f"{source} measured it: neither its warm-up nor what else ran is known"
     return Point(
