@@ -1,7 +1,7 @@
 """Points that other tools measured, as they are answered."""
 
-from orchestrator.api.views.common import Json, Quantity, Time, View, fields_of
-from orchestrator.domain.around.imported_points import ImportedProcess
+from orchestrator.api.views.common import View, fields_of
+from orchestrator.domain.around.imported_points import ImportedPoint, ImportedProcess
 from orchestrator.services.intake.import_points import Imported
 
 
@@ -10,29 +10,14 @@ class ImportedProcessView(View):
     """One process of a session: a file. Without a rate it has a ``reason``."""
 
 
+@fields_of(ImportedPoint, without=("digest",))
 class ImportedPointView(View):
     """What one session of another tool found for one of its benchmarks. tbd has measured none of it and grades none:
     neither warm-up nor validity is known. Without a number it has a ``reason``. ``is_imported`` is always true: points
     of tbd's own series have no such key."""
 
-    id: str
     is_imported: bool = True
-    owner: str
-    source: str
-    tool: str
-    tool_version: str | None
-    series: str
-    session: str
-    benchmark: str
-    at: Time
-    ended_at: Time | None
-    throughput: Quantity | None
-    reason: str | None
-    workload: Json
-    subject: Json
-    rig: Json
     processes: list[ImportedProcessView]
-    imported_at: Time
 
 
 class SkippedFileView(View):
