@@ -4,7 +4,6 @@ Rows are made by the store's own functions and inserted in bulk, so that thousan
 their runs came to is what the analysis says of real logs (``tests/replays``); only identifiers, times and plans differ.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -13,7 +12,7 @@ from sqlalchemy import Connection, bindparam
 from orchestrator.db.experiment import experiments
 from orchestrator.db.reading import rows
 from orchestrator.db.store import SqlStore
-from orchestrator.db.tables.schema import attempt, measurement, result, run
+from orchestrator.db.tables.schema import attempt, result, run
 from orchestrator.domain.asked.facts import Facts
 from orchestrator.domain.asked.fingerprint import fingerprint
 from orchestrator.domain.asked.placement import Device, NodeShare, Placement
@@ -135,7 +134,6 @@ def _insert_ended(connection: Connection, ended: list[Run]) -> None:
     connection.execute(dated, dates)
     connection.execute(attempt.insert(), [rows.attempt_row(tried) for each in ended for tried in each.attempts])
     connection.execute(result.insert(), [_result_row(each) for each in ended])
-    connection.execute(measurement.insert(), [row for each in ended for row in _measurement_rows(each)])
 
 
 def _failure(one: Run) -> str | None:
@@ -150,13 +148,7 @@ def _result_row(each: Run) -> dict[str, object]:
         "run_id": each.id,
         "attempt_id": each.attempt.id,
         "analysis": rows.json_or_none(each.analysis.to_json()),
-        "valid": each.analysis.validity.sound,
+        "throughput": rows.throughput_of(each.analysis),
         "fingerprint": rows.json_or_none(dict(print_)),
-        **{name: print_.get(name) for name in ("workload_key", "subject_key", "rig_key")},
+        "workload_key": print_.get("workload_key"),
     }
-
-
-def _measurement_rows(each: Run) -> Iterator[dict[str, object]]:
-    assert each.analysis is not None
-    for position, one in enumerate(each.analysis.measurements):
-        yield rows.measurement_row(each.id, position, one, each.analysis.code_version)

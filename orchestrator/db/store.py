@@ -20,7 +20,6 @@ from orchestrator.db.experiment import experiments as experiment_rows
 from orchestrator.db.experiment import keys
 from orchestrator.db.history import predictions as prediction_rows
 from orchestrator.db.history.history_part import HistoryPart
-from orchestrator.db.history.imported_points import ImportedPart
 from orchestrator.db.run import cell_pages, logs, lookup, probes
 from orchestrator.db.run import changes as change_rows
 from orchestrator.db.run import profiles as profile_rows
@@ -38,7 +37,7 @@ from orchestrator.domain.runs.stored import (
 )
 
 
-class SqlStore(HistoryPart, ImportedPart, SchedulePart):
+class SqlStore(HistoryPart, SchedulePart):
     """The store of ``url``; its schema is brought up to date when it is opened. ``right``: of the server that opens it;
     given back at the end.
 

@@ -18,6 +18,8 @@ _SAID = ("model", "framework", "strategy", "size", "precision", "topology", "per
 
 def workload_text(workload: Json, options: Collection[str] | None = None) -> str:
     """What a series measures, in a line: with these of its options, or (None) with all."""
+    if workload.get("tool"):
+        return _imported_text(workload)
     said = []
     for name in _SAID:
         value = workload.get(name)
@@ -35,13 +37,22 @@ def workload_text(workload: Json, options: Collection[str] | None = None) -> str
     return ", ".join(part for part in said if part)
 
 
+def _imported_text(workload: Json) -> str:
+    """The same of a series that another tool measured."""
+    source = f" from {workload['source']}" if workload["source"] else ""
+    said = [f"imported: {workload['tool']} {workload['benchmark']}{source}", *workload["arguments"]]
+    return ", ".join([*said, *workload["device_models"]])
+
+
 def series_table(items: Sequence[Json]) -> Table:
     """One line per series, with the options in which they differ."""
     rows = [
         [item["key"], str(item["n_points"]), item["last_at"][:16].replace("T", " "), text]
         for item, text in zip(items, _told_apart([item["workload"] for item in items]), strict=True)
     ]
-    return Table("", ["series", "points", "newest (UTC)", "workload"], rows, [])
+    others = any(item["workload"].get("tool") for item in items)
+    note = "imported series were measured by other tools: nothing of tbd is compared with them (docs/use/export.md)"
+    return Table("", ["series", "points", "newest (UTC)", "workload"], rows, [note] if others else [])
 
 
 def _told_apart(workloads: Sequence[Json]) -> list[str]:

@@ -9,7 +9,8 @@ from sqlalchemy import text
 from orchestrator.db.store import SqlStore
 from orchestrator.db.upgrade import admin
 from orchestrator.domain.around.access import Deed
-from orchestrator.domain.around.imported_points import ImportedFilter, ImportedPoint, id_of, series_of
+from orchestrator.domain.around.imported_points import ImportedFilter, ImportedPoint, ImportedProcess, id_of, series_of
+from orchestrator.domain.runs.filters import SeriesFilter
 from orchestrator.domain.value.measurement import Measurement
 from orchestrator.domain.words.errors import Conflict, InvalidRequest, NotFound
 from orchestrator.services.clock import new_id
@@ -35,7 +36,7 @@ def a_point(session: str = "s1", **fields: Any) -> ImportedPoint:
         workload=workload,
         subject={"torch": "2.6"},
         rig={},
-        processes=[{"file": "a.data", "rate": 100.0}],
+        processes=(ImportedProcess("a.data", (0,), 5, 100.0, 99.0, 101.0, 0, None),),
         digest="d",
         imported_at=5000.0,
     )
@@ -89,14 +90,16 @@ def test_points_are_found_and_paged_the_latest_session_first(store: SqlStore) ->
 def test_points_of_one_key_are_one_series(store: SqlStore) -> None:
     points = [a_point("s1", at=1000.0), a_point("s2", at=3000.0), a_point("s3", at=2000.0, series="imported-x")]
     store.add_imported(points, a_deed())
-    found = store.imported_series()
+    found = store.series()
     assert [(one.key, one.n_points, one.first_at, one.last_at) for one in found.items] == [
         (points[0].series, 2, 1000.0, 3000.0),
         ("imported-x", 1, 2000.0, 2000.0),
     ]
     assert found.items[0].workload == points[0].workload
-    first = store.imported_series(limit=1)
-    assert [one.key for one in store.imported_series(limit=1, cursor=first.next_cursor).items] == ["imported-x"]
+    assert [one.key for one in store.series(SeriesFilter(owner="ada", key="imported-x")).items] == ["imported-x"]
+    assert store.series(SeriesFilter(owner="bob")).items == store.series(SeriesFilter(model="resnet50")).items == []
+    first = store.series(limit=1)
+    assert [one.key for one in store.series(limit=1, cursor=first.next_cursor).items] == ["imported-x"]
 
 
 def test_a_point_is_removed_once(store: SqlStore) -> None:
@@ -113,7 +116,7 @@ def test_a_point_is_removed_once(store: SqlStore) -> None:
 def test_a_damaged_point_spoils_no_other_and_the_check_finds_it(store: SqlStore, url: str) -> None:
     whole, bad = a_point(), a_point("s2")
     store.add_imported([whole, bad], a_deed())
-    damage = text('UPDATE imported_point SET throughput = \'{"value": "fast"}\' WHERE id = :id')
+    damage = text("UPDATE imported_point SET found = replace(found, '100.0', '\"fast\"') WHERE id = :id")
     store.database.write(lambda connection: connection.execute(damage, {"id": bad.id}))
     page = store.imported()
     assert (page.items, [one.id for one in page.damaged]) == ([whole], [bad.id])

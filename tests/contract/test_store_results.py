@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import select
 
 from orchestrator.db.store import SqlStore
-from orchestrator.db.tables.schema import measurement, result
+from orchestrator.db.tables.schema import result
 from orchestrator.domain.runs.filters import CellFilter
 from orchestrator.domain.runs.run import TERMINAL, IllegalMove, RunState
 from tests.contract import store_scenes as scene
@@ -41,21 +41,13 @@ def test_concluding_stores_the_result_and_ends_run_and_attempt(store: SqlStore, 
     assert last.data.get("failure", {}).get("kind") == (failure.kind if failure else None)
 
 
-def test_measurements_are_rows_of_their_own(store: SqlStore) -> None:
+def test_what_questions_across_runs_need_stands_beside_the_analysis(store: SqlStore) -> None:
     _, (run,) = scene.submitted(store)
     scene.brought_to(store, run, RunState.COLLECTING)
     store.conclude(run.id, RunState.COMPLETED, at=3000.0, analysis=scene.analysis(), fingerprint={"workload_key": "w"})
 
-    rows = store.database.read(lambda connection: connection.execute(select(measurement)).all())
-    keys = store.database.read(
-        lambda connection: connection.execute(select(result.c.workload_key, result.c.valid)).all()
-    )
-
-    assert [(row.metric, row.subject, row.value, row.unit, row.n, row.code_version) for row in rows] == [
-        ("throughput", None, 12.5, "images/s", 60.0, "1.0"),
-        ("power_w", "device:0", None, "W", None, "1.0"),
-    ]
-    assert [tuple(row) for row in keys] == [("w", False)]
+    columns = select(result.c.workload_key, result.c.throughput)
+    assert store.database.read(lambda connection: connection.execute(columns).all()) == [("w", 12.5)]
 
 
 def test_numbers_that_are_not_finite_come_back(store: SqlStore) -> None:

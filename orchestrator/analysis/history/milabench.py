@@ -15,6 +15,7 @@ from typing import Any
 
 from scipy import special
 
+from orchestrator.domain.around.imported_points import ImportedProcess
 from orchestrator.domain.runs.precision import power
 from orchestrator.domain.value.measurement import Measurement
 from orchestrator.domain.words.errors import InvalidRequest, Problem
@@ -68,17 +69,19 @@ class Process:
         kept = sorted(self.rates)
         return fmean(kept[1:-1] if len(kept) >= LEAST_TO_TRIM else kept)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "file": self.name,
-            "devices": devices_of(self.config),
-            "n_rates": len(self.rates),
-            "rate": self.rate,
-            "rate_min": min(self.rates, default=None),
-            "rate_max": max(self.rates, default=None),
-            "return_code": self.return_code,
-            "reason": self.why_not,
-        }
+    @property
+    def told(self) -> ImportedProcess:
+        """What is stored of it."""
+        return ImportedProcess(
+            file=self.name,
+            devices=tuple(devices_of(self.config)),
+            n_rates=len(self.rates),
+            rate=self.rate,
+            rate_min=min(self.rates, default=None),
+            rate_max=max(self.rates, default=None),
+            return_code=self.return_code,
+            reason=self.why_not,
+        )
 
 
 def read_process(name: str, lines: Iterable[bytes]) -> Process | None:

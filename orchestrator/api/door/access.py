@@ -57,7 +57,6 @@ NEEDED: Mapping[tuple[str, str], access.Scope] = {
     ("GET", "/imports"): READ,
     ("GET", "/history"): READ,
     ("GET", "/history/{series}"): READ,
-    ("GET", "/imported-series"): READ,
     ("GET", "/observations"): READ,
     ("GET", "/models"): READ,
     ("GET", "/frameworks"): READ,

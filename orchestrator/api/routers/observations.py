@@ -24,14 +24,7 @@ class ObservationView(View):
 def list_observations(context: Ctx) -> Response:
     """Observations 1 to 12 of Zhu et al., IISWC 2018, each with its test and the numbers it was judged by."""
     items = [
-        ObservationView(
-            number=one.number,
-            says=one.says,
-            test=one.test,
-            answer=one.finding.answer.value,
-            told=one.finding.told,
-            numbers=list(one.finding.numbers),
-        )
+        ObservationView.of(one, answer=one.finding.answer.value, told=one.finding.told, numbers=one.finding.numbers)
         for one in observations(context)
     ]
     return answer(PageView[ObservationView](items=items, next_cursor=None))

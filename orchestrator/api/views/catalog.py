@@ -7,8 +7,8 @@ from pydantic import BeforeValidator, Field
 
 from orchestrator.api.views.common import Json, View, fields_of
 from orchestrator.api.views.runs import DeviceView
-from orchestrator.domain.asked.catalog import ModelFacts, OptionFacts, QualityFacts, StrategyFacts, SwitchFacts
-from orchestrator.domain.asked.placement import NodeState
+from orchestrator.domain.asked.catalog import ModelFacts, OptionFacts, QualityFacts, StrategyFacts, SwitchFacts, Variant
+from orchestrator.domain.asked.placement import Node
 from orchestrator.services.facts.datasets import DatasetOnNode, DatasetStatus
 from orchestrator.services.facts.frameworks import FrameworkStatus, InterpreterOnNode
 
@@ -22,11 +22,9 @@ class OptionView(View):
     """An option that a spec may set. ``sizes``: where it may be other than its default; empty: everywhere."""
 
 
+@fields_of(Variant)
 class VariantView(View):
     """What values of options change in the facts of a model: ``when`` has the values, ``facts`` what is other then."""
-
-    when: Json
-    facts: Json
 
 
 @fields_of(QualityFacts)
@@ -125,16 +123,12 @@ class DatasetView(View):
     nodes: list[DatasetOnNodeView]
 
 
+@fields_of(Node)
 class NodeView(View):
     """A machine. ``state``: available, draining, quarantined, suspect or unreachable; ``reason``: why it is one of the
     last two."""
 
-    name: str
-    state: NodeState
-    reason: str | None
-    address: str
     devices: list[DeviceView]
-    inventory: Json
 
 
 def framework_view(status: FrameworkStatus) -> FrameworkView:

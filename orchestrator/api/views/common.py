@@ -4,9 +4,9 @@ import base64
 import binascii
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Generic, Self, TypeVar, get_type_hints
+from typing import Annotated, Any, Generic, Self, TypeVar, cast, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -81,12 +81,31 @@ class View(BaseModel):
 AnyView = TypeVar("AnyView", bound=View)
 
 
-def fields_of(kind: type, *only: str) -> Callable[[type[AnyView]], type[AnyView]]:
-    """Decorator of a view that answers a dataclass of the house: it gets the fields of ``kind``, or only those that are
-    named. A field that the view has itself stays as it is."""
-    hints = {name: _TopologyText if hint is Topology else hint for name, hint in get_type_hints(kind).items()}
-    names = only or tuple(field.name for field in dataclasses.fields(kind))
-    return with_fields({name: hints[name] for name in names})
+def fields_of(kind: type, *only: str, without: Collection[str] = ()) -> Callable[[type[AnyView]], type[AnyView]]:
+    """Decorator of a view that answers a dataclass of the house: it gets the fields of ``kind`` in their order, or only
+    those that are named, or all ``without`` some. A field that the view has itself is as it says there; those that only
+    the view has come last. Seconds since the epoch (``at``, ``created_at``) become a ``Time``, a ``Measurement`` a
+    ``Quantity``. A view that is decorated has fields alone, and no methods."""
+    hints = get_type_hints(kind)
+    names = only or tuple(field.name for field in dataclasses.fields(kind) if field.name not in without)
+
+    def complete(view: type[AnyView]) -> type[AnyView]:
+        own = {name: (field.annotation, field) for name, field in view.model_fields.items()}
+        fields: Any = {name: (_shown(name, hints[name]), ...) for name in names} | own
+        return _made(view, view.__bases__, fields)
+
+    return complete
+
+
+def _shown(name: str, hint: Any) -> Any:
+    """The type that a view has for what a dataclass calls ``name`` and ``hint``."""
+    if name == "at" or name.endswith("_at"):
+        return Time if hint is float else Time | None
+    if hint is Topology:
+        return _TopologyText
+    if hint in (Measurement, Measurement | None):
+        return Quantity if hint is Measurement else Quantity | None
+    return hint
 
 
 def with_fields(types: Mapping[str, Any]) -> Callable[[type[AnyView]], type[AnyView]]:
@@ -94,9 +113,14 @@ def with_fields(types: Mapping[str, Any]) -> Callable[[type[AnyView]], type[AnyV
 
     def complete(view: type[AnyView]) -> type[AnyView]:
         fields: Any = {name: (kind, ...) for name, kind in types.items() if name not in view.model_fields}
-        return create_model(view.__name__, __base__=view, __module__=view.__module__, __doc__=view.__doc__, **fields)
+        return _made(view, (view,), fields)
 
     return complete
+
+
+def _made(view: type[AnyView], bases: Any, fields: Any) -> type[AnyView]:
+    made: Any = create_model(view.__name__, __base__=bases, __module__=view.__module__, __doc__=view.__doc__, **fields)
+    return cast(type[AnyView], made)
 
 
 @fields_of(Damaged)

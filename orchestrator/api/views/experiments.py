@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.api.views.common import Json, Time, View
+from orchestrator.api.views.common import Json, View, fields_of
 from orchestrator.api.views.runs import PlanView
-from orchestrator.domain.runs.run import Experiment, ExperimentState, RunState
+from orchestrator.domain.runs.run import Experiment, Origin, RunState
 
 if TYPE_CHECKING:  # scipy takes a second to import, and who lists experiments needs none
     from orchestrator.services.experiment.preview import Preview
@@ -22,30 +22,20 @@ class RunCounts(View):
     cancelled: int = 0
 
 
+@fields_of(Origin)
 class OriginView(View):
     """Which time of which schedule made an experiment."""
 
-    schedule_id: str
-    fire_id: str
-    fire_at: Time
 
-
+@fields_of(Experiment)
 class ExperimentView(View):
     """An experiment. ``facts`` is what ``auto`` stood for when it was submitted; ``origin`` is null where a person
     submitted it."""
 
-    id: str
     name: str
-    owner: str
-    state: ExperimentState
-    cancel_requested: bool
-    paused: bool
-    created_at: Time
-    ended_at: Time | None
     run_counts: RunCounts
     origin: OriginView | None
     spec: Json
-    facts: Json
 
 
 class PlannedRun(View):

@@ -4,7 +4,8 @@ import math
 from typing import Any, Literal
 
 from orchestrator.analysis.history.baselines import Baseline, Change, Mean
-from orchestrator.api.views.common import DamagedView, Json, Quantity, Time, View, fields_of
+from orchestrator.api.views.common import DamagedView, Json, Quantity, View, fields_of
+from orchestrator.domain.around.history import Point, StoredSeries
 from orchestrator.domain.value.measurement import Grade, Measurement
 from orchestrator.services.history.words import Finding, Verdict, findings, of_border, verdict_at
 from orchestrator.services.history.workload import History, HistoryPoint, Place
@@ -12,14 +13,10 @@ from orchestrator.services.history.workload import History, HistoryPoint, Place
 LEVEL = "mean over sessions of the logarithms of their runs' rates, Student's t between sessions"
 
 
+@fields_of(StoredSeries)
 class SeriesView(View):
-    """A series: what was measured of one ``workload``. Its first and last experiments were made then."""
-
-    key: str
-    workload: Json
-    n_points: int
-    first_at: Time
-    last_at: Time
+    """A series: what was measured of one ``workload``. Its first and last experiments were made then. Where another
+    tool measured it, its sessions began then, and the workload names the ``tool``."""
 
 
 class PlaceView(View):
@@ -43,24 +40,16 @@ class SessionView(View):
     value: float
 
 
+@fields_of(Point, without=("workload_key", "shares"))
 class PointView(View):
     """One cell of one experiment. Without a number it has a ``reason``. ``line``: of ``lines``; ``sessions``: by place,
-    none while runs of it are left; ``borders`` has the texts of those that begin here."""
+    none while runs of it are left; ``borders`` has the texts of those that begin here. ``source``: the tool that
+    measured it, with its version; then ``experiment_id`` is the id of an imported point. Null for tbd itself."""
 
     number: int
-    at: Time
-    experiment_id: str
     experiment_name: str
-    cell_key: str
-    interpreter: str
     line: int
-    throughput: Quantity | None
-    reason: str | None
-    grade: Grade
     reasons: list[ReasonOfPointView]
-    n_runs: int
-    n_used: int
-    n_open: int
     sessions: list[SessionView]
     borders: list[str]
 

@@ -1,59 +1,23 @@
 """Points that other tools measured, as they are answered."""
 
-from orchestrator.api.views.common import Json, Quantity, Time, View
+from orchestrator.api.views.common import View, fields_of
+from orchestrator.domain.around.imported_points import ImportedPoint, ImportedProcess
 from orchestrator.services.intake.import_points import Imported
 
 
+@fields_of(ImportedProcess)
 class ImportedProcessView(View):
     """One process of a session: a file. Without a rate it has a ``reason``."""
 
-    file: str
-    devices: list[int]
-    n_rates: int
-    rate: float | None
-    rate_min: float | None
-    rate_max: float | None
-    return_code: int | None
-    reason: str | None
 
-
+@fields_of(ImportedPoint, without=("digest",))
 class ImportedPointView(View):
     """What one session of another tool found for one of its benchmarks. tbd has measured none of it and grades none:
     neither warm-up nor validity is known. Without a number it has a ``reason``. ``is_imported`` is always true: points
     of tbd's own series have no such key."""
 
-    id: str
     is_imported: bool = True
-    owner: str
-    source: str
-    tool: str
-    tool_version: str | None
-    series: str
-    session: str
-    benchmark: str
-    at: Time
-    ended_at: Time | None
-    throughput: Quantity | None
-    reason: str | None
-    workload: Json
-    subject: Json
-    rig: Json
     processes: list[ImportedProcessView]
-    imported_at: Time
-
-
-class ImportedSeriesView(View):
-    """A series that another tool measured: tbd compares nothing with it. Its first and last sessions began then."""
-
-    key: str
-    is_imported: bool = True
-    tool: str
-    source: str
-    benchmark: str
-    workload: Json
-    n_points: int
-    first_at: Time
-    last_at: Time
 
 
 class SkippedFileView(View):

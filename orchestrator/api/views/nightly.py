@@ -2,12 +2,13 @@
 
 from typing import Literal
 
-from orchestrator.api.views.common import Quantity, Time, View
+from orchestrator.api.views.common import Time, View, fields_of
 from orchestrator.api.views.compared.comparison import ChangeView
 from orchestrator.api.views.results import AxesView, axes_view
-from orchestrator.services.schedule.board import Board, Column, Line
+from orchestrator.services.schedule.board import Board, Column, Field, Line
 
 
+@fields_of(Column, without=("at",))
 class NightView(View):
     """One night: a time of the schedule. ``state`` is what became of it: submitted, waiting, skipped, missed, refused;
     or unseen, where no server has looked after it yet. ``reason`` says why it submitted nothing. ``n_times``: it stands
@@ -15,25 +16,15 @@ class NightView(View):
 
     fire_at: Time
     state: Literal["submitted", "waiting", "skipped", "missed", "refused", "unseen"]
-    reason: str | None
-    fire_id: str | None
-    trigger: str | None
-    n_times: int
-    experiment_id: str | None
-    experiment_state: str | None
 
 
+@fields_of(Field)
 class CellNightView(View):
     """A cell in a night. ``code`` is the reason in a word: slower, failed, missed, cancelled, broken and so on.
     ``difference`` is tonight / the last nights - 1; ``changes`` are what differs from the newest of these, or from the
     night before where a new baseline begins."""
 
     colour: Literal["green", "red", "missing", "invalid", "running"]
-    code: str
-    reason: str | None
-    notes: list[str]
-    throughput: Quantity | None
-    difference: Quantity | None
     changes: list[ChangeView]
 
 

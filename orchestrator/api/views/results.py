@@ -9,7 +9,7 @@ from orchestrator.domain.asked.fields import FIELDS
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.row import Precision, Row, why_not_sound
 from orchestrator.domain.runs.run import Run
-from orchestrator.domain.value.measurement import METRICS, Grade
+from orchestrator.domain.value.measurement import METRICS
 from orchestrator.domain.value.variation import Components, Movement
 
 # Runs that gave no number which a row lists with their reasons; a judgement. The others are in /experiments/{id}/runs.
@@ -58,6 +58,7 @@ class PrecisionView(View):
 
 
 @with_fields(dict.fromkeys(METRICS, Quantity | None))
+@fields_of(Row, "experiment_id", "experiment_name", "run_ids", "n_scouts", "fingerprint", "grade", "fleet", "reasons")
 class ResultRowView(View):
     """One cell. A quantity that was not measured is null, and ``reasons`` has the reason under its name.
 
@@ -68,28 +69,20 @@ class ResultRowView(View):
     were level after it (null where their series are not kept). ``n_scouts`` runs were too short for that cut.
     """
 
-    experiment_id: str
-    experiment_name: str
     cell_key: str
     axes: AxesView
-    run_ids: list[str]
     n_runs: int
     n_used: int
     n_pending: int
-    fingerprint: Json | None
     fingerprint_differs_in: list[str]
-    grade: Grade
     settled: bool | None
     not_settled_because: str | None
     cut_intervals: int | None
-    n_scouts: int
     validity: ValidityView
     left_out: list[LeftOut]
     variation: VariationView | None
     between_sessions: MovementView | None
-    fleet: Quantity | None
     precision: PrecisionView | None
-    reasons: dict[str, str]
 
 
 def axes_view(plan: Plan) -> AxesView:
@@ -100,28 +93,19 @@ def axes_view(plan: Plan) -> AxesView:
 
 def result_row_view(row: Row) -> ResultRowView:
     quantities: dict[str, Any] = {metric: Quantity.maybe(row.measurements.get(metric)) for metric in METRICS}
-    return ResultRowView(
-        experiment_id=row.experiment_id,
-        experiment_name=row.experiment_name,
+    return ResultRowView.of(
+        row,
         cell_key=row.plan.cell_key,
         axes=axes_view(row.plan),
-        run_ids=[run.id for run in row.runs],
         n_runs=len(row.runs),
-        n_used=row.n_used,
         settled=None if row.cut is None else row.cut.settled,
         not_settled_because=row.cut.reason if row.cut else None,
         cut_intervals=row.cut.first if row.cut else None,
-        n_scouts=row.n_scouts,
         n_pending=len(row.runs) - row.n_ended,
         fingerprint=dict(row.fingerprint) if row.fingerprint else None,
         fingerprint_differs_in=list(row.differing),
-        grade=row.basis.grade,
-        validity=ValidityView.of(row.validity),
         left_out=[_left_out(run) for run in row.left_out[:MOST_LEFT_OUT]],
-        variation=VariationView.maybe(row.variation),
-        between_sessions=MovementView.maybe(row.movement),
-        fleet=Quantity.maybe(row.fleet),
-        precision=PrecisionView.maybe(row.precision),
+        between_sessions=row.movement,
         reasons=_reasons(row),
         **quantities,
     )

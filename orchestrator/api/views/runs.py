@@ -4,11 +4,11 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from orchestrator.api.views.common import Json, Quantity, Time, View, fields_of
-from orchestrator.domain.asked.placement import Device
+from orchestrator.api.views.common import Json, Quantity, View, fields_of
+from orchestrator.domain.asked.placement import Device, NodeShare
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.device_time import DeviceTime, of_attempt
-from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.runs.run import Attempt, Run
 from orchestrator.domain.value.failure import Failure
 from orchestrator.domain.value.measurement import Grade, Measurement, Reason
 
@@ -32,23 +32,18 @@ class DeviceView(View):
     """A GPU (its id is its UUID) or a set of CPU cores."""
 
 
+@fields_of(NodeShare)
 class ShareView(View):
     """The devices of one node that an attempt holds."""
 
-    node: str
     devices: list[DeviceView]
 
 
+@fields_of(Attempt, without=("run_id", "token"))
 class AttemptView(View):
     """One try at a run."""
 
-    id: str
-    number: int
     placement: Annotated[list[ShareView], BeforeValidator(lambda placement: placement.shares)]
-    created_at: Time
-    started_at: Time | None
-    ended_at: Time | None
-    stop_requested: str | None
     failure: FailureView | None
 
 
@@ -74,19 +69,12 @@ class DeviceTimeView(View):
     timed_ratio: float | None
 
 
+@fields_of(Run, without=("paused", "waiting", "analysis"))
 class RunView(View):
     """A run. ``reason`` says in words why it waits or how it ended; ``validity`` is null until its logs are judged."""
 
-    id: str
-    experiment_id: str
-    state: RunState
     reason: str | None
     failure: FailureView | None
-    cancel_requested: bool
-    priority: int
-    created_at: Time
-    started_at: Time | None
-    ended_at: Time | None
     plan: PlanView
     placement: list[ShareView] | None
     attempts: list[AttemptView]
@@ -94,7 +82,6 @@ class RunView(View):
     throughput: Quantity | None
     device_time: DeviceTimeView | None
     summary: Json | None
-    fingerprint: Json | None
     code_version: str | None
 
 

@@ -2,46 +2,30 @@
 
 from collections.abc import Mapping, Sequence
 
-from orchestrator.api.views.common import Json, Time, View
-from orchestrator.domain.around.schedule import Fire, FireState, Schedule
+from orchestrator.api.views.common import Time, View, fields_of
+from orchestrator.domain.around.schedule import Fire, Schedule
 
 
+@fields_of(Fire, without=("at", "created_at"))
 class FireView(View):
     """One time of a schedule and what became of it: submitted (``experiment_id``), waiting, skipped, missed or refused,
     with the ``reason``. ``fire_at`` is the time, ``due_at`` the same with its jitter, ``recorded_at`` when a server
     looked; ``trigger`` is cron or manual. ``n_times``: how many times this record stands for, from ``fire_at`` on; more
     than one only where very many were missed. ``experiment_state`` is null where the experiment was removed."""
 
-    id: str
-    schedule_id: str
     fire_at: Time
-    due_at: Time
     recorded_at: Time
     trigger: str
-    state: FireState
-    reason: str | None
-    experiment_id: str | None
-    experiment_state: str | None
-    n_times: int
 
 
+@fields_of(Schedule, without=("considered_until", "due_at", "version"))
 class ScheduleView(View):
     """A spec that is submitted again and again, as its owner. ``upcoming``: its next times, none while it is paused."""
 
-    id: str
-    name: str
-    owner: str
-    cron: str
-    timezone: str
     misfire: str
-    max_age_s: float
     overlap: str
-    jitter_s: float
-    paused: bool
-    created_at: Time
     upcoming: list[Time]
     last_fire: FireView | None
-    spec: Json
 
 
 def fire_view(fire: Fire) -> FireView:

@@ -1,7 +1,8 @@
 """The part of ``store.SqlStore`` that holds series: ``orchestrator.domain.around.history.HistoryStore``."""
 
 from orchestrator.db.connection.databases import Database
-from orchestrator.db.connection.verbs import reads
+from orchestrator.db.connection.verbs import reads, writes
+from orchestrator.db.history import imported_points as imported_rows
 from orchestrator.db.history import points as point_rows
 
 
@@ -14,3 +15,8 @@ class HistoryPart:
     points = reads(point_rows.of_series)
     stored_cells = reads(point_rows.stored_cells)
     fingerprints = reads(point_rows.fingerprints)
+
+    add_imported = writes(imported_rows.add)
+    imported = reads(imported_rows.page)
+    owner_of_imported = reads(imported_rows.owner_of)
+    remove_imported = writes(imported_rows.remove)

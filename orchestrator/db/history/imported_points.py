@@ -1,4 +1,4 @@
-"""Points that other tools measured: their rows. What the functions promise stands in ``domain.imported_points``."""
+"""Points that other tools measured: their rows. What the functions promise stands in ``domain.around.history``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,53 +6,25 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, func, select
 
 from orchestrator.db.access import deeds
-from orchestrator.db.connection import cursors
 from orchestrator.db.connection.among import among
-from orchestrator.db.connection.databases import Database
 from orchestrator.db.connection.statements import Insert
 from orchestrator.db.reading import paging, rows
 from orchestrator.db.tables.imported import imported_point
 from orchestrator.domain.around.access import Deed
-from orchestrator.domain.around.imported_points import ImportedFilter, ImportedPoint, ImportedSeries, Stored
+from orchestrator.domain.around.imported_points import ImportedFilter, ImportedPoint, Stored
+from orchestrator.domain.runs.filters import SeriesFilter
 from orchestrator.domain.runs.stored import Page
-from orchestrator.domain.value.measurement import Measurement
-from orchestrator.domain.words.errors import Conflict, NotFound
+from orchestrator.domain.words.errors import Conflict, Damaged, NotFound
 
-_COLUMNS = tuple(column.name for column in imported_point.columns)
-_JSON = ("workload", "subject", "rig", "processes")
+_COLUMNS = ("id", "owner", "source", "tool", "series", "benchmark", "at", "digest")
 # Two servers may store the same point at once: whoever comes second adds nothing.
-_INSERT = Insert(imported_point, *_COLUMNS, or_nothing_on=("id",))
+_INSERT = Insert(imported_point, *_COLUMNS, "found", or_nothing_on=("id",))
 
 
-class ImportedPart:
-    """The part of ``store.SqlStore`` that holds them, over ``database``."""
-
-    database: Database
-
-    def add_imported(self, points: Sequence[ImportedPoint], deed: Deed) -> Stored:
-        prepared = [(one, _row(one)) for one in points]
-        return self.database.write(lambda connection: _add(connection, prepared, deed))
-
-    def imported(
-        self, wanted: ImportedFilter | None = None, *, limit: int = 50, cursor: str | None = None
-    ) -> Page[ImportedPoint]:
-        return self.database.read(lambda connection: _page(connection, wanted or ImportedFilter(), limit, cursor))
-
-    def imported_series(
-        self, wanted: ImportedFilter | None = None, *, limit: int = 50, cursor: str | None = None
-    ) -> Page[ImportedSeries]:
-        return self.database.read(lambda connection: _series(connection, wanted or ImportedFilter(), limit, cursor))
-
-    def owner_of_imported(self, point_id: str) -> str:
-        return self.database.read(lambda connection: _owner_of(connection, point_id))
-
-    def remove_imported(self, point_id: str, deed: Deed) -> None:
-        self.database.write(lambda connection: _remove(connection, point_id, deed))
-
-
-def _add(connection: Connection, prepared: Sequence[tuple[ImportedPoint, Sequence[Any]]], deed: Deed) -> Stored:
+def add(connection: Connection, points: Sequence[ImportedPoint], deed: Deed) -> Stored:
     added, there = [], []
-    for one, row in prepared:
+    for one in points:
+        row = (*(getattr(one, name) for name in _COLUMNS), rows.to_text(one.to_json()))
         if _INSERT.one(connection, row):
             added.append(one.id)
             continue
@@ -67,43 +39,36 @@ def _add(connection: Connection, prepared: Sequence[tuple[ImportedPoint, Sequenc
     return Stored(tuple(added), tuple(there))
 
 
-def _page(connection: Connection, wanted: ImportedFilter, limit: int, cursor: str | None) -> Page[ImportedPoint]:
-    query = _matching(select(imported_point), wanted)
+def page(
+    connection: Connection, wanted: ImportedFilter | None = None, *, limit: int = 50, cursor: str | None = None
+) -> Page[ImportedPoint]:
+    names = ("owner", "series", "source", "tool", "benchmark")
+    query = paging.agreeing(select(imported_point), imported_point, wanted or ImportedFilter(), *names)
     found, next_cursor = paging.page(connection, query, imported_point, limit, cursor, "at")
     made, damaged = rows.sorted_out(found, read)
     return Page(made, next_cursor, damaged)
 
 
-def _matching(query: Select[Any], wanted: ImportedFilter) -> Select[Any]:
-    return paging.agreeing(query, imported_point, wanted, "owner", "series", "source", "tool", "benchmark")
+def series(wanted: SeriesFilter) -> Select[Any] | None:
+    """The rows of the series, as ``points`` has those of tbd's own. None where something is wanted that no imported
+    point has: an experiment, a model, a label."""
+    if any(value is not None for name, value in vars(wanted).items() if name not in ("owner", "key")):
+        return None
+    key, at = imported_point.c.series, imported_point.c.at
+    query = select(key.label("key"), func.count().label("n"), func.min(at).label("first"), func.max(at).label("last"))
+    query = paging.agreeing(query, imported_point, wanted, "owner").group_by(key)
+    return query if wanted.key is None else query.where(key.startswith(wanted.key, autoescape=True))
 
 
-def _series(connection: Connection, wanted: ImportedFilter, limit: int, cursor: str | None) -> Page[ImportedSeries]:
-    limit = rows.bounded(max(limit, 1))
-    key, last = imported_point.c.series, func.max(imported_point.c.at)
-    newest = func.max(imported_point.c.id).label("one")  # any point: those of a series have one workload
-    columns = (key, func.count().label("n"), func.min(imported_point.c.at).label("first"), last.label("last"), newest)
-    query = _matching(select(*columns), wanted).group_by(key)
-    if cursor is not None:
-        time, name = cursors.decode(cursor)
-        query = query.having((last < time) | ((last == time) & (key < name)))
-    found = connection.execute(query.order_by(last.desc(), key.desc()).limit(limit + 1)).all()
-    shown = found[:limit]
-    following = cursors.encode((shown[-1].last, shown[-1].series)) if len(found) > limit else None
-    ones = connection.execute(select(imported_point).where(among(imported_point.c.id, [row.one for row in shown])))
-    whole, damaged = rows.sorted_out(ones, read)
-    of = {one.series: one for one in whole}
-    made = [_of_series(of[row.series], row) for row in shown if row.series in of]
-    return Page(made, following, damaged)
+def workloads(connection: Connection, keys: Sequence[str]) -> tuple[dict[str, Mapping[str, Any]], list[Damaged]]:
+    """(key -> the workload of these series, the rows that cannot be read): any point has it."""
+    ones = select(func.max(imported_point.c.id)).where(among(imported_point.c.series, keys))
+    query = select(imported_point).where(imported_point.c.id.in_(ones.group_by(imported_point.c.series)))
+    whole, damaged = rows.sorted_out(connection.execute(query), read)
+    return {one.series: one.workload for one in whole}, damaged
 
 
-def _of_series(one: ImportedPoint, row: rows.AnyRow) -> ImportedSeries:
-    return ImportedSeries(
-        one.series, one.tool, one.source, one.benchmark, one.workload, row.n, rows.time_of(row.first), row.last
-    )
-
-
-def _owner_of(connection: Connection, point_id: str) -> str:
+def owner_of(connection: Connection, point_id: str) -> str:
     query = select(imported_point.c.owner).where(imported_point.c.id == point_id)
     owner: str | None = connection.execute(query).scalar_one_or_none()
     if owner is None:
@@ -111,7 +76,7 @@ def _owner_of(connection: Connection, point_id: str) -> str:
     return owner
 
 
-def _remove(connection: Connection, point_id: str, deed: Deed) -> None:
+def remove(connection: Connection, point_id: str, deed: Deed) -> None:
     if connection.execute(delete(imported_point).where(imported_point.c.id == point_id)).rowcount == 0:
         raise NotFound("imported point", point_id)
     deeds.record(connection, deed)
@@ -123,22 +88,8 @@ def read(row: rows.AnyRow) -> ImportedPoint:
 
 
 def _read(row: rows.AnyRow) -> ImportedPoint:
-    values: dict[str, Any] = {name: getattr(row, name) for name in _COLUMNS}
-    told = {name: rows.loaded(values[name]) for name in _JSON}
-    if not isinstance(told["processes"], list) or not all(isinstance(told[name], dict) for name in _JSON[:3]):
-        raise ValueError("what its file told is no object")
-    throughput = None if row.throughput is None else _measurement(rows.loaded(row.throughput))
-    times: dict[str, Any] = {"at": rows.time_of(row.at), "ended_at": rows.maybe_time(row.ended_at)}
-    return ImportedPoint(**values | told | times | {"throughput": throughput})
-
-
-def _measurement(data: Mapping[str, Any]) -> Measurement:
-    if not isinstance(data["value"], int | float):
-        raise ValueError("its throughput is no number")
-    return Measurement.from_json(data)
-
-
-def _row(one: ImportedPoint) -> tuple[Any, ...]:
-    texts: dict[str, str | None] = {name: rows.to_text(getattr(one, name)) for name in _JSON}
-    texts["throughput"] = rows.json_or_none(one.throughput.to_json() if one.throughput else None)
-    return tuple(texts[name] if name in texts else getattr(one, name) for name in _COLUMNS)
+    made = ImportedPoint.from_json(rows.loaded(row.found))
+    for seconds in (made.at, made.imported_at):
+        rows.time_of(seconds)
+    rows.maybe_time(made.ended_at)
+    return made

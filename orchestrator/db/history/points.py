@@ -4,15 +4,17 @@ run of a workload; ``cell_rows`` stores beside it what all runs came to."""
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, exists, func, select
+from sqlalchemy import CompoundSelect, Connection, Select, exists, func, select, union_all
 
 from orchestrator.db.connection import cursors
 from orchestrator.db.connection.among import among
+from orchestrator.db.history import imported_points
 from orchestrator.db.reading import owners, rows
 from orchestrator.db.run import cell_pages, cell_rows, cells, labelled_runs
 from orchestrator.db.tables.history import point
 from orchestrator.db.tables.schema import cell, experiment, result, run
 from orchestrator.domain.around.history import StoredPoint, StoredSeries
+from orchestrator.domain.around.imported_points import SERIES_PREFIX
 from orchestrator.domain.runs.filters import SeriesFilter
 from orchestrator.domain.runs.row import UNKNOWN, Numbers
 from orchestrator.domain.runs.run import TERMINAL
@@ -40,24 +42,28 @@ def page(
     """See ``domain.history.HistoryStore.series``."""
     wanted = wanted or SeriesFilter()
     limit = rows.bounded(max(limit, 1))
-    last = func.max(point.c.created_at)
-    query = select(
-        point.c.workload_key, func.count().label("n"), func.min(point.c.created_at).label("first"), last.label("last")
-    )
-    query = _matching(query, wanted).group_by(point.c.workload_key)
+    each = _series(wanted).subquery()
+    query = select(each)
     if cursor is not None:
         time, key = cursors.decode(cursor)
-        query = query.having((last < time) | ((last == time) & (point.c.workload_key < key)))
-    found = connection.execute(query.order_by(last.desc(), point.c.workload_key.desc()).limit(limit + 1)).all()
+        query = query.where((each.c.last < time) | ((each.c.last == time) & (each.c.key < key)))
+    found = connection.execute(query.order_by(each.c.last.desc(), each.c.key.desc()).limit(limit + 1)).all()
     shown = found[:limit]
-    following = cursors.encode((shown[-1].last, shown[-1].workload_key)) if len(found) > limit else None
-    workloads, damaged = _workloads(connection, [row.workload_key for row in shown])
+    following = cursors.encode((shown[-1].last, shown[-1].key)) if len(found) > limit else None
+    workloads, damaged = _workloads(connection, [row.key for row in shown])
     made = [
-        StoredSeries(row.workload_key, workloads[row.workload_key], row.n, row.first, row.last)
-        for row in shown
-        if row.workload_key in workloads
+        StoredSeries(row.key, workloads[row.key], row.n, row.first, row.last) for row in shown if row.key in workloads
     ]
     return Page(made, following, damaged)
+
+
+def _series(wanted: SeriesFilter) -> Select[Any] | CompoundSelect[Any]:
+    """Key, number of points, times of the first and the last, of each series; those that were imported too."""
+    at = point.c.created_at
+    columns = (point.c.workload_key.label("key"), func.count().label("n"), func.min(at).label("first"))
+    own = _matching(select(*columns, func.max(at).label("last")), wanted).group_by(point.c.workload_key)
+    imported = imported_points.series(wanted)
+    return own if imported is None else union_all(own, imported)
 
 
 def _matching(query: Select[Any], wanted: SeriesFilter) -> Select[Any]:
@@ -79,10 +85,12 @@ def _matching(query: Select[Any], wanted: SeriesFilter) -> Select[Any]:
 
 
 def _workloads(connection: Connection, keys: Sequence[str]) -> tuple[dict[str, Mapping[str, Any]], list[Damaged]]:
-    """Key -> the workload, as the fingerprint of one of its runs has it."""
-    found: dict[str, Mapping[str, Any]] = {}
-    damaged: list[Damaged] = []
+    """Key -> the workload, as the fingerprint of one of its runs has it, or an imported point."""
+    imported = [key for key in keys if key.startswith(SERIES_PREFIX)]
+    found, damaged = imported_points.workloads(connection, imported)
     for key in keys:
+        if key in imported:
+            continue
         query = select(result.c.run_id, run.c.experiment_id, result.c.fingerprint)
         query = query.join(run, run.c.id == result.c.run_id).where(result.c.workload_key == key)
         made, unread = rows.sorted_out(connection.execute(query.limit(5)), _fingerprint)

@@ -16,7 +16,7 @@ from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.asked.spec import ExperimentSpec
 from orchestrator.domain.runs.run import Attempt, Experiment, ExperimentState, Origin, Run, RunState
 from orchestrator.domain.value.failure import Failure
-from orchestrator.domain.value.measurement import Analysis, Measurement
+from orchestrator.domain.value.measurement import Analysis
 from orchestrator.domain.words.errors import Damaged, DamagedRow
 from orchestrator.domain.words.untrusted import PRINTED, is_time, mended, problems_in, visible
 from workers.trainer.protocol import to_json
@@ -296,22 +296,7 @@ def verdict_of(text: str | None) -> Analysis | None:
     return Analysis(whole.validity, measurements=(rate,) if rate else (), code_version=whole.code_version)
 
 
-def measurement_row(run_id: str, position: int, measurement: Measurement, code_version: str) -> dict[str, Any]:
-    return {
-        "run_id": run_id,
-        "position": position,
-        "metric": measurement.metric,
-        "subject": measurement.subject,
-        "value": _finite(measurement.value),
-        "unit": measurement.unit,
-        "ci_low": _finite(measurement.ci_low),
-        "ci_high": _finite(measurement.ci_high),
-        "confidence": measurement.confidence,
-        "n": measurement.n,
-        "method": measurement.method,
-        "code_version": code_version,
-    }
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+def throughput_of(analysis: Analysis | None) -> float | None:
+    """For the column of that name: None where there is no finite number."""
+    rate = analysis.measurement("throughput") if analysis else None
+    return rate.value if rate and rate.value is not None and math.isfinite(rate.value) else None

@@ -10,7 +10,7 @@ from orchestrator.db.connection.among import among
 from orchestrator.db.connection.statements import Insert
 from orchestrator.db.reading import owners, paging, rows
 from orchestrator.db.run import changes, counts, labelled_runs
-from orchestrator.db.tables.schema import attempt, cell, experiment, measurement, node_order, result, run, waiting
+from orchestrator.db.tables.schema import attempt, cell, experiment, node_order, result, run, waiting
 from orchestrator.domain.around.access import REMOVING
 from orchestrator.domain.runs.filters import RunFilter
 from orchestrator.domain.runs.run import HOLDS_DEVICES, PAUSED, TERMINAL, Attempt, Run, RunState, transition
@@ -143,15 +143,14 @@ def earlier(connection: Connection, cell_keys: Sequence[str], most: int) -> dict
 def _earlier(connection: Connection, cell_key: str, most: int) -> list[EarlierRun]:
     found = connection.execute(_EARLIER, {"cell": cell_key, "most": most}).all()
     return [
-        EarlierRun(row.ended_at - row.started_at if row.ended_at and row.started_at else None, row.value)
+        EarlierRun(row.ended_at - row.started_at if row.ended_at and row.started_at else None, row.throughput)
         for row in found
     ]
 
 
-_RATE = (measurement.c.run_id == run.c.id) & (measurement.c.metric == "throughput") & measurement.c.subject.is_(None)
 _EARLIER = (
-    select(run.c.started_at, run.c.ended_at, measurement.c.value)
-    .select_from(run.outerjoin(measurement, _RATE))
+    select(run.c.started_at, run.c.ended_at, result.c.throughput)
+    .select_from(run.outerjoin(result, result.c.run_id == run.c.id))
     .where(run.c.cell_key == bindparam("cell"), run.c.state == RunState.COMPLETED.value)
     .order_by(run.c.created_at.desc(), run.c.id.desc())
     .limit(bindparam("most"))

@@ -4,8 +4,8 @@ from sqlalchemy import Column, Double, Index, Table, Text
 
 from orchestrator.db.tables.metadata import Key, metadata
 
-# A row hangs on nothing of ours: no run, no experiment. ``throughput``, ``workload``, ``subject``, ``rig`` and
-# ``processes`` are JSON; ``digest`` tells the files of a session from others of the same name.
+# A row hangs on nothing of ours: no run, no experiment. ``found`` is the whole point as JSON, what else there is finds
+# it; ``digest`` tells the files of a session from others of the same name.
 imported_point = Table(
     "imported_point",
     metadata,
@@ -13,20 +13,11 @@ imported_point = Table(
     Column("owner", Key, nullable=False),
     Column("source", Key, nullable=False),
     Column("tool", Key, nullable=False),
-    Column("tool_version", Key),
     Column("series", Key, nullable=False),
-    Column("session", Key, nullable=False),
     Column("benchmark", Key, nullable=False),
     Column("at", Double, nullable=False),
-    Column("ended_at", Double),
-    Column("throughput", Text),
-    Column("reason", Text),
-    Column("workload", Text, nullable=False),
-    Column("subject", Text, nullable=False),
-    Column("rig", Text, nullable=False),
-    Column("processes", Text, nullable=False),
     Column("digest", Key, nullable=False),
-    Column("imported_at", Double, nullable=False),
+    Column("found", Text, nullable=False),
     Index("ix_imported_point_at", "at", "id"),
     Index("ix_imported_point_owner", "owner", "at", "id"),
     Index("ix_imported_point_series", "series", "at", "id"),

@@ -179,40 +179,19 @@ attempt = Table(
     UniqueConstraint("run_id", "number"),
 )
 
-# What the latest concluded attempt of a run came to: apart from ``run``, so that lists stay light.
+# What the latest concluded attempt of a run came to: apart from ``run``, so that lists stay light. ``throughput`` is
+# that of the analysis, where it is a finite number.
 result = Table(
     "result",
     metadata,
     Column("run_id", Key, ForeignKey("run.id"), primary_key=True),
     Column("attempt_id", Key, ForeignKey("attempt.id")),
     Column("analysis", Text),
-    Column("valid", Boolean),
+    Column("throughput", Double),
     Column("fingerprint", Text),
     Column("workload_key", Key),
-    Column("subject_key", Key),
-    Column("rig_key", Key),
     Index("ix_result_workload", "workload_key"),
     Index("ix_result_attempt", "attempt_id"),
-)
-
-# The numbers of ``result.analysis``, for questions across runs. A value that is not finite is NULL here.
-measurement = Table(
-    "measurement",
-    metadata,
-    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("metric", Key, nullable=False),
-    Column("subject", Key),
-    Column("value", Double),
-    Column("unit", Key, nullable=False),
-    Column("ci_low", Double),
-    Column("ci_high", Double),
-    Column("confidence", Double),
-    Column("n", Double),
-    Column("method", Key, nullable=False),
-    Column("code_version", Key, nullable=False),
-    PrimaryKeyConstraint("run_id", "position"),
-    sqlite_with_rowid=False,
 )
 
 # What netbenches found: the rows of ``result.analysis`` with where they were measured, for questions across runs.
@@ -247,89 +226,12 @@ exchange = Table(
     Index("ix_exchange_run", "run_id"),
 )
 
-# What the profiling phases of a run have found, by rank: how (``facts`` is JSON of what only that profile has), then
-# the rows, in their order. A profile that was asked for and is not there has a reason instead.
+# What the profiling phases of a run have found, as JSON: long tables, which only who asks for them reads.
 profile = Table(
     "profile",
     metadata,
-    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
-    Column("profile", Key, nullable=False),
-    Column("rank", Integer, nullable=False),
-    Column("method", Text, nullable=False),
-    Column("steps", Integer, nullable=False),
-    Column("facts", Text, nullable=False),
-    Column("code_version", Key, nullable=False),
-    PrimaryKeyConstraint("run_id", "profile", "rank"),
-    sqlite_with_rowid=False,
-)
-
-profile_missing = Table(
-    "profile_missing",
-    metadata,
-    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
-    Column("profile", Key, nullable=False),
-    Column("reason", Text, nullable=False),
-    PrimaryKeyConstraint("run_id", "profile"),
-    sqlite_with_rowid=False,
-)
-
-# ``class`` is one of the paper's five, or a part of its ``dynamic``.
-memory_class = Table(
-    "memory_class",
-    metadata,
-    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
-    Column("rank", Integer, nullable=False),
-    Column("class", Key, nullable=False),
-    Column("max_bytes", BigInteger, nullable=False),
-    Column("at_peak_bytes", BigInteger, nullable=False),
-    PrimaryKeyConstraint("run_id", "rank", "class"),
-    sqlite_with_rowid=False,
-)
-
-kernel = Table(
-    "kernel",
-    metadata,
-    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
-    Column("rank", Integer, nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("kind", Key, nullable=False),
-    Column("calls", BigInteger, nullable=False),
-    Column("total_s", Double, nullable=False),
-    Column("share_ratio", Double, nullable=False),
-    Column("fp32_utilization_ratio", Double),
-    Column("reason", Text),
-    PrimaryKeyConstraint("run_id", "rank", "position"),
-    sqlite_with_rowid=False,
-)
-
-layer = Table(
-    "layer",
-    metadata,
-    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
-    Column("rank", Integer, nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("kind", Key, nullable=False),
-    Column("parameters_bytes", BigInteger, nullable=False),
-    Column("forward_s", Double),
-    Column("backward_s", Double),
-    PrimaryKeyConstraint("run_id", "rank", "position"),
-    sqlite_with_rowid=False,
-)
-
-gradient_exchange = Table(
-    "gradient_exchange",
-    metadata,
-    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
-    Column("rank", Integer, nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("bytes", BigInteger, nullable=False),
-    Column("start_s", Double, nullable=False),
-    Column("end_s", Double, nullable=False),
-    PrimaryKeyConstraint("run_id", "rank", "position"),
-    sqlite_with_rowid=False,
+    Column("run_id", Key, ForeignKey("run.id"), primary_key=True),
+    Column("found", Text, nullable=False),
 )
 
 # What calibrations found: a row per device and arithmetic of a run. ``shape`` and ``rates`` are JSON;

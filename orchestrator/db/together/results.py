@@ -1,4 +1,4 @@
-"""What a run came to: the end of its attempt, analysis, fingerprint and measurements in one transaction."""
+"""What a run came to: the end of its attempt, analysis, fingerprint and profiles in one transaction."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from sqlalchemy import Connection, delete, func, select
 from orchestrator.db.history import points
 from orchestrator.db.reading import rows
 from orchestrator.db.run import cell_rows, cells, probes, profiles, runs
-from orchestrator.db.tables.schema import attempt, measurement, result
+from orchestrator.db.tables.schema import attempt, profile, result
 from orchestrator.domain.runs.run import TERMINAL, RunState
 from orchestrator.domain.value.failure import Failure
 from orchestrator.domain.value.measurement import Analysis
@@ -48,7 +48,7 @@ def replace_result(
     connection: Connection, run_id: str, analysis: Analysis | None, fingerprint: Mapping[str, Any]
 ) -> None:
     """Of several attempts the latest counts."""
-    for table in (measurement, *(kind.table for kind in probes.KINDS), *profiles.TABLES, result):
+    for table in (*(kind.table for kind in probes.KINDS), profile, result):
         connection.execute(delete(table).where(table.c.run_id == run_id))
     numbers = select(func.max(attempt.c.number)).where(attempt.c.run_id == run_id).scalar_subquery()
     latest = select(attempt.c.id).where(attempt.c.run_id == run_id, attempt.c.number == numbers)
@@ -56,22 +56,14 @@ def replace_result(
         "run_id": run_id,
         "attempt_id": connection.execute(latest).scalar_one_or_none(),
         "analysis": rows.json_or_none(analysis.to_json() if analysis else None),
-        "valid": analysis.validity.sound if analysis else None,
+        "throughput": rows.throughput_of(analysis),
         "fingerprint": rows.json_or_none(dict(fingerprint) or None),
+        "workload_key": fingerprint.get("workload_key"),
     }
-    keys = {name: fingerprint.get(name) for name in ("workload_key", "subject_key", "rig_key")}
-    connection.execute(result.insert(), row | keys)
+    connection.execute(result.insert(), row)
     cells.note_devices(connection, run_id, fingerprint)
     points.note_workload(connection, run_id, fingerprint)
     if analysis is None:
         return
     probes.add(connection, run_id, analysis)
-    profiles.add(connection, run_id, analysis)
-    if analysis.measurements:
-        connection.execute(
-            measurement.insert(),
-            [
-                rows.measurement_row(run_id, position, one, analysis.code_version)
-                for position, one in enumerate(analysis.measurements)
-            ],
-        )
+    profiles.add(connection, run_id, analysis.profiles)

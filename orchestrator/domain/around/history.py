@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from orchestrator.domain.around.access import Deed
+from orchestrator.domain.around.imported_points import ImportedFilter, ImportedPoint, Stored
 from orchestrator.domain.runs.filters import SeriesFilter
 from orchestrator.domain.runs.row import Numbers, Share
 from orchestrator.domain.runs.stored import Page, StoredCell
@@ -26,6 +28,8 @@ class Point:
         grade: how far it may be believed, and ``reasons`` why not further.
         n_runs: that have ended, of which ``n_used`` are behind the number; ``n_open`` have not ended yet.
         shares: its runs by subject and rig, in the order in which they began; none without a number.
+        source: the tool that measured it, with its version; None for tbd. Then ``experiment_id`` is that of the point
+            (``imported_points``), ``cell_key`` the tool's name of it, and its processes stand for runs.
     """
 
     experiment_id: str
@@ -41,12 +45,13 @@ class Point:
     n_used: int
     n_open: int
     shares: tuple[Share, ...]
+    source: str | None = None
 
 
 @dataclass(frozen=True)
 class StoredSeries:
     """A series in a list: its key, its workload as the fingerprint has it, and its points, of which the first and the
-    last are of experiments that were made then."""
+    last are of experiments that were made then; of an imported one, of sessions that began then."""
 
     key: str
     workload: Mapping[str, Any]
@@ -70,12 +75,12 @@ class StoredPoint:
 
 
 class HistoryStore(Protocol):
-    """What the store knows of series."""
+    """What the store knows of series, also of those that were imported."""
 
     def series(
         self, wanted: SeriesFilter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page[StoredSeries]:
-        """Series, that of the newest experiment first.
+        """Series, that of the newest experiment or session first.
 
         Raises:
             InvalidRequest: the cursor is not one of ours.
@@ -90,3 +95,25 @@ class HistoryStore(Protocol):
 
     def fingerprints(self, run_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
         """Run -> its fingerprint, of those that have one that can be read."""
+
+    def add_imported(self, points: Sequence[ImportedPoint], deed: Deed) -> Stored:
+        """Store those that are new, all in one transaction.
+
+        Raises:
+            Conflict: one has the id of a point that was made of other files. Nothing was stored.
+        """
+
+    def imported(
+        self, wanted: ImportedFilter | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[ImportedPoint]:
+        """Imported points, the latest session first.
+
+        Raises:
+            InvalidRequest: the cursor is not one of ours.
+        """
+
+    def owner_of_imported(self, point_id: str) -> str:
+        """Raises NotFound. Also of one that cannot be read."""
+
+    def remove_imported(self, point_id: str, deed: Deed) -> None:
+        """Raises NotFound."""

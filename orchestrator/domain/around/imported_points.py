@@ -1,18 +1,17 @@
 """Points that another tool measured: a history that its users bring along.
 
-They are series of their own. Nobody knows their warm-up, whether they trained rightly, or what else ran: they have no
-grade, and nothing of tbd is compared with them as if it had measured them.
+They are series of their own, whose points have a ``source`` (``history.Point``). Nobody knows their warm-up, whether
+they trained rightly, or what else ran: none is called sound, and nothing that tbd has measured is compared with them.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from orchestrator.domain.around.access import Deed
-from orchestrator.domain.runs.stored import Page
 from orchestrator.domain.value.measurement import Measurement
+from orchestrator.domain.words.plain import Plain
 
 ID_PREFIX = "imp"
 # Keys of tbd's own series are 16 hexadecimal digits (``fingerprint``): none of them begins so.
@@ -20,7 +19,21 @@ SERIES_PREFIX = "imported-"
 
 
 @dataclass(frozen=True)
-class ImportedPoint:
+class ImportedProcess(Plain):
+    """What one process of a session came to: a file. Without a ``rate`` it has a ``reason``."""
+
+    file: str
+    devices: tuple[int, ...]
+    n_rates: int
+    rate: float | None
+    rate_min: float | None
+    rate_max: float | None
+    return_code: int | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class ImportedPoint(Plain):
     """What one session of another tool found for one of its benchmarks.
 
     Attributes:
@@ -32,7 +45,6 @@ class ImportedPoint:
         at: when its first process began; ``ended_at``: when the last one ended, where that is known.
         throughput: None with a ``reason``.
         subject, rig: versions and machine as the file tells them.
-        processes: what each process of it came to.
         digest: of the files that it was made of.
     """
 
@@ -51,23 +63,9 @@ class ImportedPoint:
     workload: Mapping[str, Any]
     subject: Mapping[str, Any]
     rig: Mapping[str, Any]
-    processes: Sequence[Mapping[str, Any]]
+    processes: tuple[ImportedProcess, ...]
     digest: str
     imported_at: float
-
-
-@dataclass(frozen=True)
-class ImportedSeries:
-    """A series of imported points in a list. ``workload`` is that of one of them; the first and the last were at."""
-
-    key: str
-    tool: str
-    source: str
-    benchmark: str
-    workload: Mapping[str, Any]
-    n_points: int
-    first_at: float
-    last_at: float
 
 
 @dataclass(frozen=True)
@@ -86,41 +84,6 @@ class Stored(NamedTuple):
 
     added: tuple[str, ...]
     already_there: tuple[str, ...]
-
-
-class ImportedStore(Protocol):
-    """What the store knows of imported points."""
-
-    def add_imported(self, points: Sequence[ImportedPoint], deed: Deed) -> Stored:
-        """Store those that are new, all in one transaction.
-
-        Raises:
-            Conflict: one has the id of a point that was made of other files. Nothing was stored.
-        """
-
-    def imported(
-        self, wanted: ImportedFilter | None = None, *, limit: int = 50, cursor: str | None = None
-    ) -> Page[ImportedPoint]:
-        """Imported points, the latest session first.
-
-        Raises:
-            InvalidRequest: the cursor is not one of ours.
-        """
-
-    def imported_series(
-        self, wanted: ImportedFilter | None = None, *, limit: int = 50, cursor: str | None = None
-    ) -> Page[ImportedSeries]:
-        """The series of the imported points that are wanted, that of the latest session first.
-
-        Raises:
-            InvalidRequest: the cursor is not one of ours.
-        """
-
-    def owner_of_imported(self, point_id: str) -> str:
-        """Raises NotFound. Also of one that cannot be read."""
-
-    def remove_imported(self, point_id: str, deed: Deed) -> None:
-        """Raises NotFound."""
 
 
 def series_of(workload: Mapping[str, Any]) -> str:

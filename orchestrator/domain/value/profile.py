@@ -1,7 +1,9 @@
-"""What the profiling phases of a run have found: memory by class, kernels, layers. Stored in tables of their own."""
+"""What the profiling phases of a run have found: memory by class, kernels, layers. Stored apart from the analysis."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+from orchestrator.domain.words.plain import Plain
 
 # TBD's classes of memory (Zhu et al., IISWC 2018, section 3.4.3), in the paper's order.
 PAPER_CLASSES = ("weights", "weight_gradients", "feature_maps", "workspace", "dynamic")
@@ -141,7 +143,7 @@ class LayerTimes:
 
 
 @dataclass(frozen=True)
-class Profiles:
+class Profiles(Plain):
     """All profiles of a run, by rank. ``reasons``: profile -> why there is none (of some rank)."""
 
     memory: tuple[MemoryProfile, ...] = ()

@@ -72,7 +72,7 @@ class History:
     points: list[HistoryPoint]
     lines: list[Line]
     places: Mapping[str, Place]
-    damaged: list[Damaged]
+    damaged: Sequence[Damaged]
     n_left_out: int
 
 
@@ -101,27 +101,20 @@ def history(context: Context, key: str, limit: int) -> History:
         Conflict: there are several.
     """
     series = found(context, key)
-    stored = context.store.points(series.key, limit)
-    made, damaged = points.completed(context, stored)
-    names = {one.experiment_id: one.experiment_name for one in stored}
-    in_order = _in_order(made)
-    placed, lines, places = _told(context, in_order, names)
+    newest = points.of_series(context, series.key, limit)
+    in_order = _in_order(newest.points)
+    placed, lines, places = _told(in_order, newest)
     units = [one.throughput.unit for one in in_order if one.throughput]
-    left_out = max(0, series.n_points - sum(1 for one in stored if one.workload_key == series.key))
-    return History(series, units[-1] if units else None, placed, lines, places, damaged, left_out)
+    left_out = max(0, series.n_points - newest.n_own)
+    return History(series, units[-1] if units else None, placed, lines, places, newest.damaged, left_out)
 
 
-def _told(
-    context: Context, made: Sequence[Point], names: Mapping[str, str]
-) -> tuple[list[HistoryPoint], list[Line], dict[str, Place]]:
-    witnesses = {share.subject_key + share.rig_key: share.run_id for one in made for share in one.shares}
-    fingerprints = context.store.fingerprints(sorted(set(witnesses.values())))
-    prints = {keys: fingerprints.get(run_id, {}) for keys, run_id in witnesses.items()}
+def _told(made: Sequence[Point], newest: points.Found) -> tuple[list[HistoryPoint], list[Line], dict[str, Place]]:
     places: dict[str, Place] = {}
-    observed = [_observations(number, one, prints, places) for number, one in enumerate(made)]
+    observed = [_observations(number, one, newest.prints, places) for number, one in enumerate(made)]
     of_line = lines_of(made)
     placed = [
-        HistoryPoint(one, names[one.experiment_id], line, tuple(theirs))
+        HistoryPoint(one, newest.names[one.experiment_id], line, tuple(theirs))
         for one, line, theirs in zip(made, of_line, observed, strict=True)
     ]
     lines = []
@@ -138,14 +131,14 @@ def _line(interpreter: str, observations: Sequence[Observation]) -> Line:
 
 
 def _observations(
-    number: int, one: Point, prints: Mapping[str, Mapping[str, Any]], places: dict[str, Place]
+    number: int, one: Point, prints: Mapping[tuple[str, str], Mapping[str, Any]], places: dict[str, Place]
 ) -> list[Observation]:
     """What a point says of each of its places; nothing while runs of it are left, for it may change."""
     if one.throughput is None or one.n_open:
         return []
     made = []
     for share in one.shares:
-        told = prints[share.subject_key + share.rig_key]
+        told = prints[share.subject_key, share.rig_key]
         rig = dict(told.get("rig") or {})
         place = Place(tuple(sorted(rig.get("nodes") or {})), tuple(sorted(map(str, rig.pop("device_ids", ())))))
         key = repr((place.nodes, place.device_ids))

@@ -106,7 +106,7 @@ def _point(processes: Sequence[Process], source: str, owner: str, now: float) ->
         workload=workload,
         subject=subject,
         rig=milabench.rig_of(processes),
-        processes=[one.to_json() for one in processes],
+        processes=tuple(one.told for one in processes),
         digest=milabench.digest_of(processes),
         imported_at=now,
     )

@@ -121,21 +121,6 @@ def test_points_are_found_by_series_and_paged_latest_session_first(rig: Rig) -> 
     assert [one["session"] for one in first["items"] + second["items"]] == ["night-2", "night-1", "night-0"]
 
 
-def test_series_are_listed_the_latest_session_first_and_paged(rig: Rig) -> None:
-    for place, name in enumerate(("bert", "resnet50", "resnet50", "t5")):
-        start = event("start", {"time": 1e9 + place})
-        content = b"".join([*lines(name=name, run_name=f"night-{place}")[:2], start, *lines()[3:]])
-        assert send(rig, {"x.data": content}).status_code == 201
-    first = rig.get("/imported-series", limit=2)
-    second = rig.get("/imported-series", limit=2, cursor=first["next_cursor"])
-    items = first["items"] + second["items"]
-    assert [(one["benchmark"], one["n_points"]) for one in items] == [("t5", 1), ("resnet50", 2), ("bert", 1)]
-    assert second["next_cursor"] is None
-    assert all(one["is_imported"] and one["workload"]["device_models"] == ["NVIDIA L40S"] for one in items)
-    assert items[1]["first_at"] < items[1]["last_at"]
-    assert rig.get("/imported-series", benchmark="none")["items"] == []
-
-
 def test_a_point_is_removed_by_its_owner_only(rig: Rig) -> None:
     (identifier,) = send(rig, a_run()).json()["added"]
     root, eve = bearing(add(rig, "admin", "root")), bearing(add(rig, "submit", "eve"))
@@ -147,7 +132,7 @@ def test_a_point_is_removed_by_its_owner_only(rig: Rig) -> None:
 
 def test_a_damaged_point_is_told_in_lists_and_can_be_removed(rig: Rig) -> None:
     (identifier,) = send(rig, a_run()).json()["added"]
-    rig.store.database.write(lambda connection: connection.execute(sql("UPDATE imported_point SET workload = '['")))
+    rig.store.database.write(lambda connection: connection.execute(sql("UPDATE imported_point SET found = '['")))
     page = rig.get("/imports")
     assert page["items"] == []
     assert page["damaged"][0]["way_out"] == f"tbd rm {identifier}"

@@ -1,6 +1,5 @@
-"""Imported series in ``tbd history``: listed, plotted and marked, beside tbd's own and never among them."""
+"""Imported series in ``tbd history``: listed, plotted and marked; compared among themselves."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -32,24 +31,21 @@ def sessions(rig: Rig) -> str:
         start = event("start", {"time": 1e9 + day * 86400.0})
         answer = send(rig, {"x.data": b"".join([config, meta, start, *rest])}, name="cluster-a")
         assert answer.status_code == 201, answer.text
-    return str(rig.get("/imported-series")["items"][0]["key"])
+    return str(rig.get("/history", series="imported-")["items"][0]["key"])
 
 
-def test_they_are_listed_below_tbd_s_own_and_marked(rig: Rig, client: RigClient, capsys: Capture) -> None:
+def test_they_are_listed_with_tbd_s_own_and_marked(rig: Rig, client: RigClient, capsys: Capture) -> None:
     key = sessions(rig)
     night(rig, 50.0)
     assert main(["history"]) == 0
-    own, _, imported = capsys.readouterr().out.partition("\n\n")
-    assert key not in own
-    assert key in imported
+    own, imported = capsys.readouterr().out.splitlines()[2:4]
+    assert own.startswith("w" * 16)
+    assert imported.startswith(key)
     assert "imported: milabench resnet50 from cluster-a" in imported
-    assert "nothing of tbd is compared" in imported
-    assert send(rig, {"y.data": b"".join(lines(name="bert"))}).status_code == 201
     assert main(["history", "--limit", "1"]) == 0
     assert "there are more" in capsys.readouterr().err
     assert main(["history", "--model", "net"]) == 0
     assert key not in capsys.readouterr().out
-    assert [item["key"] for item in rig.get("/history")["items"]] == ["w" * 16]
 
 
 def test_one_is_drawn_with_its_failed_night_and_what_changed(
@@ -62,14 +58,15 @@ def test_one_is_drawn_with_its_failed_night_and_what_changed(
     assert f"series {key}: imported: milabench resnet50 from cluster-a" in shown
     above, _, below = shown.partition("night (UTC)")
     assert above.count("●") >= 2
-    assert "imported (milabench v1.1.0)" in below
+    assert "disturbed (imported)" in below
     assert "no number: it ended with return code 1" in below
     assert "torch 2.6 → 2.7" in below
     assert "imported: milabench" in figure.read_text(encoding="utf-8")
-    assert main(["history", key, "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["items"]) == 3
-
-
-def test_a_key_that_no_import_has_is_refused(rig: Rig, client: RigClient, capsys: Capture) -> None:
-    assert main(["history", "imported-0"]) == 2
-    assert "there is no imported series imported-0" in capsys.readouterr().err
+    found = rig.get(f"/history/{key}")
+    assert [one["source"] for one in found["items"]] == ["milabench v1.1.0"] * 3
+    assert [(one["grade"], one["level"]["value"]) for one in found["baselines"]] == [
+        ("disturbed", pytest.approx(100.0)),
+        ("disturbed", pytest.approx(110.0)),
+    ]
+    newest = rig.get(f"/history/{key}", limit=1)
+    assert ([one["experiment_name"] for one in newest["items"]], newest["n_left_out"]) == (["night-2"], 2)

@@ -3,18 +3,13 @@
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 
 from orchestrator.api.door.identity import Who
 from orchestrator.api.received import ReceivedBody
 from orchestrator.api.requests import Ctx, Cursor, IdempotencyKey, Limit, OfOwner, carried_out_once
 from orchestrator.api.views.common import PageView, answer, page_view
-from orchestrator.api.views.imports import (
-    ImportedPointView,
-    ImportedSeriesView,
-    ImportView,
-    import_view,
-)
+from orchestrator.api.views.imports import ImportedPointView, ImportView, import_view
 from orchestrator.domain.around.imported_points import ImportedFilter
 from orchestrator.services.intake.import_points import Imported, import_milabench, remove_imported
 
@@ -36,19 +31,6 @@ class Tool(StrEnum):
     """The tools whose files are known."""
 
     MILABENCH = "milabench"
-
-
-def _wanted(
-    owner: OfOwner = None,
-    series: Word = None,
-    source: Word = None,
-    tool: Tool | None = None,
-    benchmark: Word = None,
-) -> ImportedFilter:
-    return ImportedFilter(owner, series, source, tool, benchmark)
-
-
-Wanted = Annotated[ImportedFilter, Depends(_wanted)]
 
 
 @router.post("/imports", status_code=201, response_model=ImportView, openapi_extra=_ARCHIVE)
@@ -74,23 +56,17 @@ def import_points(
 @router.get("/imports", response_model=PageView[ImportedPointView])
 def list_imported_points(
     context: Ctx,
-    wanted: Wanted,
+    owner: OfOwner = None,
+    series: Word = None,
+    source: Word = None,
+    tool: Tool | None = None,
+    benchmark: Word = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
     """Imported points, the latest session first."""
+    wanted = ImportedFilter(owner, series, source, tool, benchmark)
     return answer(page_view(context.store.imported(wanted, limit=limit, cursor=cursor), ImportedPointView.of))
-
-
-@router.get("/imported-series", response_model=PageView[ImportedSeriesView])
-def list_imported_series(
-    context: Ctx,
-    wanted: Wanted,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Response:
-    """The series of imported points, that of the latest session first."""
-    return answer(page_view(context.store.imported_series(wanted, limit=limit, cursor=cursor), ImportedSeriesView.of))
 
 
 @router.delete("/imports/{point_id}", status_code=204, response_class=Response)

@@ -1,24 +1,23 @@
 """Comparisons of cells, as they are answered: in pairs within one experiment, and as the sides of two."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from orchestrator.analysis.cell.row import RATE
+from orchestrator.analysis.statistics.blocks import Pair
 from orchestrator.api.views.common import Json, Quantity, View, fields_of
 from orchestrator.api.views.results import AxesView, axes_view
 from orchestrator.domain.value.measurement import Grade, Measurement
-from orchestrator.services.result.comparison import Change, ComparedCell, ComparedPair, Pairs, Sides
+from orchestrator.services.result.comparison import Change, ComparedCell, ComparedPair, Pairs, Side, Sides
 
 
+@fields_of(Side, without=("plan",))
 class SideView(View):
     """A cell of a pair: its value of the axis, that in words, and its mean rate over the ``n_runs`` compared."""
 
-    value: Any
-    label: str
     cell_key: str
-    rate: float | None
-    n_runs: int
 
 
+@fields_of(Pair, without=("ci_low", "ci_high", "confidence"))
 class PairView(View):
     """``b`` against ``a``: cells that agree in ``group``, the other axes that have several values.
 
@@ -33,17 +32,9 @@ class PairView(View):
     b: SideView
     unit: str | None
     ratio: Quantity | None
-    p: float | None
-    p_holm: float | None
-    verdict: Literal["faster", "slower", "cannot_tell", "too_few_runs"]
-    detectable_ratio: float | None
-    more_runs: int | None
-    blocks: int
-    family: int
     grade: Grade
     scope: str | None
     method: str
-    text: str
     notes: list[str]
 
 
@@ -55,14 +46,11 @@ class NotComparedView(View):
     reason: str
 
 
+@fields_of(Pairs, without=("pairs",))
 class ComparisonsView(View):
     """``axes`` are those that have several values; without ``?axis=`` the first one is taken. ``items`` are complete:
     all its pairs are one family, so there is no second page."""
 
-    axis: str | None
-    axes: list[str]
-    baseline: str | None
-    scope: str | None
     items: list[PairView]
     not_compared: list[NotComparedView]
     next_cursor: None = None
@@ -116,6 +104,7 @@ class ChangeView(View):
     """Something of the subject or the rig that is not the same on both sides."""
 
 
+@fields_of(ComparedCell, without=("plan",))
 class ComparedCellView(View):
     """One cell that both sides have. ``difference`` is candidate / baseline - 1.
 
@@ -125,12 +114,6 @@ class ComparedCellView(View):
     axes: AxesView
     metric: str
     unit: str | None
-    verdict: Literal["slower", "faster", "cannot_tell"]
-    baseline: Quantity | None
-    candidate: Quantity | None
-    difference: Quantity | None
-    smallest_detectable_ratio: float | None
-    text: str
     changes: list[ChangeView]
 
 

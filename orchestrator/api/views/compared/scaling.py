@@ -3,11 +3,16 @@
 from typing import Literal
 
 from orchestrator.analysis.cell.scaling import Ratio
-from orchestrator.api.views.common import Json, Quantity, View
+from orchestrator.api.views.common import Json, Quantity, View, fields_of
+from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.value.measurement import Measurement
-from orchestrator.services.result.scaling import ScaledCell, Scaling
+from orchestrator.services.result.scaling import MissingCell, ScaledCell, Scaling
+
+# What names a cell where it is compared over topologies.
+CELL = ("model", "framework", "strategy", "topology", "fabric", "per_device_batch_size")
 
 
+@fields_of(Plan, *CELL, "global_batch_size")
 class ScaledCellView(View):
     """A cell that has a rate. ``group``: what it shares with those that differ in the topology only. ``speedup`` is its
     rate over that of ``baseline_cell_key``, which has one device; its interval has the noise of both. What is null has
@@ -15,14 +20,7 @@ class ScaledCellView(View):
 
     group: Json
     cell_key: str
-    model: str
-    framework: str
-    strategy: str
-    topology: str
-    fabric: str | None
     world_size: int
-    per_device_batch_size: int
-    global_batch_size: int
     throughput: Quantity | None
     baseline_cell_key: str | None
     is_baseline: bool
@@ -33,11 +31,9 @@ class ScaledCellView(View):
     notes: list[str]
 
 
+@fields_of(MissingCell)
 class MissingCellView(View):
     """A cell without a rate, by what is known of it, and why it has none."""
-
-    cell: Json
-    reason: str
 
 
 class ScalingView(View):
@@ -61,7 +57,6 @@ def _cell(one: ScaledCell, found: Scaling) -> ScaledCellView:
     return ScaledCellView.of(
         plan,
         group=one.group,
-        topology=str(plan.topology),
         throughput=one.rate,
         baseline_cell_key=one.baseline.cell_key if one.baseline else None,
         is_baseline=one.baseline is not None and one.baseline.cell_key == plan.cell_key,

@@ -7,7 +7,8 @@ from orchestrator.analysis.s_sgd.block_terms import CONFIDENCE, Estimate
 from orchestrator.analysis.s_sgd.cell_difference import Difference
 from orchestrator.analysis.s_sgd.waterfall import Part
 from orchestrator.api.views.common import Quantity, View, fields_of
-from orchestrator.api.views.compared.scaling import ratio_quantity
+from orchestrator.api.views.compared.scaling import CELL, ratio_quantity
+from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.row import Row
 from orchestrator.services.prediction.predict import Until
 from orchestrator.services.result.explain import Against, Explanation
@@ -39,17 +40,12 @@ class StragglerView(View):
     named: bool
 
 
+@fields_of(Plan, *CELL)
 class ExplainedCellView(View):
     """A cell, and the runs that its numbers rest on."""
 
     experiment_id: str
     cell_key: str
-    model: str
-    framework: str
-    strategy: str
-    topology: str
-    fabric: str | None
-    per_device_batch_size: int
     run_ids: list[str]
 
 
@@ -140,18 +136,7 @@ def waterfall_view(told: Explanation, reach: Until | None) -> WaterfallView:
 
 
 def _cell(row: Row) -> ExplainedCellView:
-    plan = row.plan
-    return ExplainedCellView(
-        experiment_id=row.experiment_id,
-        cell_key=plan.cell_key,
-        model=plan.model,
-        framework=plan.framework,
-        strategy=plan.strategy,
-        topology=str(plan.topology),
-        fabric=plan.fabric,
-        per_device_batch_size=plan.per_device_batch_size,
-        run_ids=[run.id for run in row.basis.runs],
-    )
+    return ExplainedCellView.of(row.plan, experiment_id=row.experiment_id, run_ids=[run.id for run in row.basis.runs])
 
 
 def _part(part: Part) -> WaterfallPartView:

@@ -14,8 +14,6 @@ from orchestrator.cli.rest import naming
 from orchestrator.cli.rest.client import Client, path_of
 from orchestrator.cli.rest.locate import look
 
-IMPORTED = "imported-"  # how the keys of imported series begin (``domain.imported_points``)
-MOST_POINTS = 1000
 PIPE_WIDTH = 100  # columns of a plot where there is no screen
 
 
@@ -41,8 +39,6 @@ def execute(options: argparse.Namespace) -> int:
         "label": options.label,
         "experiment": naming.experiment(client, options.experiment) if options.experiment else None,
     }
-    if (options.series or "").startswith(IMPORTED):
-        return _imported(client, options)
     wants_one = options.series is not None or options.svg is not None
     if not wants_one:
         return _list(client, filters, options)
@@ -64,42 +60,13 @@ def _list(client: Client, filters: dict[str, Any], options: argparse.Namespace) 
         return 0
     from orchestrator.cli.printing.tables import print_table
     from orchestrator.reports.history import series_table
-    from orchestrator.reports.imported_history import imported_series_table
 
-    # What another tool measured has no experiment, model or label of ours: a filter leaves it out.
-    imported = {} if any(filters.values()) else client.pages("/imported-series", options.limit or 50)
-    others = imported.get("items") or []
     if page["items"]:
         print_table(series_table(page["items"]))
-    elif not others:
-        output.say("no series yet: one begins when the first run of a workload has ended")
-    if others:
-        if page["items"]:
-            print()
-        print_table(imported_series_table(others))
-    if page["next_cursor"] or imported.get("next_cursor"):
-        output.say("there are more: --limit says how many are listed")
-    return 0
-
-
-def _imported(client: Client, options: argparse.Namespace) -> int:
-    """The newest points of an imported series, shown as a history is.
-
-    Raises:
-        CommandError: there is no such series.
-    """
-    from orchestrator.reports.imported_history import imported_history
-
-    page = client.pages("/imports", options.limit or MOST_POINTS, series=options.series)
-    if not page["items"]:
-        raise CommandError(f"there is no imported series {options.series}: tbd history lists what there is")
-    found = imported_history(list(reversed(page["items"])))
-    if options.json:
-        output.print_json(page)
     else:
-        _show(found)
-    if options.svg:
-        _draw(found, options.svg)
+        output.say("no series yet: one begins when the first run of a workload has ended")
+    if page["next_cursor"]:
+        output.say("there are more: --limit says how many are listed")
     return 0
 
 
