@@ -24,7 +24,7 @@ SUITE := $(patsubst %,tests/contract/test_%.py,every_cell models overfitting lea
 	profiles_pytorch profiles_tensorflow profiles_mxnet profiles_cntk) \
 	$(patsubst %,tests/integration/test_%.py,convergence_runs resumed_runs largest_batches)
 
-.PHONY: help schedules-year seeded-faults demo nightly-demo pytorch-pythons test test-changed test-all lint unit bench faults coverage test-horovod-pytorch cluster scaling deploy-check suite-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters clean
+.PHONY: help seeded-faults demo nightly-demo pytorch-pythons test test-changed test-all lint unit bench faults coverage test-horovod-pytorch cluster scaling deploy-check suite-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -89,9 +89,6 @@ scaling: system-packages setup test-interpreters ## suites/scaling.yaml in a sma
 
 fuzz: setup ## hold REST to its OpenAPI description by many more cases than the test does (minutes; EXAMPLES=100 SEED=1)
 	@$(BIN)/python -m tests.support.openapi_fuzz $(if $(EXAMPLES),--examples $(EXAMPLES)) $(if $(SEED),--seed $(SEED))
-
-schedules-year: setup ## a thousand schedules over a simulated year, beside an oracle that walks through it minute by minute (minutes)
-	@$(BIN)/python -m bench.schedules_year
 
 seeded-faults: setup ## break a copy of the product at places drawn by chance and see whether the tests notice (OPTIONS="--faults 50 --seed 1 --budget 3600 --jobs 1 --select '…'")
 	@$(BIN)/python -m bench.seeded_faults $(OPTIONS)
