@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Callable
+from functools import cache
 
 from fastapi import APIRouter, Depends, FastAPI
+from starlette.routing import BaseRoute
 
 from orchestrator.api import openapi, problems, received
 from orchestrator.api.door.access import Door, allowed, check_scopes
@@ -54,7 +56,7 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
-        generate_unique_id_function=openapi.operation_id,
+        routes=paths(),
     )
     app.state.context = context
     app.state.stopping = stopping
@@ -69,8 +71,15 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
     app.add_middleware(Visitors, allowed_hosts=settings.own_names)
     app.add_middleware(CarefulHeaders)  # the last one added is the first one asked
     problems.install(app)
+    openapi.install(app)
+    return app
+
+
+@cache
+def paths() -> list[BaseRoute]:
+    """All paths, in the order in which they are tried; of no application, so that each is prepared once a process."""
     strict = [Depends(allowed), Depends(only_known_parameters), Depends(only_offered_media_types)]
-    api = APIRouter(prefix="/api/v1", dependencies=strict, responses=problems.RESPONSES)
+    api = APIRouter(dependencies=strict, responses=problems.RESPONSES)
     parts = (streams, experiments, schedules, nightly, runs, profiles, waterfall, results, observations, catalog, nodes)
     routers = [
         part.router for part in (*parts, probes, predictions, history, exports, imports, ingest, lookup, tokens, audit)
@@ -78,7 +87,7 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
     check_scopes(routers)
     for router in routers:
         api.include_router(router)
-    app.include_router(api)
-    app.include_router(health.router, responses=problems.RESPONSES)
-    openapi.install(app)
-    return app
+    whole = APIRouter(generate_unique_id_function=openapi.operation_id)
+    whole.include_router(api, prefix="/api/v1")  # with a prefix here, FastAPI prepares a path when it is asked for
+    whole.include_router(health.router, responses=problems.RESPONSES)
+    return whole.routes

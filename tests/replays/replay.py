@@ -1,8 +1,8 @@
-"""Reading the recorded logs, and what is asked of an analysis of one."""
+"""Reading the recorded logs and what is made of one of them, and what is asked of an analysis of one."""
 
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,34 @@ EXPECTED: dict[str, dict[str, Any]] = tomllib.loads((FOLDER / "expected.toml").r
 KINDS = load_catalog().kernel_kinds
 
 Entries = list[dict[str, Any]]
+CUT_AFTER = 220  # two thirds of the lines of `good_gang`
+
+
+def cut(ending: str) -> bytes:
+    """The first two thirds of ``good_gang``; ``ending``: where the cut lies."""
+    lines = raw("good_gang").splitlines(keepends=True)
+    torn = lines[CUT_AFTER][: len(lines[CUT_AFTER]) // 2] if ending == "in a line" else b""
+    return b"".join(lines[:CUT_AFTER]) + torn
+
+
+def own_file() -> bytes:
+    """What rank 0 of ``good_gang`` wrote itself, before the agent numbered it."""
+    own = [entry for entry in entries_of("good_gang") if entry["source"] == "worker0"]
+    for entry in own:
+        del entry["seq"], entry["source"]
+    return b"".join(json.dumps(entry).encode() + b"\n" for entry in own)
+
+
+# Logs that are spoiled copies of `good_gang`.
+MADE: dict[str, Callable[[], bytes]] = {
+    "cut_at_a_line": lambda: cut("at a line"),
+    "cut_in_a_line": lambda: cut("in a line"),
+    "replaced": own_file,
+}
 
 
 def raw(name: str) -> bytes:
-    return (LOGS / f"{name}.jsonl").read_bytes()
+    return MADE[name]() if name in MADE else (LOGS / f"{name}.jsonl").read_bytes()
 
 
 def entries_of(name: str) -> Entries:

@@ -1,6 +1,10 @@
 """REST over the real store on a temporary SQLite file, and a cluster that only says what it consists of."""
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from orchestrator.api.server import create_app
 from orchestrator.db.store import SqlStore
+from orchestrator.db.upgrade import admin
 from orchestrator.domain.asked.placement import Node
 from orchestrator.domain.runs.run import Run, RunState
 from orchestrator.domain.value.measurement import Analysis, Measurement, Reason, Validity
@@ -48,10 +53,21 @@ class StandingCluster:
         ]
 
 
+@cache
+def _database() -> Path:
+    """A SQLite file that has the schema, made once a process."""
+    folder = tempfile.mkdtemp(prefix="tbd-rig-")
+    atexit.register(shutil.rmtree, folder)
+    path = Path(folder) / "tbd.sqlite3"
+    admin.upgrade(f"sqlite:///{path}")
+    return path
+
+
 class Rig:
     """``http`` talks to the application; ``wakes`` counts how often the reconciler was called."""
 
     def __init__(self, folder: Path) -> None:
+        shutil.copy(_database(), folder / "tbd.sqlite3")
         self.store = SqlStore(f"sqlite:///{folder / 'tbd.sqlite3'}")
         self.cluster = StandingCluster()
         self.wakes = 0
