@@ -21,6 +21,8 @@ RIGHT = {
     "drifting": (CourseState.DRIFTING, "each step takes 1 % of the first longer"),
     "two_speeds": (CourseState.UNSTEADY, "a third of the steps takes three times as long"),
     "levels_pytorch": (CourseState.UNSTEADY, "others came and went on a shared machine"),
+    "levels_tensorflow": (CourseState.UNSTEADY, "others came and went on a shared machine"),
+    "foreign_load": (CourseState.UNSTEADY, "others' tests kept both cores busy, on and off"),
     "disturbed_lstm": (CourseState.UNSTEADY, "others' work took 44 % of the cores' time, on and off"),
     "too_short": (CourseState.TOO_SHORT, "30 steps"),
     "keras_fit": (CourseState.TOO_SHORT, "40 steps"),

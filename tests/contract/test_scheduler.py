@@ -1,29 +1,22 @@
 """What schedules do when their times come, late or not, over SQLite and PostgreSQL; clocks are set by hand."""
 
-import random
 import subprocess
 import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
-from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 
 from orchestrator.domain.around.access import Actor, Scope
-from orchestrator.domain.around.cron import parse_cron
 from orchestrator.domain.around.schedule import SET_BACK_S, FireState
 from orchestrator.domain.asked.placement import NodeState
 from orchestrator.domain.runs.filters import ExperimentFilter
 from orchestrator.domain.words.errors import Conflict, InvalidRequest, NotAllowed
 from orchestrator.services import tokens
-from orchestrator.services.reconcile.reconciler import Bell
 from orchestrator.services.schedule import schedules
-from orchestrator.services.schedule.scheduler import Scheduler
 from tests.support.schedule_rig import SPEC, WHO, Server, at
 
 pytest_plugins = ["tests.contract.store_servers"]
@@ -82,36 +75,6 @@ def test_after_three_nights_without_a_server_each_has_its_record(
     assert all("no server looked until 2026-11-23T09:00:00Z" in str(reason) for reason in missed)
     server.look("2026-11-24 02:00")
     assert len(server.fires(schedule)) == 4
-
-
-def test_over_a_year_two_servers_submit_each_time_once(url: str) -> None:
-    """They take turns, wake when they said they would, are started anew, and now and then nobody looks for days."""
-    start, end = at("2026-01-01 00:00"), at("2027-01-01 00:00")
-    rules: dict[str, Any] = {"misfire": "all", "overlap": "allow", "max_age_s": 30 * 86400}
-    chance = random.Random(5)
-    both = [Server(url, start - 1, poll_s=86400.0) for _ in range(2)]
-    crons = {
-        "30 2 */9 * *": "Europe/Berlin",
-        "45 1 4,5 4,10 *": "Australia/Lord_Howe",
-        "0 0 * 4,10 FRI": "Africa/Cairo",
-    }
-    made = {cron: both[0].add(cron, name=f"s{n}", timezone=crons[cron], **rules) for n, cron in enumerate(crons)}
-    now = start - 1
-    while now < end:
-        server = chance.choice(both)
-        if chance.random() < 0.05:  # started anew
-            server.scheduler = Scheduler(server.context, Bell(), 86400.0)
-        now += server.look(now)
-        now += chance.uniform(0, 3 * 86400) if chance.random() < 0.05 else 0.001
-    for server in both:
-        server.look(now)
-    for cron, zone in crons.items():
-        fires = [fire for fire in both[0].fires(made[cron]) if fire.at < end]
-        named = list(takewhile(lambda time: time < end, parse_cron(cron).times(ZoneInfo(zone), start - 1)))
-        assert [fire.at for fire in fires] == named, cron
-        assert {fire.state for fire in fires} == {FireState.SUBMITTED}, cron
-    for server in both:
-        server.close()
 
 
 def test_a_restart_within_a_minute_is_no_outage(server: Server) -> None:

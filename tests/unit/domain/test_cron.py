@@ -1,7 +1,8 @@
 """Cron expressions: what they name, when they fire, and what they do where clocks are changed."""
 
+import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
@@ -9,6 +10,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from orchestrator.domain.around.cron import NICKNAMES, parse_cron
+from tests.support import cron_oracle
+from tests.support.cron_oracle import Wall, epoch
 
 
 def until(end: float, times: Iterator[float]) -> list[float]:
@@ -75,7 +78,7 @@ def test_days_of_month_and_of_week_are_either_where_both_are_restricted() -> Non
     ],
 )
 def test_what_is_written_differently_is_the_same(text: str, same: str) -> None:
-    start = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    start = epoch(2026)
     one, other = (list(islice(parse_cron(each).times(UTC, start), 50)) for each in (text, same))
     assert one == other
 
@@ -120,34 +123,13 @@ def test_it_ends_with_the_calendar_and_begins_before_it() -> None:
     assert next(daily.times(ZoneInfo("Pacific/Apia"), 0.0)) > 0.0
 
 
-# What follows the clock on the wall, and whether it fires at a minute of an hour that the clock shows.
-FOLLOWING: dict[str, Callable[[int, int], bool]] = {
-    "*/7 * * * *": lambda minute, hour: minute % 7 == 0,
-    "5 */2 * * *": lambda minute, hour: minute == 5 and hour % 2 == 0,
-    "45 * * * *": lambda minute, hour: minute == 45,
-    "*/20 1,2,23 * * *": lambda minute, hour: minute % 20 == 0 and hour in (1, 2, 23),
-}
-
-
-@pytest.mark.parametrize("text", FOLLOWING)
-@pytest.mark.parametrize(
-    ("zone", "day"),
-    [
-        ("Europe/Berlin", "2026-03-28"),
-        ("Europe/Berlin", "2026-10-24"),
-        ("Australia/Lord_Howe", "2026-04-04"),
-        ("Australia/Lord_Howe", "2026-10-03"),
-        ("Africa/Cairo", "2026-04-23"),
-        ("Africa/Cairo", "2026-10-29"),
-        ("Antarctica/Troll", "2026-10-24"),
-    ],
-)
-def test_what_follows_the_clock_fires_at_every_minute_that_shows_its_time(text: str, zone: str, day: str) -> None:
-    """Held against a walk through three days, minute by minute; the clock is changed on the second."""
-    local = ZoneInfo(zone)
-    start = datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
-    minutes = [start + 60 * number for number in range(3 * 1440)]
-    shown = [datetime.fromtimestamp(time, local) for time in minutes]
-    wanted = [time for time, wall in zip(minutes, shown, strict=True) if FOLLOWING[text](wall.minute, wall.hour)]
-    assert len({wall.utcoffset() for wall in shown}) == 2
-    assert until(start + 3 * 86400, parse_cron(text).times(local, start - 1)) == wanted
+def test_drawn_expressions_fire_as_the_oracle_says_around_every_change_of_a_clock() -> None:
+    """The whole year, and a thousand of them: ``make schedules-year``."""
+    chance = random.Random(7)
+    weeks = (("Europe/Berlin", 3, 27), ("Australia/Lord_Howe", 4, 3), ("Africa/Cairo", 10, 28), ("Africa/Cairo", 4, 22))
+    for name, month, day in weeks:
+        start = epoch(2026, month, day)
+        wall = Wall(ZoneInfo(name), start, start + 4 * 86400)
+        for number in range(40):
+            drawn = cron_oracle.drawn(chance, "night" if number % 2 else "any")
+            assert until(wall.end, parse_cron(drawn.text).times(wall.zone, start - 1)) == wall.fires(drawn), drawn.text
