@@ -30,8 +30,11 @@ def create_predictions(
         float | None, Query(description="an efficiency, above 0 and below 1: how many nodes have it")
     ] = None,
     beside: Annotated[
-        Literal[Beside.IDLE, Beside.BUSY_CORES] | None,
-        Query(description="only netbenches that were timed beside this; by default busy cores on CPU devices"),
+        Literal[Beside.IDLE, Beside.BUSY_CORES, Beside.BACKWARD_PASS] | None,
+        Query(
+            description="only exchanges that were timed beside this: netbenches, or with backward-pass the profiles of "
+            "replays; by default busy cores on CPU devices"
+        ),
     ] = None,
 ) -> Response:
     """Predict the cells of a spec from steps of one device and netbenches. Nothing is run; what was predicted is

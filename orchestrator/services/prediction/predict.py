@@ -21,8 +21,9 @@ from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import submit
-from orchestrator.services.prediction.evidence import Evidence, Lacking, Link, OneDevice, has_servers, way_of
+from orchestrator.services.prediction.evidence import Evidence, Lacking, OneDevice
 from orchestrator.services.prediction.judged import errors
+from orchestrator.services.prediction.links import Link, Links, has_servers, way_of
 from orchestrator.services.result.more_runs import RUNS_ASKED_FOR, Missing, command
 from orchestrator.services.result.one_device import LAYERS
 
@@ -79,7 +80,7 @@ def predict(
     Args:
         fabric: ``100 Gbit/s, 2 us``: in the place of the one between nodes.
         until: an efficiency above 0 and below 1.
-        beside: see ``Evidence``.
+        beside: see ``Links``.
 
     Raises:
         InvalidRequest: as ``submit``; a strategy is asynchronous; there are too many cells.
@@ -94,7 +95,7 @@ def predict(
         raise InvalidRequest([Problem("", f"{len(cells)} cells: at most {MOST_CELLS} are predicted at once")])
     strategies = [_strategy(context, plan) for plan in cells]
     now = context.clock.now()
-    evidence = Evidence(context, beside)
+    evidence, links = Evidence(context), Links(context, beside)
     known: dict[tuple[str, str, bool], list[float]] = {}
     items: list[Prediction] = []
     ends: list[Until | None] = []
@@ -103,7 +104,7 @@ def predict(
         kind = (plan.framework, plan.strategy, plan.world_size > 1)
         if kind not in known:
             known[kind] = errors(context, plan, beside)
-        asked, lacks = _asked(context, evidence, plan, strategy, other)
+        asked, lacks = _asked(context, evidence, links, plan, strategy, other)
         missing += lacks
         if asked is not None:
             items.append(Prediction(new_id(ID_PREFIX), by.owner, now, plan, asked.told(known[kind])))
@@ -118,7 +119,7 @@ def reach(context: Context, plan: Plan) -> Until | None:
     if plan.nodes == 1:
         return None
     strategy = context.catalog.frameworks[plan.framework].strategies[plan.strategy]
-    asked, _ = _asked(context, Evidence(context), plan, strategy, None)
+    asked, _ = _asked(context, Evidence(context), Links(context), plan, strategy, None)
     return asked.until(WELL) if asked is not None and asked.efficiency < WELL else None
 
 
@@ -148,7 +149,7 @@ def _strategy(context: Context, plan: Plan) -> StrategyFacts:
 
 
 def _asked(
-    context: Context, evidence: Evidence, plan: Plan, strategy: StrategyFacts, fabric: Fabric | None
+    context: Context, evidence: Evidence, links: Links, plan: Plan, strategy: StrategyFacts, fabric: Fabric | None
 ) -> tuple["_Asked | None", list[Missing]]:
     """(the cell with all that its prediction is made of, or None; what lacks for it)."""
     missing: list[Missing] = []
@@ -158,7 +159,7 @@ def _asked(
     except Lacking as lacking:
         missing.append(Missing(lacking.what, lacking.command))
     try:
-        link = _link(evidence, plan, strategy.exchange, fabric) if plan.world_size > 1 else None
+        link = _link(links, plan, strategy.exchange, fabric) if plan.world_size > 1 else None
     except Lacking as lacking:
         missing.append(Missing(lacking.what, lacking.command))
     if alone is None or missing:
@@ -253,7 +254,7 @@ def _one_device(context: Context, evidence: Evidence, plan: Plan) -> OneDevice:
         raise
 
 
-def _link(evidence: Evidence, plan: Plan, facts: ExchangeFacts | None, fabric: Fabric | None) -> Link:
+def _link(links: Links, plan: Plan, facts: ExchangeFacts | None, fabric: Fabric | None) -> Link:
     """Raises Lacking."""
     if facts is None:
         raise Lacking(f"there is no model of how {plan.strategy} of {plan.framework} exchanges")
@@ -263,9 +264,10 @@ def _link(evidence: Evidence, plan: Plan, facts: ExchangeFacts | None, fabric: F
         part = more_nodes.over_link(fabric.latency_s, fabric.bytes_per_s, algorithm, members, parts)
         return Link((part,) * parts, algorithm, members)
     try:
-        return evidence.link(plan, facts)
+        return links.link(plan, facts)
     except Lacking as lacking:
-        if library := facts.libraries.get(plan.device):
+        library = facts.libraries.get(plan.device)
+        if library and lacking.command is None:
             words = ["tbd", "netbench", "--topology", str(plan.topology), "--library", library]
             words += ["--fabric", plan.fabric] if plan.nodes > 1 and plan.fabric else []
             lacking.command = shlex.join(words)

@@ -8,7 +8,9 @@ from orchestrator.analysis.s_sgd.inputs import Inputs
 from orchestrator.analysis.s_sgd.iteration import Parts
 from orchestrator.analysis.s_sgd.replay import layers_to_wait_for
 from orchestrator.domain.asked.catalog import OptionFacts
+from orchestrator.domain.value.profile import GradientExchange
 from orchestrator.services.experiment.replay import NotReplayable, replayed
+from tests.unit.api import test_waterfall_rest
 from tests.unit.api.api_rig import SPEC, Rig
 from tests.unit.api.test_waterfall_rest import PROFILED, complete
 
@@ -59,6 +61,22 @@ def test_what_cannot_be_replayed_says_why(rig: Rig, run_id: str) -> None:
     assert "which exchange in a step: name one of 1x1" in refused(rig, gang)
     (unfinished,) = rig.store.runs_of(rig.submit(repeats=1)["id"])
     assert "name a run that completed" in refused(rig, unfinished.id)
+
+
+def test_exchanges_beside_a_replayed_backward_pass_are_those_of_its_profiles(
+    rig: Rig, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, beside = SPEC | {"strategy": "ddp", "topology": "2x1"}, {"beside": "backward-pass"}
+    answer = rig.http.post("/api/v1/predictions", json=asked, params=beside).json()
+    assert answer["items"] == []
+    (missing,) = answer["missing"]
+    assert missing["command"].startswith("tbd run replay -f pytorch --strategy ddp --topology 2x1 --option run=RUN")
+    sent = (GradientExchange("a", 4_000_000, 0.0, 0.03), GradientExchange("b", 8_000_000, 0.03, 0.08))
+    monkeypatch.setattr(test_waterfall_rest, "TIMES", replace(test_waterfall_rest.TIMES, exchanges=sent))
+    complete(rig, rig.submit(**ASKED | {"options": {"run": run_id}})["id"])
+    (found,) = rig.http.post("/api/v1/predictions", json=asked, params=beside).json()["items"]
+    assert found["rests_on"]["beside"] == "backward-pass"
+    assert found["parts"][1]["seconds"] > 0
 
 
 def test_layers_without_parameters_are_waited_for_before_the_next_gradient() -> None:

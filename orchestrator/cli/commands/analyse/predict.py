@@ -51,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--beside",
         choices=list(Beside),
-        help="what LOG was measured beside (default unstated); of a SPEC.yaml: which netbenches count",
+        help="what LOG was measured beside (default unstated); of a SPEC.yaml: which exchanges count",
     )
     parser.add_argument("--bucket", type=size_bytes, metavar="SIZE", help="merge gradients up to SIZE")
     parser.add_argument("--by", choices=list(Merger), help="by whose rule they are merged (default ddp, PyTorch's)")
