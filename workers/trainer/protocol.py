@@ -140,9 +140,10 @@ EVENTS = {
     "resumed": ("step", "attempt_id", "reason", "damaged", "lost_s", "cost_s"),
     # by rank 0 after an evaluation; bytes and sha256 are null where it could not be written, and ``problem`` says why
     "checkpoint": ("step", "bytes", "sha256", "cost_s"),
-    # instead of intervals, where the model's facts say ``measures = "exchange"``: messages of one size. ``duration_s``
-    # lists the repetitions, each of ``ways`` messages one after the other (2: a round trip between two ranks). With
-    # ``queued`` each is the mean of so many that a device did one after the other, and were waited for together
+    # instead of intervals, where the model's facts say ``measures = "exchange"``: messages of one size, of all ranks of
+    # the process that reports it. ``duration_s`` lists the repetitions, each of ``ways`` messages one after the other
+    # (2: a round trip between two ranks). With ``queued`` each is the mean of so many that a device did one after the
+    # other, and were waited for together
     "exchange": (
         "operation",
         "library",

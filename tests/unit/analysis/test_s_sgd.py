@@ -1,15 +1,18 @@
 """The S-SGD model: closed forms against the events of the task graph, buckets, the published traces."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.s_sgd import forecast, iteration, task_graph
+from orchestrator.analysis.s_sgd import forecast, iteration, more_nodes, task_graph
 from orchestrator.analysis.s_sgd.buckets import MIB, Bucket, ddp_buckets, horovod_buckets, horovod_exchanges
-from orchestrator.analysis.s_sgd.communication import fit
+from orchestrator.analysis.s_sgd.communication import Communication, Segment, fit
+from orchestrator.analysis.s_sgd.forecast import Way
+from orchestrator.analysis.s_sgd.inputs import Inputs
 from orchestrator.analysis.s_sgd.iteration import Exchange, Loading, Parts
 from orchestrator.analysis.s_sgd.labels import Algorithm, Merger
 from orchestrator.analysis.s_sgd.prediction import Merging, Nodes, NotPredictable, predict
@@ -182,3 +185,29 @@ def test_the_least_bandwidth_that_is_enough_is_found(enough):
     found = forecast.least_bandwidth(lambda times: 1.0 if times >= enough else 0.0, 0.5)
     assert found == pytest.approx(enough, rel=1e-6)
     assert forecast.least_bandwidth(lambda times: 0.4, 0.5) is None
+
+
+PUSH, PULL = (Communication((Segment(1, 10**9, latency_s, rate),)) for latency_s, rate in ((1e-3, 1e9), (2e-3, 5e8)))
+STEP = Inputs(Parts(0.001, 0.0, 0.02, (0.01, 0.02, 0.01), 0.005), 0.0, (30 * 10**6, 0, 50 * 10**6), 1.0)
+
+
+def test_with_servers_pushes_and_pulls_have_a_lane_each() -> None:
+    found = forecast.expected(STEP, Way(True, None), (PUSH, PULL))
+    graph = [Exchange(3, 0.051, pull_s=0.102), Exchange(1, 0.031, pull_s=0.062)]
+    wanted = task_graph.iteration_s(STEP.parts, Loading.NONE, Overlap.PARAMETER_SERVER, graph)
+    assert found.iteration_s == pytest.approx(wanted)
+    assert found.exchanges == (50 * 10**6, 30 * 10**6)
+    with pytest.raises(NotPredictable):
+        forecast.expected(replace(STEP, gradient_bytes=(0, 0, 0)), Way(True, None), (PUSH, PULL))
+
+
+def test_gradients_that_are_exchanged_together_pay_one_latency() -> None:
+    found = forecast.expected(STEP, Way(False, Merging(more_nodes.MOST_BYTES)), (PUSH,))
+    assert (found.exchanges, found.exposed_s) == ((80 * 10**6,), pytest.approx(0.081))
+
+
+def test_servers_on_each_node_keep_a_share_of_the_bytes_and_two_messages() -> None:
+    (there,) = more_nodes.on_other_nodes(PUSH, Algorithm.SERVERS, 2, 4).segments
+    assert (there.latency_s, there.bytes_per_s) == (PUSH.segments[0].latency_s, pytest.approx(1e9 / 1.5))
+    (half,) = more_nodes.over_link(1e-3, 1e9, Algorithm.SERVERS, 4, 2).segments
+    assert (half.latency_s, half.bytes_per_s) == (1e-3, pytest.approx(1e9 / 0.75))

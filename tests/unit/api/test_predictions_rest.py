@@ -8,24 +8,29 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.main import main
+from orchestrator.domain.asked.catalog import StrategyFacts
 from orchestrator.domain.value.measurement import Analysis, Transfer, Validity
 from orchestrator.reports import prediction
+from orchestrator.services.facts.catalog import load_catalog
+from orchestrator.services.probe.netbench import LIBRARIES
+from tests.unit import builders
 from tests.unit.api import test_waterfall_rest
 from tests.unit.api.api_rig import SPEC, Rig
 from tests.unit.api.test_waterfall_rest import PROFILED, complete
 
 LATENCY_S, RATE = 1e-3, 1e9
+CATALOG = load_catalog()
 ASKED = SPEC | {"topology": ["1x1", "2x1", "4x1"], "strategy": "ddp", "repeats": 1}
 
 
-def an_exchange(size: int, busy: bool, operation: str = "all_reduce") -> Transfer:
+def an_exchange(size: int, busy: bool, operation: str = "all_reduce", library: str = "gloo") -> Transfer:
     seconds = (LATENCY_S + size / RATE) * (1.5 if busy else 1)
-    return Transfer(operation, "gloo", size, 2, (0, 1), busy, 9, *[seconds] * 5, size / seconds, size / seconds)
+    return Transfer(operation, library, size, 2, (0, 1), busy, 9, *[seconds] * 5, size / seconds, size / seconds)
 
 
-def netbench(rig: Rig, *sent: Transfer) -> str:
-    """A run that found ``sent`` between two nodes."""
-    (run,) = rig.store.runs_of(rig.submit(name="between", topology="2x1", strategy="ddp", repeats=1, seed=9)["id"])
+def netbench(rig: Rig, *sent: Transfer, topology: str = "2x1") -> str:
+    """A run that found ``sent``, between two nodes."""
+    (run,) = rig.store.runs_of(rig.submit(name="between", topology=topology, strategy="ddp", repeats=1, seed=9)["id"])
     rig.start(run.id)
     rig.finish(run.id, Analysis(Validity(), transfers=sent, code_version="1"))
     return run.id
@@ -38,12 +43,17 @@ def predict(rig: Rig, spec: Any = ASKED, status: int = 200, **parameters: Any) -
 
 
 @pytest.fixture
-def ready(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> str:
-    """One device and two nodes that were measured, of a network with gradients of 80 MB; the netbench's run."""
+def alone(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One device that was measured, of a network with gradients of 80 MB."""
     stem, relu, fc = test_waterfall_rest.TIMES.rows
     rows = (replace(stem, parameters_bytes=30 * 10**6), relu, replace(fc, parameters_bytes=50 * 10**6))
     monkeypatch.setattr(test_waterfall_rest, "TIMES", replace(test_waterfall_rest.TIMES, rows=rows))
     complete(rig, rig.submit(**PROFILED)["id"])
+
+
+@pytest.fixture
+def ready(rig: Rig, alone: None) -> str:
+    """Two nodes that were measured besides; the netbench's run."""
     return netbench(rig, *(an_exchange(2**power, busy) for power in range(2, 29) for busy in (False, True)))
 
 
@@ -79,6 +89,55 @@ def test_cells_are_predicted_from_one_device_and_the_exchange_beside_busy_cores(
     assert exposed[0] == 0 < exposed[1] < exposed[2]
     # A ring of four sends one and a half times the bytes of a ring of two, and three times the messages.
     assert exposed[2] > 1.4 * exposed[1]
+
+
+EXCHANGING = [
+    (framework.name, strategy.name)
+    for framework in CATALOG.frameworks.values()
+    for strategy in framework.strategies.values()
+    if strategy.exchange
+]
+
+
+@pytest.fixture
+def exchanges_as(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> StrategyFacts:
+    """A strategy of the tree's own facts. The rig's only one of several devices exchanges as it does."""
+    framework, name = request.param
+    real, made = CATALOG.frameworks[framework].strategies[name], builders.catalog()
+    strategies = dict(made.frameworks["pytorch"].strategies)
+    strategies["ddp"] = replace(strategies["ddp"], exchange=real.exchange, options=real.options)
+    changed = replace(made.frameworks["pytorch"], strategies=strategies)
+    monkeypatch.setattr(builders, "catalog", lambda: replace(made, frameworks={**made.frameworks, "pytorch": changed}))
+    return real
+
+
+@pytest.mark.parametrize("exchanges_as", EXCHANGING, indirect=True, ids="-".join)
+def test_every_strategy_is_predicted_from_its_own_library(exchanges_as: StrategyFacts, rig: Rig, alone: None) -> None:
+    exchange = exchanges_as.exchange
+    assert exchange is not None
+    library, servers = exchange.libraries["cpu"], exchange.algorithms.get("cpu") == "servers"
+    two, four = ("2x1", "4x1") if exchanges_as.max_nodes > 1 else ("1x2", "1x4")
+    asked = ASKED | {"topology": [two, four]}
+    assert [one["command"].split(" --fabric")[0] for one in predict(rig, asked)["missing"]] == [
+        f"tbd netbench --topology {topology} --library {library}" for topology in (two, four)
+    ]
+    used = LIBRARIES[library]
+    assert CATALOG.frameworks[used.framework].strategies[used.strategy] == exchanges_as
+    for operation in ("push", "all_reduce") if servers else ():
+        netbench(rig, *all_sizes(operation, library), topology=two)
+    assert not servers or predict(rig, asked)["missing"]  # a pull that was not timed leaves it unpredicted
+    operations = ("push", "pull", "all_reduce") if servers else ("all_reduce",)
+    sent = [one for operation in operations for one in all_sizes(operation, library)]
+    run = netbench(rig, *sent, topology=two)
+    found = predict(rig, asked)
+    assert found["missing"] == []
+    assert {item["rests_on"]["netbench_run"] for item in found["items"]} == {run}
+    exposed = [item["parts"][1]["seconds"] for item in found["items"]]
+    assert 0 < exposed[0] < exposed[1]
+
+
+def all_sizes(operation: str, library: str) -> list[Transfer]:
+    return [an_exchange(2**power, True, operation, library) for power in range(2, 29)]
 
 
 def test_what_was_measured_of_a_cell_judges_its_predictions(rig: Rig, ready: str) -> None:
