@@ -1,6 +1,6 @@
 """What a prediction is made of: the profiled steps of one device, and how long its library's exchanges take."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -23,7 +23,7 @@ from orchestrator.services.result.rated import RatedCell
 
 # Judgements: so many cells, and so many transfers, are looked through, the nearest and the newest.
 MOST_CELLS = 5
-MOST_TRANSFERS = 1000
+MOST_TRANSFERS = 5000
 
 
 class Lacking(Exception):  # noqa: N818 - reads as what happened
@@ -143,19 +143,17 @@ class Evidence:
         self, plan: Plan, library: str, fabric: str | None, operations: Sequence[str]
     ) -> dict[str, tuple[tuple[Communication, ...], int]]:
         """Run -> (its functions, one for each operation, and its ranks), the newest first."""
-        ranks: dict[str, int] = {}
-        found: dict[str, list[Communication]] = {}
-        for operation in operations:
-            wanted = TransferFilter(None, None, None, None, fabric, library, operation, plan.device, valid=True)
-            runs: dict[str, list[StoredTransfer]] = {}
+        runs: dict[str, dict[str, list[StoredTransfer]]] = {}
+        for name in operations:
+            wanted = TransferFilter(operation=name, library=library, device=plan.device, fabric=fabric, valid=True)
             for one in self._context.store.transfers(wanted, limit=MOST_TRANSFERS).items:
                 if _is_between_as_many(one, plan):
-                    runs.setdefault(one.run_id, []).append(one)
-            for run_id, sent in runs.items():
-                if function := _fit(plan, sent):
-                    found.setdefault(run_id, []).append(function)
-                    ranks[run_id] = sent[0].world_size
-        return {run_id: (tuple(ones), ranks[run_id]) for run_id, ones in found.items() if len(ones) == len(operations)}
+                    runs.setdefault(one.run_id, {}).setdefault(name, []).append(one)
+        found = {}
+        for run_id, sent in runs.items():
+            if functions := _fit(plan, [sent.get(name, []) for name in operations]):
+                found[run_id] = functions, next(iter(sent.values()))[0].world_size
+        return found
 
 
 def has_servers(plan: Plan, facts: ExchangeFacts) -> bool:
@@ -195,12 +193,20 @@ def _is_between_as_many(one: StoredTransfer, plan: Plan) -> bool:
     return nodes == 1 or devices == plan.devices_per_node
 
 
-def _fit(plan: Plan, sent: Sequence[StoredTransfer]) -> Communication | None:
-    """The function of one netbench. On CPU devices, whose cores compute meanwhile, that of busy cores."""
+def _fit(plan: Plan, sent: Sequence[Sequence[StoredTransfer]]) -> tuple[Communication, ...] | None:
+    """The functions of one netbench, of each operation's times. On CPU devices, whose cores compute meanwhile, of those
+    beside busy cores."""
     for busy in (True, False) if plan.device == "cpu" else (False,):
-        times = {one.bytes: one.duration_p50_s for one in sent if one.busy_cores is busy and one.duration_p50_s > 0}
-        if len(times) > 1:
-            sizes = sorted(times)
+        times = [
+            {one.bytes: one.duration_p50_s for one in ones if one.busy_cores is busy and one.duration_p50_s > 0}
+            for ones in sent
+        ]
+        if all(len(by_size) > 1 for by_size in times):
             beside = Beside.BUSY_CORES if busy else Beside.IDLE
-            return communication.fit(sizes, [times[size] for size in sizes], beside).function
+            return tuple(_fitted_to(by_size, beside) for by_size in times)
     return None
+
+
+def _fitted_to(times: Mapping[int, float], beside: Beside) -> Communication:
+    sizes = sorted(times)
+    return communication.fit(sizes, [times[size] for size in sizes], beside).function
