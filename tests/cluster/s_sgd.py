@@ -54,8 +54,8 @@ class Way:
 WAYS = (
     Way("pytorch", "ddp", "gloo"),
     Way("tensorflow", "multi-worker-mirrored", "grpc"),
-    Way("tensorflow", "horovod", "horovod"),
-    Way("mxnet", "kvstore-dist-sync", "kvstore"),
+    Way("tensorflow", "horovod", "horovod-tensorflow"),
+    Way("mxnet", "kvstore-dist-sync", "kvstore-dist-sync"),
 )
 
 

@@ -12,7 +12,7 @@ from workers.node import processes
 from workers.node.agent import Agent
 from workers.trainer.loops.netbench_plan import sizes
 
-MAX_BYTES = 64
+MAX_BYTES = 16
 NEEDS_MPIRUN = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun: apt-get install openmpi-bin")
 TWO_RANKS, TOGETHER = ("point_to_point", "all_reduce"), ("all_reduce",)
 THROUGH_SERVERS = ("push", "pull", "all_reduce")

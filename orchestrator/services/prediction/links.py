@@ -105,23 +105,18 @@ class Links:
 
     def _timed(self, plan: Plan, library: str, fabric: str | None, operations: Sequence[str]) -> list[Timed]:
         """What each netbench tells of all ``operations``, the newest first."""
-        of: dict[str, StoredTransfer] = {}
-        found: dict[str, list[Communication]] = {}
-        for operation in operations:
-            wanted = TransferFilter(fabric=fabric, library=library, operation=operation, device=plan.device)
-            runs: dict[str, list[StoredTransfer]] = {}
+        runs: dict[str, dict[str, list[StoredTransfer]]] = {}
+        for name in operations:
+            wanted = TransferFilter(operation=name, library=library, device=plan.device, fabric=fabric)
             for one in self._context.store.transfers(wanted, limit=MOST_TRANSFERS).items:
                 if _is_between_as_many(one, plan):
-                    runs.setdefault(one.run_id, []).append(one)
-            for run_id, sent in runs.items():
-                if function := self._fit(plan, sent):
-                    found.setdefault(run_id, []).append(function)
-                    of[run_id] = sent[0]
-        return [
-            Timed(run_id, tuple(ones), of[run_id].world_size, not of[run_id].valid)
-            for run_id, ones in found.items()
-            if len(ones) == len(operations)
-        ]
+                    runs.setdefault(one.run_id, {}).setdefault(name, []).append(one)
+        found = []
+        for run_id, sent in runs.items():
+            first = next(iter(sent.values()))[0]
+            if functions := self._fit(plan, [sent.get(name, []) for name in operations]):
+                found.append(Timed(run_id, functions, first.world_size, not first.valid))
+        return found
 
     def _replayed(self, plan: Plan) -> list[Timed]:
         """What the exchanges of replays with the strategy of ``plan`` tell, for each number of ranks: in their profiles
@@ -149,14 +144,19 @@ class Links:
         alike = all(getattr(one, name) == getattr(plan, name) for name in _ALIKE)
         return alike and one.world_size > 1 and model is not None and "replays" in model.facts
 
-    def _fit(self, plan: Plan, sent: Sequence[StoredTransfer]) -> Communication | None:
-        """The function of one netbench, beside what is asked for, or the first of these that it has."""
+    def _fit(self, plan: Plan, sent: Sequence[Sequence[StoredTransfer]]) -> tuple[Communication, ...] | None:
+        """The functions of one netbench, of each operation's times: beside what is asked for, or the first of these
+        that all of them have."""
         usual = (Beside.BUSY_CORES, Beside.IDLE) if plan.device == "cpu" else (Beside.IDLE,)
         for beside in (self._beside,) if self._beside else usual:
             busy = beside is Beside.BUSY_CORES
-            times = {one.bytes: one.duration_p50_s for one in sent if one.busy_cores is busy and one.duration_p50_s > 0}
-            if function := _fitted(times, beside):
-                return function
+            times = [
+                {one.bytes: one.duration_p50_s for one in ones if one.busy_cores is busy and one.duration_p50_s > 0}
+                for ones in sent
+            ]
+            functions = [function for by_size in times if (function := _fitted(by_size, beside))]
+            if len(functions) == len(sent):
+                return tuple(functions)
         return None
 
 

@@ -29,15 +29,19 @@ def reduced(size=4, durations=((1.0, 2.0), (2.0, 1.0)), busy=False):
     return [reported(rank, "all_reduce", size, own, busy) for rank, own in enumerate(durations)]
 
 
-def a_netbench(*exchanges, skipped=(), foreign_s=0.0, finished=(0, 1)):
-    """The log of a netbench of two ranks on one node."""
-    events = [("joined", rank, {"world_size": 2}) for rank in range(2)]
+def a_netbench(*exchanges, skipped=(), foreign_s=0.0, finished=(0, 1), together=False):
+    """The log of a netbench of two ranks on one node. ``together``: of one process."""
+    job = a_job(ranks=2, model=MODEL)
+    if together:
+        first, second = job["processes"]
+        job["processes"] = [first | {"ranks": [0, 1], "devices": first["devices"] + second["devices"]}]
+    leading = [min(process["ranks"]) for process in job["processes"]]
+    events = [("joined", rank, {"world_size": 2}) for rank in leading]
     values = {("core_active_s", "core:0"): 0.32 + foreign_s}
     readings = [("reading", None, {"window_s": 0.5, "values": quiet(values=values)})] * 3
     events += [exchanges[0], *readings, *exchanges[1:]] if exchanges else []
-    events += [("stopped", rank, {"step": 6, "reason": "max_steps", "skipped": list(skipped)}) for rank in range(2)]
+    events += [("stopped", rank, {"step": 6, "reason": "max_steps", "skipped": list(skipped)}) for rank in leading]
     events += [("finished", rank, {"steps": 6, "weights_sha256": None}) for rank in finished]
-    job = a_job(ranks=2, model=MODEL)
     opened = {"protocol": 1, "attempt_id": "attempt-1", "run_id": "run-1", "node": NODE, "job": job}
     opened |= {"inventory": {"cores": [0, 1]}, "provenance": {}}
     all_events = [("log_opened", None, opened), *events]
@@ -101,6 +105,18 @@ def test_a_rank_that_reports_nothing_spoils_the_run() -> None:
     analysis = analysed(reported(), reduced()[0])
     assert [reason.code for reason in analysis.validity.reasons] == ["exchanges_missing"]
     assert analysis.transfers == ()
+
+
+def test_a_process_reports_for_all_ranks_that_it_drives() -> None:
+    rows = analysed(
+        reported(0, "push", 8), reported(0, "all_reduce", 8), reported(0, "push", 4), together=True
+    ).transfers
+    assert [(row.operation, row.bytes, row.ranks) for row in rows] == [
+        ("push", 4, (0, 1)),
+        ("push", 8, (0, 1)),
+        ("all_reduce", 8, (0, 1)),
+    ]
+    assert rows[0].bus_bytes_per_s == rows[0].algorithm_bytes_per_s
 
 
 def test_ranks_that_count_differently_spoil_the_run() -> None:
