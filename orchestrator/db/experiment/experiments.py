@@ -18,19 +18,8 @@ from orchestrator.domain.runs.run import Experiment, ExperimentState, Run, RunSt
 from orchestrator.domain.runs.stored import Idempotency, Page
 from orchestrator.domain.words.errors import Conflict, NotFound
 
-INSERT = Insert(
-    experiment,
-    "id",
-    "owner",
-    "name",
-    "spec",
-    "facts",
-    "state",
-    "created_at",
-    "ended_at",
-    "cancel_requested",
-)
-_INSERT_LABEL = Insert(label, "name", "value", "experiment_id", "newest_run_at")
+INSERT = Insert(experiment)
+_INSERT_LABEL = Insert(label)
 
 
 @dataclass(frozen=True)
