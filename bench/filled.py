@@ -7,12 +7,13 @@ their runs came to is what the analysis says of real logs (``tests/replays``); o
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from sqlalchemy import Connection, bindparam
+from sqlalchemy import Connection
 
 from orchestrator.db.experiment import experiments
 from orchestrator.db.reading import rows
+from orchestrator.db.run import runs
 from orchestrator.db.store import SqlStore
-from orchestrator.db.tables.schema import attempt, result, run
+from orchestrator.db.tables.schema import result
 from orchestrator.domain.asked.facts import Facts
 from orchestrator.domain.asked.fingerprint import fingerprint
 from orchestrator.domain.asked.placement import Device, NodeShare, Placement
@@ -126,18 +127,8 @@ def _insert(store: SqlStore, new: list[Ended]) -> None:
 
 
 def _insert_ended(connection: Connection, ended: list[Run]) -> None:
-    dated = run.update().where(run.c.id == bindparam("its_id"))
-    dates = [
-        {"its_id": one.id, "started_at": one.started_at, "ended_at": one.ended_at, "failure": _failure(one)}
-        for one in ended
-    ]
-    connection.execute(dated, dates)
-    connection.execute(attempt.insert(), [rows.attempt_row(tried) for each in ended for tried in each.attempts])
+    runs.INSERT_ATTEMPT.many(connection, [rows.attempt_row(tried) for each in ended for tried in each.attempts])
     connection.execute(result.insert(), [_result_row(each) for each in ended])
-
-
-def _failure(one: Run) -> str | None:
-    return rows.failure_text(one.failure)
 
 
 def _result_row(each: Run) -> dict[str, object]:

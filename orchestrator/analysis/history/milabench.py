@@ -10,13 +10,11 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
-from scipy import special
-
 from orchestrator.domain.around.imported_points import ImportedProcess
-from orchestrator.domain.runs.precision import power
+from orchestrator.domain.runs.precision import power, scale_of
 from orchestrator.domain.value.measurement import Measurement
 from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.domain.words.untrusted import is_time, text_problem
@@ -287,7 +285,7 @@ def _half_width(rates: Sequence[float]) -> float | None:
     """Of the 95 % interval of the mean logarithm; None for fewer than two."""
     if len(rates) < 2:
         return None
-    return float(special.stdtrit(len(rates) - 1, 0.975)) * stdev(map(math.log, rates)) / math.sqrt(len(rates))
+    return scale_of([math.log(rate) for rate in rates], len(rates)) / math.sqrt(len(rates))
 
 
 def workload_of(processes: Sequence[Process], source: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Series and their history, as they are answered."""
 
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 from orchestrator.analysis.history.baselines import Baseline, Change, Mean
@@ -190,33 +191,28 @@ def _baseline(line: int, one: Baseline, found: History, ids: dict[str, int]) -> 
 
 
 def _level(level: Mean, unit: str | None) -> Quantity:
-    ends = level.bounds()
-    one = Measurement(
-        "throughput",
-        value=math.exp(level.value),
-        unit=unit or "1",
-        ci_low=math.exp(ends[0]) if ends else None,
-        ci_high=math.exp(ends[1]) if ends else None,
-        confidence=0.95 if ends else None,
-        n=float(level.n),
-        scope=f"{level.n} sessions" if level.n > 1 else "1 session",
-        method=LEVEL,
-    )
-    return Quantity.of(one)
+    sessions = f"{level.n} sessions" if level.n > 1 else "1 session"
+    return _of_mean("throughput", level, math.exp, unit or "1", sessions, LEVEL)
 
 
 def _difference(mean: Mean) -> Quantity:
+    method = "difference of mean logarithms over sessions"
+    return _of_mean("difference_ratio", mean, math.expm1, "1", f"{mean.n} sessions", method)
+
+
+def _of_mean(metric: str, mean: Mean, back: Callable[[float], float], unit: str, scope: str, method: str) -> Quantity:
+    """``back``: from a logarithm to what is answered."""
     ends = mean.bounds()
     one = Measurement(
-        "difference_ratio",
-        value=math.expm1(mean.value),
-        unit="1",
-        ci_low=math.expm1(ends[0]) if ends else None,
-        ci_high=math.expm1(ends[1]) if ends else None,
+        metric,
+        value=back(mean.value),
+        unit=unit,
+        ci_low=back(ends[0]) if ends else None,
+        ci_high=back(ends[1]) if ends else None,
         confidence=0.95 if ends else None,
         n=float(mean.n),
-        scope=f"{mean.n} sessions",
-        method="difference of mean logarithms over sessions",
+        scope=scope,
+        method=method,
     )
     return Quantity.of(one)
 

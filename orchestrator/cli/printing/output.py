@@ -5,7 +5,11 @@ import os
 import shutil
 import sys
 import textwrap
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+from orchestrator.cli.exits import FAILED, CommandError
 
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 STATE_COLOURS = {"completed": "green", "failed": "red", "cancelled": "yellow", "running": "bold", "active": "bold"}
@@ -27,6 +31,31 @@ def print_json(data: Any) -> None:
     except UnicodeEncodeError:
         text = json.dumps(data, indent=2)
     print(text)
+
+
+def write_file(name: str, text: str) -> None:
+    """Write ``text`` to the file ``name``.
+
+    Raises:
+        CommandError: it cannot be written.
+    """
+    try:
+        Path(name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{name}: {error.strerror}") from None
+
+
+def write_figure(name: str, draw: Callable[[], str]) -> None:
+    """Write the figure that ``draw`` makes; it raises ValueError where there is nothing to draw.
+
+    Raises:
+        CommandError: there is nothing to draw, or the file cannot be written.
+    """
+    try:
+        figure = draw()
+    except ValueError as error:
+        raise CommandError(f"there is nothing to draw: {error}", FAILED) from None
+    write_file(name, figure)
 
 
 def say(text: str) -> None:

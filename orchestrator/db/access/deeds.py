@@ -8,13 +8,13 @@ from orchestrator.db.tables.access import deed
 from orchestrator.domain.around.access import Deed
 from orchestrator.domain.runs.stored import Page
 
-_INSERT = Insert(deed, "id", "created_at", "who", "token_id", "address", "action", "target")
+_INSERT = Insert(deed)
 
 
 def record(connection: Connection, done: Deed | None) -> None:
     """Store it; None is what nobody asked for."""
     if done is not None:
-        _INSERT.one(connection, (done.id, done.at, done.who, done.token_id, done.address, done.action, done.target))
+        _INSERT.one(connection, rows.values_of(deed, done, created_at=done.at))
 
 
 def page(
@@ -34,4 +34,4 @@ def page(
 
 
 def _read(row: rows.AnyRow) -> Deed:
-    return Deed(row.id, row.created_at, row.who, row.token_id, row.address, row.action, row.target)
+    return rows.made_of(Deed, row, at=row.created_at)

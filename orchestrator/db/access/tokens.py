@@ -9,27 +9,15 @@ from orchestrator.db.connection.among import among
 from orchestrator.db.connection.statements import Insert
 from orchestrator.db.reading import paging, rows
 from orchestrator.db.tables.access import token
-from orchestrator.domain.around.access import Deed, Scope, Token
+from orchestrator.domain.around.access import Deed, Token
 from orchestrator.domain.runs.stored import Page
 from orchestrator.domain.words.errors import NotFound
 
-_INSERT = Insert(
-    token,
-    "id",
-    "name",
-    "owner",
-    "scope",
-    "secret_sha256",
-    "created_at",
-    "expires_at",
-    "revoked_at",
-    "last_used_at",
-)
+_INSERT = Insert(token)
 
 
 def add(connection: Connection, new: Token, deed: Deed) -> None:
-    values = (new.id, new.name, new.owner, new.scope.value, new.secret_sha256, new.created_at, new.expires_at)
-    _INSERT.one(connection, (*values, new.revoked_at, new.last_used_at))
+    _INSERT.one(connection, rows.values_of(token, new))
     deeds.record(connection, deed)
 
 
@@ -62,4 +50,4 @@ def note_use(connection: Connection, token_ids: Sequence[str], at: float) -> Non
 
 def _read(row: rows.AnyRow) -> Token:
     """Raises DamagedRow."""
-    return rows.read("token", row.id, None, lambda: Token(**{**row._mapping, "scope": Scope(row.scope)}))
+    return rows.read("token", row.id, None, lambda: rows.made_of(Token, row))

@@ -17,9 +17,10 @@ DIALECTS: dict[str, Dialect] = {
 
 
 class Insert:
-    """``INSERT`` of rows, each a tuple of the values of ``columns`` in their order."""
+    """``INSERT`` of rows, each a tuple of the values of ``columns`` in their order, or (none given) of all columns."""
 
     def __init__(self, table: Table, *columns: str, or_nothing_on: Sequence[str] = ()) -> None:
+        columns = columns or tuple(column.name for column in table.columns)
         statement = table.insert().values({name: bindparam(name) for name in columns})
         self.texts = {}
         for name, dialect in DIALECTS.items():

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import ColumnElement, Connection, select, update
 
 from orchestrator.db.connection.among import among
 from orchestrator.db.connection.statements import Insert
@@ -18,19 +18,8 @@ from orchestrator.domain.runs.run import Experiment, ExperimentState, Run, RunSt
 from orchestrator.domain.runs.stored import Idempotency, Page
 from orchestrator.domain.words.errors import Conflict, NotFound
 
-INSERT = Insert(
-    experiment,
-    "id",
-    "owner",
-    "name",
-    "spec",
-    "facts",
-    "state",
-    "created_at",
-    "ended_at",
-    "cancel_requested",
-)
-_INSERT_LABEL = Insert(label, "name", "value", "experiment_id", "newest_run_at")
+INSERT = Insert(experiment)
+_INSERT_LABEL = Insert(label)
 
 
 @dataclass(frozen=True)
@@ -138,20 +127,22 @@ def idle(connection: Connection) -> list[str]:
     return list(connection.execute(query.order_by(experiment.c.created_at, experiment.c.id)).scalars())
 
 
+_NOT_CANCELLED = experiment.c.cancel_requested.is_(False)
+
+
+def _change_active(connection: Connection, experiment_id: str, *conditions: ColumnElement[bool], **values: Any) -> bool:
+    """Change it where it is active and meets the conditions; whether it was. Raises NotFound."""
+    which = (experiment.c.id == experiment_id, experiment.c.state == ExperimentState.ACTIVE.value, *conditions)
+    if connection.execute(update(experiment).where(*which).values(values)).rowcount:
+        return True
+    owner_of(connection, experiment_id)
+    return False
+
+
 def cancel(connection: Connection, experiment_id: str, at: float) -> bool:
     """Request it of the experiment first: runs that are being added wait for that row, or are met below. Whether that
     is new."""
-    statement = (
-        update(experiment)
-        .where(
-            experiment.c.id == experiment_id,
-            experiment.c.state == ExperimentState.ACTIVE.value,
-            experiment.c.cancel_requested.is_(False),
-        )
-        .values(cancel_requested=True)
-    )
-    if connection.execute(statement).rowcount == 0:
-        owner_of(connection, experiment_id)
+    if not _change_active(connection, experiment_id, _NOT_CANCELLED, cancel_requested=True):
         return False
     told = changes.row(at, experiment_id, None, ExperimentState.ACTIVE.value, {"cancel_requested": True})
     requests = run_rows.request_cancel(connection, run.c.experiment_id == experiment_id, at)
@@ -161,18 +152,7 @@ def cancel(connection: Connection, experiment_id: str, at: float) -> bool:
 
 def pause(connection: Connection, experiment_id: str, paused: bool, at: float) -> bool:
     """Pause or resume it and its runs, also those that may come back to the queue. Whether that is new."""
-    statement = (
-        update(experiment)
-        .where(
-            experiment.c.id == experiment_id,
-            experiment.c.state == ExperimentState.ACTIVE.value,
-            experiment.c.cancel_requested.is_(False),
-            experiment.c.paused.is_not(paused),
-        )
-        .values(paused=paused)
-    )
-    if connection.execute(statement).rowcount == 0:
-        owner_of(connection, experiment_id)
+    if not _change_active(connection, experiment_id, _NOT_CANCELLED, experiment.c.paused.is_not(paused), paused=paused):
         return False
     theirs = (run.c.experiment_id == experiment_id, run_rows.UNFINISHED)
     connection.execute(update(run).where(*theirs).values(paused=paused))
@@ -208,13 +188,7 @@ def end(connection: Connection, experiment_id: str, state: ExperimentState, at: 
     """Not where it was extended just now: the lock waits for whoever does that, so that their runs are seen."""
     connection.execute(select(experiment.c.id).where(experiment.c.id == experiment_id).with_for_update())
     left = select(run.c.id).where(run.c.experiment_id == experiment_id, run_rows.UNFINISHED).exists()
-    statement = (
-        update(experiment)
-        .where(experiment.c.id == experiment_id, experiment.c.state == ExperimentState.ACTIVE.value, ~left)
-        .values(state=state.value, ended_at=at, paused=False)
-    )
-    if connection.execute(statement).rowcount == 0:
-        owner_of(connection, experiment_id)
+    if not _change_active(connection, experiment_id, ~left, state=state.value, ended_at=at, paused=False):
         return False
     changes.record(connection, [changes.row(at, experiment_id, None, state.value, {})])
     return True

@@ -16,16 +16,14 @@ from orchestrator.domain.runs.filters import SeriesFilter
 from orchestrator.domain.runs.stored import Page
 from orchestrator.domain.words.errors import Conflict, Damaged, NotFound
 
-_COLUMNS = ("id", "owner", "source", "tool", "series", "benchmark", "at", "digest")
 # Two servers may store the same point at once: whoever comes second adds nothing.
-_INSERT = Insert(imported_point, *_COLUMNS, "found", or_nothing_on=("id",))
+_INSERT = Insert(imported_point, or_nothing_on=("id",))
 
 
 def add(connection: Connection, points: Sequence[ImportedPoint], deed: Deed) -> Stored:
     added, there = [], []
     for one in points:
-        row = (*(getattr(one, name) for name in _COLUMNS), rows.to_text(one.to_json()))
-        if _INSERT.one(connection, row):
+        if _INSERT.one(connection, rows.values_of(imported_point, one, found=rows.to_text(one.to_json()))):
             added.append(one.id)
             continue
         known = select(imported_point.c.digest).where(imported_point.c.id == one.id)
@@ -63,7 +61,7 @@ def series(wanted: SeriesFilter) -> Select[Any] | None:
 def workloads(connection: Connection, keys: Sequence[str]) -> tuple[dict[str, Mapping[str, Any]], list[Damaged]]:
     """(key -> the workload of these series, the rows that cannot be read): any point has it."""
     ones = select(func.max(imported_point.c.id)).where(among(imported_point.c.series, keys))
-    query = select(imported_point).where(imported_point.c.id.in_(ones.group_by(imported_point.c.series)))
+    query = select(imported_point).where(among(imported_point.c.id, ones.group_by(imported_point.c.series)))
     whole, damaged = rows.sorted_out(connection.execute(query), read)
     return {one.series: one.workload for one in whole}, damaged
 

@@ -5,12 +5,14 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from enum import Enum
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
-from sqlalchemy import Row
+from sqlalchemy import Row, Table
 
+from orchestrator.db.tables.schema import attempt, experiment, run
 from orchestrator.domain.asked.placement import Placement
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.asked.spec import ExperimentSpec
@@ -18,6 +20,7 @@ from orchestrator.domain.runs.run import Attempt, Experiment, ExperimentState, O
 from orchestrator.domain.value.failure import Failure
 from orchestrator.domain.value.measurement import Analysis
 from orchestrator.domain.words.errors import Damaged, DamagedRow
+from orchestrator.domain.words.plain import reader_of
 from orchestrator.domain.words.untrusted import PRINTED, is_time, mended, problems_in, visible
 from workers.trainer.protocol import to_json
 
@@ -152,19 +155,29 @@ def _placement(text: str) -> Placement:
     return Placement.from_json(loaded(text))
 
 
-def experiment_row(experiment: Experiment) -> tuple[Any, ...]:
+def values_of(table: Table, thing: object, **written: Any) -> tuple[Any, ...]:
+    """The row of ``thing`` for an ``Insert`` of all columns: those of ``written``, and of the others what ``thing``
+    calls by the same name."""
+    found = (written[name] if name in written else getattr(thing, name) for name in table.columns.keys())  # noqa: SIM118
+    return tuple(value.value if isinstance(value, Enum) else value for value in found)
+
+
+def made_of(kind: type[Made], row: AnyRow, **read: Any) -> Made:
+    """The dataclass ``kind`` of a row: its fields of ``read``, and the others from the columns of the same names.
+
+    Raises:
+        ValueError: a field is not what it should be; a time is none.
+    """
+    values = {**row._mapping, **read}
+    times = {name: maybe_time(value) for name, value in values.items() if name == "at" or name.endswith("_at")}
+    made: Made = reader_of(kind).validate_python(values | times)
+    return made
+
+
+def experiment_row(one: Experiment) -> tuple[Any, ...]:
     """The values of ``experiments.INSERT``."""
-    return (
-        experiment.id,
-        experiment.owner,
-        experiment.spec.name,
-        to_text(experiment.spec.to_json()),
-        to_text(dict(experiment.facts)),
-        experiment.state.value,
-        experiment.created_at,
-        experiment.ended_at,
-        experiment.cancel_requested,
-    )
+    spec, facts = to_text(one.spec.to_json()), to_text(dict(one.facts))
+    return values_of(experiment, one, name=one.spec.name, spec=spec, facts=facts)
 
 
 def experiment_of(row: AnyRow, run_counts: Mapping[RunState, int], origin: Origin | None = None) -> Experiment:
@@ -188,23 +201,19 @@ def _experiment(row: AnyRow, run_counts: Mapping[RunState, int], origin: Origin 
     )
 
 
-def run_row(run: Run) -> tuple[Any, ...]:
+def run_row(one: Run) -> tuple[Any, ...]:
     """The values of ``runs.INSERT``."""
-    plan = run.plan
-    return (
-        run.id,
-        run.experiment_id,
-        to_text(plan.to_json()),
-        plan.key,
-        plan.cell_key,
-        plan.model,
-        plan.framework,
-        run.state.value,
-        run.priority,
-        run.created_at,
-        run.cancel_requested,
-        plan.needs.key,
-        run.paused,
+    plan = one.plan
+    return values_of(
+        run,
+        one,
+        plan=to_text(plan.to_json()),
+        plan_key=plan.key,
+        cell_key=plan.cell_key,
+        model=plan.model,
+        framework=plan.framework,
+        needs=plan.needs.key,
+        failure=failure_text(one.failure),
     )
 
 
@@ -214,14 +223,14 @@ def run_of(row: AnyRow, attempts: Iterable[AnyRow], result: AnyRow | None = None
 
 
 def _run(row: AnyRow, attempts: Iterable[AnyRow], result: AnyRow | None, waiting: str | None) -> Run:
-    run = Run(
+    one = Run(
         id=row.id,
         experiment_id=row.experiment_id,
         plan=_plan(row.plan),
         state=RunState(row.state),
         created_at=time_of(row.created_at),
         priority=row.priority,
-        attempts=tuple(attempt_of(one) for one in attempts),
+        attempts=tuple(attempt_of(each) for each in attempts),
         started_at=maybe_time(row.started_at),
         ended_at=maybe_time(row.ended_at),
         cancel_requested=row.cancel_requested,
@@ -230,43 +239,22 @@ def _run(row: AnyRow, attempts: Iterable[AnyRow], result: AnyRow | None, waiting
         failure=failure_of(row.failure),
     )
     if result is None:
-        return run
+        return one
     fingerprint = fingerprint_of(result.fingerprint) if result.fingerprint else None
-    return replace(run, analysis=analysis_of(result.analysis), fingerprint=fingerprint)
+    return replace(one, analysis=analysis_of(result.analysis), fingerprint=fingerprint)
 
 
 def fingerprint_of(text: str) -> dict[str, Any]:
     return _FINGERPRINT.validate_python(loaded(text))
 
 
-def attempt_row(attempt: Attempt) -> dict[str, Any]:
-    return {
-        "id": attempt.id,
-        "run_id": attempt.run_id,
-        "number": attempt.number,
-        "token": attempt.token,
-        "placement": to_text(attempt.placement.to_json()),
-        "created_at": attempt.created_at,
-        "started_at": attempt.started_at,
-        "ended_at": attempt.ended_at,
-        "failure": failure_text(attempt.failure),
-        "stop_requested": attempt.stop_requested,
-    }
+def attempt_row(one: Attempt) -> tuple[Any, ...]:
+    """The values of ``runs.INSERT_ATTEMPT``."""
+    return values_of(attempt, one, placement=to_text(one.placement.to_json()), failure=failure_text(one.failure))
 
 
 def attempt_of(row: AnyRow) -> Attempt:
-    return Attempt(
-        id=row.id,
-        run_id=row.run_id,
-        number=row.number,
-        token=row.token,
-        placement=_placement(row.placement),
-        created_at=time_of(row.created_at),
-        started_at=maybe_time(row.started_at),
-        ended_at=maybe_time(row.ended_at),
-        failure=failure_of(row.failure),
-        stop_requested=row.stop_requested,
-    )
+    return made_of(Attempt, row, placement=_placement(row.placement), failure=failure_of(row.failure))
 
 
 def failure_text(failure: Failure | None) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Select, Table, insert, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, insert, select
 
 from orchestrator.db.reading import owners, paging, rows
 from orchestrator.db.tables.schema import attempt, calibration, exchange, experiment, run
@@ -25,14 +25,11 @@ _HIGHEST = 99_999
 
 @dataclass(frozen=True)
 class Kind(Generic[Stored]):
-    """What one kind of probe finds. ``asked``: the columns by which its rows can be found; ``as_json``: those that hold
-    JSON."""
+    """What one kind of probe finds. ``asked``: the columns by which its rows can be found."""
 
     table: Table
     reader: TypeAdapter[Stored]
-    fields: Sequence[str]
     asked: Sequence[str]
-    as_json: Sequence[str]
 
     def stored(self, row: rows.AnyRow) -> Stored:
         """What a row of the table holds, with its experiment's id.
@@ -42,8 +39,9 @@ class Kind(Generic[Stored]):
         """
 
         def made() -> Stored:
-            found = {name: getattr(row, name) for name in self.fields} | {"created_at": rows.time_of(row.created_at)}
-            return self.reader.validate_python(found | {name: rows.loaded(found[name]) for name in self.as_json})
+            of_run = {name: getattr(row, name) for name in ("run_id", "experiment_id", "valid")}
+            of_run["created_at"] = rows.time_of(row.created_at)
+            return self.reader.validate_python(rows.loaded(row.found) | of_run)
 
         return rows.read(self.table.name, row.id, row.experiment_id, made)
 
@@ -51,16 +49,12 @@ class Kind(Generic[Stored]):
 TRANSFERS = Kind(
     exchange,
     TypeAdapter(StoredTransfer),
-    tuple(StoredTransfer.__dataclass_fields__),
     asked=("run_id", "topology", "fabric", "library", "operation", "device", "busy_cores", "valid"),
-    as_json=("ranks", "nodes"),
 )
 CALIBRATIONS = Kind(
     calibration,
     TypeAdapter(StoredCalibration),
-    tuple(StoredCalibration.__dataclass_fields__),
     asked=("run_id", "node", "device_id", "device_name", "arithmetic", "valid"),
-    as_json=("shape", "rates"),
 )
 KINDS: tuple[Kind[Any], ...] = (TRANSFERS, CALIBRATIONS)
 
@@ -86,9 +80,8 @@ def _place(connection: Connection, run_id: str) -> dict[str, Any]:
 
 def _before(connection: Connection, run_id: str, one: Calibration) -> dict[str, Any]:
     key = DeviceKey(one.node, one.device_id, one.device_name, one.cores)
-    earlier = _valid(key, one.arithmetic).where(calibration.c.created_at <= _created_at(connection, run_id))
-    row = connection.execute(earlier).first()
-    return {"previous_flops_per_s": row.flops_per_s if row else None}
+    earlier = _newest(connection, key, one.arithmetic, calibration.c.created_at <= _created_at(connection, run_id))
+    return {"previous_flops_per_s": earlier.flops_per_s if earlier else None}
 
 
 def _created_at(connection: Connection, run_id: str) -> float:
@@ -103,11 +96,14 @@ def _insert(
         "run_id": run_id,
         "created_at": _created_at(connection, run_id),
         "valid": analysis.validity.sound,
-        "code_version": analysis.code_version,
     }
-    texts = [one | {name: rows.to_text(one[name]) for name in kind.as_json} for one in map(dict, found)]
-    ids = [{"id": f"{run_id}-{_HIGHEST - position:05d}"} for position in range(len(found))]
-    connection.execute(insert(kind.table), [shared | one | own for one, own in zip(texts, ids, strict=True)])
+    made = []
+    for position, one in enumerate(found):
+        named = {name: one[name] for name in kind.table.columns.keys() if name in one}  # noqa: SIM118
+        columns = {name: rows.to_text(value) if isinstance(value, list) else value for name, value in named.items()}
+        whole = rows.to_text({**one, "code_version": analysis.code_version})
+        made.append(shared | columns | {"id": f"{run_id}-{_HIGHEST - position:05d}", "found": whole})
+    connection.execute(insert(kind.table), made)
 
 
 def transfers(
@@ -149,21 +145,21 @@ def every(kind: Kind[Any]) -> Select[Any]:
 
 def latest(connection: Connection, devices: Sequence[DeviceKey], arithmetic: str) -> dict[DeviceKey, StoredCalibration]:
     """See ``domain.ports.Store.calibrated``."""
-    found: dict[DeviceKey, StoredCalibration] = {}
-    for key in devices:
-        row = connection.execute(_valid(key, arithmetic)).first()
-        for one in rows.sorted_out([] if row is None else [row], CALIBRATIONS.stored)[0]:
-            found[key] = one
-    return found
+    found = {key: _newest(connection, key, arithmetic) for key in devices}
+    return {key: one for key, one in found.items() if one is not None}
 
 
-def _valid(key: DeviceKey, arithmetic: str) -> Select[Any]:
-    """The valid ones of a device, the newest first."""
+def _newest(
+    connection: Connection, key: DeviceKey, arithmetic: str, *conditions: ColumnElement[bool]
+) -> StoredCalibration | None:
+    """The newest valid one of a device; none where that cannot be read."""
     own = calibration.c
-    return (
+    query = (
         every(CALIBRATIONS)
         .where(own.node == key.node, own.device_id == key.device_id, own.arithmetic == arithmetic)
-        .where(own.device_name == key.device_name, own.cores == key.cores, own.valid)
+        .where(own.device_name == key.device_name, own.cores == key.cores, own.valid, *conditions)
         .order_by(own.created_at.desc(), own.id.desc())
         .limit(1)
     )
+    made, _ = rows.sorted_out(connection.execute(query), CALIBRATIONS.stored)
+    return made[0] if made else None

@@ -21,23 +21,9 @@ from orchestrator.domain.words.errors import Damaged, DamagedRow, NotFound
 
 log = logging.getLogger(__name__)
 
-COLUMNS = (
-    "id",
-    "experiment_id",
-    "plan",
-    "plan_key",
-    "cell_key",
-    "model",
-    "framework",
-    "state",
-    "priority",
-    "created_at",
-    "cancel_requested",
-    "needs",
-    "paused",
-)
-INSERT = Insert(run, *COLUMNS)
-_INSERT_MISSING = Insert(run, *COLUMNS, or_nothing_on=("experiment_id", "plan_key"))
+INSERT = Insert(run)
+_INSERT_MISSING = Insert(run, or_nothing_on=("experiment_id", "plan_key"))
+INSERT_ATTEMPT = Insert(attempt)
 
 OPEN = run.c.state.in_([state.value for state in HOLDS_DEVICES])
 UNFINISHED = run.c.state.in_([state.value for state in RunState if state not in TERMINAL])
@@ -331,7 +317,7 @@ def begin_attempt(connection: Connection, run_id: str, new: Attempt) -> bool:
     owner = select(experiment.c.owner).where(experiment.c.id == experiment_id).with_for_update(read=True)
     if connection.execute(owner).scalar_one() == REMOVING:
         raise NotFound("run", run_id)
-    connection.execute(attempt.insert(), rows.attempt_row(new))
+    INSERT_ATTEMPT.one(connection, rows.attempt_row(new))
     data = {"attempt": new.number, "nodes": list(new.placement.nodes)}
     changes.record(connection, [changes.row(new.created_at, experiment_id, run_id, RunState.PLACING.value, data)])
     return True

@@ -13,26 +13,13 @@ from orchestrator.db.reading import paging, rows
 from orchestrator.db.schedule import schedules
 from orchestrator.db.tables.schedule import fire, origin
 from orchestrator.db.tables.schema import experiment
-from orchestrator.domain.around.schedule import Fire, FireState, NewFire, Schedule, Trigger
+from orchestrator.domain.around.schedule import Fire, FireState, NewFire, Schedule
 from orchestrator.domain.runs.filters import FireFilter
 from orchestrator.domain.runs.run import ExperimentState
 from orchestrator.domain.runs.stored import Idempotency, Page
 from orchestrator.domain.words.errors import NotFound
 
-_INSERT = Insert(
-    fire,
-    "id",
-    "schedule_id",
-    "fire_at",
-    "due_at",
-    "created_at",
-    "trigger",
-    "state",
-    "reason",
-    "experiment_id",
-    "n_times",
-    or_nothing_on=("schedule_id", "fire_at"),
-)
+_INSERT = Insert(fire, or_nothing_on=("schedule_id", "fire_at"))
 
 
 @dataclass(frozen=True)
@@ -61,9 +48,7 @@ def settle(
 
 
 def _insert(connection: Connection, new: Fire) -> bool:
-    times = (new.at, new.due_at, new.created_at)
-    what = (new.trigger.value, new.state.value, new.reason, new.experiment_id, new.n_times)
-    return _INSERT.one(connection, (new.id, new.schedule_id, *times, *what)) == 1
+    return _INSERT.one(connection, rows.values_of(fire, new, fire_at=new.at)) == 1
 
 
 def _submit(connection: Connection, one: Prepared) -> None:
@@ -150,20 +135,4 @@ def _all() -> Select[tuple[object, ...]]:
 
 def read(row: rows.AnyRow) -> Fire:
     """Raises DamagedRow."""
-    return rows.read("fire", row.id, None, lambda: _read(row))
-
-
-def _read(row: rows.AnyRow) -> Fire:
-    return Fire(
-        id=row.id,
-        schedule_id=row.schedule_id,
-        at=rows.time_of(row.fire_at),
-        due_at=rows.time_of(row.due_at),
-        created_at=rows.time_of(row.created_at),
-        trigger=Trigger(row.trigger),
-        state=FireState(row.state),
-        reason=row.reason,
-        experiment_id=row.experiment_id,
-        n_times=row.n_times,
-        experiment_state=row.experiment_state,
-    )
+    return rows.read("fire", row.id, None, lambda: rows.made_of(Fire, row, at=row.fire_at))

@@ -9,7 +9,7 @@ from orchestrator.db.experiment import keys
 from orchestrator.db.reading import paging, rows
 from orchestrator.db.tables.schedule import fire, schedule
 from orchestrator.domain.around.access import Deed
-from orchestrator.domain.around.schedule import FireState, Misfire, Overlap, Schedule
+from orchestrator.domain.around.schedule import FireState, Schedule
 from orchestrator.domain.runs.filters import ScheduleFilter
 from orchestrator.domain.runs.stored import Idempotency, Page
 from orchestrator.domain.words.errors import Conflict, NotFound
@@ -22,7 +22,7 @@ def add(connection: Connection, new: Schedule, key: Idempotency | None, deed: De
         keys.used(connection, key)
         return one(connection, new.id), False
     _check_name(connection, new)
-    connection.execute(insert(schedule).values(_row(new)))
+    connection.execute(insert(schedule).values(_values(new)))
     deeds.record(connection, deed)
     return new, True
 
@@ -55,7 +55,7 @@ def page(
 
 def change(connection: Connection, changed: Schedule, deed: Deed) -> bool:
     _check_name(connection, changed)
-    values = _row(changed) | {"version": changed.version + 1}
+    values = _values(changed) | {"version": changed.version + 1}
     if not _replace(connection, changed, **values):
         return False
     deeds.record(connection, deed)
@@ -118,32 +118,10 @@ def read(row: rows.AnyRow) -> Schedule:
 
 
 def _read(row: rows.AnyRow) -> Schedule:
-    spec = rows.loaded(row.spec)
-    if not isinstance(spec, dict):
-        raise ValueError("the spec is no object")
-    return Schedule(
-        id=row.id,
-        name=row.name,
-        owner=row.owner,
-        cron=row.cron,
-        timezone=row.timezone,
-        spec=spec,
-        misfire=Misfire(row.misfire),
-        max_age_s=row.max_age_s,
-        overlap=Overlap(row.overlap),
-        jitter_s=row.jitter_s,
-        paused=row.paused,
-        created_at=rows.time_of(row.created_at),
-        considered_until=rows.time_of(row.considered_until),
-        due_at=rows.maybe_time(row.due_at),
-        version=row.version,
-    )
+    considered_until = rows.time_of(row.considered_until)
+    return rows.made_of(Schedule, row, spec=rows.loaded(row.spec), considered_until=considered_until)
 
 
-def _row(one: Schedule) -> dict[str, Any]:
-    return {
-        **{name: getattr(one, name) for name in schedule.c.keys()},  # noqa: SIM118 - columns, not their names
-        "spec": rows.to_text(dict(one.spec)),
-        "misfire": one.misfire.value,
-        "overlap": one.overlap.value,
-    }
+def _values(one: Schedule) -> dict[str, Any]:
+    values = rows.values_of(schedule, one, spec=rows.to_text(dict(one.spec)))
+    return dict(zip(schedule.columns.keys(), values, strict=True))

@@ -195,7 +195,8 @@ result = Table(
 )
 
 # What netbenches found: the rows of ``result.analysis`` with where they were measured, for questions across runs.
-# ``id`` makes pages list a run's rows in the order in which they were measured; ``nodes`` is a JSON list, sorted.
+# ``found`` is the whole of it as JSON, and the other columns find it. ``id`` makes pages list a run's rows in the order
+# in which they were measured; ``nodes`` is a JSON list, sorted.
 exchange = Table(
     "exchange",
     metadata,
@@ -209,19 +210,8 @@ exchange = Table(
     Column("nodes", Key, nullable=False),
     Column("library", Key, nullable=False),
     Column("operation", Key, nullable=False),
-    Column("bytes", BigInteger, nullable=False),
-    Column("world_size", Integer, nullable=False),
-    Column("ranks", Key, nullable=False),
     Column("busy_cores", Boolean, nullable=False),
-    Column("repetitions", Integer, nullable=False),
-    Column("duration_min_s", Double, nullable=False),
-    Column("duration_p50_s", Double, nullable=False),
-    Column("duration_mean_s", Double, nullable=False),
-    Column("duration_p90_s", Double, nullable=False),
-    Column("duration_max_s", Double, nullable=False),
-    Column("algorithm_bytes_per_s", Double, nullable=False),
-    Column("bus_bytes_per_s", Double, nullable=False),
-    Column("code_version", Key, nullable=False),
+    Column("found", Text, nullable=False),
     Index("ix_exchange_created", "created_at", "id"),
     Index("ix_exchange_run", "run_id"),
 )
@@ -234,8 +224,7 @@ profile = Table(
     Column("found", Text, nullable=False),
 )
 
-# What calibrations found: a row per device and arithmetic of a run. ``shape`` and ``rates`` are JSON;
-# ``previous_flops_per_s`` is what the valid one before it found for that device.
+# What calibrations found, likewise: a row per device and arithmetic of a run.
 calibration = Table(
     "calibration",
     metadata,
@@ -245,20 +234,10 @@ calibration = Table(
     Column("valid", Boolean, nullable=False),
     Column("node", Key, nullable=False),
     Column("device_id", Key, nullable=False),
-    Column("device_kind", Key, nullable=False),
     Column("device_name", Key, nullable=False),
     Column("cores", Integer, nullable=False),
     Column("arithmetic", Key, nullable=False),
-    Column("flops_per_s", Double, nullable=False),
-    Column("previous_flops_per_s", Double),
-    Column("shape", Key, nullable=False),
-    Column("repetitions", Integer, nullable=False),
-    Column("spread_ratio", Double, nullable=False),
-    Column("loaded_s", Double, nullable=False),
-    Column("devices", Integer, nullable=False),
-    Column("library", Key, nullable=False),
-    Column("rates", Text, nullable=False),
-    Column("code_version", Key, nullable=False),
+    Column("found", Text, nullable=False),
     Index("ix_calibration_created", "created_at", "id"),
     Index("ix_calibration_run", "run_id"),
     Index("ix_calibration_device", "node", "device_id", "arithmetic", "created_at"),

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, select, update
 from orchestrator.db.experiment import experiments
 from orchestrator.db.reading import rows
 from orchestrator.db.run import cell_rows, cells, changes, counts, logs, runs
-from orchestrator.db.tables.schema import attempt, experiment, run
+from orchestrator.db.tables.schema import experiment
 from orchestrator.db.together import results
 from orchestrator.domain.around.access import IMPORTING
 from orchestrator.domain.runs.log import Line
@@ -29,8 +29,8 @@ def begin(connection: Connection, new: Experiment, one: Run) -> bool:
     if owner is not None:
         return bool(owner == IMPORTING)
     experiments.INSERT.one(connection, rows.experiment_row(replace(new, owner=IMPORTING)))
-    connection.execute(run.insert(), _ended_row(one))
-    connection.execute(attempt.insert(), [rows.attempt_row(each) for each in one.attempts])
+    runs.INSERT.one(connection, rows.run_row(one))
+    runs.INSERT_ATTEMPT.many(connection, [rows.attempt_row(each) for each in one.attempts])
     return True
 
 
@@ -67,12 +67,6 @@ def finish(connection: Connection, new: Experiment, one: Run) -> bool:
     cell_rows.keep(connection, one.id)
     changes.INSERT.many(connection, _changes(new, one))
     return True
-
-
-def _ended_row(one: Run) -> dict[str, object]:
-    begun = dict(zip(runs.COLUMNS, rows.run_row(one), strict=True))
-    ended = {"started_at": one.started_at, "ended_at": one.ended_at, "failure": rows.failure_text(one.failure)}
-    return begun | ended
 
 
 def _changes(new: Experiment, one: Run) -> list[changes.ChangeRow]:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from orchestrator.domain.runs.stored import Page
+from orchestrator.domain.words.errors import NotAllowed
 
 # Whose an experiment is while it is imported, and while it is removed: no request is ever of these owners, and nobody
 # sees what is theirs.
@@ -96,9 +97,15 @@ class Actor:
     token_id: str | None = None
     address: str | None = None
 
-    def may_change(self, owner: str) -> bool:
-        """Whether it may cancel or remove what is ``owner``'s."""
-        return self.scope is Scope.ADMIN or (self.scope is Scope.SUBMIT and self.owner == owner)
+    def check_may_change(self, identifier: str, owner: str) -> None:
+        """Refuse what only ``owner``, or an admin, may do with what is ``owner``'s.
+
+        Raises:
+            NotAllowed: it is somebody else's.
+        """
+        if self.scope is Scope.ADMIN or (self.scope is Scope.SUBMIT and self.owner == owner):
+            return
+        raise NotAllowed(f"{identifier} is {owner}'s: only {owner}, or a token of scope admin, may do this to it")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from orchestrator.domain.runs.filters import RunFilter
 from orchestrator.domain.runs.log import Entry
 from orchestrator.domain.runs.run import HOLDS_DEVICES, Attempt, Experiment, Run, RunState
 from orchestrator.domain.runs.stored import Page
-from orchestrator.domain.words.errors import Damaged, InvalidRequest, NotAllowed, NotFound, Problem
+from orchestrator.domain.words.errors import Damaged, InvalidRequest, NotFound, Problem
 from orchestrator.services.context import Context
 
 MOST_DIGITS = 18  # of the numbers that every database holds, those of 64 bits
@@ -41,9 +41,7 @@ def check_may_change(context: Context, experiment_id: str, by: Actor) -> None:
         NotFound: as ``experiment``.
         NotAllowed: it is somebody else's.
     """
-    owner = owner_of(context, experiment_id)
-    if not by.may_change(owner):
-        raise NotAllowed(f"{experiment_id} is {owner}'s: only {owner}, or a token of scope admin, may do this to it")
+    by.check_may_change(experiment_id, owner_of(context, experiment_id))
 
 
 def why_nothing_runs(context: Context, experiment_id: str) -> str | None:

@@ -9,7 +9,7 @@ from orchestrator.analysis.history import milabench
 from orchestrator.analysis.history.milabench import Process
 from orchestrator.domain.around.access import Actor
 from orchestrator.domain.around.imported_points import ImportedPoint, Stored, id_of, series_of
-from orchestrator.domain.words.errors import InvalidRequest, NotAllowed, Problem
+from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.domain.words.untrusted import text_problem, visible
 from orchestrator.services.context import Context
 from orchestrator.services.tokens import deed_of
@@ -119,7 +119,5 @@ def remove_imported(context: Context, point_id: str, by: Actor) -> None:
         NotFound: there is none.
         NotAllowed: it is somebody else's.
     """
-    owner = context.store.owner_of_imported(point_id)
-    if not by.may_change(owner):
-        raise NotAllowed(f"{point_id} is {owner}'s: only {owner}, or a token of scope admin, may do this to it")
+    by.check_may_change(point_id, context.store.owner_of_imported(point_id))
     context.store.remove_imported(point_id, deed_of(by, context.clock.now(), "import remove", point_id))

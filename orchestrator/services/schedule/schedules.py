@@ -27,7 +27,7 @@ from orchestrator.domain.around.schedule import (
 )
 from orchestrator.domain.asked.spec import NAME_PATTERN, StrictModel, problems_of
 from orchestrator.domain.runs.run import Origin
-from orchestrator.domain.words.errors import Conflict, InvalidRequest, NotAllowed, Problem
+from orchestrator.domain.words.errors import Conflict, InvalidRequest, Problem
 from orchestrator.domain.words.ids import ALPHABET
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
@@ -205,9 +205,7 @@ def check_may_change(context: Context, schedule_id: str, by: Actor) -> None:
         NotFound: there is none.
         NotAllowed: it is somebody else's.
     """
-    owner = context.store.owner_of_schedule(schedule_id)
-    if not by.may_change(owner):
-        raise NotAllowed(f"{schedule_id} is {owner}'s: only {owner}, or a token of scope admin, may do this to it")
+    by.check_may_change(schedule_id, context.store.owner_of_schedule(schedule_id))
 
 
 def change(context: Context, schedule_id: str, body: Any, by: Actor) -> Schedule:

@@ -5,10 +5,9 @@ only one series agrees: tbd history --model resnet-50 --framework pytorch
 """
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from orchestrator.cli.exits import FAILED, CommandError
+from orchestrator.cli.exits import CommandError
 from orchestrator.cli.printing import output
 from orchestrator.cli.rest import naming
 from orchestrator.cli.rest.client import Client, path_of
@@ -49,7 +48,10 @@ def execute(options: argparse.Namespace) -> int:
     else:
         _show(found)
     if options.svg:
-        _draw(found, options.svg)
+        from orchestrator.reports.history import history_figure
+
+        output.write_figure(options.svg, lambda: history_figure(found))
+        output.say(f"figure: {options.svg}")
     return 0
 
 
@@ -106,17 +108,3 @@ def _show(found: Any) -> None:
     told = finding_lines(found)
     if told:
         print("\n".join(["", *(line for text in told for line in output.wrapped(text))]))
-
-
-def _draw(found: Any, name: str) -> None:
-    from orchestrator.reports.history import history_figure
-
-    try:
-        figure = history_figure(found)
-    except ValueError as error:
-        raise CommandError(f"there is nothing to draw: {error}", FAILED) from None
-    try:
-        Path(name).write_text(figure, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{name}: {error.strerror}") from None
-    output.say(f"figure: {name}")

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from orchestrator.cli.exits import CommandError
@@ -33,11 +32,7 @@ def execute(options: argparse.Namespace) -> int:
 
 def write_report(client: Client, experiment_id: str, name: str) -> None:
     """Write the report to the file ``name``."""
-    text = _report(client, experiment_id)
-    try:
-        Path(name).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{name}: {error.strerror}") from None
+    output.write_file(name, _report(client, experiment_id) + "\n")
     output.say(f"report: {name}")
 
 

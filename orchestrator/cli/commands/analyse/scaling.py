@@ -5,9 +5,7 @@ each device) or --global-batch 64 (strong: one batch, divided over the devices).
 """
 
 import argparse
-from pathlib import Path
 
-from orchestrator.cli.exits import FAILED, CommandError
 from orchestrator.cli.printing import output
 from orchestrator.cli.rest import naming
 from orchestrator.cli.rest.client import path_of
@@ -32,19 +30,8 @@ def execute(options: argparse.Namespace) -> int:
 
         print_table(scaling_table(found))
     if options.svg:
-        _draw(found, client.get(path_of("experiments", experiment))["name"], options.svg)
+        from orchestrator.reports.scaling import scaling_figure
+
+        title = client.get(path_of("experiments", experiment))["name"]
+        output.write_figure(options.svg, lambda: scaling_figure(found, title))
     return 0
-
-
-def _draw(found: dict[str, object], title: str, name: str) -> None:
-    from orchestrator.reports.scaling import scaling_figure
-
-    try:
-        figure = scaling_figure(found, title)
-    except ValueError as error:
-        raise CommandError(f"there is nothing to draw: {error}", FAILED) from None
-    try:
-        Path(name).write_text(figure, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{name}: {error.strerror}") from None
-    output.say(f"figure: {name}")

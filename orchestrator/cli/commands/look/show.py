@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from pathlib import Path
 
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.printing import output
@@ -51,22 +50,16 @@ def _write_curve(client: Client, thing: str, path: str) -> None:
     ids = [thing] if of_run else [run["id"] for run in client.pages(path_of("experiments", thing, "runs"))["items"]]
     try:
         text = figure([client.get(path_of("runs", one)) for one in ids])
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise CommandError(str(error)) from None
+    output.write_file(path, text)
     output.say(f"the curves are in {path}")
 
 
 def _write_trace(client: Client, run_id: str, path: str) -> None:
     found = client.get(path_of("runs", run_id, "trace"))
-    try:
-        # As UTF-8, not escaped: Perfetto refuses the pairs of escapes that stand for characters beyond 16 bits.
-        text = json.dumps(found, separators=(",", ":"), ensure_ascii=False)
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}") from None
+    # As UTF-8, not escaped: Perfetto refuses the pairs of escapes that stand for characters beyond 16 bits.
+    output.write_file(path, json.dumps(found, separators=(",", ":"), ensure_ascii=False))
     reason = found["otherData"].get("reason")
     output.say(reason or f"{len(found['traceEvents'])} events in {path}: open it in Perfetto or chrome://tracing")
 
