@@ -51,9 +51,10 @@ WAYS = {
     for options in ways(model)
     if offers(model, options, "tiny") and not (options and name == "bert-large")
 }
-# TensorFlow takes longest: in every test run are its networks by default.
+# TensorFlow takes longest: in every test run are its networks by default, but for those whose layers others have too.
+SHARED = ("alexnet", "bert-large")
 CELLS = [
-    of_framework(framework, way, slow=framework == "tensorflow" and bool(options))
+    of_framework(framework, way, slow=framework == "tensorflow" and bool(options or name in SHARED))
     for way, (name, options) in WAYS.items()
     for framework in MODELS[name].frameworks
 ]

@@ -37,6 +37,13 @@ TWO_NODES = [
     ("mxnet", "kvstore-dist-sync"),
     ("mxnet", "kvstore-dist-device-sync"),
 ]
+# A network is trained by one strategy of each framework, and by the others after a change.
+OF_A_NETWORK = strategies(("pytorch", "ddp"), ("tensorflow", "multi-worker-mirrored"), ("mxnet", "kvstore-dist-sync"))
+LEFT = [
+    pytest.param(*one.values, marks=[*one.marks, pytest.mark.after_change], id=one.id)
+    for one in STRATEGIES
+    if one.values[0] not in [network.values[0] for network in OF_A_NETWORK]
+]
 # Far above what is measured, far below the time-outs of the collectives: a rank that is gone is noticed at once.
 NOTICED_S = 60.0
 # The mean over two ranks of the loss after steps 1 to 4, as PyTorch's ``ddp`` printed them: the same model, batches and
@@ -58,10 +65,14 @@ def python(strategy, python_of):
 
 @pytest.fixture(scope="module")
 def finished(strategy, python_of, tmp_path_factory):
-    """The workers of one finished run of ResNet-50 on two devices, of two nodes where it is made for that."""
-    nodes = 2 if strategy in TWO_NODES else 1
-    job = strategy_job(*strategy, nodes=nodes, devices=2 // nodes)
-    trainers = run(job, tmp_path_factory.mktemp("gang"), python_of(job["interpreter"]["name"]))
+    """The workers of one finished run of two ranks, of a model without batch normalisation."""
+    job = strategy_job(*strategy, devices=2)
+    job["model"].update(module="tests.support.linear_model", input=None)
+    return trained(job, tmp_path_factory.mktemp("gang"), python_of(job["interpreter"]["name"]))
+
+
+def trained(job, folder, python):
+    trainers = run(job, folder, python)
     for trainer in trainers:
         assert trainer.popen.returncode == 0, trainer.output
     return workers(job, trainers)
@@ -81,9 +92,14 @@ def test_all_ranks_meet_and_their_losses_are_finite(finished):
     assert all(math.isfinite(loss["value"]) for loss in all_of(finished, "loss"))
 
 
-def test_the_losses_are_those_of_every_other_framework_and_strategy(finished):
-    steps = zip(*[[loss["value"] for loss in trainer.data("loss")[:4]] for trainer in finished], strict=True)
+@pytest.mark.parametrize("strategy", [*OF_A_NETWORK, *LEFT])
+def test_the_losses_of_a_network_are_those_of_every_other_framework_and_strategy(strategy, python, tmp_path):
+    """ResNet-50 on two devices, of two nodes where the strategy is made for that."""
+    nodes = 2 if strategy in TWO_NODES else 1
+    trainers = trained(strategy_job(*strategy, nodes=nodes, devices=2 // nodes), tmp_path, python)
+    steps = zip(*[[loss["value"] for loss in trainer.data("loss")[:4]] for trainer in trainers], strict=True)
     assert [sum(step) / len(step) for step in steps] == pytest.approx(LOSSES, rel=5e-3)
+    assert len({replica["sha256"] for replica in all_of(trainers, "replica")}) == 1
 
 
 def test_the_work_of_all_ranks_is_counted(finished):
@@ -102,16 +118,12 @@ def test_how_gradients_were_exchanged_is_recorded(finished):
         assert {"library", "backend"} <= set(built["exchange"])
 
 
-def test_two_ranks_train_as_one_with_the_double_batch_does(strategy, python, tmp_path):
+def test_two_ranks_train_as_one_with_the_double_batch_does(finished):
     """Without batch normalisation this holds exactly, up to the order of sums: gradients are averaged, not added."""
-    job = strategy_job(*strategy, devices=2)
-    job["model"].update(module="tests.support.linear_model", input=None)
-    trainers = workers(job, run(job, tmp_path, python))
-    losses = [[loss["value"] for loss in trainer.data("loss")] for trainer in trainers]
-    assert all(len(found) == 6 for found in losses), [trainer.output for trainer in trainers]
+    losses = [[loss["value"] for loss in trainer.data("loss")] for trainer in finished]
+    assert all(len(found) == 6 for found in losses), [trainer.output for trainer in finished]
     mean = [sum(step) / len(step) for step in zip(*losses, strict=True)]
     assert mean == pytest.approx(linear_model.losses(6), rel=1e-5)
-    assert len({replica["sha256"] for replica in all_of(trainers, "replica")}) == 1
 
 
 @pytest.mark.parametrize("strategy", ACROSS_NODES)

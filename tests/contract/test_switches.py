@@ -86,22 +86,23 @@ import json, sys
 import torch
 from suites.assemble.pytorch import build as assembled
 from workers.trainer.base import job as jobs
-job = jobs.job_of(json.load(open(sys.argv[1])))
-(images, _), _ = next(assembled.build(job, job.process, torch.device("cpu")).batches(0))
-print(tuple(images.shape), images.is_contiguous(memory_format=torch.channels_last))
+for path in sys.argv[1:]:
+    job = jobs.job_of(json.load(open(path)))
+    (images, _), _ = next(assembled.build(job, job.process, torch.device("cpu")).batches(0))
+    print(tuple(images.shape), images.is_contiguous(memory_format=torch.channels_last))
 """
 
 
 @pytest.mark.framework("pytorch")
-@pytest.mark.parametrize("on", [False, True])
-def test_synthetic_images_lie_as_the_network_wants_them(python_of, tmp_path, on):
-    job = make_job("resnet_50", "pytorch", options={"channels_last": on})
-    (tmp_path / "job.json").write_text(json.dumps({**job, "process": "worker-0"}))
+def test_synthetic_images_lie_as_the_network_wants_them(python_of, tmp_path):
+    for on in (False, True):
+        job = make_job("resnet_50", "pytorch", options={"channels_last": on})
+        (tmp_path / f"{on}.json").write_text(json.dumps({**job, "process": "worker-0"}))
     python = python_of("pytorch")
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **environment_for(python)}
-    command = [python, "-c", SCRIPT, str(tmp_path / "job.json")]
+    command = [python, "-c", SCRIPT, str(tmp_path / "False.json"), str(tmp_path / "True.json")]
     done = subprocess.run(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True, timeout=240)
-    assert done.stdout == f"(4, 3, 64, 64) {on}\n"
+    assert done.stdout == "(4, 3, 64, 64) False\n(4, 3, 64, 64) True\n"
 
 
 @pytest.mark.parametrize(

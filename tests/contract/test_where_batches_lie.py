@@ -7,6 +7,7 @@ tried.
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -15,15 +16,17 @@ from tests.trainer_process import ROOT, environment_for, make_job, run
 BEGIN = """
 import json, sys
 from workers.trainer.base import job as jobs
-job = jobs.job_of(json.load(open(sys.argv[1])))
+of_host, of_device = (jobs.job_of(json.load(open(path))) for path in sys.argv[1:])
 """
-# Each prints where the images of rank 1 lie, of a process that drives ranks 0 and 1 where one can.
+# Each defines where the images of rank 1 of a job lie, of a process that drives ranks 0 and 1 where one can.
 SCRIPTS = {
     "pytorch": """
 import torch
 from suites.assemble.pytorch import build as assembled
-(images, _), _ = next(assembled.build(job, job.processes[0], torch.device("meta")).batches(0))
-print({"cpu": "host", "meta": "device"}[images.device.type])
+
+def where(job):
+    (images, _), _ = next(assembled.build(job, job.processes[0], torch.device("meta")).batches(0))
+    return {"cpu": "host", "meta": "device"}[images.device.type]
 """,
     "tensorflow": """
 import tensorflow as tf
@@ -31,16 +34,20 @@ import tensorflow as tf
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 from suites.assemble.tensorflow import build as assembled
 assembled.PLACES["device"] = "/CPU:{}"
-with tf.device("/CPU:1"):
-    built = assembled.build(job, job.processes[0]._replace(ranks=(0, 1)))
-    (images, _), _ = next(built.batches(1))
-print({"CPU:0": "host", "CPU:1": "device"}[images.device.rpartition("device:")[2]])
+
+def where(job):
+    with tf.device("/CPU:1"):
+        built = assembled.build(job, job.processes[0]._replace(ranks=(0, 1)))
+        (images, _), _ = next(built.batches(1))
+    return {"CPU:0": "host", "CPU:1": "device"}[images.device.rpartition("device:")[2]]
 """,
     "mxnet": """
 from suites.assemble.mxnet import build as assembled
 from workers.trainer.frameworks.mxnet.library import mx
-(images, _), _ = next(assembled.build(job, [mx.cpu(0), mx.cpu(1)]).batches(1))
-print({0: "host", 1: "device"}[images.context.device_id])
+
+def where(job):
+    (images, _), _ = next(assembled.build(job, [mx.cpu(0), mx.cpu(1)]).batches(1))
+    return {0: "host", 1: "device"}[images.context.device_id]
 """,
     "cntk": """
 import warnings
@@ -54,34 +61,34 @@ def note(batch, device):
     return made(batch, device=cntk.cpu())
 cntk.Value = note
 cntk.gpu = lambda index: "GPU %d" % index
-next(assembled.build(job, job.processes[0]).batches(0))
-print({"CPU": "host", "GPU 0": "device"}[asked.pop() if len(asked) == 1 else "several"])
+
+def where(job):
+    asked.clear()
+    next(assembled.build(job, job.processes[0]).batches(0))
+    return {"CPU": "host", "GPU 0": "device"}[asked.pop() if len(asked) == 1 else "several"]
 """,
 }
 
 
-def batches_lie(framework, python, folder, **plan):
-    """Return what the script of ``framework`` prints."""
-    job = make_job("resnet_50", framework, **plan)
-    (folder / "job.json").write_text(json.dumps({**job, "process": "worker-0"}))
+END = "print(where(of_host), where(of_device))"
+
+
+@pytest.mark.parametrize(
+    "framework", [pytest.param(name, marks=pytest.mark.framework(name)) for name in sorted(SCRIPTS)]
+)
+def test_a_synthetic_batch_lies_on_the_host_or_on_its_own_rank_s_device_as_the_plan_says(
+    framework, python_of, tmp_path
+):
+    paths = []
+    for place in ("host", "device"):
+        job = make_job("resnet_50", framework, **({} if place == "host" else {"data_on": place}))
+        paths.append(str(tmp_path / f"{place}.json"))
+        Path(paths[-1]).write_text(json.dumps({**job, "process": "worker-0"}))
+    python = python_of(framework)
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **environment_for(python)}
-    command = [python, "-c", BEGIN + SCRIPTS[framework], str(folder / "job.json")]
-    done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, timeout=240)
-    return done.stdout.split()[-1:]
-
-
-def of_framework(name):
-    return pytest.param(name, marks=pytest.mark.framework(name))
-
-
-@pytest.mark.parametrize("framework", [of_framework(name) for name in sorted(SCRIPTS)])
-def test_a_synthetic_batch_lies_on_the_host_whatever_device_is_the_first(framework, python_of, tmp_path):
-    assert batches_lie(framework, python_of(framework), tmp_path) == ["host"]
-
-
-@pytest.mark.parametrize("framework", [of_framework(name) for name in sorted(SCRIPTS)])
-def test_a_synthetic_batch_lies_on_its_own_rank_s_device_if_the_plan_says_so(framework, python_of, tmp_path):
-    assert batches_lie(framework, python_of(framework), tmp_path, data_on="device") == ["device"]
+    command = [python, "-c", BEGIN + SCRIPTS[framework] + END, *paths]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True, timeout=240)
+    assert done.stdout.split()[-2:] == ["host", "device"]
 
 
 @pytest.mark.framework("mxnet")
