@@ -8,7 +8,7 @@ fifth of that in variance.
 import numpy as np
 
 from orchestrator.analysis.cell.between_runs import compare, over_runs
-from orchestrator.domain.runs.precision import first_stage, stein
+from orchestrator.domain.runs.wanted_precision import first_stage, stein
 from orchestrator.domain.value.measurement import Measurement
 
 DEVIATIONS = (0.00012, 0.005, 0.01, 0.0135, 0.027)

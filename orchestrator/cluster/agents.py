@@ -142,7 +142,7 @@ class Keeper:
     def _answered(self, handle: Handle, done: "Future[Any]") -> None:
         error = done.exception()
         if isinstance(error, AgentUnreachable):
-            self.suspect(handle, str(error))
+            self.lose_contact(handle, str(error))
         else:
             self.heard()
 
@@ -150,7 +150,7 @@ class Keeper:
         """Wait until the agent was reached, or could not be, for the first time."""
         self._settled.wait(timeout_s)
 
-    def suspect(self, handle: Handle, why: str) -> None:
+    def lose_contact(self, handle: Handle, why: str) -> None:
         """Have the keeper look after the agent now: a call by ``handle`` has failed."""
         if handle is self._handle:
             self._lose(why)
@@ -332,7 +332,7 @@ class AgentCluster(ABC):
         try:
             answer = handle.call(method, timeout_s, **arguments)
         except AgentUnreachable as error:
-            keeper.suspect(handle, str(error))
+            keeper.lose_contact(handle, str(error))
             raise NodeUnreachable(node, str(error)) from error
         except AgentError as error:
             keeper.heard()

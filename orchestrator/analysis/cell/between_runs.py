@@ -20,7 +20,7 @@ from scipy import special
 
 from orchestrator.analysis.cell.lending import FEW, Lent
 from orchestrator.analysis.statistics import nested
-from orchestrator.domain.runs import precision
+from orchestrator.domain.runs import wanted_precision
 from orchestrator.domain.value.measurement import METRICS, Measurement, Scale
 from orchestrator.domain.value.variation import Components, Movement
 
@@ -130,7 +130,7 @@ def unscaled(scale: Scale, mean: nested.Mean) -> tuple[float, float, float]:
     """(mean, lower and upper end of its interval) in the unit of the values."""
     ends = mean.value, mean.value - mean.half_width, mean.value + mean.half_width
     if scale is Scale.POSITIVE:
-        value, low, high = map(precision.power, ends)
+        value, low, high = map(wanted_precision.power, ends)
         return value, low, high
     return ends if scale is Scale.ANY else (ends[0], max(0.0, ends[1]), ends[2])
 
@@ -157,7 +157,7 @@ def _staged(values: Sequence[float], first: int | None) -> _Estimate | None:
     if first is None or min(first, len(values)) < 2:
         return None
     first = min(first, len(values))
-    half = precision.scale_of(values, first) / math.sqrt(len(values))
+    half = wanted_precision.scale_of(values, first) / math.sqrt(len(values))
     scope = f"{len(values)} runs, variance between the first {first}"
     return _Estimate(nested.Mean(fmean(values), half, first - 1), scope, "over runs, Stein's two stages")
 
@@ -262,8 +262,8 @@ def compare(
         return Comparison(ratio, None, None, None, n_a, n_b, "too_few_runs", text)
     moved = movement if apart else None
     half = _welch((a, b), noise, staged, moved)
-    low, high = precision.power(difference - half), precision.power(difference + half)
-    smallest = precision.upper_side(_smallest((a, b), noise, moved))
+    low, high = wanted_precision.power(difference - half), wanted_precision.power(difference + half)
+    smallest = wanted_precision.upper_side(_smallest((a, b), noise, moved))
     verdict, text = _verdict(ratio, low, high, smallest)
     if apart and movement is None:
         text += "; how far this series moves between sessions is not known, and not in the interval"

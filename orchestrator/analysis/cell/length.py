@@ -9,7 +9,7 @@ for the optimal number of iterations of a process
 
 with c1 the cost of an interval, c2 that of a fresh process (start-up and warm-up), T1^2 the variance within and T2^2
 that between processes. How many processes there are is a question of money, not of their noise
-(``orchestrator.domain.runs.precision`` has the other case).
+(``orchestrator.domain.runs.wanted_precision`` has the other case).
 """
 
 import math

@@ -16,10 +16,10 @@ from orchestrator.domain.asked.spec import ExperimentSpec
 from orchestrator.domain.expansion.convergence import CONVERGENCE
 from orchestrator.domain.expansion.repetitions import first_stage_rates, planned_of, variance_chooses
 from orchestrator.domain.runs.basis import Basis, basis_of, of_plan
-from orchestrator.domain.runs.precision import stein
 from orchestrator.domain.runs.row import UNKNOWN, Numbers, Precision, Row, Share, place_of, why_not_sound
 from orchestrator.domain.runs.run import Run
 from orchestrator.domain.runs.stored import StoredCell
+from orchestrator.domain.runs.wanted_precision import stein
 from orchestrator.domain.value.failure import FailureKind
 from orchestrator.domain.value.measurement import (
     METRICS,

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from orchestrator.domain.around.imported_points import ImportedProcess
-from orchestrator.domain.runs.precision import power, scale_of
+from orchestrator.domain.runs.wanted_precision import power, scale_of
 from orchestrator.domain.value.measurement import Measurement
 from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.domain.words.untrusted import is_time, text_problem

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.analysis.log import windows
-from orchestrator.analysis.run import counters, utilization
+from orchestrator.analysis.run import executed_operations, utilization
 from orchestrator.analysis.run.evidence import Evidence
 from orchestrator.analysis.run.utilization import NodeSpan
 from orchestrator.domain.value.measurement import Measurement
@@ -178,7 +178,7 @@ def _activities(evidence: Evidence, drivers: Sequence[Driver]) -> list[tuple[Dri
 def _counted(evidence: Evidence, drivers: Sequence[Driver]) -> list[Measurement]:
     """Eq. 2 itself, where hardware has counted the operations of a step: of one rank, for only that can be replayed."""
     try:
-        found = counters.counted([data for _, data in evidence.of("counters")])
+        found = executed_operations.counted([data for _, data in evidence.of("counters")])
     except IMPOSSIBLE:
         return []
     activities = _activities(evidence, drivers)
@@ -209,7 +209,7 @@ def counted_kernels(evidence: Evidence) -> tuple[dict[str, float | None] | None,
         return None, "the peak that is known is not that of the FP32 pipes"
     try:
         names = {str(row[0]) for _, data in evidence.of("kernels") for row in data["rows"]}
-        return counters.by_kernel(events, names, peak), None
+        return executed_operations.by_kernel(events, names, peak), None
     except IMPOSSIBLE as error:
         return None, f"what was counted cannot be read: {error}"
 

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from orchestrator.domain.runs.precision import power, upper_side
+from orchestrator.domain.runs.wanted_precision import power, upper_side
 
 FAMILY_ERROR = 0.05
 POWER = 0.80
@@ -112,7 +112,7 @@ def compare_groups(
         baseline: a cell of some of the groups; a group without it has no pairs.
         stage: where the noise of the first blocks chose how many there are, those blocks. They alone tell the noise
             then, all blocks tell the difference: Stein's rule (1945, Annals of Mathematical Statistics 16:243), for
-            the same reason as in ``orchestrator.domain.runs.precision``.
+            the same reason as in ``orchestrator.domain.runs.wanted_precision``.
 
     Returns:
         The pairs of each group.

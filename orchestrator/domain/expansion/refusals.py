@@ -10,7 +10,7 @@ from orchestrator.domain.asked.spec import LARGEST_THAT_FITS, ExperimentSpec
 from orchestrator.domain.asked.topology import Topology
 from orchestrator.domain.expansion import convergence
 from orchestrator.domain.expansion.repetitions import repeats_of
-from orchestrator.domain.runs.precision import FIRST_STAGE
+from orchestrator.domain.runs.wanted_precision import FIRST_STAGE
 from orchestrator.domain.words.errors import Problem
 from orchestrator.domain.words.spelling import did_you_mean
 

@@ -15,8 +15,8 @@ from statistics import fmean
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.asked.spec import ExperimentSpec
 from orchestrator.domain.runs.basis import LEAST_SOUND, basis_of
-from orchestrator.domain.runs.precision import first_stage, scale_of, stein
 from orchestrator.domain.runs.run import TERMINAL, Run
+from orchestrator.domain.runs.wanted_precision import first_stage, scale_of, stein
 from orchestrator.domain.value.measurement import Grade
 
 

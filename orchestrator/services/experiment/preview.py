@@ -17,8 +17,8 @@ from orchestrator.domain.asked.spec import ExperimentSpec
 from orchestrator.domain.expansion.bisection import most_left
 from orchestrator.domain.expansion.repetitions import repeats_of
 from orchestrator.domain.expansion.sweep import LeftOut, left_out
-from orchestrator.domain.runs.precision import upper_side
 from orchestrator.domain.runs.stored import EarlierRun
+from orchestrator.domain.runs.wanted_precision import upper_side
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import submit
 from orchestrator.services.facts.nodes import ordered_nodes

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.analysis.analyse import analyse
-from orchestrator.analysis.run.counters import by_kernel, plain
+from orchestrator.analysis.run.executed_operations import by_kernel, plain
 from orchestrator.analysis.run.ladder import model_flops_per_sample
 from orchestrator.analysis.run.utilization import NOTHING_RECORDED
 from orchestrator.services.facts.catalog import load_catalog

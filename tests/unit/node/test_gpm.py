@@ -5,7 +5,7 @@ import types
 import pytest
 
 from tests.unit.node.test_nvml import NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, FakeNvml
-from workers.node.telemetry.gpm import METRICS
+from workers.node.telemetry.gpm import COUNTERS
 from workers.node.telemetry.nvml import Nvml
 
 FP32, TENSOR = 12, 5
@@ -25,7 +25,7 @@ class FakeGpm(FakeNvml):
         self.windows = []
 
     def c_nvmlGpmMetricsGet_t(self):  # noqa: N802 (pynvml's name)
-        metrics = [types.SimpleNamespace(metricId=0, nvmlReturn=0, value=0.0) for _ in range(len(METRICS))]
+        metrics = [types.SimpleNamespace(metricId=0, nvmlReturn=0, value=0.0) for _ in range(len(COUNTERS))]
         return types.SimpleNamespace(version=0, numMetrics=0, sample1=None, sample2=None, metrics=metrics)
 
     def answers(self):
@@ -49,7 +49,7 @@ def read(fake, times, period_s=0.5):
     nvml = Nvml(fake, clock=lambda: fake.now)
     found = []
     for _ in range(times):
-        found.append({metric: value for metric, value in nvml.read("GPU-a").items() if metric in METRICS})
+        found.append({metric: value for metric, value in nvml.read("GPU-a").items() if metric in COUNTERS})
         fake.now += period_s
     return nvml, found
 
@@ -57,7 +57,7 @@ def read(fake, times, period_s=0.5):
 def test_the_counters_are_ratios_after_the_first_two_figures():
     fake = FakeGpm()
     nvml, found = read(fake, 5)
-    nothing = dict.fromkeys(METRICS)
+    nothing = dict.fromkeys(COUNTERS)
     # the first call takes a sample, the next two give the figures that are dropped
     assert found[:3] == [nothing] * 3
     assert found[3]["fp32_pipe_ratio"] == 0.5
@@ -71,7 +71,7 @@ def test_samples_lie_100_ms_apart_or_more():
     fake = FakeGpm()
     _, found = read(fake, 12, period_s=0.04)
     assert min(fake.windows) >= 0.1
-    assert found[-1] == dict.fromkeys(METRICS) or found[-1]["fp32_pipe_ratio"] == 0.5
+    assert found[-1] == dict.fromkeys(COUNTERS) or found[-1]["fp32_pipe_ratio"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -80,14 +80,14 @@ def test_samples_lie_100_ms_apart_or_more():
 def test_what_the_driver_refuses_as_a_whole_is_told_apart_and_not_asked_for_again(code, told):
     fake = FakeGpm(errors={"nvmlGpmSampleGet": code})
     nvml, found = read(fake, 4)
-    assert found == [dict.fromkeys(METRICS)] * 4
-    assert {nvml.availability["GPU-a"][metric] for metric in METRICS} == {told}
+    assert found == [dict.fromkeys(COUNTERS)] * 4
+    assert {nvml.availability["GPU-a"][metric] for metric in COUNTERS} == {told}
     assert fake.calls.count("nvmlGpmSampleGet") == 1
 
 
 def test_a_device_without_the_counters_is_unsupported():
     nvml, _ = read(FakeGpm(supported=0), 2)
-    assert {nvml.availability["GPU-a"][metric] for metric in METRICS} == {"unsupported"}
+    assert {nvml.availability["GPU-a"][metric] for metric in COUNTERS} == {"unsupported"}
 
 
 def test_a_driver_module_without_the_functions_is_unsupported():

@@ -15,7 +15,7 @@ from typing import Any, Callable
 
 _PERCENT, _MIB = 0.01, 2.0**20
 # reading -> GPM's number of it (nvml.h, nvmlGpmMetricId_t), and what its unit (percent, MiB/s) is in ours.
-METRICS = {
+COUNTERS = {
     "sm_active_ratio": (2, _PERCENT),
     "sm_occupancy_ratio": (3, _PERCENT),
     "tensor_pipe_ratio": (5, _PERCENT),
@@ -84,12 +84,12 @@ class Gpm:
         nvml = self._nvml
         asked = nvml.c_nvmlGpmMetricsGet_t()
         asked.version = nvml.NVML_GPM_METRICS_GET_VERSION
-        asked.numMetrics = len(METRICS)
+        asked.numMetrics = len(COUNTERS)
         asked.sample1, asked.sample2 = before, after
-        for index, (number, _) in enumerate(METRICS.values()):
+        for index, (number, _) in enumerate(COUNTERS.values()):
             asked.metrics[index].metricId = number
         nvml.nvmlGpmMetricsGet(asked)
-        return {name: _value(asked.metrics[index], unit) for index, (name, (_, unit)) in enumerate(METRICS.items())}
+        return {name: _value(asked.metrics[index], unit) for index, (name, (_, unit)) in enumerate(COUNTERS.items())}
 
     def close(self) -> None:
         """Give the samples back to the driver."""

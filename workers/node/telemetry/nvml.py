@@ -185,17 +185,17 @@ class Nvml:
             return {**found, **self._counters(uuid, handle)}
 
     def _counters(self, uuid: str, handle: Any) -> dict[str, float | None]:
-        """The counters of ``gpm.METRICS`` since the last reading; None where there is none, as with other metrics."""
+        """The counters of ``gpm.COUNTERS`` since the last reading; None where there is none, as with other metrics."""
         known = self.availability.setdefault(uuid, {})
-        nothing: dict[str, float | None] = dict.fromkeys(gpm.METRICS)
-        if all(known.get(metric, OK) != OK for metric in gpm.METRICS):
+        nothing: dict[str, float | None] = dict.fromkeys(gpm.COUNTERS)
+        if all(known.get(metric, OK) != OK for metric in gpm.COUNTERS):
             return nothing
         try:
             found = self._gpm.setdefault(uuid, gpm.Gpm(self._nvml, handle, self._clock)).read()
         except (self._nvml.NVMLError, AttributeError) as error:
             # An older nvidia-ml-py has no such functions at all.
             code = getattr(error, "value", None) if isinstance(error, self._nvml.NVMLError) else _NOT_SUPPORTED[0]
-            found = {metric: code for metric in gpm.METRICS if code in _REFUSAL}
+            found = {metric: code for metric in gpm.COUNTERS if code in _REFUSAL}
         for metric, value in found.items():
             if not isinstance(value, int):
                 known[metric] = OK

@@ -9,8 +9,8 @@ import pytest
 from orchestrator.domain.asked.spec import ExperimentSpec
 from orchestrator.domain.expansion.repetitions import first_stage_rates
 from orchestrator.domain.expansion.sweep import check, expand
-from orchestrator.domain.runs.precision import first_stage, scale_of, stein
 from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.runs.wanted_precision import first_stage, scale_of, stein
 from orchestrator.domain.value.measurement import Measurement
 from orchestrator.domain.words.errors import InvalidRequest
 from tests.unit import builders as make
