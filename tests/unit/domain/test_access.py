@@ -2,12 +2,14 @@
 
 import hmac
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
 from orchestrator.domain.around import access
 from orchestrator.domain.around.access import Actor, Scope, Token, TokenState
+from orchestrator.domain.words.errors import NotAllowed
 
 SECRET = "0123456789abcdef" * 4
 TOKEN = Token("tok_0123456789abcdefghjk", "ada", "ada", Scope.SUBMIT, access.digest(SECRET), created_at=1000.0)
@@ -69,4 +71,5 @@ def test_a_scope_holds_those_before_it() -> None:
     ],
 )
 def test_what_is_somebody_s_is_changed_by_them_or_an_admin(scope: Scope, owner: str, may: bool) -> None:
-    assert Actor(owner, scope).may_change("ada") is may
+    with nullcontext() if may else pytest.raises(NotAllowed):
+        Actor(owner, scope).check_may_change("it", "ada")
