@@ -36,7 +36,7 @@ LINKS = (100e6, 1e9)
 # Network -> batch of a device: a step takes some 20 to 100 ms on a core.
 MODELS = {"resnet-50": 16, "googlenet": 4, "alexnet": 32}
 GROWN = (2, 4)  # times the profiled batch
-NETBENCH: Mapping[str, Any] = {"max_bytes": 2**24, "budget_s": 40.0}
+NETBENCH: Mapping[str, Any] = {"max_bytes": 2**22, "budget_s": 40.0}
 # Judgements: a cell whose 95 % interval is wider tells nothing of a model's error; a framework's import on a busy core.
 MOST_HALF_WIDTH = 0.05
 RUN_S = 900.0

@@ -114,6 +114,18 @@ def test_a_pace_leaves_out_what_takes_longer_than_what_is_left_and_all_larger_si
     assert pace.warm_up(large) == 0
 
 
+@pytest.mark.parametrize(("seconds", "fits"), [(25.0 / 23, True), (25.1 / 23, False)])
+def test_slow_messages_between_two_ranks_leave_their_share_to_what_all_do_together(seconds, fits):
+    first, second = [(False, "point_to_point", (0, 1), size) for size in (4, 8)]
+    together = (False, "all_reduce", (0, 1), 4)
+    pace = Pace(100.0, lambda: 0.0, [first, second, together])
+    pace.warm_up(first)
+    pace.repetitions(first, seconds)
+    assert (pace.warm_up(second) > 0) is fits  # 20 + 3 of them in half of the 50 s for idle cores
+    pace.repetitions(together, 50.0 / 23)
+    assert pace.has_time((False, "all_reduce", (0, 1), 8))  # what is left is all for the last
+
+
 def test_a_pace_keeps_half_of_the_time_for_busy_cores():
     now = [60.0]
     pace = Pace(100.0, lambda: now[0] - 60.0, [])

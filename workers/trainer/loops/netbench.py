@@ -135,7 +135,7 @@ class Netbench(Microbenchmark):
         """Time sizes between those of ``series``, (busy_cores, operation, ranks). Rank 0 has chosen them by its own
         times, and says one after the other, then 0."""
         chosen = in_between(self._least[series])
-        self._pace.add(series[0], len(chosen))
+        self._pace.add(series, len(chosen))
         to_come = iter(chosen)
         while True:
             size = next((one for one in to_come if self._pace.has_time(series + (one,))), 0)

@@ -8,6 +8,8 @@ from workers.trainer.base.signatures import Clock
 
 # (busy_cores, operation, ranks, bytes): what is measured at once.
 Case = Tuple[bool, str, Tuple[int, ...], int]
+# The same of all sizes.
+Series = Tuple[bool, str, Tuple[int, ...]]
 
 POINT_TO_POINT, PUSH, PULL, ALL_REDUCE = "point_to_point", "push", "pull", "all_reduce"
 # In the order in which they are measured. All but the first are done by all ranks together.
@@ -80,7 +82,9 @@ def in_between(times: Mapping[int, float]) -> List[int]:
 class Pace(object):
     """Rank 0's choice of how many repetitions come next, within the time for all of them.
 
-    Each case gets a second, or its share of what is left: a small budget costs repetitions before it costs sizes.
+    Each case gets a second, or its share of what is left: a small budget costs repetitions before it costs sizes. Each
+    operation that is to come has an equal share of what is left of its load: slow messages between two ranks must not
+    leave nothing for what all do together.
     """
 
     def __init__(self, budget_s: float, clock: Clock, to_come: Iterable[Case]) -> None:
@@ -88,21 +92,22 @@ class Pace(object):
         self._end = clock() + budget_s
         self._kept_s = budget_s / 2.0
         self._seen: Dict[Case, float] = {}
-        self._to_come = collections.Counter(case[0] for case in to_come)
+        # (busy_cores, operation, ranks) -> how many cases of it are to come.
+        self._to_come = collections.Counter(case[:-1] for case in to_come)
 
-    def add(self, busy: bool, count: int) -> None:
+    def add(self, series: Series, count: int) -> None:
         """Take in that so many more cases are to come."""
-        self._to_come[busy] += count
+        self._to_come[series] += count
 
     def warm_up(self, case: Case) -> int:
         """Return how many repetitions to warm up with; 0: the case is left out, there is no time for it."""
-        self._to_come[case[0]] -= 1
+        self._to_come[case[:-1]] -= 1
         return self._number(case) if self.has_time(case) else 0
 
     def has_time(self, case: Case) -> bool:
         """Return whether there is time for the fewest repetitions of ``case``."""
         expected_s = self._expected_s(case)
-        return expected_s is not None and expected_s * (self._number(case) + LEAST) <= self._left(case[0])
+        return expected_s is not None and expected_s * (self._number(case) + LEAST) <= self._left(case[:-1])
 
     def _number(self, case):
         return WARM_UP_LARGE if case[-1] > LARGE_BYTES else WARM_UP_SMALL
@@ -123,11 +128,13 @@ class Pace(object):
         """Return how many to time, after a warm-up of which the last repetition took ``seconds``."""
         self._seen[case] = seconds
         # Of cases that rank 0 alone has chosen, the others' own counts know nothing; what they choose is not asked for.
-        share_s = self._left(case[0]) / (max(0, self._to_come[case[0]]) + 1)
+        share_s = self._left(case[:-1]) / (max(0, self._to_come[case[:-1]]) + 1)
         wanted = min(SIZE_S, share_s) / max(seconds, 1e-9)
         return max(LEAST, min(MOST, int(wanted)))
 
-    def _left(self, busy):
+    def _left(self, series):
         """Half of the time is kept for what comes last, the same with busy cores."""
         left_s = self._end - self._clock()
-        return left_s if busy else left_s - self._kept_s
+        of_load_s = left_s if series[0] else left_s - self._kept_s
+        others = sum(count > 0 for one, count in self._to_come.items() if one[0] == series[0] and one != series)
+        return of_load_s / (1 + others)
