@@ -93,7 +93,7 @@ def _notes(one: Json) -> Iterator[str]:
         beside = {"idle": "idle cores", "busy-cores": "busy cores"}.get(rests["beside"], rests["beside"])
         told += f"; exchange: netbench on {rests['netbench_ranks']} ranks beside {beside} ({rests['netbench_run']})"
     elif rests["fabric"]:
-        told += f"; exchange: a ring over {rests['fabric']}"
+        told += f"; exchange: the strategy's algorithm over {rests['fabric']}"
     yield told
     if rests["disturbed"]:
         yield f"{rests['netbench_run']} was disturbed, and there is no better netbench"
