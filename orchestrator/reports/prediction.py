@@ -1,5 +1,6 @@
 """Predictions as a person reads them: what to expect of cells, and how near earlier ones came."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -9,6 +10,7 @@ from orchestrator.reports.numbers import NOTHING, ends_of, percent, plain, with_
 from orchestrator.reports.results_table import cell_text, columns_of, differing_options
 
 Json = Mapping[str, Any]
+BUCKET = "bucket_mib"
 
 # The few words of a column's head: axes as the table of results has them.
 _HEADS = {"per_device_batch_size": "batch"}
@@ -18,6 +20,7 @@ def text(found: Json, width: int | None = None) -> str:
     """What was predicted of a spec, what that rests on, and what lacks for the rest."""
     items = found["items"]
     lines = [_table(items, [("predicted (90 % CI)", _rate), *_PARTS, *_ends(items)], width)] if items else []
+    lines += _best_buckets(items)
     lines += dict.fromkeys(note for one in items for note in _notes(one))
     for one in found["missing"]:
         lines.append(f"missing: {one['what']}" + (f": {one['command']}" if one["command"] else ""))
@@ -48,6 +51,19 @@ def _table(items: Sequence[Json], columns: Sequence[Any], width: int | None) -> 
         for one in items
     ]
     return table.text([*(_HEADS.get(axis, axis) for axis in axes), *(head for head, _ in columns)], rows, width)
+
+
+def _best_buckets(items: Sequence[Json]) -> Iterator[str]:
+    """Of cells that differ in how much is exchanged at once only, the quickest."""
+    alike: dict[str, list[Json]] = {}
+    for one in items:
+        options = {name: value for name, value in one["axes"]["options"].items() if name != BUCKET}
+        alike.setdefault(json.dumps(one["axes"] | {"options": options}, sort_keys=True), []).append(one)
+    for ones in alike.values():
+        if len({one["axes"]["options"].get(BUCKET) for one in ones}) > 1:
+            best = max(ones, key=lambda one: float(one["throughput"]["value"]))["axes"]
+            cell = f"{best['model']}, {best['framework']} {best['strategy']}, {best['topology']}"
+            yield f"{cell}, batch {best['per_device_batch_size']}: quickest with {BUCKET} {best['options'].get(BUCKET)}"
 
 
 def _rate(one: Json) -> str:

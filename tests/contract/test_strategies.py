@@ -148,3 +148,21 @@ def test_a_first_rank_that_is_killed_ends_the_other_at_once_and_is_the_one_named
         for trainer in started:
             trainer.popen.kill()
             trainer.popen.wait()
+
+
+THREADS = ("import atexit, os", "atexit.register(lambda: print('threads', len(os.listdir('/proc/self/task'))))")
+
+
+@pytest.mark.after_change
+@pytest.mark.framework("tensorflow")
+def test_threads_of_tensorflows_exchange_do_not_grow_with_the_steps(tmp_path, python_of):
+    """A host has some thirty thousand of them. With a limit of time each exchange began one that slept for so long."""
+    threads = []
+    for steps in (4, 60):
+        job = strategy_job("tensorflow", "multi-worker-mirrored", 1, 2, max_steps=steps)
+        (folder := tmp_path / str(steps)).mkdir()
+        (trainer,) = run(job, folder, python_of("tensorflow"), planted=THREADS)
+        assert trainer.popen.returncode == 0, trainer.output
+        threads += [int(line.split()[1]) for line in trainer.output.splitlines() if line.startswith("threads ")]
+    few, many = threads
+    assert many < few + 56

@@ -207,6 +207,18 @@ def test_a_step_grows_with_its_batch_as_those_of_other_batches_do(rig: Rig, read
     assert two["parts"][0]["seconds"] == pytest.approx(0.1001, abs=1e-3)
 
 
+def test_the_best_of_several_bucket_sizes_is_named(rig: Rig, ready: str) -> None:
+    (one,) = predict(rig, ASKED | {"topology": "2x1"})["items"]
+    several = [
+        one
+        | {"axes": one["axes"] | {"options": {"bucket_mib": mib}}, "throughput": one["throughput"] | {"value": rate}}
+        for mib, rate in ((1, 30.0), (5, 40.0), (25, 35.0))
+    ]
+    told = "net, pytorch ddp, 2x1, batch 4: quickest with bucket_mib 5"
+    assert told in prediction.text({"items": several, "missing": []})
+    assert "quickest" not in prediction.text({"items": several[:1], "missing": []})
+
+
 def test_until_an_efficiency(rig: Rig, ready: str) -> None:
     asked, fabric = ASKED | {"topology": "2x1"}, "1 Tbit/s, 1 ms"
     (one,) = predict(rig, asked, fabric=fabric, until=0.9)["items"]

@@ -38,15 +38,15 @@ class Strategy(mirrored.Strategy):
         gpus = device.startswith("/GPU")
         implementations = tf.distribute.experimental.CommunicationImplementation
         implementation = implementations.NCCL if gpus else implementations.RING
-        timeout_s = job.plan.timeout_s
-        patience_s = min(jobs.RENDEZVOUS_TIMEOUT_S, timeout_s)
+        patience_s = min(jobs.RENDEZVOUS_TIMEOUT_S, job.plan.timeout_s)
         cluster = cluster_of(job, process)
         os.environ["TF_CONFIG"] = json.dumps(cluster)
         if cluster["task"]["index"] > 0:
             wait_for(job.rendezvous, patience_s)
-        options = tf.distribute.experimental.CommunicationOptions(
-            implementation=implementation, timeout_seconds=timeout_s
-        )
+        # Without ``timeout_seconds``: for each exchange that has one TensorFlow (2.21) starts a thread that sleeps for so
+        # long (Env::SchedClosureAfter), so that some ten thousand steps take all the threads that a host has. A rank
+        # that waits for ever is ended by the agent, by the limit of the attempt.
+        options = tf.distribute.experimental.CommunicationOptions(implementation=implementation)
         count = len(process.ranks)
         signal.setitimer(signal.ITIMER_REAL, patience_s + ALARM_MARGIN_S)
         try:
