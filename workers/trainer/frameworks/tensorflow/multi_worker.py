@@ -43,8 +43,8 @@ class Strategy(mirrored.Strategy):
         os.environ["TF_CONFIG"] = json.dumps(cluster)
         if cluster["task"]["index"] > 0:
             wait_for(job.rendezvous, patience_s)
-        # Without ``timeout_seconds``: for each exchange that has one TensorFlow (2.21) starts a thread that sleeps for so
-        # long (Env::SchedClosureAfter), so that some ten thousand steps take all the threads that a host has. A rank
+        # Without ``timeout_seconds``: for each exchange that has one TensorFlow (2.21) starts a thread that sleeps for
+        # so long (Env::SchedClosureAfter): some ten thousand steps take all the threads that a host has. A rank
         # that waits for ever is ended by the agent, by the limit of the attempt.
         options = tf.distribute.experimental.CommunicationOptions(implementation=implementation)
         count = len(process.ranks)
