@@ -96,12 +96,20 @@ def test_a_pace_times_a_size_for_about_a_second():
 
 def test_a_small_budget_costs_repetitions_before_it_costs_sizes():
     cases_of_a_load = [(False, "all_reduce", (0, 1), 4 << k) for k in range(10)]
-    pace = Pace(2.0, lambda: 0.0, cases_of_a_load)
+    pace = Pace(8.0, lambda: 0.0, cases_of_a_load)
     assert pace.warm_up(cases_of_a_load[0]) > 0
-    assert pace.repetitions(cases_of_a_load[0], 0.01) == 10  # a tenth of the second for idle cores
+    # a tenth of the 4 s for idle cores, less the least of the nine to come, which take 23 times 10 ms each
+    assert pace.repetitions(cases_of_a_load[0], 0.01) == int((4.0 - 9 * 0.23) / 10 / 0.01)
     for case in cases_of_a_load[1:]:
         pace.warm_up(case)
     assert pace.repetitions(cases_of_a_load[-1], 0.01) == 100
+
+
+def test_the_least_of_large_messages_is_kept_for_them():
+    large = [(False, "all_reduce", (0, 1), 2**power) for power in range(17, 20)]
+    pace = Pace(2 * (2 + 4) * 5 * 0.1, lambda: 0.0, large)
+    pace.warm_up(large[0])
+    assert pace.repetitions(large[0], 0.1) == LEAST  # twice and four times as long, 2 + 3 times each
 
 
 def test_a_pace_leaves_out_what_takes_longer_than_what_is_left_and_all_larger_sizes():

@@ -128,9 +128,20 @@ class Pace(object):
         """Return how many to time, after a warm-up of which the last repetition took ``seconds``."""
         self._seen[case] = seconds
         # Of cases that rank 0 alone has chosen, the others' own counts know nothing; what they choose is not asked for.
-        share_s = self._left(case[:-1]) / (max(0, self._to_come[case[:-1]]) + 1)
+        to_come = max(0, self._to_come[case[:-1]])
+        share_s = max(0.0, self._left(case[:-1]) - self._larger_s(case, seconds, to_come)) / (to_come + 1)
         wanted = min(SIZE_S, share_s) / max(seconds, 1e-9)
         return max(LEAST, min(MOST, int(wanted)))
+
+    def _larger_s(self, case, seconds, count):
+        """Return the least that the ``count`` next powers of two will take: a training sends large messages most of the
+        time, and they must not be left out for more repetitions of small ones."""
+        total_s = 0.0
+        for _ in range(count):
+            case = case[:-1] + (2 * case[-1],)
+            seconds = 2.0 * seconds if case[-1] > LARGE_BYTES else seconds
+            total_s += seconds * (self._number(case) + LEAST)
+        return total_s
 
     def _left(self, series):
         """Half of the time is kept for what comes last, the same with busy cores."""
