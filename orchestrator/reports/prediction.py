@@ -107,7 +107,8 @@ def _notes(one: Json) -> Iterator[str]:
         told += f", grown by steps of batch {' and '.join(map(str, rests['step_batches']))}"
     if rests["netbench_run"]:
         beside = {"idle": "idle cores", "busy-cores": "busy cores"}.get(rests["beside"], rests["beside"])
-        told += f"; exchange: netbench on {rests['netbench_ranks']} ranks beside {beside} ({rests['netbench_run']})"
+        what = "replays, the newest of them" if rests["beside"] == "backward-pass" else f"netbench beside {beside}"
+        told += f"; exchange: {what}, on {rests['netbench_ranks']} ranks ({rests['netbench_run']})"
     elif rests["fabric"]:
         told += f"; exchange: the strategy's algorithm over {rests['fabric']}"
     yield told

@@ -120,5 +120,6 @@ def test_a_damaged_point_spoils_no_other_and_the_check_finds_it(store: SqlStore,
     store.database.write(lambda connection: connection.execute(damage, {"id": bad.id}))
     page = store.imported()
     assert (page.items, [one.id for one in page.damaged]) == ([whole], [bad.id])
+    assert [one.key for one in store.series().items] == [whole.series] == [bad.series]
     found = admin.damaged(url)
     assert [(one.table, one.way_out) for one in found] == [("imported_point", f"tbd rm {bad.id}")]

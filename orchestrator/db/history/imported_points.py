@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, select
+from sqlalchemy import Connection, Select, delete, func, or_, select
 
 from orchestrator.db.access import deeds
 from orchestrator.db.connection.among import among
@@ -59,9 +59,11 @@ def series(wanted: SeriesFilter) -> Select[Any] | None:
 
 
 def workloads(connection: Connection, keys: Sequence[str]) -> tuple[dict[str, Mapping[str, Any]], list[Damaged]]:
-    """(key -> the workload of these series, the rows that cannot be read): any point has it."""
-    ones = select(func.max(imported_point.c.id)).where(among(imported_point.c.series, keys))
-    query = select(imported_point).where(among(imported_point.c.id, ones.group_by(imported_point.c.series)))
+    """(key -> the workload of these series, the rows that cannot be read): any point has it, and two of each are tried,
+    so that one that is damaged hides none."""
+    own = imported_point.c
+    ends = [select(end(own.id)).where(among(own.series, keys)).group_by(own.series) for end in (func.max, func.min)]
+    query = select(imported_point).where(or_(*(among(own.id, end) for end in ends)))
     whole, damaged = rows.sorted_out(connection.execute(query), read)
     return {one.series: one.workload for one in whole}, damaged
 

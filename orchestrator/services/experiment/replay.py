@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from orchestrator.analysis.s_sgd.inputs import NotAnInput, inputs_of
 from orchestrator.analysis.s_sgd.replay import layers_to_wait_for
 from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.expansion.convergence import CONVERGENCE
 from orchestrator.domain.words.errors import InvalidRequest, NotFound, Problem
 from orchestrator.services.context import Context
 
@@ -17,11 +18,24 @@ class NotReplayable(Exception):  # noqa: N818 - reads as what happened
 
 def check_replays(context: Context, plans: Sequence[Plan]) -> None:
     """Raises InvalidRequest: the run that one of ``plans`` is to replay cannot be."""
-    for plan in plans:
+    for plan in {one.cell_key: one for one in plans}.values():  # not each repetition
         try:
-            replayed(context, plan)
+            layers = replayed(context, plan)
         except NotReplayable as error:
             raise InvalidRequest([Problem("/options/run", str(error))]) from None
+        if layers is not None and (problem := _meaningless(plan)):
+            raise InvalidRequest([problem])
+
+
+def _meaningless(plan: Plan) -> Problem | None:
+    """What would label the results of a replay with something that it does not do."""
+    if plan.search or plan.per_device_batch_size != 1:
+        return Problem("/per_device_batch_size", f"{plan.model} waits as long for any batch: ask for a batch of 1")
+    if plan.precision != "fp32":
+        return Problem("/precision", f"{plan.model} exchanges fp32, as many bytes as its run: {plan.precision} is none")
+    if plan.mode == CONVERGENCE:
+        return Problem("/mode", f"{plan.model} learns nothing: there is no target to train to")
+    return None
 
 
 def replayed(context: Context, plan: Plan) -> Layers | None:

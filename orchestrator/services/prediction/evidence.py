@@ -16,6 +16,9 @@ from orchestrator.services.result.rated import RatedCell
 
 # Judgements: so many cells, and so many transfers, are looked through, the nearest and the newest.
 MOST_CELLS = 5
+MOST_STEPS = 50  # cells that may tell how a step grows with its batch
+# Judgements: batches by less than this factor apart tell noise, and no step grows faster than so many times its batch.
+LEAST_APART, MOST_GROWTH = 1.5, 1.2
 MOST_TRANSFERS = 1000
 
 
@@ -67,8 +70,8 @@ class Evidence:
         if kind not in self._rows:
             self._rows[kind] = list(newest(self._context, plan))
         why = "there is no cell of one device with its workload and interpreter that was profiled by layers"
-        cells = list(islice(profiled(self._context, plan, self._rows[kind]), MOST_CELLS))
-        for cell in cells:
+        cells = list(islice(profiled(self._context, plan, self._rows[kind]), MOST_STEPS))
+        for cell in cells[:MOST_CELLS]:
             try:
                 return _at_batch(plan, cell, self._steps_of(cell), cells)
             except NotAnInput as error:
@@ -92,17 +95,16 @@ def _at_batch(plan: Plan, cell: RatedCell, steps: Sequence[Step], cells: Sequenc
     for other in cells:
         if other.row.plan.cell_key != plan.cell_key:  # a prediction never rests on what it is judged by
             known.setdefault(other.row.plan.per_device_batch_size, _step_s(other))
-    others = [batch for batch in known if batch != own]
-    told = [asked] if asked in others else others[:1]
+    apart = [batch for batch in known if max(batch, own) >= LEAST_APART * min(batch, own)]
+    told = [asked] if asked in known else apart[:1]
+    in_proportion = OneDevice(cell.row, tuple(_grown(one, ratio) for one in steps), ratio, ())
     if ratio == 1 or not told:
-        return OneDevice(cell.row, tuple(_grown(one, ratio) for one in steps), ratio, ())
+        return in_proportion
     grows = (known[told[0]] / known[own] - 1) / (told[0] / own - 1)  # of the step, as a share of one in proportion
-    times = 1 + grows * (ratio - 1)
-    ratios = [one.inputs.ratio_at(times * one.step_s) for one in steps]
-    if min(ratios) <= 0:  # noise, or a batch that is far away
-        return OneDevice(cell.row, tuple(_grown(one, ratio) for one in steps), ratio, ())
-    grown = tuple(map(_grown, steps, ratios))
-    return OneDevice(cell.row, grown, ratio, tuple(told))
+    ratios = [one.inputs.ratio_at((1 + grows * (ratio - 1)) * one.step_s) for one in steps]
+    if not 0 <= grows <= MOST_GROWTH or min(ratios) <= 0:  # what noise makes of it, or a batch that is far away
+        return in_proportion
+    return OneDevice(cell.row, tuple(map(_grown, steps, ratios)), ratio, tuple(told))
 
 
 def _grown(step: Step, ratio: float) -> Step:

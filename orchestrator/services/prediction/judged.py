@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from orchestrator.analysis.s_sgd.labels import Beside
 from orchestrator.domain.around.predictions import Prediction, PredictionFilter
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.stored import EarlierRun
@@ -39,19 +38,40 @@ def judged(context: Context, predictions: Sequence[Prediction]) -> list[Judged]:
 
 
 def _judged(one: Prediction, runs: Sequence[EarlierRun]) -> Judged:
-    rates = [math.log(run.throughput) for run in runs if run.throughput]
+    rates = [] if _is_what_if(one) else [math.log(run.throughput) for run in runs if run.throughput]
     return Judged(one, math.exp(fmean(rates)) if rates else None, len(rates))
 
 
-def errors(context: Context, plan: Plan, beside: Beside | None = None) -> list[float]:
-    """The logarithms of predicted over measured of the newest predictions of the strategy of ``plan``: of each cell,
-    which counts once, the newest. One device and several are two kinds: to predict one is easier, as it exchanges
-    nothing. ``beside``: only predictions from exchanges that were timed beside this."""
+def errors(context: Context, plan: Plan, beside: str | None) -> list[float]:
+    """The logarithms of predicted over measured of the newest predictions of the kind of ``plan``: of each cell, which
+    counts once, the newest.
+
+    Of a kind are those of its strategy that were made alike: of one device or of several, as to predict one is easier;
+    from exchanges that were timed ``beside`` the same; replays or trainings. One that rests on runs of its own cell
+    tells nothing.
+    """
     wanted = PredictionFilter(framework=plan.framework, strategy=plan.strategy)
     newest: dict[str, Prediction] = {}
     for one in context.store.predictions(wanted, limit=MOST_JUDGED).items:
-        alike = beside is None or one.told.rests_on.beside in (None, beside)
-        if alike and (one.plan.world_size > 1) == (plan.world_size > 1):
+        if _is_alike(context, one, plan, beside):
             newest.setdefault(one.plan.cell_key, one)
     ratios = [one.error_ratio for one in judged(context, list(newest.values()))]
     return [math.log1p(ratio) for ratio in ratios if ratio is not None]
+
+
+def _is_alike(context: Context, one: Prediction, plan: Plan, beside: str | None) -> bool:
+    rests = one.told.rests_on
+    of_itself = one.plan.world_size == 1 and rests.profiled_batch == one.plan.per_device_batch_size
+    if of_itself or _is_what_if(one) or _replays(context, one.plan) != _replays(context, plan):
+        return False
+    return (one.plan.world_size > 1) == (plan.world_size > 1) and rests.beside == beside
+
+
+def _is_what_if(one: Prediction) -> bool:
+    """Whether it is of a fabric that nobody has: no run of its cell is what it spoke of."""
+    return one.told.rests_on.fabric is not None
+
+
+def _replays(context: Context, plan: Plan) -> bool:
+    model = context.catalog.models.get(plan.model)
+    return model is not None and "replays" in model.facts

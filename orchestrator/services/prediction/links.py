@@ -1,5 +1,6 @@
 """How long the exchanges of a cell take, by what is stored: netbenches of its library, or replays with its strategy."""
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -20,7 +21,7 @@ from orchestrator.services.prediction.evidence import Lacking
 from orchestrator.services.result import results
 from orchestrator.services.result.one_device import MOST_SEARCHED
 
-MOST_TRANSFERS = 1000  # that are looked through, the newest. A judgement
+PAGE, MOST_PAGES = 1000, 20  # of what netbenches have sent: so much is looked through, the newest. A judgement
 _ALIKE = ("strategy", "device", "fabric", "devices_per_node")  # of a replay that exchanges as a cell does
 
 
@@ -84,31 +85,41 @@ class Links:
         fabric = plan.fabric if plan.nodes > 1 else None
         algorithm, ranks_a_member = way_of(plan, facts)
         operations = (PUSH, PULL) if has_servers(plan, facts) else (ALL_REDUCE,)
-        key = (library, plan.device, fabric, plan.nodes > 1, plan.devices_per_node, operations)
         replays = self._beside is Beside.BACKWARD_PASS
+        by = (plan.framework, plan.strategy) if replays else (library,)
+        key = (*by, plan.device, fabric, plan.nodes > 1, plan.devices_per_node, operations)
         if key not in self._links:
             self._links[key] = self._replayed(plan) if replays else self._timed(plan, library, fabric, operations)
         usable = self._links[key]
         if not usable:
             between = f"over {fabric}" if fabric else "within a node"
-            if not replays:
-                raise Lacking(f"there is no netbench of {library} {between} with two sizes or more")
-            asked = f"-f {plan.framework} --strategy {plan.strategy} --topology {plan.topology}"
-            told = (
-                f"there is no replay with {plan.strategy} {between} whose profile of layers has exchanges of two sizes"
-            )
-            raise Lacking(told, f"tbd run replay {asked} --option run=RUN --profile layers")
+            if replays:
+                raise self._lacks_replays(plan, facts, between)
+            beside = f"beside {self._beside.replace('-', ' ')} " if self._beside else ""
+            raise Lacking(f"there is no netbench of {library} {beside}{between} with two sizes or more")
         nearest = min(usable, key=lambda one: (abs(one.ranks - plan.world_size), one.disturbed))  # the newest of those
         members = nearest.ranks // ranks_a_member
         link = Link(nearest.functions, algorithm, members, nearest.run_id, nearest.ranks, nearest.disturbed)
         return link.among(plan.world_size // ranks_a_member)
+
+    def _lacks_replays(self, plan: Plan, facts: ExchangeFacts, between: str) -> Lacking:
+        """Servers' pushes and pulls are two lanes, which no profile tells apart."""
+        told = f"there is no replay with {plan.strategy} {between} whose profile of layers has exchanges of two sizes"
+        models = self._context.catalog.models.values()
+        if has_servers(plan, facts) or not any(
+            "replays" in one.facts and plan.framework in one.frameworks for one in models
+        ):
+            return Lacking(told)
+        words = ["tbd", "run", "replay", "-f", plan.framework, "--strategy", plan.strategy, "--batch", "1"]
+        words += ["--topology", str(plan.topology), *(["--fabric", plan.fabric] if plan.fabric else [])]
+        return Lacking(told, shlex.join([*words, "--option", "run=RUN", "--profile", "layers"]))
 
     def _timed(self, plan: Plan, library: str, fabric: str | None, operations: Sequence[str]) -> list[Timed]:
         """What each netbench tells of all ``operations``, the newest first."""
         runs: dict[str, dict[str, list[StoredTransfer]]] = {}
         for name in operations:
             wanted = TransferFilter(operation=name, library=library, device=plan.device, fabric=fabric)
-            for one in self._context.store.transfers(wanted, limit=MOST_TRANSFERS).items:
+            for one in self._sent(wanted):
                 if _is_between_as_many(one, plan):
                     runs.setdefault(one.run_id, {}).setdefault(name, []).append(one)
         found = []
@@ -117,6 +128,18 @@ class Links:
             if functions := self._fit(plan, [sent.get(name, []) for name in operations]):
                 found.append(Timed(run_id, functions, first.world_size, not first.valid))
         return found
+
+    def _sent(self, wanted: TransferFilter) -> list[StoredTransfer]:
+        """The newest of those, of whole netbenches."""
+        found: list[StoredTransfer] = []
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            page = self._context.store.transfers(wanted, limit=PAGE, cursor=cursor)
+            found += page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+        return [one for one in found if one.run_id != found[-1].run_id]
 
     def _replayed(self, plan: Plan) -> list[Timed]:
         """What the exchanges of replays with the strategy of ``plan`` tell, for each number of ranks: in their profiles
@@ -130,7 +153,7 @@ class Links:
                 for told in self._context.store.profiles(run.id).layers:
                     newest.setdefault(run.plan.world_size, run)
                     of_ranks = times.setdefault(run.plan.world_size, {})
-                    for one in told.exchanges:
+                    for one in (each for each in told.exchanges if each.bytes > 0 and each.end_s > each.start_s):
                         of_ranks.setdefault(one.bytes, []).append(one.end_s - one.start_s)
         found = []
         for ranks, seconds in times.items():

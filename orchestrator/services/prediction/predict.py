@@ -17,7 +17,7 @@ from orchestrator.domain.around.predictions import ID_PREFIX, PredictedPart, Pre
 from orchestrator.domain.asked.catalog import ExchangeFacts, StrategyFacts
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.value.measurement import Measurement
-from orchestrator.domain.words.errors import InvalidRequest, Problem
+from orchestrator.domain.words.errors import DamagedRow, InvalidRequest, Problem
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import submit
@@ -28,7 +28,7 @@ from orchestrator.services.result.more_runs import RUNS_ASKED_FOR, Missing, comm
 from orchestrator.services.result.one_device import LAYERS
 
 MOST_CELLS = 1000  # a judgement
-METHOD = "S-SGD model: one device's steps, profiled by layers, and exchanges that were timed alone"
+METHOD = "S-SGD model: one device's steps, profiled by layers, and exchanges that were timed apart from it"
 WELL = 0.8  # an efficiency. A judgement
 TOGETHER = Merging(more_nodes.MOST_BYTES)  # in one exchange
 _FABRIC = re.compile(r"\s*([0-9.]{1,12}) *([kMGT]?)bit/s *, *([0-9.]{1,12}) *(ns|us|ms)\s*")
@@ -96,17 +96,17 @@ def predict(
     strategies = [_strategy(context, plan) for plan in cells]
     now = context.clock.now()
     evidence, links = Evidence(context), Links(context, beside)
-    known: dict[tuple[str, str, bool], list[float]] = {}
+    known: dict[tuple[object, ...], list[float]] = {}
     items: list[Prediction] = []
     ends: list[Until | None] = []
     missing: list[Missing] = []
     for plan, strategy in zip(cells, strategies, strict=True):
-        kind = (plan.framework, plan.strategy, plan.world_size > 1)
-        if kind not in known:
-            known[kind] = errors(context, plan, beside)
         asked, lacks = _asked(context, evidence, links, plan, strategy, other)
         missing += lacks
         if asked is not None:
+            kind = (plan.model, plan.framework, plan.strategy, plan.world_size > 1, asked.beside)
+            if kind not in known:
+                known[kind] = errors(context, plan, asked.beside)
             items.append(Prediction(new_id(ID_PREFIX), by.owner, now, plan, asked.told(known[kind])))
             ends.append(asked.until(until) if until is not None else None)
     context.store.add_predictions(items)
@@ -118,8 +118,14 @@ def reach(context: Context, plan: Plan) -> Until | None:
     link that was timed is predicted to do, or where what a prediction rests on is not stored."""
     if plan.nodes == 1:
         return None
-    strategy = context.catalog.frameworks[plan.framework].strategies[plan.strategy]
-    asked, _ = _asked(context, Evidence(context), Links(context), plan, strategy, None)
+    framework = context.catalog.frameworks.get(plan.framework)
+    strategy = framework.strategies.get(plan.strategy) if framework else None
+    if strategy is None:  # of another version
+        return None
+    try:
+        asked, _ = _asked(context, Evidence(context), Links(context), plan, strategy, None)
+    except DamagedRow:  # of another run: this one is explained without
+        return None
     return asked.until(WELL) if asked is not None and asked.efficiency < WELL else None
 
 
@@ -183,6 +189,12 @@ class _Asked:
         self._each = [expected(step.inputs, way, functions) for step in alone.steps]
 
     @property
+    def beside(self) -> str | None:
+        """What exchanges were timed beside; None where nobody timed them."""
+        found = self._link
+        return found.functions[0].beside if found and found.run_id else None
+
+    @property
     def efficiency(self) -> float:
         return mean_s([one.one_device_s for one in self._each]) / mean_s([one.iteration_s for one in self._each])
 
@@ -210,7 +222,7 @@ class _Asked:
             netbench_run=found.run_id if found else None,
             netbench_ranks=found.ranks if found else None,
             fabric=self._fabric.text if self._fabric else None,
-            beside=found.functions[0].beside if found and found.run_id else None,
+            beside=self.beside,
             disturbed=found is not None and found.disturbed,
             beyond=self._each[0].beyond,
             judged=judged,

@@ -219,6 +219,21 @@ def test_the_best_of_several_bucket_sizes_is_named(rig: Rig, ready: str) -> None
     assert "quickest" not in prediction.text({"items": several[:1], "missing": []})
 
 
+def test_errors_are_those_of_predictions_that_were_made_alike(rig: Rig, ready: str) -> None:
+    """What nobody has, and what rests on its own cell, judges nothing."""
+    complete(rig, rig.submit(**PROFILED | {"topology": "2x1"})["id"])
+    asked = ASKED | {"topology": "2x1"}
+    predict(rig, asked)
+    judged = [predict(rig, asked, **more)["items"][0]["rests_on"]["judged"] for more in ({}, {"beside": "idle"})]
+    assert judged == [1, 0]
+    (imagined,) = predict(rig, asked, fabric="400 Gbit/s, 1 us")["items"]
+    assert (imagined["measured"], imagined["error_ratio"]) == (None, None)
+    assert predict(rig, asked)["items"][0]["rests_on"]["judged"] == 1
+    alone = ASKED | {"topology": "1x1"}
+    assert predict(rig, alone)["items"][0]["error_ratio"] is not None
+    assert predict(rig, alone)["items"][0]["rests_on"]["judged"] == 0
+
+
 def test_until_an_efficiency(rig: Rig, ready: str) -> None:
     asked, fabric = ASKED | {"topology": "2x1"}, "1 Tbit/s, 1 ms"
     (one,) = predict(rig, asked, fabric=fabric, until=0.9)["items"]

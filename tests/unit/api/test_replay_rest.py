@@ -14,7 +14,7 @@ from tests.unit.api import test_waterfall_rest
 from tests.unit.api.api_rig import SPEC, Rig
 from tests.unit.api.test_waterfall_rest import PROFILED, complete
 
-ASKED = SPEC | {"model": "replay", "strategy": "ddp", "topology": "2x1", "repeats": 1}
+ASKED = SPEC | {"model": "replay", "per_device_batch_size": 1, "strategy": "ddp", "topology": "2x1", "repeats": 1}
 
 
 @pytest.fixture
@@ -28,11 +28,11 @@ def run_id(rig: Rig) -> str:
     return next(run.id for run in rig.store.runs_of(experiment) if run.plan.world_size == 1)
 
 
-def refused(rig: Rig, run: str) -> str:
-    answer = rig.http.post("/api/v1/experiments", json=ASKED | {"options": {"run": run}})
+def refused(rig: Rig, run: str, pointer: str = "/options/run", **more: object) -> str:
+    answer = rig.http.post("/api/v1/experiments", json=ASKED | {"options": {"run": run}} | more)
     assert answer.status_code == 422
     (problem,) = answer.json()["errors"]
-    assert problem["pointer"] == "/options/run"
+    assert problem["pointer"] == pointer
     return str(problem["detail"])
 
 
@@ -61,6 +61,8 @@ def test_what_cannot_be_replayed_says_why(rig: Rig, run_id: str) -> None:
     assert "which exchange in a step: name one of 1x1" in refused(rig, gang)
     (unfinished,) = rig.store.runs_of(rig.submit(repeats=1)["id"])
     assert "name a run that completed" in refused(rig, unfinished.id)
+    told = refused(rig, run_id, "/per_device_batch_size", per_device_batch_size=4)
+    assert told == "replay waits as long for any batch: ask for a batch of 1"
 
 
 def test_exchanges_beside_a_replayed_backward_pass_are_those_of_its_profiles(
@@ -70,7 +72,7 @@ def test_exchanges_beside_a_replayed_backward_pass_are_those_of_its_profiles(
     answer = rig.http.post("/api/v1/predictions", json=asked, params=beside).json()
     assert answer["items"] == []
     (missing,) = answer["missing"]
-    assert missing["command"].startswith("tbd run replay -f pytorch --strategy ddp --topology 2x1 --option run=RUN")
+    assert missing["command"].startswith("tbd run replay -f pytorch --strategy ddp --batch 1 --topology 2x1 --fabric")
     sent = (GradientExchange("a", 4_000_000, 0.0, 0.03), GradientExchange("b", 8_000_000, 0.03, 0.08))
     monkeypatch.setattr(test_waterfall_rest, "TIMES", replace(test_waterfall_rest.TIMES, exchanges=sent))
     complete(rig, rig.submit(**ASKED | {"options": {"run": run_id}})["id"])

@@ -143,6 +143,7 @@ class Netbench(Microbenchmark):
             if "stop" in order:
                 return order["stop"]
             if not order["go"]:
+                self._pace.end(series)
                 return None
             stopped = self._case(series + (order["go"],))
             if stopped:

@@ -99,6 +99,10 @@ class Pace(object):
         """Take in that so many more cases are to come."""
         self._to_come[series] += count
 
+    def end(self, series: Series) -> None:
+        """Take in that no more of its cases are to come."""
+        self._to_come[series] = 0
+
     def warm_up(self, case: Case) -> int:
         """Return how many repetitions to warm up with; 0: the case is left out, there is no time for it."""
         self._to_come[case[:-1]] -= 1
@@ -137,6 +141,8 @@ class Pace(object):
         """Return the least that the ``count`` next powers of two will take: a training sends large messages most of the
         time, and they must not be left out for more repetitions of small ones."""
         total_s = 0.0
+        if case[-1] & (case[-1] - 1):  # between two powers: what comes next is as likely smaller
+            return total_s
         for _ in range(count):
             case = case[:-1] + (2 * case[-1],)
             seconds = 2.0 * seconds if case[-1] > LARGE_BYTES else seconds
