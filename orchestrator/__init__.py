@@ -101,7 +101,7 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/services/result/scaling.py: scaling``
     An iteration of several devices is taken apart, from one device to what was measured.
     ``orchestrator/services/result/explain.py: explain``
-    ``orchestrator/analysis/s_sgd/waterfall.py: waterfall``
+    ``orchestrator/analysis/s_sgd/explain/waterfall.py: waterfall``
     And a workload night by night: its points over all experiments, the baselines that they form, and their borders.
     ``orchestrator/services/history/workload.py: history``
     ``orchestrator/analysis/history/baselines.py: baselines_of``

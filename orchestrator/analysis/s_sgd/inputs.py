@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass, replace
 
 from orchestrator.analysis.s_sgd.buckets import Bucket, ddp_buckets, horovod_buckets
+from orchestrator.analysis.s_sgd.explain.rank_steps import RankStep
 from orchestrator.analysis.s_sgd.iteration import Loading, Parts, one_device_s
 from orchestrator.analysis.s_sgd.labels import Merger
-from orchestrator.analysis.s_sgd.rank_steps import RankStep
 from orchestrator.domain.value.profile import UNTOLD_EXPOSURE, LayerTimes
 
 

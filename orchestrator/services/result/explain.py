@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.cell.scaling import Ratio, speedup
-from orchestrator.analysis.s_sgd.cell_difference import Difference, differences
-from orchestrator.analysis.s_sgd.waterfall import Waterfall, waterfall
+from orchestrator.analysis.s_sgd.explain.cell_difference import Difference, differences
+from orchestrator.analysis.s_sgd.explain.waterfall import Waterfall, waterfall
 from orchestrator.domain.asked.fingerprint import WORKLOAD_FIELDS, workload_of
 from orchestrator.domain.asked.placement import Device
 from orchestrator.domain.asked.plan import Plan

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from orchestrator.analysis.cell.row import RATE
 from orchestrator.analysis.log.plausible import is_plausible
+from orchestrator.analysis.s_sgd.explain.rank_steps import Block, RankStep, RunSteps, Side
 from orchestrator.analysis.s_sgd.inputs import NotAnInput, active_step, step_of
-from orchestrator.analysis.s_sgd.rank_steps import Block, RankStep, RunSteps, Side
 from orchestrator.domain.runs.run import Run
 from orchestrator.domain.value.profile import UNTOLD_EXPOSURE
 from orchestrator.services.context import Context

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.analysis.s_sgd.buckets import Bucket
-from orchestrator.analysis.s_sgd.cell_difference import differences
+from orchestrator.analysis.s_sgd.explain.cell_difference import differences
+from orchestrator.analysis.s_sgd.explain.rank_steps import RankStep, RunSteps
+from orchestrator.analysis.s_sgd.explain.waterfall import COMPUTING, EXPOSED, RESIDUAL, waterfall
 from orchestrator.analysis.s_sgd.inputs import NotAnInput, active_step, inputs_of, step_of
 from orchestrator.analysis.s_sgd.labels import Merger
-from orchestrator.analysis.s_sgd.rank_steps import RankStep, RunSteps
-from orchestrator.analysis.s_sgd.waterfall import COMPUTING, EXPOSED, RESIDUAL, waterfall
 from orchestrator.domain.value.profile import GradientExchange, Layer, LayerTimes
 
 seconds = st.floats(0.0, 10.0)

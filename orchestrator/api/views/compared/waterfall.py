@@ -3,9 +3,9 @@
 from pydantic import Field
 
 from orchestrator.analysis.cell.scaling import METHOD as RATIO
-from orchestrator.analysis.s_sgd.block_terms import CONFIDENCE, Estimate
-from orchestrator.analysis.s_sgd.cell_difference import Difference
-from orchestrator.analysis.s_sgd.waterfall import Part
+from orchestrator.analysis.s_sgd.explain.block_terms import CONFIDENCE, Estimate
+from orchestrator.analysis.s_sgd.explain.cell_difference import Difference
+from orchestrator.analysis.s_sgd.explain.waterfall import Part
 from orchestrator.api.views.common import Quantity, View, fields_of
 from orchestrator.api.views.compared.scaling import CELL, ratio_quantity
 from orchestrator.domain.asked.plan import Plan

@@ -7,8 +7,8 @@ from statistics import fmean
 
 from scipy import special
 
-from orchestrator.analysis.s_sgd.block_terms import Estimate, Term, error, estimate
-from orchestrator.analysis.s_sgd.rank_steps import Block, RunSteps, Side, all_tell, compute, of_run
+from orchestrator.analysis.s_sgd.explain.block_terms import Estimate, Term, error, estimate
+from orchestrator.analysis.s_sgd.explain.rank_steps import Block, RunSteps, Side, all_tell, compute, of_run
 
 # Of level gangs one in a hundred is accused, whatever the number of ranks (Bonferroni).
 FALSE_ACCUSATIONS = 0.01

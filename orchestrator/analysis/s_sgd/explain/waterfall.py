@@ -20,9 +20,19 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from orchestrator.analysis.s_sgd.block_terms import Estimate, Term, estimate
-from orchestrator.analysis.s_sgd.rank_steps import Block, Side, all_tell, compute, each, exposed, idle, load, step
-from orchestrator.analysis.s_sgd.stragglers import Straggler, excess, straggler_of
+from orchestrator.analysis.s_sgd.explain.block_terms import Estimate, Term, estimate
+from orchestrator.analysis.s_sgd.explain.rank_steps import (
+    Block,
+    Side,
+    all_tell,
+    compute,
+    each,
+    exposed,
+    idle,
+    load,
+    step,
+)
+from orchestrator.analysis.s_sgd.explain.stragglers import Straggler, excess, straggler_of
 
 ROUNDED_OFF = 1e-12
 # Judgement: what costs less of an iteration is no bottleneck.

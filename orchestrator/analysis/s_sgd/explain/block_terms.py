@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 
 from scipy import special
 
-from orchestrator.analysis.s_sgd.rank_steps import Block, Values
+from orchestrator.analysis.s_sgd.explain.rank_steps import Block, Values
 
 CONFIDENCE = 0.95
 

@@ -5,8 +5,18 @@ from collections.abc import Container
 from dataclasses import dataclass
 from statistics import fmean
 
-from orchestrator.analysis.s_sgd.block_terms import Estimate, Term, estimate
-from orchestrator.analysis.s_sgd.rank_steps import Block, RankStep, RunSteps, Side, Told, all_tell, each, exposed, step
+from orchestrator.analysis.s_sgd.explain.block_terms import Estimate, Term, estimate
+from orchestrator.analysis.s_sgd.explain.rank_steps import (
+    Block,
+    RankStep,
+    RunSteps,
+    Side,
+    Told,
+    all_tell,
+    each,
+    exposed,
+    step,
+)
 
 
 def _pass(number: int) -> Told:
