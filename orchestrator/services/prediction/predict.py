@@ -29,6 +29,7 @@ from orchestrator.services.result.one_device import LAYERS
 
 MOST_CELLS = 1000  # a judgement
 METHOD = "S-SGD model: one device's steps, profiled by layers, and exchanges that were timed apart from it"
+MOST_BEYOND = 16  # times the largest size that was timed. A judgement
 WELL = 0.8  # an efficiency. A judgement
 TOGETHER = Merging(more_nodes.MOST_BYTES)  # in one exchange
 _FABRIC = re.compile(r"\s*([0-9.]{1,12}) *([kMGT]?)bit/s *, *([0-9.]{1,12}) *(ns|us|ms)\s*")
@@ -171,9 +172,13 @@ def _asked(
     if alone is None or missing:
         return None, missing
     try:
-        return _Asked(plan, alone, link, _way(plan, strategy), fabric if plan.nodes > 1 else None), []
+        asked = _Asked(plan, alone, link, _way(plan, strategy), fabric if plan.nodes > 1 else None)
+        asked.check_sizes()
     except NotPredictable as error:
         return None, [Missing(f"{plan.model} cannot be predicted: {error}", None)]
+    except Lacking as lacking:
+        return None, [Missing(lacking.what, lacking.command)]
+    return asked, []
 
 
 class _Asked:
@@ -187,6 +192,17 @@ class _Asked:
         self._plan, self._alone, self._link, self._way, self._fabric = plan, alone, link, way, fabric
         functions = link.functions if link else ()
         self._each = [expected(step.inputs, way, functions) for step in alone.steps]
+
+    def check_sizes(self) -> None:
+        """Raises Lacking: exchanges are so much larger than all that were timed that a line tells nothing of them."""
+        found = self._link
+        if found is None or found.run_id is None:
+            return
+        largest = min(one.segments[-1].to_bytes for one in found.functions)
+        asked = max(size for one in self._each for size in one.exchanges)
+        if asked > MOST_BEYOND * largest:
+            told = f"{found.run_id} timed exchanges of {largest} bytes at most, and one of {asked} is to be told"
+            raise Lacking(f"{told}: time larger ones (tbd netbench --budget S --max-bytes SIZE)")
 
     @property
     def beside(self) -> str | None:

@@ -234,6 +234,13 @@ def test_errors_are_those_of_predictions_that_were_made_alike(rig: Rig, ready: s
     assert predict(rig, alone)["items"][0]["rests_on"]["judged"] == 0
 
 
+def test_a_netbench_of_small_messages_tells_nothing_of_large_ones(rig: Rig, alone: None) -> None:
+    run = netbench(rig, *(an_exchange(2**power, True) for power in range(2, 12)))
+    found = predict(rig, ASKED | {"topology": "2x1"})
+    assert found["items"] == []
+    assert found["missing"][0]["what"].startswith(f"{run} timed exchanges of 2048 bytes at most")
+
+
 def test_until_an_efficiency(rig: Rig, ready: str) -> None:
     asked, fabric = ASKED | {"topology": "2x1"}, "1 Tbit/s, 1 ms"
     (one,) = predict(rig, asked, fabric=fabric, until=0.9)["items"]
