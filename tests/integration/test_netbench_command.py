@@ -42,7 +42,9 @@ def test_it_prints_what_was_measured_and_stores_it(tbd: Tbd, service: Service) -
     rows = service.call("GET", "/api/v1/netbench?limit=500")["items"]
     assert {row["operation"] for row in rows} == {"point_to_point", "all_reduce"}
     assert {row["busy_cores"] for row in rows} == {False, True}
-    assert sorted({row["bytes"] for row in rows}) == [4 << k for k in range(5)]
+    sizes = {row["bytes"] for row in rows}
+    assert sizes >= {4 << k for k in range(5)}  # and between them, where times say that segments meet
+    assert (min(sizes), max(sizes)) == (4, 64)
     assert {(row["library"], row["topology"], row["device"], row["world_size"]) for row in rows} == {
         ("gloo", "1x2", "cpu", 2)
     }
