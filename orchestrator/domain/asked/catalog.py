@@ -114,6 +114,11 @@ class ModelFacts:
         return self.facts.get("paper")
 
     @property
+    def replays(self) -> str | None:
+        """The option with the run whose layers it waits for; None where it trains."""
+        return self.facts.get("replays")
+
+    @property
     def sources(self) -> dict[str, str]:
         """Of ``parameters`` and ``flops``: where the number comes from."""
         end = "_source"

@@ -18,12 +18,14 @@ class NotReplayable(Exception):  # noqa: N818 - reads as what happened
 
 def check_replays(context: Context, plans: Sequence[Plan]) -> None:
     """Raises InvalidRequest: the run that one of ``plans`` is to replay cannot be."""
-    for plan in {one.cell_key: one for one in plans}.values():  # not each repetition
+    for plan in plans:
+        if plan.repetition > 1 or context.catalog.models[plan.model].replays is None:
+            continue
         try:
-            layers = replayed(context, plan)
+            replayed(context, plan)
         except NotReplayable as error:
             raise InvalidRequest([Problem("/options/run", str(error))]) from None
-        if layers is not None and (problem := _meaningless(plan)):
+        if problem := _meaningless(plan):
             raise InvalidRequest([problem])
 
 
@@ -44,7 +46,7 @@ def replayed(context: Context, plan: Plan) -> Layers | None:
     Raises:
         NotReplayable: its run is not there, or tells no step of one device.
     """
-    option = context.catalog.models[plan.model].facts.get("replays")
+    option = context.catalog.models[plan.model].replays
     if option is None:
         return None
     run_id = str(dict(plan.options).get(option) or "")

@@ -1,4 +1,4 @@
-"""What a prediction is made of: the profiled steps of one device, and how long its library's exchanges take."""
+"""What each device does in a predicted cell, by the profiled steps of one that was alone (``links``: the exchange)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -93,7 +93,7 @@ def _at_batch(plan: Plan, cell: RatedCell, steps: Sequence[Step], cells: Sequenc
     ratio = asked / own
     known: dict[int, float] = {own: _step_s(cell)}
     for other in cells:
-        if other.row.plan.cell_key != plan.cell_key:  # a prediction never rests on what it is judged by
+        if other.row.plan.cell_key != plan.cell_key:  # how it grows is not told by what will judge it
             known.setdefault(other.row.plan.per_device_batch_size, _step_s(other))
     apart = [batch for batch in known if max(batch, own) >= LEAST_APART * min(batch, own)]
     told = [asked] if asked in known else apart[:1]

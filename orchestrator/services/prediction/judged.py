@@ -74,4 +74,4 @@ def _is_what_if(one: Prediction) -> bool:
 
 def _replays(context: Context, plan: Plan) -> bool:
     model = context.catalog.models.get(plan.model)
-    return model is not None and "replays" in model.facts
+    return model is not None and model.replays is not None

@@ -105,10 +105,8 @@ class Links:
     def _lacks_replays(self, plan: Plan, facts: ExchangeFacts, between: str) -> Lacking:
         """Servers' pushes and pulls are two lanes, which no profile tells apart."""
         told = f"there is no replay with {plan.strategy} {between} whose profile of layers has exchanges of two sizes"
-        models = self._context.catalog.models.values()
-        if has_servers(plan, facts) or not any(
-            "replays" in one.facts and plan.framework in one.frameworks for one in models
-        ):
+        models = [one for one in self._context.catalog.models.values() if one.replays]
+        if has_servers(plan, facts) or not any(plan.framework in one.frameworks for one in models):
             return Lacking(told)
         words = ["tbd", "run", "replay", "-f", plan.framework, "--strategy", plan.strategy, "--batch", "1"]
         words += ["--topology", str(plan.topology), *(["--fabric", plan.fabric] if plan.fabric else [])]
@@ -165,7 +163,7 @@ class Links:
         """Whether it exchanges as ``plan`` does, over as many devices of a node or more, beside layers that wait."""
         model = self._context.catalog.models.get(one.model)
         alike = all(getattr(one, name) == getattr(plan, name) for name in _ALIKE)
-        return alike and one.world_size > 1 and model is not None and "replays" in model.facts
+        return alike and one.world_size > 1 and model is not None and model.replays is not None
 
     def _fit(self, plan: Plan, sent: Sequence[Sequence[StoredTransfer]]) -> tuple[Communication, ...] | None:
         """The functions of one netbench, of each operation's times: beside what is asked for, or the first of these
