@@ -8,11 +8,14 @@ import http.client
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -221,6 +224,18 @@ class Bench:
         values = [value for entry in entries for value in entry["data"]["values"]]
         wanted = ("sent_bytes", f"interface:{interface}")
         return float(sum(amount or 0 for metric, subject, amount in values if (metric, subject) == wanted))
+
+
+@contextmanager
+def running(layout: Mapping[str, Layout]) -> Iterator[Bench]:
+    """A bench of its own, in a folder whose path is short: there are sockets below it."""
+    folder = Path(tempfile.mkdtemp(prefix="tbd-", dir="/tmp"))
+    bench = Bench(folder, layout)
+    try:
+        yield bench.start()
+    finally:
+        bench.close()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _url_in(log: Path) -> str | None:

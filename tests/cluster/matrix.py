@@ -8,9 +8,7 @@ baseline of a speed-up is the same strategy, in the same interpreter, on one dev
 
 import argparse
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -20,7 +18,7 @@ from typing import Any
 from orchestrator.domain.asked.catalog import Catalog, StrategyFacts
 from orchestrator.services.facts.catalog import load_catalog
 from tests.cluster import hosts
-from tests.cluster.bench import Bench, Layout
+from tests.cluster.bench import Bench, Layout, running
 from workers.node import interpreters
 
 MODEL = "resnet-50"
@@ -203,10 +201,7 @@ def main() -> int:
 
 
 def _all(wanted: Sequence[Cell], steps: int) -> Iterable[Outcome]:
-    folder = Path(tempfile.mkdtemp(prefix="tbd-", dir="/tmp"))
-    bench = Bench(folder, Layout.of_this_machine())
-    try:
-        bench.start()
+    with running(Layout.of_this_machine()) as bench:
         for cell in wanted:
             if cell.missing:
                 print(f"{cell}: left out: {cell.missing}", file=sys.stderr, flush=True)
@@ -214,9 +209,6 @@ def _all(wanted: Sequence[Cell], steps: int) -> Iterable[Outcome]:
             outcome = carry_out(bench, cell, cell.spec(steps))
             print(f"{cell}: {outcome.run['state']} {outcome.reasons}", file=sys.stderr, flush=True)
             yield outcome
-    finally:
-        bench.close()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _heading(steps: int) -> str:

@@ -9,11 +9,8 @@ their smallest size, as the hosts are process trees on the cores of one machine,
 
 import argparse
 import math
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -23,7 +20,7 @@ from orchestrator.analysis.s_sgd.forecast import FEWEST_JUDGED
 from orchestrator.reports.drawing.table import markdown
 from orchestrator.services.facts.catalog import load_catalog
 from tests.cluster import hosts
-from tests.cluster.bench import HEAD, Bench, Layout
+from tests.cluster.bench import HEAD, Bench, Layout, running
 from tests.cluster.matrix import put_into
 from tests.cluster.scaling import heading
 from workers.node import interpreters
@@ -315,7 +312,7 @@ def main() -> int:
     judged: list[Judged] = []
     grown: list[tuple[int, float]] = []
     try:
-        with _bench(Layout.of_this_machine()) as bench:
+        with running(Layout.of_this_machine()) as bench:
             for one in carry_out(bench, ways, list(MODELS), LINKS, options.repeats):
                 judged.append(one)
                 print(one, flush=True)
@@ -323,24 +320,13 @@ def main() -> int:
             grown += [found for model in MODELS for found in trial.grown(ways[0], model)]
         layout = Layout.of_this_machine()
         more = {name: replace(layout[TWO[place % 2]], clock_offset_s=0) for place, name in enumerate(MANY)}
-        with _bench({HEAD: layout[HEAD]} | more) as bench, bench.network.shaped(LINKS[-1]):
+        with running({HEAD: layout[HEAD]} | more) as bench, bench.network.shaped(LINKS[-1]):
             judged += Trial(bench, options.repeats).replayed(LINKS[-1])
     finally:
         print(text := page_of(judged, grown, left_out))
     if options.out:
         put_into(options.out, text, MARKS)
     return 0
-
-
-@contextmanager
-def _bench(layout: Mapping[str, Layout]) -> Iterator[Bench]:
-    folder = Path(tempfile.mkdtemp(prefix="tbd-", dir="/tmp"))
-    bench = Bench(folder, layout)
-    try:
-        yield bench.start()
-    finally:
-        bench.close()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,7 @@ between the page's two marks is replaced, and the figures are written beside it.
 import argparse
 import json
 import os
-import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +24,7 @@ from orchestrator.reports.drawing.table import markdown
 from orchestrator.reports.scaling import scaling_table
 from orchestrator.services.facts.catalog import load_catalog
 from tests.cluster import hosts
-from tests.cluster.bench import HEAD, Bench, Layout
+from tests.cluster.bench import HEAD, Bench, Layout, running
 from tests.cluster.matrix import put_into
 from tests.support.service import TERMINAL, until
 from workers.node import interpreters
@@ -224,13 +222,10 @@ def main() -> int:
         print(hosts.refusal(), file=sys.stderr)
         return 2
     ready, left_out = frameworks(options.only)
-    folder = Path(tempfile.mkdtemp(prefix="tbd-", dir="/tmp"))
     layout = Layout.of_this_machine()
-    bench = Bench(folder, layout | {"four": Layout(layout["two"].cores, 7000, 1)})
     what = f"ethernet held to {ETHERNET_BITS_PER_S / 1e9:g} Gbit/s, infiniband (IP without RDMA, MTU 65520) not held"
     parts, failed = [heading(left_out, f"{what}; ResNet-50 `tiny`")], 0
-    try:
-        bench.start()
+    with running(layout | {"four": Layout(layout["two"].cores, 7000, 1)}) as bench:
         for changes in (WEAK, STRONG):
             with bench.network.shaped(ETHERNET_BITS_PER_S):
                 course = carry_out(bench, spec_of(changes, options.repeats, framework=ready))
@@ -241,9 +236,6 @@ def main() -> int:
             print(parts[-1], flush=True)
             if options.out:
                 options.out.with_name(name).write_text(figure, encoding="utf-8")
-    finally:
-        bench.close()
-        shutil.rmtree(folder, ignore_errors=True)
     if options.out:
         put_into(options.out, "\n\n".join(parts), MARKS)
     return 1 if failed else 0
