@@ -10,12 +10,15 @@ their smallest size, as the hosts are process trees on the cores of one machine,
 import argparse
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from orchestrator.analysis.s_sgd.buckets import MIB
 from orchestrator.analysis.s_sgd.forecast import FEWEST_JUDGED
 from orchestrator.reports.drawing.table import markdown
 from orchestrator.services.facts.catalog import load_catalog
@@ -30,9 +33,16 @@ ONE, TWO = ("one",), ("one", "two")
 MANY = ("one", "two", "four", "five", "six", "seven", "eight", "nine")
 REPLAYED = (4, 8)  # hosts
 LINKS = (100e6, 1e9)
+UNSHAPED = math.inf  # as fast as the cores send
+FAST_LINKS = (4e9, UNSHAPED)
 # Network -> batch of a device: a step takes some 20 to 100 ms on a core.
 MODELS = {"resnet-50": 16, "googlenet": 4, "alexnet": 32}
 GROWN = (2, 4)  # times the profiled batch
+# So many bytes of gradients that buckets matter: 41 MB.
+MERGED_MODEL = {"model": "googlenet", "size": "small", "per_device_batch_size": 1}
+BUCKETS_MIB = (1, 4, 25)
+# As many runs as the test of a straggler needs (docs/read_results/s-sgd-model.md).
+GANGS, RUNS_OF_A_GANG, SLOWED = 3, 6, 0.95
 # The first budget is enough where nothing else runs; a busy machine leaves the largest messages out to keep within it.
 MAX_BYTES, LEAST_BYTES, BUDGETS_S = 2**22, 2**18, (40.0, 160.0)
 # Judgements: a cell whose 95 % interval is wider tells nothing of a model's error; a framework's import on a busy core.
@@ -68,7 +78,7 @@ class Judged:
     measured_s: float
     half_width: float
     models: Mapping[str, float]
-    residual: float | None
+    residual: float | None = None
 
     def error(self, model: str) -> float:
         """Of the iteration, signed."""
@@ -108,13 +118,22 @@ class Trial:
         runs = self._bench.service.wait(experiment, RUN_S * self._repeats, 1.0)
         return self._bench.service.all(f"/api/v1/experiments/{experiment}/results"), runs
 
-    def netbench(self, library: str) -> None:
-        """Time a library between the two hosts, up to messages of a training's size, also beside busy cores."""
-        for budget_s in BUDGETS_S:
-            run = self._bench.netbench(TWO, library, "ethernet", max_bytes=MAX_BYTES, budget_s=budget_s)
-            rows = self._call("GET", f"/api/v1/netbench?run={run['id']}&operation=all_reduce&busy_cores=true&limit=500")
-            if max((row["bytes"] for row in rows["items"]), default=0) >= LEAST_BYTES:
-                return
+    @contextmanager
+    def link(self, link: float, libraries: Iterable[str], max_bytes: int = MAX_BYTES) -> Iterator[None]:
+        """Shape the link between the two hosts, and time libraries over it, up to messages of a training's size, also
+        beside busy cores. What they told goes with the link: an undisturbed one of another link would be preferred."""
+        with ExitStack() as stack:
+            if link != UNSHAPED:
+                stack.enter_context(self._bench.network.shaped(link))
+            for library in dict.fromkeys(libraries):
+                for budget_s in BUDGETS_S:
+                    run = self._bench.netbench(TWO, library, "ethernet", max_bytes=max_bytes, budget_s=budget_s)
+                    stack.callback(self._call, "DELETE", f"/api/v1/experiments/{run['experiment_id']}")
+                    asked = f"run={run['id']}&operation=all_reduce&busy_cores=true&limit=500"
+                    rows = self._call("GET", f"/api/v1/netbench?{asked}")["items"]
+                    if max((row["bytes"] for row in rows), default=0) >= LEAST_BYTES:
+                        break
+            yield
 
     def predicted(self, spec: Mapping[str, Any], beside: str | None = None) -> list[dict[str, Any]]:
         """Raises RuntimeError: something lacks."""
@@ -134,20 +153,14 @@ class Trial:
         parts = {part["name"]: part["seconds"] for part in waterfall["parts"]}
         alone_s = ours["parts"][0]["seconds"]
         sent = 4 * load_catalog().models[model].sizes["tiny"]["trainable_parameters"]
-        return Judged(
-            way,
-            model,
-            link,
-            measured_s,
-            half_width,
-            {
-                OURS: ours["iteration_s"],
-                IDLE: idle["iteration_s"],
-                LINEAR: alone_s,
-                NOMINAL: alone_s + 8 * sent / link,  # a ring of two sends each byte once
-            },
-            parts["residual"] / waterfall["iteration_s"] if "residual" in parts else None,
-        )
+        models = {
+            OURS: ours["iteration_s"],
+            IDLE: idle["iteration_s"],
+            LINEAR: alone_s,
+            NOMINAL: alone_s + 8 * sent / link,  # a ring of two sends each byte once
+        }
+        residual = parts["residual"] / waterfall["iteration_s"] if "residual" in parts else None
+        return Judged(way, model, link, measured_s, half_width, models, residual)
 
     def grown(self, way: Way, model: str) -> list[tuple[int, float]]:
         """(how many times the profiled batch, error of the predicted rate), on one device."""
@@ -165,19 +178,45 @@ class Trial:
         ]
 
     def replayed(self, link: float) -> Iterator[Judged]:
-        """A replay on more hosts than cores, predicted from one of one device and a netbench of two hosts."""
+        """Replays on more hosts than cores, predicted from ones of one device and a netbench of two hosts."""
         way = WAYS[0]
-        _, (run, *_) = self.measured(self.spec(way, "resnet-50", ONE, repeats=1, max_repeats=1))
-        asked = {"model": "replay", "size": "full", "options": {"run": run["id"]}, "per_device_batch_size": 1}
-        self.measured(self.spec(way, "resnet-50", ONE, **asked))
-        self.netbench(way.library)
-        for count in REPLAYED:
-            spec = self.spec(way, "resnet-50", MANY[:count], **asked)
-            (ours,) = self.predicted(spec)
-            (row,), _ = self.measured(spec)
-            measured_s, half_width = _iteration(row, count)
-            models = {OURS: ours["iteration_s"], LINEAR: ours["parts"][0]["seconds"]}
-            yield Judged(way, f"replay of resnet-50, {count}x1", link, measured_s, half_width, models, None)
+        asked = []
+        for model in MODELS:
+            _, (run, *_) = self.measured(self.spec(way, model, ONE) | {"repeats": 1, "max_repeats": 1})
+            options = {"run": run["id"]}
+            asked.append({"model": "replay", "size": "full", "options": options, "per_device_batch_size": 1})
+            self.measured(self.spec(way, model, ONE) | asked[-1])
+        with self.link(link, [way.library]):
+            for model, count in product(MODELS, REPLAYED):
+                spec = self.spec(way, model, MANY[:count]) | asked[list(MODELS).index(model)]
+                (ours,) = self.predicted(spec)
+                (row,), _ = self.measured(spec)
+                measured_s, half_width = _iteration(row, count)
+                models = {OURS: ours["iteration_s"], LINEAR: ours["parts"][0]["seconds"]}
+                yield Judged(way, f"replay of {model}, {count}x1", link, measured_s, half_width, models)
+
+    def merged(self, link: float) -> Iterator[Judged]:
+        """One network in several sizes of buckets: which is best is what is asked."""
+        way = WAYS[0]
+        self.measured(self.spec(way, "googlenet", ONE) | MERGED_MODEL)
+        with self.link(link, [way.library], 32 * MIB):
+            for mib in BUCKETS_MIB:
+                spec = self.spec(way, "googlenet", TWO) | MERGED_MODEL | {"options": {"bucket_mib": mib}}
+                (ours,) = self.predicted(spec)
+                (row,), _ = self.measured(spec)
+                measured_s, half_width = _iteration(row, len(TWO))
+                models = {OURS: ours["iteration_s"]}
+                yield Judged(way, f"googlenet small, {mib} MiB", link, measured_s, half_width, models)
+
+    def straggler(self, share: float) -> str | None:
+        """The node of the rank that is named in a gang of which the second rank has that share of its core."""
+        with ExitStack() as stack:
+            if share < 1:
+                stack.enter_context(self._bench.hosts[TWO[1]].slowed(share))
+            spec = self.spec(WAYS[0], "resnet-50", TWO)
+            _, runs = self.measured(spec | {"repeats": RUNS_OF_A_GANG, "max_repeats": RUNS_OF_A_GANG})
+        found = self._call("GET", f"/api/v1/runs/{runs[0]['id']}/waterfall")["straggler"]
+        return str(found["node"]) if found and found["named"] else None
 
 
 def _iteration(row: Mapping[str, Any], work: int) -> tuple[float, float]:
@@ -194,13 +233,14 @@ def carry_out(
     for way in ways:
         for model in models:
             trial.measured(trial.spec(way, model, ONE))
+    yield from over_links(trial, ways, models, links)
+
+
+def over_links(trial: Trial, ways: Sequence[Way], models: Sequence[str], links: Sequence[float]) -> Iterator[Judged]:
     for link in links:
-        with bench.network.shaped(link):
-            for library in dict.fromkeys(way.library for way in ways):
-                trial.netbench(library)
-            for way in ways:
-                for model in models:
-                    yield trial.judge(way, model, link)
+        with trial.link(link, [way.library for way in ways]):
+            for way, model in product(ways, models):
+                yield trial.judge(way, model, link)
 
 
 def summary(cells: Sequence[Judged]) -> list[tuple[str, str]]:
@@ -235,9 +275,9 @@ def summary(cells: Sequence[Judged]) -> list[tuple[str, str]]:
 
 
 def _holds(one: Judged, cells: Sequence[Judged]) -> tuple[bool, float] | None:
-    """(Whether its interval by the errors of the other cells of its strategy holds it, half its width as a ratio); None
-    with too few of them."""
-    others = sorted(abs(math.log1p(other.error(OURS))) for other in cells if other.way == one.way and other is not one)
+    """(Whether its interval by the errors of the other cells holds it, half its width as a ratio); None with too few of
+    them. tbd takes those of the same strategy; a trial has six of each, and so all are taken."""
+    others = sorted(abs(math.log1p(other.error(OURS))) for other in cells if other is not one)
     if len(others) < FEWEST_JUDGED:
         return None
     bound = others[math.ceil(0.9 * (len(others) + 1)) - 1]
@@ -251,33 +291,57 @@ def quantile(values: Sequence[float], share: float) -> float:
 HEADS = ("network", "strategy", "link", "measured", "half-width", *(f"error: {name}" for name in MODELLED), "residual")
 
 
-def page_of(judged: Sequence[Judged], grown: Sequence[tuple[int, float]], left_out: Sequence[str]) -> str:
+@dataclass
+class Found:
+    """What the trials told. ``grown``: (times the profiled batch, error of the rate); ``accused``: (share of a core
+    that the second rank had, the node whose rank was named)."""
+
+    judged: list[Judged] = field(default_factory=list)
+    fast: list[Judged] = field(default_factory=list)
+    merged: list[Judged] = field(default_factory=list)
+    replays: list[Judged] = field(default_factory=list)
+    grown: list[tuple[int, float]] = field(default_factory=list)
+    accused: list[tuple[float, str | None]] = field(default_factory=list)
+
+
+def page_of(found: Found, left_out: Sequence[str]) -> str:
     """All of it in Markdown."""
-    links = " and ".join(f"{link / 1e6:g}" for link in LINKS)
-    precise = [one for one in judged if one.half_width <= MOST_HALF_WIDTH]
-    told = [(f"left out, half-width above {MOST_HALF_WIDTH:.0%}", str(len(judged) - len(precise)))]
-    told += summary([one for one in precise if NOMINAL in one.models])
-    replays = [abs(one.error(OURS)) for one in precise if NOMINAL not in one.models]
-    if replays:
-        told.append(("replays: absolute error, median, largest", f"{median(replays):.1%}, {max(replays):.1%}"))
+    cells = [*found.judged, *found.fast, *found.merged, *found.replays]
+    told = [(f"left out, half-width above {MOST_HALF_WIDTH:.0%}", str(len(cells) - len(_precise(cells))))]
+    told += summary(_precise(found.judged))
+    for what, some in (("4 Gbit/s and unshaped links", found.fast), ("replays", found.replays)):
+        if errors := [abs(one.error(OURS)) for one in _precise(some)]:
+            figures = f"{median(errors):.1%}, {max(errors):.1%} ({len(errors)} cells)"
+            told.append((f"{what}: absolute error, median, largest", figures))
     for times in GROWN:
-        errors = [abs(error) for grown_by, error in grown if grown_by == times]
-        if errors:
+        if errors := [abs(error) for grown_by, error in found.grown if grown_by == times]:
             what = f"{times} times the profiled batch, one device: absolute error, median, largest"
             told.append((what, f"{median(errors):.1%}, {max(errors):.1%} ({len(errors)} networks)"))
+    if found.merged:
+        best = [min(found.merged, key=by).model for by in (lambda one: one.models[OURS], lambda one: one.measured_s)]
+        told.append(("best size of buckets: predicted; measured", "; ".join(best)))
+    for share in (1.0, SLOWED):
+        if named := [node for of, node in found.accused if of == share]:
+            what = f"gangs of {RUNS_OF_A_GANG} runs whose second rank has {share:.0%} of its core: it is named; another"
+            wrong = [node for node in named if node not in (None, TWO[1])]
+            told.append((what, f"{named.count(TWO[1])} of {len(named)}; {len(wrong)}"))
     parts = [
-        heading(left_out, f"links of {links} Mbit/s; networks `tiny`"),
-        markdown(HEADS, [_row(one) for one in judged]),
+        heading(left_out, "networks `tiny` where no other size is named"),
+        markdown(HEADS, [_row(one) for one in cells]),
         markdown(["what", "figure"], [list(one) for one in told]),
     ]
     return "\n\n".join(parts)
+
+
+def _precise(cells: Sequence[Judged]) -> list[Judged]:
+    return [one for one in cells if one.half_width <= MOST_HALF_WIDTH]
 
 
 def _row(one: Judged) -> list[str]:
     return [
         one.model,
         f"{one.way.framework} {one.way.strategy}",
-        f"{one.link / 1e6:g} Mbit/s",
+        "unshaped" if one.link == UNSHAPED else f"{one.link / 1e6:g} Mbit/s",
         f"{one.measured_s * 1e3:.1f} ms",
         f"{one.half_width:.1%}",
         *(f"{one.error(name):+.1%}" if name in one.models else "" for name in MODELLED),
@@ -299,6 +363,26 @@ def ready(only: Sequence[str] | None) -> tuple[list[Way], list[str]]:
     return found, reasons
 
 
+def _collect(cells: Iterable[Judged], into: list[Judged]) -> None:
+    """What was found before the program is ended is printed."""
+    for one in cells:
+        into.append(one)
+        print("|", " | ".join(_row(one)), flush=True)
+
+
+def try_two_hosts(found: Found, bench: Bench, ways: Sequence[Way], repeats: int) -> None:
+    trial = Trial(bench, repeats)
+    _collect(carry_out(bench, ways, list(MODELS), LINKS, repeats), found.judged)
+    if WAYS[0] not in ways:
+        return
+    _collect(over_links(trial, WAYS[:1], list(MODELS), FAST_LINKS), found.fast)
+    found.grown += [grown for model in MODELS for grown in trial.grown(WAYS[0], model)]
+    _collect(trial.merged(LINKS[-1]), found.merged)
+    with bench.network.shaped(LINKS[-1]):
+        for _ in range(GANGS):
+            found.accused += [(share, trial.straggler(share)) for share in (SLOWED, 1.0)]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, help="the page whose part between the marks is replaced")
@@ -309,21 +393,16 @@ def main() -> int:
         print(hosts.refusal(), file=sys.stderr)
         return 2
     ways, left_out = ready(options.only)
-    judged: list[Judged] = []
-    grown: list[tuple[int, float]] = []
+    found = Found()
     try:
         with running(Layout.of_this_machine()) as bench:
-            for one in carry_out(bench, ways, list(MODELS), LINKS, options.repeats):
-                judged.append(one)
-                print(one, flush=True)
-            trial = Trial(bench, options.repeats)
-            grown += [found for model in MODELS for found in trial.grown(ways[0], model)]
+            try_two_hosts(found, bench, ways, options.repeats)
         layout = Layout.of_this_machine()
         more = {name: replace(layout[TWO[place % 2]], clock_offset_s=0) for place, name in enumerate(MANY)}
-        with running({HEAD: layout[HEAD]} | more) as bench, bench.network.shaped(LINKS[-1]):
-            judged += Trial(bench, options.repeats).replayed(LINKS[-1])
+        with running({HEAD: layout[HEAD]} | more) as bench:
+            _collect(Trial(bench, options.repeats).replayed(LINKS[-1]), found.replays)
     finally:
-        print(text := page_of(judged, grown, left_out))
+        print(text := page_of(found, left_out))
     if options.out:
         put_into(options.out, text, MARKS)
     return 0

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cluster.bench import Bench
-from tests.cluster.s_sgd import LINEAR, OURS, WAYS, carry_out, page_of
+from tests.cluster.s_sgd import LINEAR, OURS, WAYS, Found, carry_out, page_of
 from workers.node import interpreters
 
 pytestmark = pytest.mark.after_change
@@ -21,4 +21,4 @@ def test_a_prediction_of_two_hosts_is_judged_by_what_they_then_do(bench: Bench) 
     assert judged.models[LINEAR] < judged.models[OURS] < 30.0
     stored = bench.service.all("/api/v1/predictions")
     assert {one["measured"] for one in stored} == {stored[0]["measured"]} != {None}
-    assert "| resnet-50 |" in page_of([judged], [(2, 0.1)], [])
+    assert "| resnet-50 |" in page_of(Found([judged], grown=[(2, 0.1)]), [])

@@ -3,10 +3,14 @@
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.facts import facts_of
+from orchestrator.domain.asked.fields import BY_NAME
+from orchestrator.domain.asked.plan import WHOLE_NODE, Plan
 from orchestrator.services.context import Context
 from orchestrator.services.result.rank_steps import ObservedCell
+from workers.trainer.protocol import usual_place
 
 # Judgement: from so many runs on an interval over them is worth having. So many are asked for: they also tell a slow
 # rank from noise (docs/read_results/s-sgd-model.md).
@@ -62,17 +66,20 @@ def _why_unprofiled(context: Context, plan: Plan) -> str | None:
 
 def command(
     context: Context, plan: Plan, topologies: tuple[str, ...], profile: tuple[str, ...], repeats: int | None = None
-) -> str:
-    """The command line that runs the cell of ``plan`` on these topologies."""
+) -> str | None:
+    """The command line that runs the cell of ``plan`` on these topologies; None in mode convergence, which only a spec
+    can ask for."""
+    if plan.mode != "throughput":
+        return None
     model = context.catalog.models.get(plan.model)
     defaults = {name: option.default for name, option in model.options.items()} if model else {}
     words = ["tbd", "run", plan.model, "-f", plan.framework, "--strategy", plan.strategy]
     words += ["--topology", ",".join(dict.fromkeys(topologies)), "--batch", str(plan.per_device_batch_size)]
-    usual = {"size": "full", "precision": "fp32", "data": "synthetic", "fabric": "ethernet"}
-    for name, default in usual.items():
+    for name, default in _usual(context, plan).items():
         value = getattr(plan, name)
-        if value not in (None, default):
-            words += [f"--{name}", str(value)]
+        option = BY_NAME[name].option
+        if option is not None and value not in (None, default):
+            words += [option.flags[-1], str(value)]
     for name, value in plan.options:
         if name not in plan.implied and value != defaults.get(name):
             words += ["--option", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
@@ -81,3 +88,22 @@ def command(
     if repeats:
         words += ["--repeats", str(repeats)]
     return shlex.join(words)
+
+
+def _usual(context: Context, plan: Plan) -> dict[str, Any]:
+    """What a plan has where its command line names no such option."""
+    framework = context.catalog.frameworks.get(plan.framework)
+    strategy = framework.strategies.get(plan.strategy) if framework else None
+    return {
+        "size": "full",
+        "precision": "fp32",
+        "data": "synthetic",
+        "fabric": "ethernet",
+        "seed": 1,
+        "exclusive": WHOLE_NODE,
+        "gpu_model": None,
+        "memory_limit_bytes": None,
+        "interpreter": strategy.interpreter if strategy else None,
+        "device": facts_of(context.catalog, context.cluster.nodes()).device,
+        "data_on": usual_place(plan.framework, plan.device),
+    }

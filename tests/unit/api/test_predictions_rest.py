@@ -93,6 +93,8 @@ def test_without_runs_the_commands_that_would_supply_them_are_told_and_nothing_i
     netbenches = [f"tbd netbench --topology {one} --library gloo --fabric ethernet" for one in ("2x1", "4x1")]
     assert [one["command"] for one in found["missing"]] == [profile, *netbenches]
     assert rig.get("/predictions")["items"] == []
+    other = predict(rig, ASKED | {"seed": 3, "exclusive": "device"})["missing"][0]["command"]
+    assert other == profile.replace("--batch 4", "--batch 4 --seed 3 --exclusive device")
     complete(rig, rig.submit(**PROFILED)["id"])
     lacking = predict(rig)["missing"]
     assert [one["command"] for one in lacking] == netbenches
