@@ -58,7 +58,7 @@ class Service:
         return self._process.wait(timeout=60)
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
-        """The answer's JSON.
+        """The answer's JSON; None where it has no content.
 
         Raises:
             urllib.error.HTTPError: an answer of 400 or more.
@@ -67,7 +67,7 @@ class Service:
         sent = {"Content-Type": "application/json", **{name.replace("_", "-"): text for name, text in headers.items()}}
         request = urllib.request.Request(self.url + path, data, sent, method=method)
         with self.open(request) as answer:
-            return json.load(answer)
+            return None if answer.status == 204 else json.load(answer)
 
     def open(self, request: urllib.request.Request) -> Any:
         """Send the request over the network."""
