@@ -137,15 +137,19 @@ class SqlStore(HistoryPart, SchedulePart):
             return 0
         return self.database.write(lambda connection: experiment_rows.add_runs(connection, runs))
 
-    def import_run(
-        self, experiment: Experiment, run: Run, logs: Mapping[str, Iterable[Line]], deed: Deed | None = None
+    def import_experiment(
+        self,
+        experiment: Experiment,
+        runs: Sequence[Run],
+        logs: Mapping[tuple[str, str], Iterable[Line]],
+        deed: Deed | None = None,
     ) -> bool:
         write = self.database.write
-        if not write(lambda connection: imported.begin(connection, experiment, run)):
+        if not write(lambda connection: imported.begin(connection, experiment, runs)):
             return False
-        for part in imported.parts(run, logs):
+        for part in imported.parts(logs):
             write(partial(imported.add, part=part))
-        return self._act(lambda connection: imported.finish(connection, experiment, run), deed)
+        return self._act(lambda connection: imported.finish(connection, experiment, runs), deed)
 
     # runs
 

@@ -137,12 +137,16 @@ class Store(AccessStore, HistoryStore, PredictionStore, ScheduleStore, Protocol)
     def add_runs(self, runs: Sequence[Run]) -> int:
         """Store further runs of active experiments; plans their experiment already has are passed over. The count."""
 
-    def import_run(
-        self, experiment: Experiment, run: Run, logs: Mapping[str, Iterable[Line]], deed: Deed | None = None
+    def import_experiment(
+        self,
+        experiment: Experiment,
+        runs: Sequence[Run],
+        logs: Mapping[tuple[str, str], Iterable[Line]],
+        deed: Deed | None = None,
     ) -> bool:
-        """Store an experiment with its only run, which has ended elsewhere: its attempt, the log of each node, analysis
-        and fingerprint. Nobody sees any of it before it is there as a whole; the logs are read once, and written part
-        by part. False when a run of that id is there already; nothing is stored then."""
+        """Store an experiment with its runs, which have ended elsewhere: their attempts, the ``logs`` by attempt and
+        node, analyses and fingerprints. Nobody sees any of it before it is there as a whole; the logs are read once,
+        and written part by part. False when an experiment of that id is there already; nothing is stored then."""
 
     # runs
     def run(self, run_id: str) -> Run:

@@ -1,17 +1,15 @@
-"""The history of a series: a plot for the terminal, a table, a figure."""
+"""The history of a series: a plot for the terminal, and a table."""
 
-import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.reports.drawing import plot, svg
-from orchestrator.reports.numbers import NOTHING, plain, seconds_of, with_interval
+from orchestrator.reports.drawing import plot
+from orchestrator.reports.numbers import NOTHING, seconds_of, with_interval
 from orchestrator.reports.results_table import Table, axis_text, differing_options
 
 Json = Mapping[str, Any]
 MOST_BORDERS = 26  # named in a plot: a judgement
-NOTE = 100  # signs of a line below a figure
 DAY_S = 86_400.0
 _SAID = ("model", "framework", "strategy", "size", "precision", "topology", "per_device_batch_size", "data", "device")
 
@@ -152,16 +150,25 @@ def history_plot(found: Json, width: int) -> str:
     Raises:
         ValueError: no point has a number.
     """
-    marks = _marks(found)
+    what = shown(found)
+    return "\n".join([plot.text(what, width), "", *_legend(found, bool(what.absent))])
+
+
+def shown(found: Json) -> plot.Plot:
+    """What a plot or a figure of a series has; no marks where no point has a number."""
     points = {item["number"]: seconds_of(item["at"]) for item in found["items"]}
-    levels = _levels(found, points)
+    borders = [plot.Border(points[number], name) for number, name in _named_borders(found).items()]
     absent = [points[item["number"]] for item in found["items"] if item["throughput"] is None]
-    named = _named_borders(found)
-    borders = [plot.Border(points[number], name) for number, name in named.items()]
     first, last = min(points.values()), max(points.values())
     ends = (_time(first, last - first), _time(last, last - first))
-    drawn = plot.text(plot.Plot(marks, levels, borders, absent, ends), width)
-    return "\n".join([drawn, "", *_legend(found, named, bool(absent))])
+    return plot.Plot(_marks(found), _levels(found, points), borders, absent, ends)
+
+
+def border_lines(found: Json) -> list[str]:
+    """What changed at each border that is named, a line each."""
+    items = {item["number"]: item for item in found["items"]}
+    night = _night_text(found)
+    return [f"{name}  {night(items[n])}  {'; '.join(items[n]['borders'])}" for n, name in _named_borders(found).items()]
 
 
 def _levels(found: Json, points: Mapping[int, float]) -> list[plot.Level]:
@@ -196,93 +203,14 @@ def _named_borders(found: Json) -> dict[int, str]:
     return {number: chr(ord("A") + place) for place, number in enumerate(numbers)}
 
 
-def _legend(found: Json, named: Mapping[int, str], has_absent: bool) -> list[str]:
+def _legend(found: Json, has_absent: bool) -> list[str]:
     told = [f"{plot.marker(place['id'])} {place['name']}" for place in found["places"][:MOST_BORDERS]]
     told += [f"{plot.LEVEL} level of a baseline"]
     told += [f"{plot.ABSENT} no number"] if has_absent else []
-    lines = ["   ".join(told)]
-    items = {item["number"]: item for item in found["items"]}
-    night = _night_text(found)
-    return lines + [f"{name}  {night(items[n])}  {'; '.join(items[n]['borders'])}" for n, name in named.items()]
+    return ["   ".join(told), *border_lines(found)]
 
 
 def _time(seconds: float, span_s: float) -> str:
     """A time on an axis that spans ``span_s``."""
     form = "%Y-%m-%d" if span_s > 4 * DAY_S else "%m-%d %H:%M" if span_s > DAY_S / 24 else "%H:%M:%S"
     return f"{datetime.fromtimestamp(seconds, UTC):{form}}"
-
-
-def history_figure(found: Json) -> str:
-    """The same as SVG.
-
-    Raises:
-        ValueError: no point has a number.
-    """
-    marks = _marks(found)
-    if not marks:
-        raise ValueError("no night has a number")
-    points = {item["number"]: seconds_of(item["at"]) for item in found["items"]}
-    low, high = plot.span(plot.Plot(marks, _levels(found, points)))
-    lines = [*_svg_points(found, marks, low, high), *_svg_levels(found, points)]
-    named = _named_borders(found)
-    x_ticks = _ticks_of_time([mark.x for mark in marks] + [points[number] for number in named])
-    items = {item["number"]: item for item in found["items"]}
-    night = _night_text(found)
-    told = [f"{name}: {night(items[n])} {'; '.join(items[n]['borders'])}" for n, name in named.items()]
-    return svg.drawn(
-        svg.Chart(
-            title=workload_text(found["workload"], ())[:88],
-            x_label="",
-            y_label=f"{found['unit'] or 'throughput'} (95 % intervals)",
-            x_ticks=x_ticks,
-            y_ticks=_round_ticks(low, high),
-            lines=lines,
-            x_texts=[_time(tick, x_ticks[-1] - x_ticks[0]) for tick in x_ticks],
-            borders=[svg.Border(points[number], name) for number, name in named.items()],
-            notes=[line for text in told for line in textwrap.wrap(text, NOTE, subsequent_indent="   ")],
-        )
-    )
-
-
-def _svg_points(found: Json, marks: Sequence[plot.Mark], low: float, high: float) -> list[svg.Line]:
-    """The points of each place. An interval that reaches far beyond all values ends where the drawing does."""
-    made = []
-    for place in found["places"]:
-        theirs = [mark for mark in marks if mark.marker == plot.marker(place["id"])]
-        ends = [[end and min(max(end, low), high) for end in (mark.low, mark.high)] for mark in theirs]
-        points = [svg.Point(mark.x, mark.y, *reach) for mark, reach in zip(theirs, ends, strict=True)]
-        made.append(svg.Line(place["name"], points, joined=False, colour=place["id"]))
-    return made
-
-
-def _svg_levels(found: Json, points: Mapping[int, float]) -> list[svg.Line]:
-    return [
-        svg.Line(
-            "" if number else "level of a baseline",
-            [svg.Point(points[one["points"][end]], one["level"]["value"]) for end in (0, -1)],
-            marked=False,
-            colour=one["place"],
-        )
-        for number, one in enumerate(found["baselines"])
-    ]
-
-
-def _ticks_of_time(times: Sequence[float], most: int = 5) -> list[float]:
-    first, last = min(times), max(times)
-    if first == last:
-        first, last = first - 43200.0, last + 43200.0
-    return [first + (last - first) * k / (most - 1) for k in range(most)]
-
-
-def _round_ticks(low: float, high: float, wanted: int = 6) -> list[float]:
-    """Round numbers that span ``low`` to ``high``."""
-    span = (high - low) or abs(high) * 0.02 or 1.0
-    step = 10.0 ** len(f"{span / wanted:.0f}") if span / wanted >= 1 else 1.0
-    while step > span / wanted:
-        step /= 10.0
-    step *= next((factor for factor in (1, 2, 5, 10) if span / (step * factor) <= wanted), 10)
-    first = int(low // step)
-    ticks = [first * step]
-    while ticks[-1] < high:
-        ticks.append((first + len(ticks)) * step)
-    return [float(plain(tick, 12)) for tick in ticks]

@@ -1,10 +1,9 @@
-"""How an experiment scales: a table, and a figure of the speed-up over the number of devices."""
+"""How an experiment scales: a table (``figures/scaling.py``: the speed-up over the number of devices)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.reports.comparison import heading
-from orchestrator.reports.drawing.svg import Chart, Line, Point, drawn
 from orchestrator.reports.numbers import NOTHING, with_interval
 from orchestrator.reports.results_table import Table, axis_text
 
@@ -51,40 +50,3 @@ def _notes(found: Json) -> list[str]:
 def _name(cell: Json) -> str:
     named = [(axis, cell[axis]) for axis in _MISSING_BY if cell.get(axis) not in (None, "auto")]
     return ", ".join(f"{heading(axis)} {axis_text(value)}" for axis, value in named[:5])
-
-
-def scaling_figure(found: Json, title: str) -> str:
-    """Speed-up over devices as SVG, both axes logarithmic, with what would be ideal.
-
-    Raises:
-        ValueError: no cell of several devices has a speed-up.
-    """
-    lines = _lines(found["items"])
-    largest = max((point.x for line in lines for point in line.points), default=1.0)
-    if largest <= 1:
-        raise ValueError("no cell of several devices has a speed-up yet")
-    ticks = [2.0**power for power in range(int(largest - 1).bit_length() + 1)]
-    ideal = Line("ideal", [Point(tick, tick) for tick in (1.0, largest)], faint=True)
-    text = f"{title}: {found['kind']} scaling"
-    return drawn(Chart(text, "devices", "speed-up (95 % intervals)", ticks, ticks, [*lines, ideal], log=True))
-
-
-def _lines(items: Sequence[Json]) -> list[Line]:
-    """A line for each group, with its points of fewest devices first."""
-    grouped: dict[str, list[Point]] = {}
-    for item in items:
-        if item["speedup"] is not None:
-            grouped.setdefault(_label(item["group"]), []).append(_point(item))
-    return [Line(label or "measured", points) for label, points in grouped.items() if len(points) > 1]
-
-
-def _label(group: Json) -> str:
-    return ", ".join(
-        axis_text(value) if isinstance(value, str) else f"{heading(axis)} {axis_text(value)}"
-        for axis, value in group.items()
-    )
-
-
-def _point(item: Json) -> Point:
-    ratio = item["speedup"]
-    return Point(float(item["world_size"]), ratio["value"], ratio["ci_low"], ratio["ci_high"])

@@ -155,7 +155,7 @@ def _set(bench: Bench, name: str, deed: str) -> None:
 def told(bench: Bench, experiment: str) -> tuple[dict[str, Any], str]:
     """(what ``tbd scaling EXPERIMENT --json`` answers on the head, the figure that it draws)."""
     head = bench.hosts[HEAD]
-    words = ["-m", "orchestrator.cli.main", "scaling", experiment, "--json", "--svg", str(head.here / "scaling.svg")]
+    words = ["-m", "orchestrator.cli.main", "scaling", experiment, "--json", "--figure", str(head.here / "scaling.svg")]
     environment = bench.environment(HEAD) | {"TBD_SERVER": bench.service.url}
     command = head.start(sys.executable, *words, environment=environment)
     answer, _ = command.communicate(timeout=120)

@@ -24,13 +24,11 @@ def lines_of(log: Iterable[dict[str, Any]]) -> list[Line]:
 def test_parts_of_an_imported_log_are_bounded_in_entries_and_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imported, "PART", 3)
     monkeypatch.setattr(imported, "PART_BYTES", 100)
-    (run,) = scene.runs_for(scene.experiment())
-    ended = replace(run, attempts=(scene.attempt_of(run),))
     logs = {
-        "n0": [Line(seq, "output", "x" * 10) for seq in range(1, 5)],
-        "n1": [Line(seq, "output", "x" * 60) for seq in range(1, 4)],
+        ("att_1", "n0"): [Line(seq, "output", "x" * 10) for seq in range(1, 5)],
+        ("att_1", "n1"): [Line(seq, "output", "x" * 60) for seq in range(1, 4)],
     }
-    parts = [[(node, seq) for _, node, seq, _, _ in part] for part in imported.parts(ended, logs)]
+    parts = [[(node, seq) for _, node, seq, _, _ in part] for part in imported.parts(logs)]
     assert parts == [[("n0", 1), ("n0", 2), ("n0", 3)], [("n0", 4), ("n1", 1), ("n1", 2)], [("n1", 3)]]
 
 
@@ -50,8 +48,8 @@ def test_an_imported_run_is_stored_whole_and_once(store: SqlStore) -> None:
     )
     log = [scene.entry(1, "log_opened"), scene.entry(2, "log_closed")]
 
-    assert store.import_run(experiment, ended, {"n0": lines_of(log)})
-    assert not store.import_run(experiment, ended, {"n0": lines_of(log)})
+    assert store.import_experiment(experiment, [ended], {(ended.attempts[0].id, "n0"): lines_of(log)})
+    assert not store.import_experiment(experiment, [ended], {(ended.attempts[0].id, "n0"): lines_of(log)})
 
     assert store.run(run.id) == ended
     assert store.entries(attempt.id) == [entry | {"node": "n0"} for entry in log]
@@ -73,15 +71,15 @@ def test_an_import_that_was_cut_off_is_seen_by_nobody_and_taken_up_by_the_next(
 
     monkeypatch.setattr(imported, "PART", 3)
     with pytest.raises(ConnectionError):
-        store.import_run(experiment, ended, {"n0": torn()})
+        store.import_experiment(experiment, [ended], {(ended.attempts[0].id, "n0"): torn()})
     assert store.experiments(ExperimentFilter(owner="ada")).items == []
     assert store.runs(RunFilter(owner="ada")).items == []
     assert store.cells(CellFilter(owner="ada")).items == []
     assert store.experiment(experiment.id).owner == imported.IMPORTING
     assert store.last_seqs(ended.attempts[0].id) == {"n0": 3}
 
-    assert store.import_run(experiment, ended, {"n0": lines_of(log)})
-    assert not store.import_run(experiment, ended, {"n0": lines_of(log)})
+    assert store.import_experiment(experiment, [ended], {(ended.attempts[0].id, "n0"): lines_of(log)})
+    assert not store.import_experiment(experiment, [ended], {(ended.attempts[0].id, "n0"): lines_of(log)})
     assert [one.id for one in store.runs(RunFilter(owner="ada")).items] == [run.id]
     assert len(store.entries(ended.attempts[0].id)) == 8
     assert [cell.runs[0].id for cell in store.cells(CellFilter(owner="ada")).items] == [run.id]

@@ -137,12 +137,12 @@ def test_an_import_that_a_crash_cut_off_is_swept_up_and_may_come_again(store: Sq
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        store.import_run(new, ended, {"n0": torn()})
+        store.import_experiment(new, [ended], {(ended.attempts[0].id, "n0"): torn()})
     assert store.owner_of(new.id) == IMPORTING
     assert store.sweep() == 1
     assert rows_of(store, new.id) == 0
     assert store.experiments().items == []
-    assert store.import_run(new, ended, {"n0": log})
+    assert store.import_experiment(new, [ended], {(ended.attempts[0].id, "n0"): log})
     assert store.sweep() == 0
     assert len(store.entries(ended.attempts[0].id)) == len(log)
 

@@ -40,7 +40,7 @@ def test_a_run_reaches_its_target_or_says_by_how_much_it_missed_it(tmp_path):
         assert "an epoch has 600 samples: the budget of 0.06 was 4 steps" in shown
         assert "top_1_accuracy_ratio on samples that are kept apart (higher is better, the target is 1)" in shown
         assert "not reached" in tbd("results", missed["experiment_id"]).stdout
-        tbd("show", missed["experiment_id"], "--curve", str(tmp_path / "curve.svg"))
+        tbd("show", missed["experiment_id"], "--figure", str(tmp_path / "curve.svg"))
         assert ElementTree.fromstring((tmp_path / "curve.svg").read_text()).tag.endswith("svg")
 
 

@@ -37,6 +37,7 @@ NEEDED: Mapping[tuple[str, str], access.Scope] = {
     ("GET", "/experiments/{experiment_id}/comparisons"): READ,
     ("GET", "/experiments/{experiment_id}/scaling"): READ,
     ("GET", "/experiments/{experiment_id}/events"): READ,
+    ("GET", "/experiments/{experiment_id}/record"): READ,
     ("GET", "/runs"): READ,
     ("GET", "/runs/{run_id}"): READ,
     ("GET", "/runs/{run_id}/measurements"): READ,

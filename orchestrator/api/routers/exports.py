@@ -1,4 +1,4 @@
-"""Exports: results as a file for other tools, streamed."""
+"""Exports: results as a file for other tools, and an experiment with its logs to compute anew; streamed."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
@@ -12,9 +12,11 @@ from orchestrator.api.exports import mllog, parquet, tables
 from orchestrator.api.requests import RFC3339, Ctx, Label, OfOwner, parse_label, parse_time
 from orchestrator.domain.runs.filters import CellFilter
 from orchestrator.domain.words.errors import InvalidRequest, Problem
+from orchestrator.services.intake.record import record
 from orchestrator.services.result import export
 from orchestrator.services.result.export import Part, Rows
 from orchestrator.services.result.export_columns import CELLS, RUNS, Column
+from workers.trainer.protocol import to_json
 
 router = APIRouter(tags=["results"])
 
@@ -88,6 +90,23 @@ def export_results(
     content = written.write(columns, _begun(export.parts(context, wanted, chosen)))
     headers = {"Content-Disposition": f'attachment; filename="tbd-export.{format}"'}
     return StreamingResponse(content, headers=headers, media_type=written.media_type)
+
+
+@router.get(
+    "/experiments/{experiment_id}/record",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "JSON lines: the experiment with its runs, then each entry of their logs.",
+            "content": {"application/jsonl": {"schema": {"type": "string"}}},
+        }
+    },
+)
+def export_record(context: Ctx, experiment_id: str) -> Response:
+    """All of an experiment that cannot be computed: its spec, plans, attempts and every entry of their logs, as a
+    passport holds them (tbd passport)."""
+    lines = (f"{to_json(one)}\n".encode() for one in record(context, experiment_id))
+    return StreamingResponse(lines, media_type="application/jsonl")
 
 
 def _checked(format: Format, rows: Rows | None) -> Rows:

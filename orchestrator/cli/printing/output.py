@@ -1,5 +1,6 @@
 """How commands print: data to stdout, progress to stderr, colours only where they are wanted."""
 
+import argparse
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ from typing import Any
 
 from orchestrator.cli.exits import FAILED, CommandError
 
+FIGURES = (".svg", ".png", ".pdf", ".json")
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 STATE_COLOURS = {"completed": "green", "failed": "red", "cancelled": "yellow", "running": "bold", "active": "bold"}
 STATE_COLOURS |= {
@@ -33,29 +35,43 @@ def print_json(data: Any) -> None:
     print(text)
 
 
-def write_file(name: str, text: str) -> None:
-    """Write ``text`` to the file ``name``.
+def write_file(name: str, content: str | bytes) -> None:
+    """Write ``content`` to the file ``name``.
 
     Raises:
         CommandError: it cannot be written.
     """
     try:
-        Path(name).write_text(text, encoding="utf-8")
+        Path(name).write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise CommandError(f"{name}: {error.strerror}") from None
 
 
-def write_figure(name: str, draw: Callable[[], str]) -> None:
-    """Write the figure that ``draw`` makes; it raises ValueError where there is nothing to draw.
+def add_figure(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--figure", metavar="FILE", help=f"write {what}: FILE.svg, .png, .pdf or .json (Vega-Lite)")
+
+
+def check_figure(name: str | None) -> None:
+    """Raises CommandError: a figure is not written in the form that the name of its file ends with."""
+    if name is not None and Path(name).suffix.lower() not in FIGURES:
+        raise CommandError(f"{name}: a figure is written as FILE{', FILE'.join(FIGURES)}")
+
+
+def write_figure(name: str, made: Callable[[], dict[str, Any]]) -> None:
+    """Write the figure whose specification ``made`` returns, in the form that the name of the file ends with; it raises
+    ValueError where there is nothing to draw.
 
     Raises:
         CommandError: there is nothing to draw, or the file cannot be written.
     """
+    from orchestrator.reports.figures.vega import drawn
+
     try:
-        figure = draw()
+        specification = made()
     except ValueError as error:
         raise CommandError(f"there is nothing to draw: {error}", FAILED) from None
-    write_file(name, figure)
+    write_file(name, drawn(specification, Path(name).suffix.lower()[1:]))
+    say(f"figure: {name}")
 
 
 def say(text: str) -> None:

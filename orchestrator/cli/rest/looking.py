@@ -15,7 +15,7 @@ from orchestrator.cli.rest.client import API, Client, Event
 from orchestrator.cli.rest.locate import no_server
 from orchestrator.db.opening import LookingStore
 from orchestrator.domain.asked.placement import Node
-from orchestrator.domain.ports import Cluster
+from orchestrator.domain.ports import Cluster, Store
 from orchestrator.domain.words.errors import SettingsError, TbdError
 from orchestrator.serve.data_directory import server_elsewhere
 from orchestrator.serve.settings import Settings, read_settings
@@ -29,18 +29,20 @@ class LookingClient(Client):
 
     Args:
         about: is said with the first answer, so that nobody takes it for a server's.
+        store: another one than that of the settings.
 
     Raises:
         CommandError: the settings cannot be used, or the database is that of a server on another machine.
     """
 
-    def __init__(self, about: str = "") -> None:
+    def __init__(self, about: str = "", store: Store | None = None) -> None:
         super().__init__("http://localhost")  # which nobody connects to
         try:
             settings = read_settings()
-            _check_that_it_is_ours(settings)
             catalog = load_catalog(settings.suite_path)
-            store = LookingStore(settings.database_url)
+            if store is None:
+                _check_that_it_is_ours(settings)
+                store = LookingStore(settings.database_url)
         except SettingsError as error:
             raise CommandError(str(error)) from None
         self._about = about

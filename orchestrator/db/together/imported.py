@@ -22,26 +22,25 @@ from orchestrator.domain.runs.run import Experiment, Run
 PART, PART_BYTES = 500, 250_000  # entries that share a transaction, at most; a judgement: some milliseconds
 
 
-def begin(connection: Connection, new: Experiment, one: Run) -> bool:
-    """Insert what the entries hang on; False when the whole run is there already."""
+def begin(connection: Connection, new: Experiment, these: Sequence[Run]) -> bool:
+    """Insert what the entries hang on; False when all of it is there already."""
     theirs = select(experiment.c.owner).where(experiment.c.id == new.id)
     owner = connection.execute(theirs).scalar_one_or_none()
     if owner is not None:
         return bool(owner == IMPORTING)
     experiments.INSERT.one(connection, rows.experiment_row(replace(new, owner=IMPORTING)))
-    runs.INSERT.one(connection, rows.run_row(one))
-    runs.INSERT_ATTEMPT.many(connection, [rows.attempt_row(each) for each in one.attempts])
+    runs.INSERT.many(connection, [rows.run_row(one) for one in these])
+    runs.INSERT_ATTEMPT.many(connection, [rows.attempt_row(each) for one in these for each in one.attempts])
     return True
 
 
-def parts(one: Run, entries: Mapping[str, Iterable[Line]]) -> Iterator[list[logs.EntryRow]]:
-    """The rows of its logs, a part at a time. The run must have an attempt that the logs are of."""
-    assert one.attempt is not None, "an imported run has an attempt"
+def parts(entries: Mapping[tuple[str, str], Iterable[Line]]) -> Iterator[list[logs.EntryRow]]:
+    """The rows of logs, by attempt and node, a part at a time."""
     part: list[logs.EntryRow] = []
     size = 0
-    for node, log in entries.items():
+    for (attempt_id, node), log in entries.items():
         for line in log:
-            part.append((one.attempt.id, node, *line))
+            part.append((attempt_id, node, *line))
             size += len(line.body)
             if len(part) >= PART or size >= PART_BYTES:
                 yield part
@@ -54,25 +53,26 @@ def add(connection: Connection, part: Sequence[logs.EntryRow]) -> None:
     logs.INSERT.many(connection, part)
 
 
-def finish(connection: Connection, new: Experiment, one: Run) -> bool:
-    """Hand it to its owner with all that it came to; False when somebody else has done so."""
+def finish(connection: Connection, new: Experiment, these: Sequence[Run]) -> bool:
+    """Hand it to its owner with all that its runs came to; False when somebody else has done so."""
     mine = update(experiment).where(experiment.c.id == new.id, experiment.c.owner == IMPORTING)
     if connection.execute(mine.values(owner=new.owner)).rowcount == 0:
         return False
-    experiments.insert_labels(connection, new, [one])
-    cells.INSERT.many(connection, cells.prepare(new, new.spec, [one]))
-    counts.add(connection, [one])
-    if one.analysis is not None or one.fingerprint is not None:
-        results.replace_result(connection, one.id, one.analysis, one.fingerprint or {})
-    cell_rows.keep(connection, one.id)
-    changes.INSERT.many(connection, _changes(new, one))
+    experiments.insert_labels(connection, new, these)
+    cells.INSERT.many(connection, cells.prepare(new, new.spec, these))
+    counts.add(connection, these)
+    for one in these:
+        if one.analysis is not None or one.fingerprint is not None:
+            results.replace_result(connection, one.id, one.analysis, one.fingerprint or {})
+    for one in these:
+        cell_rows.keep(connection, one.id)
+    changes.INSERT.many(connection, [_change(new, one) for one in these])
+    at = new.created_at if new.ended_at is None else new.ended_at
+    changes.INSERT.many(connection, [changes.row(at, new.id, None, new.state.value, {"imported": True})])
     return True
 
 
-def _changes(new: Experiment, one: Run) -> list[changes.ChangeRow]:
+def _change(new: Experiment, one: Run) -> changes.ChangeRow:
     at = one.created_at if one.ended_at is None else one.ended_at
     told = changes.data_of(one.failure, one.analysis) | {"imported": True}
-    return [
-        changes.row(at, new.id, one.id, one.state.value, told),
-        changes.row(at, new.id, None, new.state.value, {"imported": True}),
-    ]
+    return changes.row(at, new.id, one.id, one.state.value, told)

@@ -40,7 +40,8 @@ def import_log(context: Context, file: BinaryIO, by: Actor) -> Run:
             ended_at=run.ended_at,
         )
         deed = deed_of(by, context.clock.now(), "ingest", run.id)
-        context.store.import_run(experiment, run, {told.node: log_reading.stored_lines(rows)}, deed)
+        log = {(f"att_{told.digest}", told.node): log_reading.stored_lines(rows)}
+        context.store.import_experiment(experiment, [run], log, deed)
     return context.store.run(run.id)
 
 

@@ -5,7 +5,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from orchestrator.reports.scaling import scaling_figure, scaling_table
+from orchestrator.reports.figures.scaling import figure
+from orchestrator.reports.figures.vega import drawn
+from orchestrator.reports.scaling import scaling_table
 from tests.unit.api.api_rig import Rig
 from tests.unit.api.test_comparisons_rest import NOISE, OTHER, measured
 
@@ -64,13 +66,17 @@ def test_the_table_has_the_intervals_and_below_it_what_is_missing(rig: Rig) -> N
     assert any("Student's t" in note for note in table.notes)
 
 
-def test_the_figure_is_an_svg_with_a_point_for_each_cell_and_its_interval(rig: Rig) -> None:
-    text = scaling_figure(scaling(rig, TOPOLOGIES), "a <name> & more")
-    root = ElementTree.fromstring(text)
-    circles = root.findall(".//{*}circle")
-    assert len(circles) == 3
-    heights = [float(circle.attrib["cy"]) for circle in circles]
-    assert heights == sorted(heights, reverse=True)  # higher speed-ups stand higher up
+def test_the_figure_has_a_point_for_each_cell_with_its_interval_and_is_drawn_alike_each_time(rig: Rig) -> None:
+    found = scaling(rig, TOPOLOGIES)
+    specification = figure(found, "a <name> & more")
+    root = ElementTree.fromstring(drawn(specification, "svg"))
     assert "a <name> & more: weak scaling" in [text.text for text in root.findall(".//{*}text")]
+    marks = [mark.attrib["aria-label"] for mark in root.iter() if mark.get("aria-roledescription") == "point"]
+    assert [label.split(";")[0] for label in marks] == [f"devices: {count}" for count in (1, 2, 4)]
+    rows = specification["layer"][2]["data"]["values"]
+    assert [row["speedup"] for row in rows] == [item["speedup"]["value"] for item in found["items"][1:]]
+    for form, begin in {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF"}.items():
+        assert drawn(specification, form).startswith(begin)
+        assert form == "pdf" or drawn(specification, form) == drawn(specification, form)
     with pytest.raises(ValueError, match="several devices"):
-        scaling_figure(scaling(rig, {"1x1": [100.0, 101.0]}), "alone")
+        figure(scaling(rig, {"1x1": [100.0, 101.0]}), "alone")

@@ -1,12 +1,11 @@
 """The figure of quality over time, and the printed curve of a run."""
 
-import xml.etree.ElementTree as ElementTree
 from typing import Any
 
 import pytest
 
 from orchestrator.cli.printing.tables import _print_summary
-from orchestrator.reports.convergence import figure, ticks
+from orchestrator.reports.figures.convergence import figure
 
 
 def a_run(qualities: list[float | None], repetition: int = 1, **told: Any) -> dict[str, Any]:
@@ -20,12 +19,10 @@ def a_run(qualities: list[float | None], repetition: int = 1, **told: Any) -> di
 
 
 def test_every_run_has_a_line_and_the_target_one_across() -> None:
-    drawn = figure([a_run([0.1, 0.5, 0.82]), a_run([0.2, 0.4, None], 2), {"plan": {}, "summary": None}])
-    root = ElementTree.fromstring(drawn)
-    lines = root.findall("{http://www.w3.org/2000/svg}polyline")
-    assert [len(line.get("points", "").split()) for line in lines] == [3, 2, 2]
-    assert "target 0.8" in drawn
-    assert "net pytorch 2" in drawn
+    runs = [a_run([0.1, 0.5, 0.82]), a_run([0.2, 0.4, None], 2), {"plan": {}, "summary": None}]
+    curves, target = figure(runs)["layer"]
+    assert [row["run"] for row in curves["data"]["values"]] == ["net pytorch 1"] * 3 + ["net pytorch 2"] * 2
+    assert target["data"]["values"] == [{"quality": 0.8, "text": "target 0.8"}]
 
 
 def test_there_is_no_figure_of_nothing_and_none_of_two_metrics() -> None:
@@ -33,14 +30,6 @@ def test_there_is_no_figure_of_nothing_and_none_of_two_metrics() -> None:
         figure([a_run([0.5])])
     with pytest.raises(ValueError, match="different metrics"):
         figure([a_run([0.5, 0.6]), a_run([9.0, 8.0], metric="perplexity")])
-
-
-@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.77, 0.92), (0.0, 84.9), (0.5, 0.5), (1.0, 37000.0)])
-def test_the_ticks_of_an_axis_are_round_and_span_it(low: float, high: float) -> None:
-    found = ticks(low, high)
-    assert found[0] <= low
-    assert found[-1] >= high
-    assert 2 <= len(found) <= 7
 
 
 def test_a_curve_is_printed_with_what_it_is_a_curve_of(capsys: pytest.CaptureFixture[str]) -> None:

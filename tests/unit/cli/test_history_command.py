@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -28,8 +27,8 @@ def test_it_draws_the_nights_the_levels_and_the_borders_and_lists_them_below(
 ) -> None:
     nights(rig, 100.0, 4)
     nights(rig, 80.0, 4, first=4, version="2.13")
-    figure = tmp_path / "history.svg"
-    assert main(["history", "ww", "--svg", str(figure)]) == 0
+    figure = tmp_path / "history.json"
+    assert main(["history", "ww", "--figure", str(figure)]) == 0
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 100
     above, _, below = out.partition("night (UTC)")
@@ -39,9 +38,11 @@ def test_it_draws_the_nights_the_levels_and_the_borders_and_lists_them_below(
     assert "framework_version 2.12 → 2.13" in above
     assert below.count("baseline on n0 cpu:0") == 2
     assert "it coincides with framework_version 2.12" in " ".join(below.split())
-    drawn = ElementTree.parse(figure).getroot()
-    assert len(drawn.findall(".//{*}circle")) == 8 + 1  # and one of the legend
-    assert any("framework_version 2.12" in (text.text or "") for text in drawn.findall(".//{*}text"))
+    specification = json.loads(figure.read_text())
+    levels, intervals, points, borders = (layer["data"]["values"] for layer in specification["layer"])
+    assert [len(points), len(levels), len(borders)] == [8, 2, 1]
+    assert all(bar["low"] <= bar["value"] <= bar["high"] for bar in intervals)
+    assert any("framework_version 2.12" in line for line in specification["title"]["subtitle"])
 
 
 def test_it_answers_json_and_takes_filters_for_a_name(rig: Rig, client: RigClient, capsys: Capture) -> None:
@@ -67,17 +68,19 @@ def test_what_is_not_there_or_several_is_refused_with_what_there_is(
     told = capsys.readouterr().err
     assert "1abc" in told
     assert "1abd" in told
-    assert main(["history", "1abc", "--svg", str(tmp_path / "nowhere" / "x.svg")]) == 2
+    assert main(["history", "1abc", "--figure", str(tmp_path / "nowhere" / "x.json")]) == 2
+    assert main(["history", "1abc", "--figure", str(tmp_path / "x.gif")]) == 2
+    assert "FILE.svg, FILE.png, FILE.pdf, FILE.json" in capsys.readouterr().err
 
 
 def test_a_single_night_is_drawn_and_one_without_a_number_is_not(
     rig: Rig, client: RigClient, capsys: Capture, tmp_path: Path
 ) -> None:
     night(rig, 100.0)
-    assert main(["history", "www", "--svg", str(tmp_path / "one.svg")]) == 0
+    assert main(["history", "www", "--figure", str(tmp_path / "one.svg")]) == 0
     assert "●" in capsys.readouterr().out
     made = night(rig, float("nan"), workload="2")
     assert main(["history", "2"]) == 0
     shown = capsys.readouterr()
     assert made in shown.out
-    assert main(["history", "2", "--svg", str(tmp_path / "none.svg")]) == 1
+    assert main(["history", "2", "--figure", str(tmp_path / "none.svg")]) == 1

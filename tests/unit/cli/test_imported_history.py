@@ -52,8 +52,8 @@ def test_one_is_drawn_with_its_failed_night_and_what_changed(
     rig: Rig, client: RigClient, capsys: Capture, tmp_path: Path
 ) -> None:
     key = sessions(rig)
-    figure = tmp_path / "imported.svg"
-    assert main(["history", key, "--svg", str(figure)]) == 0
+    figure = tmp_path / "imported.json"
+    assert main(["history", key, "--figure", str(figure)]) == 0
     shown = capsys.readouterr().out
     assert f"series {key}: imported: milabench resnet50 from cluster-a" in shown
     above, _, below = shown.partition("night (UTC)")

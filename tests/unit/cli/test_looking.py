@@ -33,6 +33,7 @@ from tests.unit.api.api_rig import Rig
 LOOKING = [
     *("ls", "ls --json", "show latest", "show latest --json", "results", "results latest", "report latest"),
     *("logs RUN", "logs RUN -f", "compare latest latest", "scaling latest", "history", "export -o FILE", "nightly"),
+    "passport latest -o FILE",
     *("analyse latest", "audit", "token ls", "schedule ls", "import ls", "observations", "calibrate --list"),
     *("models", "datasets", "watch latest"),
 ]
@@ -41,7 +42,19 @@ CHANGING = [
     *("submit sleep", "pause latest", "resume latest", "extend latest --repeats 9", "cancel latest", "rerun latest"),
     *("nodes", "nodes drain n0", "rm latest", "ingest FILE", "import milabench FILE", "schedule run nightly"),
 ]
-BY_THEMSELVES = {"run", "plan", "netbench", "noise", "parity", "predict", "frameworks", "serve", "doctor", "db"}
+BY_THEMSELVES = {
+    "run",
+    "plan",
+    "netbench",
+    "noise",
+    "parity",
+    "predict",
+    "frameworks",
+    "serve",
+    "doctor",
+    "db",
+    "verify",
+}
 
 
 @pytest.fixture

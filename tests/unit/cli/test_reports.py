@@ -12,6 +12,7 @@ from orchestrator.domain.value.measurement import METRICS, OF_CONVERGENCE, Advic
 from orchestrator.reports.comparison import sides_table
 from orchestrator.reports.drawing import table
 from orchestrator.reports.experiment_report import BESIDE, experiment_report
+from orchestrator.reports.html_report import figures_of, html_report
 from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, with_interval
 from orchestrator.reports.results_table import results_table
 from tests.unit import builders
@@ -214,6 +215,20 @@ def test_a_report_has_a_table_of_what_was_measured_and_one_line_of_what_was_not(
     told = re.findall(r"\(`(\w+)`\) \|", measured)
     assert {*told} | {*re.findall(r"`(\w+)`", absent)} == {*METRICS} - {*OF_CONVERGENCE}
     assert "was not measured" not in report
+
+
+def test_a_report_as_html_is_one_file_with_its_figures_and_the_same_each_time(rig: Rig) -> None:
+    material = results(rig, [rate(9.0), rate(11.0)], [rate(18.0), rate(22.0)], labels={"team": "<script>"})
+    name = "<b>"
+    drawn = list(figures_of(material | {"memory": [], "scaling": {"items": [], "kind": "weak"}}))
+    assert [one["title"]["text"].split(":")[0] for one in drawn] == ["net"] * len(drawn) != []
+    batches, rates = (drawn[0]["layer"][0]["data"]["values"], [row["throughput"]["value"] for row in material["rows"]])
+    assert [(one["batch"], one["value"]) for one in batches] == [(4, rates[0]), (8, rates[1])]
+    html = html_report(experiment_report(**material), name, drawn)
+    assert html == html_report(experiment_report(**material), name, drawn)
+    assert (html.count("<svg"), html.count("<script"), html.count("<b>")) == (len(drawn), 0, 0)
+    assert not re.search(r"(src|href)=|@import|url\(", html)
+    assert {*re.findall(r"\sid=\S+", html)} == set()  # figures share one document
 
 
 def test_a_table_has_the_findings_about_which_one_can_do_something_each_once(rig: Rig) -> None:

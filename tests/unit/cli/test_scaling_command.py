@@ -19,11 +19,11 @@ def test_it_prints_the_table_writes_the_figure_and_answers_json(
 ) -> None:
     monkeypatch.setattr(scaling, "look", lambda: RigClient(rig))
     experiment, figure = measured(rig, TOPOLOGIES, by="topology"), tmp_path / "scaling.svg"
-    assert main(["scaling", experiment, "--svg", str(figure)]) == 0
+    assert main(["scaling", experiment, "--figure", str(figure)]) == 0
     shown = capsys.readouterr()
     assert "weak scaling" in shown.out + shown.err
     assert "1 (baseline)" in shown.out
     assert ElementTree.parse(figure).getroot().tag.endswith("svg")
     assert main(["scaling", experiment, "--json"]) == 0
     assert [item["topology"] for item in json.loads(capsys.readouterr().out)["items"]] == list(TOPOLOGIES)
-    assert main(["scaling", experiment, "--svg", str(tmp_path / "nowhere" / "x.svg")]) == 2
+    assert main(["scaling", experiment, "--figure", str(tmp_path / "nowhere" / "x.svg")]) == 2

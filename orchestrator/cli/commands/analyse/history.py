@@ -24,11 +24,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--label", metavar="KEY=VALUE", help="of an experiment with a point in it")
     parser.add_argument("--experiment", metavar="EXPERIMENT", help="that it has a point of")
     parser.add_argument("--limit", type=int, help="most points, the newest (default 1000), or most series (default 50)")
-    parser.add_argument("--svg", metavar="FILE", help="write a figure of the series")
+    output.add_figure(parser, "a figure of the series")
     parser.add_argument("--json", action="store_true", help="print REST's answer")
 
 
 def execute(options: argparse.Namespace) -> int:
+    output.check_figure(options.figure)
     client = look()
     filters = {
         "series": options.series,
@@ -38,7 +39,7 @@ def execute(options: argparse.Namespace) -> int:
         "label": options.label,
         "experiment": naming.experiment(client, options.experiment) if options.experiment else None,
     }
-    wants_one = options.series is not None or options.svg is not None
+    wants_one = options.series is not None or options.figure is not None
     if not wants_one:
         return _list(client, filters, options)
     key = _only(client, filters)
@@ -47,11 +48,10 @@ def execute(options: argparse.Namespace) -> int:
         output.print_json(found)
     else:
         _show(found)
-    if options.svg:
-        from orchestrator.reports.history import history_figure
+    if options.figure:
+        from orchestrator.reports.figures import history
 
-        output.write_figure(options.svg, lambda: history_figure(found))
-        output.say(f"figure: {options.svg}")
+        output.write_figure(options.figure, lambda: history.figure(found))
     return 0
 
 

@@ -1,7 +1,8 @@
-"""Write a report of an experiment (Markdown): table with intervals, how measured, machine, how to reproduce."""
+"""Write a report of an experiment: table with intervals, figures, how measured, machine, how to reproduce."""
 
 import argparse
 import contextlib
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,35 +12,52 @@ from orchestrator.cli.rest import naming
 from orchestrator.cli.rest.client import Client, path_of
 from orchestrator.cli.rest.locate import look
 
+FORMATS = ("md", "html", "json")
+DRAWN_ONLY = ("memory", "scaling")  # of what a report is made of
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment", metavar="EXPERIMENT")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
-    parser.add_argument("--json", action="store_true", help="print what the report is made of, as REST answers it")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="md (default), html (one file, figures within; default for FILE.html), json (what it is made of)",
+    )
+    parser.add_argument("--json", dest="format", action="store_const", const="json", help="--format json")
 
 
 def execute(options: argparse.Namespace) -> int:
     client = look()
     experiment = naming.experiment(client, options.experiment)
-    if options.json:
+    if options.output:
+        write_report(client, experiment, options.output, options.format)
+    elif options.format == "json":
         output.print_json(_material(client, experiment))
-    elif options.output:
-        write_report(client, experiment, options.output)
     else:
-        print(_report(client, experiment))
+        print(_report(client, experiment, options.format or "md"))
     return 0
 
 
-def write_report(client: Client, experiment_id: str, name: str) -> None:
-    """Write the report to the file ``name``."""
-    output.write_file(name, _report(client, experiment_id) + "\n")
+def write_report(client: Client, experiment_id: str, name: str, form: str | None = None) -> None:
+    """Write the report to the file ``name``, in the form that it ends with where no other is asked for."""
+    form = form or ("html" if name.lower().endswith((".html", ".htm")) else "md")
+    output.write_file(name, _report(client, experiment_id, form) + "\n")
     output.say(f"report: {name}")
 
 
-def _report(client: Client, experiment_id: str) -> str:
+def _report(client: Client, experiment_id: str, form: str) -> str:
     from orchestrator.reports.experiment_report import experiment_report
 
-    return experiment_report(**_material(client, experiment_id))
+    material = _material(client, experiment_id)
+    if form == "json":
+        return json.dumps(material, indent=2, ensure_ascii=False)
+    report = experiment_report(**{name: material[name] for name in material if name not in DRAWN_ONLY})
+    if form == "md":
+        return report
+    from orchestrator.reports.html_report import figures_of, html_report
+
+    return html_report(report, material["experiment"]["name"], list(figures_of(material))).rstrip()
 
 
 def _material(client: Client, experiment_id: str) -> dict[str, Any]:
@@ -50,9 +68,22 @@ def _material(client: Client, experiment_id: str) -> dict[str, Any]:
         "rows": rows,
         "runs": client.pages(f"{path}/runs")["items"],
         "models": client.get("/models")["items"],
-        "comparisons": _comparisons(client, f"{path}/comparisons"),
+        "comparisons": comparisons(client, f"{path}/comparisons"),
         "waterfalls": list(_waterfalls(client, rows)),
+        "memory": list(_memory(client, rows)),
+        "scaling": client.get(f"{path}/scaling"),
     }
+
+
+def _memory(client: Client, rows: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """Of each cell that was profiled so: (by what it differs from the others, where its memory went)."""
+    from orchestrator.reports.figures.cells import cell_name
+
+    for row in rows:
+        if "memory" in row["axes"]["profile"] and row["throughput"]:
+            found = client.get(path_of("runs", run_that_counts(row), "memory"))
+            if not found["reason"]:
+                yield cell_name(row, rows, but=()), found
 
 
 def _waterfalls(client: Client, rows: Sequence[Any]) -> Iterator[Any]:
@@ -70,7 +101,7 @@ def run_that_counts(row: Any) -> str:
     return str(next((one for one in row["run_ids"] if one not in left_out), row["run_ids"][0]))
 
 
-def _comparisons(client: Client, path: str) -> list[Any]:
+def comparisons(client: Client, path: str) -> list[Any]:
     """The comparison by each axis that has several values, framework first."""
     first = client.get(path)
     return [first, *(client.get(path, axis=axis) for axis in first["axes"][1:])]

@@ -14,11 +14,12 @@ from orchestrator.cli.rest.locate import look
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment", metavar="EXPERIMENT")
-    parser.add_argument("--svg", metavar="FILE", help="write a figure of the speed-up over the number of devices")
+    output.add_figure(parser, "a figure of the speed-up over the number of devices")
     parser.add_argument("--json", action="store_true", help="print REST's answer")
 
 
 def execute(options: argparse.Namespace) -> int:
+    output.check_figure(options.figure)
     client = look()
     experiment = naming.experiment(client, options.experiment)
     found = client.get(path_of("experiments", experiment, "scaling"))
@@ -29,9 +30,9 @@ def execute(options: argparse.Namespace) -> int:
         from orchestrator.reports.scaling import scaling_table
 
         print_table(scaling_table(found))
-    if options.svg:
-        from orchestrator.reports.scaling import scaling_figure
+    if options.figure:
+        from orchestrator.reports.figures import scaling
 
         title = client.get(path_of("experiments", experiment))["name"]
-        output.write_figure(options.svg, lambda: scaling_figure(found, title))
+        output.write_figure(options.figure, lambda: scaling.figure(found, title))
     return 0

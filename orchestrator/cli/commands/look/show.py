@@ -3,7 +3,6 @@
 import argparse
 import json
 
-from orchestrator.cli.exits import CommandError
 from orchestrator.cli.printing import output
 from orchestrator.cli.rest import naming
 from orchestrator.cli.rest.client import Client, path_of
@@ -19,16 +18,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", action="store_true", help=f"of a run that was profiled: only {what}, in full")
     parser.add_argument("--rank", type=int, help="of this rank, with --kernels or --layers")
     parser.add_argument("--trace", metavar="FILE", help="of a run: write its timeline, for https://ui.perfetto.dev")
-    parser.add_argument("--curve", metavar="FILE", help="of what trained to convergence: quality over time, as SVG")
+    output.add_figure(parser, "of what trained to convergence, quality over time")
     parser.add_argument("--json", action="store_true", help="print REST's answer")
 
 
 def execute(options: argparse.Namespace) -> int:
+    output.check_figure(options.figure)
     client = look()
     options.id = naming.thing(client, options.id)
     asked = [name for name in PROFILES if getattr(options, name)]
-    if options.curve:
-        _write_curve(client, options.id, options.curve)
+    if options.figure:
+        _write_figure(client, options.id, options.figure)
     elif options.id.startswith("run_"):
         if options.trace:
             _write_trace(client, options.id, options.trace)
@@ -43,17 +43,12 @@ def execute(options: argparse.Namespace) -> int:
     return 0
 
 
-def _write_curve(client: Client, thing: str, path: str) -> None:
-    from orchestrator.reports.convergence import figure
+def _write_figure(client: Client, thing: str, path: str) -> None:
+    from orchestrator.reports.figures import convergence
 
     of_run = thing.startswith("run_")
     ids = [thing] if of_run else [run["id"] for run in client.pages(path_of("experiments", thing, "runs"))["items"]]
-    try:
-        text = figure([client.get(path_of("runs", one)) for one in ids])
-    except ValueError as error:
-        raise CommandError(str(error)) from None
-    output.write_file(path, text)
-    output.say(f"the curves are in {path}")
+    output.write_figure(path, lambda: convergence.figure([client.get(path_of("runs", one)) for one in ids]))
 
 
 def _write_trace(client: Client, run_id: str, path: str) -> None:
