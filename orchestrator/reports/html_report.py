@@ -16,6 +16,7 @@ table { border-collapse: collapse; display: block; overflow-x: auto; font-varian
 th, td { padding: .25rem .6rem; border-bottom: 1px solid #d0d0d0; text-align: left; vertical-align: top }
 pre { overflow-x: auto; padding: .75rem; background: #f3f3f3 }
 figure { margin: 1.5rem 0; overflow-x: auto }
+figure svg { overflow: visible }
 @media (prefers-color-scheme: dark) {
   body { color: #e6e6e6; background: #161616 } th, td { border-color: #444 } pre { background: #242424 }
 }

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.domain.asked.fields import BY_NAME
-from orchestrator.domain.value.measurement import METRICS
 from orchestrator.domain.value.profile import PAPER_CLASSES
 from orchestrator.reports.figures import vega
 from orchestrator.reports.numbers import ends_of, value_of
@@ -15,13 +14,14 @@ from orchestrator.reports.results_table import cell_text, differing_axes, differ
 
 Json = Mapping[str, Any]
 BATCH = "per_device_batch_size"
-# What is drawn of each model: metric, title of the axis, and by how much its values are multiplied for it.
+# What is drawn of each model: metric, what it is called, its unit on the axis (None: the model's own), and by how much
+# its values are multiplied for that.
 DRAWN = (
-    ("throughput", "throughput", 1.0),
-    ("compute_utilization_ratio", "compute utilisation (%)", 100.0),
-    ("fp32_utilization_ratio", "FP32 utilisation (%)", 100.0),
-    ("cpu_utilization_ratio", "CPU utilisation (%)", 100.0),
-    ("peak_memory_bytes", "peak memory (GiB)", 2.0**-30),
+    ("throughput", "throughput", None, 1.0),
+    ("compute_utilization_ratio", "compute utilisation", "%", 100.0),
+    ("fp32_utilization_ratio", "FP32 utilisation", "%", 100.0),
+    ("cpu_utilization_ratio", "CPU utilisation", "%", 100.0),
+    ("peak_memory_bytes", "peak memory", "GiB", 2.0**-30),
 )
 RESIDUAL = "residual"
 
@@ -31,10 +31,10 @@ def figures(rows: Sequence[Json]) -> Iterator[vega.Json]:
     each cell. ``rows``: results as REST answers them."""
     for model in dict.fromkeys(row["axes"]["model"] for row in rows):
         mine = [row for row in rows if row["axes"]["model"] == model]
-        for metric, title, factor in DRAWN:
+        for metric, name, unit, factor in DRAWN:
             known = [row for row in mine if isinstance(value_of(row[metric]), int | float)]
             if len(known) > 1:
-                yield _figure(model, known, metric, title, factor)
+                yield _figure(f"{model}: {name}", known, metric, f"{name} ({unit or known[0][metric]['unit']})", factor)
 
 
 def memory_figure(profiles: Sequence[tuple[str, Json]]) -> vega.Json:
@@ -57,7 +57,7 @@ def memory_figure(profiles: Sequence[tuple[str, Json]]) -> vega.Json:
         "encoding": {
             "y": {"field": "cell", "type": "nominal", "title": None, "sort": None, "axis": {"labelLimit": 240}},
             "x": vega.quantity("gib", "memory at the peak (GiB)", zero=True),
-            "color": vega.named("class", names),
+            "color": vega.named("class", names, "square"),
             "order": {"field": "place"},
         },
     }
@@ -70,12 +70,12 @@ def _sizes(found: Json) -> Iterator[tuple[str, float]]:
     yield RESIDUAL, max(0, found["residual_bytes"])
 
 
-def _figure(model: str, rows: Sequence[Json], metric: str, title: str, factor: float) -> vega.Json:
+def _figure(text: str, rows: Sequence[Json], metric: str, title: str, factor: float) -> vega.Json:
     points = [_point(row, rows, metric, factor) for row in rows]
-    units = {row[metric]["unit"] for row in rows}
-    named = f"{title} ({units.pop()})" if metric == "throughput" and len(units) == 1 else title
-    told = vega.quantity("value", named, zero=metric != "throughput")
-    text = f"{model}: {METRICS[metric][1]}"
+    told = vega.quantity("value", title, zero=True)
+    if title.endswith("(%)"):  # no share is more than all: an interval that reaches beyond it ends there
+        points = [point | {"high": point["high"] and min(point["high"], 100.0)} for point in points]
+        told = vega.quantity("value", title, domain=[0, 100])
     if len({point["batch"] for point in points}) == 1:
         return _of_each_cell(text, points, told)
     return _over_batches(text, points, told)
@@ -83,9 +83,11 @@ def _figure(model: str, rows: Sequence[Json], metric: str, title: str, factor: f
 
 def _over_batches(text: str, points: Sequence[Json], y: vega.Json) -> vega.Json:
     batches = sorted({point["batch"] for point in points})
-    x = vega.quantity("batch", "batch of a device", type="log", base=2) | {"axis": {"values": batches}}
+    x = vega.quantity("batch", "batch of a device", type="log", base=2, padding=12, nice=False) | {
+        "axis": {"values": batches}
+    }
     lines = list(dict.fromkeys(point["line"] for point in points))
-    colour = vega.named("line", lines)
+    colour = vega.named("line", lines, "stroke")
     marks = {"x": x, "y": y, "color": colour}
     stroke = marks | {"strokeDash": vega.dashed("line", lines)}
     return vega.chart(
@@ -101,7 +103,7 @@ def _of_each_cell(text: str, points: Sequence[Json], x: vega.Json) -> vega.Json:
     known = [point for point in points if point["low"] is not None]
     bars = {
         "data": vega.data(known),
-        "mark": {"type": "errorbar", "ticks": {"size": 8}},
+        "mark": vega.BAR,
         "encoding": {"y": y, "x": x | {"field": "low"}, "x2": {"field": "high"}},
     }
     marks = {"mark": {"type": "point", "filled": True, "size": 45}, "encoding": {"y": y, "x": x}}

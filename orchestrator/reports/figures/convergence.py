@@ -32,7 +32,7 @@ def figure(runs: Sequence[Json]) -> vega.Json:
     curves = {
         "data": vega.data(rows),
         "mark": {"type": "line", "point": {"size": 30}},
-        "encoding": axes | {"color": vega.named("cell", cells), "detail": {"field": "run"}},
+        "encoding": axes | {"color": vega.named("cell", cells, "stroke"), "detail": {"field": "run"}},
     }
     targets = sorted({found["target"] for _, found in told if found["target"] is not None})
     title = f"{metrics[0]} on samples that are kept apart"

@@ -25,7 +25,7 @@ def figure(found: Json, title: str) -> vega.Json:
     x = vega.quantity("devices", "devices", **LOG) | {"axis": {"values": ticks}}
     y = vega.quantity("speedup", "speed-up (95 % intervals)", **LOG) | {"axis": {"values": ticks}}
     names = list(dict.fromkeys(row["line"] for row in rows))
-    colour, dash = vega.named("line", names), vega.dashed("line", names)
+    colour, dash = vega.named("line", names, "stroke"), vega.dashed("line", names)
     strokes = {"x": x, "y": y, "color": colour, "strokeDash": dash}
     ideal = {
         "data": vega.data([{"devices": one, "speedup": one} for one in (1, largest)]),

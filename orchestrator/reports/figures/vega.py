@@ -18,12 +18,16 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ((1, 0), (6, 3), (2, 3), (8, 3, 2, 3), (10, 4), (4, 2), (1, 2))
 FAINT = "#767676"
 MOST_LEGEND = 14  # lines that are named: more have no room
+# Of an interval. Not clipped: vl-convert numbers clips through, so that no two drawings would be the same.
+BAR: Json = {"type": "errorbar", "ticks": {"size": 8}}
 _CONFIG: Json = {
     "font": "sans-serif",
     "background": "white",
+    # Whoever looks at it may have wider letters than those by which its text was measured.
+    "padding": {"left": 24, "right": 24, "top": 8, "bottom": 8},
     "range": {"category": list(COLOURS)},
-    "axis": {"titleFontWeight": "normal", "gridColor": "#e4e4e4", "labelFlush": False},
-    "legend": {"labelLimit": 260, "symbolLimit": MOST_LEGEND, "titleFontWeight": "normal", "symbolType": "stroke"},
+    "axis": {"titleFontWeight": "normal", "gridColor": "#e4e4e4", "labelFlush": False, "labelFontSize": 12},
+    "legend": {"labelLimit": 260, "labelFontSize": 12, "symbolLimit": MOST_LEGEND},
     "title": {"anchor": "start", "fontSize": 14, "subtitleFontSize": 11, "limit": 760},
 }
 
@@ -54,15 +58,16 @@ def instant(field: str) -> Json:
     return {"field": field, "type": "temporal", "title": None, "scale": {"type": "utc"}}
 
 
-def named(field: str, names: Sequence[str], title: str | None = None) -> Json:
-    """What a colour stands for, in this order."""
-    return {"field": field, "type": "nominal", "title": title, "scale": {"domain": list(names)}}
+def named(field: str, names: Sequence[str], symbol: str = "circle") -> Json:
+    """What a colour stands for, in this order; ``symbol``: in the legend."""
+    scale = {"domain": list(names)}
+    return {"field": field, "type": "nominal", "title": None, "scale": scale, "legend": {"symbolType": symbol}}
 
 
-def dashed(field: str, names: Sequence[str], title: str | None = None) -> Json:
-    """The same for what is drawn in strokes."""
+def dashed(field: str, names: Sequence[str]) -> Json:
+    """The same for what is drawn in strokes; to go with ``named`` and the symbol ``stroke``."""
     dashes = [list(DASHES[number % len(DASHES)]) for number in range(len(names))]
-    return {"field": field, "type": "nominal", "title": title, "scale": {"domain": list(names), "range": dashes}}
+    return {"field": field, "type": "nominal", "title": None, "scale": {"domain": list(names), "range": dashes}}
 
 
 def intervals(rows: Sequence[Mapping[str, Any]], x: Json, y: Json, **more: Json) -> Json:
@@ -70,7 +75,7 @@ def intervals(rows: Sequence[Mapping[str, Any]], x: Json, y: Json, **more: Json)
     known = [row for row in rows if row["low"] is not None and row["high"] is not None]
     return {
         "data": data(known),
-        "mark": {"type": "errorbar", "ticks": {"size": 8}},
+        "mark": BAR,
         "encoding": {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}} | more,
     }
 
