@@ -5,6 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from orchestrator.domain.words.errors import TbdError
+from orchestrator.reports.figures import apart
 from orchestrator.reports.figures.scaling import figure
 from orchestrator.reports.figures.vega import drawn
 from orchestrator.reports.scaling import scaling_table
@@ -80,3 +82,20 @@ def test_the_figure_has_a_point_for_each_cell_with_its_interval_and_is_drawn_ali
         assert form == "pdf" or drawn(specification, form) == drawn(specification, form)
     with pytest.raises(ValueError, match="several devices"):
         figure(scaling(rig, {"1x1": [100.0, 101.0]}), "alone")
+
+
+def test_a_server_draws_in_a_process_of_its_own_and_keeps_what_it_drew(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = (figure(scaling(rig, TOPOLOGIES), name) for name in ("one", "other"))
+    drawings, wanted = apart.Drawings(), [drawn(each, "svg").decode() for each in (one, other)]
+    assert drawings.svgs([one, other, one]) == [*wanted, wanted[0]]
+    monkeypatch.setattr(apart, "MOST_S", 0.001)
+    assert drawings.svgs([other]) == [wanted[1]]
+    with pytest.raises(TbdError, match="not drawn within"):
+        drawings.svgs([figure(scaling(rig, TOPOLOGIES), "a third")])
+    monkeypatch.undo()
+    with pytest.raises(TbdError, match="ended with status"):
+        drawings.svgs([{"mark": "of no kind"}])
+    monkeypatch.setattr(apart, "MOST_KEPT", 1)
+    assert drawings.svgs([one, other]) == wanted
