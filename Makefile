@@ -24,7 +24,7 @@ SUITE := $(patsubst %,tests/contract/test_%.py,every_cell models overfitting lea
 	profiles_pytorch profiles_tensorflow profiles_mxnet profiles_cntk) \
 	$(patsubst %,tests/integration/test_%.py,convergence_runs resumed_runs largest_batches)
 
-.PHONY: help schedules-year seeded-faults demo nightly-demo pytorch-pythons test test-changed test-all lint unit bench faults coverage test-horovod-pytorch cluster scaling s-sgd deploy-check suite-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters clean
+.PHONY: help schedules-year seeded-faults demo nightly-demo pytorch-pythons test test-changed test-all lint unit bench faults coverage test-horovod-pytorch cluster scaling s-sgd deploy-check suite-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters browser clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -37,13 +37,13 @@ demo: announce-downloads setup ## everything once: set up, serve, measure one ba
 nightly-demo: announce-downloads setup interpreters ## ten nights of a tiny suite on a fast clock, with bad luck, then the board (minutes; docs/read_results/nightly.md)
 	@$(BIN)/python deploy/nightly_demo.py
 
-test: announce-downloads system-packages setup test-interpreters lint ## set up everything that is needed and run the tests: always the same ones (docs/build/tests.md)
+test: announce-downloads system-packages browser setup test-interpreters lint ## set up everything that is needed and run the tests: always the same ones (docs/build/tests.md)
 	@$(BIN)/python -m pytest $(WHOLE)
 
 test-changed: system-packages setup test-interpreters ## what `make test` leaves out and a difference can break: BASE=origin/main; without BASE all that is left to a change
 	@$(BIN)/python -m pytest $(WHOLE) -m 'after_change and not thorough' $(if $(BASE),--changed-since='$(BASE)')
 
-test-all: system-packages setup test-interpreters lint ## every test (hours)
+test-all: system-packages browser setup test-interpreters lint ## every test (hours)
 	@$(BIN)/python -m pytest $(WHOLE) -m ""
 
 unit: setup ## only the tests that need no framework and no server
@@ -132,6 +132,10 @@ test-interpreters: setup
 	echo "there is no Python 3.11 here: MXNet and Horovod are not tested (tbd frameworks install mxnet says how to get it)")
 	@$(if $(PYTHON36),$(BIN)/python -m workers.node.interpreters install cntk,\
 	echo "there is no Python 3.6 here: CNTK is not tested (tbd frameworks install cntk says how to get it)")
+
+# Pages are tested in a browser where there is one.
+browser:
+	@deploy/system_packages.sh chromium || echo "there is no chromium here: what pages do in a browser is not tested"
 
 # PostgreSQL for the tests of the store, openssl for certificates, OpenMPI for CNTK, a compiler for Horovod, iproute2 for
 # the tests on several hosts, which need root as well; everything else comes from the Python registry.

@@ -106,13 +106,14 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/services/history/workload.py: history``
     ``orchestrator/analysis/history/baselines.py: baselines_of``
     ``orchestrator/analysis/history/breaks.py: judged``
-19. The number is shown: as JSON, in a table, in a report.
+19. The number is shown: as JSON, in a table, on a page, in a report.
     ``orchestrator/api/routers/results.py: router``
     ``orchestrator/reports/results_table.py: results_table``
     ``orchestrator/cli/printing/tables.py: print_results``
+    ``orchestrator/web/experiment.py: experiment``
     ``orchestrator/reports/experiment_report.py: experiment_report``
 
 The rooms: ``domain`` and ``analysis`` do no input or output. ``services`` hold a use case each and receive the adapters
-in a ``Context``. ``db``, ``cluster``, ``api``, ``reports`` and ``cli`` are the edges.
+in a ``Context``. ``db``, ``cluster``, ``api``, ``reports``, ``web`` and ``cli`` are the edges.
 docs/build/architecture.md says who may import whom.
 """

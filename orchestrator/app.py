@@ -21,7 +21,6 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from orchestrator.api.door.http_protocol import HttpProtocol
-from orchestrator.api.server import create_app
 from orchestrator.db.connection.writer import THREAD as WRITER_THREAD
 from orchestrator.db.opening import open_store, open_to_serve
 from orchestrator.domain.around.server import Server
@@ -39,6 +38,7 @@ from orchestrator.services.reconcile.reconciler import Bell, Reconciler
 from orchestrator.services.reconcile.trouble import WatchedCluster
 from orchestrator.services.schedule.scheduler import POLL_S, Scheduler
 from orchestrator.services.tokens import has_usable_admin
+from orchestrator.web.site import create_site
 from workers.node import background
 
 log = logging.getLogger("tbd")
@@ -147,7 +147,7 @@ def serve(settings: Settings, as_json: bool, owner_fd: int | None = None, **more
             _end_in_order()  # again: Ray has put a handler of its own in its place, which does not unwind anything
             directory.announce(server)
             _say_where(url, as_json)
-            app = create_app(context, settings, stopping=lambda: http.should_exit)
+            app = create_site(context, settings, stopping=lambda: http.should_exit)
             app.state.gate.refresh()
             config = configuration(app, settings, tls)
             http = QuietServer(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Depends, Header, Query, Request, params
 from fastapi.dependencies.utils import get_flat_params
@@ -136,6 +136,7 @@ Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="most items of one p
 WholeLimit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="most items of one page; lists here are short")]
 Cursor = Annotated[str | None, Query(max_length=1000, description="next_cursor of the page before")]
 OfOwner = Annotated[str | None, Query(max_length=100, description="only what is this owner's")]
+Order = Annotated[Literal["newest", "oldest"], Query(description="which of them come first")]
 Label = Annotated[str | None, Query(max_length=500, description="key=value", json_schema_extra={"pattern": "="})]
 IdempotencyKey = Annotated[
     str | None,

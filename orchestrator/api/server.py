@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from starlette.routing import BaseRoute
 
 from orchestrator.api import openapi, problems, received
-from orchestrator.api.door.access import Door, allowed, check_scopes
+from orchestrator.api.door.access import Door, allowed, check_scopes, wrong_tokens
 from orchestrator.api.door.body_limit import BodyLimit, Limit
 from orchestrator.api.door.careful_headers import CarefulHeaders
 from orchestrator.api.door.gone_client import GoneClient
@@ -67,7 +67,8 @@ def create_app(context: Context, settings: Settings, *, stopping: Callable[[], b
     app.add_middleware(BodyLimit, usual=usual, special=dict.fromkeys(("/api/v1/ingest", "/api/v1/imports"), logs))
     app.add_middleware(Head)
     gate = app.state.gate = Gate(context, always=not settings.on_loopback)
-    app.add_middleware(Door, gate=gate, monotonic=time.monotonic, rate=settings.rate_limit)
+    wrong = app.state.wrong_tokens = wrong_tokens(time.monotonic, settings.rate_limit)
+    app.add_middleware(Door, gate=gate, wrong=wrong, monotonic=time.monotonic, rate=settings.rate_limit)
     app.add_middleware(Visitors, allowed_hosts=settings.own_names)
     app.add_middleware(CarefulHeaders)  # the last one added is the first one asked
     problems.install(app)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from orchestrator.db.access import deeds as deed_rows
 from orchestrator.db.access import nodes
+from orchestrator.db.access import sessions as session_rows
 from orchestrator.db.access import tokens as token_rows
 from orchestrator.db.connection import engine as engines
 from orchestrator.db.connection.databases import Database, PostgresqlDatabase, SqliteDatabase
@@ -210,6 +211,9 @@ class SqlStore(HistoryPart, SchedulePart):
     tokens = reads(token_rows.page)
     all_tokens = reads(token_rows.all_of_them)
     note_use = writes(token_rows.note_use)
+    add_session = writes(session_rows.add)
+    end_session = writes(session_rows.end)
+    sessions = reads(session_rows.living)
     deeds = reads(deed_rows.page)
     ping = writes(nodes.beat)
 

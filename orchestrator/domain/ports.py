@@ -90,7 +90,7 @@ class Store(AccessStore, HistoryStore, PredictionStore, ScheduleStore, Protocol)
     def experiments(
         self, wanted: ExperimentFilter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page[Experiment]:
-        """Newest first, each with its ``run_counts``.
+        """Newest first, or as ``wanted`` has it, each with its ``run_counts``.
 
         Raises:
             InvalidRequest: the cursor is not one of ours.
@@ -153,7 +153,7 @@ class Store(AccessStore, HistoryStore, PredictionStore, ScheduleStore, Protocol)
         """Raises ``DamagedRow`` where it cannot be read."""
 
     def runs(self, wanted: RunFilter | None = None, *, limit: int = 50, cursor: str | None = None) -> Page[Run]:
-        """Newest first, each with attempts and analysis.
+        """Newest first, or as ``wanted`` has it, each with attempts and analysis.
 
         Raises:
             InvalidRequest: the cursor is not one of ours.

@@ -12,6 +12,14 @@ _WORDS = {"0": "off", "1": "on", True: "on", False: "off"}
 _RANDOMIZATION = {"0": "off", "1": "partly", "2": "on"}
 
 
+def fingerprint_lines(fingerprint: Json) -> list[str]:
+    """A whole fingerprint, a line each: its keys, what ran, each machine."""
+    subject, rig = fingerprint.get("subject") or {}, fingerprint.get("rig") or {}
+    keys = "  ".join(f"{part} {fingerprint.get(f'{part}_key')}" for part in ("workload", "subject", "rig"))
+    machines = [f"{name}: {machine(node)}" for name, node in (rig.get("nodes") or {}).items()]
+    return [keys, program(subject), *machines]
+
+
 def machine(node: Json) -> str:
     """One line of a node of the rig."""
     told = [

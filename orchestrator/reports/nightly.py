@@ -10,6 +10,7 @@ from orchestrator.domain.words.untrusted import visible
 from orchestrator.reports.numbers import zoned
 from orchestrator.reports.results_table import (
     AXES,
+    Table,
     axis_text,
     cell_text,
     columns_of,
@@ -58,6 +59,24 @@ def board_lines(board: Json, width: int | None, paint: Paint) -> Iterator[str]:
         yield from rest
 
 
+def board_table(board: Json) -> Table:
+    """The same as a table: a line for each cell, its marks night by night, and the reasons as notes."""
+    times = [zoned(night["fire_at"], board["timezone"]) for night in board["nights"]]
+    if not times:
+        return Table("", [], [], ["no nights yet"])
+    cells, labels = board["cells"], labels_of(board["cells"])
+    form = "%b %d" if len({time.date() for time in times}) == len(times) else "%b %d %H:%M"
+    rows = [[label, *map(mark, cell["nights"])] for label, cell in zip(labels, cells, strict=True)]
+    notes = [f"{sign} {text}" for sign, text in _reasons(board, times, labels)]
+    heads = ["cell", *(f"{time:{form}}" for time in times)]
+    return Table(common_text(cells, columns_of(cells)), heads, rows or [[WHOLE, *_of_whole(board)]], notes)
+
+
+def _of_whole(board: Json) -> list[str]:
+    """The marks of nights of which none had any cell."""
+    return ["-" if one["state"] != "submitted" else "~" for one in board["nights"]]
+
+
 def labels_of(cells: Sequence[Json]) -> list[str]:
     """Each cell by its model, framework and batch, and by the other axes in which cells differ."""
     differing = differing_options([cell["axes"]["options"] for cell in cells])
@@ -71,7 +90,7 @@ def _grid(
     """Nights that do not fit beside each other follow below, all cells again."""
     heading = ", ".join(AXES[axis] for axis in columns_of(board["cells"])) if labels else ""
     rows = [(label, [mark(one) for one in cell["nights"]]) for label, cell in zip(labels, board["cells"], strict=True)]
-    rows = rows or [(WHOLE, ["-" if one["state"] != "submitted" else "~" for one in board["nights"]])]
+    rows = rows or [(WHOLE, _of_whole(board))]
     left = max(map(len, (heading, *(label for label, _ in rows))))
     if width is not None:
         left = min(left, max(LEAST_LABEL, width - WIDTH * min(MOST_BESIDE, len(times))))

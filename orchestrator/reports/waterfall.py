@@ -26,15 +26,15 @@ def title(found: Json) -> str:
 
 def text(found: Json) -> str:
     """The waterfall in lines."""
-    lines = [title(found), *_aligned(_rows(found)), f"bottleneck: {_bottleneck(found)}"]
+    lines = [title(found), *_aligned(rows(found)), bottleneck(found)]
     return "\n".join([*lines, *(f"  {note}" for note in notes(found))])
 
 
 def markdown(found: Json) -> str:
     """The waterfall as a table, with its notes."""
-    rows = [[name, seconds, " ".join(filter(None, (interval, note)))] for name, seconds, interval, note in _rows(found)]
-    told = [f"* {note}" for note in (f"bottleneck: {_bottleneck(found)}", *notes(found))]
-    return f"{title(found)}\n\n{table.markdown(['part', 'time', ''], rows)}\n\n" + "\n".join(told)
+    lines = [[name, seconds, " ".join(filter(None, (interval, note)))] for name, seconds, interval, note in rows(found)]
+    told = [f"* {note}" for note in (bottleneck(found), *notes(found))]
+    return f"{title(found)}\n\n{table.markdown(['part', 'time', ''], lines)}\n\n" + "\n".join(told)
 
 
 def difference_text(found: Json) -> str:
@@ -70,13 +70,13 @@ def notes(found: Json) -> Iterator[str]:
         yield f"missing: {one['what']}" + (f": {one['command']}" if one["command"] else "")
 
 
-def _bottleneck(found: Json) -> str:
-    """With what the link would have to carry, where that is predicted."""
+def bottleneck(found: Json) -> str:
+    """What holds it up, with what the link would have to carry, where that is predicted."""
     if not found["reach"]:
-        return str(found["bottleneck"])
+        return f"bottleneck: {found['bottleneck']}"
     wanted, rate = percent(found["reach"]["efficiency"], 2), found["reach"]["bits_per_s"]
     told = "no bandwidth would reach" if rate is None else f"{plain(rate / 1e9, 3)} Gbit/s would reach"
-    return f"{found['bottleneck']}; {told} an efficiency of {wanted}, as predicted"
+    return f"bottleneck: {found['bottleneck']}; {told} an efficiency of {wanted}, as predicted"
 
 
 def _rank(straggler: Json) -> str:
@@ -84,7 +84,7 @@ def _rank(straggler: Json) -> str:
     return f"rank {straggler['rank']}{device}"
 
 
-def _rows(found: Json) -> Iterator[tuple[str, str, str, str]]:
+def rows(found: Json) -> Iterator[tuple[str, str, str, str]]:
     """(name, time, interval, note) of each part, then of the iteration."""
     scale = _Scale(found["iteration_s"])
     slow = found["straggler"]

@@ -1,4 +1,4 @@
-"""Make tokens, revoke them, and tell by what a request presents who asks."""
+"""Make tokens, revoke them, exchange them for sessions of browsers, and tell by what a request presents who asks."""
 
 import secrets
 import threading
@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from orchestrator.domain.around import access
-from orchestrator.domain.around.access import LOCAL, Actor, Deed, Scope, Token, TokenState
+from orchestrator.domain.around.access import LOCAL, Actor, Deed, Scope, Session, Token, TokenState
 from orchestrator.domain.asked.spec import StrictModel, problems_of
 from orchestrator.domain.ports import Clock, Store
 from orchestrator.domain.words.errors import InvalidRequest, NotAuthenticated, NotFound, Problem, StoreUnavailable
@@ -21,12 +21,15 @@ DEFAULT_DAYS = 90.0
 LONGEST_DAYS = 36500.0
 # How old the server's knowledge of the tokens may be: a token that was revoked is refused after this time.
 REFRESH_S = 1.0
+SESSION_S = 7 * DAY_S  # judgements: a working week; and more browsers than a person has
+MOST_SESSIONS = 20  # of one token
 USE_NOTED_S = 60.0  # when a token was last used is stored this often, at most
 
 NO_TOKEN = (
     "a token is needed here: send the header 'Authorization: Bearer TOKEN'; the command line takes it from TBD_TOKEN, "
     "TBD_TOKEN_FILE or ~/.config/tbd/token. Who runs the server makes one: tbd token add NAME"
 )
+NO_SESSION = "this session is over: sign in again"
 WRONG_TOKEN = "this token is not known here: who runs the server makes one with tbd token add NAME"
 
 
@@ -93,6 +96,15 @@ def _named(store: Store, name: str, now: float) -> str:
     return found[0].id
 
 
+def begin_session(store: Store, clock: Clock, by: Actor) -> tuple[Session, str]:
+    """Store a session of who came in by a token; (it, the text of its cookie, which nobody can tell again)."""
+    assert by.token_id is not None, "who needs no token needs no session"
+    now, secret = clock.now(), secrets.token_hex(32)
+    new = Session(new_id(access.SESSION_PREFIX), by.token_id, access.digest(secret), now, now + SESSION_S)
+    store.add_session(new, MOST_SESSIONS, deed_of(by, now, "sign in", by.token_id))
+    return new, f"{new.id}_{secret}"
+
+
 def deed_of(by: Actor, at: float, action: str, target: str) -> Deed:
     """What ``by`` does, for the audit trail."""
     return Deed(new_id("deed"), at, by.owner, by.token_id, by.address, action, target)
@@ -109,6 +121,7 @@ class Gate:
     def __init__(self, context: Context, always: bool) -> None:
         self._context = context
         self._tokens: dict[str, Token] = {}
+        self._sessions: dict[str, Session] = {}
         self._closed = always  # for good: a database that is replaced by an empty one opens nothing
         self._looked_at: float | None = None
         self._away: StoreUnavailable | None = None
@@ -132,7 +145,9 @@ class Gate:
                 return
             try:
                 found = self._context.store.all_tokens()
+                living = self._context.store.sessions(self._context.clock.now()) if found.items else ()
                 self._tokens = {one.id: one for one in found.items}
+                self._sessions = {one.id: one for one in living}
                 self._closed = self._closed or bool(found.items or found.damaged)
                 self._is_known, self._away = True, None
             except StoreUnavailable as error:
@@ -151,8 +166,8 @@ class Gate:
         """When it looked last, by the monotonic clock: another look may have another answer."""
         return self._looked_at
 
-    def admit(self, text: str | None, address: str | None) -> Actor:
-        """Who asks, by the text of a token.
+    def admit(self, text: str | None, address: str | None, cookie: str | None = None) -> Actor:
+        """Who asks, by the text of a token; where there is none, by that of a session's cookie.
 
         Raises:
             NotAuthenticated: it is not one of ours, or not any more.
@@ -162,19 +177,34 @@ class Gate:
             raise self._away
         if not self._closed:
             return Actor(LOCAL, Scope.ADMIN, None, address)
-        if text is None:
+        if text is None and cookie is None:
             raise NotAuthenticated(NO_TOKEN)
         if self._away is not None:
             raise self._away
-        shown = access.presented(text)
-        token = self._tokens.get(shown.id) if shown else None
-        if shown is None or token is None or not token.matches(shown.secret):
-            raise NotAuthenticated(WRONG_TOKEN)
+        token = self._of_session(cookie or "") if text is None else self._presented(text)
         state = token.state(self._context.clock.now())
         if state is not TokenState.USABLE:
             raise NotAuthenticated(f"the token {token.name} ({token.id}) is {state.value}: ask for a new one")
         self._used.add(token.id)
         return Actor(token.owner, token.scope, token.id, address)
+
+    def _presented(self, text: str) -> Token:
+        shown = access.presented(text)
+        token = self._tokens.get(shown.id) if shown else None
+        if shown is None or token is None or not token.matches(shown.secret):
+            raise NotAuthenticated(WRONG_TOKEN)
+        return token
+
+    def _of_session(self, cookie: str) -> Token:
+        """The token by which a session came in: the session is over when the token is."""
+        shown = access.presented_cookie(cookie)
+        session = self._sessions.get(shown.id) if shown else None
+        if shown is None or session is None or not session.matches(shown.secret):
+            raise NotAuthenticated(NO_SESSION)
+        token = self._tokens.get(session.token_id)
+        if token is None or session.expires_at <= self._context.clock.now():
+            raise NotAuthenticated(NO_SESSION)
+        return token
 
     def _note_use(self) -> None:
         """Store which tokens were used lately: to the minute, and never with the request itself."""

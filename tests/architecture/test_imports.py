@@ -16,6 +16,7 @@ PLANTED = {
     "orchestrator/analysis/planted.py": ("import subprocess", "do no input or output"),
     "orchestrator/services/planted.py": ("import ray", "Ray only in the cluster adapter"),
     "orchestrator/api/planted.py": ("import sqlalchemy", "SQL only in the database adapter"),
+    "orchestrator/web/planted.py": ("import orchestrator.db.store", "pages ask REST"),
     "suites/models/planted.py": ("import orchestrator.domain.asked.plan", "trainer and the suites import nothing"),
     "workers/node/planted.py": ("import workers.trainer.loops.pace", "the node agent imports the protocol"),
     "suites/assemble/planted.py": ("import workers.trainer.host", "the trainer stands on the suites"),

@@ -1,13 +1,14 @@
 """The contract of the store: tokens and the audit trail. On SQLite and on PostgreSQL."""
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.around import access
-from orchestrator.domain.around.access import Actor, Deed, Scope, Token
+from orchestrator.domain.around.access import Actor, Deed, Scope, Session, Token
 from orchestrator.domain.words.errors import Conflict, InvalidRequest, NotFound
 from orchestrator.services import tokens
 from orchestrator.services.clock import SystemClock, new_id
@@ -60,6 +61,25 @@ def test_what_is_refused_leaves_no_deed(store: SqlStore) -> None:
     with pytest.raises(Conflict):  # the same id again
         store.add_token(new, a_deed(2))
     assert len(store.deeds().items) == 1
+
+
+def test_a_session_comes_back_until_it_is_over_or_ended_and_a_token_has_so_many(store: SqlStore) -> None:
+    token = a_token()
+    store.add_token(token, a_deed())
+    made = [Session(new_id("ses"), token.id, access.digest("s"), float(k), 100.0 + k) for k in range(5)]
+    for one in made[:3]:
+        store.add_session(one, 2, a_deed())
+    assert {one.id for one in store.sessions(50.0)} == {one.id for one in made[1:3]}  # of three the oldest is gone
+    assert store.sessions(101.5) == [made[2]]
+    store.end_session(made[2].id)
+    store.end_session("ses_nobody")
+    assert store.sessions(50.0) == [made[1]]
+    late = replace(made[3], created_at=101.0)
+    store.add_session(late, 2, a_deed())
+    assert store.sessions(0.0) == [late]  # what was over went
+    with pytest.raises(Conflict):
+        store.add_session(replace(made[4], token_id="tok_nobody"), 2, a_deed(2, "eve"))
+    assert "eve" not in [deed.who for deed in store.deeds().items]
 
 
 def test_the_last_use_is_noted(store: SqlStore) -> None:

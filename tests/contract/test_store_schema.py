@@ -82,19 +82,40 @@ def test_a_later_migration_runs_on_what_was_there_before_and_not_on_a_new_databa
     url: str, migrations: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = (migrations / "v0001_first.py").read_text().split("def upgrade")[0]
-    later = later.replace('revision = "v0001"', 'revision = "v0002"').replace("= None", '= "v0001"', 1)
+    later = later.replace('revision = "v0001"', 'revision = "v0003"').replace("= None", f'= "{REVISION}"', 1)
     later += 'def upgrade() -> None:\n    op.execute("CREATE TABLE later (id INTEGER)")\n'
-    (migrations / "v0002_later.py").write_text(later)
-    monkeypatch.setattr(admin, "REVISION", "v0002")
+    (migrations / "v0003_later.py").write_text(later)
+    monkeypatch.setattr(admin, "REVISION", "v0003")
     new = f"sqlite:///{tmp_path / 'new.sqlite3'}"
 
-    assert admin.upgrade(url) == ("v0001", "v0002")
-    assert admin.upgrade(new) == (None, "v0002")
+    assert admin.upgrade(url) == (REVISION, "v0003")
+    assert admin.upgrade(new) == (None, "v0003")
 
     for one, has_later in ((url, True), (new, False)):
-        assert admin.current(one) == "v0002"
+        assert admin.current(one) == "v0003"
         for connection in connected(one):
             assert ("later" in inspect(connection).get_table_names()) == has_later
+
+
+def test_migrations_make_of_the_first_schema_what_a_new_database_has(url: str) -> None:
+    SqlStore(url).close()
+
+    def described() -> list[Any]:
+        found: list[Any] = []
+        for connection in connected(url):
+            looked = inspect(connection)
+            found += [(one["name"], str(one["type"]), one["nullable"]) for one in looked.get_columns("session")]
+            found += [(one["constrained_columns"], one["referred_table"]) for one in looked.get_foreign_keys("session")]
+            found += sorted((one["name"], one["column_names"]) for one in looked.get_indexes("session"))
+        return found
+
+    new = described()
+    for connection in connected(url):
+        connection.execute(text("DROP TABLE session"))
+        connection.execute(text("UPDATE alembic_version SET version_num = 'v0001'"))
+        connection.commit()
+    assert admin.upgrade(url) == ("v0001", REVISION)
+    assert described() == new
 
 
 def test_who_only_looks_reads_the_same_writes_nothing_and_upgrades_nothing(url: str) -> None:
@@ -139,6 +160,9 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "experiments by state": lambda store, exp, run, att: store.experiments(
         ExperimentFilter(state=ExperimentState.ACTIVE)
     ),
+    "experiments, the oldest first": lambda store, exp, run, att: store.experiments(
+        ExperimentFilter(oldest_first=True)
+    ),
     "experiments by label": lambda store, exp, run, att: store.experiments(ExperimentFilter(label=("a", "b"))),
     "idle experiments": lambda store, exp, run, att: store.idle_experiments(),
     "run": lambda store, exp, run, att: store.run(run),
@@ -177,6 +201,7 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "calibrations of a run": lambda store, exp, run, att: store.calibrations(CalibrationFilter(run_id=run)),
     "calibrated": lambda store, exp, run, att: store.calibrated([DeviceKey("n0", "cpu:0", "a cpu", 1)], "fp32"),
     "tokens": lambda store, exp, run, att: store.tokens(),
+    "sessions": lambda store, exp, run, att: store.sessions(5.0),
     "deeds": lambda store, exp, run, att: store.deeds(),
     "deeds by who": lambda store, exp, run, att: store.deeds(who="ada"),
     "deeds by target": lambda store, exp, run, att: store.deeds(target=exp),
@@ -246,6 +271,7 @@ def test_no_query_walks_a_whole_table(sqlite_url: str, name: str) -> None:
         "waiting",
         "token",
         "deed",
+        "session",
         "schedule",
         "fire",
         "origin",

@@ -55,6 +55,15 @@ class Place:
         connection.close()
         return answer.status
 
+    def cookie(self, token: str) -> str:
+        """That of a session that a browser gets for ``token``."""
+        connection = http.client.HTTPConnection(self.service.url.removeprefix("http://"), timeout=60)
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        connection.request("POST", "/login", f"token={token}", form)
+        text = connection.getresponse().getheader("Set-Cookie", "").partition(";")[0]
+        connection.close()
+        return text
+
 
 @pytest.fixture
 def place(tmp_path: Path) -> Any:
@@ -114,12 +123,13 @@ def test_tokens_are_administered_over_rest(place: Place) -> None:
     assert "token revoke" in admin("audit").stdout
 
 
-def test_a_stream_ends_when_its_token_is_revoked(place: Place) -> None:
+@pytest.mark.parametrize("by", ["Authorization", "Cookie"])
+def test_a_stream_ends_when_its_token_is_revoked(place: Place, by: str) -> None:
     root, ada = place.add("root", "admin"), place.add("ada")
     place.service.start()
     experiment = place.service.call("POST", "/api/v1/experiments", HELD, Authorization=f"Bearer {ada}")["id"]
     request = urllib.request.Request(f"{place.service.url}/api/v1/experiments/{experiment}/events")
-    request.add_header("Authorization", f"Bearer {ada}")
+    request.add_header(by, place.cookie(ada) if by == "Cookie" else f"Bearer {ada}")
     stream = urllib.request.urlopen(request, timeout=60)
     lines: list[bytes] = []
     reader = threading.Thread(target=lambda: lines.extend(stream))

@@ -25,8 +25,8 @@ from orchestrator.services.tokens import Gate
 
 READ, SUBMIT, ADMIN = access.Scope.READ, access.Scope.SUBMIT, access.Scope.ADMIN
 
-# What needs no token: whether the server is there, and what it speaks.
-OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
+# What needs no token: whether the server is there, what it speaks, and how one comes in.
+OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs", "/login", "/static/style.css", "/static/live.js"})
 
 # (method, path below /api/v1) -> the scope that it needs. A route that is missing here keeps the server from starting.
 NEEDED: Mapping[tuple[str, str], access.Scope] = {
@@ -97,6 +97,31 @@ NEEDED: Mapping[tuple[str, str], access.Scope] = {
     ("GET", "/audit"): ADMIN,
 }
 
+# The same of pages (``orchestrator.web``), by their whole path. What a page shows or does it asks REST for, as the same
+# caller: what stands here opens nothing that does not stand above.
+PAGES: Mapping[tuple[str, str], access.Scope] = {
+    ("GET", "/"): READ,
+    ("GET", "/experiments"): READ,
+    ("GET", "/experiments/{experiment_id}"): READ,
+    ("GET", "/runs"): READ,
+    ("GET", "/runs/{run_id}"): READ,
+    ("GET", "/results"): READ,
+    ("GET", "/history"): READ,
+    ("GET", "/history/{series}"): READ,
+    ("GET", "/compare"): READ,
+    ("GET", "/observations"): READ,
+    ("GET", "/nodes"): READ,
+    ("GET", "/schedules"): READ,
+    ("GET", "/schedules/{schedule_id}"): READ,
+    ("GET", "/new"): READ,
+    ("POST", "/logout"): READ,
+    ("POST", "/experiments/{experiment_id}"): SUBMIT,
+    ("POST", "/runs/{run_id}"): SUBMIT,
+    ("POST", "/schedules/{schedule_id}"): SUBMIT,
+    ("POST", "/new"): SUBMIT,
+    ("POST", "/nodes"): ADMIN,
+}
+
 # Judgements. A page of results asks for a dozen things at once; scripts that ask more often are better off waiting.
 RATE, BURST_S = 50.0, 4.0
 WRONG_RATE, WRONG_BURST = 1.0, 20.0  # failed attempts of one address
@@ -112,8 +137,17 @@ async def allowed(request: Request) -> None:
     Raises:
         NotAllowed: the token does not reach as far; the text says what does.
     """
-    actor: Actor | None = request.scope.get(_ACTOR)
-    needed = NEEDED.get((request.method, request.scope["route"].path))
+    check_scope(actor_in(request.scope), NEEDED.get((request.method, request.scope["route"].path)))
+
+
+def actor_in(scope: Scope) -> Actor | None:
+    """Who asks, as the door has found; None where it has not looked."""
+    found: Actor | None = scope.get(_ACTOR)
+    return found
+
+
+def check_scope(actor: Actor | None, needed: access.Scope | None) -> None:
+    """Refuse what ``actor`` may not do. Raises as ``allowed``."""
     if actor is not None and needed is not None and actor.scope.covers(needed):
         return
     has = "no token was looked at" if actor is None else f"that of {actor.owner} is of scope {actor.scope}"
@@ -134,9 +168,24 @@ def routes_of(parts: Iterable[APIRouter]) -> set[tuple[str, str]]:
 
 def check_scopes(parts: Iterable[APIRouter]) -> None:
     """Raises AssertionError where a route has no line in ``NEEDED``, or a line has no route."""
-    differing = routes_of(parts) ^ set(NEEDED)
+    check_lines(routes_of(parts), NEEDED, "NEEDED")
+
+
+def check_lines(routes: set[tuple[str, str]], lines: Mapping[tuple[str, str], access.Scope], name: str) -> None:
+    """The same of (method, path) of any routes, and the lines of a table."""
+    differing = routes ^ set(lines)
     if differing:
-        raise AssertionError(f"say in {__name__}.NEEDED who may do this, or remove its line: {sorted(differing)}")
+        raise AssertionError(f"say in {__name__}.{name} who may do this, or remove its line: {sorted(differing)}")
+
+
+def wrong_tokens(monotonic: Callable[[], float], rate: float | None) -> Buckets:
+    """Counts the tokens that addresses send and that are not accepted. ``rate``: as of ``Door``."""
+    return Buckets(WRONG_RATE if rate != 0 else 0.0, WRONG_BURST, monotonic)
+
+
+def count_wrong(wrong: Buckets, address: str) -> None:
+    """Raises TooManyRequests."""
+    _check_rate(wrong, address, "tokens that are not accepted were sent")
 
 
 class Door:
@@ -144,16 +193,19 @@ class Door:
 
     Args:
         gate: knows the tokens.
+        wrong: of ``wrong_tokens``.
         rate: requests a second of one caller; 0: any; None: ``RATE`` for those that have a token, else any.
     """
 
-    def __init__(self, app: ASGIApp, gate: Gate, monotonic: Callable[[], float], rate: float | None) -> None:
+    def __init__(
+        self, app: ASGIApp, gate: Gate, wrong: Buckets, monotonic: Callable[[], float], rate: float | None
+    ) -> None:
         self._app = app
         self.gate = gate
         self._open_rate = Buckets(rate or 0.0, max(1.0, (rate or 0.0) * BURST_S), monotonic)
         closed = RATE if rate is None else rate
         self._rate = Buckets(closed, max(1.0, closed * BURST_S), monotonic)
-        self._wrong = Buckets(WRONG_RATE if rate != 0 else 0.0, WRONG_BURST, monotonic)
+        self._wrong = wrong
         self._told = Buckets(TOLD_RATE, TOLD_BURST, monotonic)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -173,7 +225,7 @@ class Door:
         Raises:
             NotAuthenticated, TooManyRequests, StoreUnavailable: it is not let in.
         """
-        address = _address(scope)
+        address = address_of(scope)
         if scope["path"] in OPEN:
             _check_rate(self._rate if self.gate.is_closed else self._open_rate, address)
             return None
@@ -181,7 +233,7 @@ class Door:
             actor = await self.actor(scope)
         except NotAuthenticated as error:
             self.tell(scope, str(error))
-            _check_rate(self._wrong, address, "tokens that are not accepted were sent")
+            count_wrong(self._wrong, address)
             raise
         _check_rate(self._rate if actor.token_id else self._open_rate, actor.token_id or address)
         return actor
@@ -190,12 +242,14 @@ class Door:
         """Who it is by now, with a look at the database where the last one is too old. Raises as ``Gate.admit``."""
         if not self.gate.is_fresh():
             await run_in_threadpool(self.gate.refresh)
-        return self.gate.admit(_bearer(Headers(scope=scope)), _address(scope))
+        headers = Headers(scope=scope)
+        cookie = None if "authorization" in headers else _cookie(scope)
+        return self.gate.admit(_bearer(headers), address_of(scope), cookie)
 
     def tell(self, scope: Scope, why: str) -> None:
         """Say in the server's log that a request was refused; not too often."""
         if not self._told.take("log"):
-            log.warning("refused: %s", visible(f"{scope['method']} {scope['path']} from {_address(scope)}: {why}"))
+            log.warning("refused: %s", visible(f"{scope['method']} {scope['path']} from {address_of(scope)}: {why}"))
 
 
 class _Guarded:
@@ -245,7 +299,27 @@ def _bearer(headers: Headers) -> str | None:
     return text.strip() if scheme.lower() == "bearer" else None
 
 
-def _address(scope: Scope) -> str:
+def cookie_name(scope: Scope) -> str:
+    """What the cookie of a session is called: browsers keep those of all ports of a host together. ``__Host-``: no
+    other host, and no page in clear, can set it (RFC 6265bis, section 4.1.3)."""
+    host = Headers(scope=scope).get("host", "")
+    port = host.rpartition(":")[2]
+    return f"{'__Host-' if scope['scheme'] == 'https' else ''}tbd-{port if port.isdigit() else 'session'}"
+
+
+def cookie_of(scope: Scope) -> str | None:
+    """The text of the session's cookie that a request brings."""
+    return Request(scope).cookies.get(cookie_name(scope))
+
+
+def _cookie(scope: Scope) -> str | None:
+    """The same where it counts: it opens pages, and of REST what only looks. All else takes a token, or a form with the
+    secret of the session."""
+    is_rest = scope["path"].startswith("/api/")
+    return None if is_rest and scope["method"] not in ("GET", "HEAD") else cookie_of(scope)
+
+
+def address_of(scope: Scope) -> str:
     """Where the request comes from: what a proxy that is believed (TBD_PROXIES) says, else the other end."""
     client = scope.get("client")
     return visible(str(client[0]))[:64] if client else "unknown"

@@ -4,7 +4,7 @@
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# The page /docs has its style inline and nothing else; no other answer is a page.
+# The page /docs has its style inline and nothing else. Pages of ``orchestrator.web`` say their own policy.
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -17,7 +17,7 @@ HEADERS = {
 
 
 class CarefulHeaders:
-    """ASGI middleware. Adds ``HEADERS``, and that nobody keeps an answer, where it does not say itself who may."""
+    """ASGI middleware. Adds ``HEADERS``, and that nobody keeps an answer, where it does not say otherwise itself."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -27,7 +27,7 @@ class CarefulHeaders:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
-                    headers[name] = value
+                    headers.setdefault(name, value)
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 

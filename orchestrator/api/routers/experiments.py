@@ -15,6 +15,7 @@ from orchestrator.api.requests import (
     Label,
     Limit,
     OfOwner,
+    Order,
     carried_out_once,
     json_body_of,
     parse_label,
@@ -77,11 +78,12 @@ def list_experiments(
     name: str | None = None,
     label: Label = None,
     schedule: Annotated[str | None, Query(max_length=100, description="only what the schedule of this id made")] = None,
+    order: Order = "newest",
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Experiments, newest first."""
-    wanted = ExperimentFilter(owner, state, name, parse_label(label), schedule)
+    """Experiments, newest first unless ``order`` says otherwise."""
+    wanted = ExperimentFilter(owner, state, name, parse_label(label), schedule, order == "oldest")
     page = context.store.experiments(wanted, limit=limit, cursor=cursor)
     return answer(page_view(page, experiment_view))
 

@@ -14,6 +14,7 @@ from orchestrator.api.requests import (
     Label,
     Limit,
     OfOwner,
+    Order,
     WholeLimit,
     carried_out_once,
     parse_label,
@@ -52,11 +53,12 @@ def list_runs(
     model: str | None = None,
     framework: str | None = None,
     label: Label = None,
+    order: Order = "newest",
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Runs, newest first."""
-    wanted = RunFilter(owner, experiment, state, model, framework, parse_label(label))
+    """Runs, newest first unless ``order`` says otherwise."""
+    wanted = RunFilter(owner, experiment, state, model, framework, parse_label(label), order == "oldest")
     page = context.store.runs(wanted, limit=limit, cursor=cursor)
     return answer(page_view(page, run_view))
 

@@ -22,6 +22,9 @@ STATE_COLOURS |= {
     "skipped": "yellow",
     "waiting": "bold",
     "paused": "yellow",
+    "sound": "green",
+    "disturbed": "red",
+    "broken": "red",
 }
 
 
@@ -117,5 +120,5 @@ def one_line(text: str) -> str:
 
 
 def state(text: str) -> str:
-    """The name of a state in its colour."""
+    """The name of a state, or of a grade, in its colour."""
     return coloured(text, STATE_COLOURS.get(text, ""))

@@ -111,7 +111,8 @@ def page(
         query = query.where(among(experiment.c.id, labelled_runs.experiments(wanted.label)))
     if wanted.schedule is not None:
         query = query.where(among(experiment.c.id, origins.experiments(wanted.schedule)))
-    found, next_cursor = paging.page(connection, query, experiment, limit, cursor)
+    order = wanted.oldest_first
+    found, next_cursor = paging.page(connection, query, experiment, limit, cursor, oldest_first=order)
     ids = [row.id for row in found]
     counted, came = counts.of(connection, ids), origins.of(connection, ids)
     made, damaged = rows.sorted_out(

@@ -1,4 +1,5 @@
-"""Pages of a list, newest first by (a time, id): keyset pagination, so that a page costs the same anywhere."""
+"""Pages of a list by (a time, id), the newest or the oldest first: keyset pagination, so that a page costs the same
+anywhere."""
 
 from enum import Enum
 from typing import Any
@@ -10,7 +11,13 @@ from orchestrator.db.reading.rows import AnyRow, bounded
 
 
 def page(
-    connection: Connection, query: Select[Any], table: Table, limit: int, cursor: str | None, by: str = "created_at"
+    connection: Connection,
+    query: Select[Any],
+    table: Table,
+    limit: int,
+    cursor: str | None,
+    by: str = "created_at",
+    oldest_first: bool = False,
 ) -> tuple[list[AnyRow], str | None]:
     """The rows of ``query`` (over ``table``) that follow ``cursor``, and the cursor of the next page or None. ``by`` is
     the column of the time.
@@ -22,8 +29,9 @@ def page(
     key = (table.c[by], table.c.id)
     if cursor is not None:
         time, identifier = cursors.decode(cursor)
-        query = query.where(tuple_(*key) < tuple_(literal(time, key[0].type), literal(identifier, key[1].type)))
-    query = query.order_by(*(column.desc() for column in key)).limit(limit + 1)
+        last = tuple_(literal(time, key[0].type), literal(identifier, key[1].type))
+        query = query.where(tuple_(*key) > last if oldest_first else tuple_(*key) < last)
+    query = query.order_by(*(column if oldest_first else column.desc() for column in key)).limit(limit + 1)
     rows = list(connection.execute(query))
     if len(rows) <= limit:
         return rows, None

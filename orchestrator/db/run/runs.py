@@ -70,7 +70,8 @@ def page(
     if wanted.label is not None and wanted == RunFilter(owner=wanted.owner, label=wanted.label):
         found, next_cursor = labelled_runs.page(connection, wanted.label, wanted.owner, limit, cursor)
     else:
-        found, next_cursor = paging.page(connection, _matching(wanted), run, limit, cursor)
+        order = wanted.oldest_first
+        found, next_cursor = paging.page(connection, _matching(wanted), run, limit, cursor, oldest_first=order)
     made, damaged = complete(connection, found)
     return Page(made, next_cursor, damaged)
 

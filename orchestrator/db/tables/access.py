@@ -1,7 +1,7 @@
-"""The tables of tokens and deeds. Rows of both stay: that there ever was a token closes the door for good, and the
-trail is of use only where nothing goes from it."""
+"""The tables of tokens, sessions and deeds. Rows of tokens and deeds stay: that there ever was a token closes the door
+for good, and the trail is of use only where nothing goes from it."""
 
-from sqlalchemy import Column, Double, Index, Table
+from sqlalchemy import Column, Double, ForeignKey, Index, Table
 
 from orchestrator.db.tables.metadata import Key, metadata
 
@@ -19,6 +19,19 @@ token = Table(
     Column("revoked_at", Double),
     Column("last_used_at", Double),
     Index("ix_token_created", "created_at", "id"),
+)
+
+# Browsers that came in by a token. Of their cookies' secrets only the SHA-256 is here.
+session = Table(
+    "session",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("token_id", Key, ForeignKey("token.id"), nullable=False),
+    Column("secret_sha256", Key, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Index("ix_session_expires", "expires_at"),
+    Index("ix_session_token", "token_id", "created_at", "id"),
 )
 
 # What was done, by whom. It names experiments, nodes and tokens without hanging on them: it outlives them.

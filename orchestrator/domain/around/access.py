@@ -15,9 +15,10 @@ from orchestrator.domain.words.errors import NotAllowed
 # sees what is theirs.
 IMPORTING, REMOVING = HIDDEN = ("(importing)", "(removing)")
 LOCAL = "local"  # who asks where nobody needs a token, and whose what was made then is
-ID_PREFIX = "tok"
+ID_PREFIX, SESSION_PREFIX = "tok", "ses"
 OWNER_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}"
 _TEXT = re.compile(r"tbd_([0-9a-z]{20})_([0-9a-f]{64})")
+_COOKIE = re.compile(r"(ses_[0-9a-z]{20})_([0-9a-f]{64})")
 
 
 class Scope(StrEnum):
@@ -89,6 +90,33 @@ def presented(text: str) -> Presented | None:
 
 
 @dataclass(frozen=True)
+class Session:
+    """That a browser came in by a token, which is not stored with it: as a row, without its secret. It is over when its
+    token is, or at ``expires_at``, seconds since the epoch."""
+
+    id: str
+    token_id: str
+    secret_sha256: str
+    created_at: float
+    expires_at: float
+
+    def matches(self, secret: str) -> bool:
+        """As of a token."""
+        return hmac.compare_digest(digest(secret), self.secret_sha256)
+
+
+def presented_cookie(text: str) -> Presented | None:
+    """What a cookie says: ``<id of the session>_<secret>``; None where it is none of ours."""
+    found = _COOKIE.fullmatch(text)
+    return Presented(found[1], found[2]) if found else None
+
+
+def form_secret(secret: str) -> str:
+    """What the forms of a session carry: who was shown its pages knows it, and nobody finds the cookie from it."""
+    return hmac.digest(secret.encode(), b"form", "sha256").hex()
+
+
+@dataclass(frozen=True)
 class Actor:
     """Who asks: an owner with a scope, by which token (None: none is needed here), and from which address."""
 
@@ -146,6 +174,16 @@ class AccessStore(Protocol):
 
     def all_tokens(self) -> Page[Token]:
         """Every token there ever was, oldest first, on one page."""
+
+    def add_session(self, new: Session, most: int, deed: Deed) -> None:
+        """Store a new session, and that somebody came in by it. What is over by then goes, and of the sessions of its
+        token the oldest, if there would be more than ``most``."""
+
+    def end_session(self, session_id: str) -> None:
+        """Remove it; nothing where it is not there."""
+
+    def sessions(self, now: float) -> Sequence[Session]:
+        """Those that are not over, whatever became of their tokens."""
 
     def note_use(self, token_ids: Sequence[str], at: float) -> None:
         """Note when these tokens were last used."""

@@ -1,4 +1,5 @@
-"""Which of what is stored a reader wants: that which agrees in all that is given. ``owner`` None means any."""
+"""Which of what is stored a reader wants: that which agrees in all that is given. ``owner`` None means any.
+``oldest_first`` turns a list round, which has the newest first otherwise."""
 
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ class ExperimentFilter:
     name: str | None = None
     label: tuple[str, str] | None = None
     schedule: str | None = None
+    oldest_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class RunFilter:
     model: str | None = None
     framework: str | None = None
     label: tuple[str, str] | None = None
+    oldest_first: bool = False
 
 
 @dataclass(frozen=True)

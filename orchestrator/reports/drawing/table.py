@@ -25,7 +25,7 @@ def text(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int | Non
     texts are wrapped within their columns, the widest first; where that is not enough each row is folded: it goes on
     below itself, indented, with its headings likewise. Numbers and short words are never broken."""
     table = [[" ".join(cell.split("\n")) for cell in row] for row in (headers, *rows)]
-    right = [_is_numeric(column[1:]) for column in zip(*table, strict=True)]
+    right = [is_numeric(column[1:]) for column in zip(*table, strict=True)]
     widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
     if width is None or _total(widths) <= width:
         bands = [range(len(widths))]
@@ -112,7 +112,7 @@ def code_block(text: str, indent: str = "") -> str:
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table of Markdown."""
-    right = [_is_numeric([row[i] for row in rows]) for i in range(len(headers))]
+    right = [is_numeric([row[i] for row in rows]) for i in range(len(headers))]
     rule = ["---:" if flag else "---" for flag in right]
     return "\n".join("| " + " | ".join(map(_escape, row)) + " |" for row in (headers, rule, *rows))
 
@@ -129,7 +129,7 @@ def _width(cell: str) -> int:
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in _COLOUR.sub("", cell))
 
 
-def _is_numeric(cells: Sequence[str]) -> bool:
+def is_numeric(cells: Sequence[str]) -> bool:
     """Whether a column holds numbers, with or without a unit; dashes stand for no number. A sentence or a list may
     begin with a number, 1x1 is a topology, and 2026-01-31 is a date."""
     given = [cell for cell in cells if cell not in ("", "–")]  # noqa: RUF001

@@ -10,7 +10,6 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from orchestrator.api.server import create_app
 from orchestrator.db.store import SqlStore
 from orchestrator.db.upgrade import admin
 from orchestrator.domain.asked.placement import Node
@@ -20,6 +19,7 @@ from orchestrator.domain.words.errors import NodeUnreachable
 from orchestrator.serve.settings import read_settings
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
+from orchestrator.web.site import create_site
 from tests.unit import builders
 
 MAX_BODY_BYTES = 20_000
@@ -74,7 +74,7 @@ class Rig:
         self.context = Context(self.store, self.cluster, builders.catalog(), SystemClock(), self._wake)  # type: ignore[arg-type]
         limits = {"TBD_MAX_BODY_BYTES": str(MAX_BODY_BYTES), "TBD_MAX_LOG_BYTES": str(MAX_LOG_BYTES)}
         settings = read_settings({"TBD_DATA_DIR": str(folder), **limits})
-        self.app = create_app(self.context, settings)
+        self.app = create_site(self.context, settings)
         self.http = TestClient(self.app, "http://localhost", raise_server_exceptions=False)
 
     def _wake(self) -> None:

@@ -13,7 +13,7 @@ from orchestrator.cli.commands.measure.rerun import spec_of
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.main import COMMANDS, MODULES, main
 from orchestrator.cli.printing import output
-from orchestrator.cli.printing.tables import print_results, time_line
+from orchestrator.cli.printing.tables import print_results
 from orchestrator.cli.rest import locate
 from orchestrator.cli.rest.client import Client, Event, ServerProblem, parse_events
 from orchestrator.cli.rest.searches import Searches
@@ -22,6 +22,7 @@ from orchestrator.cli.spec import spec_options
 from orchestrator.cli.spec.spec_file import SpecFile
 from orchestrator.domain.asked.spec import parse_spec
 from orchestrator.domain.runs.device_time import DeviceTime
+from orchestrator.reports.facts_of import time_line
 from orchestrator.serve.settings import VARIABLES
 from tests.unit import builders
 

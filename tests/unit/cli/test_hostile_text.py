@@ -9,9 +9,10 @@ import pytest
 
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.printing import streams
-from orchestrator.cli.spec.spec_file import LONGEST, SpecFile
+from orchestrator.cli.spec.spec_file import SpecFile
 from orchestrator.reports.drawing import table
 from orchestrator.reports.experiment_report import experiment_report
+from orchestrator.services.experiment.spec_text import LONGEST
 from tests.unit.api.api_rig import rate
 from tests.unit.cli.test_reports import results
 

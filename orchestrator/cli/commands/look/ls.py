@@ -28,27 +28,14 @@ def execute(options: argparse.Namespace) -> int:
 
 def _print(page: dict[str, Any]) -> None:
     from orchestrator.reports.drawing import table
-    from orchestrator.reports.numbers import short_time
+    from orchestrator.reports.lists import experiments_table
 
-    rows = [
-        [
-            item["id"],
-            item["name"],
-            output.state("paused" if item["paused"] else item["state"]),
-            _counts(item),
-            short_time(item["created_at"]),
-        ]
-        for item in page["items"]
-    ]
-    if rows or page["damaged"]:
-        print(table.text(["experiment", "name", "state", "runs", "submitted (UTC)"], rows, output.width()))
+    found = experiments_table(page["items"], output.state)
+    if found.rows or page["damaged"]:
+        print(table.text(found.headers, found.rows, output.width()))
     else:
         output.say("no experiments yet. Submit one: tbd submit SPEC.yaml, or run one here: tbd run resnet-50")
     for one in page["damaged"]:
         output.say(f"{one['id']} is damaged: {one['reason']}. To remove it: {one['way_out']}")
     if page["next_cursor"]:
         output.say("there are more: --limit")
-
-
-def _counts(item: dict[str, Any]) -> str:
-    return ", ".join(f"{count} {state}" for state, count in item["run_counts"].items() if count)

@@ -43,28 +43,10 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _print(preview: dict[str, Any]) -> None:
-    from orchestrator.domain.expansion.bisection import most_left
     from orchestrator.reports.drawing import table
-    from orchestrator.reports.numbers import duration, percent, plain
+    from orchestrator.reports.lists import preview_table
 
-    rows = []
-    for number, one in enumerate(preview["plans"], start=1):
-        plan = one["plan"]
-        where = ", ".join(one["nodes"]) if one["nodes"] else f"would wait: {one['waiting']}"
-        cell = [plan[name] for name in ("model", "framework", "strategy")]
-        batch = str(plan["per_device_batch_size"])
-        rows.append([str(number), *cell, batch, plan["topology"], plan["device"], str(plan["repetition"]), where])
-    headers = ["#", "model", "framework", "strategy", "batch", "topology", "device", "rep", "where"]
-    print(table.text(headers, rows, output.width()))
-    for one in preview["left_out"]:
-        named = ", ".join(str(one["cell"][axis]) for axis in ("model", "framework", "topology"))
-        print(f"left out: {named}: {one['reason']}")
-    if searches := sum(one["plan"]["search"] for one in preview["plans"]):
-        print(f"{searches} of them begin a search for the largest batch: at most {most_left({})} tries each")
-    print(
-        f"{preview['n_runs']} runs; at most {plain(preview['device_time_limit_s'] / 3600, 3)} device-hours (timeout_s)"
-    )
-    expected, width = preview["expected_duration_s"], preview["expected_half_width_ratio"]
-    print(f"expected time: {duration(expected) if expected is not None else preview['expected_duration_reason']}")
-    why = preview["expected_half_width_reason"]
-    print(f"expected half-width of the 95 % intervals: {percent(width) if width is not None else why}")
+    found = preview_table(preview)
+    print(table.text(found.headers, found.rows, output.width()))
+    for note in found.notes:
+        print(note)

@@ -34,19 +34,9 @@ def execute(options: argparse.Namespace) -> int:
 
 def _print(nodes: list[dict[str, Any]]) -> None:
     from orchestrator.reports.drawing import table
-    from orchestrator.reports.numbers import memory
+    from orchestrator.reports.lists import nodes_table
 
-    rows = []
-    for node in nodes:
-        inventory = node["inventory"]
-        devices = ", ".join(f"{device['id']} ({device['name']})" for device in node["devices"])
-        cores = str(len(inventory.get("cores") or ()))
-        rows.append([node["name"], node["state"], cores, memory(inventory.get("memory_bytes")), devices])
-    print(table.text(["node", "state", "cores", "memory", "devices"], rows, output.width()))
-    for node in nodes:
-        if node.get("reason"):
-            print(f"{node['name']}: {node['reason']}")
-        for why in (node["inventory"].get("gpus_withheld") or {}).values():
-            print(f"{node['name']}: withheld: {why}")
-        if (node["inventory"].get("unavailable") or {}).get("gpus") and node["inventory"].get("driver_version"):
-            print(f"{node['name']}: {node['inventory']['unavailable']['gpus']}")
+    found = nodes_table(nodes)
+    print(table.text(found.headers, found.rows, output.width()))
+    for note in found.notes:
+        print(note)

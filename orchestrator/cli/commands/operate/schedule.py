@@ -170,17 +170,11 @@ def _list(client: Client, options: argparse.Namespace) -> None:
         output.print_json(page)
         return
     from orchestrator.reports.drawing import table
-    from orchestrator.reports.numbers import NOTHING, short_time
+    from orchestrator.reports.lists import schedules_table
 
-    rows = []
-    for one in page["items"]:
-        last = one["last_fire"]
-        became = f"{short_time(last['fire_at'])} {_became(last)}" if last else NOTHING
-        following = "paused" if one["paused"] else short_time(next(iter(one["upcoming"]), None))
-        rows.append([one["name"], one["owner"], one["cron"], one["timezone"], became, following])
-    if rows:
-        heads = ["schedule", "owner", "cron", "zone", "last time (UTC)", "next time (UTC)"]
-        print(table.text(heads, rows, output.width()))
+    found = schedules_table(page["items"], output.state)
+    if found.rows:
+        print(table.text(found.headers, found.rows, output.width()))
     else:
         output.say('no schedules yet. Make one: tbd schedule add nightly "0 2 * * *" SPEC.yaml')
     for one in page["damaged"]:
@@ -213,14 +207,10 @@ def _show(client: Client, options: argparse.Namespace) -> None:
 
 def _print_fires(schedule: Json, fires: list[Json]) -> None:
     from orchestrator.reports.drawing import table
+    from orchestrator.reports.lists import fires_table
 
-    rows = []
-    for one in fires:
-        many = f" ({one['n_times']} times)" if one["n_times"] > 1 else ""
-        by_hand = " (run now)" if one["trigger"] == "manual" else ""
-        what = one["reason"] or (f"{one['experiment_id']}  {one['experiment_state'] or 'removed'}")
-        rows.append([_time(one["fire_at"], schedule) + many + by_hand, _became(one), what])
-    print(table.text(["time", "became", "experiment, or why not"], rows, output.width()))
+    found = fires_table(schedule, fires, output.state)
+    print(table.text(found.headers, found.rows, output.width()))
 
 
 def _change(client: Client, options: argparse.Namespace) -> None:
@@ -263,19 +253,14 @@ def _find(client: Client, text: str) -> Json:
     return dict(found[0])
 
 
-def _became(fire: Json) -> str:
-    return output.state(fire["state"])
-
-
 def _word(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _time(text: str, schedule: Json) -> str:
-    """A time as the schedule's zone shows it, with its distance from UTC."""
-    from orchestrator.reports.numbers import zoned
+    from orchestrator.reports.lists import zoned_text
 
-    return f"{zoned(text, schedule['timezone']):%Y-%m-%d %H:%M:%S %z}"
+    return zoned_text(text, schedule)
 
 
 _LOOKS = ("ls", "show")

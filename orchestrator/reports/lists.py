@@ -1,0 +1,146 @@
+"""Lists as tables: experiments, runs, nodes, calibrations, schedules and their times, plans that would run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.domain.expansion.bisection import most_left
+from orchestrator.reports.facts_of import Paint, grade_text
+from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, short_time, with_interval, zoned
+from orchestrator.reports.results_table import Table
+
+Json = Mapping[str, Any]
+
+
+def experiments_table(items: Sequence[Json], paint: Paint = str) -> Table:
+    """One line per experiment."""
+    rows = [
+        [
+            item["id"],
+            item["name"],
+            paint("paused" if item["paused"] else item["state"]),
+            ", ".join(f"{count} {state}" for state, count in item["run_counts"].items() if count),
+            short_time(item["created_at"]),
+        ]
+        for item in items
+    ]
+    return Table("", ["experiment", "name", "state", "runs", "submitted (UTC)"], rows, [])
+
+
+def runs_table(items: Sequence[Json]) -> Table:
+    """One line per run. A rate's interval is that within the run."""
+    rows = [
+        [
+            item["id"],
+            item["plan"]["model"],
+            item["plan"]["framework"],
+            str(item["plan"]["per_device_batch_size"]),
+            item["plan"]["topology"],
+            item["state"],
+            grade_text(item["validity"]).partition(":")[0],
+            f"{with_interval(item['throughput'])} {item['throughput']['unit']}" if item["throughput"] else NOTHING,
+            plain(item["throughput"]["n"], 3) if item["throughput"] else NOTHING,
+            short_time(item["created_at"]),
+            item["reason"] or "",
+        ]
+        for item in items
+    ]
+    heads = ["run", "model", "framework", "batch", "topology", "state", "grade", "rate (95 % CI within the run)"]
+    return Table("", [*heads, "n", "submitted (UTC)", "why"], rows, [])
+
+
+def nodes_table(items: Sequence[Json]) -> Table:
+    """One line per node; below it why one offers less than it has."""
+    rows = [
+        [
+            node["name"],
+            node["state"],
+            str(len(node["inventory"].get("cores") or ())),
+            memory(node["inventory"].get("memory_bytes")),
+            ", ".join(f"{device['id']} ({device['name']})" for device in node["devices"]),
+        ]
+        for node in items
+    ]
+    return Table("", ["node", "state", "cores", "memory", "devices"], rows, [n for one in items for n in _notes(one)])
+
+
+def _notes(node: Json) -> list[str]:
+    inventory, told = node["inventory"], [node["reason"]] if node.get("reason") else []
+    told += [f"withheld: {why}" for why in (inventory.get("gpus_withheld") or {}).values()]
+    if (inventory.get("unavailable") or {}).get("gpus") and inventory.get("driver_version"):
+        told.append(inventory["unavailable"]["gpus"])
+    return [f"{node['name']}: {text}" for text in told]
+
+
+def calibrations_table(items: Sequence[Json]) -> Table:
+    """What devices did at best, the newest first."""
+    rows = [
+        [
+            short_time(item["created_at"]),
+            item["node"],
+            item["device_name"],
+            item["arithmetic"],
+            f"{plain(item['flops_per_s'] / 1e9, 4)} GFLOP/s",
+            NOTHING if item["change_ratio"] is None else f"{100 * item['change_ratio']:+.1f} %",
+            "" if item["valid"] else "not valid",
+            item["run_id"],
+        ]
+        for item in items
+    ]
+    heads = ["when (UTC)", "node", "device", "arithmetic", "at best", "against the one before", "note", "run"]
+    return Table("", heads, rows, [])
+
+
+def schedules_table(items: Sequence[Json], paint: Paint = str) -> Table:
+    """One line per schedule: what became of its last time, and its next one."""
+    rows = []
+    for one in items:
+        last = one["last_fire"]
+        became = f"{short_time(last['fire_at'])} {paint(last['state'])}" if last else NOTHING
+        following = "paused" if one["paused"] else short_time(next(iter(one["upcoming"]), None))
+        rows.append([one["name"], one["owner"], one["cron"], one["timezone"], became, following])
+    return Table("", ["schedule", "owner", "cron", "zone", "last time (UTC)", "next time (UTC)"], rows, [])
+
+
+def fires_table(schedule: Json, fires: Sequence[Json], paint: Paint = str) -> Table:
+    """What became of the times of a schedule."""
+    rows = []
+    for one in fires:
+        many = f" ({one['n_times']} times)" if one["n_times"] > 1 else ""
+        by_hand = " (run now)" if one["trigger"] == "manual" else ""
+        what = one["reason"] or (f"{one['experiment_id']}  {one['experiment_state'] or 'removed'}")
+        rows.append([zoned_text(one["fire_at"], schedule) + many + by_hand, paint(one["state"]), what])
+    return Table("", ["time", "became", "experiment, or why not"], rows, [])
+
+
+def zoned_text(time: str, schedule: Json) -> str:
+    """A time as the schedule's zone shows it, with its distance from UTC."""
+    return f"{zoned(time, schedule['timezone']):%Y-%m-%d %H:%M:%S %z}"
+
+
+def preview_table(preview: Json) -> Table:
+    """What an experiment would run, and where; below it what it leaves out, and how long it would take."""
+    rows = []
+    for number, one in enumerate(preview["plans"], start=1):
+        plan = one["plan"]
+        where = ", ".join(one["nodes"]) if one["nodes"] else f"would wait: {one['waiting']}"
+        cell = [plan[name] for name in ("model", "framework", "strategy")]
+        batch = str(plan["per_device_batch_size"])
+        rows.append([str(number), *cell, batch, plan["topology"], plan["device"], str(plan["repetition"]), where])
+    headers = ["#", "model", "framework", "strategy", "batch", "topology", "device", "rep", "where"]
+    return Table("", headers, rows, _of_preview(preview))
+
+
+def _of_preview(preview: Json) -> list[str]:
+    told = []
+    for one in preview["left_out"]:
+        named = ", ".join(str(one["cell"][axis]) for axis in ("model", "framework", "topology"))
+        told.append(f"left out: {named}: {one['reason']}")
+    if searches := sum(one["plan"]["search"] for one in preview["plans"]):
+        told.append(f"{searches} of them begin a search for the largest batch: at most {most_left({})} tries each")
+    hours = plain(preview["device_time_limit_s"] / 3600, 3)
+    told.append(f"{preview['n_runs']} runs; at most {hours} device-hours (timeout_s)")
+    expected, width = preview["expected_duration_s"], preview["expected_half_width_ratio"]
+    told.append(f"expected time: {duration(expected) if expected is not None else preview['expected_duration_reason']}")
+    why = preview["expected_half_width_reason"]
+    told.append(f"expected half-width of the 95 % intervals: {percent(width) if width is not None else why}")
+    return told

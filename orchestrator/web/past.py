@@ -1,0 +1,127 @@
+"""History of workloads, comparisons of experiments or runs, and the paper's observations."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.responses import Response
+
+from orchestrator.reports.comparison import sides_table
+from orchestrator.reports.history import finding_lines, history_table, series_table, workload_text
+from orchestrator.reports.results_table import Table
+from orchestrator.web.grid import Grid, grid
+from orchestrator.web.lists import Filter, listing
+from orchestrator.web.page import Asked, Page
+from orchestrator.web.rest import Refused, path_of, twin_of
+
+Json = Mapping[str, Any]
+MOST_COMPARED = 20  # things beside the first one: a judgement
+_SERIES = (
+    *(Filter("model", "model"), Filter("framework", "framework"), Filter("gpu_model", "GPU")),
+    *(Filter("series", "key begins with"), Filter("experiment", "experiment")),
+    *(Filter("owner", "owner"), Filter("label", "label (key=value)")),
+)
+
+
+async def history(asked: Asked) -> Page | Response:
+    """The series that there are."""
+    found = await asked.rest.get("/history", **asked.query)
+
+    def content() -> Json:
+        hrefs = {"series": [path_of("history", one["key"]) for one in found["items"]]}
+        return listing(asked, found, _SERIES, grid(series_table(found["items"]), "Series", hrefs))
+
+    return Page("list.html", "History", content, twin_of("/history", asked.query))
+
+
+async def series(asked: Asked) -> Page | Response:
+    """One series: its points, its baselines, and what is said of their borders."""
+    path = path_of("history", asked.id("series"))
+    found = await asked.rest.get(path, **asked.query)
+
+    def content() -> Json:
+        is_ours = [one["source"] is None for one in found["items"]]
+        hrefs = [
+            path_of("experiments", one["experiment_id"]) if ours else None
+            for one, ours in zip(found["items"], is_ours, strict=True)
+        ]
+        return {
+            "workload": workload_text(found["workload"]),
+            "findings": [line.removeprefix("* ") for line in finding_lines(found)],
+            "grid": grid(history_table(found), "Points, the oldest first", {"experiment": hrefs}),
+        }
+
+    return Page("series.html", f"Series {found['key']}", content, twin_of(path, asked.query))
+
+
+async def compare(asked: Asked) -> Page | Response:
+    """Experiments or runs against the first one (``of``, repeated; ids, or names of experiments)."""
+    wanted = [text.strip() for text in asked.request.query_params.getlist("of") if text.strip()]
+    things = [await _thing(asked, text) for text in wanted[: MOST_COMPARED + 1]]
+    compared = []
+    if len(things) > 1:
+        for other in things[1:]:
+            ends = {"baseline": things[0]["id"], "candidate": other["id"]}
+            compared.append((other, await asked.rest.get("/compare", **ends), twin_of("/compare", ends)))
+
+    def content() -> Json:
+        left_out = len(wanted) - len(things)
+        return {
+            "wanted": [*wanted, "", ""][: max(2, len(wanted) + 1)],
+            "things": things,
+            "compared": [(other, grid(sides_table(one), _against(things[0], other)), t) for other, one, t in compared],
+            "left_out": f"{left_out} more are left out" if left_out else "",
+        }
+
+    return Page("compare.html", "Compare", content, compared[0][2] if compared else twin_of("/compare"))
+
+
+def _against(first: Json, other: Json) -> str:
+    return f"A: {first['name']}; B: {other['name']}"
+
+
+async def _thing(asked: Asked, text: str) -> Json:
+    """What ``text`` stands for: its id, a name, and where its page and its history are.
+
+    Raises:
+        Refused: it stands for nothing, or for several things.
+    """
+    if text.startswith("run_"):
+        run = await asked.rest.get(path_of("runs", text))
+        key = (run["fingerprint"] or {}).get("workload_key")
+        past = path_of("history", key) if key else None
+        name = f"{run['plan']['model']} {run['plan']['framework']}, {run['id']}"
+        return {"id": text, "name": name, "state": run["state"], "href": path_of("runs", text), "history": past}
+    identifier = text if text.startswith("exp_") else await _named(asked, text)
+    one = await asked.rest.get(path_of("experiments", identifier))
+    past = f"/history?experiment={identifier}"
+    href = path_of("experiments", identifier)
+    return {"id": identifier, "name": one["name"], "state": one["state"], "href": href, "history": past}
+
+
+async def _named(asked: Asked, text: str) -> str:
+    found = (await asked.rest.get("/lookup", text=text, limit=20))["items"]
+    experiments = [one for one in found if one["kind"] == "experiment"]
+    if len(experiments) != 1:
+        several = ", ".join(one["id"] for one in experiments) or "nothing"
+        raise Refused(422, {"detail": f"{text!r} stands for {several}: write the id", "type": "invalid-request"})
+    return str(experiments[0]["id"])
+
+
+async def observations(asked: Asked) -> Page | Response:
+    """The paper's observations, judged by all results."""
+    found = (await asked.rest.get("/observations"))["items"]
+
+    def content() -> Json:
+        return {"grid": observations_grid(found)}
+
+    return Page("observations.html", "Observations", content, twin_of("/observations"))
+
+
+def observations_grid(items: Sequence[Json]) -> Grid:
+    """One line per observation: what it says, whether it holds, and the numbers that say so."""
+    rows = [
+        [str(one["number"]), one["says"], one["answer"].replace("_", " "), one["told"], "\n".join(one["numbers"])]
+        for one in items
+    ]
+    heads = ["#", "the paper says", "answer", "because", "numbers"]
+    return grid(Table("", heads, rows, []), "Observations 1 to 12 of the TBD paper")

@@ -1,0 +1,125 @@
+// What pages do beyond HTML. Without this file all of them work; with it they follow what goes on.
+//
+// A page says by attributes what it wants:
+//   main[data-events=URL]   a stream of server-sent events: the regions are fetched anew when one arrives
+//   main[data-again=S]      the regions are fetched anew every S seconds while somebody looks
+//   [data-live][id]         a region
+//   [data-log]              grows by what a run prints, as its stream tells it
+//   [data-step]             the last step that the stream told
+"use strict";
+
+const QUIET_MS = 2000; // at least between two looks at the server: a run of events is one change
+const LONGEST_LOG = 300000; // signs; older ones go
+const main = document.querySelector("main");
+let timer = null;
+
+function say(text) {
+  let place = document.getElementById("live-problem");
+  if (!place) {
+    place = document.createElement("p");
+    place.id = "live-problem";
+    place.className = "problem";
+    place.setAttribute("role", "status");
+    main.prepend(place);
+  }
+  place.textContent = text;
+  place.hidden = !text;
+}
+
+function soon() {
+  if (timer === null) {
+    timer = setTimeout(() => { timer = null; refresh(); }, QUIET_MS);
+  }
+}
+
+async function refresh() {
+  let answer;
+  try {
+    answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+  } catch {
+    say("The server does not answer: this page may be out of date.");
+    return;
+  }
+  if (!answer.ok || answer.redirected) {
+    say("This page is no longer live: load it again.");
+    return;
+  }
+  say("");
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  for (const region of document.querySelectorAll("[data-live][id]")) {
+    const instead = fresh.getElementById(region.id);
+    if (instead && !region.querySelector("input:focus, select:focus, textarea:focus")) {
+      replace(region, document.importNode(instead, true));
+    }
+  }
+}
+
+// What a person has opened stays open, and what has the focus keeps it: the n-th of the region as it was is the n-th of
+// the new one.
+function replace(old, instead) {
+  const opened = instead.querySelectorAll("details");
+  old.querySelectorAll("details").forEach((one, place) => {
+    if (one.open && opened[place]) {
+      opened[place].open = true;
+    }
+  });
+  const reached = "a, button, summary, [tabindex]";
+  const focused = [...old.querySelectorAll(reached)].indexOf(document.activeElement);
+  old.replaceWith(instead);
+  if (focused >= 0) {
+    instead.querySelectorAll(reached)[focused]?.focus({ preventScroll: true });
+  }
+}
+
+// EventSource asks anew after a cut, with the id of the last event that arrived: nothing is left out.
+function follow(url) {
+  const source = new EventSource(url);
+  const log = document.querySelector("[data-log]");
+  const step = document.querySelector("[data-step]");
+  for (const kind of ["experiment", "run", "waiting", "state"]) {
+    source.addEventListener(kind, soon);
+  }
+  if (log) {
+    let begun = false; // the stream begins with the first line, which the page has already
+    source.addEventListener("output", (event) => {
+      if (!begun) {
+        log.textContent = "";
+        begun = true;
+      }
+      append(log, JSON.parse(event.data).data.text);
+    });
+  }
+  if (step) {
+    source.addEventListener("interval", (event) => {
+      const told = JSON.parse(event.data).data;
+      step.textContent = `step ${told.first_step + told.n - 1} (${told.phase})`;
+    });
+  }
+  source.addEventListener("end", () => {
+    source.close();
+    soon();
+  });
+  source.addEventListener("error", () => {
+    if (source.readyState === EventSource.CLOSED) {
+      say("This page is no longer live: load it again.");
+    }
+  });
+}
+
+function append(log, text) {
+  const atEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 8;
+  log.append(text);
+  if (log.textContent.length > LONGEST_LOG) {
+    log.textContent = log.textContent.slice(-LONGEST_LOG / 2);
+  }
+  if (atEnd) {
+    log.scrollTop = log.scrollHeight;
+  }
+}
+
+if (main.dataset.events) {
+  follow(main.dataset.events);
+}
+if (main.dataset.again) {
+  setInterval(() => { if (!document.hidden) { refresh(); } }, 1000 * main.dataset.again);
+}
