@@ -76,6 +76,12 @@ def results_table(rows: Sequence[Row]) -> Table:
     return Table(common_text(rows, columns), headers, cells, footnotes + _notes(rows))
 
 
+def run_that_counts(row: Row) -> str:
+    """One of the runs that the numbers of a row rest on."""
+    left_out = {one["run_id"] for one in row["left_out"]}
+    return str(next((one for one in row["run_ids"] if one not in left_out), row["run_ids"][0]))
+
+
 def columns_of(rows: Sequence[Row]) -> list[str]:
     """The axes that have several values in ``rows``, or the cells of a comparison, and those that are always told."""
     differing = differing_axes(rows)

@@ -8,9 +8,12 @@ from starlette.responses import Response
 
 from orchestrator.reports.comparison import pairs_table
 from orchestrator.reports.facts_of import experiment_facts, remarkable_table
+from orchestrator.reports.figures.cells import cell_name
+from orchestrator.reports.html_report import figures_of
 from orchestrator.reports.numbers import value_of
-from orchestrator.reports.results_table import AXES
+from orchestrator.reports.results_table import AXES, run_that_counts
 from orchestrator.reports.scaling import scaling_table
+from orchestrator.web.figures import pictures
 from orchestrator.web.grid import Grid, Head, grid
 from orchestrator.web.lists import results_grid
 from orchestrator.web.page import Asked, Page, moved
@@ -19,6 +22,7 @@ from orchestrator.web.rest import Refused, path_of, twin_of
 Json = Mapping[str, Any]
 # Judgements: of cells on a page, and of those that are compared unasked: a thousand cells have half a million pairs.
 MOST_CELLS, MOST_COMPARED = 200, 60
+MOST_PROFILED = 12  # cells whose memory is drawn
 ORDERS = ("cancel", "pause", "resume")
 
 # heading -> what the rows are sorted by.
@@ -45,6 +49,8 @@ async def experiment(asked: Asked) -> Page | Response:
     is_small = len(rows["items"]) <= MOST_COMPARED
     pairs = await _told(asked, f"{path}/comparisons", is_whole and (is_small or "axis" in asked.query))
     scaled = await _told(asked, f"{path}/scaling", is_whole and _has_several_devices(rows["items"]))
+    is_drawn = is_whole and found["state"] != "active"
+    memory = await _memory(asked, rows["items"]) if is_drawn else []
 
     def content() -> Json:
         all_runs = [] if runs["next_cursor"] else runs["items"]
@@ -63,6 +69,7 @@ async def experiment(asked: Asked) -> Page | Response:
             "axes": [(one, asked.at(axis=one)) for one in (pairs or {}).get("axes", ())],
             "compare": None if is_small or not is_whole or pairs else asked.at(axis="framework"),
             "scaling": grid(scaling_table(scaled), "Scaling") if scaled and scaled["items"] else None,
+            "pictures": pictures(figures_of(_drawn(found, rows, runs, scaled, memory)) if is_drawn else ()),
             "remarkable": _remarkable(runs["items"]),
             "damaged": [*rows["damaged"], *runs["damaged"]],
         }
@@ -93,6 +100,22 @@ async def _told(asked: Asked, path: str, is_wanted: bool) -> Any:
         if chosen or refused.status >= 500:
             raise
         return None
+
+
+async def _memory(asked: Asked, rows: Sequence[Json]) -> list[tuple[str, Json]]:
+    """Of the first cells that were profiled so: (by what it differs from the others, where its memory went)."""
+    profiled = [row for row in rows if "memory" in row["axes"]["profile"] and row["throughput"]]
+    told = [
+        (cell_name(row, rows, but=()), await asked.rest.get(path_of("runs", run_that_counts(row), "memory")))
+        for row in profiled[:MOST_PROFILED]
+    ]
+    return [(name, found) for name, found in told if not found["reason"]]
+
+
+def _drawn(found: Json, rows: Json, runs: Json, scaled: Json | None, memory: Sequence[tuple[str, Json]]) -> Json:
+    """What figures are made of, as that of a report."""
+    material = {"experiment": found, "rows": rows["items"], "runs": runs["items"], "memory": memory}
+    return material | {"scaling": scaled or {"items": []}}
 
 
 def _has_several_devices(rows: Sequence[Json]) -> bool:

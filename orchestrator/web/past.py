@@ -1,13 +1,16 @@
 """History of workloads, comparisons of experiments or runs, and the paper's observations."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from starlette.responses import Response
 
 from orchestrator.reports.comparison import sides_table
+from orchestrator.reports.figures import history as history_figure
 from orchestrator.reports.history import finding_lines, history_table, series_table, workload_text
 from orchestrator.reports.results_table import Table
+from orchestrator.web.figures import pictures
 from orchestrator.web.grid import Grid, grid
 from orchestrator.web.lists import Filter, listing
 from orchestrator.web.page import Asked, Page
@@ -47,10 +50,16 @@ async def series(asked: Asked) -> Page | Response:
         return {
             "workload": workload_text(found["workload"]),
             "findings": [line.removeprefix("* ") for line in finding_lines(found)],
+            "pictures": pictures(_figure(found)),
             "grid": grid(history_table(found), "Points, the oldest first", {"experiment": hrefs}),
         }
 
     return Page("series.html", f"Series {found['key']}", content, twin_of(path, asked.query))
+
+
+def _figure(found: Json) -> Iterator[Json]:
+    with suppress(ValueError):  # no point has a number
+        yield history_figure.figure(found)
 
 
 async def compare(asked: Asked) -> Page | Response:

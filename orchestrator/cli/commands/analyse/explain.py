@@ -6,12 +6,12 @@ framework, also by which parts that differs. What is not told is named, with the
 
 import argparse
 
-from orchestrator.cli.commands.analyse.report import run_that_counts
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.printing import output
 from orchestrator.cli.rest import naming
 from orchestrator.cli.rest.client import Client, path_of
 from orchestrator.cli.rest.locate import look
+from orchestrator.reports.results_table import run_that_counts
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

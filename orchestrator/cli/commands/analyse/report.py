@@ -11,6 +11,7 @@ from orchestrator.cli.printing import output
 from orchestrator.cli.rest import naming
 from orchestrator.cli.rest.client import Client, path_of
 from orchestrator.cli.rest.locate import look
+from orchestrator.reports.results_table import run_that_counts
 
 FORMATS = ("md", "html", "json")
 DRAWN_ONLY = ("memory", "scaling")  # of what a report is made of
@@ -93,12 +94,6 @@ def _waterfalls(client: Client, rows: Sequence[Any]) -> Iterator[Any]:
         if row["axes"]["topology"] != "1x1" and row["throughput"]:
             with contextlib.suppress(CommandError):
                 yield client.get(path_of("runs", run_that_counts(row), "waterfall"))
-
-
-def run_that_counts(row: Any) -> str:
-    """One of the runs that the numbers of a row rest on."""
-    left_out = {one["run_id"] for one in row["left_out"]}
-    return str(next((one for one in row["run_ids"] if one not in left_out), row["run_ids"][0]))
 
 
 def comparisons(client: Client, path: str) -> list[Any]:
