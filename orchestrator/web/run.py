@@ -1,6 +1,7 @@
 """The page of a run: its grade with reasons, what was measured, where its time and memory went, what it printed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,15 +9,18 @@ from starlette.responses import Response
 
 from orchestrator.reports import waterfall
 from orchestrator.reports.facts_of import attempt_text, curve_table, measurements_table, run_facts, summary_facts
+from orchestrator.reports.figures.run import figure
 from orchestrator.reports.fingerprint import fingerprint_lines
 from orchestrator.reports.profile_tables import MOST_ROWS, profile_tables
 from orchestrator.reports.results_table import Table
+from orchestrator.web.figures import pictures
 from orchestrator.web.grid import Grid, grid
 from orchestrator.web.page import Asked, Page, moved
 from orchestrator.web.rest import Refused, path_of, twin_of
 
 Json = Mapping[str, Any]
 PROFILES = ("memory", "kernels", "layers")
+PART, MOST_DRAWN = 1000, 10_000  # intervals and readings that a figure is made of: judgements
 LOG_PIECES = 500  # that a page shows: a judgement
 BAR = 1000.0  # units across which the bars of a waterfall stretch
 
@@ -52,6 +56,7 @@ async def run(asked: Asked) -> Page | Response:
     several = found["plan"]["topology"] != "1x1" and is_over
     explained, why_not = await _explained(asked, f"{path}/waterfall") if several else (None, None)
     log = await asked.rest.get(f"{path}/log", limit=LOG_PIECES)
+    intervals, readings = [await _first(asked, f"{path}/{one}") if is_over else [] for one in ("intervals", "readings")]
 
     def content() -> Json:
         plan, reasons = found["plan"], (found["validity"] or {}).get("reasons")  # which the grade tells
@@ -64,6 +69,7 @@ async def run(asked: Asked) -> Page | Response:
             "attempts": [(f"attempt {one['number']}", attempt_text(one)) for one in found["attempts"]],
             "is_over": is_over,
             "measured": grid(_with_n(measurements_table(measured["items"]), measured["items"]), "Measurements"),
+            "pictures": pictures(_figure(found, intervals, readings)),
             "curve": grid(curve, "Quality over time") if curve else None,
             "summary": summary_facts(found["summary"] or {}),
             "waterfall": waterfall_grid(explained) if explained else None,
@@ -79,6 +85,24 @@ async def run(asked: Asked) -> Page | Response:
         }
 
     return Page("run.html", f"{found['id']}", content, twin_of(path))
+
+
+async def _first(asked: Asked, path: str) -> list[Json]:
+    """The first ``MOST_DRAWN`` of a list."""
+    found: list[Json] = []
+    cursor: str | None = None
+    while len(found) < MOST_DRAWN:
+        page = await asked.rest.get(path, limit=PART, cursor=cursor)
+        found += page["items"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    return found
+
+
+def _figure(found: Json, intervals: Sequence[Json], readings: Sequence[Json]) -> Iterator[Json]:
+    with suppress(ValueError):  # no interval was reported
+        yield figure(found, intervals, readings)
 
 
 async def order_run(asked: Asked) -> Page | Response:

@@ -34,12 +34,18 @@ _CONFIG: Json = {
 
 def chart(title: str, *layers: Json, notes: Sequence[str] = ()) -> Json:
     """The layers one above the other, under a title; ``notes`` below it, a line each."""
+    return _whole(title, notes) | {"width": WIDTH, "height": HEIGHT, "layer": list(layers)}
+
+
+def below_each_other(title: str, panels: Sequence[Json]) -> Json:
+    """Panels with the same x axis; each has its width and height."""
+    return _whole(title, ()) | {"vconcat": list(panels), "resolve": {"scale": {"x": "shared", "color": "independent"}}}
+
+
+def _whole(title: str, notes: Sequence[str]) -> Json:
     return {
         "$schema": f"https://vega.github.io/schema/vega-lite/v{VERSION.partition('.')[0]}.json",
         "title": {"text": title, "subtitle": list(notes)} if notes else {"text": title},
-        "width": WIDTH,
-        "height": HEIGHT,
-        "layer": list(layers),
         "config": _CONFIG,
     }
 
