@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from orchestrator.api.requests import MAX_PAGE
 from orchestrator.reports.comparison import sides_table
 from orchestrator.reports.figures import history as history_figure
 from orchestrator.reports.history import finding_lines, history_table, series_table, workload_text
@@ -17,7 +18,9 @@ from orchestrator.web.page import Asked, Page
 from orchestrator.web.rest import Refused, path_of, twin_of
 
 Json = Mapping[str, Any]
-MOST_COMPARED = 20  # things beside the first one: a judgement
+# Judgements: things beside the first one, and points of a series unless the URL asks for more: all of them are judged
+# together, which takes a second for a thousand.
+MOST_COMPARED, MOST_POINTS = 20, 100
 _SERIES = (
     *(Filter("model", "model"), Filter("framework", "framework"), Filter("gpu_model", "GPU")),
     *(Filter("series", "key begins with"), Filter("experiment", "experiment")),
@@ -39,7 +42,7 @@ async def history(asked: Asked) -> Page | Response:
 async def series(asked: Asked) -> Page | Response:
     """One series: its points, its baselines, and what is said of their borders."""
     path = path_of("history", asked.id("series"))
-    found = await asked.rest.get(path, **asked.query)
+    found = await asked.rest.get(path, **{"limit": MOST_POINTS, **asked.query})
 
     def content() -> Json:
         is_ours = [one["source"] is None for one in found["items"]]
@@ -52,6 +55,7 @@ async def series(asked: Asked) -> Page | Response:
             "findings": [line.removeprefix("* ") for line in finding_lines(found)],
             "pictures": pictures(_figure(found)),
             "grid": grid(history_table(found), "Points, the oldest first", {"experiment": hrefs}),
+            "more": asked.at(limit=str(MAX_PAGE)) if found["n_left_out"] and "limit" not in asked.query else None,
         }
 
     return Page("series.html", f"Series {found['key']}", content, twin_of(path, asked.query))

@@ -12,6 +12,7 @@ const QUIET_MS = 2000; // at least between two looks at the server: a run of eve
 const LONGEST_LOG = 300000; // signs; older ones go
 const main = document.querySelector("main");
 let timer = null;
+let over = false; // what is followed has ended: then there is more of the page than before, and all of it is fetched
 
 function say(text) {
   let place = document.getElementById("live-problem");
@@ -46,6 +47,10 @@ async function refresh() {
   }
   say("");
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  if (over) {
+    replace(document.querySelector("main"), document.importNode(fresh.querySelector("main"), true));
+    return;
+  }
   for (const region of document.querySelectorAll("[data-live][id]")) {
     const instead = fresh.getElementById(region.id);
     if (instead && !region.querySelector("input:focus, select:focus, textarea:focus")) {
@@ -97,6 +102,7 @@ function follow(url) {
   }
   source.addEventListener("end", () => {
     source.close();
+    over = true;
     soon();
   });
   source.addEventListener("error", () => {
