@@ -221,13 +221,7 @@ class Lstm(NamedTuple):
     initial: Initial
 
     def parameters(self) -> List[Parameter]:
-        rows = GATES * self.hidden
-        shapes = (("weight_ih", (rows, self.inputs)), ("weight_hh", (rows, self.hidden)))
-        found = [Parameter(self.parameter(part), shape, "lstm", self.initial) for part, shape in shapes]
-        found += [
-            Parameter(self.parameter(part), (rows,), "lstm_bias", self.initial) for part in ("bias_ih", "bias_hh")
-        ]
-        return found
+        return _parameters_of_gates(self)
 
     def parameter(self, part: str) -> str:
         """Return the name of its parameter ``part``: weight_ih, weight_hh, bias_ih or bias_hh."""
@@ -235,6 +229,87 @@ class Lstm(NamedTuple):
 
     def flops(self) -> int:
         return self.length * 2 * GATES * self.hidden * (self.inputs + self.hidden)
+
+
+class BidirectionalLstm(NamedTuple):
+    """Two LSTMs of ``hidden`` numbers side by side, over ``length`` places: one reads each sequence from its begin, one
+    from its end, which is the last place that is no padding.
+
+    Padding stands behind a sequence: turned round is what stands before it, so that no state has seen padding. What is
+    given for places of padding means nothing.
+
+    Source: Schuster and Paliwal, "Bidirectional Recurrent Neural Networks", 1997.
+    """
+
+    name: str
+    inputs: int
+    hidden: int
+    length: int
+    initial: Initial
+
+    @property
+    def directions(self) -> Tuple[Lstm, Lstm]:
+        """That from the begin, and that from the end."""
+        facts = (0, self.inputs, self.hidden, self.length, self.initial)
+        return Lstm(self.name + ".ahead", *facts), Lstm(self.name + ".back", *facts)
+
+    def parameters(self) -> List[Parameter]:
+        return [parameter for one in self.directions for parameter in one.parameters()]
+
+    def flops(self) -> int:
+        return sum(one.flops() for one in self.directions)
+
+
+class LstmCell(NamedTuple):
+    """An LSTM that a network takes from place to place itself, ``length`` of them; its equations are ``Lstm``'s."""
+
+    name: str
+    inputs: int
+    hidden: int
+    length: int
+    initial: Initial
+
+    def parameters(self) -> List[Parameter]:
+        return _parameters_of_gates(self)
+
+    def parameter(self, part: str) -> str:
+        """See ``Lstm.parameter``."""
+        return "%s.%s" % (self.name, part)
+
+    def flops(self) -> int:
+        return self.length * 2 * GATES * self.hidden * (self.inputs + self.hidden)
+
+
+def _parameters_of_gates(layer: Union[Lstm, LstmCell]) -> List[Parameter]:
+    rows = GATES * layer.hidden
+    shapes = (("weight_ih", (rows, layer.inputs)), ("weight_hh", (rows, layer.hidden)))
+    found = [Parameter(layer.parameter(part), shape, "lstm", layer.initial) for part, shape in shapes]
+    return found + [
+        Parameter(layer.parameter(part), (rows,), "lstm_bias", layer.initial) for part in ("bias_ih", "bias_hh")
+    ]
+
+
+class AdditiveAttention(NamedTuple):
+    """One query after the other, ``queries`` of them, looks at ``keys`` places: the softmax of v * tanh(key + query)
+    says how much of each value, a vector of ``outputs`` numbers, is taken. Queries, keys and v have ``width`` numbers;
+    projections are ``Linear``. What places are padding is in the batch; they count, as in ``Attention``.
+
+    Source: Bahdanau, Cho, Bengio, "Neural Machine Translation by Jointly Learning to Align and Translate", 2015,
+    appendix A.1.2.
+    """
+
+    name: str
+    width: int
+    outputs: int
+    queries: int
+    keys: int
+    initial: Initial
+
+    def parameters(self) -> List[Parameter]:
+        return [Parameter(self.name + ".weight", (self.width,), "vector", self.initial)]
+
+    def flops(self) -> int:
+        return 2 * self.queries * self.keys * (self.width + self.outputs)
 
 
 class Pooling(NamedTuple):
@@ -305,6 +380,9 @@ Layer = Union[
     Positions,
     Attention,
     Lstm,
+    BidirectionalLstm,
+    LstmCell,
+    AdditiveAttention,
     Pooling,
     Response,
     Dropout,

@@ -103,6 +103,8 @@ _TEXTS = {
 def _texts(layout: str, path: str) -> Dict[str, Dict[str, int]]:
     read, what = _TEXTS[layout]
     found = {split: {what: len(items)} for split, items in read(path).items()}
+    if layout == "parallel-text":
+        text_layouts.word_lists(path)
     empty = [split for split, counts in found.items() if not counts[what]]
     if empty or not found:
         raise text_layouts.DatasetError("%s: there are no %s in %s" % (path, what, ", ".join(empty) or "it"))

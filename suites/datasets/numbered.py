@@ -5,7 +5,7 @@ The order is decided by the seed alone and is the same in every framework: only 
 
 import os
 import random
-from typing import Any, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, Optional, Sequence, Tuple, Union
 
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.signatures import Array
@@ -19,34 +19,43 @@ TRAIN = "train"
 # whose figures the literature reports (Vaswani et al., 2017: newstest2014; IWSLT15: tst2013).
 JUDGED = ("newstest2014", "tst2013", "test", "newstest2013", "tst2012", "valid", "dev")
 
+# In place of the size of a vocabulary: whole words (``suites.datasets.word_numbers``).
+WORDS = "words"
+Vocabulary = Union[int, str]
+
 # Judgement: so many batches are drawn and then sorted by length together. More: less padding; fewer: more chance.
 BATCHES_SORTED = 64
 
 
-def folder_of(root: str, vocabulary: int) -> str:
+def folder_of(root: str, vocabulary: Vocabulary) -> str:
     return os.path.join(root, "numbers", str(vocabulary))
 
 
-def path_of(root: str, vocabulary: int, name: str) -> str:
+def path_of(root: str, vocabulary: Vocabulary, name: str) -> str:
     return os.path.join(folder_of(root, vocabulary), name + ".npy")
 
 
-def ends_path(root: str, vocabulary: int, name: str) -> str:
+def ends_path(root: str, vocabulary: Vocabulary, name: str) -> str:
     return path_of(root, vocabulary, name + ".ends")
 
 
 class Sequences(object):
-    """Sequences of tokens, one behind the other in an array; ``ends`` has the place where each ends."""
+    """Sequences of tokens, one behind the other in an array; ``ends`` has the place where each ends. Those from
+    ``known`` on are taken as unknown."""
 
-    def __init__(self, tokens: Array, ends: Array) -> None:
+    def __init__(self, tokens: Array, ends: Array, known: Optional[int] = None) -> None:
         self.tokens = tokens
         self.ends = ends
+        self._known = known
 
     def __len__(self) -> int:
         return len(self.ends)
 
     def __getitem__(self, number: int) -> Array:
-        return self.tokens[self.ends[number - 1] if number else 0 : self.ends[number]]
+        import numpy
+
+        found = self.tokens[self.ends[number - 1] if number else 0 : self.ends[number]]
+        return found if self._known is None else numpy.where(found < self._known, found, UNKNOWN)
 
     @property
     def lengths(self) -> Array:
@@ -78,7 +87,7 @@ def vocabulary_of(root: Optional[str], most: int) -> int:
     return fitting[-1]
 
 
-def judged_split(root: str, vocabulary: int, name: str) -> str:
+def judged_split(root: str, vocabulary: Vocabulary, name: str) -> str:
     """Return the split that a network is judged by; ``name``: what each split of the layout has an array of.
 
     Raises:
@@ -91,7 +100,7 @@ def judged_split(root: str, vocabulary: int, name: str) -> str:
     return found[0]
 
 
-def array(root: str, vocabulary: int, name: str) -> Array:
+def array(root: str, vocabulary: Vocabulary, name: str) -> Array:
     """Return an array of the dataset, mapped into memory: ranks of one host share its pages.
 
     Raises:
@@ -106,8 +115,8 @@ def array(root: str, vocabulary: int, name: str) -> Array:
         raise TrainerError("setup_failed", "cannot read %s: %s" % (path, error))
 
 
-def sequences(root: str, vocabulary: int, name: str) -> Sequences:
-    """Return the sequences ``name``.
+def sequences(root: str, vocabulary: Vocabulary, name: str, known: Optional[int] = None) -> Sequences:
+    """Return the sequences ``name``; tokens from ``known`` on are unknown.
 
     Raises:
         TrainerError: ``setup_failed``, a file is missing or damaged; the message names it.
@@ -120,7 +129,7 @@ def sequences(root: str, vocabulary: int, name: str) -> Sequences:
         raise TrainerError(
             "setup_failed", "cannot read %s: it holds %d tokens and should hold %d" % (path, len(tokens), ends[-1])
         )
-    return Sequences(tokens, ends)
+    return Sequences(tokens, ends, known)
 
 
 def shuffled(count: int, seed: int, rank: int, world_size: int) -> Iterator[Tuple[int, int]]:

@@ -4,7 +4,7 @@ import os
 from typing import Iterable, List, Sequence
 
 from suites.datasets import text_files
-from suites.datasets.numbered import UNKNOWN, folder_of
+from suites.datasets.numbered import UNKNOWN, Vocabulary, folder_of
 
 # What SentencePiece writes for a space, and what it gives back for what is unknown.
 SPACE, UNKNOWN_TEXT = "\u2581", " \u2047 "
@@ -26,11 +26,11 @@ class Pieces(object):
         return found[1:] if found.startswith(" ") else found
 
 
-def write(root: str, vocabulary: int, pieces: List[str]) -> None:
+def write(root: str, vocabulary: Vocabulary, pieces: List[str]) -> None:
     text_files.write(_path(root, vocabulary), pieces)
 
 
-def read(root: str, vocabulary: int) -> Pieces:
+def read(root: str, vocabulary: Vocabulary) -> Pieces:
     """Return the pieces of a vocabulary of the dataset.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
 import numpy
 
 from suites.datasets import pieces
-from suites.datasets.numbered import BEGIN, END, MASK, PADDING, UNKNOWN, ends_path, folder_of, path_of
+from suites.datasets.numbered import BEGIN, END, MASK, PADDING, UNKNOWN, Vocabulary, ends_path, folder_of, path_of
 
 # Judgement: what a vocabulary of few hundred can spend on single characters, and a usual one (SentencePiece's default).
 FEW, FEW_COVERED, COVERED = 1000, 0.98, 0.9995
@@ -81,7 +81,7 @@ def write_vocabulary(root: str, vocabulary: int, processor: Any) -> None:
     pieces.write(root, vocabulary, [processor.id_to_piece(number) for number in range(vocabulary)])
 
 
-def write_sequences(root: str, vocabulary: int, name: str, sequences: Sequence[Sequence[int]]) -> None:
+def write_sequences(root: str, vocabulary: Vocabulary, name: str, sequences: Sequence[Sequence[int]]) -> None:
     """Write one array of all tokens, and one of the place where each sequence ends."""
     ends = numpy.cumsum([len(sequence) for sequence in sequences], dtype=numpy.int64)
     tokens = numpy.fromiter(

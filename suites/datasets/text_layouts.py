@@ -1,20 +1,26 @@
 """The layouts in which texts are handed round, read as they are. Standard library only.
 
-parallel-text  ``<split>.<language>``, a sentence a line, two languages: IWSLT15 (train, tst2012, tst2013) and WMT
+parallel-text  ``<split>.<language>``, a sentence a line, two languages: IWSLT15 (train, tst2012, tst2013) and WMT; of
+               IWSLT15 also ``vocab.<language>``, a word a line
 text           ``<split>.txt``, a paragraph a line, an empty line between documents
 wikipedia      files of ``<doc>`` elements below ``<split>/``, or below the root, which is then train: WikiExtractor's
 squad          ``train-v1.1.json``, ``dev-v1.1.json``: SQuAD 1.1
 """
 
+import collections
 import json
 import os
 import re
-from typing import Dict, Iterator, List, NamedTuple, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 _SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-Z\"'])")
 
 # Those that are read, where they are there.
 SPLITS = ("train", "valid", "dev", "test", "tst2012", "tst2013", "newstest2013", "newstest2014")
+
+
+# The first lines of a word list.
+NO_WORDS = ("<unk>", "<s>", "</s>")
 
 
 class DatasetError(Exception):
@@ -79,6 +85,35 @@ def pairs(root: str) -> Dict[str, List[Pair]]:
             raise DatasetError("%s has %d lines, and %s has %d" % (paths[0], len(sides[0]), paths[1], len(sides[1])))
         found[split] = [Pair(*sides) for sides in zip(*sides) if all(sides)]
     return found
+
+
+def word_lists(root: str) -> Optional[Tuple[List[str], List[str]]]:
+    """Return the words that ``vocab.<language>`` lists, those of the source and those of the target; None where there
+    is neither file.
+
+    Raises:
+        DatasetError: one is missing or damaged; the message has the line's number.
+    """
+    source, target = (os.path.join(root, "vocab." + language) for language in languages(root))
+    if not os.path.exists(source) and not os.path.exists(target):
+        return None
+    return _words(source), _words(target)
+
+
+def _words(path: str) -> List[str]:
+    found = lines(path)
+    if tuple(found[: len(NO_WORDS)]) != NO_WORDS:
+        raise DatasetError("%s: line 1 to 3 of a word list are %s" % (path, ", ".join(NO_WORDS)))
+    seen = collections.OrderedDict()  # type: Dict[str, int]
+    for number, word in enumerate(found, 1):
+        if " " in word:
+            raise DatasetError("%s: line %d holds several words" % (path, number))
+        if word in seen:
+            raise DatasetError("%s: line %d is %s again, as line %d" % (path, number, word, seen[word]))
+        # Texts from the web have words that are spaces of another kind, and lists have them too.
+        if word:
+            seen[word] = number
+    return list(seen)[len(NO_WORDS) :]
 
 
 def languages(root: str) -> Tuple[str, str]:

@@ -1,7 +1,8 @@
 """The texts of a layout as numbers of sub-words: which arrays a prepared dataset of texts has.
 
 parallel-text  ``<split>.source`` and ``<split>.target``: a sentence each, in the same order; of splits that are not
-               trained on, ``texts/<split>.json`` has the targets as they were
+               trained on, ``texts/<split>.json`` has the targets as they were; ``suites.datasets.word_numbers``
+               adds numbers of words
 text           ``<split>.text``: a document each, with ``END`` behind it
 wikipedia      ``<split>.sentences``, and in ``<split>.documents`` where among them each document ends
 squad          ``<split>.contexts`` and ``<split>.questions``; ``<split>.answers`` has, of each question, the number of
@@ -14,19 +15,21 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 import numpy
 
-from suites.datasets import judged, subwords, text_layouts
+from suites.datasets import judged, subwords, text_layouts, word_numbers
 from suites.datasets.numbered import END, TRAIN, path_of
 from suites.datasets.text_layouts import Pair, Question
 
 
 class Way(NamedTuple):
     """``read`` returns the items of each split of a folder, ``texts`` those of an item, ``write`` stores numbers.
-    ``keep`` returns what of a split's text translations or answers are judged by, if anything is."""
+    ``keep`` returns what of a split's text translations or answers are judged by, if anything is; ``add`` writes what
+    else there is of a folder, its items and the root."""
 
     read: Callable[[str], Dict[str, Any]]
     texts: Callable[[Any], Sequence[str]]
     write: Callable[[str, int, str, Sequence[Any], Any], None]
     keep: Callable[[str, Sequence[Any]], Any] = lambda split, items: None
+    add: Callable[[str, Dict[str, Any], str], None] = lambda source, found, root: None
 
 
 def number(layout: str, source: str, root: str, vocabularies: Sequence[int]) -> Dict[str, str]:
@@ -38,8 +41,7 @@ def number(layout: str, source: str, root: str, vocabularies: Sequence[int]) -> 
     Raises:
         SystemExit: a file is missing or damaged, or there is too little text; the message says which or why.
     """
-    found = _read(layout, source)
-    _keep(layout, found, root)
+    found = _read(layout, source, root)
     try:
         _number(layout, found, root, vocabularies)
     except subwords.TooLittleTextError as error:
@@ -53,8 +55,7 @@ def number_what_fits(layout: str, source: str, root: str, vocabularies: Sequence
     Raises:
         SystemExit: as ``number``.
     """
-    found = _read(layout, source)
-    _keep(layout, found, root)
+    found = _read(layout, source, root)
     for at, vocabulary in enumerate(vocabularies):
         try:
             _number(layout, found, root, [vocabulary])
@@ -64,11 +65,15 @@ def number_what_fits(layout: str, source: str, root: str, vocabularies: Sequence
             return
 
 
-def _read(layout, source):
+def _read(layout, source, root):
+    """Return the items of each split; write what of them needs no vocabulary of sub-words."""
     try:
-        return WAYS[layout].read(source)
+        found = WAYS[layout].read(source)
+        WAYS[layout].add(source, found, root)
     except text_layouts.DatasetError as error:
         raise SystemExit(str(error))
+    _keep(layout, found, root)
+    return found
 
 
 def _keep(layout, found, root):
@@ -144,7 +149,7 @@ def _within(places, item):
 
 
 WAYS = {
-    "parallel-text": Way(text_layouts.pairs, lambda pair: pair, _write_pairs, _targets),
+    "parallel-text": Way(text_layouts.pairs, lambda pair: pair, _write_pairs, _targets, word_numbers.write),
     "text": Way(text_layouts.texts, lambda paragraphs: paragraphs, _write_text),
     "wikipedia": Way(text_layouts.articles, lambda paragraphs: paragraphs, _write_articles),
     "squad": Way(text_layouts.questions, lambda item: (item.context, item.question), _write_questions, _asked),

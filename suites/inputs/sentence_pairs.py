@@ -44,7 +44,7 @@ def batches(job: Job, rank: int, size: Size, framework: str, to_tensors: Callabl
     count, seed = job.plan.per_device_batch_size, job.plan.seed
     if job.dataset is not None:
         most = min(size["source_tokens"], size["target_tokens"]) - 1
-        found = dataset.batches(job.dataset.root, count, most, size["vocabulary"], seed, rank, job.world_size)
+        found = dataset.batches(job.dataset.root, count, most, known(size), seed, rank, job.world_size)
         laid_out = (of_pairs(pairs, size) for pairs in found)
         return ((to_tensors(*arrays), work(*arrays)) for arrays in laid_out)
     pool = synthetic(count, size, (seed, rank))
@@ -58,7 +58,7 @@ def evaluation(job: Job, size: Size) -> Iterator[Examples]:
     Raises:
         TrainerError: ``setup_failed``, there are none.
     """
-    found = dataset.judged(evaluated_root(job), size["vocabulary"], 0, 1)
+    found = dataset.judged(evaluated_root(job), known(size), 0, 1)
     for first in range(0, len(found.pairs), job.plan.per_device_batch_size):
         some = slice(first, first + job.plan.per_device_batch_size)
         cut = [(source[: size["source_tokens"] - 1], target) for source, target in found.pairs[some]]
@@ -74,25 +74,35 @@ def epoch_samples(job: Job, size: Size) -> int:
     """
     together = job.plan.per_device_batch_size * job.world_size
     most = min(size["source_tokens"], size["target_tokens"]) - 1
-    return dataset.epoch_samples(evaluated_root(job), together, most, size["vocabulary"])
+    return dataset.epoch_samples(evaluated_root(job), together, most, known(size))
+
+
+def known(size: Size) -> dataset.Known:
+    """Return how many tokens a model of this size knows: sub-words of one ``vocabulary`` for both sides, or words, of
+    a ``source_vocabulary`` and a ``target_vocabulary``."""
+    if "vocabulary" in size:
+        return int(size["vocabulary"])
+    return dataset.Words(size["source_vocabulary"], size["target_vocabulary"])
 
 
 def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Array, ...]]:
     """Yield ``POOL`` batches of random sentences, whose tokens come as often as those of a language.
 
-    ``size`` has ``vocabulary``, ``source_tokens`` (S), ``target_tokens`` (T) and ``tokens_mean``; the rest is cut.
+    ``size`` has ``source_tokens``, ``target_tokens``, ``tokens_mean`` and what ``known`` reads. The rest is cut.
     """
     import numpy
 
     generator = numpy.random.RandomState(seed)
-    drawing = Drawing(generator, size["vocabulary"] - SPECIAL)
+    counts = known(size)
+    sides = counts if isinstance(counts, dataset.Words) else (counts, counts)
+    source, target = (Drawing(generator, count - SPECIAL) for count in sides)
     # The mean of a log-normal distribution is exp(its location + half its variance).
     location = numpy.log(size["tokens_mean"]) - 0.5 * LENGTH_DEVIATION**2
     for _ in range(POOL):
         lengths_N = generator.lognormal(location, LENGTH_DEVIATION, count)
         translated_N = lengths_N * generator.lognormal(0.0, RATIO_DEVIATION, count)
-        sources_NS, mask_NS = _sentences(drawing, lengths_N, size["source_tokens"])
-        following_NT, within_NT = _sentences(drawing, translated_N, size["target_tokens"])
+        sources_NS, mask_NS = _sentences(source, lengths_N, size["source_tokens"])
+        following_NT, within_NT = _sentences(target, translated_N, size["target_tokens"])
         targets_NT = numpy.concatenate([numpy.full((count, 1), BEGIN), following_NT[:, :-1]], axis=1)
         targets_NT = numpy.where(within_NT > 0, targets_NT, PADDING)
         yield sources_NS, mask_NS, targets_NT, following_NT, within_NT / within_NT.sum()

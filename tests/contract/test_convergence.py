@@ -100,11 +100,11 @@ def test_every_classifier_is_evaluated_on_photographs(python_of, apart, tmp_path
     assert all(math.isfinite(one["loss"]) for one in found)
 
 
-def text_job(framework, name, options, dataset, **plan):
-    """A job of 60 steps; a rate at which a network of the size tiny learns something in them."""
+def text_job(framework, name, options, dataset, rate=3e-3, **plan):
+    """A job of 60 steps or more; a rate at which a network of the size tiny learns something in them."""
     told = {"mode": "convergence", "max_steps": 60, "per_device_batch_size": 32, "options": options, **plan}
     job = make_job(MODELS[name].module.rpartition(".")[2], framework, dataset=dataset, **told)
-    optimizer = {"name": "adam", "learning_rate": 3e-3, "betas": [0.9, 0.98]}
+    optimizer = {"name": "adam", "learning_rate": rate, "betas": [0.9, 0.98]}
     job["model"] = MODELS[name].facts_with(options) | {"optimizer": optimizer}
     return job
 
@@ -146,12 +146,15 @@ def test_language_models_are_evaluated_on_texts_that_are_not_trained_on(
     assert counted == "n" or ended["loss"] < begun["loss"]
 
 
-@pytest.mark.parametrize(("framework", "name", "options"), cells_of([("transformer", {})]))
+@pytest.mark.parametrize(
+    ("framework", "name", "options", "steps", "rate"),
+    cells_of([("transformer", {}, 60, 3e-3), ("seq2seq", {}, 120, 1e-2)]),
+)
 def test_translations_of_sentences_that_are_not_trained_on_are_judged_by_bleu(
-    python_of, made_dataset, tmp_path, framework, name, options
+    python_of, made_dataset, tmp_path, framework, name, options, steps, rate
 ):
     dataset = dataset_facts("message_catalogues", made_dataset("message_catalogues"))
-    job = text_job(framework, name, options, dataset, evaluate_every=60)
+    job = text_job(framework, name, options, dataset, rate, evaluate_every=steps, max_steps=steps)
     (found,) = trained(job, tmp_path, python_of(framework)).data("evaluation")
     sentences = (made_dataset("message_catalogues") / "tst2013.vi").read_text().splitlines()
     assert (found["metric"], found["sums"]["n"], found["samples"]) == ("bleu", len(sentences), len(sentences))

@@ -105,6 +105,11 @@ class Bench:
         job = job_of(name, framework)
         return self._result(name, job, f"{framework}-planted" if planted else framework, planted=planted)
 
+    def of_case(self, label, case, job):
+        """What a job computes of a case that is given to it."""
+        numpy.savez(self._case(label), **case)
+        return self._result(label, job, "given")
+
     def _result(self, name, job, label, makes_case=False, planted=()):
         folder = self._folder / f"{name}-{label}"
         folder.mkdir(exist_ok=True)
@@ -222,6 +227,25 @@ PLANTED = {
         ],
         "weight after the updates",
     ),
+    "no limit of the gradients' norm": (
+        "mxnet",
+        "seq2seq",
+        [
+            "from workers.trainer.frameworks.mxnet import optimizers",
+            "limited = optimizers.update",
+            "optimizers.update = lambda trainer, divisor, limit, *more: limited(trainer, divisor, None, *more)",
+        ],
+        "weight after the updates",
+    ),
+    "padding that is turned round too": (
+        "tensorflow",
+        "seq2seq",
+        [
+            "import tensorflow as tf",
+            "tf.reverse_sequence = lambda x, lengths, seq_axis, batch_axis: tf.reverse(x, [seq_axis])",
+        ],
+        "gradient",
+    ),
     "no momentum": (
         "cntk",
         "resnet-50",
@@ -297,6 +321,22 @@ def loss_by_the_equations(case):
     logits = means @ case["fc.weight"].T + case["fc.bias"]
     chosen = logits[numpy.arange(len(logits)), case["batch.labels"]]
     return float((numpy.log(numpy.exp(logits).sum(axis=1)) - chosen).mean())
+
+
+@pytest.mark.parametrize("framework", [of_framework(framework) for framework in MODELS["seq2seq"].frameworks])
+def test_padding_changes_no_result(bench, framework):
+    found, case = bench.found("seq2seq", framework), bench.case("seq2seq")
+    wider = {name: numpy.pad(one, [(0, 0), (0, 3)]) if name.startswith("batch.") else one for name, one in case.items()}
+    size = table("seq2seq")
+    size.update(source_tokens=size["source_tokens"] + 3, target_tokens=size["target_tokens"] + 3)
+    job = parity.job(MODELS["seq2seq"], framework, size, BATCH, SEED, [0])
+    padded = bench.of_case(f"wider-{framework}", wider, job)
+    within = case["batch.shares"] > 0
+    padded["evaluated.output_0"] = padded["evaluated.output_0"][:, :-3]
+    assert (case["batch.mask"] == 0).any()
+    for name in (one for one in found if one.startswith(("evaluated.", "gradient.", "weight."))):
+        one, other = (x[name][within] if name == "evaluated.output_0" else x[name] for x in (padded, found))
+        assert one == pytest.approx(other, rel=1e-4, abs=1e-5 * abs(other).max()), name
 
 
 # How near a framework's own count of operations comes to the facts. TensorFlow also counts those that are neither

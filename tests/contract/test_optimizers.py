@@ -32,8 +32,10 @@ ADAM = {
 }
 ADAMW = {**ADAM, "name": "adamw", "weight_decay": 0.3}
 PLAIN_SGD = {**SGD, "momentum": 0.0}
+# The norm is more at some of the steps and less at others.
+LIMITED = {**SGD, "gradient_norm_limit": 4.0}
 # CNTK has no decay of its own for Adam, adds epsilon before the correction, and its momentum holds earlier rates.
-RULES = {name: [SGD, ADAM, ADAMW] for name in ("pytorch", "tensorflow", "mxnet")} | {
+RULES = {name: [SGD, ADAM, ADAMW, LIMITED] for name in ("pytorch", "tensorflow", "mxnet")} | {
     "cntk": [PLAIN_SGD, {**ADAM, "epsilon": 1e-8}, {**ADAMW, "epsilon": 1e-8, "weight_decay": 0.0}]
 }
 
@@ -53,7 +55,10 @@ def test_weights_are_updated_as_the_equations_say(python_of, tmp_path, framework
 
 
 @pytest.mark.framework("cntk")
-@pytest.mark.parametrize(("rule", "told"), [(ADAMW, "has no AdamW"), (SGD, "cannot change the rate of SGD")])
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [(ADAMW, "has no AdamW"), (SGD, "cannot change the rate of SGD"), (LIMITED, "not that of all together")],
+)
 def test_cntk_refuses_what_it_would_compute_otherwise(python_of, tmp_path, rule, told):
     job = make_job("resnet_50", "cntk")
     job["model"].update(module="tests.support.linear_model", input=None)

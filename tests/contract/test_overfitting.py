@@ -1,4 +1,4 @@
-"""Every attention model learns a few real sentences by heart: gradients, masks, targets and optimiser belong together.
+"""Every language model learns a few real sentences by heart: gradients, masks, targets and optimiser belong together.
 
 Then its quality is the best there is, by the model's own metric, and by the way from a dataset's text to numbers and
 back. What it is judged by is what it was trained on, which no run does.
@@ -54,20 +54,25 @@ def words(count, special):
     return numpy.array([numbers.get(word, count - 1) for word in found[:4000]])
 
 
+def count_of(size):
+    """How many tokens a model knows; of those that know words, on the target's side."""
+    return size.get("vocabulary") or size["target_vocabulary"]
+
+
 def text(size, tokens):
     """The text of words as numbers, the rare ones as one word."""
-    _, frequent = vocabulary(size["vocabulary"], SPECIAL)
+    _, frequent = vocabulary(count_of(size), SPECIAL)
     return " ".join([*frequent, "seldom"][token - SPECIAL] for token in tokens)
 
 
 def prepared(root, size, **sequences):
     """A dataset whose only split is one to be judged by, with these sequences of numbers; its folder."""
-    count = size["vocabulary"]
-    Path(numbered.folder_of(str(root), count)).mkdir(parents=True)
-    _, frequent = vocabulary(count, SPECIAL)
-    pieces.write(str(root), count, [pieces.SPACE + word for word in [*"pbemu", *frequent, "seldom"]])
+    known = size.get("vocabulary", numbered.WORDS)
+    Path(numbered.folder_of(str(root), known)).mkdir(parents=True)
+    _, frequent = vocabulary(count_of(size), SPECIAL)
+    pieces.write(str(root), known, [pieces.SPACE + word for word in [*"pbemu", *frequent, "seldom"]])
     for name, rows in sequences.items():
-        subwords.write_sequences(str(root), count, "test." + name, rows)
+        subwords.write_sequences(str(root), known, "test." + name, rows)
     return str(root)
 
 
@@ -119,7 +124,7 @@ def answers(size):
 
 def reversed_sentences(size):
     """Sentences of unequal lengths, "translated" by their words in reverse."""
-    found = words(size["vocabulary"], SPECIAL)
+    found = words(count_of(size), SPECIAL)
     arrays = {name: numpy.zeros((BATCH, size["source_tokens"]), numpy.int64) for name in ("sources", "mask")}
     arrays |= {name: numpy.zeros((BATCH, size["target_tokens"]), numpy.int64) for name in ("targets", "following")}
     for row, length in enumerate((9, 7, 5, 3)):
@@ -129,6 +134,8 @@ def reversed_sentences(size):
         arrays["following"][row, : length + 1] = [*sentence[::-1], sentence_pairs.END]
     within = (arrays["following"] != 0).astype(numpy.float32)
     arrays["mask"] = (arrays["sources"] != 0).astype(numpy.float32)
+    if "vocabulary" not in size:
+        return {**arrays, "shares": within / within.sum()}, 0.0
     # Nobody can be surer than smoothed labels are: their entropy is what remains.
     spread = LABEL_SMOOTHING / size["vocabulary"]
     certain = 1 - LABEL_SMOOTHING + spread
@@ -152,6 +159,7 @@ CASES = {
     "bert-base": ("bert-base", {}, hidden_words, None, 1.0),
     "bert-base-finetune": ("bert-base", FINETUNE, answers, questions_of, 1.0),
     "transformer": ("transformer", {}, reversed_sentences, sentences_of, 100.0),
+    "seq2seq": ("seq2seq", {}, reversed_sentences, sentences_of, 100.0),
 }
 CELLS = [
     pytest.param(
@@ -178,7 +186,7 @@ def test_a_model_learns_a_few_sentences_by_heart(python_of, tmp_path, case, fram
         job["dataset"] = {"name": "by-heart", "root": str(tmp_path / "dataset")}
     found = trained(python_of(framework), job, tmp_path)
     losses = found["losses"]
-    assert losses[0] > 0.6 * math.log(size["vocabulary"] if "answer" not in batch_of.__name__ else size["tokens"])
+    assert losses[0] > 0.6 * math.log(count_of(size) if "answer" not in batch_of.__name__ else size["tokens"])
     assert losses[-1] < least + LEARNT, losses
     # Perplexities are never quite 1; exact are the others.
     assert found["quality"] == pytest.approx(best, rel=PERPLEXED if best == 1.0 and not dataset_of else 1e-9)

@@ -23,9 +23,13 @@ BOUNDS = {
 }
 # On CPU devices oneDNN has no LSTM in float16; there its convolutions serve to test the scaling of the loss. TensorFlow
 # has no LSTM in bfloat16.
-CELLS = [(model, *cell) for model in ("resnet_50", "lstm_classifier") for cell in BOUNDS]
-CELLS.remove(("lstm_classifier", "pytorch", "amp-fp16"))
-CELLS.remove(("lstm_classifier", "tensorflow", "bf16"))
+RECURRENT = ("lstm_classifier", "seq2seq")
+CELLS = [(model, *cell) for model in ("resnet_50", *RECURRENT) for cell in BOUNDS]
+for model in RECURRENT:
+    CELLS.remove((model, "pytorch", "amp-fp16"))
+    CELLS.remove((model, "tensorflow", "bf16"))
+# The tiny one's gradients are so large that the first update is left out: the scale is too high.
+CELLS.remove(("seq2seq", "tensorflow", "amp-fp16"))
 # Normalisations of their own kind, and products of batches; the other models are made of the same layers.
 CELLS += [(model, "tensorflow", one) for model in ("googlenet", "transformer") for one in ("bf16", "amp-fp16")]
 # Products in float16 are slow on CPU devices: these are tried in the others.

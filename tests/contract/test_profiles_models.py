@@ -7,8 +7,9 @@ weights that are not trained and branches are counted as the facts count them.
 import pytest
 
 from orchestrator.services.facts.catalog import load_catalog
+from suites.assemble.layers import BidirectionalLstm, Lstm
 from tests.support.allocation_lists import played
-from tests.support.networks import way_id
+from tests.support.networks import layers_of, way_id
 from tests.support.profiled import has_outside, only
 from tests.trainer_process import Trainer, make_job, run
 
@@ -16,6 +17,7 @@ MODELS = load_catalog().models
 KINDS = [
     ("gpt-2", {}),
     ("transformer", {}),
+    ("seq2seq", {}),
     ("bert-base", {"task": "pretrain"}),
     ("bert-base", {"task": "finetune", "freeze_encoder": True}),
     ("inception-v3", {}),
@@ -49,6 +51,13 @@ def bytes_of(name, options):
     return 4 * size["parameters"], 4 * size["trainable_parameters"]
 
 
+def added_up(name, options):
+    """Bytes of biases that TensorFlow's BlockLSTM takes in a sum with others: both have one gradient together."""
+    described = layers_of(MODELS[name], MODELS[name].facts_with(options)["sizes"]["tiny"])
+    found = [one for layer in described if isinstance(layer, (Lstm, BidirectionalLstm)) for one in layer.parameters()]
+    return 4 * sum(one.shape[0] for one in found if "bias_hh" in one.name)
+
+
 @pytest.mark.parametrize(("framework", "name", "options"), CELLS)
 def test_weights_gradients_and_state_are_those_of_the_facts_and_the_residual_is_small(
     python_of, tmp_path, framework, name, options
@@ -62,7 +71,8 @@ def test_weights_gradients_and_state_are_those_of_the_facts_and_the_residual_is_
     assert trained <= memory.most["optimizer_state"] < 2.1 * trained
     if framework == "tensorflow":
         # It gives each gradient back when it was used.
-        assert [memory.taken["weight_gradients", step] for step in (1, 2, 3)] == [trained] * 3
+        expected = trained - added_up(name, options)
+        assert [memory.taken["weight_gradients", step] for step in (1, 2, 3)] == [expected] * 3
     else:
         assert memory.most["weight_gradients"] == trained
     residual = 1 - memory.peak_bytes / memory.whole["peak_bytes"]

@@ -73,6 +73,7 @@ LIMITS = {
     ("pytorch", "resnet-50", None): 385,
     ("pytorch", "inception-v3", None): 520,
     ("pytorch", "transformer", None): 360,
+    ("pytorch", "seq2seq", None): 360,
     ("pytorch", "bert-base", None): 380,
     ("pytorch", "bert-base", "finetune"): 380,
     ("pytorch", "bert-large", None): 380,
@@ -81,6 +82,7 @@ LIMITS = {
     ("tensorflow", "resnet-50", None): 620,
     ("tensorflow", "inception-v3", None): 700,
     ("tensorflow", "transformer", None): 450,
+    ("tensorflow", "seq2seq", None): 450,
     ("tensorflow", "bert-base", None): 450,
     ("tensorflow", "bert-base", "finetune"): 450,
     ("tensorflow", "bert-large", None): 450,
@@ -89,6 +91,7 @@ LIMITS = {
     ("mxnet", "resnet-50", None): 640,
     ("mxnet", "inception-v3", None): 700,
     ("mxnet", "transformer", None): 600,
+    ("mxnet", "seq2seq", None): 600,
     ("cntk", "resnet-50", None): 430,
     ("cntk", "inception-v3", None): 400,
 }

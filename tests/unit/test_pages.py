@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.services.facts.catalog import load_catalog
 from tests.architecture.test_walk import names_in
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,6 +56,16 @@ def _is_there(parts: list[str]) -> bool:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert dead_links(page, page.read_text(encoding="utf-8")) == []
+
+
+def test_the_models_of_the_readme_are_those_of_the_catalogue_with_their_counts() -> None:
+    shown = [line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    assert shown == [
+        f"| `{model.name}` | {model.domain} | {', '.join(model.frameworks)} | {model.parameters:,} "
+        f"| {(model.flops_per_sample or 0) / 1e9:.3g} |"
+        for model in load_catalog().models.values()
+        if model.parameters
+    ]
 
 
 def test_every_module_that_a_page_names_is_there() -> None:

@@ -32,7 +32,7 @@ LAYOUTS = {
     "image-folder": Layout("image classification", "image_folder"),
     "tfrecord": Layout("image classification", "image_folder"),
     "recordio": Layout("image classification", "image_folder"),
-    "parallel-text": Layout("machine translation", "sentence_pairs", 2),
+    "parallel-text": Layout("machine translation", "sentence_pairs", 3),
     "text": Layout("language modelling", "running_text", 2),
     "wikipedia": Layout("language modelling", "articles", 2),
     "squad": Layout("question answering", "questions", 2),

@@ -22,7 +22,8 @@ from workers.trainer.protocol import DEVICE, HOST, PINNED
 # Gluon's names of parameters, and the description's.
 _NAMES = {"gamma": "weight", "beta": "bias"}
 
-_LSTM_NAME = re.compile(r"(.*)\._unfused\.(\d+)\.(i2h|h2h)_(weight|bias)")
+# Of a layer over all places, which has a number, and of a cell.
+_LSTM_NAME = re.compile(r"(.*?)(?:\._unfused\.(\d+))?\.(i2h|h2h)_(weight|bias)")
 
 _SIDES = {"i2h": "ih", "h2h": "hh"}
 
@@ -155,7 +156,8 @@ def _named(path):
     matched = _LSTM_NAME.match(path)
     if matched:
         layer, number, side, kind = matched.groups()
-        return "%s.%s_%s_l%s" % (layer, kind, _SIDES[side], number)
+        name = "%s.%s_%s" % (layer, kind, _SIDES[side])
+        return name if number is None else "%s_l%s" % (name, number)
     prefix, _, last = path.rpartition(".")
     return prefix + "." + _NAMES.get(last, last)
 

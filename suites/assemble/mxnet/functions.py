@@ -1,6 +1,12 @@
-"""What a network in MXNet computes beside its layers: losses."""
+"""What a network in MXNet computes beside its layers: functions between them, and losses."""
 
 from typing import Any
+
+
+def side_by_side(F: Any, *vectors: Any) -> Any:
+    """Return vectors of each sample as one, in the widest of their types: in mixed precision MXNet casts what is added,
+    and not what is joined."""
+    return F.concat(*F.amp_multicast(*vectors, num_outputs=len(vectors)), dim=1)
 
 
 def weighted_cross_entropy(F: Any, logits_NTK: Any, labels_NT: Any, shares_NT: Any, smoothing: float = 0.0) -> Any:

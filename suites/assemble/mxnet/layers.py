@@ -68,6 +68,44 @@ def _lstm(parts_of_it):
     return mx.gluon.rnn.LSTM(first.hidden, len(parts_of_it), layout="NTC", input_size=first.inputs)
 
 
+class _BidirectionalLstm(nn.HybridBlock):
+    """See ``layers.BidirectionalLstm``; ``mask_NT``: 1 for what is no padding, 0 for padding.
+
+    On CPU devices MXNet's own bidirectional operator pays no heed to lengths, whatever it is told.
+    """
+
+    def __init__(self, layer):
+        super(_BidirectionalLstm, self).__init__()
+        self.ahead, self.back = (_lstm([one]) for one in layer.directions)
+
+    def hybrid_forward(self, F, x_NTE, mask_NT):
+        lengths_N = F.sum(mask_NT, axis=1)
+        back_NTH = _turned(F, self.back(_turned(F, x_NTE, lengths_N)), lengths_N)
+        return F.concat(self.ahead(x_NTE), back_NTH, dim=2)
+
+
+def _turned(F, x_NTE, lengths_N):
+    """Turn the first places of each sample round, so many as its length is."""
+    x_TNE = F.SequenceReverse(F.swapaxes(x_NTE, dim1=0, dim2=1), lengths_N, use_sequence_length=True)
+    return F.swapaxes(x_TNE, dim1=0, dim2=1)
+
+
+class _AdditiveAttention(nn.HybridBlock):
+    """See ``layers.AdditiveAttention``; it takes one query of each sample. ``mask_NT``: as in ``_Attention``."""
+
+    def __init__(self, layer):
+        super(_AdditiveAttention, self).__init__()
+        self.weight = self.params.get("weight", shape=(layer.width,))
+
+    def hybrid_forward(self, F, query_NW, keys_NTW, values_NTE, mask_NT, weight):
+        hidden_NTW = F.tanh(F.broadcast_add(keys_NTW, F.expand_dims(query_NW, axis=1)))
+        weight_1W = F.expand_dims(weight, axis=0)
+        scores_NT1 = F.FullyConnected(hidden_NTW, weight_1W, num_hidden=1, no_bias=True, flatten=False)
+        scores_NT = F.broadcast_add(F.squeeze(scores_NT1, axis=2), (1.0 - mask_NT) * _NOTHING)
+        weights_N1T = F.expand_dims(F.softmax(scores_NT, axis=1), axis=1)
+        return F.squeeze(F.batch_dot(weights_N1T, values_NTE), axis=1)
+
+
 class _Response(nn.HybridBlock):
     """MXNet's own operator, with an axis put on and taken off so that its gradient is right.
 
@@ -146,6 +184,9 @@ _BLOCKS = {
     layers.Attention: _Attention,
     layers.Embedding: lambda layer: nn.Embedding(layer.count, layer.width),
     layers.Lstm: _lstm,
+    layers.BidirectionalLstm: _BidirectionalLstm,
+    layers.LstmCell: lambda layer: mx.gluon.rnn.LSTMCell(layer.hidden, input_size=layer.inputs),
+    layers.AdditiveAttention: _AdditiveAttention,
     layers.Pooling: _pooling,
     layers.Response: _Response,
     layers.Dropout: lambda layer: nn.Dropout(layer.rate),

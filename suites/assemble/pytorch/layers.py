@@ -46,6 +46,43 @@ def _lstm(parts_of_it):
     return nn.LSTM(first.inputs, first.hidden, len(parts_of_it), batch_first=True)
 
 
+class _BidirectionalLstm(nn.Module):
+    """See ``layers.BidirectionalLstm``; ``mask_NT``: 1 for what is no padding, 0 for padding.
+
+    PyTorch's own bidirectional layer would begin with the padding, unless the lengths were on the host.
+    """
+
+    def __init__(self, layer):
+        super().__init__()
+        self.ahead, self.back = (_lstm([one]) for one in layer.directions)
+
+    def forward(self, x_NTE, mask_NT):
+        lengths_N1 = mask_NT.sum(dim=1, keepdim=True).long()
+        places_T = torch.arange(mask_NT.shape[1], device=mask_NT.device)
+        order_NT = torch.where(places_T < lengths_N1, lengths_N1 - 1 - places_T, places_T)
+        ahead_NTH, _ = self.ahead(x_NTE)
+        back_NTH, _ = self.back(_taken(x_NTE, order_NT))
+        return torch.cat([ahead_NTH, _taken(back_NTH, order_NT)], dim=2)
+
+
+def _taken(x_NTE, order_NT):
+    return x_NTE.gather(1, order_NT.unsqueeze(2).expand_as(x_NTE))
+
+
+class _AdditiveAttention(nn.Module):
+    """See ``layers.AdditiveAttention``; it takes one query of each sample. ``mask_NT``: as in ``_Attention``."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(layer.width))
+
+    def forward(self, query_NW, keys_NTW, values_NTE, mask_NT):
+        hidden_NTW = torch.tanh(keys_NTW + query_NW.unsqueeze(1))
+        scores_NT = functional.linear(hidden_NTW, self.weight.unsqueeze(0)).squeeze(2)
+        weights_NT = scores_NT.masked_fill(mask_NT == 0, -float("inf")).softmax(dim=1)
+        return (weights_NT.unsqueeze(1) @ values_NTE).squeeze(1)
+
+
 class _Tied(nn.Module):
     """See ``layers.Tied``; it is given the table's weights, which stay the embedding's."""
 
@@ -113,6 +150,9 @@ _MODULES = {
     layers.Positions: _Positions,
     layers.Attention: _Attention,
     layers.Lstm: _lstm,
+    layers.BidirectionalLstm: _BidirectionalLstm,
+    layers.LstmCell: lambda layer: nn.LSTMCell(layer.inputs, layer.hidden),
+    layers.AdditiveAttention: _AdditiveAttention,
     layers.Pooling: _pooling,
     layers.Response: lambda layer: LocalResponseNorm(layer.size, layer.alpha, layer.beta, layer.k),
     layers.Dropout: lambda layer: nn.Dropout(layer.rate),

@@ -13,7 +13,7 @@ import numpy
 import tensorflow as tf
 
 from suites.assemble import layers, layouts
-from suites.assemble.tensorflow.functions import single
+from suites.assemble.tensorflow.functions import again, single
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.signatures import Array, Arrays
 
@@ -29,6 +29,9 @@ LAYOUTS = {
 
 # What is added to the scores of keys that are not looked at: their share becomes exactly 0.
 _NOTHING = -1e9
+
+# What is computed by BlockLSTM.
+_BLOCKS_OF_LSTM = (layers.Lstm, layers.BidirectionalLstm)
 
 # Of the trainable variables, and of what layers give and multiply.
 Types = collections.namedtuple("Types", "stored computed")
@@ -60,7 +63,7 @@ class Layers(object):
     ) -> None:
         self._compiled = compiled
         self._types = types
-        if types.stored == tf.bfloat16 and any(isinstance(layer, layers.Lstm) for layer in described):
+        if types.stored == tf.bfloat16 and any(isinstance(layer, _BLOCKS_OF_LSTM) for layer in described):
             raise TrainerError("unsupported", "TensorFlow's LSTM (BlockLSTM) has no bfloat16")
         self._layers = layers.by_name(described)
         self._parameters = layers.parameters(described)
@@ -70,6 +73,8 @@ class Layers(object):
             self.variables[one.name] = tf.Variable(_stored(value, types.stored), name=one.name)
         self.statistics = {}
         self._trains = True
+        # Within ``loop``: {name: the weight as it was read last}.
+        self._held = None
         self._tied = {layer.table for layer in described if isinstance(layer, layers.Tied)}
         for layer in described:
             if isinstance(layer, layers.Normalization):
@@ -84,6 +89,16 @@ class Layers(object):
             yield
         finally:
             self._trains = True
+
+    @contextlib.contextmanager
+    def loop(self) -> Iterator[None]:
+        """Within it layers are applied again and again: a layer has the same name scope each time, and reads its
+        weights by ``again``."""
+        self._held = {}
+        try:
+            yield
+        finally:
+            self._held = None
 
     def described(self, arrays: Iterable[Array]) -> Dict[str, Array]:
         """Return {name: described array} of an array for each of ``variables``."""
@@ -103,7 +118,7 @@ class Layers(object):
         layer = self._layers[name]
         if isinstance(layer, list):
             return self._lstm(layer, x)
-        with tf.name_scope(name):
+        with tf.name_scope(name if self._held is None else _again(name)):
             return _OPERATIONS[type(layer)](self, layer, self._computed(before(x) if before else x))
 
     def _computed(self, x):
@@ -114,7 +129,13 @@ class Layers(object):
         return self._of("%s.%s" % (layer.name, last))
 
     def _of(self, name):
-        return _as(self.variables[name], self._types.computed)
+        if self._held is None:
+            return _as(self.variables[name], self._types.computed)
+        if name in self._held:
+            self._held[name] = again(self._held[name])
+        else:
+            self._held[name] = tf.convert_to_tensor(_as(self.variables[name], self._types.computed))
+        return self._held[name]
 
     def _single_weight(self, layer, last="weight"):
         return _as(self.variables["%s.%s" % (layer.name, last)], tf.float32)
@@ -213,6 +234,42 @@ class Layers(object):
                 x_TNE = self._remember(layer, x_TNE)
         return x_TNE
 
+    def _bidirectional(self, layer, given):
+        """``given``: x_TNE and mask_NT, 1 for what is no padding and 0 for padding."""
+        x_TNE, mask_NT = given
+        lengths_N = tf.cast(tf.reduce_sum(mask_NT, axis=1), tf.int32)
+
+        def turned(x_TNE):
+            return tf.reverse_sequence(x_TNE, lengths_N, seq_axis=0, batch_axis=1)
+
+        ahead, back = layer.directions
+        found = [self._remember(ahead, x_TNE), turned(self._remember(back, turned(x_TNE)))]
+        return tf.concat(found, axis=2)
+
+    def _cell(self, layer, given):
+        """``given``: x_NE, hidden_NH, cell_NH; return the two states that follow. The cell is in single precision.
+
+        BlockLSTM over one place would copy both weights into one matrix at each.
+        """
+        x_NE, hidden_NH, cell_NH = given
+        of_input, of_state, bias, other_bias = (
+            self._of(layer.parameter(part)) for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
+        gates_NG = tf.matmul(x_NE, of_input) + tf.matmul(hidden_NH, of_state) + (bias + other_bias)
+        # In the order of ``_GATES``.
+        enter_NH, new_NH, forget_NH, leave_NH = tf.split(single(gates_NG), layers.GATES, axis=1)
+        cell_NH = tf.sigmoid(forget_NH) * cell_NH + tf.sigmoid(enter_NH) * tf.tanh(new_NH)
+        return self._computed(tf.sigmoid(leave_NH) * tf.tanh(cell_NH)), cell_NH
+
+    def _additive_attention(self, layer, given):
+        """``given``: a query of each sample, keys, values, and mask_NT as in ``_attention``."""
+        query_NW, keys_NTW, values_NTE, mask_NT = given
+        hidden_NTW = tf.tanh(keys_NTW + query_NW[:, None, :])
+        scores_P1 = tf.matmul(tf.reshape(hidden_NTW, (-1, layer.width)), self._weight(layer)[:, None])
+        scores_NT = single(tf.reshape(scores_P1, mask_NT.shape)) + _NOTHING * (1.0 - mask_NT)
+        weights_N1T = self._computed(tf.nn.softmax(scores_NT))[:, None, :]
+        return tf.squeeze(tf.matmul(weights_N1T, self._computed(values_NTE)), axis=1)
+
     def _remember(self, layer, x_TNE):
         """BlockLSTM has no bfloat16: beside layers that compute in it, it stays in single precision."""
         dtype = tf.float16 if self._types.computed == tf.float16 else tf.float32
@@ -249,10 +306,19 @@ _OPERATIONS = {
     layers.Tied: Layers._product_with_table,
     layers.Positions: Layers._positions,
     layers.Attention: Layers._attention,
+    layers.BidirectionalLstm: Layers._bidirectional,
+    layers.LstmCell: Layers._cell,
+    layers.AdditiveAttention: Layers._additive_attention,
     layers.Pooling: Layers._pooling,
     layers.Response: Layers._response,
     layers.Dropout: Layers._dropout,
 }
+
+
+def _again(name):
+    """Return the name scope ``name`` as one that may be there already: TensorFlow would number another one."""
+    outer = tf.get_current_name_scope()
+    return "%s/%s/" % (outer, name) if outer else name + "/"
 
 
 def _parted(x_NTE, heads):

@@ -1,9 +1,9 @@
 """Makes the dataset: ``python -m suites.datasets.message_catalogues.prepare --root DIR``.
 
-Pairs of sentences, English and Vietnamese, in IWSLT15's layout: from the message catalogues (gettext's ``.mo`` files)
-of the Debian packages that are installed, and of those in ``PACKAGES`` that are not, which apt downloads and nobody
-installs. Their translators are the packages'; so are the licences. Other packages make another dataset: its digest is
-recorded with each run.
+Pairs of sentences, English and Vietnamese, and a list of each language's words, in IWSLT15's layout: from the message
+catalogues (gettext's ``.mo`` files) of the Debian packages that are installed, and of those in ``PACKAGES`` that are
+not, which apt downloads and nobody installs. Their translators are the packages'; so are the licences. Other packages
+make another dataset: its digest is recorded with each run.
 """
 
 import gettext
@@ -16,9 +16,9 @@ import sys
 import tempfile
 from typing import Dict, List, Set, Tuple
 
-from suites.datasets import making, text_numbers
+from suites.datasets import making, text_numbers, word_numbers
 
-VERSION = 2
+VERSION = 3
 
 LANGUAGE = "vi"
 # Domain of the catalogue -> the package that has it: those with much text that Debian and Ubuntu both have.
@@ -40,6 +40,8 @@ FOLDER = "usr/share/locale/%s/LC_MESSAGES" % LANGUAGE
 LEAST_WORDS, MOST_WORDS = 3, 80
 # Judgement: with fewer a vocabulary of 8,000 sub-words has nothing to learn from.
 LEAST_PAIRS = 5000
+# Judgement: a listed word comes so often in train at least. Were all of them listed, nothing would be unknown there.
+LEAST_TIMES = 2
 # Pairs of a hundred in the two test sets; IWSLT15's have 1,553 and 1,268 of 133,000.
 TESTS = {"tst2012": 3, "tst2013": 3}
 
@@ -124,7 +126,7 @@ def is_sentence(source: str, target: str) -> bool:
 
 
 def write(folder: str, found: List[Tuple[str, str]]) -> None:
-    """Write the files of all splits.
+    """Write the files of all splits, and the words of train.
 
     All translations of one English sentence are in the same, and those of one that differs by its case or by what it
     ends with; from the test sets those are left out whose translation is in train.
@@ -139,6 +141,10 @@ def write(folder: str, found: List[Tuple[str, str]]) -> None:
         for language, side in (("en", 0), (LANGUAGE, 1)):
             with open(os.path.join(folder, "%s.%s" % (split, language)), "w", encoding="utf-8") as file:
                 file.writelines(pair[side] + "\n" for pair in sentences)
+    for language, side in (("en", 0), (LANGUAGE, 1)):
+        words = word_numbers.listed([pair[side] for pair in files.get("train", [])], LEAST_TIMES)
+        with open(os.path.join(folder, "vocab." + language), "w", encoding="utf-8") as file:
+            file.writelines(word + "\n" for word in words)
 
 
 def _alike(text: str) -> str:

@@ -129,6 +129,15 @@ def test_the_tokens_of_an_answer_hold_its_text(made_dataset, python_of):
     assert sum(held) >= 0.98 * len(held)
 
 
+def test_most_words_of_the_catalogues_are_listed_and_the_lists_are_such_as_are_read(made_dataset):
+    root = str(made_dataset("message_catalogues"))
+    for side, words in zip(("source", "target"), text_layouts.word_lists(root), strict=True):
+        assert len(words) > 1000
+        tokens = numbered.sequences(root, numbered.WORDS, f"train.{side}").tokens
+        assert tokens.max() == numbered.UNKNOWN + len(words)
+        assert 0 < (tokens == numbered.UNKNOWN).mean() < 0.15
+
+
 READ = {
     "documentation": lambda root, vocabulary: running_text.batches(root, 4, 64, vocabulary, 1, 0, 1),
     "documentation_articles": lambda root, vocabulary: articles.batches(root, 4, 64, vocabulary, 1, 0, 1),

@@ -49,6 +49,9 @@ def losses(steps, facts=None):
         rate, decay = optimizer.rate(rule, step), rule["weight_decay"]
         told.append(float(numpy.mean((inputs @ found - targets) ** 2)))
         gradient = 2.0 * inputs.T @ (inputs @ found - targets) / len(inputs)
+        if rule["gradient_norm_limit"] is not None:
+            norm = numpy.sqrt((gradient**2).sum())
+            gradient = gradient * min(1.0, rule["gradient_norm_limit"] / (norm + 1e-6))
         if rule["name"] == "adamw":
             found = found * (1.0 - rate * decay)
         else:

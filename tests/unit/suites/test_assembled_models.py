@@ -69,14 +69,14 @@ def test_no_model_trains_sixteen_devices_with_large_batches_at_a_rate_that_needs
 
 
 @pytest.mark.parametrize("name", sorted(set(MODELS) - set(SCALED)))
-def test_the_others_update_by_adam_whose_rate_rises_and_is_the_same_at_every_batch(name):
+def test_the_others_update_by_adam_whose_rate_is_the_same_at_every_batch_and_rises_if_it_is_high(name):
     found = []
     for ranks, batch in ((1, 2), (16, 256)):
         job = read_job(MODELS[name].module.rpartition(".")[2], "pytorch", ranks=ranks, per_device_batch_size=batch)
         found.append(optimizer.of_job(job))
     assert found[0] == found[1]
     assert found[0]["name"].startswith("adam")
-    assert optimizer.rate(found[0], 1) < 0.01 * found[0]["learning_rate"]
+    assert optimizer.rate(found[0], 1) <= 3e-4
 
 
 def test_a_layout_is_undone_exactly():

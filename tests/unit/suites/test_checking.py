@@ -73,6 +73,13 @@ def test_texts_are_counted_or_what_is_wrong_is_named(tmp_path, layout, file, con
         assert str(tmp_path) in problem
 
 
+def test_a_word_list_without_the_other_is_named(tmp_path):
+    for name in ("train.en", "train.vi", "vocab.en"):
+        (tmp_path / name).write_text("<unk>\n<s>\n</s>\na\n")
+    (problem,) = checking.check("parallel-text", str(tmp_path))["problems"]
+    assert problem.startswith(f"{tmp_path / 'vocab.vi'}: ")
+
+
 @pytest.mark.parametrize("layout", ["image-folder", "tfrecord", "text", "wikipedia", "squad", "parallel-text"])
 def test_a_folder_that_is_not_there_is_named(tmp_path, layout):
     (problem,) = checking.check(layout, str(tmp_path / "nowhere"))["problems"]

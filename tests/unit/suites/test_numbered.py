@@ -6,7 +6,17 @@ import os
 import numpy
 import pytest
 
-from suites.datasets import articles, judged, numbered, pieces, questions, running_text, sentence_pairs
+from suites.datasets import (
+    articles,
+    judged,
+    numbered,
+    pieces,
+    questions,
+    running_text,
+    sentence_pairs,
+    text_layouts,
+    word_numbers,
+)
 from workers.trainer.base.failure import TrainerError
 
 VOCABULARY = 50
@@ -180,6 +190,28 @@ def test_sentences_are_judged_whole_and_once_by_all_ranks_with_their_own_referen
     judged.write(root, "tst2013", ["nine"])
     with pytest.raises(TrainerError, match="4 sentences of tst2013, and 1 references"):
         sentence_pairs.judged(root, VOCABULARY, 0, 1)
+
+
+def test_words_are_numbered_by_their_frequency_and_a_small_model_does_not_know_the_rare_ones(tmp_path):
+    pairs = {"train": [("a b b c", "d e e"), ("b c z", "e f")], "tst2013": [("c a", "f d e")]}
+    for split, lines in pairs.items():
+        for language, sentences in zip(("en", "vi"), zip(*lines, strict=True), strict=True):
+            (tmp_path / f"{split}.{language}").write_text("".join(one + "\n" for one in sentences))
+    assert text_layouts.word_lists(str(tmp_path)) is None
+    with pytest.raises(TrainerError, match=r"no numbers of words: .* needs vocab\.en and vocab\.vi"):
+        sentence_pairs.batches(str(tmp_path), 2, 9, sentence_pairs.Words(8, 7), 1, 0, 1)
+    for language, words in (("en", ["z b b", "a b c c"]), ("vi", ["d e f f"])):
+        lines = [*text_layouts.NO_WORDS, *word_numbers.listed(words, 1)[3:]]
+        (tmp_path / f"vocab.{language}").write_text("\n".join(lines))
+    word_numbers.write(str(tmp_path), text_layouts.pairs(str(tmp_path)), str(tmp_path))
+    # b, c, a, z of which the model does not know the last, and e, f, d; z is listed, and comes once.
+    (batch,) = first(sentence_pairs.batches(str(tmp_path), 2, 9, sentence_pairs.Words(8, 7), 1, 0, 1), 1)
+    found = sorted((source.tolist(), target.tolist()) for source, target in batch)
+    assert found == [([5, 6, 4], [5, 6]), ([7, 5, 5, 6], [4, 5, 5])]
+    judged.write(str(tmp_path), "tst2013", ["f d e"])
+    (one,) = [sentence_pairs.judged(str(tmp_path), sentence_pairs.Words(9, 8), 0, 1)]
+    ((source, target),) = one.pairs
+    assert (source.tolist(), one.pieces.text(target), one.references) == ([6, 7], "f d e", ["f d e"])
 
 
 def some_questions(root, context, characters):

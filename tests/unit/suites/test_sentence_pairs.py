@@ -50,6 +50,12 @@ def test_batches_follow_the_seed_and_the_rank():
     assert (one[0][0] != other[0][0]).any()
 
 
+def test_each_side_has_words_of_its_own():
+    size = model_facts("seq2seq")["sizes"]["tiny"]
+    arrays = [numpy.concatenate(one) for one in zip(*sentence_pairs.synthetic(N, size, (1, 0)), strict=True)]
+    assert [int(arrays[place].max()) + 1 for place in (0, 3)] == [size["source_vocabulary"], size["target_vocabulary"]]
+
+
 def test_pairs_of_a_dataset_begin_end_and_are_padded():
     pairs = [(numpy.array([10, 11]), numpy.array([20, 21, 22])), (numpy.array([12]), numpy.array([23]))]
     size = {"source_tokens": 4, "target_tokens": 5}

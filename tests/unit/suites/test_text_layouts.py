@@ -13,6 +13,8 @@ from suites.datasets.text_layouts import DatasetError
 
 def a_folder(root, files):
     for name, content in files.items():
+        if content is None:
+            continue
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -64,6 +66,8 @@ def test_questions_know_where_their_answers_are(tmp_path):
     assert found == {"train": [("The sky is blue.", "How is it?", 11, 15, ("blue",))]}
 
 
+HEAD = "<unk>\n<s>\n</s>\n"
+LISTS = {"train.en": "a\n", "train.vi": "c\n", "vocab.en": HEAD + "a\n", "vocab.vi": HEAD + "c\n"}
 MOVED = json.dumps(SQUAD).replace('"answer_start": 11', '"answer_start": 12')
 
 
@@ -83,6 +87,11 @@ MOVED = json.dumps(SQUAD).replace('"answer_start": 11', '"answer_start": 12')
             {"train.en": "a\n", "train.vi": "c\n", "tst2012.en": "a\n"},
             r"tst2012\.vi: No such file",
         ),
+        (text_layouts.word_lists, LISTS | {"vocab.vi": None}, r"vocab\.vi: No such file"),
+        (text_layouts.word_lists, LISTS | {"vocab.en": "a\nb\n"}, r"vocab\.en: line 1 to 3 of a word list are <unk>"),
+        (text_layouts.word_lists, LISTS | {"vocab.vi": HEAD + "a\nb\na\n"}, r"vocab\.vi: line 6 is a again, as line 4"),
+        (text_layouts.word_lists, LISTS | {"vocab.en": HEAD + "a\nb c\n"}, r"vocab\.en: line 5 holds several words"),
+        (text_layouts.word_lists, LISTS | {"vocab.en": HEAD.encode() + b"\xff"}, r"vocab\.en: line 4 is no UTF-8"),
         (text_layouts.texts, {}, r"train\.txt: No such file"),
         (text_layouts.texts, {"train.txt": b"a\xe9b\n"}, r"train\.txt: line 1"),
         (text_layouts.articles, {}, "no files wiki_00"),

@@ -1,7 +1,7 @@
 """How weights are updated: what a model's ``[optimizer]`` says, for the batch of a job, and the rate of each step.
 
-A rule is {name, learning_rate, momentum, betas, epsilon, weight_decay, decay_vectors, warmup_steps, decay,
-decay_steps}. All frameworks update by the same equations, those that PyTorch documents:
+A rule is {name, learning_rate, momentum, betas, epsilon, weight_decay, decay_vectors, gradient_norm_limit,
+warmup_steps, decay, decay_steps}. All frameworks update by the same equations, those that PyTorch documents:
 
 ``sgd``
     with momentum; the decay is added to the gradient (torch.optim.SGD)
@@ -9,6 +9,11 @@ decay_steps}. All frameworks update by the same equations, those that PyTorch do
     Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015; the decay is added to the gradient
 ``adamw``
     Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019: the decay is taken from the weights
+
+Where a rule has a ``gradient_norm_limit``, the gradients of all weights of an update, averaged over the ranks, are
+multiplied by limit / (their norm together + ``NORM_EPSILON``) before anything else, unless that is more than 1
+(Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2013;
+torch.nn.utils.clip_grad_norm_).
 """
 
 import math
@@ -21,6 +26,9 @@ from workers.trainer.base.signatures import Rule
 NAMES = ("sgd", "adam", "adamw")
 DECAYS = ("constant", "linear", "cosine", "inverse-sqrt")
 
+# What clip_grad_norm_ adds to the norm.
+NORM_EPSILON = 1e-6
+
 DEFAULTS = {
     "name": "sgd",
     "momentum": 0.0,
@@ -31,6 +39,8 @@ DEFAULTS = {
     # Whether weights with one axis decay, such as biases and what normalisations scale by. Devlin et al. ("BERT", 2019)
     # and Brown et al. (GPT-3) leave them out.
     "decay_vectors": True,
+    # None: whatever the norm is.
+    "gradient_norm_limit": None,
     # Steps in which the rate rises to its height.
     "warmup_steps": 0,
     "decay": "constant",

@@ -36,6 +36,8 @@ BATCHES = 2
 CHANGE = 2e-5
 # How much of a gradient's length weight decay adds to it: to be seen.
 DECAY = 0.3
+# What is left of a gradient where a rule limits its norm: to be seen.
+LIMITED = 0.5
 
 
 def compute(
@@ -79,9 +81,13 @@ def _numbers(rule, gradients, weight):
 
     Adam divides each gradient by its own size and epsilon: with a small one rounding would decide which way a weight
     goes whose gradient is nothing. Here epsilon is as large as gradients are, and so it is seen where it is added. Of a
-    rate that changes, the first updates show how.
+    rate that changes, the first updates show how. A limit of the gradients' norm is a half of it.
     """
     gradient, numbers = _length(gradients), {}
+    if rule["gradient_norm_limit"] is not None:
+        gradients = {name: LIMITED * array for name, array in gradients.items()}
+        gradient *= LIMITED
+        numbers["gradient_norm_limit"] = gradient
     update = gradient
     if rule["name"] != "sgd":
         numbers["epsilon"] = gradient / math.sqrt(sum(array.size for array in gradients.values()))

@@ -15,9 +15,11 @@ def make(rule: Rule, parameters: Sequence[Any]) -> Any:
     CNTK's Adam adds epsilon to the root of the second moment before that is corrected.
 
     Raises:
-        TrainerError: ``unsupported``, CNTK has no decay of the weights apart from the gradient, and no momentum that a
-            changing rate leaves alone.
+        TrainerError: ``unsupported``, CNTK has no decay of the weights apart from the gradient, no momentum that a
+            changing rate leaves alone, and limits the norm of each weight's gradient alone.
     """
+    if rule["gradient_norm_limit"] is not None:
+        raise TrainerError("unsupported", "CNTK limits the norm of each gradient alone, not that of all together")
     if rule["weight_decay"] and not rule["decay_vectors"]:
         raise TrainerError("unsupported", "CNTK's optimisers have one decay for all weights here, biases too")
     if rule["name"] == "sgd":

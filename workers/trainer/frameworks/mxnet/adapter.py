@@ -84,8 +84,10 @@ class Adapter(object):
         steps = []
         for update in updates.of_model(model, job):
             first = sum(len(parameters) for _, parameters in steps)
-            trainer, divisor = self._exchange.trainer(update.parameters, rules.complete(update.optimizer), first)
-            step = Step(model, update.loss, self._contexts, trainer, divisor, update.times)
+            rule = rules.complete(update.optimizer)
+            trainer, divisor = self._exchange.trainer(update.parameters, rule, first)
+            limit, servers_update = rule["gradient_norm_limit"], self._exchange.servers_update
+            step = Step(model, update.loss, self._contexts, trainer, divisor, update.times, limit, servers_update)
             steps.append((step, update.parameters))
         self._step = steps[0][0] if len(steps) == 1 else Steps(steps)
         return self._step

@@ -109,12 +109,14 @@ def told_apart(operators: Sequence[Any], nodes: Sequence[Any]) -> Iterator[Tuple
     ahead = _Followed(nodes, [node.inputs for node in nodes], [node.op for node in nodes], names)
     gradients = [_gradient(node.op, names) for node in nodes]
     back = _Followed(nodes, _readers(nodes), gradients, names, backwards=True)
-    row = None
+    row, updating = None, False
     for operator in operators:
+        # Of the gradients' norm, which only an update asks for.
+        updating = updating or operator.name.lstrip("_") == "multi_sum_sq"
         if operator.name.startswith(mxnet_trace.EXCHANGE):
             yield operator, "exchange", None
             continue
-        if "_update" in operator.name:
+        if updating or "_update" in operator.name:
             yield operator, "update", None
             continue
         if not ahead.done and not operator.name.startswith("_backward"):

@@ -1,7 +1,7 @@
 """The update of weights in MXNet, by the rules of ``workers.trainer.base.optimizer``."""
 
 import math
-from typing import Any, Sequence
+from typing import Any, Optional, Sequence
 
 from workers.trainer.base import optimizer as rules
 from workers.trainer.base.signatures import Rule
@@ -20,6 +20,27 @@ def make(rule: Rule, parameters: Sequence[Any], **options: Any) -> mx.optimizer.
         constant = rules.is_constant(rule)
         return (mx.optimizer.SGD if constant else Sgd)(momentum=rule["momentum"], **options)
     return Adam(rule["betas"], rule["epsilon"], rule["name"] == "adamw", **options)
+
+
+def update(trainer: Any, divisor: int, limit: Optional[float], contexts: Sequence[Any], servers_update: bool) -> None:
+    """Exchange the gradients and update the weights, as ``trainer.step(divisor)``, with the norm of the averaged
+    gradients limited. Where the servers update, each of this worker's gradients is an update, and is limited itself.
+    """
+    if limit is None:
+        trainer.step(divisor)
+        return
+    if not servers_update:
+        trainer.allreduce_grads()
+    trained = [parameter for parameter in trainer._params if parameter.grad_req != "null"]
+    for context in contexts:
+        gradients = [parameter.grad(context) for parameter in trained]
+        squares = mx.nd.multi_sum_sq(*gradients, num_arrays=len(gradients))
+        # What they are multiplied by later, which makes them averages.
+        norm = trainer._scale / divisor * mx.nd.sqrt(mx.nd.sum(squares))
+        share = mx.nd.minimum(limit / (norm + rules.NORM_EPSILON), 1.0)
+        for gradient in gradients:
+            gradient *= share
+    (trainer.step if servers_update else trainer.update)(divisor)
 
 
 class Rate(mx.lr_scheduler.LRScheduler):

@@ -1,10 +1,11 @@
 """One step in MXNet, in its parts: each queues operators and returns, nothing waits but for the input."""
 
 import collections
-from typing import Any, Callable, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
 from workers.trainer.base.signatures import Array, Batch, Work
 from workers.trainer.base.work import total
+from workers.trainer.frameworks.mxnet import optimizers
 from workers.trainer.frameworks.mxnet.library import mx
 
 
@@ -12,6 +13,10 @@ class Step(object):
     """One update of a model on its devices, with a trainer and a stream of batches for each device.
 
     ``losses``: those of the last step, an array of one number per device.
+
+    Args:
+        limit: the rule's ``gradient_norm_limit``.
+        servers_update: see ``store.Exchange``.
     """
 
     def __init__(
@@ -22,6 +27,8 @@ class Step(object):
         trainer: Any,
         divisor: int,
         times: int = 1,
+        limit: Optional[float] = None,
+        servers_update: bool = False,
     ) -> None:
         self.model = model
         self.contexts = contexts
@@ -31,6 +38,8 @@ class Step(object):
         self.streams = ()
         self._loss = loss
         self._divisor = divisor
+        self._limit = limit
+        self._servers_update = servers_update
         self._batches = []
 
     @property
@@ -78,7 +87,7 @@ class Step(object):
 
     def update(self) -> None:
         """Exchange the gradients, where there are others, and update the weights."""
-        self.trainer.step(self._divisor)
+        optimizers.update(self.trainer, self._divisor, self._limit, self.contexts, self._servers_update)
 
     def gradients(self, parameters: Sequence[Any]) -> Tuple[float, List[Array]]:
         """Return (loss, gradients by ``parameters`` on the first device) of the next batch, without an update."""

@@ -88,8 +88,14 @@ class Exchange(object):
 
         Trainers number their parameters: ``first`` is the number of parameters that the trainers before this one
         exchange through the same store.
+
+        Raises:
+            TrainerError: ``unsupported``, a limit of the gradients' norm where the servers update by those of several
+                devices of a worker, which nobody has added up before.
         """
         options, divisor = {}, self._workers * self._ranks
+        if self._asynchronous and self._ranks > 1 and rule["gradient_norm_limit"] is not None:
+            raise TrainerError("unsupported", "kvstore-dist-async limits no norm of several devices together")
         if self._asynchronous:
             # The servers have the optimiser before the first step: it must know by then what gradients are divided by.
             rule = dict(rule, learning_rate=rule["learning_rate"] / self._workers)

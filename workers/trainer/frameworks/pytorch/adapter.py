@@ -129,7 +129,8 @@ class Adapter(object):
             )
             wanted = update.parameters if len(found) > 1 else None
             schedule = optimizers.Schedule(rule, optimizer)
-            casting = precision.Casting(arithmetic, self._device)
+            limit = rule["gradient_norm_limit"]
+            casting = precision.Casting(arithmetic, self._device, limit, self._strategy.averaged)
             minimizers.append(Minimizer(feed, loss, wanted, optimizer, schedule, update.times, casting))
         return minimizers
 

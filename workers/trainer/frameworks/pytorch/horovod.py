@@ -39,6 +39,12 @@ class Strategy(single.Strategy):
         return horovod.torch.DistributedOptimizer(optimizer, named, op=horovod.torch.Average)
 
     @contextlib.contextmanager
+    def averaged(self, optimizer: Any) -> Iterator[None]:
+        optimizer.synchronize()
+        with optimizer.skip_synchronize():
+            yield
+
+    @contextlib.contextmanager
     def waits_marked(self, optimizers: Sequence[Any], mark: Callable[[], ContextManager[Any]]) -> Iterator[None]:
         def marked(wait):
             def synchronize():

@@ -8,7 +8,7 @@ Precision Training", 2018, section 3.2); that update is then left out.
 """
 
 import contextlib
-from typing import Any, Callable, Iterator, Optional, Sequence, Tuple
+from typing import Any, Callable, ContextManager, Iterator, Optional, Sequence, Tuple
 
 import torch
 
@@ -54,9 +54,22 @@ def apply(precision: str, device: torch.device) -> Data:
 
 
 class Casting(object):
-    """Carries out the parts of one update in ``precision``. One for each optimiser: a scale belongs to a loss."""
+    """Carries out the parts of one update in ``precision``. One for each optimiser: a scale belongs to a loss.
 
-    def __init__(self, precision: str, device: torch.device) -> None:
+    Args:
+        limit: the rule's ``gradient_norm_limit``.
+        averaged: see ``single.Strategy``; needed with a limit.
+    """
+
+    def __init__(
+        self,
+        precision: str,
+        device: torch.device,
+        limit: Optional[float] = None,
+        averaged: Optional[Callable[[Any], ContextManager[Any]]] = None,
+    ) -> None:
+        self._limit = limit
+        self._averaged = averaged
         self._kind = device.type
         self._cast = AUTOCAST.get(precision)
         self._scaler: Optional[Any] = torch.amp.GradScaler(self._kind) if precision == "amp-fp16" else None
@@ -72,6 +85,17 @@ class Casting(object):
 
     def update(self, optimizer: Any) -> None:
         """Update the weights, unless a scaled gradient is not finite."""
+        if self._limit is None or self._averaged is None:
+            self._step(optimizer)
+            return
+        with self._averaged(optimizer):
+            if self._scaler is not None:
+                self._scaler.unscale_(optimizer)
+            parameters = [one for group in optimizer.param_groups for one in group["params"]]
+            torch.nn.utils.clip_grad_norm_(parameters, self._limit)
+            self._step(optimizer)
+
+    def _step(self, optimizer):
         if self._scaler is None:
             optimizer.step()
             return

@@ -43,6 +43,11 @@ class Strategy(object):
         """Return what updates the weights, [(name, parameter)], by gradients that are averaged over all ranks."""
         return optimizer
 
+    @contextlib.contextmanager
+    def averaged(self, optimizer: Any) -> Iterator[None]:
+        """Within it the gradients of ``optimizer`` are averaged over all ranks, and its step exchanges nothing."""
+        yield
+
     def exchange(self) -> Data:
         """Return what is recorded of the exchange: library, backend, what is fused and what is not sent."""
         return {}

@@ -27,7 +27,7 @@ METHOD = (
     "TensorFlow gives each gradient back once it is used"
 )
 # Operators that pass on the memory of what they are given: a gradient of a weight is where its source put it.
-_PASSING_ON = ("Identity", "Reshape", "ExpandDims", "Squeeze", "Slice")
+_PASSING_ON = ("Identity", "Reshape", "ExpandDims", "Squeeze", "Slice", "Snapshot")
 # Operators that write their result into the memory of what they are given where nobody else reads it any more, such as
 # the gradient of a table that is read at several places. Source: tensorflow/core/kernels/aggregate_ops.cc.
 _ADDING_UP = ("AddN", "AddV2", "Add")

@@ -45,6 +45,18 @@ class Optimizer(object):
         self, variables: Sequence[tf.Variable], gradients: Sequence[tf.Tensor], left_out: Optional[tf.Tensor] = None
     ) -> None:
         """Update ``variables``. ``left_out``: how many of the steps so far had no update, where some have none."""
+        self._update(variables, self._limited(gradients), left_out)
+
+    def _limited(self, gradients):
+        limit = self.rule["gradient_norm_limit"]
+        if limit is None:
+            return gradients
+        squares = [tf.reduce_sum(tf.square(_single(gradient))) for gradient in gradients]
+        share = tf.minimum(1.0, limit / (tf.sqrt(tf.add_n(squares)) + rules.NORM_EPSILON))
+        return [gradient * tf.cast(share, gradient.dtype) for gradient in gradients]
+
+    def _update(self, variables, gradients, left_out):
+        """See ``apply``; the gradients are limited."""
         raise NotImplementedError
 
     def _of_step(self, step):
@@ -63,9 +75,7 @@ class Sgd(Optimizer):
     def _of_step(self, step):
         return [rules.rate(self.rule, step)]
 
-    def apply(
-        self, variables: Sequence[tf.Variable], gradients: Sequence[tf.Tensor], left_out: Optional[tf.Tensor] = None
-    ) -> None:
+    def _update(self, variables, gradients, left_out):
         rate = self.rule["learning_rate"] if self._numbers is None else self._numbers[0]
         for variable, momentum, gradient in zip(variables, self.slots[0], gradients):
             if variable.dtype != tf.float32:
@@ -103,9 +113,7 @@ class Adam(Optimizer):
         root = math.sqrt(1.0 - second**step)
         return [rules.rate(self.rule, step), first**step, second**step, self.rule["epsilon"] * root]
 
-    def apply(
-        self, variables: Sequence[tf.Variable], gradients: Sequence[tf.Tensor], left_out: Optional[tf.Tensor] = None
-    ) -> None:
+    def _update(self, variables, gradients, left_out):
         rate, first_power, second_power, epsilon = tf.unstack(self._numbers)
         if left_out is not None:
             # Moments know of the updates alone; the rate is that of the step.
