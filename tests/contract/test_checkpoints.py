@@ -6,6 +6,7 @@ import numpy
 import pytest
 
 from orchestrator.services.facts.catalog import load_catalog
+from suites.datasets import judged, text_layouts, word_numbers
 from tests.contract.test_convergence import CLASSES, OPTIMIZER, apart
 from tests.support.strategy_jobs import carried_out, strategy_job
 from tests.trainer_process import Trainer, dataset_facts, make_job
@@ -18,9 +19,26 @@ __all__ = ["apart"]  # a fixture
 pytestmark = [pytest.mark.framework("pytorch"), pytest.mark.after_change]
 
 
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory):
+    """A few pairs of sentences as numbers of words: the words of the one in reverse are the other."""
+    root = tmp_path_factory.mktemp("sentences")
+    words = [f"w{number}" for number in range(12)]
+    pairs = {
+        split: [text_layouts.Pair(" ".join(words[at : at + 4]), " ".join(words[at + 3 : at - 1 : -1])) for at in places]
+        for split, places in (("train", range(1, 8)), ("tst2013", (3, 5)))
+    }
+    for name in ("train.en", "train.vi", "vocab.en", "vocab.vi"):
+        (root / name).write_text("\n".join(word_numbers.listed(words, 1)))
+    word_numbers.write(str(root), pairs, str(root))
+    judged.write(str(root), "tst2013", [pair.target for pair in pairs["tst2013"]])
+    return root
+
+
 def job_of(root, folder=None, attempt="a1", model="resnet_50", optimizer=OPTIMIZER, framework="pytorch", **plan):
     told = {"mode": "convergence", "evaluate_every": EVERY, "max_steps": MOST, "per_device_batch_size": CLASSES, **plan}
-    job = make_job(model, framework, dataset=dataset_facts("photographs", root), **told)
+    data = "message_catalogues" if model == "seq2seq" else "photographs"
+    job = make_job(model, framework, dataset=dataset_facts(data, root), **told)
     own = MODELS[model.replace("_", "-")]
     job["model"] = own.facts_with({}) | {"optimizer": optimizer}
     checkpoints = {"folder": str(folder), "shared": False} if folder else None
@@ -76,7 +94,11 @@ def of(framework, *values, id):
 
 ADAM = {"name": "adam", "learning_rate": 1e-3, "betas": [0.9, 0.999]}
 CHANGING = {"warmup_steps": 10, "decay": "cosine", "decay_steps": 40}
+LIMITED = {**ADAM, "gradient_norm_limit": 0.5}
 CASES = [
+    of("pytorch", "seq2seq", LIMITED, "fp32", id="recurrent layers and a limit of the norm"),
+    of("tensorflow", "seq2seq", LIMITED, "fp32", id="recurrent layers and a limit of the norm"),
+    of("mxnet", "seq2seq", LIMITED, "fp32", id="recurrent layers and a limit of the norm"),
     of("pytorch", "resnet_50", OPTIMIZER, "fp32", id="running statistics and momentum"),
     of("pytorch", "alexnet", {**OPTIMIZER, "learning_rate": 0.002}, "fp32", id="dropout"),
     of("pytorch", "resnet_50", ADAM, "fp32", id="adam"),
@@ -93,15 +115,16 @@ CASES = [
 
 @pytest.mark.parametrize(("framework", "model", "optimizer", "precision"), CASES)
 def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(
-    python_of, apart, tmp_path, framework, model, optimizer, precision
+    python_of, apart, sentences, tmp_path, framework, model, optimizer, precision
 ):
+    root = sentences if model == "seq2seq" else apart
     python, plan = python_of(framework), {"framework": framework, "optimizer": optimizer, "precision": precision}
-    whole = ended(begun(job_of(apart, None, "whole", model, **plan), tmp_path, python))
+    whole = ended(begun(job_of(root, None, "whole", model, **plan), tmp_path, python))
     assert whole.data("resumed")[0]["reason"] == "this host gives the run no folder for checkpoints"
-    first = killed_after(2, job_of(apart, tmp_path / "kept", "first", model, **plan), tmp_path, python)
+    first = killed_after(2, job_of(root, tmp_path / "kept", "first", model, **plan), tmp_path, python)
     assert first.data("resumed")[0]["step"] == 0
     assert len(list((tmp_path / "kept").iterdir())) <= 3
-    second = ended(begun(job_of(apart, tmp_path / "kept", "second", model, **plan), tmp_path, python))
+    second = ended(begun(job_of(root, tmp_path / "kept", "second", model, **plan), tmp_path, python))
     (resumed,) = second.data("resumed")
     assert resumed["step"] == 2 * EVERY
     assert (resumed["attempt_id"], resumed["damaged"]) == ("first", [])

@@ -323,7 +323,9 @@ def loss_by_the_equations(case):
     return float((numpy.log(numpy.exp(logits).sum(axis=1)) - chosen).mean())
 
 
-@pytest.mark.parametrize("framework", [of_framework(framework) for framework in MODELS["seq2seq"].frameworks])
+@pytest.mark.parametrize(
+    "framework", [of_framework(one, slow=one == "tensorflow") for one in MODELS["seq2seq"].frameworks]
+)
 def test_padding_changes_no_result(bench, framework):
     found, case = bench.found("seq2seq", framework), bench.case("seq2seq")
     wider = {name: numpy.pad(one, [(0, 0), (0, 3)]) if name.startswith("batch.") else one for name, one in case.items()}

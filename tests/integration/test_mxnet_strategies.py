@@ -49,17 +49,23 @@ def test_every_process_ends_well_and_every_rank_takes_part(tmp_path: Path, strat
 
 
 @pytest.mark.after_change
-@pytest.mark.parametrize("devices", [1, 2])
-def test_a_server_updates_as_a_worker_does(tmp_path: Path, devices: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("devices", "limit"), [(1, None), (2, None), (1, 4.0), (2, 4.0)])
+def test_a_server_updates_as_a_worker_does(
+    tmp_path: Path, devices: int, limit: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The optimiser is sent to the servers, with its momentum and weight decay, and what it divides the sum over a
-    worker's devices by; one worker is never out of step."""
+    worker's devices by; one worker is never out of step. The norm is limited by the worker, of one device alone."""
     # Models of the tests are found as an operator's own would be.
     monkeypatch.setenv("TBD_SUITE_PATH", str(ROOT))
+    rule = {**linear_model.OPTIMIZER, "gradient_norm_limit": limit}
     job = strategy_job("mxnet", ASYNCHRONOUS, 1, devices)
-    job["model"].update(module="tests.support.linear_model", input=None)
+    job["model"].update(module="tests.support.linear_model", input=None, rule=rule)
     attempt = carried_out(job, tmp_path)
+    if devices > 1 and limit:
+        assert attempt.failure()["kind"] == "unsupported"
+        return
     assert attempt.popen.returncode == 0, attempt.said
-    assert attempt.losses() == {"worker0": pytest.approx(linear_model.losses(6), rel=1e-5)}
+    assert attempt.losses() == {"worker0": pytest.approx(linear_model.losses(6, rule), rel=1e-5)}
 
 
 @contextmanager
