@@ -73,7 +73,8 @@ def board_grid(board: Json) -> Grid:
         for line in found.rows
     ]
     heads = [Head(text, False) for text in found.headers]
-    return Grid(f"The last nights of {board['schedule']}", heads, rows, found.common, found.notes)
+    notes = [note.partition(" ")[2] for note in found.notes] if found.rows else found.notes  # without their letter
+    return Grid(f"The last nights of {board['schedule']}", heads, rows, found.common, notes)
 
 
 def devices_grid(nodes: Sequence[Json], holding: Sequence[Json]) -> Grid:

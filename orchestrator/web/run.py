@@ -159,8 +159,8 @@ def bars(found: Json) -> list[Bar]:
 
 
 def _profile_grids(name: str, answer: Json) -> list[Grid]:
-    """Of each table its title stands above it."""
-    return [grid(one, one.common or name) for one in profile_tables(name, answer, MOST_ROWS)]
+    """Of each table its title, if it has one, stands above it."""
+    return [grid(one, one.common or one.headers[0]) for one in profile_tables(name, answer, MOST_ROWS)]
 
 
 def shares(answer: Json | None) -> list[Share]:

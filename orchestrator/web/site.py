@@ -1,5 +1,6 @@
 """The site: REST with pages beside it. ``orchestrator.app`` serves it."""
 
+import hashlib
 import secrets
 from collections.abc import Callable
 from functools import cache
@@ -7,7 +8,7 @@ from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from orchestrator.api.door.access import PAGES, check_lines
@@ -67,9 +68,13 @@ def paths() -> list[BaseRoute]:
 
 
 def _file(name: str) -> Route:
-    async def endpoint(_: Request) -> Response:
-        # Asked again with each page, and seldom sent: the answer to an unchanged one has no body.
-        headers = {"Cache-Control": "no-cache"}
-        return FileResponse(_STATIC / name, headers=headers, media_type=_TYPES[Path(name).suffix])
+    """Asked again with each page, and seldom sent: to who has it as it is the answer has no body."""
+    content = (_STATIC / name).read_bytes()
+    headers = {"Cache-Control": "no-cache", "ETag": f'"{hashlib.sha256(content).hexdigest()[:16]}"'}
+
+    async def endpoint(request: Request) -> Response:
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers, media_type=_TYPES[Path(name).suffix])
 
     return Route(f"/static/{name}", endpoint, include_in_schema=False)

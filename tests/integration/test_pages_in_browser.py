@@ -112,7 +112,7 @@ def test_a_person_signs_in_submits_watches_the_end_opens_a_run_and_signs_out(
     page.wait_for_url("**/runs/run_*")
     assert "sound" in page.inner_text("#state") or "disturbed" in page.inner_text("#state")
     browser.looked_at()
-    for path in ("/", "/experiments", "/runs?state=completed", "/results", "/history", "/nodes", "/schedules"):
+    for path in ("/", "/experiments", "/runs?state=completed", "/results", "/history", "/nodes", "/observations"):
         browser.looked_at(path)
     browser.looked_at(f"/compare?of={experiment}&of={experiment}")
     page.click("button:has-text('Sign out')")

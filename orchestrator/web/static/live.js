@@ -57,6 +57,7 @@ async function refresh() {
       replace(region, document.importNode(instead, true));
     }
   }
+  showLast();
 }
 
 // What a person has opened stays open, and what has the focus keeps it: the n-th of the region as it was is the n-th of
@@ -123,6 +124,14 @@ function append(log, text) {
   }
 }
 
+// Of a board that is wider than the screen the last nights are seen first.
+function showLast() {
+  for (const board of document.querySelectorAll("#boards .wide")) {
+    board.scrollLeft = board.scrollWidth;
+  }
+}
+
+showLast();
 if (main.dataset.events) {
   follow(main.dataset.events);
 }

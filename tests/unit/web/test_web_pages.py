@@ -260,5 +260,8 @@ def test_the_script_is_short_and_the_two_files_are_all_there_is(rig: Rig) -> Non
     assert script.headers["content-type"] == "text/javascript; charset=utf-8"
     assert len(script.text.splitlines()) <= 300
     assert not re.search(r"innerHTML|eval\(|https?://", script.text)
-    assert rig.http.get("/static/style.css").headers["cache-control"] == "no-cache"
+    style = rig.http.get("/static/style.css")
+    assert style.headers["cache-control"] == "no-cache"
+    again = rig.http.get("/static/style.css", headers={"If-None-Match": style.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
     assert rig.http.get("/static/../site.py").status_code == 404
