@@ -112,7 +112,7 @@ cuda-names: setup ## every name of PyTorch's CUDA build that is used here, tried
 	@$(BIN)/python -m tests.gpu.wheels $(VERSION)
 
 announce-downloads:
-	@$(if $(wildcard .venv/.ready),:,echo "tbd sets up its own environment in .venv: a download of about 250 MB.")
+	@$(if $(wildcard .venv/.ready),:,echo "tbd sets up its own environment in .venv: a download of about 290 MB.")
 
 setup: .venv/.ready
 
