@@ -106,8 +106,8 @@ class Store(AccessStore, HistoryStore, PredictionStore, ScheduleStore, Protocol)
     def cells(
         self, wanted: CellFilter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page[StoredCell]:
-        """Cells, those of the newest experiment first, of one experiment in the order of its sweep. A page is shorter
-        than ``limit`` where its cells have many runs.
+        """Cells, those of the newest experiment first, of one experiment in the order of its sweep; or all of that the
+        other way round, as ``wanted`` has it. A page is shorter than ``limit`` where its cells have many runs.
 
         Raises:
             InvalidRequest: the cursor is not one of ours.

@@ -34,7 +34,7 @@ _RUNS = (
     *(Filter("state", "state", tuple(RunState)), _MODEL, _FRAMEWORK),
     *(Filter("experiment", "experiment"), _OWNER, _LABEL, _ORDER),
 )
-_RESULTS = (_MODEL, _FRAMEWORK, Filter("gpu_model", "GPU"), _OWNER, _LABEL)
+_RESULTS = (_MODEL, _FRAMEWORK, Filter("gpu_model", "GPU"), _OWNER, _LABEL, _ORDER)
 
 
 async def experiments(asked: Asked) -> Page | Response:

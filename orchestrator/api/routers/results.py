@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, Label, Limit, OfOwner, WholeLimit, parse_label
+from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, Label, Limit, OfOwner, Order, WholeLimit, parse_label
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.compared.comparison import ComparisonsView, ComparisonView, pairs_view, sides_view
 from orchestrator.api.views.compared.scaling import ScalingView, scaling_view
@@ -53,12 +53,20 @@ def list_results(
     framework: str | None = None,
     gpu_model: str | None = None,
     label: Label = None,
+    order: Order = "newest",
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Results across experiments, newest experiment first, cells in the order of its sweep. A page may be shorter than
-    its limit where cells have many runs."""
-    wanted = CellFilter(owner, model=model, framework=framework, gpu_model=gpu_model, label=parse_label(label))
+    """Results across experiments, newest experiment first, cells in the order of its sweep; or all of that the other
+    way round. A page may be shorter than its limit where cells have many runs."""
+    wanted = CellFilter(
+        owner,
+        model=model,
+        framework=framework,
+        gpu_model=gpu_model,
+        label=parse_label(label),
+        oldest_first=order == "oldest",
+    )
     page = results.page_of_rows(context, wanted, limit, cursor)
     return answer(page_view(page, result_row_view))
 

@@ -29,7 +29,8 @@ def page(
 ) -> Page[StoredCell]:
     """See ``domain.ports.Store.cells``."""
     wanted = wanted or CellFilter()
-    found, next_cursor = paging.page(connection, _matching(wanted), cell, limit, cursor)
+    order = wanted.oldest_first
+    found, next_cursor = paging.page(connection, _matching(wanted), cell, limit, cursor, oldest_first=order)
     if len(found) > 1:
         few = _few_enough(connection, found)
         if few < len(found):

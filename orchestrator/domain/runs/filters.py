@@ -46,6 +46,7 @@ class CellFilter:
     series: str | None = None
     since: float | None = None
     until: float | None = None
+    oldest_first: bool = False
 
 
 @dataclass(frozen=True)

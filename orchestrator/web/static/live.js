@@ -9,9 +9,11 @@
 "use strict";
 
 const QUIET_MS = 2000; // at least between two looks at the server: a run of events is one change
+const SHARE = 20; // and so many times as long as a look takes: the server may measure on the same cores
 const LONGEST_LOG = 300000; // signs; older ones go
 const main = document.querySelector("main");
 let timer = null;
+let took = 0; // milliseconds, the last look
 let over = false; // what is followed has ended: then there is more of the page than before, and all of it is fetched
 
 function say(text) {
@@ -21,7 +23,7 @@ function say(text) {
     place.id = "live-problem";
     place.className = "problem";
     place.setAttribute("role", "status");
-    main.prepend(place);
+    document.querySelector("main").prepend(place);
   }
   place.textContent = text;
   place.hidden = !text;
@@ -29,14 +31,17 @@ function say(text) {
 
 function soon() {
   if (timer === null) {
-    timer = setTimeout(() => { timer = null; refresh(); }, QUIET_MS);
+    timer = setTimeout(() => { timer = null; refresh(); }, Math.max(QUIET_MS, SHARE * took));
   }
 }
 
 async function refresh() {
-  let answer;
+  const begun = performance.now();
+  let answer, text;
   try {
     answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    text = await answer.text();
+    took = performance.now() - begun;
   } catch {
     say("The server does not answer: this page may be out of date.");
     return;
@@ -46,7 +51,7 @@ async function refresh() {
     return;
   }
   say("");
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const fresh = new DOMParser().parseFromString(text, "text/html");
   if (over) {
     replace(document.querySelector("main"), document.importNode(fresh.querySelector("main"), true));
     return;

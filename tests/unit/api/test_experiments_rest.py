@@ -137,12 +137,13 @@ def test_cancelling_a_run_leaves_the_others(rig: Rig) -> None:
     assert rig.get(f"/runs/{second['id']}")["cancel_requested"] is False
 
 
-@pytest.mark.parametrize("path", ["/experiments", "/runs"])
+@pytest.mark.parametrize("path", ["/experiments", "/runs", "/results"])
 def test_lists_can_begin_with_the_oldest_and_go_on_from_there(rig: Rig, path: str) -> None:
     for number in range(3):
         rig.submit(name=f"number-{number}")
-    newest = [one["id"] for one in rig.get(path)["items"]]
+    name = "experiment_id" if path == "/results" else "id"
+    newest = [one[name] for one in rig.get(path)["items"]]
     oldest = rig.get(path, order="oldest", limit=2)
     rest = rig.get(path, order="oldest", cursor=oldest["next_cursor"])
-    assert [one["id"] for one in (*oldest["items"], *rest["items"])] == newest[::-1]
+    assert [one[name] for one in (*oldest["items"], *rest["items"])] == newest[::-1]
     assert rig.http.get(f"/api/v1{path}", params={"order": "name"}).status_code == 422
