@@ -186,7 +186,13 @@ def test_the_interval_leaves_out_one_exactly_where_there_is_a_verdict():
 def test_where_it_cannot_tell_it_says_what_would():
     pair = compare_cells(_rates(np.random.default_rng(11).normal(0, 0.04, (2, 6))))[0]
     assert pair.verdict == "cannot_tell"
-    assert pair.more_runs > 6
+    # A pair of two cells has blocks - 1 degrees of freedom: so many more are just enough for half of the difference.
+    wanted, error = math.log1p(pair.detectable_ratio) / 2, math.log1p(pair.detectable_ratio) / detectable(1.0, 5, 0.05)
+
+    def least(blocks):
+        return detectable(error * math.sqrt(6 / blocks), blocks - 1, 0.05)
+
+    assert least(6 + pair.more_runs) <= wanted < least(6 + pair.more_runs - 1)
     half = 100 * math.expm1(math.log1p(pair.detectable_ratio) / 2)
     assert pair.text == (
         f"cannot tell below {100 * pair.detectable_ratio:.2g} %; {pair.more_runs} more runs would tell {half:.2g} %"

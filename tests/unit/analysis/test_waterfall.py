@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orchestrator.analysis.s_sgd.buckets import Bucket
 from orchestrator.analysis.s_sgd.explain.cell_difference import differences
-from orchestrator.analysis.s_sgd.explain.rank_steps import RankStep, RunSteps
+from orchestrator.analysis.s_sgd.explain.rank_steps import RankStep, RunSteps, load
 from orchestrator.analysis.s_sgd.explain.waterfall import COMPUTING, EXPOSED, RESIDUAL, waterfall
 from orchestrator.analysis.s_sgd.inputs import NotAnInput, active_step, inputs_of, step_of
 from orchestrator.analysis.s_sgd.labels import Merger
@@ -145,6 +145,8 @@ def test_inputs_are_scaled_to_the_timed_step_and_gradients_become_ready_from_the
     assert found.buckets(Merger.HOROVOD, 8) == [Bucket(0, 2, 8)]
     step = step_of(TIMES, 1.0, input_s=0.3)
     assert (step.input_s, step.passes, step.exposed_s) == (0.3, (0.25, 0.5, 0.1), 0.0)
+    copied = step_of(replace(TIMES, breakdown={**TIMES.breakdown, "host_to_device_s": 0.4}), 1.0, input_s=0.3)
+    assert load(RunSteps(1.0, (copied,)), copied) == pytest.approx(0.3 + 0.2)
     by_itself = replace(TIMES, exchanges=(GradientExchange("bucket 0", 8, 0.0, 1.0),))
     assert inputs_of(by_itself, 1.0) == found  # a rank of DDP that is alone exchanges with itself
     assert active_step(1, 0.6, 1.2, 3.0, 0.3).compute_s == pytest.approx(1.5)
