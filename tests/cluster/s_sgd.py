@@ -1,6 +1,6 @@
 """Predictions of the S-SGD model held against what hosts of the bench then measure: the figures of its page.
 
-    python -m tests.cluster.s_sgd [--out docs/read_results/s-sgd-model.md] [--repeats 4] [--only pytorch]
+    python -m tests.cluster.s_sgd [--out docs/read_results/s-sgd-model.md] [--repeats 4] [--only pytorch] [--keep FILE]
 
 Of each network in each framework one device is profiled, of each link the libraries are timed, and the cells of two
 hosts are predicted before they run. With --out what stands between the page's two marks is replaced. Networks are in
@@ -8,11 +8,12 @@ their smallest size, as the hosts are process trees on the cores of one machine,
 """
 
 import argparse
+import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -291,6 +292,9 @@ def quantile(values: Sequence[float], share: float) -> float:
 HEADS = ("network", "strategy", "link", "measured", "half-width", *(f"error: {name}" for name in MODELLED), "residual")
 
 
+JUDGED = ("judged", "fast", "merged", "replays")
+
+
 @dataclass
 class Found:
     """What the trials told. ``grown``: (times the profiled batch, error of the rate); ``accused``: (share of a core
@@ -370,17 +374,55 @@ def _collect(cells: Iterable[Judged], into: list[Judged]) -> None:
         print("|", " | ".join(_row(one)), flush=True)
 
 
-def try_two_hosts(found: Found, bench: Bench, ways: Sequence[Way], repeats: int) -> None:
+def _grown(found: Found, bench: Bench, ways: Sequence[Way], repeats: int) -> None:
     trial = Trial(bench, repeats)
-    _collect(carry_out(bench, ways, list(MODELS), LINKS, repeats), found.judged)
-    if WAYS[0] not in ways:
-        return
-    _collect(over_links(trial, WAYS[:1], list(MODELS), FAST_LINKS), found.fast)
-    found.grown += [grown for model in MODELS for grown in trial.grown(WAYS[0], model)]
-    _collect(trial.merged(LINKS[-1]), found.merged)
+    for model in MODELS:
+        trial.measured(trial.spec(WAYS[0], model, ONE))
+        found.grown += trial.grown(WAYS[0], model)
+
+
+def _accused(found: Found, bench: Bench, ways: Sequence[Way], repeats: int) -> None:
+    trial = Trial(bench, repeats)
+    trial.measured(trial.spec(WAYS[0], "resnet-50", ONE))
     with bench.network.shaped(LINKS[-1]):
         for _ in range(GANGS):
             found.accused += [(share, trial.straggler(share)) for share in (SLOWED, 1.0)]
+
+
+def _over(link: float) -> "Part":
+    return lambda found, bench, ways, repeats: _collect(
+        carry_out(bench, ways, list(MODELS), [link], repeats), found.judged
+    )
+
+
+Part = Callable[[Found, Bench, Sequence[Way], int], None]
+PARTS: dict[str, Part] = {
+    **{f"{link / 1e6:g}": _over(link) for link in LINKS},  # Mbit/s
+    "fast": lambda found, bench, ways, repeats: _collect(
+        carry_out(bench, WAYS[:1], list(MODELS), FAST_LINKS, repeats), found.fast
+    ),
+    "grown": _grown,
+    "buckets": lambda found, bench, ways, repeats: _collect(Trial(bench, repeats).merged(LINKS[-1]), found.merged),
+    "stragglers": _accused,
+    "replays": lambda found, bench, ways, repeats: _collect(Trial(bench, repeats).replayed(LINKS[-1]), found.replays),
+}
+
+
+def read_found(path: Path | None) -> tuple[Found, list[str]]:
+    """(What earlier parts found, their names), as ``keep`` left it."""
+    if path is None or not path.exists():
+        return Found(), []
+    told = json.loads(path.read_text(encoding="utf-8"))
+    found = {
+        name: [Judged(**one | {"way": Way(**one["way"])}) for one in rows] if name in JUDGED else list(map(tuple, rows))
+        for name, rows in told["found"].items()
+    }
+    return Found(**found), told["parts"]
+
+
+def keep(path: Path | None, found: Found, parts: Sequence[str]) -> None:
+    if path is not None:
+        path.write_text(json.dumps({"parts": parts, "found": asdict(found)}, indent=1), encoding="utf-8")
 
 
 def main() -> int:
@@ -388,21 +430,24 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="the page whose part between the marks is replaced")
     parser.add_argument("--repeats", type=int, default=4)
     parser.add_argument("--only", action="append", help="a framework; may be given several times")
+    parser.add_argument("--part", action="append", choices=PARTS, help="only this; may be given several times")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="what was found; a part that is there is passed over")
     options = parser.parse_args()
     if hosts.refusal():
         print(hosts.refusal(), file=sys.stderr)
         return 2
     ways, left_out = ready(options.only)
-    found = Found()
+    layout = Layout.of_this_machine()
+    many = {name: replace(layout[TWO[place % 2]], clock_offset_s=0) for place, name in enumerate(MANY)}
+    found, done = read_found(options.keep)
     try:
-        with running(Layout.of_this_machine()) as bench:
-            try_two_hosts(found, bench, ways, options.repeats)
-        layout = Layout.of_this_machine()
-        more = {name: replace(layout[TWO[place % 2]], clock_offset_s=0) for place, name in enumerate(MANY)}
-        with running({HEAD: layout[HEAD]} | more) as bench:
-            _collect(Trial(bench, options.repeats).replayed(LINKS[-1]), found.replays)
+        for part in (name for name in options.part or PARTS if name not in done):
+            with running({HEAD: layout[HEAD]} | many if part == "replays" else layout) as bench:
+                PARTS[part](found, bench, ways, options.repeats)
+            done.append(part)
+            keep(options.keep, found, done)
     finally:
-        print(text := page_of(found, left_out))
+        print(text := page_of(found, [*left_out, *(f"part {name}: not run" for name in PARTS if name not in done)]))
     if options.out:
         put_into(options.out, text, MARKS)
     return 0
