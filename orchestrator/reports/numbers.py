@@ -57,24 +57,27 @@ def _magnitude(value: float) -> int:
     return math.floor(math.log10(abs(value)))
 
 
-def percent(ratio: float | None, digits: int = 3) -> str:
-    return NOTHING if ratio is None else f"{plain(100 * ratio, digits)} %"
+def percent(ratio: float | str | None, digits: int = 3) -> str:
+    """A ratio in hundredths. What is not finite travels as a text, here and below."""
+    if ratio is None or isinstance(ratio, str):
+        return ratio or NOTHING
+    return f"{plain(100 * ratio, digits)} %"
 
 
-def memory(amount_bytes: float | None) -> str:
+def memory(amount_bytes: float | str | None) -> str:
     """Bytes in the largest fitting unit of 1024."""
-    if amount_bytes is None:
-        return NOTHING
+    if amount_bytes is None or isinstance(amount_bytes, str):
+        return amount_bytes or NOTHING
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if amount_bytes >= size:
             return f"{plain(amount_bytes / size, 3)} {unit}"
     return f"{amount_bytes:.0f} B"
 
 
-def duration(seconds: float | None) -> str:
+def duration(seconds: float | str | None) -> str:
     """A duration of a step, or of a run."""
-    if seconds is None:
-        return NOTHING
+    if seconds is None or isinstance(seconds, str):
+        return seconds or NOTHING
     if seconds < 1e-3:
         return f"{plain(seconds * 1e6, 3)} µs"
     if seconds < 1:

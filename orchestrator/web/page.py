@@ -132,17 +132,21 @@ async def read_form(request: Request) -> dict[str, str]:
     """The fields of a form, unchecked.
 
     Raises:
-        NotAllowed: the body is none.
+        NotAllowed: the body is none, or none of ours.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
         raise NotAllowed(f"a form is sent here, as {FORM}: programs use /api/v1")
     text = (await request.body()).decode("utf-8", "replace")
-    return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=200))
+    try:
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=200))
+    except ValueError:
+        raise NotAllowed("no form of ours has so many fields") from None
 
 
 def form_secret(request: Request) -> str:
-    """What the forms of this caller carry: of its session or, where nobody needs one, of this process."""
-    shown = access.presented_cookie(cookie_of(request.scope) or "")
+    """What the forms of this caller carry: of its session or, where nobody needs one, of this process. (There a cookie
+    may be anybody's who has a port of this host.)"""
+    shown = access.presented_cookie(cookie_of(request.scope) or "") if request.app.state.gate.is_closed else None
     return access.form_secret(shown.secret) if shown else str(request.app.state.form_secret)
 
 

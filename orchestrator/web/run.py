@@ -11,6 +11,7 @@ from orchestrator.reports import waterfall
 from orchestrator.reports.facts_of import attempt_text, curve_table, measurements_table, run_facts, summary_facts
 from orchestrator.reports.figures.run import figure
 from orchestrator.reports.fingerprint import fingerprint_lines
+from orchestrator.reports.numbers import plain
 from orchestrator.reports.profile_tables import MOST_ROWS, profile_tables
 from orchestrator.reports.results_table import Table
 from orchestrator.web.figures import pictures
@@ -124,7 +125,7 @@ async def _explained(asked: Asked, path: str) -> tuple[Any, str | None]:
 
 def _with_n(table: Table, measured: Sequence[Json]) -> Table:
     """The table with how many observations are behind each number."""
-    numbers = ["" if one["n"] is None else f"{one['n']:.0f}" for one in measured]
+    numbers = ["" if one["n"] is None else plain(one["n"], 3) for one in measured]
     rows = [[*row[:3], number, row[3]] for row, number in zip(table.rows, numbers, strict=True)]
     return Table(table.common, [*table.headers[:3], "n", table.headers[3]], rows, table.notes)
 

@@ -63,6 +63,7 @@ def test_an_interval_is_a_half_width_where_both_sides_round_alike_else_its_ends(
 def test_units_are_for_people() -> None:
     assert (memory(3 * 2**30), memory(17_825_792), memory(512)) == ("3.00 GiB", "17.0 MiB", "512 B")
     assert (percent(0.1284), percent(None)) == ("12.8 %", NOTHING)
+    assert [percent("NaN"), memory("Infinity"), duration("-Infinity")] == ["NaN", "Infinity", "-Infinity"]
     assert [duration(s) for s in (1e-5, 0.0101, 2.06, 150, 7_300)] == [
         "10.0 µs",
         "10.1 ms",

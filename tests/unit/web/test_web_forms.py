@@ -95,3 +95,11 @@ def test_only_forms_are_taken(rig: Rig) -> None:
     made = rig.submit()["id"]
     assert rig.http.post(f"/experiments/{made}", json={"order": "cancel"}).status_code == 403
     assert rig.http.post(f"/experiments/{made}").status_code == 403
+    many = {f"field{number}": "" for number in range(300)}
+    assert rig.http.post(f"/experiments/{made}", data=many).status_code == 403
+
+
+def test_where_nobody_signs_in_no_cookie_chooses_the_secret_of_a_form(rig: Rig) -> None:
+    usual = fields_of(rig.http.get("/new", headers=AS_BROWSER).text)["secret"]
+    cookie = {"Cookie": f"tbd-session=ses_{'0' * 20}_{'0' * 64}"}
+    assert fields_of(rig.http.get("/new", headers=AS_BROWSER | cookie).text)["secret"] == usual

@@ -1,5 +1,6 @@
 """Pages: each is there, says what REST says, keeps to its policy, and shows hostile text as text."""
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import pytest
 
 from orchestrator.domain.runs.run import ExperimentState, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
-from orchestrator.domain.value.measurement import Analysis, Validity
+from orchestrator.domain.value.measurement import Analysis, Measurement, Validity
 from orchestrator.domain.words.errors import StoreUnavailable
 from orchestrator.web.page import HEADERS, templates
 from tests.contract.test_store_profiles import WHOLE
@@ -231,6 +232,26 @@ def test_what_is_refused_is_a_page_for_browsers_and_a_problem_for_programs(
     assert Nested(html).wrong == []
     assert says in html
     assert scene.rig.http.get(path).json()["status"] == status
+
+
+def test_what_is_no_number_damaged_or_removed_is_told_and_breaks_no_page(rig: Rig) -> None:
+    made = rig.submit(repeats=2)["id"]
+    odd, damaged = (run.id for run in rig.store.runs_of(made))
+    nothing = Measurement("throughput", math.nan, "images/s", "m", ci_low=math.nan, ci_high=math.inf, n=math.nan)
+    memory = Measurement("peak_memory_bytes", math.inf, "B", "m", n=2.0)
+    rig.start(odd)
+    rig.finish(odd, Analysis(Validity(), measurements=(nothing, memory), summary={"loss": math.nan}, code_version="1"))
+    rig.store.database.write(
+        lambda connection: connection.exec_driver_sql(f"UPDATE run SET plan = '{{}}' WHERE id = '{damaged}'")
+    )
+    for path in ("/", "/runs", "/results", f"/experiments/{made}", f"/runs/{odd}", f"/compare?of={odd}&of={odd}"):
+        assert rig.http.get(path, headers=AS_BROWSER).status_code == 200, path
+    assert "NaN" in rig.http.get(f"/runs/{odd}", headers=AS_BROWSER).text
+    assert f"tbd rm {made}" in rig.http.get("/runs", headers=AS_BROWSER).text
+    answer = rig.http.get(f"/runs/{damaged}", headers=AS_BROWSER)
+    assert (answer.status_code, "is damaged" in answer.text) == (409, True)
+    assert rig.http.delete(f"/api/v1/experiments/{made}").status_code == 204
+    assert rig.http.get(f"/experiments/{made}", headers=AS_BROWSER).status_code == 404
 
 
 def test_while_the_database_is_away_there_is_a_page_that_says_so(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
