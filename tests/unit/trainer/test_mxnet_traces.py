@@ -93,6 +93,12 @@ def test_the_gradient_of_an_lstms_joined_weights_is_the_lstms():
     assert found[4:] == [("backward", row) for row in (1, 0, 1, 1)]
 
 
+def test_what_limits_the_norm_of_the_gradients_is_the_update():
+    limit = ["multi_sum_sq", "sqrt", "broadcast_mul", "sgd_mom_update"]
+    found = told(["Convolution", "_backward_Convolution", *limit], NODES[:1])
+    assert found == [("forward", 0), ("backward", 0), *[("update", None)] * 4]
+
+
 def test_times_of_layers_are_means_over_the_steps_and_add_up_to_the_passes():
     step = ["Convolution", "Convolution", "Convolution", "elemwise_add", "_backward_add"]
     step += ["_backward_Convolution"] * 3 + ["sgd_mom_update"]

@@ -112,7 +112,7 @@ def told_apart(operators: Sequence[Any], nodes: Sequence[Any]) -> Iterator[Tuple
     row, updating = None, False
     for operator in operators:
         # Of the gradients' norm, which only an update asks for.
-        updating = updating or operator.name.lstrip("_") == "multi_sum_sq"
+        updating = updating or operator.name == "multi_sum_sq"
         if operator.name.startswith(mxnet_trace.EXCHANGE):
             yield operator, "exchange", None
             continue
