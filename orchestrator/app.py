@@ -137,21 +137,24 @@ def serve(settings: Settings, as_json: bool, owner_fd: int | None = None, **more
         TbdError: it cannot start; the message names the cause and the way out.
     """
     tls = context_of(settings)
-    _end_in_order()
+    end = End()
+    end.in_order()
     directory = DataDirectory(settings.data_dir).open(owner_fd)
     try:
         listener = listen(settings)
         url = url_of(settings, listener.getsockname()[1])
         server = Server(url, socket.gethostname(), os.getpid(), time.time())
         with listener, running_service(settings, settings.data_dir, server, **more) as context:
-            _end_in_order()  # again: Ray has put a handler of its own in its place, which does not unwind anything
+            end.in_order()  # again: Ray has put a handler of its own in its place, which does not unwind anything
             directory.announce(server)
             _say_where(url, as_json)
             app = create_site(context, settings, stopping=lambda: http.should_exit)
             app.state.gate.refresh()
             config = configuration(app, settings, tls)
             http = QuietServer(
-                config, ending=context.news.tell, lost=lambda: context.store.lost() or context.cluster.lost()
+                config,
+                ending=context.news.tell,
+                lost=lambda: end.asked or context.store.lost() or context.cluster.lost(),
             )
             _set_aside_what_stays()
             http.run(sockets=[listener])
@@ -170,17 +173,25 @@ def _set_aside_what_stays() -> None:
     gc.freeze()
 
 
-def _end_in_order() -> None:
-    """Let SIGTERM and SIGINT unwind the stack, at any time from here on, so that what was started is stopped. uvicorn
-    takes both while it serves, and raises them again when it has ended; a second signal does not disturb the stop."""
+class End:
+    """``asked``: which signal asked for it, also where what it raised was lost: Python drops what is raised within a
+    finaliser or a weak reference's callback, and garbage is collected just before a server begins to serve."""
 
-    def leave(*_: object) -> None:
+    def __init__(self) -> None:
+        self.asked: str | None = None
+
+    def in_order(self) -> None:
+        """Let SIGTERM and SIGINT unwind the stack, at any time from here on, so that what was started is stopped.
+        uvicorn takes both while it serves, and raises them again when it has ended; a second signal does not disturb
+        the stop."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)
-        raise SystemExit(0)
+            signal.signal(number, self._leave)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, leave)
+    def _leave(self, number: int, _: object) -> None:
+        self.asked = signal.Signals(number).name
+        for one in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(one, signal.SIG_IGN)
+        raise SystemExit(0)
 
 
 def check_that_it_may_listen(settings: Settings, store: Store) -> None:

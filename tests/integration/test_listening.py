@@ -3,14 +3,19 @@
 import asyncio
 import http.client
 import json
+import os
+import signal
 import socket
+import sys
+import time
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from orchestrator.app import listen
+from orchestrator.app import End, listen
 from orchestrator.domain.words.errors import SettingsError
 from orchestrator.serve.settings import Settings, read_settings
 from tests.integration.service_rig import Tbd, environment, service
@@ -105,3 +110,26 @@ def test_a_real_server_tells_strangers_apart_and_answers_everything_as_a_problem
                 head, _, body = reader.read().partition(b"\r\n\r\n")
         assert b"application/problem+json" in head
         assert json.loads(body)["status"] == 400
+
+
+def test_a_signal_is_not_forgotten_where_what_it_raises_is_dropped(monkeypatch):
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    dropped = []
+    monkeypatch.setattr(sys, "unraisablehook", dropped.append)
+
+    def end_it(_):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)
+
+    end = End()
+    end.in_order()
+    try:
+        thing = type("Thing", (), {})()
+        reference = weakref.ref(thing, end_it)
+        del thing
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert reference() is None
+    assert [type(one.exc_value) for one in dropped] == [SystemExit]
+    assert end.asked == "SIGTERM"
