@@ -11,6 +11,7 @@ from workers.trainer.__main__ import failure_of
 AT_THE_LIMIT = [
     "MXNetError: Resource temporarily unavailable",
     "MXNetError: could not create a memory object",
+    "ImportError: CompleteArgumentSpec: Unable to create type object!",
     "libtorch.so: failed to map segment from shared object",
     "libmxnet.so: cannot map zero-fill pages",
     "<function _handle_fromlist at 0x7f1e1528fe20> returned NULL without setting an exception",

@@ -15,8 +15,8 @@ PEER_LOST = "peer_lost"
 # How C++ says that memory is short; bindings pass its text on, MXNet's as "std: :bad_alloc".
 _BAD_ALLOC = "bad_alloc"
 # What a process says that gets no more memory than its limit: for a library that is loaded (ld.so), within Python's own
-# import, for the stack of another thread (EAGAIN), and for what oneDNN lays aside before a primitive, for its data, or
-# while it runs. Without a limit each may have another cause.
+# import, for the stack of another thread (EAGAIN), for what oneDNN lays aside before a primitive, for its data, or
+# while it runs, and for a class of pybind11's. Without a limit each may have another cause.
 _AT_THE_LIMIT = (
     "Cannot allocate memory",
     "failed to map segment from shared object",
@@ -28,6 +28,8 @@ _AT_THE_LIMIT = (
     "could not create a primitive",
     "could not execute a primitive",
     "could not create a memory object",
+    "Unable to create type object!",
+    "error allocating type!",
 )
 
 
