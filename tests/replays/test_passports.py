@@ -138,6 +138,16 @@ def test_a_file_that_is_cut_off_or_would_unpack_to_too_much_is_refused(written, 
     assert main(["verify", str(path.with_name("nowhere"))]) == 2
 
 
+def test_records_that_share_a_run_are_refused(written, experiments, capsys):
+    first, second, *_ = experiments[1]
+    path = written()
+    with zipfile.ZipFile(path) as archive:
+        shared = archive.read(f"{first}/record.jsonl").replace(first.encode(), second.encode())
+    with_member(path, f"{second}/record.jsonl", lambda _: shared)
+    assert main(["verify", str(path)]) == 2
+    assert "no passport that can be verified" in capsys.readouterr().err
+
+
 def test_an_anonymous_one_names_no_host_user_address_or_path_and_is_verified(written, experiments, capsys):
     store, ids = experiments
     path = written("--anonymous")

@@ -6,6 +6,7 @@ The same name is replaced by the same one everywhere, so that what was equal sta
 import getpass
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 # Keys whose text is a name of that kind, in records and logs.
@@ -39,7 +40,8 @@ class Names:
         self._known: dict[str, str] = {}
         self._counts: dict[str, int] = {}
         self._words: re.Pattern[str] | None = None
-        self.note(getpass.getuser(), "user")
+        with suppress(KeyError, OSError):  # a container's user may have no name
+            self.note(getpass.getuser(), "user")
 
     def note(self, name: Any, kind: str) -> None:
         if isinstance(name, str) and name not in _USUAL and name not in self._known:

@@ -45,6 +45,7 @@ def _verified(container: Any) -> dict[str, Any]:
     from orchestrator.analysis.analyse import CODE_VERSION
     from orchestrator.cli.passport.container import RECORD, TOLD, NoPassport
     from orchestrator.cli.passport.told import computed, differences, numbers, versions
+    from orchestrator.domain.words.errors import TbdError
     from orchestrator.services.facts.catalog import load_catalog
     from orchestrator.services.intake.record import recorded
 
@@ -64,6 +65,8 @@ def _verified(container: Any) -> dict[str, Any]:
         others = sorted({version for one in ids for version in versions(told[one])})
     except (KeyError, TypeError, AttributeError) as error:
         raise NoPassport(f"what it tells is not what tbd tells: {error!r}") from None
+    except TbdError as error:  # records that contradict each other, or one that cannot be stored
+        raise NoPassport(str(error)) from None
     return {
         "experiments": ids,
         "runs": sum(len(one.runs) for one in records),
