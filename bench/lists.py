@@ -8,8 +8,9 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -38,12 +39,12 @@ PATHS = (
 
 
 @contextmanager
-def serving(folder: Path, **content: int) -> Iterator[Service]:
-    """A server on a database with that content; its nodes take nothing."""
+def serving(folder: Path, fill: Callable[[SqlStore], None]) -> Iterator[Service]:
+    """A server on a database that ``fill`` filled; its nodes take nothing."""
     data = folder / "data"
     data.mkdir(parents=True)
     store = SqlStore(f"sqlite:///{data / 'tbd.sqlite3'}")
-    filled.fill(store, **content)
+    fill(store)
     store.close()
     service = Service(data, TBD_CLUSTER="local").start()
     try:
@@ -58,14 +59,17 @@ def serving(folder: Path, **content: int) -> Iterator[Service]:
 def little_and_much() -> Iterator[Mapping[str, Service]]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tbd-bench-")))
-        little = stack.enter_context(serving(folder / "little", ended=60, large_runs=300))
-        much = stack.enter_context(serving(folder / "much", ended=2000, large_runs=20_000))
+        little = stack.enter_context(serving(folder / "little", partial(filled.fill, ended=60, large_runs=300)))
+        much = stack.enter_context(serving(folder / "much", partial(filled.fill, ended=2000, large_runs=20_000)))
         yield {"little": little, "much": much}
 
 
 @contextmanager
 def a_long_queue() -> Iterator[Service]:
-    with tempfile.TemporaryDirectory(prefix="tbd-bench-") as folder, serving(Path(folder), queued=2000) as service:
+    with (
+        tempfile.TemporaryDirectory(prefix="tbd-bench-") as folder,
+        serving(Path(folder), partial(filled.fill, queued=2000)) as service,
+    ):
         yield service
 
 

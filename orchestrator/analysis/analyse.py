@@ -5,6 +5,7 @@ before anything that is concluded here.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -14,7 +15,16 @@ from orchestrator.analysis.log.failures import failure_of
 from orchestrator.analysis.log.windows import span_of
 from orchestrator.analysis.probe import calibration, netbench
 from orchestrator.analysis.profile import memory, profiles
-from orchestrator.analysis.run import conditions, ladder, quality, replicas, throughput, utilization, validity
+from orchestrator.analysis.run import (
+    conditions,
+    ladder,
+    quality,
+    replicas,
+    throughput,
+    time_series,
+    utilization,
+    validity,
+)
 from orchestrator.analysis.run.evidence import Evidence
 from orchestrator.analysis.run.utilization import NodeSpan
 from orchestrator.analysis.statistics import course, settling
@@ -47,6 +57,14 @@ def analyse(logs: Mapping[str, Sequence[Mapping[str, Any]]], kinds: KernelKinds 
 
 def analyse_read(read: Sequence[NodeLog], kinds: KernelKinds = NO_KINDS) -> Analysis:
     """The same of logs that were read, in the order of their nodes' names."""
+    found = _analysed(read, kinds)
+    try:
+        return replace(found, time_series=time_series.time_series(read))
+    except _IMPOSSIBLE:  # why it failed may be just that
+        return found
+
+
+def _analysed(read: Sequence[NodeLog], kinds: KernelKinds) -> Analysis:
     try:
         if not read:
             raise LogError("there is no log")
@@ -259,6 +277,7 @@ def _summary(evidence: Evidence) -> dict[str, Any]:
         summary["history"] = evidence.job["history"]
     if evidence.course is not None and evidence.cut is not None and evidence.world is not None:
         summary["steady"] = _course(evidence.course, evidence.cut, evidence)
+        summary["phases"] = time_series.phases(evidence.logs, evidence.world.first_steps[evidence.cut.first])
     return summary
 
 

@@ -19,8 +19,8 @@ from orchestrator.services.context import Context
 PARTS = (
     *("experiments", "lookup", "catalog", "runs", "schedules", "streams"),
     *("operate.nodes", "operate.tokens", "operate.audit"),
-    *("results", "history", "nightly", "profiles", "waterfall"),
-    *("exports", "observations", "probes", "predictions", "intake.imports"),
+    *("results", "history", "nightly", "profiles", "s_sgd.waterfall"),
+    *("exports", "observations", "probes", "s_sgd.predictions", "intake.imports"),
 )
 
 

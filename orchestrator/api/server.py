@@ -23,17 +23,16 @@ from orchestrator.api.routers import (
     lookup,
     nightly,
     observations,
-    predictions,
     probes,
     profiles,
     results,
     runs,
     schedules,
     streams,
-    waterfall,
 )
 from orchestrator.api.routers.intake import imports, ingest
 from orchestrator.api.routers.operate import audit, health, nodes, tokens
+from orchestrator.api.routers.s_sgd import predictions, waterfall
 from orchestrator.serve.settings import Settings
 from orchestrator.services.context import Context
 from orchestrator.services.tokens import Gate

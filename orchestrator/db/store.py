@@ -25,6 +25,7 @@ from orchestrator.db.run import cell_pages, logs, lookup, probes
 from orchestrator.db.run import changes as change_rows
 from orchestrator.db.run import profiles as profile_rows
 from orchestrator.db.run import runs as run_rows
+from orchestrator.db.run import time_series as time_series_rows
 from orchestrator.db.schedule.schedule_part import SchedulePart
 from orchestrator.db.together import imported, removal, results
 from orchestrator.db.upgrade import admin
@@ -175,6 +176,8 @@ class SqlStore(HistoryPart, SchedulePart):
     conclude = writes(results.conclude)
     transfers = reads(probes.transfers)
     profiles = reads(profile_rows.read)
+    time_series = reads(time_series_rows.read)
+    add_time_series = writes(time_series_rows.add_missing)
     calibrations = reads(probes.calibrations)
     calibrated = reads(probes.latest)
     add_predictions = writes(prediction_rows.add)
@@ -194,6 +197,7 @@ class SqlStore(HistoryPart, SchedulePart):
     # what happened
 
     changes = reads(change_rows.of_experiment)
+    last_changes = reads(change_rows.last)
 
     # nodes
 

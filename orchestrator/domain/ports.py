@@ -26,6 +26,7 @@ from orchestrator.domain.value.calibration import DeviceKey
 from orchestrator.domain.value.failure import Failure
 from orchestrator.domain.value.measurement import Analysis
 from orchestrator.domain.value.profile import Profiles
+from orchestrator.domain.value.time_series import TimeSeries
 
 
 class Clock(Protocol):
@@ -231,6 +232,16 @@ class Store(AccessStore, HistoryStore, PredictionStore, ScheduleStore, Protocol)
     def profiles(self, run_id: str) -> Profiles:
         """What the profiling phases of the run have found; nothing where it was not profiled, or not yet judged."""
 
+    def time_series(
+        self, run_id: str, from_s: float, to_s: float, most: int
+    ) -> tuple[Sequence[TimeSeries], float | None]:
+        """(what is drawn of the run over this stretch of its time, thinned to ``most`` points each; when the last point
+        of all is, None where none is stored). In seconds since the first step began."""
+
+    def add_time_series(self, run_id: str, found: Sequence[TimeSeries]) -> None:
+        """Store those of a run whose result was stored without; nothing is done where there are some already, and
+        where the run is no more."""
+
     def calibrations(
         self, wanted: CalibrationFilter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page[StoredCalibration]:
@@ -266,6 +277,9 @@ class Store(AccessStore, HistoryStore, PredictionStore, ScheduleStore, Protocol)
         self, experiment_id: str, *, run_id: str | None = None, after: int = 0, limit: int = 500
     ) -> Sequence[Change]:
         """Changes of state of an experiment and its runs, oldest first."""
+
+    def last_changes(self, experiment_ids: Sequence[str]) -> Mapping[str, int]:
+        """Experiment -> the number of its newest change: while that stays, so does what its runs came to."""
 
     # nodes: what a person ordered of them (the cluster knows the rest)
     def node_orders(self) -> Mapping[str, NodeState]:

@@ -10,6 +10,7 @@ from orchestrator.reports.comparison import pairs_table
 from orchestrator.reports.drawing import table
 from orchestrator.reports.fingerprint import machine, program
 from orchestrator.reports.numbers import NOTHING, duration, quantity_text, seconds_of, short_time
+from orchestrator.reports.profile_tables import profile_tables
 from orchestrator.reports.results_table import (
     AXES,
     axis_text,
@@ -18,9 +19,11 @@ from orchestrator.reports.results_table import (
     differing_options,
     results_table,
 )
+from orchestrator.reports.trained import datasets_table, models_table
 
 Json = Mapping[str, Any]
 BESIDE = 6  # cells beside each other in the table of all that was measured: a judgement
+KERNELS = 5  # of a profile, as in TBD's tables
 
 _HOW = """\
 * Each number is the mean over *runs*: fresh processes, in blocks of one repetition of every cell. Its 95 % interval
@@ -45,6 +48,8 @@ def experiment_report(
     models: Sequence[Json],
     comparisons: Sequence[Json],
     waterfalls: Sequence[Json] = (),
+    datasets: Sequence[Json] = (),
+    kernels: Sequence[tuple[str, Json]] = (),
 ) -> str:
     """The report.
 
@@ -52,9 +57,11 @@ def experiment_report(
         experiment, rows, runs, models: as REST answers them; runs newest first.
         comparisons: REST's answer for each axis that has several values, framework first.
         waterfalls: REST's answer for each cell of several devices.
+        datasets: as REST answers them.
+        kernels: of each cell that was profiled so (its name, REST's answer for one of its runs).
     """
-    rows, runs, models, comparisons, waterfalls = map(
-        table.plain_text, (rows, runs, models, comparisons, list(waterfalls))
+    rows, runs, models, comparisons, waterfalls, datasets, kernels = map(
+        table.plain_text, (rows, runs, models, comparisons, list(waterfalls), list(datasets), list(kernels))
     )
     parts = [
         f"# {table.plain_text(experiment['name'])}",
@@ -64,7 +71,9 @@ def experiment_report(
         *_compared(comparisons),
         *_explained(waterfalls),
         _measured(rows),
+        *_kernels(kernels),
         *_remarks(rows, runs),
+        *_trained(rows, models, datasets),
         "## How it was measured",
         _HOW,
         _methods(rows, models),
@@ -119,6 +128,26 @@ def _explained(waterfalls: Sequence[Json]) -> Iterator[str]:
         yield "## Where the time of several devices goes"
         yield "An iteration, from one device to what was measured; each part with its 95 % interval."
     yield from map(waterfall.markdown, waterfalls)
+
+
+def _kernels(kernels: Sequence[Sequence[Any]]) -> Iterator[str]:
+    """Where a profiled step went, and which of the longest kernels use the GPU less than all do on average (TBD's
+    Tables 5 and 6)."""
+    if kernels:
+        yield "## Kernels"
+    for name, found in kernels:
+        for one in profile_tables("kernels", found, KERNELS):
+            notes = "\n".join(f"* {note}" for note in one.notes)
+            yield f"{name}: {one.common}:\n\n{table.markdown(one.headers, one.rows)}\n\n{notes}".rstrip()
+
+
+def _trained(rows: Sequence[Json], models: Sequence[Json], datasets: Sequence[Json]) -> Iterator[str]:
+    told = [one for one in (models_table(rows, models), datasets_table(rows, datasets)) if one.rows]
+    if told:
+        yield "## What was trained, and on what"
+    for one in told:
+        yield table.markdown(one.headers, one.rows)
+        yield "\n".join(f"* {note}." for note in one.notes)
 
 
 def _cell_name(row: Json, rows: Sequence[Json]) -> str:

@@ -139,7 +139,8 @@ def _interval(measurement: Json) -> str:
 
 def summary_facts(summary: Json) -> Pairs:
     """What else the log of a run says."""
-    others = ((name, value) for name, value in summary.items() if name not in ("convergence", "device_time"))
+    told_elsewhere = ("convergence", "device_time", "phases")
+    others = ((name, value) for name, value in summary.items() if name not in told_elsewhere)
     return [(str(name).replace("_", " "), _words(value)) for name, value in others if not isinstance(value, list)]
 
 

@@ -45,9 +45,11 @@ def html_report(report: str, name: str, figures: Sequence[vega.Json]) -> str:
 
 
 def figures_of(material: Json) -> Iterator[vega.Json]:
-    """What can be drawn of what a report is made of: TBD's figures 2, 4 to 7, 9 and 10."""
+    """What can be drawn of what a report is made of: TBD's figures 2 and 4 to 10, and a map of all cells."""
     yield from cells.figures(material["rows"])
     makers = (
+        lambda: cells.heat_map(material["rows"]),
+        lambda: cells.gpus_figure(material["rows"]),
         lambda: cells.memory_figure(material["memory"]),
         lambda: convergence.figure(material["runs"]),
         lambda: scaling.figure(material["scaling"], material["experiment"]["name"]),

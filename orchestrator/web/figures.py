@@ -6,23 +6,30 @@ better things to do, and its tables follow.
 
 import base64
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.domain.words.errors import TbdError
 from orchestrator.reports.figures.apart import Drawings
+from orchestrator.reports.figures.vega import WIDTH
 
 log = logging.getLogger(__name__)
+# The width of a drawing, and how far to the right the first of its parts stands: that of the plotted area.
+_PLOTTED = re.compile(r'viewBox="0 0 ([\d.]+) [\d.]+".*?<g[^>]*transform="translate\(([\d.]+),', re.DOTALL)
 _DRAWINGS = Drawings()
 
 
 @dataclass(frozen=True)
 class Picture:
-    """``source``: a URL that holds all of it."""
+    """``source``: a URL that holds all of it; ``left`` and ``right``: where its plotted area begins and ends, as parts
+    of its width."""
 
     title: str
     source: str
+    left: float
+    right: float
 
 
 def pictures(specifications: Iterable[Mapping[str, Any]]) -> list[Picture]:
@@ -33,7 +40,13 @@ def pictures(specifications: Iterable[Mapping[str, Any]]) -> list[Picture]:
     except TbdError as error:
         log.warning("a page has no figures: %s", error)
         return []
-    return [Picture(one["title"]["text"], _source(svg)) for one, svg in zip(wanted, drawn, strict=True)]
+    return [_picture(one["title"]["text"], svg) for one, svg in zip(wanted, drawn, strict=True)]
+
+
+def _picture(title: str, svg: str) -> Picture:
+    found = _PLOTTED.search(svg)
+    width, left = (float(one) for one in found.groups()) if found else (1.0, 0.0)
+    return Picture(title, _source(svg), left / width, min(1.0, (left + WIDTH) / width))
 
 
 def _source(svg: str) -> str:

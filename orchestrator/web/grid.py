@@ -46,7 +46,8 @@ class Head:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table. ``marks`` of rows are what links within the page lead to."""
+    """A table. ``marks`` of rows are what links within the page lead to; with ``chosen`` (an id for each row) some can
+    be chosen, and a form leads to their comparison."""
 
     caption: str
     heads: Sequence[Head]
@@ -54,6 +55,7 @@ class Grid:
     common: str = ""
     notes: Sequence[str] = ()
     marks: Sequence[str] = ()
+    chosen: Sequence[str] = ()
 
 
 def grid(

@@ -1,7 +1,7 @@
 """Lists of experiments, runs and results: filtered, sorted and paged by REST; all of their state is in the URL."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.responses import Response
@@ -46,18 +46,19 @@ async def experiments(asked: Asked) -> Page | Response:
         hrefs = {"experiment": [path_of("experiments", one["id"]) for one in items]}
         hrefs["runs"] = [f"/runs?experiment={one['id']}" for one in items]
         whole = grid(experiments_table(items), "Experiments", hrefs)
-        return listing(asked, found, _EXPERIMENTS, whole)
+        return listing(asked, found, _EXPERIMENTS, replace(whole, chosen=[one["id"] for one in items]))
 
     return Page("list.html", "Experiments", content, twin_of("/experiments", asked.query))
 
 
 async def runs(asked: Asked) -> Page | Response:
-    """Runs, of whichever experiment."""
+    """Runs, of whichever experiment; several can be chosen, too."""
     found = await asked.rest.get("/runs", **asked.query)
 
     def content() -> Json:
         hrefs = {"run": [path_of("runs", one["id"]) for one in found["items"]]}
-        return listing(asked, found, _RUNS, grid(runs_table(found["items"]), "Runs", hrefs))
+        whole = grid(runs_table(found["items"]), "Runs", hrefs)
+        return listing(asked, found, _RUNS, replace(whole, chosen=[one["id"] for one in found["items"]]))
 
     return Page("list.html", "Runs", content, twin_of("/runs", asked.query))
 

@@ -20,7 +20,7 @@ from orchestrator.web.rest import Refused, path_of, twin_of
 Json = Mapping[str, Any]
 # Judgements: things beside the first one, and points of a series unless the URL asks for more: all of them are judged
 # together, which takes a second for a thousand.
-MOST_COMPARED, MOST_POINTS = 20, 100
+MOST_COMPARED, MOST_POINTS = 100, 100
 _SERIES = (
     *(Filter("model", "model"), Filter("framework", "framework"), Filter("gpu_model", "GPU")),
     *(Filter("series", "key begins with"), Filter("experiment", "experiment")),

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from orchestrator.reports import waterfall
 from orchestrator.reports.facts_of import attempt_text, curve_table, measurements_table, run_facts, summary_facts
-from orchestrator.reports.figures.run import figure
+from orchestrator.reports.figures.run import POINTS, figure
 from orchestrator.reports.fingerprint import fingerprint_lines
 from orchestrator.reports.numbers import plain
 from orchestrator.reports.profile_tables import MOST_ROWS, profile_tables
@@ -18,10 +18,10 @@ from orchestrator.web.figures import pictures
 from orchestrator.web.grid import Grid, grid
 from orchestrator.web.page import Asked, Page, moved
 from orchestrator.web.rest import Refused, path_of, twin_of
+from orchestrator.web.stretch import Stretch
 
 Json = Mapping[str, Any]
 PROFILES = ("memory", "kernels", "layers")
-PART, MOST_DRAWN = 1000, 10_000  # intervals and readings that a figure is made of: judgements
 LOG_PIECES = 500  # that a page shows: a judgement
 BAR = 1000.0  # units across which the bars of a waterfall stretch
 
@@ -47,6 +47,7 @@ class Share:
 
 async def run(asked: Asked) -> Page | Response:
     """One run, also while it goes on."""
+    stretch = Stretch.of(asked)
     path = path_of("runs", asked.id("run_id"))
     found = await asked.rest.get(path)
     measured = await asked.rest.get(f"{path}/measurements")
@@ -57,7 +58,8 @@ async def run(asked: Asked) -> Page | Response:
     several = found["plan"]["topology"] != "1x1" and is_over
     explained, why_not = await _explained(asked, f"{path}/waterfall") if several else (None, None)
     log = await asked.rest.get(f"{path}/log", limit=LOG_PIECES)
-    intervals, readings = [await _first(asked, f"{path}/{one}") if is_over else [] for one in ("intervals", "readings")]
+    asked_for_s = {"from_s": stretch.from_s, "to_s": stretch.to_s, "points": POINTS}
+    over_time = await asked.rest.get(f"{path}/time-series", **asked_for_s)
 
     def content() -> Json:
         plan, reasons = found["plan"], (found["validity"] or {}).get("reasons")  # which the grade tells
@@ -70,7 +72,10 @@ async def run(asked: Asked) -> Page | Response:
             "attempts": [(f"attempt {one['number']}", attempt_text(one)) for one in found["attempts"]],
             "is_over": is_over,
             "measured": grid(_with_n(measurements_table(measured["items"]), measured["items"]), "Measurements"),
-            "pictures": pictures(_figure(found, intervals, readings)),
+            "pictures": pictures(_figure(found, over_time, stretch)),
+            "stretch": stretch,
+            "end_s": over_time["end_s"],
+            "others": list(stretch.others(asked, over_time["end_s"] or 0.0)),
             "curve": grid(curve, "Quality over time") if curve else None,
             "summary": summary_facts(found["summary"] or {}),
             "waterfall": waterfall_grid(explained) if explained else None,
@@ -82,28 +87,17 @@ async def run(asked: Asked) -> Page | Response:
             "series": (found["fingerprint"] or {}).get("workload_key"),
             "log": "".join(_pieces(log["items"])),
             "log_goes_on": log["next_cursor"] is not None,
-            "twins": {name: twin_of(f"{path}/{name}") for name in ("measurements", "log", "trace", *PROFILES)},
+            "twins": {
+                name: twin_of(f"{path}/{name}") for name in ("measurements", "time-series", "log", "trace", *PROFILES)
+            },
         }
 
     return Page("run.html", f"{found['id']}", content, twin_of(path))
 
 
-async def _first(asked: Asked, path: str) -> list[Json]:
-    """The first ``MOST_DRAWN`` of a list."""
-    found: list[Json] = []
-    cursor: str | None = None
-    while len(found) < MOST_DRAWN:
-        page = await asked.rest.get(path, limit=PART, cursor=cursor)
-        found += page["items"]
-        cursor = page["next_cursor"]
-        if cursor is None:
-            break
-    return found
-
-
-def _figure(found: Json, intervals: Sequence[Json], readings: Sequence[Json]) -> Iterator[Json]:
-    with suppress(ValueError):  # no interval was reported
-        yield figure(found, intervals, readings)
+def _figure(found: Json, over_time: Json, stretch: Stretch) -> Iterator[Json]:
+    with suppress(ValueError):  # no step was reported
+        yield figure(found["id"], over_time, stretch.from_s, stretch.to_s)
 
 
 async def order_run(asked: Asked) -> Page | Response:

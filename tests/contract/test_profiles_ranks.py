@@ -172,3 +172,16 @@ def test_the_memory_of_a_process_is_that_of_all_its_ranks(gang):
             assert memory.most["weight_gradients"] == whole
             assert memory.most["feature_maps"] == gang.alone.most["feature_maps"]
             assert memory.most["other"] >= gang.alone.most["other"] + whole
+
+
+@pytest.mark.framework("pytorch")
+def test_a_rank_of_two_keeps_half_of_weights_gradients_and_state_with_fsdp(python_of, tmp_path):
+    """Of GPT-2 with Adam, when each class was greatest."""
+    kept = {}
+    for strategy in ("ddp", "fsdp"):
+        job = strategy_job("pytorch", strategy, devices=2, max_steps=4, profile=["memory"], per_device_batch_size=1)
+        attempt = carried_out({**job, "model": model_facts("gpt_2")}, tmp_path / strategy)
+        assert attempt.failure() is None, attempt.said
+        found = played(attempt.data("allocations", "rank-0:memory"))
+        kept[strategy] = sum(found.most[name] for name in ("weights", "weight_gradients", "optimizer_state"))
+    assert kept["fsdp"] / kept["ddp"] == pytest.approx(0.5, rel=0.05)

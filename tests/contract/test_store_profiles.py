@@ -1,4 +1,9 @@
-"""The contract of the store: the profiles of runs. On SQLite and on PostgreSQL."""
+"""The contract of the store: the profiles of runs, and what is drawn of them over time. On SQLite and on PostgreSQL."""
+
+import random
+from itertools import accumulate
+
+import pytest
 
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.runs.run import Run, RunState
@@ -15,6 +20,7 @@ from orchestrator.domain.value.profile import (
     Profiles,
     Share,
 )
+from orchestrator.domain.value.time_series import PART, Points, TimeSeries
 from tests.contract import store_scenes as scene
 
 pytest_plugins = ["tests.contract.store_servers"]
@@ -61,18 +67,20 @@ WHOLE = Profiles(
 )
 
 
-def judged(store: SqlStore, profiles: Profiles, to: RunState = RunState.COMPLETED) -> Run:
-    """A run that has ended with these profiles."""
+def judged(store: SqlStore, profiles: Profiles, to: RunState = RunState.COMPLETED, *over_time: TimeSeries) -> Run:
+    """A run that has ended with these profiles and time series."""
     _, (run,) = scene.submitted(store)
-    attempted(store, run, profiles, to)
+    attempted(store, run, profiles, to, 1, *over_time)
     return run
 
 
-def attempted(store: SqlStore, run: Run, profiles: Profiles, to: RunState, number: int = 1) -> None:
+def attempted(
+    store: SqlStore, run: Run, profiles: Profiles, to: RunState, number: int = 1, *over_time: TimeSeries
+) -> None:
     assert store.begin_attempt(run.id, scene.attempt_of(run, number))
     for here, there in ((RunState.PLACING, RunState.RUNNING), (RunState.RUNNING, RunState.COLLECTING)):
         assert store.move_run(run.id, here, there, at=3.0)
-    analysis = Analysis(Validity(), profiles=profiles, code_version="1")
+    analysis = Analysis(Validity(), profiles=profiles, code_version="1", time_series=over_time)
     failure = LOST if to is RunState.QUEUED else None
     assert store.conclude(run.id, to, at=4.0, failure=failure, analysis=analysis)
 
@@ -113,3 +121,45 @@ def test_of_several_attempts_the_latest_counts(store: SqlStore) -> None:
     assert store.profiles(run.id) == WHOLE
     attempted(store, run, Profiles(kernels=(kernels(1),)), RunState.COMPLETED, number=2)
     assert store.profiles(run.id) == Profiles(kernels=(kernels(1),))
+
+
+def steps(n: int, subject: str = "rank 0", seed: int = 1) -> TimeSeries:
+    """So many steps of uneven lengths."""
+    lots = random.Random(seed)
+    values = [lots.expovariate(1.0) for _ in range(n)]
+    return TimeSeries("step_time_s", subject, Points(list(accumulate(values)), values, values))
+
+
+@pytest.mark.parametrize("n", [1, PART, 20_000])
+def test_any_stretch_of_a_run_is_read_with_its_outliers_in_as_many_points_as_are_asked_for(
+    store: SqlStore, n: int
+) -> None:
+    whole = steps(n)
+    run = judged(store, Profiles(), RunState.COMPLETED, whole, steps(3, "rank 1"))
+    at_s, values = whole.points.at_s, whole.points.least
+    lots = random.Random(2)
+    for _ in range(12):
+        from_s, to_s = sorted((lots.uniform(0, at_s[-1]), at_s[-1] * lots.choice((1.0, lots.random()))))
+        most = lots.choice((2, 50, 800))
+        found, end_s = store.time_series(run.id, from_s, to_s, most)
+        first = next((one.points for one in found if one.subject == "rank 0"), Points((), (), ()))
+        inside = [value for at, value in zip(at_s, values, strict=True) if from_s <= at <= to_s]
+        assert end_s == max(at_s[-1], steps(3).points.at_s[-1])
+        assert len(first) <= most
+        if inside:
+            assert max(first.greatest) >= max(inside)
+            assert min(first.least) <= min(inside)
+        if len(inside) + 2 <= most:  # every point of the log, and the neighbours
+            assert set(inside) <= set(first.least)
+            assert len(first) <= len(inside) + 2
+
+
+def test_the_time_series_of_a_run_are_those_of_its_latest_attempt_and_are_added_once(store: SqlStore) -> None:
+    run = judged(store, Profiles(), RunState.QUEUED, steps(3))
+    attempted(store, run, Profiles(), RunState.COMPLETED, 2)
+    assert store.time_series(run.id, 0.0, 1e9, 10) == ([], None)
+    for _ in range(2):
+        store.add_time_series(run.id, [steps(5, seed=3)])
+    ((found,), end_s) = store.time_series(run.id, 0.0, 1e9, 10)
+    assert (list(found.points.at_s), end_s) == (steps(5, seed=3).points.at_s, found.points.at_s[-1])
+    store.add_time_series("run_that_is_gone", [steps(5)])

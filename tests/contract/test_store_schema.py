@@ -82,36 +82,39 @@ def test_a_later_migration_runs_on_what_was_there_before_and_not_on_a_new_databa
     url: str, migrations: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = (migrations / "v0001_first.py").read_text().split("def upgrade")[0]
-    later = later.replace('revision = "v0001"', 'revision = "v0003"').replace("= None", f'= "{REVISION}"', 1)
+    later = later.replace('revision = "v0001"', 'revision = "v9999"').replace("= None", f'= "{REVISION}"', 1)
     later += 'def upgrade() -> None:\n    op.execute("CREATE TABLE later (id INTEGER)")\n'
-    (migrations / "v0003_later.py").write_text(later)
-    monkeypatch.setattr(admin, "REVISION", "v0003")
+    (migrations / "v9999_later.py").write_text(later)
+    monkeypatch.setattr(admin, "REVISION", "v9999")
     new = f"sqlite:///{tmp_path / 'new.sqlite3'}"
 
-    assert admin.upgrade(url) == (REVISION, "v0003")
-    assert admin.upgrade(new) == (None, "v0003")
+    assert admin.upgrade(url) == (REVISION, "v9999")
+    assert admin.upgrade(new) == (None, "v9999")
 
     for one, has_later in ((url, True), (new, False)):
-        assert admin.current(one) == "v0003"
+        assert admin.current(one) == "v9999"
         for connection in connected(one):
             assert ("later" in inspect(connection).get_table_names()) == has_later
 
 
 def test_migrations_make_of_the_first_schema_what_a_new_database_has(url: str) -> None:
+    later = ("session", "time_series")
     SqlStore(url).close()
 
     def described() -> list[Any]:
         found: list[Any] = []
         for connection in connected(url):
             looked = inspect(connection)
-            found += [(one["name"], str(one["type"]), one["nullable"]) for one in looked.get_columns("session")]
-            found += [(one["constrained_columns"], one["referred_table"]) for one in looked.get_foreign_keys("session")]
-            found += sorted((one["name"], one["column_names"]) for one in looked.get_indexes("session"))
+            for table in later:
+                found += [(one["name"], str(one["type"]), one["nullable"]) for one in looked.get_columns(table)]
+                found += [(one["constrained_columns"], one["referred_table"]) for one in looked.get_foreign_keys(table)]
+                found += sorted((one["name"], one["column_names"]) for one in looked.get_indexes(table))
         return found
 
     new = described()
     for connection in connected(url):
-        connection.execute(text("DROP TABLE session"))
+        for table in later:
+            connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("UPDATE alembic_version SET version_num = 'v0001'"))
         connection.commit()
     assert admin.upgrade(url) == ("v0001", REVISION)
@@ -196,7 +199,9 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "exchanges of an experiment": lambda store, exp, run, att: store.transfers(
         TransferFilter(owner="ada", experiment_id=exp)
     ),
+    "last changes": lambda store, exp, run, att: store.last_changes([exp]),
     "profiles": lambda store, exp, run, att: store.profiles(run),
+    "time series": lambda store, exp, run, att: store.time_series(run, 1.0, 9.0, 800),
     "calibrations": lambda store, exp, run, att: store.calibrations(),
     "calibrations of a run": lambda store, exp, run, att: store.calibrations(CalibrationFilter(run_id=run)),
     "calibrated": lambda store, exp, run, att: store.calibrated([DeviceKey("n0", "cpu:0", "a cpu", 1)], "fp32"),
@@ -278,6 +283,7 @@ def test_no_query_walks_a_whole_table(sqlite_url: str, name: str) -> None:
         "imported_point",
         "prediction",
         "profile",
+        "time_series",
     )
     whole = [step for step, _ in steps if step in {f"SCAN {table}" for table in tables}]
     assert whole == []

@@ -18,12 +18,13 @@ def strategies(*names):
 
 def marks(framework, strategy):
     # What the frameworks' Horovod shares is tested with TensorFlow's, and what MXNet's stores do with the other one.
-    is_slow = strategy == "kvstore-dist-device-sync" or (strategy == "horovod" and framework != "tensorflow")
+    is_slow = strategy in ("kvstore-dist-device-sync", "fsdp") or (strategy == "horovod" and framework != "tensorflow")
     return [pytest.mark.framework(framework), *([pytest.mark.after_change] if is_slow else [])]
 
 
 ACROSS_NODES = strategies(
     ("pytorch", "ddp"),
+    ("pytorch", "fsdp"),
     ("pytorch", "horovod"),
     ("tensorflow", "multi-worker-mirrored"),
     ("tensorflow", "horovod"),

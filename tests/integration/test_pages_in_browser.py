@@ -112,13 +112,38 @@ def test_a_person_signs_in_submits_watches_the_end_opens_a_run_and_signs_out(
     page.wait_for_url("**/runs/run_*")
     assert "sound" in page.inner_text("#state") or "disturbed" in page.inner_text("#state")
     browser.looked_at()
+    goes_nearer(page)
     for path in ("/", "/experiments", "/runs?state=completed", "/results", "/history", "/nodes", "/observations"):
         browser.looked_at(path)
     browser.looked_at(f"/compare?of={experiment}&of={experiment}")
+    page.goto(f"{service.url}/runs")
+    for box in page.locator("input[name=of]").all()[:2]:
+        box.check()
+    page.click("button:has-text('Compare those chosen')")
+    page.wait_for_url("**/compare?of=run_*&of=run_*")
     page.click("button:has-text('Sign out')")
     page.wait_for_url("**/login")
     assert page.goto(f"{service.url}/runs").url.endswith("/login?next=%2Fruns")
     assert browser.wrong == []
+
+
+def goes_nearer(page: Any) -> None:
+    """Drag across the middle half of the figure over time, and see that half; then all of it again."""
+    figure = page.locator("[data-zoom]")
+    data, whole = figure.evaluate("one => ({...one.dataset})"), figure.locator("img").get_attribute("src")
+    box = figure.locator("img").bounding_box()
+    left, right = (float(data[side]) * box["width"] + box["x"] for side in ("left", "right"))
+    for share, act in ((0.25, page.mouse.down), (0.75, page.mouse.up)):
+        page.mouse.move(left + share * (right - left), box["y"] + box["height"] / 4)
+        act()
+    page.wait_for_url("**?from=*&to=*")
+    seen = figure.evaluate("one => ({...one.dataset})")
+    end_s = float(data["to"])
+    assert [float(seen[end]) / end_s for end in ("from", "to")] == pytest.approx([0.25, 0.75], abs=0.02)
+    assert figure.locator("img").get_attribute("src") != whole
+    page.click("text=All of it")
+    page.wait_for_url(lambda url: "from=" not in url)
+    assert figure.locator("img").get_attribute("src") == whole
 
 
 def test_no_page_breaks_its_policy_and_without_javascript_all_is_there(service: Service) -> None:

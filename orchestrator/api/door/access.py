@@ -43,6 +43,7 @@ NEEDED: Mapping[tuple[str, str], access.Scope] = {
     ("GET", "/runs/{run_id}/measurements"): READ,
     ("GET", "/runs/{run_id}/intervals"): READ,
     ("GET", "/runs/{run_id}/readings"): READ,
+    ("GET", "/runs/{run_id}/time-series"): READ,
     ("GET", "/runs/{run_id}/log"): READ,
     ("GET", "/runs/{run_id}/events"): READ,
     ("GET", "/runs/{run_id}/memory"): READ,

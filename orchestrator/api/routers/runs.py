@@ -23,8 +23,10 @@ from orchestrator.api.views.common import PageView, answer, entries_view, page_o
 from orchestrator.api.views.run_data import (
     IntervalView,
     OutputView,
+    OverTimeView,
     ReadingView,
     interval_view,
+    over_time_view,
     reading_view,
 )
 from orchestrator.api.views.runs import MeasurementView, RunView, measurement_view, run_view
@@ -32,6 +34,7 @@ from orchestrator.domain.runs.filters import RunFilter
 from orchestrator.domain.runs.run import Run, RunState
 from orchestrator.domain.value.measurement import Analysis, Validity
 from orchestrator.services.experiment import cancel, query
+from orchestrator.services.intake.over_time import over_time
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -41,6 +44,7 @@ def _run(context: Ctx, run_id: str) -> Run:
 
 
 OneRun = Annotated[Run, Depends(_run)]
+_EVER_S = 1e12
 AttemptNumber = Annotated[int | None, Query(ge=1, description="an attempt of the run; without it: the latest")]
 
 
@@ -109,6 +113,19 @@ def list_run_readings(
     tried = query.attempt_of(run, attempt)
     page = query.entries(context, tried, ("reading",), limit=limit, cursor=cursor)
     return answer(entries_view(page, tried.id if tried else "", reading_view))
+
+
+@router.get("/{run_id}/time-series", response_model=OverTimeView)
+def get_run_over_time(
+    context: Ctx,
+    run: OneRun,
+    from_s: Annotated[float, Query(ge=0, le=_EVER_S)] = 0.0,
+    to_s: Annotated[float, Query(ge=0, le=_EVER_S)] = _EVER_S,
+    points: Annotated[int, Query(ge=2, le=4000, description="of a series, at most: as many as pixels")] = 800,
+) -> Response:
+    """How long its steps took and how busy its machines were, over its time: the least and the greatest value within
+    each of so many parts of the stretch that is asked for. Nothing before the run has ended."""
+    return answer(over_time_view(run.id, over_time(context, run, from_s, to_s, points)))
 
 
 @router.get("/{run_id}/log", response_model=PageView[OutputView])

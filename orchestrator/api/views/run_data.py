@@ -4,8 +4,10 @@ from typing import Any
 
 from orchestrator.api.views.common import Json, Time, View, fields_of
 from orchestrator.domain.runs.log import Entry
+from orchestrator.domain.value.time_series import TimeSeries
 from orchestrator.domain.words.untrusted import is_time, mended
 from orchestrator.services.experiment.query import Output
+from orchestrator.services.intake.over_time import OverTime
 
 
 class IntervalView(View):
@@ -45,6 +47,23 @@ class ReadingView(View):
 @fields_of(Output)
 class OutputView(View):
     """A piece of what a process printed; ``offset`` in bytes of that stream of that process."""
+
+
+@fields_of(TimeSeries, "metric", "subject")
+class TimeSeriesView(View):
+    """A quantity of a rank or a node over time. ``points``: when, the least and the greatest value; several points of
+    the log are one here where more would be too many."""
+
+    points: list[tuple[float, float, float]]
+
+
+@fields_of(OverTime, "end_s", "phases")
+class OverTimeView(View):
+    """Times in seconds since the first step began. ``end_s``: of the last point of the whole run; ``phases``: when the
+    warm-up and the timed phase ended."""
+
+    run_id: str
+    items: list[TimeSeriesView]
 
 
 class EventView(View):
@@ -88,6 +107,14 @@ def reading_view(attempt_id: str, entry: Entry) -> ReadingView:
         window_s=data["window_s"],
         values=[ReadingValue(metric=metric, subject=subject, value=value) for metric, subject, value in data["values"]],
     )
+
+
+def over_time_view(run_id: str, found: OverTime) -> OverTimeView:
+    items = [
+        TimeSeriesView.of(one, points=zip(one.points.at_s, one.points.least, one.points.greatest, strict=True))
+        for one in found.series
+    ]
+    return OverTimeView.of(found, run_id=run_id, items=items)
 
 
 def event_view(attempt_id: str, entry: Entry) -> EventView:

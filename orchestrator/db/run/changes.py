@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, func, select, text
 
+from orchestrator.db.connection.among import among
 from orchestrator.db.connection.statements import Insert
 from orchestrator.db.reading import rows
 from orchestrator.db.reading.rows import bounded, to_text
@@ -58,6 +59,14 @@ def of_experiment(
     if not found:
         _must_exist(connection, experiment_id)
     return rows.sorted_out(found, change_of)[0]
+
+
+def last(connection: Connection, experiment_ids: Sequence[str]) -> dict[str, int]:
+    """See ``domain.ports.Store.last_changes``."""
+    query = select(change.c.experiment_id, func.max(change.c.number)).where(
+        among(change.c.experiment_id, experiment_ids)
+    )
+    return {row[0]: row[1] for row in connection.execute(query.group_by(change.c.experiment_id))}
 
 
 def change_of(row: rows.AnyRow) -> Change:

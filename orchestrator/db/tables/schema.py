@@ -12,6 +12,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     PrimaryKeyConstraint,
     Table,
     Text,
@@ -28,7 +29,7 @@ from orchestrator.db.tables.schedule import fire, origin, schedule  # noqa: F401
 from orchestrator.db.tables.service import heartbeat, node_order, server  # noqa: F401
 
 # The newest migration; a test holds them equal. So opening a database that is up to date does not import alembic.
-REVISION = "v0002"
+REVISION = "v0003"
 
 experiment = Table(
     "experiment",
@@ -222,6 +223,26 @@ profile = Table(
     metadata,
     Column("run_id", Key, ForeignKey("run.id"), primary_key=True),
     Column("found", Text, nullable=False),
+)
+
+# What is drawn of a run over its time (``db.run.time_series``): the points of one part of one level as packed doubles.
+# The index has all that says which parts are to be read.
+time_series = Table(
+    "time_series",
+    metadata,
+    Column("run_id", Key, ForeignKey("run.id"), nullable=False),
+    Column("metric", Key, nullable=False),
+    Column("subject", Key, nullable=False),
+    Column("level", Integer, nullable=False),
+    Column("part", Integer, nullable=False),
+    Column("first_s", Double, nullable=False),
+    Column("last_s", Double, nullable=False),
+    Column("n", Integer, nullable=False),
+    Column("at_s", LargeBinary, nullable=False),
+    Column("least", LargeBinary, nullable=False),
+    Column("greatest", LargeBinary),
+    PrimaryKeyConstraint("run_id", "metric", "subject", "level", "part"),
+    Index("ix_time_series_part", "run_id", "metric", "subject", "level", "first_s", "last_s", "n"),
 )
 
 # What calibrations found, likewise: a row per device and arithmetic of a run.

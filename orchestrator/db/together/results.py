@@ -7,8 +7,9 @@ from sqlalchemy import Connection, delete, func, select
 
 from orchestrator.db.history import points
 from orchestrator.db.reading import rows
-from orchestrator.db.run import cell_rows, cells, probes, profiles, runs
-from orchestrator.db.tables.schema import attempt, profile, result
+from orchestrator.db.run import cell_rows, cells, probes, profiles, runs, time_series
+from orchestrator.db.tables import schema
+from orchestrator.db.tables.schema import attempt, result
 from orchestrator.domain.runs.run import TERMINAL, RunState
 from orchestrator.domain.value.failure import Failure
 from orchestrator.domain.value.measurement import Analysis
@@ -48,7 +49,7 @@ def replace_result(
     connection: Connection, run_id: str, analysis: Analysis | None, fingerprint: Mapping[str, Any]
 ) -> None:
     """Of several attempts the latest counts."""
-    for table in (*(kind.table for kind in probes.KINDS), profile, result):
+    for table in (*(kind.table for kind in probes.KINDS), schema.profile, schema.time_series, schema.result):
         connection.execute(delete(table).where(table.c.run_id == run_id))
     numbers = select(func.max(attempt.c.number)).where(attempt.c.run_id == run_id).scalar_subquery()
     latest = select(attempt.c.id).where(attempt.c.run_id == run_id, attempt.c.number == numbers)
@@ -67,3 +68,4 @@ def replace_result(
         return
     probes.add(connection, run_id, analysis)
     profiles.add(connection, run_id, analysis.profiles)
+    time_series.add(connection, run_id, analysis.time_series)

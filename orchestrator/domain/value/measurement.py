@@ -8,6 +8,7 @@ from typing import Any
 from orchestrator.domain.value.calibration import Calibration
 from orchestrator.domain.value.failure import Failure
 from orchestrator.domain.value.profile import Profiles
+from orchestrator.domain.value.time_series import TimeSeries
 from orchestrator.domain.value.timed_intervals import Series
 from orchestrator.domain.words.plain import Plain, reader_of
 
@@ -245,6 +246,7 @@ class Analysis:
             (``Store.profiles``).
         series: its timed intervals, in which the warm-up of its cell is sought. None where there are none, and
             where the run is broken.
+        time_series: what is drawn of it over its time, also where it failed: no part of the JSON, and stored apart.
     """
 
     validity: Validity
@@ -257,6 +259,7 @@ class Analysis:
     profiles: Profiles = field(default_factory=Profiles, compare=False)
     calibrations: tuple[Calibration, ...] = ()
     series: Series | None = None
+    time_series: tuple[TimeSeries, ...] = field(default=(), compare=False)
 
     def measurement(self, metric: str) -> Measurement | None:
         """The measurement of ``metric``, if there is one."""

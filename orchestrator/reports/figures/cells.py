@@ -1,4 +1,4 @@
-"""The figures that TBD shows of cells, for what there is: by batch size its figures 4 to 7, and memory by class, 9.
+"""The figures that TBD shows of cells, for what there is: 4 to 7 by batch size, 8 by GPU, 9 of memory by class.
 
 Zhu et al., "Benchmarking and Analyzing Deep Neural Network Training" (IISWC 2018), section 4.
 """
@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.domain.asked.fields import BY_NAME
 from orchestrator.domain.value.profile import PAPER_CLASSES
 from orchestrator.reports.figures import vega
-from orchestrator.reports.numbers import ends_of, value_of
+from orchestrator.reports.numbers import ends_of, plain, value_of
 from orchestrator.reports.results_table import cell_text, differing_axes, differing_options
 
 Json = Mapping[str, Any]
@@ -24,6 +24,7 @@ DRAWN = (
     ("peak_memory_bytes", "peak memory", "GiB", 2.0**-30),
 )
 RESIDUAL = "residual"
+FEWEST_IN_A_MAP, MOST_LINES = 4, 60  # cells; lines. A table tells of fewer: judgements
 
 
 def figures(rows: Sequence[Json]) -> Iterator[vega.Json]:
@@ -62,6 +63,85 @@ def memory_figure(profiles: Sequence[tuple[str, Json]]) -> vega.Json:
         },
     }
     return vega.chart("memory by class", bars) | {"height": {"step": 26}}
+
+
+def gpus_figure(rows: Sequence[Json]) -> vega.Json:
+    """The throughput of the same cells on different GPUs, as a multiple of that on the first one (TBD's Figure 8).
+
+    Raises:
+        ValueError: no cell has a number on two models of GPUs.
+    """
+    by_cell: dict[str, dict[str, float]] = {}
+    for row in rows:
+        gpu = row["axes"]["nodes"]["gpu_model"]
+        if gpu and row["throughput"] and isinstance(row["throughput"]["value"], int | float):
+            by_cell.setdefault(cell_name(row, rows, but=("nodes",)), {})[gpu] = row["throughput"]["value"]
+    gpus = list(dict.fromkeys(gpu for rates in by_cell.values() for gpu in rates))
+    values = [
+        {"cell": name, "gpu": gpu, "times": rate / rates[gpus[0]]}
+        for name, rates in by_cell.items()
+        if len(rates) > 1 and gpus[0] in rates
+        for gpu, rate in rates.items()
+    ]
+    if not values:
+        raise ValueError("no cell was measured on two models of GPUs")
+    y = {"field": "cell", "type": "nominal", "title": None, "sort": None, "axis": {"labelLimit": 240}}
+    x = vega.quantity("times", f"throughput, as a multiple of that on {gpus[0]}", zero=True)
+    marks = {"y": y, "x": x, "color": vega.named("gpu", gpus)}
+    points = {"data": vega.data(values), "mark": {"type": "point", "filled": True, "size": 60}, "encoding": marks}
+    return vega.chart("the same cells on different GPUs", points) | {"height": {"step": 26}}
+
+
+def heat_map(rows: Sequence[Json]) -> vega.Json:
+    """The throughput of each cell beside the best of its line: one axis across, all others down the side.
+
+    Raises:
+        ValueError: fewer than two axes have several values, too few cells have a number, or too many.
+    """
+    known = [row for row in rows if row["throughput"] and isinstance(row["throughput"]["value"], int | float)]
+    several = {axis: len({repr(row["axes"][axis]) for row in known}) for axis in differing_axes(known)} if known else {}
+    if len(several) < 2 or len(known) < FEWEST_IN_A_MAP:
+        raise ValueError("a heat map takes two axes with several values each")
+    across = max(several, key=lambda axis: several[axis])
+    differing = differing_options([row["axes"]["options"] for row in known])
+    cells = [(cell_name(row, known, but=(across,)), cell_text(row["axes"], across, differing), row) for row in known]
+    best: dict[str, float] = {}
+    for line, _, row in cells:
+        best[line] = max(best.get(line, 0.0), row["throughput"]["value"])
+    if len(best) > MOST_LINES:
+        raise ValueError(f"a heat map has {MOST_LINES} lines at most")
+    values = [
+        {"line": line, "across": text, "share": row["throughput"]["value"] / best[line], "rate": _short(row)}
+        for line, text, row in cells
+    ]
+    order = list(dict.fromkeys(text for _, text, _ in sorted(cells, key=lambda cell: _placed(cell[2]["axes"][across]))))
+    place = {
+        "x": {
+            "field": "across",
+            "type": "nominal",
+            "title": BY_NAME[across].word,
+            "sort": order,
+            "axis": {"orient": "top"},
+        },
+        "y": {"field": "line", "type": "nominal", "title": None, "sort": None, "axis": {"labelLimit": 240}},
+    }
+    share = vega.quantity("share", "of the best in its line", domain=[0, 1], scheme="blues")
+    label = {"condition": {"test": "datum.share > 0.6", "value": "white"}, "value": "black"}
+    return vega.chart(
+        "throughput of all cells",
+        {"data": vega.data(values), "mark": "rect", "encoding": place | {"color": share}},
+        {"data": vega.data(values), "mark": "text", "encoding": place | {"text": {"field": "rate"}, "color": label}},
+        notes=[f"in {', '.join(sorted({row['throughput']['unit'] for row in known}))}"],
+    ) | {"height": {"step": 26}}
+
+
+def _short(row: Json) -> str:
+    return plain(row["throughput"]["value"], 3)
+
+
+def _placed(value: Any) -> tuple[float, str]:
+    """Numbers by size, before texts."""
+    return (float(value), "") if isinstance(value, int | float) else (float("inf"), str(value))
 
 
 def _sizes(found: Json) -> Iterator[tuple[str, float]]:

@@ -10,9 +10,11 @@ invalid   it ran, and trained wrongly or has no number
 running   its experiment is not over yet
 """
 
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from threading import Lock
 from typing import Any
 
 from orchestrator.analysis.cell.row import RATE, row_of_cell
@@ -35,6 +37,7 @@ from orchestrator.services.schedule.schedules import Rules
 
 NIGHTS = 14  # that are shown where nothing else is asked for
 MOST_NIGHTS = 60  # a judgement: of every one the runs are read
+MOST_KEPT = 50  # schedules, whose nights of 200 cells are some 5 MB: a judgement
 _UNSEEN = (
     "no server has looked after it yet: does one with schedules run (tbd serve), with a node that it can reach, and "
     "does it know the zone?"
@@ -138,18 +141,67 @@ def _named(context: Context, text: str) -> Schedule:
 
 
 def board(context: Context, schedule: Schedule, nights: int = NIGHTS) -> Board:
-    """The last ``nights`` nights of a schedule. They are judged by ``LOOK_BACK`` more before them."""
+    """The last ``nights`` nights of a schedule. They are judged by ``LOOK_BACK`` more before them. What is over is
+    judged once, and kept until something becomes of it."""
     columns = _columns(context, schedule, nights + LOOK_BACK)
-    found = [_cells_of(context, one) for one in columns]
-    shown = range(max(0, len(columns) - nights), len(columns))
-    keys = dict.fromkeys(key for place in shown for key in found[place])
+    shown = columns[-nights:]
+    going_on = [one for one in columns if one.experiment_state == ExperimentState.ACTIVE.value]
+    over = [one for one in columns if one not in going_on]
+    ids = [one.experiment_id for one in over if one.experiment_id is not None]
+    known_by = (tuple(over), tuple(shown), tuple(sorted(context.store.last_changes(ids).items())))
+    told = _KEPT.get(schedule.id, known_by)
+    if told is None:
+        told = _nights_over(context, over, shown)
+        _KEPT.put(schedule.id, known_by, told)
+    found = {column: _cells_of(context, column) for column in going_on if column in shown}
+    plans = {key: plan for key, (plan, _) in told.items()}
+    plans |= {key: cell.runs[0].plan for cells in found.values() for key, cell in cells.items()}
     lines = []
-    for key in keys:
+    for key, plan in plans.items():
+        past = told[key][1] if key in told else {}
+        fields = [past.get(one) or _without_judgement(one, found.get(one, {}).get(key)) for one in shown]
+        lines.append(Line(plan, [field for field in fields if field is not None]))
+    return Board(schedule, shown, lines)
+
+
+# Of a cell: the plan of the last night that had it, and its field in each night.
+_Told = Mapping[Hashable, tuple[Plan, Mapping[Column, Field]]]
+
+
+class _Kept:
+    """What became of nights that are over, of the schedules that were looked at last. For several threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept: OrderedDict[str, tuple[Hashable, _Told]] = OrderedDict()
+
+    def get(self, schedule_id: str, known_by: Hashable) -> _Told | None:
+        with self._lock:
+            kept_by, told = self._kept.get(schedule_id, (None, None))
+        return told if kept_by == known_by else None
+
+    def put(self, schedule_id: str, known_by: Hashable, told: _Told) -> None:
+        with self._lock:
+            self._kept.pop(schedule_id, None)
+            self._kept[schedule_id] = (known_by, told)
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+
+
+_KEPT = _Kept()
+
+
+def _nights_over(context: Context, over: Sequence[Column], shown: Sequence[Column]) -> _Told:
+    """The cells of nights that are over, and how they are judged in those that are shown."""
+    found = [_cells_of(context, one) for one in over]
+    places = [place for place, column in enumerate(over) if column in shown]
+    told = {}
+    for key in dict.fromkeys(key for place in places for key in found[place]):
         cells = [one.get(key) for one in found]
-        fields = _judged(columns, cells)
+        fields = _judged(over, cells)
         newest = next(cell for cell in reversed(cells) if cell is not None)
-        lines.append(Line(newest.runs[0].plan, [fields[place] for place in shown]))
-    return Board(schedule, [columns[place] for place in shown], lines)
+        told[key] = (newest.runs[0].plan, {over[place]: fields[place] for place in places})
+    return told
 
 
 def _columns(context: Context, schedule: Schedule, most: int) -> list[Column]:

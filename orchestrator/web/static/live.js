@@ -6,6 +6,9 @@
 //   [data-live][id]         a region
 //   [data-log]              grows by what a run prints, as its stream tells it
 //   [data-step]             the last step that the stream told
+//   [data-zoom]             a figure over time: what is drawn across with the mouse is shown in its place; its plotted
+//                           area goes from data-left to data-right of its width, and shows data-from to data-to seconds
+//   a[data-zoomed]          leads to another stretch of the same: its section is fetched, not the page
 "use strict";
 
 const QUIET_MS = 2000; // at least between two looks at the server: a run of events is one change
@@ -135,6 +138,76 @@ function showLast() {
     board.scrollLeft = board.scrollWidth;
   }
 }
+
+// Another stretch of a run's time, in the place of the one that is seen. The address follows, so that it can be kept.
+let stretch = location.search;
+
+async function look(href) {
+  const section = document.getElementById("over-time");
+  try {
+    const answer = await fetch(href, { headers: { Accept: "text/html" } });
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("over-time");
+    if (!answer.ok || !fresh) {
+      throw new Error();
+    }
+    replace(section, document.importNode(fresh, true));
+    history.pushState(null, "", href);
+    stretch = location.search;
+  } catch {
+    location.assign(href); // says what is wrong
+  }
+}
+
+let dragged = null; // {figure, mark, x}: from where
+
+function across(event) {
+  const box = dragged.figure.querySelector("img").getBoundingClientRect();
+  return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+}
+
+document.addEventListener("pointerdown", (event) => {
+  const figure = event.target.closest("[data-zoom]");
+  if (figure && event.button === 0 && event.pointerType !== "touch") {
+    event.preventDefault();
+    dragged = { figure, mark: figure.appendChild(document.createElement("div")) };
+    dragged.mark.className = "chosen";
+    dragged.x = across(event);
+  }
+});
+document.addEventListener("pointermove", (event) => {
+  if (dragged) {
+    const width = dragged.figure.querySelector("img").clientWidth;
+    const ends = [dragged.x, across(event)].map((part) => part * width);
+    dragged.mark.style.left = `${Math.min(...ends)}px`;
+    dragged.mark.style.width = `${Math.abs(ends[1] - ends[0])}px`;
+  }
+});
+document.addEventListener("pointerup", (event) => {
+  if (!dragged) {
+    return;
+  }
+  const { from, to, left, right } = dragged.figure.dataset;
+  const seconds = (part) => Number(from) + (to - from) * Math.min(1, Math.max(0, (part - left) / (right - left)));
+  const ends = [dragged.x, across(event)].map(seconds).sort((a, b) => a - b);
+  const far = Math.abs(across(event) - dragged.x) > 0.01; // not a mere click
+  dragged.mark.remove();
+  dragged = null;
+  if (far && ends[1] > ends[0]) {
+    look(`${location.pathname}?from=${ends[0].toPrecision(9)}&to=${ends[1].toPrecision(9)}#over-time`);
+  }
+});
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-zoomed]");
+  if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+    event.preventDefault();
+    look(link.href);
+  }
+});
+addEventListener("popstate", () => {
+  if (location.search !== stretch) {
+    location.reload();
+  }
+});
 
 showLast();
 if (main.dataset.events) {

@@ -32,6 +32,22 @@ def test_a_good_run_has_a_throughput_with_an_interval_around_the_truth():
     assert analysis.code_version == CODE_VERSION
 
 
+def test_what_every_rank_and_node_did_over_the_time_of_a_run_is_told_on_one_clock():
+    slow = durations()
+    slow[50] = 9.0
+    analysis = analyse({NODE: a_log(slow, ranks=2, readings=quiet())})
+    told = {(one.metric, one.subject): one.points for one in analysis.time_series}
+    assert list(told) == [("step_time_s", "rank 0"), ("step_time_s", "rank 1"), ("cpu_cores_busy", NODE)]
+    steps, busy = told["step_time_s", "rank 0"], told["cpu_cores_busy", NODE]
+    assert (steps.at_s[0], steps.at_s[-1]) == (pytest.approx(3.0), pytest.approx(3.0 + slow.sum()))
+    assert max(steps.greatest) == pytest.approx(9.0)
+    assert busy.least[1] == pytest.approx(2 * 0.32 / slow[0])
+    phases = analysis.summary["phases"]
+    assert 3.0 <= phases["warm-up"] < phases["timed"]
+    assert phases["timed"] == steps.at_s[-1]
+    assert "time_series" not in analysis.to_json()
+
+
 def test_every_measurement_is_a_known_metric_in_its_unit_and_all_travel_as_json():
     analysis = analyse({NODE: a_log(readings=quiet())})
     for measurement in analysis.measurements:

@@ -8,6 +8,7 @@ import pytest
 from orchestrator.domain.runs.run import ExperimentState, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
 from tests.unit import builders
+from tests.unit.analysis.logs import NODE, a_log, quiet
 from tests.unit.api.api_rig import Rig, entry, interval, rate
 
 JOB = {"token": "secret of the attempt", "processes": [{"name": "w0", "ranks": [0]}, {"name": "w1", "ranks": [1]}]}
@@ -48,6 +49,25 @@ def test_readings_have_a_name_a_subject_and_null_where_nothing_was_read(rig: Rig
     (reading,) = rig.get(f"/runs/{run_id}/readings")["items"]
     assert reading["values"][0] == {"metric": "power_w", "subject": "device:gpu", "value": None}
     assert reading["at"] == "2001-09-09T01:46:42.000000Z"
+
+
+def test_a_run_over_its_time_is_thinned_on_demand_also_where_nothing_was_kept_when_it_ended(
+    rig: Rig, run_id: str
+) -> None:
+    attempt, path = rig.start(run_id), f"/runs/{run_id}/time-series"
+    rig.store.append_entries(attempt, NODE, a_log(readings=quiet()))
+    assert (rig.get(path)["items"], rig.get(path)["end_s"]) == ([], None)
+    rig.finish(run_id, rate(10.0))
+    found = rig.get(path, points=10)
+    assert [(one["metric"], one["subject"]) for one in found["items"]] == [
+        ("cpu_cores_busy", NODE),
+        ("step_time_s", "rank 0"),
+    ]
+    assert all(len(one["points"]) <= 10 and one["points"][0][0] == 3.0 for one in found["items"])
+    assert rig.get(path, points=10) == found
+    part = rig.get(path, from_s=10.0, to_s=12.0)["items"][1]["points"]
+    assert 10.0 <= part[1][0] <= part[-2][0] <= 12.0
+    assert rig.http.get(f"/api/v1{path}?from_s=-1").status_code == 422
 
 
 def test_output_is_chosen_by_rank_and_stream_and_cut_at_an_offset_in_bytes(rig: Rig, run_id: str) -> None:

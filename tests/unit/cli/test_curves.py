@@ -33,27 +33,19 @@ def test_there_is_no_figure_of_nothing_and_none_of_two_metrics() -> None:
         figure([a_run([0.5, 0.6]), a_run([9.0, 8.0], metric="perplexity")])
 
 
-def an_interval(step: int, rank: int = 0, duration_s: float = 0.5) -> dict[str, Any]:
-    at = f"2026-01-01T00:{step // 60:02}:{step % 60:02}Z"
-    return {"at": at, "rank": rank, "first_step": step, "n": 2, "duration_s": duration_s}
-
-
-def test_a_run_is_drawn_with_its_phases_and_no_outlier_is_thinned_away() -> None:
-    ran = {"id": "run_1", "summary": {"steady": {"warmup_steps": 10}}}
-    steps = [an_interval(step, duration_s=3.0 if step == 1234 else 0.5) for step in range(1, 3000)]
-    busy = [{"metric": "core_active_s", "subject": f"core:{core}", "value": 1.0} for core in (0, 1)]
-    reading = {"at": "2026-01-01T00:51:00Z", "node": "n0", "window_s": 2.0, "values": busy}
-    above, below = run.figure(ran, steps, [reading])["vconcat"]
+def test_a_run_is_drawn_with_its_phases_and_what_was_least_and_greatest() -> None:
+    steps = {"metric": "step_time_s", "subject": "rank 0", "points": [[0.5, 0.5, 0.5], [9.0, 0.5, 3.0]]}
+    busy = {"metric": "cpu_cores_busy", "subject": "n0", "points": [[10.0, 1.5, 1.5]]}
+    found = {"items": [busy, steps], "end_s": 10.0, "phases": {"warm-up": 2.0, "timed": 9.0}}
+    above, below = run.figure("run_1", found)["vconcat"]
     shades, line = (layer["data"]["values"] for layer in above["layer"])
-    assert [one["phase"] for one in shades] == ["warm-up", "timed", "after"]
-    assert shades[0]["to"] == pytest.approx(8.5)  # the interval of steps 9 and 10 ended then
-    assert len(line) <= 2 * run.MOST_POINTS
-    assert max(one["ms"] for one in line) == 1500.0
-    assert below["layer"][1]["data"]["values"] == [
-        {"s": pytest.approx(3060 - 0.5), "busy": 1.0, "what": "CPU cores busy"}
-    ]
-    with pytest.raises(ValueError, match="no interval"):
-        run.figure(ran, [], [reading])
+    assert [tuple(one.values()) for one in shades] == [(0.0, 2.0, "warm-up"), (2.0, 9.0, "timed"), (9.0, 10.0, "after")]
+    assert [one["value"] for one in line] == [500.0, 500.0, 3000.0]
+    assert below["layer"][1]["data"]["values"] == [{"s": 10.0, "value": 1.5, "what": "CPU cores busy"}]
+    (one,) = run.figure("run_1", found, 3.0, 8.0)["vconcat"][0]["layer"][0]["data"]["values"]
+    assert one == {"from": 3.0, "to": 8.0, "phase": "timed"}
+    with pytest.raises(ValueError, match="no step"):
+        run.figure("run_1", found | {"items": [busy]})
 
 
 def test_a_curve_is_printed_with_what_it_is_a_curve_of(capsys: pytest.CaptureFixture[str]) -> None:

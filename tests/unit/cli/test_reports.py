@@ -12,9 +12,11 @@ from orchestrator.domain.value.measurement import METRICS, OF_CONVERGENCE, Advic
 from orchestrator.reports.comparison import sides_table
 from orchestrator.reports.drawing import table
 from orchestrator.reports.experiment_report import BESIDE, experiment_report
+from orchestrator.reports.figures.cells import gpus_figure, heat_map
 from orchestrator.reports.html_report import figures_of, html_report
 from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, with_interval
 from orchestrator.reports.results_table import results_table
+from tests.contract.test_store_profiles import WHOLE
 from tests.unit import builders
 from tests.unit.api.api_rig import Rig, fingerprint_of, rate
 
@@ -230,6 +232,35 @@ def test_a_report_as_html_is_one_file_with_its_figures_and_the_same_each_time(ri
     assert (html.count("<svg"), html.count("<script"), html.count("<b>")) == (len(drawn), 0, 0)
     assert not re.search(r"(src|href)=|@import|url\(", html)
     assert {*re.findall(r"\sid=\S+", html)} == set()  # figures share one document
+
+
+def test_a_report_tells_what_was_trained_on_what_and_where_a_profiled_step_went(rig: Rig) -> None:
+    material = results(rig, [replace(rate(9.0), profiles=WHOLE), rate(11.0)])
+    net = next(one for one in material["models"] if one["name"] == "net")
+    net["sizes"]["full"] |= {"parameters": 12_345, "flops_per_sample": 2e9}
+    found = rig.get(f"/runs/{material['rows'][0]['run_ids'][0]}/kernels")
+    data = {"name": "synthetic", "splits": {"train": {"images": 40_000}}, "bytes": 2**20, "description": "noise"}
+    report = experiment_report(**material, datasets=[data], kernels=[("net", found)])
+    (model,) = re.findall(r"^\| net .*pytorch.*$", report.split("## What was trained")[1], re.MULTILINE)
+    assert "| 12,345 | 2.00 |" in model
+    assert "| synthetic | train 40,000 images | 1.00 MiB | noise |" in report
+    assert re.search(r"## Kernels\s+net: kernels of 3 steps", report)
+
+
+def test_a_map_of_all_cells_and_their_gpus_are_drawn_where_there_are_several(rig: Rig) -> None:
+    rows = results(rig, *([[rate(value), rate(value * 1.01)] for value in (10.0, 20.0)]))["rows"]
+    with pytest.raises(ValueError, match="two axes"):
+        heat_map(rows)
+    with pytest.raises(ValueError, match="two models"):
+        gpus_figure(rows)
+    gpus = [{**row, "axes": row["axes"] | {"nodes": {"gpu_model": gpu}, "seed": gpu}} for gpu in "PT" for row in rows]
+    drawn = heat_map(gpus)["layer"][0]["data"]["values"]
+    assert sorted(one["share"] for one in drawn) == pytest.approx([0.5, 0.5, 1.0, 1.0])
+    for row in gpus:
+        row["axes"]["seed"] = 1
+    gpus[2]["throughput"] = gpus[2]["throughput"] | {"value": gpus[0]["throughput"]["value"] * 2}
+    points = gpus_figure(gpus)["layer"][0]["data"]["values"]
+    assert [(one["gpu"], one["times"]) for one in points] == [("P", 1.0), ("T", 2.0), ("P", 1.0), ("T", 1.0)]
 
 
 def test_a_table_has_the_findings_about_which_one_can_do_something_each_once(rig: Rig) -> None:

@@ -84,6 +84,7 @@ PAGES = {
     "experiment with hostile labels": "/experiments/{cells}",
     "run with a waterfall": "/runs/{waterfall}",
     "run with profiles": "/runs/{profiled}",
+    "run from nearby": "/runs/{profiled}?from=0.5&to=2",
     "run that goes on": "/runs/{living}",
     "run that failed": "/runs/{failed}",
     "history": "/history",
@@ -223,6 +224,8 @@ def test_cells_are_sorted_by_a_column_and_the_heading_turns_them_round(scene: Sc
         ("/compare?of=a&of=nobody", 422, "stands for nothing"),
         ("/nowhere", 404, "there is nothing at /nowhere"),
         ("/runs/%00", 404, "there is no"),
+        ("/runs/any?from=2&to=1", 422, "seconds since the first step"),
+        ("/runs/any?from=nan", 422, "seconds since the first step"),
     ],
 )
 def test_what_is_refused_is_a_page_for_browsers_and_a_problem_for_programs(

@@ -71,18 +71,20 @@ def _material(client: Client, experiment_id: str) -> dict[str, Any]:
         "models": client.get("/models")["items"],
         "comparisons": comparisons(client, f"{path}/comparisons"),
         "waterfalls": list(_waterfalls(client, rows)),
-        "memory": list(_memory(client, rows)),
+        "datasets": client.get("/datasets")["items"],
+        "kernels": list(_profiles(client, rows, "kernels")),
+        "memory": list(_profiles(client, rows, "memory")),
         "scaling": client.get(f"{path}/scaling"),
     }
 
 
-def _memory(client: Client, rows: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Of each cell that was profiled so: (by what it differs from the others, where its memory went)."""
+def _profiles(client: Client, rows: Sequence[Any], kind: str) -> Iterator[tuple[str, Any]]:
+    """Of each cell that was profiled so: (by what it differs from the others, what was found)."""
     from orchestrator.reports.figures.cells import cell_name
 
     for row in rows:
-        if "memory" in row["axes"]["profile"] and row["throughput"]:
-            found = client.get(path_of("runs", run_that_counts(row), "memory"))
+        if kind in row["axes"]["profile"] and row["throughput"]:
+            found = client.get(path_of("runs", run_that_counts(row), kind))
             if not found["reason"]:
                 yield cell_name(row, rows, but=()), found
 

@@ -28,6 +28,7 @@ from workers.trainer.frameworks.pytorch import (
     memory,
     optimizers,
     precision,
+    shares,
 )
 from workers.trainer.frameworks.pytorch.step import Feed, Minimizer, Step
 from workers.trainer.frameworks.pytorch.switches import Switches, untouched
@@ -38,6 +39,7 @@ from workers.trainer.frameworks.pytorch.trace import PART
 STRATEGIES = {
     "single": "single",
     "ddp": "ddp",
+    "fsdp": "fsdp",
     "horovod": "horovod",
 }
 
@@ -82,6 +84,7 @@ class Adapter(object):
         self._model = modules.builder_of(job).build(job, process, self._device)
         self._model.network.train()
         self._switches.lay_out(self._model.network)
+        self._strategy.spread(self._model.network)
         self._casting = precision.Casting(job.plan.precision, self._device)
         dtype = next(self._model.network.parameters()).dtype
         feed = Feed(self._device, dtype, self._switches.channels_last)
@@ -174,7 +177,7 @@ class Adapter(object):
 
     def weights(self, index: int) -> Iterator[Array]:
         for _, parameter in self._model.network.named_parameters():
-            yield _array(parameter.detach())
+            yield _array(shares.whole(parameter.detach()))
 
     def case(self) -> Dict[str, Array]:
         """In double precision: a case for all frameworks, see ``borders``."""

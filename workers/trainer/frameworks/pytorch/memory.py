@@ -15,7 +15,7 @@ from workers.trainer.base.signatures import Data
 from workers.trainer.frameworks import allocation_profile, resident
 from workers.trainer.frameworks.allocation_profile import STEPS, Note
 from workers.trainer.frameworks.pytorch import events as pytorch_events
-from workers.trainer.frameworks.pytorch import ownership
+from workers.trainer.frameworks.pytorch import ownership, shares
 from workers.trainer.frameworks.pytorch.ownership import Change, Part
 from workers.trainer.frameworks.pytorch.trace import MARK, PART
 
@@ -87,7 +87,7 @@ def _owned(network, optimizers, tensors):
     roles.append(("input", tensors or []))
     found = collections.defaultdict(list)
     for name, members in roles:
-        for tensor in members:
+        for tensor in map(shares.local, members):
             found[tensor.untyped_storage().data_ptr()].append((name, tensor.numel() * tensor.element_size()))
     return dict(found)
 

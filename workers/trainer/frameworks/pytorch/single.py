@@ -28,6 +28,9 @@ class Strategy(object):
         """
         return job.world_size
 
+    def spread(self, network: Any) -> None:
+        """Spread the weights of the model's module over all ranks, where each keeps a share of them only."""
+
     def losses(self, model: Any, updates: Sequence[Update]) -> List[Any]:
         """Return the loss of each of the model's ``updates``, after all ranks begin with the weights of rank 0.
 

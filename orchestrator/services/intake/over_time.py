@@ -1,0 +1,36 @@
+"""What is drawn of a run over its time, any stretch of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orchestrator.domain.runs.run import TERMINAL, Run
+from orchestrator.domain.value.time_series import TimeSeries
+from orchestrator.services.context import Context
+
+
+@dataclass(frozen=True)
+class OverTime:
+    """Times in seconds since the first step began.
+
+    Attributes:
+        end_s: when the last point is; None where there is none.
+        phases: phase -> when it ended, where it is known: ``warm-up``, ``timed``.
+    """
+
+    series: Sequence[TimeSeries] = ()
+    end_s: float | None = None
+    phases: Mapping[str, float] = field(default_factory=dict)
+
+
+def over_time(context: Context, run: Run, from_s: float, to_s: float, most: int) -> OverTime:
+    """The series of a run that has ended, from ``from_s`` to ``to_s``, thinned to ``most`` points each; nothing yet of
+    one that goes on. Of a run that ended before they were kept they are made at the first look, and kept."""
+    if run.state not in TERMINAL or run.attempt is None:
+        return OverTime()
+    series, end_s = context.store.time_series(run.id, from_s, to_s, most)
+    if end_s is None:
+        from orchestrator.services.reconcile.conclude import analyse_attempt  # numpy, which a list does not wait for
+
+        context.store.add_time_series(run.id, analyse_attempt(context, run.attempt.id).time_series)
+        series, end_s = context.store.time_series(run.id, from_s, to_s, most)
+    return OverTime(series, end_s, (run.analysis.summary.get("phases") if run.analysis else None) or {})
