@@ -182,6 +182,6 @@ def test_a_rank_of_two_keeps_half_of_weights_gradients_and_state_with_fsdp(pytho
         job = strategy_job("pytorch", strategy, devices=2, max_steps=4, profile=["memory"], per_device_batch_size=1)
         attempt = carried_out({**job, "model": model_facts("gpt_2")}, tmp_path / strategy)
         assert attempt.failure() is None, attempt.said
-        found = played(attempt.data("allocations", "rank-0:memory"))
+        found = played(attempt.data("allocations", job["processes"][0]["name"] + ":memory"))
         kept[strategy] = sum(found.most[name] for name in ("weights", "weight_gradients", "optimizer_state"))
     assert kept["fsdp"] / kept["ddp"] == pytest.approx(0.5, rel=0.05)

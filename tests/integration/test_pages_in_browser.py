@@ -131,12 +131,13 @@ def goes_nearer(page: Any) -> None:
     """Drag across the middle half of the figure over time, and see that half; then all of it again."""
     figure = page.locator("[data-zoom]")
     data, whole = figure.evaluate("one => ({...one.dataset})"), figure.locator("img").get_attribute("src")
+    figure.scroll_into_view_if_needed()
     box = figure.locator("img").bounding_box()
     left, right = (float(data[side]) * box["width"] + box["x"] for side in ("left", "right"))
     for share, act in ((0.25, page.mouse.down), (0.75, page.mouse.up)):
         page.mouse.move(left + share * (right - left), box["y"] + box["height"] / 4)
         act()
-    page.wait_for_url("**?from=*&to=*")
+    page.wait_for_url(lambda url: "from=" in url)
     seen = figure.evaluate("one => ({...one.dataset})")
     end_s = float(data["to"])
     assert [float(seen[end]) / end_s for end in ("from", "to")] == pytest.approx([0.25, 0.75], abs=0.02)
