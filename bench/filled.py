@@ -121,13 +121,11 @@ def nights(store: SqlStore, nights: int, cells: int) -> None:
     end = FIRST_AT + nights * DAY_S
     rules = ("0 0 * * *", "UTC", body, Misfire.SKIP, 3600.0, Overlap.SKIP, 0.0, True)  # paused: nothing is due
     schedule = Schedule(new_id("sch"), "nightly", OWNER, *rules, FIRST_AT, end, None)
-    store.add_schedule(schedule, None, Deed(OWNER, "schedule", schedule.id, FIRST_AT))
+    store.add_schedule(schedule, None, Deed(new_id("deed"), FIRST_AT, OWNER, None, None, "schedule", schedule.id))
     for night in range(nights):
         at = FIRST_AT + night * DAY_S
         made = _experiment(spec, at, ended_runs=2 * cells, replays=("steady_pytorch",))
-        fire = Fire(
-            new_id("fir"), schedule.id, at, at, at, Trigger.SCHEDULED, FireState.SUBMITTED, None, made.experiment.id
-        )
+        fire = Fire(new_id("fir"), schedule.id, at, at, at, Trigger.CRON, FireState.SUBMITTED, None, made.experiment.id)
         store.add_manual_fire(NewFire(fire, made.experiment, made.runs), None)
         _insert_results(store, made.runs)
 

@@ -198,6 +198,7 @@ class SqlStore(HistoryPart, SchedulePart):
 
     changes = reads(change_rows.of_experiment)
     last_changes = reads(change_rows.last)
+    newest_change = reads(change_rows.newest)
 
     # nodes
 

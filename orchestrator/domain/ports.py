@@ -281,6 +281,9 @@ class Store(AccessStore, HistoryStore, PredictionStore, ScheduleStore, Protocol)
     def last_changes(self, experiment_ids: Sequence[str]) -> Mapping[str, int]:
         """Experiment -> the number of its newest change: while that stays, so does what its runs came to."""
 
+    def newest_change(self) -> int:
+        """The number of the newest change of all experiments; 0: there was none."""
+
     # nodes: what a person ordered of them (the cluster knows the rest)
     def node_orders(self) -> Mapping[str, NodeState]:
         """Node -> DRAINING or QUARANTINED, where ordered."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.domain.asked.catalog import Catalog
 from orchestrator.domain.ports import Clock, Cluster, Store
+from orchestrator.services.kept import Kept
 from orchestrator.services.news import News
 from orchestrator.services.pulse import Pulse
 
@@ -12,7 +13,7 @@ from orchestrator.services.pulse import Pulse
 @dataclass(frozen=True)
 class Context:
     """The adapters; ``wake``: call it after storing something that the reconciler should look at now; ``news`` for
-    those who show what was stored; ``pulse``: whether anybody looks."""
+    those who show what was stored; ``pulse``: whether anybody looks; ``kept``: what was computed for looks."""
 
     store: Store
     cluster: Cluster
@@ -21,3 +22,4 @@ class Context:
     wake: Callable[[], None]
     news: News = field(default_factory=News)
     pulse: Pulse = field(default_factory=Pulse)
+    kept: Kept = field(default_factory=Kept)

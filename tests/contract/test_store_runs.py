@@ -103,6 +103,7 @@ def test_changes_tell_the_story_of_an_experiment_in_order(store: SqlStore) -> No
 
     told = store.changes(experiment.id)
     assert store.last_changes([experiment.id, "exp_none"]) == {experiment.id: told[-1].number}
+    assert store.newest_change() == told[-1].number
     of_run = store.changes(experiment.id, run_id=run.id)
 
     assert [one.number for one in told] == sorted({one.number for one in told})

@@ -200,6 +200,7 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
         TransferFilter(owner="ada", experiment_id=exp)
     ),
     "last changes": lambda store, exp, run, att: store.last_changes([exp]),
+    "newest change": lambda store, exp, run, att: store.newest_change(),
     "profiles": lambda store, exp, run, att: store.profiles(run),
     "time series": lambda store, exp, run, att: store.time_series(run, 1.0, 9.0, 800),
     "calibrations": lambda store, exp, run, att: store.calibrations(),

@@ -69,6 +69,11 @@ def last(connection: Connection, experiment_ids: Sequence[str]) -> dict[str, int
     return {row[0]: row[1] for row in connection.execute(query.group_by(change.c.experiment_id))}
 
 
+def newest(connection: Connection) -> int:
+    """See ``domain.ports.Store.newest_change``."""
+    return connection.execute(select(func.max(change.c.number))).scalar_one() or 0
+
+
 def change_of(row: rows.AnyRow) -> Change:
     """Raises ``DamagedRow``."""
     return rows.read("change", row.number, row.experiment_id, lambda: _change(row))

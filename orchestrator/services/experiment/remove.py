@@ -16,4 +16,5 @@ def remove_experiment(context: Context, experiment_id: str, by: Actor) -> None:
     """
     query.check_may_change(context, experiment_id, by)
     context.store.remove_experiment(experiment_id, deed_of(by, context.clock.now(), "remove", experiment_id))
+    context.kept.clear()  # whose results it may be among, and no change says that they are gone
     context.wake()

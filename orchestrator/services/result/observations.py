@@ -33,8 +33,10 @@ _OF_THE_PROGRAM = ("model", "framework", "strategy", "interpreter", "options")
 
 
 def observations(context: Context) -> list[Observation]:
-    """The twelve observations, judged by all results."""
-    return observe(cells(context))
+    """The twelve observations, judged by all results. While runs go on they may be those of a little while ago: so many
+    are not read for each look."""
+    known_by = context.store.newest_change()
+    return context.kept.of("observations", known_by, lambda: observe(cells(context)), late=True)
 
 
 def cells(context: Context) -> list[CellResult]:

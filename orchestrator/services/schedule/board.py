@@ -10,11 +10,9 @@ invalid   it ran, and trained wrongly or has no number
 running   its experiment is not over yet
 """
 
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from threading import Lock
 from typing import Any
 
 from orchestrator.analysis.cell.row import RATE, row_of_cell
@@ -37,7 +35,6 @@ from orchestrator.services.schedule.schedules import Rules
 
 NIGHTS = 14  # that are shown where nothing else is asked for
 MOST_NIGHTS = 60  # a judgement: of every one the runs are read
-MOST_KEPT = 50  # schedules, whose nights of 200 cells are some 5 MB: a judgement
 _UNSEEN = (
     "no server has looked after it yet: does one with schedules run (tbd serve), with a node that it can reach, and "
     "does it know the zone?"
@@ -149,10 +146,7 @@ def board(context: Context, schedule: Schedule, nights: int = NIGHTS) -> Board:
     over = [one for one in columns if one not in going_on]
     ids = [one.experiment_id for one in over if one.experiment_id is not None]
     known_by = (tuple(over), tuple(shown), tuple(sorted(context.store.last_changes(ids).items())))
-    told = _KEPT.get(schedule.id, known_by)
-    if told is None:
-        told = _nights_over(context, over, shown)
-        _KEPT.put(schedule.id, known_by, told)
+    told = context.kept.of(("board", schedule.id), known_by, lambda: _nights_over(context, over, shown))
     found = {column: _cells_of(context, column) for column in going_on if column in shown}
     plans = {key: plan for key, (plan, _) in told.items()}
     plans |= {key: cell.runs[0].plan for cells in found.values() for key, cell in cells.items()}
@@ -166,29 +160,6 @@ def board(context: Context, schedule: Schedule, nights: int = NIGHTS) -> Board:
 
 # Of a cell: the plan of the last night that had it, and its field in each night.
 _Told = Mapping[Hashable, tuple[Plan, Mapping[Column, Field]]]
-
-
-class _Kept:
-    """What became of nights that are over, of the schedules that were looked at last. For several threads."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._kept: OrderedDict[str, tuple[Hashable, _Told]] = OrderedDict()
-
-    def get(self, schedule_id: str, known_by: Hashable) -> _Told | None:
-        with self._lock:
-            kept_by, told = self._kept.get(schedule_id, (None, None))
-        return told if kept_by == known_by else None
-
-    def put(self, schedule_id: str, known_by: Hashable, told: _Told) -> None:
-        with self._lock:
-            self._kept.pop(schedule_id, None)
-            self._kept[schedule_id] = (known_by, told)
-            while len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
-
-
-_KEPT = _Kept()
 
 
 def _nights_over(context: Context, over: Sequence[Column], shown: Sequence[Column]) -> _Told:

@@ -24,6 +24,8 @@ def test_they_are_judged_by_the_results_of_all_experiments(rig: Rig) -> None:
     assert found[5]["answer"] == "not_applicable"
     assert found[11]["answer"] == "not_enough_data"
     assert all(item["says"] and item["test"] and item["told"] for item in found.values())
+    rig.http.delete(f"/api/v1/experiments/{experiment['id']}")
+    assert "16: 180/s" not in str(by_number(rig)[1]["numbers"])
 
 
 def test_results_of_several_devices_and_invalid_ones_are_left_out(rig: Rig) -> None:
