@@ -32,6 +32,7 @@ Strategy = Literal[
     "single",
     "gang",
     "ddp",
+    "fsdp",
     "mirrored",
     "multi-worker-mirrored",
     "kvstore-device",
