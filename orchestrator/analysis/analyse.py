@@ -273,12 +273,23 @@ def _stopped(logs: Sequence[NodeLog]) -> dict[str, Any] | None:
 def _summary(evidence: Evidence) -> dict[str, Any]:
     summary = _progress(evidence.logs) | quality.summary(evidence.logs)
     summary["device_time"] = passed.device_time(evidence.logs)
+    if phases := _phases(evidence):
+        summary["phases"] = phases
     if evidence.job.get("history"):
         summary["history"] = evidence.job["history"]
     if evidence.course is not None and evidence.cut is not None and evidence.world is not None:
         summary["steady"] = _course(evidence.course, evidence.cut, evidence)
         summary["phases"] = time_series.phases(evidence.logs, evidence.world.first_steps[evidence.cut.first])
     return summary
+
+
+def _phases(evidence: Evidence) -> dict[str, float]:
+    """Seconds of each phase within the intervals, which is no part of them, of the first rank; of a person's script."""
+    found: dict[str, float] = {}
+    for item in (item for log in evidence.logs for item in log.intervals if item.rank == 0):
+        for name, seconds in item.paused_s.items():
+            found[name] = found.get(name, 0.0) + seconds
+    return found
 
 
 def _course(seen: course.Course, cut: Cut, evidence: Evidence) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from orchestrator.reports.numbers import (
     value_of,
     with_interval,
 )
+from workers.trainer.protocol import OWN_SCRIPT
 
 Row = Mapping[str, Any]  # a result row as REST answers it
 
@@ -25,6 +26,8 @@ _HEADED = in_order(
 # axis -> heading. In this order; the first three are always columns.
 AXES = {name: BY_NAME[name].heading or name for name in _HEADED}
 _ALWAYS = ("model", "framework", "per_device_batch_size")
+_OF_SCRIPTS = ("framework",)
+_TOLD_OF_SCRIPTS = ("topology", "device", "options")
 _UNTOLD: dict[str, Any] = {
     "placement": "any",
     "mode": "throughput",
@@ -85,7 +88,13 @@ def run_that_counts(row: Row) -> str:
 def columns_of(rows: Sequence[Row]) -> list[str]:
     """The axes that have several values in ``rows``, or the cells of a comparison, and those that are always told."""
     differing = differing_axes(rows)
-    return [axis for axis in AXES if axis in _ALWAYS or axis in differing]
+    always = _OF_SCRIPTS if _are_own(rows) else _ALWAYS
+    return [axis for axis in AXES if axis in always or axis in differing]
+
+
+def _are_own(rows: Sequence[Row]) -> bool:
+    """Whether all of them are of people's own scripts, which have no say in most fields of a spec."""
+    return bool(rows) and all(row["axes"]["model"] == OWN_SCRIPT for row in rows)
 
 
 def differing_axes(rows: Sequence[Row]) -> list[str]:
@@ -220,6 +229,8 @@ def common_text(rows: Sequence[Row], columns: Sequence[str]) -> str:
     axes["options"] = {name: value for name, value in axes["options"].items() if name not in differing}
     told = [axis for axis in AXES if axis == "options" or (axis not in columns and not _has_several(rows, axis))]
     told = [axis for axis in told if axis not in _UNTOLD or axes[axis] != _UNTOLD[axis]]
+    if _are_own(rows):
+        told = [axis for axis in told if axis in _TOLD_OF_SCRIPTS]
     return ", ".join(f"{AXES[axis]} {axis_text(axes[axis])}" for axis in told if axis_text(axes[axis]) != NOTHING)
 
 

@@ -49,6 +49,36 @@ def test_importing_a_log_again_is_the_same_run(http, name):
     assert ingested(http, name).json()["id"] == ingested(http, name).json()["id"]
 
 
+def test_several_logs_are_runs_of_one_experiment_and_what_they_differ_in_is_its_axis(http):
+    first = raw("good_sleep")
+    again = first.replace(b'"repetition":1', b'"repetition":2')
+    other = first.replace(b'"seed":1,', b'"seed":2,')
+    run = http.post("/api/v1/ingest?name=together", content=b"\n".join([first, again, other])).json()
+    experiment = http.get(f"/api/v1/experiments/{run['experiment_id']}").json()
+    assert (experiment["state"], experiment["spec"]["name"]) == ("completed", "together")
+    assert (experiment["spec"]["seed"], experiment["spec"]["repeats"]) == ([1, 2], 2)
+    rows = http.get(f"/api/v1/experiments/{run['experiment_id']}/results").json()["items"]
+    assert [(row["axes"]["seed"], row["n_runs"]) for row in rows] == [(1, 2), (2, 1)]
+    once_more = http.post("/api/v1/ingest", content=b"\n".join([first, again, other])).json()
+    assert once_more["id"] == run["id"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ((b"", b""), "log 2 of 2 is there twice"),
+        ((b'"size":"tiny"', b'"size":"tiny" '), "is there twice"),
+        ((b'"attempt_id":"', b'"attempt_id":"x'), "repetition 1 of one cell"),
+        ((b'"timeout_s":', b'"timeout_s":9'), "timeout_s is no axis"),
+    ],
+)
+def test_logs_that_are_no_one_experiment_are_refused(change, said, http):
+    first = raw("good_sleep")
+    answer = http.post("/api/v1/ingest", content=first + b"\n" + first.replace(*change))
+    assert answer.status_code == 422
+    assert said in answer.text
+
+
 def test_the_intervals_of_an_imported_run_are_those_of_its_log(http):
     run = ingested(http, "good_gang").json()
     wanted = sum(entry["kind"] == "interval" for entry in entries_of("good_gang"))

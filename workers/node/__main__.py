@@ -8,25 +8,13 @@ or no job. ``python -m workers.node serve`` runs an agent instead; see ``workers
 from __future__ import annotations
 
 import argparse
-import shutil
-import signal
 import sys
-import tempfile
-import threading
-import time
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Sequence
 
-from workers.node.children import Spawner
 from workers.node.event_log import EventLog
-from workers.node.inventory import Inventory
-from workers.node.outcome import Failure
-from workers.node.provenance import Provenance
-from workers.node.supervisor import Supervisor, Surroundings
-from workers.node.telemetry.nvml import Nvml
+from workers.node.one_host import carry_out
 from workers.trainer import protocol
-
-_PROGRESS_S = 1.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -54,47 +42,6 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     print(f"done: {log.last_seq} entries in {options.events}", file=sys.stderr)
     return 0
-
-
-def carry_out(job: dict[str, Any], log: EventLog) -> Failure | None:
-    """Carry out all processes of ``job`` on this host; return the failure, None when it ended well."""
-    folder = Path(tempfile.mkdtemp(prefix="tbd-attempt-"))
-    nvml = Nvml()
-    spawner = Spawner()
-    try:
-        inventory = Inventory(None, folder, nvml)
-        around = Surroundings(None, folder, spawner, inventory.read, Provenance().read, nvml)
-        supervisor = Supervisor(job, folder, log, around)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: supervisor.stop("cancelled", "interrupted on this host"))
-        end = threading.Event()
-        progress = threading.Thread(target=_show, args=(log, end), daemon=True)
-        progress.start()
-        failure = supervisor.run()
-        end.set()
-        progress.join()
-        return failure
-    finally:
-        spawner.close()
-        nvml.close()
-        shutil.rmtree(str(folder), ignore_errors=True)
-
-
-def _show(log: EventLog, end: threading.Event) -> None:
-    """Say on stderr how far it is: when that has changed, at most once a second."""
-    started, seen, said = time.monotonic(), 0, ""
-    phase, steps = "setting up", 0
-    while not end.wait(_PROGRESS_S):
-        for entry in log.slice(seen, sys.maxsize - seen):
-            seen = entry["seq"]
-            if entry["kind"] == "interval" and entry["rank"] in (0, None):
-                phase, steps = entry["data"]["phase"], entry["data"]["first_step"] + entry["data"]["n"] - 1
-            elif entry["kind"] in ("process_started", "built", "stopping_decided", "finished"):
-                phase = entry["kind"].replace("_", " ")
-        line = f"{phase}, step {steps}"
-        if line != said:
-            print(f"{time.monotonic() - started:6.0f} s  {line}", file=sys.stderr, flush=True)
-        said = line
 
 
 if __name__ == "__main__":

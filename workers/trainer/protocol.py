@@ -41,6 +41,8 @@ The job
     peaks          [{node, device, arithmetic, data_sheet, calibrated}] of the plan's precision, for the analysis of the
                    log: data_sheet {flops_per_s, source} or null, calibrated {flops_per_s, run_id, at} or null, as they
                    were known when the attempt began. A job need not have it
+    script         of a person's own script: {words, work, unit, commit, dirty_sha256}. A record, by which nothing is
+                   carried out: the command of ``tbd exec`` is no part of a job. A job need not have it
     checkpoints    {folder, shared}: where the checkpoints of the run are, and whether all nodes have the same folder.
                    The agent fills it in for a plan whose mode is convergence. A job need not have it
     ============== ===================================================================================================
@@ -68,6 +70,10 @@ PROTOCOL_VERSION = 1
 # the host, or on the rank's device already.
 HOST, PINNED, DEVICE = "host", "pinned", "device"
 _PAGE_LOCKED = (("pytorch", "cuda"),)
+
+# The model of a person's own script, and what it trains with where that is no framework that it was seen to use: tbd
+# exec makes jobs of it, and no catalogue has it.
+OWN_SCRIPT = "own-script"
 
 TOKEN_VARIABLE = "TBD_ATTEMPT_TOKEN"
 # Beside the token: the node that the process belongs to, where several nodes of an attempt are one machine.
@@ -125,6 +131,8 @@ EVENTS = {
     "clock": ("peer_rank", "offset_s", "uncertainty_s", "pings"),
     "joined": ("world_size",),
     "built": ("parameters", "mathematics", "device", "build_s"),
+    # of a person's own script also ``paused_s``, seconds by phase (evaluation, checkpoint) that lie within it and are
+    # no part of its duration, and ``left_out``, steps that a scaled loss left out, at least so many
     "interval": ("phase", "first_step", "n", "duration_s", "work"),
     "loss": ("step", "value"),
     # by rank 0 of a run to convergence, between intervals: what the model's metric counted (suites.quality) over all

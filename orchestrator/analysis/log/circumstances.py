@@ -16,6 +16,7 @@ def circumstances(logs: Sequence[NodeLog]) -> dict[str, Any]:
         "versions": dict(_first(logs, "versions")),
         "mathematics": built.get("mathematics") or {},
         "interpreter": {key: job["interpreter"].get(key) for key in ("name", "definition", "python")},
+        "script": job.get("script") or {},
         "devices": [device for process in job["processes"] for device in process["devices"]],
         "nodes": {log.node: _node(log) for log in logs},
         "condition": {log.node: _condition(log) for log in logs},

@@ -35,10 +35,11 @@ class Interval:
     input_s: float | None = None
     wall: float | None = None
     idle_s: float | None = None
+    paused_s: Mapping[str, float] = field(default_factory=dict)  # by phase: within it, and no part of its duration
 
     @property
     def start_t(self) -> float:
-        return self.end_t - self.duration_s
+        return self.end_t - self.duration_s - sum(self.paused_s.values())
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,9 @@ def interval_of(event: Mapping[str, Any], unit: str, passed_s: float | None = No
     input_s = None if data.get("input_s") is None else protocol.number(data["input_s"])
     if input_s is not None and input_s > duration_s + plausible.STAMP_S:
         raise LogError(f"an interval that waited {input_s} s of its {duration_s} s for input")
+    paused_s = {str(name): protocol.number(seconds) for name, seconds in (data.get("paused_s") or {}).items()}
+    if not all(0 <= seconds <= plausible.LONGEST_S for seconds in paused_s.values()):
+        raise LogError(f"an interval with phases that cannot be: {paused_s}")
     return Interval(
         rank=0 if rank is None else int(rank),
         phase=data["phase"],
@@ -187,7 +191,8 @@ def interval_of(event: Mapping[str, Any], unit: str, passed_s: float | None = No
         end_t=protocol.number(event["t"]),
         input_s=input_s,
         wall=protocol.number(event["wall"]),
-        idle_s=plausible.idle_s(duration_s, passed_s),
+        idle_s=plausible.idle_s(duration_s, passed_s, sum(paused_s.values())),
+        paused_s=paused_s,
     )
 
 

@@ -132,9 +132,9 @@ class Clocks:
         return None if before is None else t - before
 
 
-def idle_s(duration_s: float, passed_s: float | None) -> float | None:
+def idle_s(duration_s: float, passed_s: float | None, paused_s: float = 0.0) -> float | None:
     """Return how much of ``passed_s``, since the process's entry before, was not part of an interval that has just
-    ended after ``duration_s``.
+    ended after ``duration_s``, nor of the ``paused_s`` that it tells of.
 
     Raises:
         ImpossibleError: the interval would have begun before that entry was written.
@@ -143,7 +143,7 @@ def idle_s(duration_s: float, passed_s: float | None) -> float | None:
         return None
     if duration_s > passed_s + STAMP_S:
         raise ImpossibleError(f"an interval of {duration_s} s, {passed_s} s after the entry before it")
-    return max(0.0, passed_s - duration_s)
+    return max(0.0, passed_s - duration_s - paused_s)
 
 
 def disagreement(intervals: Sequence["Interval"]) -> str | None:

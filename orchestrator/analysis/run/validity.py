@@ -119,6 +119,8 @@ def loss_goes_as_promised(evidence: Evidence) -> Found:
     losses = [value for _, value in evidence.losses if math.isfinite(value)]
     if promise == "any":
         return None
+    if promise == "noted":
+        return _noted_loss(losses)
     if not losses:
         return _broken("loss_missing", "no loss was reported")
     if len(losses) < LOSS_VALUES_LEAST:
@@ -136,6 +138,18 @@ def loss_goes_as_promised(evidence: Evidence) -> Found:
     if evidence.losses[-1][0] < LOSS_STEPS_LEAST:
         return f"the loss has not fallen yet, and {len(losses)} values are not enough steps to judge: {text}"
     return _broken("loss_not_falling", f"the loss should fall: {text}")
+
+
+def _noted_loss(losses: Sequence[float]) -> Found:
+    """Of a training that nobody has promised anything of: whether it seems to learn is for its author to judge."""
+    if not losses:
+        return Advice("no loss was seen: whether it learned anything cannot be told")
+    if len(losses) >= LOSS_VALUES_LEAST:
+        third = len(losses) // 3
+        first, last = median(losses[:third]), median(losses[-third:])
+        if last >= first:
+            return Advice(f"the loss does not fall: its median went from {first:.4g} in the first third to {last:.4g}")
+    return None
 
 
 def _median_error(first: Sequence[float], last: Sequence[float]) -> float:

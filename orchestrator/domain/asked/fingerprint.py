@@ -81,16 +81,26 @@ def _subject(circumstances: Mapping[str, Any]) -> dict[str, Any]:
     versions = circumstances.get("versions") or {}
     interpreter = circumstances.get("interpreter") or {}
     provenance = [node.get("provenance") or {} for node in (circumstances.get("nodes") or {}).values()]
-    return _inherited(circumstances) | {
-        "framework": versions.get("framework"),
-        "framework_version": versions.get("version"),
-        "libraries": versions.get("libraries") or {},
-        "mathematics": circumstances.get("mathematics") or {},
-        "interpreter": interpreter.get("name"),
-        "interpreter_definition": interpreter.get("definition"),
-        "code_commits": sorted({item.get("commit") or "unknown" for item in provenance}),
-        "code_dirty": any(item.get("dirty") for item in provenance),
-    }
+    return (
+        _inherited(circumstances)
+        | _script(circumstances)
+        | {
+            "framework": versions.get("framework"),
+            "framework_version": versions.get("version"),
+            "libraries": versions.get("libraries") or {},
+            "mathematics": circumstances.get("mathematics") or {},
+            "interpreter": interpreter.get("name"),
+            "interpreter_definition": interpreter.get("definition"),
+            "code_commits": sorted({item.get("commit") or "unknown" for item in provenance}),
+            "code_dirty": any(item.get("dirty") for item in provenance),
+        }
+    )
+
+
+def _script(circumstances: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a person's own script: its commit, and the digest of what differs from it."""
+    told = circumstances.get("script") or {}
+    return {"script": {key: told.get(key) for key in ("commit", "dirty_sha256")}} if told else {}
 
 
 def _inherited(circumstances: Mapping[str, Any]) -> dict[str, Any]:

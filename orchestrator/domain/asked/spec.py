@@ -25,7 +25,9 @@ from orchestrator.domain.asked.topology import Topology
 from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.domain.words.spelling import did_you_mean
 
-Framework = Literal["pytorch", "tensorflow", "mxnet", "cntk", "sleep"]
+# ``own-script`` is what a person's own script trains with, where that is no framework that it was seen to use (``tbd
+# exec``); as a strategy, how its ranks exchange gradients. No catalogue has it: it stands in what was imported alone.
+Framework = Literal["pytorch", "tensorflow", "mxnet", "cntk", "sleep", "own-script"]
 # ``single`` (one device) and ``gang`` (the test model's) are ours; the rest are the names the frameworks use.
 Strategy = Literal[
     "auto",
@@ -42,6 +44,7 @@ Strategy = Literal[
     "mpi",
     "mpi-block-momentum",
     "horovod",
+    "own-script",
 ]
 Precision = Literal["fp32", "tf32", "bf16", "amp-fp16", "amp-bf16"]
 Size = Literal["full", "small", "tiny"]
@@ -104,10 +107,13 @@ class ExperimentSpec(StrictModel):
         description="option of the model (tbd models), switch of the framework or option of the strategy "
         "(tbd frameworks) -> value; each takes a list too. Left out: the defaults, and every switch off",
     )
-    framework: Axis[Framework] = Field(description="what to train it with (tbd frameworks)")
+    framework: Axis[Framework] = Field(
+        description="what to train it with (tbd frameworks). own-script: of what tbd exec has measured, never submitted"
+    )
     strategy: Axis[Strategy] = Field(
         default=["auto"],
-        description="how ranks exchange gradients; auto: the framework's first one that reaches the topology",
+        description="how ranks exchange gradients; auto: the framework's first one that reaches the topology. "
+        "own-script: as the ranks of a script that tbd exec has measured do it, never submitted",
     )
     interpreter: Axis[str] = Field(
         default=["auto"],

@@ -6,7 +6,8 @@ returns none. In between, the end of a run asks ``repetitions.missing`` about it
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,6 +172,34 @@ def spec_of(plan: Plan, name: str) -> ExperimentSpec:
     nodes = {"gpu_model": plan.gpu_model, "names": list(plan.node_names) or None}
     beside = {"name": name, "fabric": plan.fabric or "ethernet", "nodes": nodes, "repeats": 1}
     return parse_spec({field: plan.told(field) for field in REPEATED} | beside)
+
+
+def spec_over(plans: Sequence[Plan], name: str) -> ExperimentSpec:
+    """The spec whose cells are those of ``plans``, one or more: what they differ in is an axis.
+
+    Raises:
+        InvalidRequest: they differ in what is no axis; the pointer names it. Or one of them has no spec.
+    """
+    told = [spec_of(plan, name).to_json() for plan in plans]
+    found = dict(told[0])
+    for field in found:
+        values = _different([one[field] for one in told])
+        if len(values) > 1 and field in AXES:
+            found[field] = values
+        elif len(values) > 1 and field != "options":
+            raise InvalidRequest([Problem(f"/{field}", f"{field} is no axis, and has the values {values}")])
+    named = _different([sorted(one["options"]) for one in told])
+    if len(named) > 1:
+        raise InvalidRequest([Problem("/options", f"not all of them have the same options: {named}")])
+    options = {option: _different([one["options"][option] for one in told]) for option in named[0]}
+    del found["max_repeats"]  # it follows
+    repeats = max(Counter(plan.cell_key for plan in plans).values())
+    return parse_spec(found | {"options": options, "repeats": repeats})
+
+
+def _different(values: Iterable[Any]) -> list[Any]:
+    """Each of ``values`` once, in their order; lists among them are compared as such."""
+    return list({repr(value): value for value in values}.values())
 
 
 def left_out(spec: ExperimentSpec, facts: Facts) -> list[LeftOut]:

@@ -1,0 +1,206 @@
+"""The job of one run of a person's own script: what is known of it before it trains, and what its ranks say then.
+
+A plan has fields that a script has no say in: a precision, a size, a batch of its own. They stand at their defaults,
+and no table shows them. The workload is its name, its words, its unit of work and its devices.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from types import SimpleNamespace
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+
+from workers.node import inventory, prepare
+from workers.trainer import host, protocol
+
+OWN = protocol.OWN_SCRIPT
+COMMAND = "command"  # the process that the person's command is; ranks are started by it
+
+# Judgements. Timed seconds of a run where nothing is said, and intervals at least; the least of an interval: shorter
+# ones would cost a script more than they tell; the period of telemetry.
+SECONDS = 20.0
+LEAST_INTERVALS = 20
+INTERVAL_S = 0.2
+SAMPLE_S = 1.0
+
+
+class Asked(NamedTuple):
+    """What a person asks of each run. ``work``: of one step of one rank, in ``unit``; None: as the script shows it."""
+
+    seconds: float | None
+    steps: int | None
+    work: float | None
+    unit: str | None
+    timeout_s: float
+
+
+def job_of(
+    asked: Asked,
+    options: Mapping[str, Any],
+    repetition: int,
+    python: str,
+    script: Mapping[str, Any],
+    node: str,
+    before: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return a job with one rank; ``joined`` makes it that of the ranks that appear.
+
+    Args:
+        options: those of the plan, which tell cells apart.
+        python: what carries the script out.
+        script: what is to be known of its code: see ``workers.node.own.repository``.
+        before: the plan of an earlier run of the cell: one that comes to no rank is of the same cell.
+    """
+    length: dict[str, Any] = {"intervals": LEAST_INTERVALS, "seconds": SECONDS, "max_duration_s": asked.timeout_s / 2}
+    if asked.seconds is not None:
+        length = {"intervals": None, "seconds": 0.0, "max_duration_s": asked.seconds}
+    if asked.steps is not None:
+        length = {"intervals": None, "seconds": 0.0, "max_duration_s": None}
+    plan: dict[str, Any] = {
+        "model": OWN,
+        "options": {**options, "unit": asked.unit or "steps"},
+        "framework": OWN,
+        "strategy": "single",
+        "interpreter": OWN,
+        "topology": "1x1",
+        "fabric": None,
+        "device": "cpu",
+        "precision": "fp32",
+        "per_device_batch_size": 1,
+        "global_batch_size": 1,
+        "data": "own",
+        "size": "full",
+        "seed": 1,
+        "mode": "throughput",
+        "max_steps": asked.steps,
+        "max_measure_s": asked.seconds,
+        "timeout_s": float(asked.timeout_s),
+        "repetition": repetition,
+    }
+    if before is not None:
+        shown = ("framework", "strategy", "topology", "device", "global_batch_size", "options")
+        plan.update({name: before[name] for name in shown})
+    identity = secrets.token_hex(10)
+    return {
+        "protocol": protocol.PROTOCOL_VERSION,
+        "attempt_id": f"att_{identity}",
+        "run_id": f"run_{identity}",
+        "token": secrets.token_hex(16),
+        "plan": plan,
+        "model": {"name": OWN, "work_unit": asked.unit or "steps", "loss": "noted"},
+        "dataset": None,
+        "interpreter": {"name": OWN, "definition": None, "python": python, "environment": {}},
+        "strategy": {"synchronous": False},
+        "script": dict(script),
+        "processes": [_command(node), _worker(0, 0, node, None)],
+        "world_size": 1,
+        "control": {"host": "127.0.0.1", "port": None},
+        "stopping": {**length, "max_steps": None, "remembered_cut": None, "why": "as it was asked for"},
+        "interval_s": INTERVAL_S,
+        "sample_s": SAMPLE_S,
+    }
+
+
+def joined(job: Mapping[str, Any], told: Sequence[Mapping[str, Any]], devices: Sequence[Mapping[str, Any]]) -> Any:
+    """Return what of ``job`` is otherwise now that ranks have said who they are: the data of their ``started``.
+
+    Args:
+        devices: those that this node offers.
+    """
+    first = told[0]
+    size = int(first["world_size"])
+    node = job["processes"][0]["node"]
+    given = _devices(told, size, devices)
+    names = {"samples": "as its loader gave them", "tokens": "the entries of input_ids that its loader gave"}
+    definition = names.get(first["unit"], "as the script, or the person who ran it, counts them")
+    framework = first.get("framework") or OWN
+    return {
+        "world_size": size,
+        "processes": [job["processes"][0], *(_worker(rank, rank, node, one) for rank, one in enumerate(given))],
+        "model": {**job["model"], "work_unit": first["unit"], "work_unit_definition": definition},
+        "strategy": {"synchronous": bool(first.get("synchronous"))},
+        "plan": {
+            **job["plan"],
+            "options": {**job["plan"]["options"], "unit": first["unit"]},
+            "framework": framework,
+            "strategy": "single" if size == 1 else OWN,
+            "topology": f"1x{size}",
+            "device": first["device"],
+            "global_batch_size": size,
+        },
+    }
+
+
+def _command(node: str) -> dict[str, Any]:
+    return {"name": COMMAND, "role": "launcher", "node": node, "ranks": [], "local_ranks": [], "devices": []}
+
+
+def _worker(rank: int, local_rank: int, node: str, device: Mapping[str, Any] | None) -> dict[str, Any]:
+    devices = [] if device is None else [dict(device)]
+    own = {"ranks": [rank], "local_ranks": [local_rank], "devices": devices, "started_by": COMMAND}
+    return {"name": f"worker{rank}", "role": "worker", "node": node, **own}
+
+
+def _devices(
+    told: Sequence[Mapping[str, Any]], size: int, devices: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any] | None]:
+    """A device for each rank: the GPU that it says it uses, else its share of the cores."""
+    gpus = [_plain(one) for one in devices if one["kind"] == "cuda"]
+    if told[0]["device"] == "cuda":
+        by_id = {one["id"]: one for one in gpus}
+        used = [by_id.get(str(one.get("gpu"))) for one in told]
+        return [used[rank] if rank < len(used) and used[rank] else _nth(gpus, rank) for rank in range(size)]
+    shares: list[Mapping[str, Any] | None] = [_plain(one) for one in cpu_devices(size)]
+    return shares + [None] * (size - len(shares))
+
+
+def _nth(gpus: Sequence[Mapping[str, Any]], rank: int) -> Mapping[str, Any] | None:
+    return gpus[rank] if rank < len(gpus) else None
+
+
+def _plain(device: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: device.get(name) for name in ("id", "kind", "name", "cores", "memory_bytes")}
+
+
+def cpu_devices(count: int) -> list[dict[str, Any]]:
+    """Divide all cores that this process may use among ``count`` ranks; none, where they are fewer."""
+    cores = inventory.usable_cores()
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    name = inventory.cpu_model() or "cpu"
+    return inventory.cpu_devices(cores, count, name, memory_bytes) if count <= len(cores) else []
+
+
+@contextlib.contextmanager
+def held(devices: Sequence[Mapping[str, Any]]) -> Iterator[None]:
+    """Hold ``devices``, and what else an agent may call the same cores: neither it nor another ``tbd exec`` trains on
+    them meanwhile.
+
+    Raises:
+        TrainerError: ``setup_failed``, another process holds one; the message says which.
+        SetupError: the folder of the locks cannot be used.
+    """
+    folder = prepare.lock_folder()
+    cores = {core for one in devices for core in one.get("cores") or ()}
+    wanted = {str(one["id"]) for one in devices}
+    for file in folder.glob("cpu_*.lock"):
+        ranges = file.stem[len("cpu_") :].replace("_", ",")
+        if cores & set(_cores(ranges)):
+            wanted.add(f"cpu:{ranges}")
+    descriptors: list[int] = []
+    try:
+        for one in sorted(wanted):
+            descriptors += host.lock_devices(str(folder), [SimpleNamespace(id=one)])  # type: ignore[list-item]
+        yield
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _cores(ranges: str) -> Iterator[int]:
+    """Yield the numbers that ``ranges`` names, as the kernel writes sets of cores; none where it is something else."""
+    for part in ranges.split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit() and (last or first).isdigit():
+            yield from range(int(first), int(last or first) + 1)
