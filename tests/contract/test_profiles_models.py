@@ -18,6 +18,8 @@ KINDS = [
     ("gpt-2", {}),
     ("transformer", {}),
     ("seq2seq", {}),
+    ("deep-speech-2", {}),
+    ("deep-speech-2", {"cell": "gru"}),
     ("bert-base", {"task": "pretrain"}),
     ("bert-base", {"task": "finetune", "freeze_encoder": True}),
     ("inception-v3", {}),
