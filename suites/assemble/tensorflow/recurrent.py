@@ -43,7 +43,7 @@ def hidden_states(cell: str, products_TNG: tf.Tensor, weight_HG: tf.Tensor, bias
     """
     # As TensorFlow calls the gradients of a scope, which it does not do here.
     scope = "gradient_tape/" + tf.get_current_name_scope()
-    ahead, kept_too, back = _CELLS[cell]
+    ahead, kept_too, back, apart = _CELLS[cell]
 
     @tf.custom_gradient
     def computed(products_TNG, weight_HG, bias_G):
@@ -62,8 +62,8 @@ def hidden_states(cell: str, products_TNG: tf.Tensor, weight_HG: tf.Tensor, bias
             gradient_TNH.set_shape(kept[0].shape)
             with tf.name_scope(scope):
                 turned = [tf.reverse(one, [0]) for one in (gradient_TNH, before_TNH, *kept)]
-                found = _along(step, turned, [hidden, products, products])
-                inputs_TNG, state_TNG = (tf.reverse(one, [0]) for one in found[1:])
+                found = _along(step, turned, [hidden] + [products] * apart)
+                inputs_TNG, state_TNG = (tf.reverse(found[place], [0]) for place in (1, -1))
                 flat_PG = tf.reshape(state_TNG, (-1, products))
                 of_weight_HG = tf.matmul(tf.reshape(before_TNH, (-1, hidden)), flat_PG, transpose_a=True)
                 return inputs_TNG, of_weight_HG, tf.reduce_sum(flat_PG, axis=0)
@@ -99,9 +99,9 @@ def _rnn(products_NH, state_NH, weight_HH, bias_H):
 
 
 def _rnn_back(later_NH, weight_HH, gradient_NH, before_NH, found_NH):
-    """Return the gradient that goes on to the place before, and those of both products."""
+    """Return the gradient that goes on to the place before, and that of both products."""
     of_both_NH = (gradient_NH + later_NH) * (1.0 - tf.square(found_NH))
-    return tf.matmul(of_both_NH, weight_HH, transpose_b=True), of_both_NH, of_both_NH
+    return tf.matmul(of_both_NH, weight_HH, transpose_b=True), of_both_NH
 
 
 def _gru(products_NG, state_NH, weight_HG, bias_G):
@@ -115,7 +115,7 @@ def _gru(products_NG, state_NH, weight_HG, bias_G):
 
 
 def _gru_back(later_NH, weight_HG, gradient_NH, before_NH, found_NH, reset_NH, update_NH, new_NH, new_state_NH):
-    """As ``_rnn_back``."""
+    """As ``_rnn_back``, with a gradient of each product."""
     gradient_NH = gradient_NH + later_NH
     of_update_NH = gradient_NH * (before_NH - new_NH) * update_NH * (1.0 - update_NH)
     of_new_NH = gradient_NH * (1.0 - update_NH) * (1.0 - tf.square(new_NH))
@@ -126,5 +126,5 @@ def _gru_back(later_NH, weight_HG, gradient_NH, before_NH, found_NH, reset_NH, u
     return before, of_inputs_NG, of_state_NG
 
 
-# A cell, how many arrays it gives beside its state, and its gradient.
-_CELLS = {"rnn": (_rnn, 0, _rnn_back), "gru": (_gru, 4, _gru_back)}
+# A cell, and how many arrays it gives beside its state; its gradient, and how many of products that gives.
+_CELLS = {"rnn": (_rnn, 0, _rnn_back, 1), "gru": (_gru, 4, _gru_back, 2)}
