@@ -107,7 +107,7 @@ class Normalization(NamedTuple):
 
 
 class SequenceNormalization(NamedTuple):
-    """Batch normalisation of each channel of sequences, over all of their places but padding, beginning as the identity.
+    """Batch normalisation of each channel of sequences, over all places that are no padding, beginning as the identity.
 
     ``maps``: of maps, which have their places along the width, and not of vectors. The variance is the mean square in
     the running statistics too, in which a new batch has the share below. ``epsilon``: what is added to the variance.

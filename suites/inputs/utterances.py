@@ -2,8 +2,9 @@
 
 A batch is (spectrograms_NFT, mask_NT, labels_NL, places_N): logarithmic spectrograms of F frequencies and T frames,
 nothing behind the end of an utterance; 1 for frames and 0 for padding; the characters of the transcripts
-(``suites.datasets.utterances.characters``), filled up with its ``BLANK``; and how many places a network that takes every
-``STRIDE``-th frame has of each utterance. The work is counted in seconds of audio that are no padding, and in utterances.
+(``suites.datasets.utterances.characters``), filled up with its ``BLANK``; and how many places a network that takes
+every ``STRIDE``-th frame has of each utterance. The work is counted in seconds of audio that are no padding, and in
+utterances.
 """
 
 import itertools
@@ -81,8 +82,8 @@ def epoch_samples(job: Job, size: Size) -> int:
 def synthetic(count: int, size: Size, seed: Sequence[int]) -> Iterator[Tuple[Array, ...]]:
     """Yield ``POOL`` batches of random utterances with the spread of lengths of real ones, and as many characters.
 
-    ``size`` has ``frames`` (T, the longest), ``frequencies``, ``characters`` (L) and ``symbols``. Numbers are normal, as
-    those of a spectrogram are once it is normalised.
+    ``size`` has ``frames`` (T, the longest), ``frequencies``, ``characters`` (L) and ``symbols``. Numbers have mean 0
+    and deviation 1, as those of a spectrogram have.
     """
     import numpy
 

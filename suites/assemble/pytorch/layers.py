@@ -52,8 +52,8 @@ def _recurrent(layer):
 
 
 class _Bidirectional(nn.Module):
-    """Two recurrent layers, ``ahead`` and ``back``, and what is ``made`` of the hidden states of both. ``mask_NT``: 1 for
-    what is no padding, 0 for padding.
+    """Two recurrent layers, ``ahead`` and ``back``, and what is ``made`` of the hidden states of both. ``mask_NT``: 1
+    for what is no padding, 0 for padding.
 
     PyTorch's own bidirectional layers would begin with the padding, unless the lengths were on the host.
     """
@@ -87,8 +87,8 @@ def _taken(x_NTE, order_NT):
 
 
 class _SequenceNormalization(nn.BatchNorm2d):
-    """See ``layers.SequenceNormalization``; of x_NCHT or x_NTC. ``mask_NT``: 1 for what is no padding, 0 for padding. It
-    computes in single precision at least."""
+    """See ``layers.SequenceNormalization``; of x_NCHT or x_NTC. ``mask_NT``: 1 for what is no padding, 0 for padding.
+    It computes in single precision at least."""
 
     def __init__(self, layer):
         super().__init__(layer.channels, eps=layer.epsilon, momentum=layer.MOMENTUM)

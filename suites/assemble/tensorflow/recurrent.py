@@ -53,7 +53,6 @@ def hidden_states(cell: str, products_TNG: tf.Tensor, weight_HG: tf.Tensor, bias
             return ahead(given[0], state_NH, weight_HG, bias_G)
 
         kept = _along(step, [products_TNG], [hidden] * (1 + kept_too))
-        before_TNH = tf.concat([tf.zeros_like(kept[0][:1]), kept[0][:-1]], axis=0)
 
         def backward(gradient_TNH):
             def step(later_NH, given):
@@ -61,6 +60,7 @@ def hidden_states(cell: str, products_TNG: tf.Tensor, weight_HG: tf.Tensor, bias
 
             gradient_TNH.set_shape(kept[0].shape)
             with tf.name_scope(scope):
+                before_TNH = tf.concat([tf.zeros_like(kept[0][:1]), kept[0][:-1]], axis=0)
                 turned = [tf.reverse(one, [0]) for one in (gradient_TNH, before_TNH, *kept)]
                 found = _along(step, turned, [hidden] + [products] * apart)
                 inputs_TNG, state_TNG = (tf.reverse(found[place], [0]) for place in (1, -1))
@@ -76,8 +76,8 @@ def hidden_states(cell: str, products_TNG: tf.Tensor, weight_HG: tf.Tensor, bias
 def _along(
     step: Callable[[Any, Sequence[Any]], Tuple[Any, ...]], given: Sequence[Any], widths: Sequence[int]
 ) -> List[Any]:
-    """Return what ``step`` gives at each place, arrays of these widths: of the first of what it gave at the place before,
-    at first zeros, and of the arrays ``given`` there."""
+    """Return what ``step`` gives at each place, arrays of these widths: of the first of what it gave at the place
+    before, at first zeros, and of the arrays ``given`` there."""
     places, count, dtype = given[0].shape[0], given[0].shape[1], given[0].dtype
     read = [tf.TensorArray(dtype, places, element_shape=one.shape[1:]).unstack(one) for one in given]
     written = [tf.TensorArray(dtype, places, element_shape=(count, width)) for width in widths]

@@ -1,8 +1,8 @@
 """Makes the dataset: ``python -m suites.datasets.spoken_documentation.prepare --root DIR``.
 
 Sentences of the documentation that is installed with the interpreter, and parts of them between commas, spoken by
-espeak-ng in several voices, in LibriSpeech's layout; and the same as arrays. Nobody's voice was recorded: it is good for
-speed and for showing that a network learns, and tells nothing of how it hears people.
+espeak-ng in several voices, in LibriSpeech's layout; and the same as arrays. Nobody's voice was recorded: it is good
+for speed and for showing that a network learns, and tells nothing of how it hears people.
 """
 
 import ctypes

@@ -1,5 +1,5 @@
-"""Writes the arrays of a prepared dataset of utterances: ``numbers/characters/<split>.audio`` (int16 samples, 16 kHz) and
-``<split>.labels`` (characters as numbers), one utterance behind the other.
+"""Writes the arrays of a prepared dataset of utterances: ``numbers/characters/<split>.audio`` (int16 samples, 16 kHz)
+and ``<split>.labels`` (characters as numbers), one utterance behind the other.
 
 Audio is decoded once, here, and spectrograms are computed while a network trains: so do the implementations that TBD
 measures, which read WAV. Decoded, an hour takes 115 MB.
