@@ -42,11 +42,11 @@ VOICES = (
     Voice("en-gb-x-gbclan", "f1", 165, 65),
 )
 
-# Utterances of each split, and how many of a hundred words' worth are parts of a sentence: a size for tests has places
-# for short ones only.
+# Utterances of each split.
 COUNTS = {"train": 320, "dev": 32, "test": 32}
 # As ``prose.splits`` names what it has kept apart.
 SOURCES = {"train": "train", "dev": "valid", "test": "test"}
+# Sizes for tests have places for short ones only: parts of sentences have so few words.
 LEAST_WORDS, MOST_WORDS, MOST_OF_SHORT = 3, 24, 6
 # In the middle of LibriSpeech's chapters: so many utterances are a folder.
 CHAPTER = 20
@@ -54,7 +54,7 @@ CHAPTER = 20
 _NOT_WORDS = re.compile(r"[^A-Z' ,]")
 
 # Of espeak-ng's speak_lib.h.
-_RETRIEVAL, _SYNCHRONOUS, _UTF8, _RATE, _PITCH = 1, 2, 1, 1, 3
+_SYNCHRONOUS, _UTF8, _RATE, _PITCH = 2, 1, 1, 3
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
 
 
