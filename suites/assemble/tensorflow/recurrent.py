@@ -7,8 +7,6 @@ the weights at each place.
 Dimensions: T places, N samples of a batch, H per hidden state, G numbers of a cell's products.
 """
 
-from typing import Any, Callable, List, Sequence, Tuple
-
 import tensorflow as tf
 
 
@@ -48,50 +46,29 @@ def hidden_states(cell: str, products_TNG: tf.Tensor, weight_HG: tf.Tensor, bias
     @tf.custom_gradient
     def computed(products_TNG, weight_HG, bias_G):
         hidden, products = weight_HG.shape
+        begin_NH, begin_NG = (tf.zeros_like(products_TNG[0, :, :width]) for width in (hidden, products))
 
-        def step(state_NH, given):
-            return ahead(given[0], state_NH, weight_HG, bias_G)
+        def step(before, products_NG):
+            return ahead(products_NG, before[0], weight_HG, bias_G)
 
-        kept = _along(step, [products_TNG], [hidden] * (1 + kept_too))
+        kept = tf.scan(step, products_TNG, (begin_NH,) * (1 + kept_too))
 
         def backward(gradient_TNH):
-            def step(later_NH, given):
-                return back(later_NH, weight_HG, *given)
+            def step(later, given):
+                return back(later[0], weight_HG, *given)
 
             gradient_TNH.set_shape(kept[0].shape)
             with tf.name_scope(scope):
-                before_TNH = tf.concat([tf.zeros_like(kept[0][:1]), kept[0][:-1]], axis=0)
-                turned = [tf.reverse(one, [0]) for one in (gradient_TNH, before_TNH, *kept)]
-                found = _along(step, turned, [hidden] + [products] * apart)
-                inputs_TNG, state_TNG = (tf.reverse(found[place], [0]) for place in (1, -1))
-                flat_PG = tf.reshape(state_TNG, (-1, products))
-                of_weight_HG = tf.matmul(tf.reshape(before_TNH, (-1, hidden)), flat_PG, transpose_a=True)
-                return inputs_TNG, of_weight_HG, tf.reduce_sum(flat_PG, axis=0)
+                before_TNH = tf.concat([begin_NH[None], kept[0][:-1]], axis=0)
+                found = tf.scan(
+                    step, (gradient_TNH, before_TNH, *kept), (begin_NH,) + (begin_NG,) * apart, reverse=True
+                )
+                state_PG, before_PH = (tf.reshape(one, (-1, one.shape[2])) for one in (found[-1], before_TNH))
+                return found[1], tf.matmul(before_PH, state_PG, transpose_a=True), tf.reduce_sum(state_PG, axis=0)
 
         return kept[0], backward
 
     return computed(products_TNG, weight_HG, bias_G)
-
-
-def _along(
-    step: Callable[[Any, Sequence[Any]], Tuple[Any, ...]], given: Sequence[Any], widths: Sequence[int]
-) -> List[Any]:
-    """Return what ``step`` gives at each place, arrays of these widths: of the first of what it gave at the place
-    before, at first zeros, and of the arrays ``given`` there."""
-    places, count, dtype = given[0].shape[0], given[0].shape[1], given[0].dtype
-    read = [tf.TensorArray(dtype, places, element_shape=one.shape[1:]).unstack(one) for one in given]
-    written = [tf.TensorArray(dtype, places, element_shape=(count, width)) for width in widths]
-
-    def body(place, state_NH, written):
-        found = step(state_NH, [one.read(place) for one in read])
-        return place + 1, found[0], [array.write(place, one) for array, one in zip(written, found)]
-
-    begin = (tf.constant(0), tf.zeros((count, widths[0]), dtype), written)
-    _, _, written = tf.while_loop(lambda place, *_: place < places, body, begin)
-    found = [one.stack() for one in written]
-    for one, width in zip(found, widths):
-        one.set_shape((places, count, width))
-    return found
 
 
 def _rnn(products_NH, state_NH, weight_HH, bias_H):
