@@ -3,9 +3,9 @@
 For image classifiers that is pytorchcv's (https://pypi.org/project/pytorchcv), which needs torch and numpy alone for
 these; for attention models that of transformers (https://pypi.org/project/transformers). Of a network that nobody
 publishes for this torch it is PyTorch's own modules, put together (``published_modules``). The others are installed
-into a folder of its own, which only the processes of the benchmark see. Both sides are the same loop in the same interpreter,
-with the same weights, batches, loss, dropout and optimiser: what differs is the network's code. Each reading is a fresh
-process on one core, ``published_loop``.
+into a folder of its own, which only the processes of the benchmark see. Both sides are the same loop in the same
+interpreter, with the same weights, batches, loss, dropout and optimiser: what differs is the network's code. Each
+reading is a fresh process on one core, ``published_loop``.
 """
 
 import json

@@ -353,7 +353,8 @@ def test_padding_changes_no_result(bench, way, framework):
     assert (case["batch.mask"] == 0).any()
     for name in (one for one in found if one.startswith(("evaluated.", "gradient.", "statistic.", "weight."))):
         one, other = (x[name][within] if name == "evaluated.output_0" else x[name] for x in (padded, found))
-        assert one == pytest.approx(other, rel=1e-4, abs=1e-5 * abs(other).max()), name
+        # By lengths, as parity: long sequences add up more rounding.
+        assert numpy.linalg.norm(one - other) <= 1e-4 * numpy.linalg.norm(other), name
 
 
 # How near a framework's own count of operations comes to the facts. TensorFlow also counts those that are neither

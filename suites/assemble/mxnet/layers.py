@@ -134,9 +134,7 @@ class _SequenceNormalization(nn.BatchNorm):
         deviation = F.sqrt(self._mean(F, F.square(centred), mask, share) + self._LEAST)
         points_2C = F.concat(*(F.reshape(one, shape=(1, -1)) for one in (mean - deviation, mean + deviation)), dim=0)
         found_2C = super(_SequenceNormalization, self).hybrid_forward(F, points_2C, **parameters)
-        below, above = (
-            F.reshape(one, shape=self._of_channels) for one in F.split(found_2C, num_outputs=2, axis=0)
-        )
+        below, above = (F.reshape(one, shape=self._of_channels) for one in F.split(found_2C, num_outputs=2, axis=0))
         slope, middle = 0.5 * (above - below) / deviation, 0.5 * (above + below)
         return F.broadcast_add(F.broadcast_mul(centred, slope), middle)
 

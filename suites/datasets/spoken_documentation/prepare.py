@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple
 from suites.datasets import making
 from suites.datasets.documentation import prose
 from suites.datasets.text_layouts import sentences
-from suites.datasets.utterances import arrays, characters, layout, spectrogram
+from suites.datasets.utterances import arrays, layout, spectrogram
 
 VERSION = 1
 
@@ -60,7 +60,8 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctype
 
 def write_all(folder: str) -> Dict[str, str]:
     """Write every split, and its arrays, below ``folder``."""
-    import espeakng_loader
+    import importlib.metadata
+
     import soundfile
 
     speaker = Speaker()
@@ -78,7 +79,7 @@ def write_all(folder: str) -> Dict[str, str]:
             soundfile.write(os.path.join(parent, name + ".flac"), samples, spectrogram.RATE, subtype="PCM_16")
             with open(os.path.join(parent, chapter + layout.TRANSCRIPTS), "a", encoding="ascii") as file:
                 file.write("%s %s\n" % (name, text))
-    versions = dict(prose.versions(), espeak_ng=espeakng_loader.__version__)
+    versions = dict(prose.versions(), espeakng_loader=importlib.metadata.version("espeakng-loader"))
     return dict(versions, **arrays.write(folder, folder))
 
 

@@ -42,7 +42,7 @@ def write_splits(found: Mapping[str, Sequence[layout.Utterance]], root: str) -> 
     """
     for split, utterances in found.items():
         ends = numpy.cumsum([one.samples for one in utterances], dtype=numpy.int64)
-        audio = begun(root, split, int(ends[-1]) if len(ends) else 0)
+        audio = begun(root, split, ends[-1] if len(ends) else 0)
         for one, end in zip(utterances, ends):
             audio[end - one.samples : end] = layout.decoded(one)
         audio.flush()
@@ -53,7 +53,7 @@ def begun(root: str, split: str, samples: int) -> Any:
     """Return the array of the audio of a split, on disk and without any yet: all of it need not fit into memory."""
     os.makedirs(folder_of(root, CHARACTERS), exist_ok=True)
     path = path_of(root, CHARACTERS, split + ".audio")
-    return numpy.lib.format.open_memmap(path, mode="w+", dtype=numpy.int16, shape=(samples,))
+    return numpy.lib.format.open_memmap(path, mode="w+", dtype=numpy.int16, shape=(int(samples),))
 
 
 def finished(root: str, split: str, ends: Any, texts: Sequence[str]) -> None:

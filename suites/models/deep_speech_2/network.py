@@ -3,8 +3,8 @@
 Source of the architecture: Amodei et al., "Deep Speech 2: End-to-End Speech Recognition in English and Mandarin", 2015:
 the two convolutions over frequencies and time of its table 2 (there "2-layer 2D"), recurrent layers whose directions
 are added (section 3.1) and whose input is normalised (3.2), ReLUs clipped at 20 behind the convolutions, and the loss
-of Graves et al., "Connectionist Temporal Classification", 2006. In which order these stand, that every convolution and the
-output have a normalisation too, that the first recurrent layer has none, and which layers have biases, is
+of Graves et al., "Connectionist Temporal Classification", 2006. In which order these stand, that every convolution and
+the output have a normalisation too, that the first recurrent layer has none, and which layers have biases, is
 deepspeech.pytorch's (github.com/SeanNaren/deepspeech.pytorch), of which TBD's settings for PyTorch are a copy
 (github.com/tbd-ai/tbd-suite, SpeechRecognition-DeepSpeech2/pytorch).
 

@@ -28,7 +28,8 @@ def test_synthetic_utterances_have_the_spread_of_real_ones_and_transcripts_that_
     assert spectrograms[:, 0][mask > 0].std() == pytest.approx(1.0, abs=0.01)
     lengths = (labels > 0).sum(axis=1)
     assert (lengths / frames).mean() == pytest.approx(0.15, rel=0.05)
-    assert all(characters.needed(row[:length].tolist()) <= most for row, length, most in zip(labels, lengths, places))
+    said = [row[:length].tolist() for row, length in zip(labels, lengths, strict=True)]
+    assert all(characters.needed(one) <= most for one, most in zip(said, places, strict=True))
     assert utterances.work(spectrograms, mask, labels, places) == {
         "audio_seconds": pytest.approx(frames.sum() / 100),
         "utterances": 2000,

@@ -9,7 +9,7 @@ import pytest
 from suites.datasets.utterances import characters
 from suites.quality import Examples, word_errors
 
-WORDS = "THE CAT SAT ON A MAT AND DIDN'T MOVE".split()
+WORDS = ["THE", "CAT", "SAT", "ON", "A", "MAT", "AND", "DIDN'T", "MOVE"]
 
 
 def pairs(seed):

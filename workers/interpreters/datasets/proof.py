@@ -5,6 +5,7 @@ Prints what was proved.
 """
 
 import ctypes
+import importlib.metadata
 import io
 
 import espeakng_loader
@@ -52,7 +53,8 @@ def speech():
     rate = library.espeak_Initialize(2, 0, espeakng_loader.get_data_path().encode(), 0)
     if rate <= 0:
         raise SystemExit(f"espeak-ng finds no voices in {espeakng_loader.get_data_path()}")
-    return f"soundfile {soundfile.__version__}, espeakng-loader {espeakng_loader.__version__}: {rate} Hz"
+    version = importlib.metadata.version("espeakng-loader")
+    return f"soundfile {soundfile.__version__}, espeakng-loader {version}: {rate} Hz"
 
 
 print(f"{photograph()}; {subwords()}; {speech()}")
