@@ -60,8 +60,6 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctype
 
 def write_all(folder: str) -> Dict[str, str]:
     """Write every split, and its arrays, below ``folder``."""
-    import importlib.metadata
-
     import soundfile
 
     speaker = Speaker()
@@ -79,8 +77,7 @@ def write_all(folder: str) -> Dict[str, str]:
             soundfile.write(os.path.join(parent, name + ".flac"), samples, spectrogram.RATE, subtype="PCM_16")
             with open(os.path.join(parent, chapter + layout.TRANSCRIPTS), "a", encoding="ascii") as file:
                 file.write("%s %s\n" % (name, text))
-    versions = dict(prose.versions(), espeakng_loader=importlib.metadata.version("espeakng-loader"))
-    return dict(versions, **arrays.write(folder, folder))
+    return dict(prose.versions(), espeak_ng=speaker.version, **arrays.write(folder, folder))
 
 
 def _texts(documents: List[prose.Document]) -> Iterator[str]:
@@ -111,6 +108,7 @@ class Speaker(object):
         import espeakng_loader
 
         self._library = ctypes.CDLL(espeakng_loader.get_library_path())
+        self._library.espeak_Info.restype = ctypes.c_char_p
         data = espeakng_loader.get_data_path()
         self._rate = self._library.espeak_Initialize(_SYNCHRONOUS, 0, os.fsencode(data), 0)
         if self._rate <= 0:
@@ -119,6 +117,10 @@ class Speaker(object):
         # Kept: the library calls it after this is over.
         self._callback = _CALLBACK(self._take)
         self._library.espeak_SetSynthCallback(self._callback)
+
+    @property
+    def version(self) -> str:
+        return str(self._library.espeak_Info(None).decode("ascii"))
 
     def _take(self, samples, count, events):
         if samples and count > 0:

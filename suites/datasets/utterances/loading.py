@@ -41,7 +41,8 @@ def epoch_samples(root: Optional[str], fitting: Fitting) -> int:
     Raises:
         TrainerError: as ``batches``.
     """
-    return len(_kept(root, *_split(root, numbered.TRAIN), fitting))
+    audio, labels = _split(root, numbered.TRAIN)
+    return len(_kept(root, audio, labels, fitting))
 
 
 def judged(root: Optional[str]) -> List[Utterance]:
