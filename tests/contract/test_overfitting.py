@@ -160,10 +160,11 @@ SPOKEN = 8
 def spelled(size):
     """Words of the documentation, each character as a tone of its own, behind each other in noise."""
     generator, found = numpy.random.RandomState(SEED), vocabulary(100, SPECIAL)[0]
-    arrays = {"spectrograms": generator.standard_normal((BATCH, size["frequencies"], size["frames"])) / 4}
-    arrays |= {"mask": numpy.zeros((BATCH, size["frames"])), "labels": numpy.zeros((BATCH, size["characters"]), int)}
+    frames, longest = 128, 128 // SPOKEN
+    arrays = {"spectrograms": generator.standard_normal((BATCH, size["frequencies"], frames)) / 4}
+    arrays |= {"mask": numpy.zeros((BATCH, frames)), "labels": numpy.zeros((BATCH, longest), int)}
     for row in range(BATCH):
-        said = characters.numbers(" ".join(found[row * 500 :])[: 28 - 4 * row].strip().upper())
+        said = characters.numbers(" ".join(found[row * 500 :])[: longest - 2 * row].strip().upper())
         arrays["labels"][row, : len(said)] = said
         arrays["mask"][row, : SPOKEN * len(said)] = 1
         for place, number in enumerate(said):

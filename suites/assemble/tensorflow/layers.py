@@ -273,10 +273,10 @@ class Layers(object):
         of_input, of_state, bias, other_bias = (
             self._of(layer.parameter(part)) for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
-        x_TNE = self._computed(x_TNE)
-        products_PG = tf.matmul(tf.reshape(x_TNE, (-1, layer.inputs)), of_input) + bias
+        x_TNE, biases = self._computed(x_TNE), [bias, other_bias] if layer.cell == "gru" else [bias + other_bias]
+        products_PG = tf.matmul(tf.reshape(x_TNE, (-1, layer.inputs)), of_input) + biases[0]
         products_TNG = tf.reshape(products_PG, (*x_TNE.shape[:2], of_state.shape[1]))
-        return hidden_states(layer.cell, products_TNG, *map(tf.convert_to_tensor, (of_state, other_bias)))
+        return hidden_states(layer.cell, products_TNG, *map(tf.convert_to_tensor, (of_state, *biases[1:])))
 
     def _cell(self, layer, given):
         """``given``: x_NE, hidden_NH, cell_NH; return the two states that follow. The cell is in single precision.

@@ -32,24 +32,24 @@ def block_lstm(x_TNE: tf.Tensor, of_input_EG: tf.Tensor, of_state_HG: tf.Tensor,
     ).h
 
 
-def hidden_states(cell: str, products_TNG: tf.Tensor, weight_HG: tf.Tensor, bias_G: tf.Tensor) -> tf.Tensor:
+def hidden_states(cell: str, products_TNG: tf.Tensor, weight_HG: tf.Tensor, *bias_G: tf.Tensor) -> tf.Tensor:
     """Return hidden states x_TNH of a ``layers.Recurrent``, begun with zeros.
 
     Args:
-        products_TNG: those of the inputs, with their bias.
-        weight_HG, bias_G: of the state.
+        products_TNG: those of the inputs, with their bias; of an ``rnn`` with both.
+        weight_HG, bias_G: of the state; an ``rnn`` has no more bias there.
     """
     # As TensorFlow calls the gradients of a scope, which it does not do here.
     scope = "gradient_tape/" + tf.get_current_name_scope()
     ahead, kept_too, back, apart = _CELLS[cell]
 
     @tf.custom_gradient
-    def computed(products_TNG, weight_HG, bias_G):
+    def computed(products_TNG, weight_HG, *bias_G):
         hidden, products = weight_HG.shape
         begin_NH, begin_NG = (tf.zeros_like(products_TNG[0, :, :width]) for width in (hidden, products))
 
         def step(before, products_NG):
-            return ahead(products_NG, before[0], weight_HG, bias_G)
+            return ahead(products_NG, before[0], weight_HG, *bias_G)
 
         kept = tf.scan(step, products_TNG, (begin_NH,) * (1 + kept_too))
 
@@ -64,15 +64,16 @@ def hidden_states(cell: str, products_TNG: tf.Tensor, weight_HG: tf.Tensor, bias
                     step, (gradient_TNH, before_TNH, *kept), (begin_NH,) + (begin_NG,) * apart, reverse=True
                 )
                 state_PG, before_PH = (tf.reshape(one, (-1, one.shape[2])) for one in (found[-1], before_TNH))
-                return found[1], tf.matmul(before_PH, state_PG, transpose_a=True), tf.reduce_sum(state_PG, axis=0)
+                of_bias_G = [tf.reduce_sum(state_PG, axis=0) for _ in bias_G]
+                return (found[1], tf.matmul(before_PH, state_PG, transpose_a=True), *of_bias_G)
 
         return kept[0], backward
 
-    return computed(products_TNG, weight_HG, bias_G)
+    return computed(products_TNG, weight_HG, *bias_G)
 
 
-def _rnn(products_NH, state_NH, weight_HH, bias_H):
-    return (tf.tanh(products_NH + tf.matmul(state_NH, weight_HH) + bias_H),)
+def _rnn(products_NH, state_NH, weight_HH):
+    return (tf.tanh(products_NH + tf.matmul(state_NH, weight_HH)),)
 
 
 def _rnn_back(later_NH, weight_HH, gradient_NH, before_NH, found_NH):
