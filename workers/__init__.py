@@ -7,7 +7,11 @@ says what happens, and below that where. A test looks every name up (tests/archi
     job can come without a service, from ``python -m workers.node JOB.json``.
     ``workers/node/agent.py: Agent.start``
     ``workers/node/__main__.py: main``
+    ``workers/node/one_host.py: carry_out``
     ``workers/node/supervisor.py: Supervisor.run``
+    A person's own script is carried out by a supervisor of its own, which lets its ranks say who they are.
+    ``workers/node/own/script.py: OwnScript, OwnGang``
+    ``workers/trainer/hook.py: Meter, Torch``
  2. The job is completed by what only this node knows: the path of the interpreter, the folder of the dataset, ports.
     Then the log is opened with the whole job, but for its secret token, and all facts of the machine in it.
     ``workers/node/prepare.py: complete, dataset_files``

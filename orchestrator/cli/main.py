@@ -18,6 +18,7 @@ from orchestrator.serve.parser import Parser
 GROUPS: dict[str, dict[str, str]] = {
     "measure": {
         "run": "run an experiment and print its table",
+        "exec": "measure your own training script as it stands",
         "plan": "show what an experiment would run, without running it",
         "submit": "submit an experiment to a server",
         "watch": "follow an experiment or a run until it ends",

@@ -44,6 +44,7 @@ CHANGING = [
 ]
 BY_THEMSELVES = {
     "run",
+    "exec",
     "plan",
     "netbench",
     "noise",

@@ -1,0 +1,380 @@
+"""Measure your own training script as it stands: tbd exec -- python train.py
+
+tbd exec --repeats 6 --seconds 20 -- python train.py --batch 32
+tbd exec --axis lr=0.1,0.2 -- python train.py --lr {lr}
+tbd exec --commits main,. --fail-on-regression -- python train.py
+
+Nothing of the script is changed, and nothing is installed: it runs here, as you, in this folder, with what PATH names.
+A run ends after its timed steps, or when the script does. Its steps are those of PyTorch's optimisers; anything else
+says them by itself: import tbd_hook; tbd_hook.begin(); tbd_hook.step(work=n) (docs/use/exec.md).
+"""
+
+import argparse
+import itertools
+import os
+import random
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from orchestrator.cli.exits import DONE, FAILED, INTERRUPTED, REGRESSION, RUN_FAILED, CommandError
+from orchestrator.cli.printing import output
+
+CODE = "code"  # the option that names a commit
+OWN_OPTIONS = ("script", "command", "unit", "work", CODE)
+UNITS = ("samples", "tokens", "steps")
+LONGEST_TEXT = 1000  # of a command, as a workload names it
+TAIL_LINES = 15
+MOST_REPEATS = 1000
+
+
+class Cell(NamedTuple):
+    """What is run again and again: the words of a command in a folder, and the options that tell it from others."""
+
+    words: Sequence[str]
+    folder: Path
+    options: Mapping[str, Any]
+    label: str
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("command", nargs="*", metavar="-- COMMAND", help="what you would type without tbd")
+    add("--repeats", type=int, default=6, metavar="N", help="runs, each in fresh processes (default 6)")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--seconds", type=float, metavar="S", help="of timed steps of a run (default 20, 20 intervals)")
+    length.add_argument("--steps", type=int, metavar="N", help="timed steps of a run instead")
+    add("--work", type=float, metavar="N", help="what one step of a rank does, in --unit")
+    add("--unit", metavar="UNIT", help="samples, tokens or steps; with --work any word")
+    add("--timeout", type=float, default=3600.0, metavar="S", help="of one run in all (default 3600)")
+    add("--axis", action="append", default=[], metavar="NAME=V1,V2", help="fills {NAME} in COMMAND, a cell each")
+    add("--commits", metavar="A,B", help="run these commits, from work trees of their own; . is this folder as it is")
+    add("--fail-on-regression", action="store_true", help="exit 3 where a cell is slower than the first value's")
+    add("--name", help="of the script and the experiment (default: the script's)")
+    add("--logs", metavar="FOLDER", help="keep the event log of each run there")
+    add("--json", action="store_true", help="print the results as REST answers them")
+    add("--write-hook", action="store_true", help="copy tbd_hook.py into this folder, and do nothing else")
+
+
+def execute(options: argparse.Namespace) -> int:
+    from workers.trainer import hook
+
+    if options.write_hook:
+        return _write_hook(Path(hook.__file__))
+    _refuse(options, nested=hook.FOLDER_VARIABLE in os.environ)
+    found = shutil.which(options.command[0])
+    if found is None:
+        raise CommandError(f"there is no command {options.command[0]!r} on PATH, and no such file to run")
+    words = [os.path.abspath(found), *options.command[1:]]
+    axes = _axes(options)
+    with _kept_logs(options.logs) as folder, _folders(options.commits) as folders:
+        cells = _cells(options, words, axes, folders)
+        logs, failed, interrupted = _carry_out(options, cells, folder)
+        client, experiment_id = _keep(logs, options)
+        code = _show(client, experiment_id, options, _first_axis(axes, options.commits))
+        if interrupted:
+            raise CommandError(f"interrupted after {len(logs)} runs, which are kept as {experiment_id}", INTERRUPTED)
+        return RUN_FAILED if failed else code
+
+
+def _write_hook(source: Path) -> int:
+    target = Path("tbd_hook.py")
+    if target.exists():
+        raise CommandError(f"{target} is there already")
+    output.write_file(str(target), source.read_bytes())
+    print(target)
+    return DONE
+
+
+def _refuse(options: argparse.Namespace, nested: bool) -> None:
+    """Refuse what contradicts itself, before anything runs.
+
+    Raises:
+        CommandError: with what to do instead.
+    """
+    if not options.command:
+        raise CommandError("it takes a command, behind two dashes: tbd exec -- python train.py")
+    if nested:
+        raise CommandError("this runs within tbd exec already: measure the script from outside alone")
+    if not 1 <= options.repeats <= MOST_REPEATS:
+        raise CommandError(f"--repeats {options.repeats} is outside 1 to {MOST_REPEATS}")
+    for name in ("seconds", "steps", "work", "timeout"):
+        value = getattr(options, name)
+        if value is not None and not 0 < value < float("inf"):
+            raise CommandError(f"--{name} {value:g} is not above 0")
+    if options.work is not None and not options.unit:
+        raise CommandError(f"--work {options.work:g} of what? Say it with --unit, such as --unit tokens")
+    if options.work is None and options.unit not in (None, *UNITS):
+        raise CommandError(f"--unit {options.unit}: a loader gives {' or '.join(UNITS[:2])}; of others say --work")
+    if options.fail_on_regression and not (options.axis or options.commits):
+        raise CommandError("--fail-on-regression compares cells: give --axis or --commits")
+
+
+def _axes(options: argparse.Namespace) -> dict[str, list[Any]]:
+    """Name -> values of each ``--axis``.
+
+    Raises:
+        CommandError: one of them is no axis, or COMMAND does not name it.
+    """
+    found: dict[str, list[Any]] = {}
+    for text in options.axis:
+        name, _, listed = text.partition("=")
+        values = [_value(one) for one in listed.split(",")] if listed else []
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or not values or len(set(values)) < len(values):
+            raise CommandError(f"--axis {text}: it is NAME=V1,V2 with different values")
+        if name in OWN_OPTIONS or name in found:
+            raise CommandError(f"--axis {name}: the name is taken; call it something else")
+        if not any(f"{{{name}}}" in word for word in options.command):
+            raise CommandError(f"--axis {name}: COMMAND does not name it; write {{{name}}} where its values go")
+        found[name] = values
+    return found
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            value = kind(text)
+        except ValueError:
+            continue
+        if str(value) == text:  # else the command would get another text than was written
+            return value
+    return text
+
+
+@contextmanager
+def _folders(commits: str | None) -> Iterator[dict[str, Path]]:
+    """Commit -> the folder to run in; "" -> this one, where no commits are compared.
+
+    Raises:
+        CommandError: a commit cannot be had.
+    """
+    from workers.node.own.repository import RepositoryError, folders_of
+
+    here = Path.cwd()
+    if commits is None:
+        yield {"": here}
+        return
+    asked = [one for one in commits.split(",") if one]
+    if len(set(asked)) < len(asked) or not asked:
+        raise CommandError(f"--commits {commits}: it is A,B with different names; . is this folder as it is")
+    try:
+        with folders_of(asked, here) as found:
+            yield found
+    except RepositoryError as error:
+        raise CommandError(str(error)) from None
+
+
+@contextmanager
+def _kept_logs(named: str | None) -> Iterator[Path]:
+    """The folder of the logs: the one that is ``named``, else one that goes with the command, if all went well."""
+    folder = Path(named or tempfile.mkdtemp(prefix="tbd-exec-"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.glob("*.jsonl")):
+            raise CommandError(f"--logs {folder}: there are logs already; a log is never written over")
+    except OSError as error:
+        raise CommandError(f"--logs {folder}: {error.strerror}") from None
+    try:
+        yield folder
+    finally:
+        if named is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _cells(
+    options: argparse.Namespace, words: Sequence[str], axes: Mapping[str, list[Any]], folders: Mapping[str, Path]
+) -> list[Cell]:
+    # What a person would know it by: a template, so that cells differ in their axes alone.
+    text = _printable(shlex.join(options.command))[:LONGEST_TEXT]
+    common = {"script": options.name or _script_name(options.command), "command": text}
+    common |= {} if options.work is None else {"work": options.work}
+    cells = []
+    for commit, folder in folders.items():
+        for values in itertools.product(*axes.values()):
+            chosen = dict(zip(axes, values, strict=True))
+            filled = [_filled(word, chosen) for word in words]
+            named = chosen | ({CODE: commit} if commit else {})
+            label = ", ".join(f"{name}={value}" for name, value in named.items())
+            cells.append(Cell(filled, folder, common | named, label))
+    return cells
+
+
+def _printable(text: str) -> str:
+    """``text`` as a log may say it: what would command a screen, or is no text, is a blank there."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)
+
+
+def _filled(word: str, values: Mapping[str, Any]) -> str:
+    for name, value in values.items():
+        word = word.replace(f"{{{name}}}", str(value))
+    return word
+
+
+def _script_name(command: Sequence[str]) -> str:
+    """What a script is called where nobody says: the file of Python that the command names, else the command."""
+    scripts = [word for word in command if word.endswith((".py", ".sh"))]
+    modules = [command[number + 1] for number, word in enumerate(command[:-1]) if word == "-m"]
+    return Path((scripts or modules[-1:] or [command[0]])[0]).name
+
+
+def _carry_out(options: argparse.Namespace, cells: Sequence[Cell], folder: Path) -> tuple[list[Path], bool, bool]:
+    """Run the cells block by block; the logs of the runs that ended, whether the last one failed, and whether it was
+    interrupted. After a failed run there is none: the next one would fail as it did.
+
+    Raises:
+        CommandError: a device is held by somebody else.
+    """
+    from workers.node.inventory import Inventory
+    from workers.node.own import jobs
+    from workers.node.telemetry.nvml import Nvml
+    from workers.trainer.base.failure import TrainerError
+
+    nvml = Nvml()
+    try:
+        inventory = Inventory(None, folder, nvml).read()
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    finally:
+        nvml.close()
+    logs: dict[tuple[int, int], Path] = {}
+    plans: dict[str, Mapping[str, Any]] = {}
+    order = random.Random(0)  # fixed: the same order whenever it is asked for
+    total = options.repeats * len(cells)
+    try:
+        with jobs.held([*inventory["devices"], *jobs.cpu_devices(1)]):
+            for repetition in range(1, options.repeats + 1):
+                for cell in order.sample(cells, len(cells)):
+                    said = f"run {len(logs) + 1} of {total}{f' ({cell.label})' if cell.label else ''}: "
+                    log = folder / f"{len(logs) + 1:04}.jsonl"
+                    before = plans.get(cell.label)
+                    failure, plans[cell.label] = _run(options, cell, repetition, log, inventory["node"], said, before)
+                    logs[repetition, cells.index(cell)] = log
+                    if failure is not None:
+                        output.say(f"{said}{failure.kind}: {failure.message}")
+                        whole = _in_order(logs, but=log if failure.kind == "cancelled" else None)
+                        return whole, failure.kind != "cancelled", failure.kind == "cancelled"
+    except TrainerError as error:
+        raise CommandError(f"{error}: measure when it has ended (tbd ls)", FAILED) from None
+    return _in_order(logs), False, False
+
+
+def _in_order(logs: Mapping[tuple[int, int], Path], but: Path | None = None) -> list[Path]:
+    """Block by block, each in the order of the cells, whatever order they ran in: results have that of the first block.
+    Without ``but``, which was cut off."""
+    return [logs[place] for place in sorted(logs) if logs[place] != but]
+
+
+def _run(
+    options: argparse.Namespace,
+    cell: Cell,
+    repetition: int,
+    log: Path,
+    node: str,
+    said: str,
+    before: Mapping[str, Any] | None,
+) -> tuple[Any, Mapping[str, Any]]:
+    """Carry out one run; its failure if it failed, and its plan as the log has it."""
+    from functools import partial
+
+    from workers.node.event_log import EventLog
+    from workers.node.one_host import carry_out
+    from workers.node.own import jobs
+    from workers.node.own.repository import code_of
+    from workers.node.own.script import Command, OwnScript
+
+    asked = jobs.Asked(options.seconds, options.steps, options.work, options.unit, options.timeout)
+    script = {
+        "words": [_printable(word) for word in cell.words],
+        "work": options.work,
+        "unit": options.unit,
+        **code_of(cell.folder),
+    }
+    job = jobs.job_of(asked, cell.options, repetition, cell.words[0], script, node, before)
+    command = Command(cell.words, cell.folder, {})
+    written = EventLog(log)
+    failure = carry_out(job, written, partial(OwnScript, command), said)
+    log.with_name(log.name + ".reserve").unlink(missing_ok=True)
+    if failure is not None and failure.kind != "cancelled":
+        _tell_end(written)
+    return failure, written.slice(0, 1)[0]["data"]["job"]["plan"]
+
+
+def _tell_end(log: Any) -> None:
+    """The last that a command wrote to stderr: why it failed, more often than not."""
+    ends = [one["data"] for one in log.slice(0, log.last_seq) if one["kind"] == "process_exited"]
+    for line in ends[0]["stderr_tail"].rstrip().splitlines()[-TAIL_LINES:] if ends else ():
+        output.say(f"  {line}")
+
+
+def _keep(logs: Sequence[Path], options: argparse.Namespace) -> tuple[Any, str]:
+    from orchestrator.cli.rest import keeping
+
+    if not logs:
+        raise CommandError("interrupted before a run had ended: nothing is kept", INTERRUPTED)
+    name = re.sub(r"[^a-z0-9]+", "-", (options.name or _script_name(options.command)).lower()).strip("-")[:100]
+    try:
+        return keeping.keep(logs, name or "own-script")
+    except CommandError as error:
+        if options.logs:
+            raise CommandError(f"{error}. The logs are in {options.logs}", error.code) from None
+        kept = tempfile.mkdtemp(prefix="tbd-logs-")
+        for log in logs:
+            shutil.copy(log, kept)
+        raise CommandError(f"{error}. The logs are kept in {kept}: tbd ingest takes each", error.code) from None
+
+
+def _first_axis(axes: Mapping[str, list[Any]], commits: str | None) -> tuple[str, str] | None:
+    """(axis, its first value): what cells are compared by, and with."""
+    if commits:
+        return CODE, next(one for one in commits.split(",") if one)
+    return next(((name, str(values[0])) for name, values in axes.items()), None)
+
+
+def _show(client: Any, experiment_id: str, options: argparse.Namespace, by: tuple[str, str] | None) -> int:
+    from orchestrator.cli.printing.tables import print_pairs, print_results
+    from orchestrator.cli.rest.client import path_of
+
+    found = client.pages(path_of("experiments", experiment_id, "results"))
+    compared = None
+    if by is not None and len(found["items"]) > 1:
+        path = path_of("experiments", experiment_id, "comparisons")
+        compared = client.get(path, axis=f"options.{by[0]}", baseline=by[1])
+    if options.json:
+        output.print_json(found)
+    else:
+        print_results(found["items"])
+        _print_beside(client, found["items"])
+        if compared is not None:
+            print_pairs(compared)
+        output.say(f"kept as {experiment_id}: tbd show {experiment_id}")
+    return _gate(compared) if options.fail_on_regression else DONE
+
+
+def _print_beside(client: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    """What is no part of the steps, of each cell's first run that counts: start, input wait, phases."""
+    from orchestrator.cli.rest.client import path_of
+    from orchestrator.reports.numbers import duration, percent, value_of
+    from orchestrator.reports.results_table import run_that_counts
+
+    for row in rows:
+        summary = client.get(path_of("runs", run_that_counts(row)))["summary"] or {}
+        told = [f"start to first step {duration(value_of(row['start_up_s']))}"] if row["start_up_s"] else []
+        told += [f"input wait {percent(value_of(row['input_ratio']))}"] if row["input_ratio"] else []
+        told += [f"{name} {duration(seconds)} a run" for name, seconds in (summary.get("phases") or {}).items()]
+        if told:
+            output.print_dim(f"Beside the steps: {', '.join(told)}.")
+
+
+def _gate(compared: Mapping[str, Any] | None) -> int:
+    """The exit code of a gate. One that could compare nothing is not green."""
+    items = compared["items"] if compared else []
+    if any(item["verdict"] == "slower" for item in items):
+        return REGRESSION
+    if not any(item["ratio"] and item["ratio"]["ci_low"] is not None for item in items):
+        raise CommandError("nothing could be compared: a gate that saw nothing does not pass. Repeat more", FAILED)
+    return DONE
