@@ -177,8 +177,8 @@ class Layers(object):
             variance = tf.reduce_sum(tf.square(found - mean) * mask, axes) / count
             for statistic, value in zip(self.statistics[layer.name], (mean, variance)):
                 statistic.assign_add(layer.MOMENTUM * (value - statistic))
-        scale = self._single_weight(layer) * tf.math.rsqrt(variance + layer.epsilon)
-        return self._computed((found - mean) * scale + self._single_weight(layer, "bias"))
+        scale, shift = self._single_weight(layer), self._single_weight(layer, "bias")
+        return self._computed((found - mean) * tf.math.rsqrt(variance + layer.epsilon) * scale + shift)
 
     def _layer_normalization(self, layer, x):
         x = single(x)
