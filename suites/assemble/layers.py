@@ -35,15 +35,16 @@ def sides(extent: Extent) -> Tuple[int, int]:
 
 
 class Convolution(NamedTuple):
-    """A convolution of square maps. ``pixels``: side of its output; ``padding``: zeros on each side."""
+    """A convolution of maps. ``pixels``: the ``Extent`` of its output, of which networks of square maps go on with the
+    side; ``padding``: zeros on each side."""
 
     name: str
     inputs: int
     outputs: int
     kernel: Extent
-    pixels: int
+    pixels: Any
     initial: Initial
-    stride: int = 1
+    stride: Extent = 1
     padding: Extent = 0
     bias: bool = False
     initial_bias: Initial = ZERO
@@ -56,8 +57,8 @@ class Convolution(NamedTuple):
         return found
 
     def flops(self) -> int:
-        height, width = sides(self.kernel)
-        return 2 * self.outputs * self.inputs * height * width * self.pixels**2
+        (height, width), (down, across) = sides(self.kernel), sides(self.pixels)
+        return 2 * self.outputs * self.inputs * height * width * down * across
 
 
 class Linear(NamedTuple):
@@ -99,6 +100,33 @@ class Normalization(NamedTuple):
         return [
             Parameter(self.name + ".weight", (self.channels,), "vector", constant(1.0)),
             Parameter(self.name + ".bias", (self.channels,), "vector", constant(0.0)),
+        ]
+
+    def flops(self) -> int:
+        return 0
+
+
+class SequenceNormalization(NamedTuple):
+    """Batch normalisation of each channel of sequences, over all places that are no padding, beginning as the identity.
+
+    ``maps``: of maps, which have their places along the width, and not of vectors. The variance is the mean square in
+    the running statistics too, in which a new batch has the share below. ``epsilon``: what is added to the variance.
+
+    Source: Ioffe and Szegedy, "Batch Normalization", 2015; over sequences as Amodei et al., "Deep Speech 2", 2015,
+    section 3.2, who say nothing of padding.
+    """
+
+    name: str
+    channels: int
+    maps: bool = False
+    epsilon: float = 1e-5
+
+    MOMENTUM = 0.1
+
+    def parameters(self) -> List[Parameter]:
+        return [
+            Parameter(self.name + ".weight", (self.channels,), "vector", constant(1.0)),
+            Parameter(self.name + ".bias", (self.channels,), "vector", ZERO),
         ]
 
     def flops(self) -> int:
@@ -289,6 +317,69 @@ def _parameters_of_gates(layer: Union[Lstm, LstmCell]) -> List[Parameter]:
     ]
 
 
+# How many products with the state a cell has at each place.
+CELLS = {"rnn": 1, "gru": 3}
+
+
+class Recurrent(NamedTuple):
+    """A recurrent layer over ``length`` places, begun with zeros; it has two biases, as PyTorch's has. ``cell``:
+
+    ``rnn``
+        hidden = tanh(W x + b + V hidden + c) (Elman, "Finding Structure in Time", 1990)
+    ``gru``
+        Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder", 2014, with the reset gate behind the
+        product, as cuDNN has it: new = tanh(W x + b + reset * (V hidden + c)). Rows are those of reset, update, new.
+    """
+
+    name: str
+    cell: str
+    inputs: int
+    hidden: int
+    length: int
+    initial: Initial
+
+    def parameters(self) -> List[Parameter]:
+        rows = CELLS[self.cell] * self.hidden
+        found = [Parameter(self.parameter("weight_ih"), (rows, self.inputs), "matrix", self.initial)]
+        found.append(Parameter(self.parameter("weight_hh"), (rows, self.hidden), "matrix", self.initial))
+        biases = ("bias_ih", "bias_hh")
+        return found + [Parameter(self.parameter(part), (rows,), "vector", self.initial) for part in biases]
+
+    def parameter(self, part: str) -> str:
+        """Return the name of its parameter ``part``: weight_ih, weight_hh, bias_ih or bias_hh."""
+        return "%s.%s_l0" % (self.name, part)
+
+    def flops(self) -> int:
+        return self.length * 2 * CELLS[self.cell] * self.hidden * (self.inputs + self.hidden)
+
+
+class BidirectionalRecurrent(NamedTuple):
+    """Two recurrent layers whose hidden states are added: one reads each sequence from its begin, one from its end, as
+    in ``BidirectionalLstm``.
+
+    Source: Amodei et al., "Deep Speech 2", 2015, section 3.1.
+    """
+
+    name: str
+    cell: str
+    inputs: int
+    hidden: int
+    length: int
+    initial: Initial
+
+    @property
+    def directions(self) -> Tuple[Recurrent, Recurrent]:
+        """That from the begin, and that from the end."""
+        facts = (self.cell, self.inputs, self.hidden, self.length, self.initial)
+        return Recurrent(self.name + ".ahead", *facts), Recurrent(self.name + ".back", *facts)
+
+    def parameters(self) -> List[Parameter]:
+        return [parameter for one in self.directions for parameter in one.parameters()]
+
+    def flops(self) -> int:
+        return sum(one.flops() for one in self.directions)
+
+
 class AdditiveAttention(NamedTuple):
     """One query after the other, ``queries`` of them, looks at ``keys`` places: the softmax of v * tanh(key + query)
     says how much of each value, a vector of ``outputs`` numbers, is taken. Queries, keys and v have ``width`` numbers;
@@ -374,6 +465,7 @@ Layer = Union[
     Convolution,
     Linear,
     Normalization,
+    SequenceNormalization,
     LayerNormalization,
     Embedding,
     Tied,
@@ -382,6 +474,8 @@ Layer = Union[
     Lstm,
     BidirectionalLstm,
     LstmCell,
+    Recurrent,
+    BidirectionalRecurrent,
     AdditiveAttention,
     Pooling,
     Response,

@@ -4,7 +4,8 @@
 
 Prints one JSON object: {splits {name: {what: how many}}, read (what of it was read), problems [a line each]}. Images
 are decoded in full, ``--sample`` of each split, evenly chosen (0: all). Texts are always read as a whole. The
-checksums of records' lengths are all compared; those of their data are not, for a damaged image does not decode.
+checksums of records' lengths are all compared; those of their data are not, for a damaged image does not decode. Of
+utterances all transcripts and heads of audio are read, and ``--sample`` of each split decoded.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from suites.datasets import records, text_layouts
 from suites.datasets.image_folder import listing
+from suites.datasets.utterances import layout as librispeech
 from workers.trainer.base.failure import TrainerError
 
 # Judgement: images decode at some hundred a second and core.
@@ -43,6 +45,13 @@ def check(layout: str, path: str, sample: int = USUAL_SAMPLE) -> Dict[str, Any]:
     try:
         if layout in _TEXTS:
             splits = _texts(layout, path)
+        elif layout == "librispeech":
+            for split, spoken in librispeech.utterances(path).items():
+                splits[split] = {"utterances": len(spoken)}
+                some = spoken if not sample or sample >= len(spoken) else _evenly(spoken, sample)
+                if len(some) < len(spoken):
+                    read = "every transcript and head of audio, and %d utterances of each split" % sample
+                problems += _undecoded(some, MOST_PROBLEMS - len(problems))
         else:
             entries = _folders(path) if layout == "image-folder" else _recorded(layout, path)
             for split, found in entries.items():
@@ -89,6 +98,18 @@ def _undecodable(entries: Sequence[listing.Entry], most: int) -> List[str]:
                 image.load()
         except (OSError, ValueError, SyntaxError) as error:
             problems.append("%s: %s" % (entry, error))
+    return problems
+
+
+def _undecoded(utterances: Sequence[librispeech.Utterance], most: int) -> List[str]:
+    problems = []  # type: List[str]
+    for utterance in utterances:
+        if len(problems) >= most:
+            break
+        try:
+            librispeech.decoded(utterance)
+        except text_layouts.DatasetError as error:
+            problems.append(str(error))
     return problems
 
 

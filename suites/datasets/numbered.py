@@ -16,11 +16,25 @@ PADDING, BEGIN, END, MASK, UNKNOWN = range(5)
 
 TRAIN = "train"
 # What a network is judged by: of the splits of a dataset that are not trained on, the first of these. Those come first
-# whose figures the literature reports (Vaswani et al., 2017: newstest2014; IWSLT15: tst2013).
-JUDGED = ("newstest2014", "tst2013", "test", "newstest2013", "tst2012", "valid", "dev")
+# whose figures the literature reports (Vaswani et al., 2017: newstest2014; IWSLT15: tst2013; LibriSpeech: test-clean).
+JUDGED = (
+    "newstest2014",
+    "tst2013",
+    "test-clean",
+    "test",
+    "newstest2013",
+    "tst2012",
+    "valid",
+    "dev-clean",
+    "dev",
+    "test-other",
+    "dev-other",
+)
 
-# In place of the size of a vocabulary: whole words (``suites.datasets.word_numbers``).
+# In place of the size of a vocabulary: whole words (``suites.datasets.word_numbers``); characters of what is said
+# (``suites.datasets.utterances``).
 WORDS = "words"
+CHARACTERS = "characters"
 Vocabulary = Union[int, str]
 
 # Judgement: so many batches are drawn and then sorted by length together. More: less padding; fewer: more chance.

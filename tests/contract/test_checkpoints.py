@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.services.facts.catalog import load_catalog
 from suites.datasets import judged, text_layouts, word_numbers
+from suites.datasets.utterances import arrays
 from tests.contract.test_convergence import CLASSES, OPTIMIZER, apart
 from tests.support.strategy_jobs import carried_out, strategy_job
 from tests.trainer_process import Trainer, dataset_facts, make_job
@@ -35,9 +36,20 @@ def sentences(tmp_path_factory):
     return root
 
 
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory):
+    """A few utterances of noise, each of some letters."""
+    root, generator = str(tmp_path_factory.mktemp("spoken")), numpy.random.RandomState(1)
+    for split, count in (("train", 8), ("test", 2)):
+        ends = numpy.cumsum(generator.randint(8000, 16000, count))
+        arrays.begun(root, split, ends[-1])[:] = generator.randint(-9999, 9999, ends[-1])
+        arrays.finished(root, split, ends, ["A NOISE"[: 3 + number % 5] for number in range(count)])
+    return root
+
+
 def job_of(root, folder=None, attempt="a1", model="resnet_50", optimizer=OPTIMIZER, framework="pytorch", **plan):
     told = {"mode": "convergence", "evaluate_every": EVERY, "max_steps": MOST, "per_device_batch_size": CLASSES, **plan}
-    data = "message_catalogues" if model == "seq2seq" else "photographs"
+    data = {"seq2seq": "message_catalogues", "deep_speech_2": "spoken_documentation"}.get(model, "photographs")
     job = make_job(model, framework, dataset=dataset_facts(data, root), **told)
     own = MODELS[model.replace("_", "-")]
     job["model"] = own.facts_with({}) | {"optimizer": optimizer}
@@ -99,6 +111,9 @@ CASES = [
     of("pytorch", "seq2seq", LIMITED, "fp32", id="recurrent layers and a limit of the norm"),
     of("tensorflow", "seq2seq", LIMITED, "fp32", id="recurrent layers and a limit of the norm"),
     of("mxnet", "seq2seq", LIMITED, "fp32", id="recurrent layers and a limit of the norm"),
+    of("pytorch", "deep_speech_2", LIMITED, "fp32", id="statistics of sequences"),
+    of("tensorflow", "deep_speech_2", LIMITED, "fp32", id="statistics of sequences"),
+    of("mxnet", "deep_speech_2", LIMITED, "fp32", id="statistics of sequences"),
     of("pytorch", "resnet_50", OPTIMIZER, "fp32", id="running statistics and momentum"),
     of("pytorch", "alexnet", {**OPTIMIZER, "learning_rate": 0.002}, "fp32", id="dropout"),
     of("pytorch", "resnet_50", ADAM, "fp32", id="adam"),
@@ -115,9 +130,9 @@ CASES = [
 
 @pytest.mark.parametrize(("framework", "model", "optimizer", "precision"), CASES)
 def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(
-    python_of, apart, sentences, tmp_path, framework, model, optimizer, precision
+    python_of, apart, sentences, spoken, tmp_path, framework, model, optimizer, precision
 ):
-    root = sentences if model == "seq2seq" else apart
+    root = {"seq2seq": sentences, "deep_speech_2": spoken}.get(model, apart)
     python, plan = python_of(framework), {"framework": framework, "optimizer": optimizer, "precision": precision}
     whole = ended(begun(job_of(root, None, "whole", model, **plan), tmp_path, python))
     assert whole.data("resumed")[0]["reason"] == "this host gives the run no folder for checkpoints"

@@ -163,6 +163,21 @@ def test_translations_of_sentences_that_are_not_trained_on_are_judged_by_bleu(
     assert 0 < found["sums"]["found_1"] < found["sums"]["words"]
 
 
+@pytest.mark.parametrize(("framework", "name", "options"), cells_of([("deep-speech-2", {})]))
+def test_utterances_that_are_not_trained_on_are_judged_by_the_words_that_are_misheard(
+    python_of, made_dataset, tmp_path, framework, name, options
+):
+    root = made_dataset("spoken_documentation")
+    job = text_job(framework, name, options, dataset_facts("spoken_documentation", root), evaluate_every=30)
+    begun, ended = trained(job, tmp_path, python_of(framework)).data("evaluation")
+    texts = [line.split()[1:] for path in root.glob("test/*/*/*.trans.txt") for line in path.read_text().splitlines()]
+    assert (begun["metric"], begun["samples"]) == ("word_error_ratio", len(texts))
+    assert begun["sums"]["n"] == ended["sums"]["n"] == len(texts)
+    assert begun["sums"]["words"] == sum(map(len, texts))
+    # In so few steps it hears no words: it learns first how often it has to say nothing.
+    assert ended["loss"] < begun["loss"]
+
+
 # What the loaders of images make is in single precision, whatever the network computes in.
 @pytest.mark.parametrize(
     ("framework", "precision"),

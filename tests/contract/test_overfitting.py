@@ -23,6 +23,7 @@ from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.probe import parity
 from suites.assemble import layers
 from suites.datasets import judged, numbered, pieces, subwords
+from suites.datasets.utterances import characters
 from suites.inputs import masked_pairs, sentence_pairs
 from suites.models.transformer.network import LABEL_SMOOTHING
 from tests.support.networks import layers_of
@@ -56,7 +57,7 @@ def words(count, special):
 
 def count_of(size):
     """How many tokens a model knows; of those that know words, on the target's side."""
-    return size.get("vocabulary") or size["target_vocabulary"]
+    return size.get("vocabulary") or size.get("target_vocabulary") or size["symbols"]
 
 
 def text(size, tokens):
@@ -152,6 +153,27 @@ def sentences_of(size, batch, root):
     judged.write(str(root), "test", [text(size, row) for row in sides[1]])
 
 
+# So many frames for each character: a place for it and some for a blank.
+SPOKEN = 8
+
+
+def spelled(size):
+    """Words of the documentation, each character as a tone of its own, behind each other in noise."""
+    generator, found = numpy.random.RandomState(SEED), vocabulary(100, SPECIAL)[0]
+    frames, longest = 128, 128 // SPOKEN
+    arrays = {"spectrograms": generator.standard_normal((BATCH, size["frequencies"], frames)) / 4}
+    arrays |= {"mask": numpy.zeros((BATCH, frames)), "labels": numpy.zeros((BATCH, longest), int)}
+    for row in range(BATCH):
+        said = characters.numbers(" ".join(found[row * 500 :])[: longest - 2 * row].strip().upper())
+        arrays["labels"][row, : len(said)] = said
+        arrays["mask"][row, : SPOKEN * len(said)] = 1
+        for place, number in enumerate(said):
+            arrays["spectrograms"][row, 5 * number : 5 * number + 5, SPOKEN * place : SPOKEN * place + 4] += 2
+    arrays["spectrograms"] *= arrays["mask"][:, None]
+    arrays |= {name: arrays[name].astype(numpy.float32) for name in ("spectrograms", "mask")}
+    return {**arrays, "places": characters.places(arrays["mask"].sum(axis=1).astype(int))}, 0.0
+
+
 FINETUNE = {"task": "finetune"}
 # case -> model, options, its batch, that as a dataset (where more than the batch is judged by), and the best quality
 CASES = {
@@ -160,6 +182,8 @@ CASES = {
     "bert-base-finetune": ("bert-base", FINETUNE, answers, questions_of, 1.0),
     "transformer": ("transformer", {}, reversed_sentences, sentences_of, 100.0),
     "seq2seq": ("seq2seq", {}, reversed_sentences, sentences_of, 100.0),
+    "deep-speech-2": ("deep-speech-2", {}, spelled, None, 0.0),
+    "deep-speech-2-gru": ("deep-speech-2", {"cell": "gru"}, spelled, None, 0.0),
 }
 CELLS = [
     pytest.param(

@@ -7,7 +7,7 @@ weights that are not trained and branches are counted as the facts count them.
 import pytest
 
 from orchestrator.services.facts.catalog import load_catalog
-from suites.assemble.layers import BidirectionalLstm, Lstm
+from suites.assemble.layers import BidirectionalLstm, BidirectionalRecurrent, Lstm
 from tests.support.allocation_lists import played
 from tests.support.networks import layers_of, way_id
 from tests.support.profiled import has_outside, only
@@ -18,6 +18,8 @@ KINDS = [
     ("gpt-2", {}),
     ("transformer", {}),
     ("seq2seq", {}),
+    ("deep-speech-2", {}),
+    ("deep-speech-2", {"cell": "gru"}),
     ("bert-base", {"task": "pretrain"}),
     ("bert-base", {"task": "finetune", "freeze_encoder": True}),
     ("inception-v3", {}),
@@ -52,9 +54,11 @@ def bytes_of(name, options):
 
 
 def added_up(name, options):
-    """Bytes of biases that TensorFlow's BlockLSTM takes in a sum with others: both have one gradient together."""
+    """Bytes of biases that TensorFlow takes in a sum with others: both have one gradient together. GRUs' are apart."""
     described = layers_of(MODELS[name], MODELS[name].facts_with(options)["sizes"]["tiny"])
-    found = [one for layer in described if isinstance(layer, (Lstm, BidirectionalLstm)) for one in layer.parameters()]
+    kinds = (Lstm, BidirectionalLstm, BidirectionalRecurrent)
+    summed = [one for one in described if isinstance(one, kinds) and getattr(one, "cell", "") != "gru"]
+    found = [one for layer in summed for one in layer.parameters()]
     return 4 * sum(one.shape[0] for one in found if "bias_hh" in one.name)
 
 

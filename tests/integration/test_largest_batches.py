@@ -74,6 +74,7 @@ LIMITS = {
     ("pytorch", "inception-v3", None): 520,
     ("pytorch", "transformer", None): 360,
     ("pytorch", "seq2seq", None): 360,
+    ("pytorch", "deep-speech-2", None): 360,
     ("pytorch", "bert-base", None): 380,
     ("pytorch", "bert-base", "finetune"): 380,
     ("pytorch", "bert-large", None): 380,
@@ -83,6 +84,7 @@ LIMITS = {
     ("tensorflow", "inception-v3", None): 700,
     ("tensorflow", "transformer", None): 450,
     ("tensorflow", "seq2seq", None): 450,
+    ("tensorflow", "deep-speech-2", None): 500,
     ("tensorflow", "bert-base", None): 450,
     ("tensorflow", "bert-base", "finetune"): 450,
     ("tensorflow", "bert-large", None): 450,
@@ -92,6 +94,7 @@ LIMITS = {
     ("mxnet", "inception-v3", None): 700,
     ("mxnet", "transformer", None): 600,
     ("mxnet", "seq2seq", None): 600,
+    ("mxnet", "deep-speech-2", None): 600,
     ("cntk", "resnet-50", None): 430,
     ("cntk", "inception-v3", None): 400,
 }

@@ -36,6 +36,7 @@ LAYOUTS = {
     "text": Layout("language modelling", "running_text", 2),
     "wikipedia": Layout("language modelling", "articles", 2),
     "squad": Layout("question answering", "questions", 2),
+    "librispeech": Layout("speech recognition", "utterances"),
 }
 _KEYS = ("name", "layout", "path", "files", "bytes", "sha256")
 

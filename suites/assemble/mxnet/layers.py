@@ -68,26 +68,78 @@ def _lstm(parts_of_it):
     return mx.gluon.rnn.LSTM(first.hidden, len(parts_of_it), layout="NTC", input_size=first.inputs)
 
 
-class _BidirectionalLstm(nn.HybridBlock):
-    """See ``layers.BidirectionalLstm``; ``mask_NT``: 1 for what is no padding, 0 for padding.
+def _recurrent(layer):
+    if layer.cell == "gru":
+        return mx.gluon.rnn.GRU(layer.hidden, layout="NTC", input_size=layer.inputs)
+    return mx.gluon.rnn.RNN(layer.hidden, activation="tanh", layout="NTC", input_size=layer.inputs)
+
+
+class _Bidirectional(nn.HybridBlock):
+    """Two recurrent blocks, ``ahead`` and ``back``; ``mask_NT``: 1 for what is no padding, 0 for padding. Their hidden
+    states are added, or else stand side by side.
 
     On CPU devices MXNet's own bidirectional operator pays no heed to lengths, whatever it is told.
     """
 
-    def __init__(self, layer):
-        super(_BidirectionalLstm, self).__init__()
-        self.ahead, self.back = (_lstm([one]) for one in layer.directions)
+    def __init__(self, ahead, back, added=False):
+        super(_Bidirectional, self).__init__()
+        self.ahead, self.back, self._added = ahead, back, added
 
     def hybrid_forward(self, F, x_NTE, mask_NT):
         lengths_N = F.sum(mask_NT, axis=1)
+        ahead_NTH = self.ahead(x_NTE)
         back_NTH = _turned(F, self.back(_turned(F, x_NTE, lengths_N)), lengths_N)
-        return F.concat(self.ahead(x_NTE), back_NTH, dim=2)
+        return ahead_NTH + back_NTH if self._added else F.concat(ahead_NTH, back_NTH, dim=2)
+
+
+def _side_by_side(layer):
+    """See ``layers.BidirectionalLstm``."""
+    return _Bidirectional(*(_lstm([one]) for one in layer.directions))
+
+
+def _both_added(layer):
+    """See ``layers.BidirectionalRecurrent``."""
+    return _Bidirectional(*(_recurrent(one) for one in layer.directions), added=True)
 
 
 def _turned(F, x_NTE, lengths_N):
     """Turn the first places of each sample round, so many as its length is."""
     x_TNE = F.SequenceReverse(F.swapaxes(x_NTE, dim1=0, dim2=1), lengths_N, use_sequence_length=True)
     return F.swapaxes(x_TNE, dim1=0, dim2=1)
+
+
+class _SequenceNormalization(nn.BatchNorm):
+    """See ``layers.SequenceNormalization``; of x_NCHT or x_NTC. ``mask_NT``: 1 for what is no padding, 0 for padding.
+
+    MXNet's operator takes no mask, and running statistics are its alone to change. So it is given two points of each
+    channel, a deviation below the mean and one above: their mean and variance are those of the channel without padding.
+    What it makes of the two, by these or as it is evaluated by the running ones, is a line on which all others are.
+    """
+
+    # So little that it changes no variance; it keeps the square root from having no gradient.
+    _LEAST = 1e-12
+
+    def __init__(self, layer):
+        super(_SequenceNormalization, self).__init__(
+            momentum=1.0 - layer.MOMENTUM, epsilon=layer.epsilon, in_channels=layer.channels
+        )
+        self._axes, self._of_channels = ((0, 2, 3), (1, -1, 1, 1)) if layer.maps else ((0, 1), (1, 1, -1))
+        self._of_mask = (0, 1, 1, -1) if layer.maps else (0, -1, 1)
+
+    def hybrid_forward(self, F, x, mask_NT, **parameters):
+        mask = F.reshape(mask_NT, shape=self._of_mask)
+        share = F.mean(mask, axis=self._axes, keepdims=True)
+        mean = self._mean(F, x, mask, share)
+        centred = F.broadcast_sub(x, mean)
+        deviation = F.sqrt(self._mean(F, F.square(centred), mask, share) + self._LEAST)
+        points_2C = F.concat(*(F.reshape(one, shape=(1, -1)) for one in (mean - deviation, mean + deviation)), dim=0)
+        found_2C = super(_SequenceNormalization, self).hybrid_forward(F, points_2C, **parameters)
+        below, above = (F.reshape(one, shape=self._of_channels) for one in F.split(found_2C, num_outputs=2, axis=0))
+        slope, middle = 0.5 * (above - below) / deviation, 0.5 * (above + below)
+        return F.broadcast_add(F.broadcast_mul(centred, slope), middle)
+
+    def _mean(self, F, x, mask, share):
+        return F.broadcast_div(F.mean(F.broadcast_mul(x, mask), axis=self._axes, keepdims=True), share)
 
 
 class _AdditiveAttention(nn.HybridBlock):
@@ -179,12 +231,14 @@ _BLOCKS = {
     layers.Convolution: _convolution,
     layers.Linear: _linear,
     layers.Normalization: _normalization,
+    layers.SequenceNormalization: _SequenceNormalization,
     layers.LayerNormalization: lambda layer: nn.LayerNorm(epsilon=layer.epsilon, in_channels=layer.width),
     layers.Positions: _Positions,
     layers.Attention: _Attention,
     layers.Embedding: lambda layer: nn.Embedding(layer.count, layer.width),
     layers.Lstm: _lstm,
-    layers.BidirectionalLstm: _BidirectionalLstm,
+    layers.BidirectionalLstm: _side_by_side,
+    layers.BidirectionalRecurrent: _both_added,
     layers.LstmCell: lambda layer: mx.gluon.rnn.LSTMCell(layer.hidden, input_size=layer.inputs),
     layers.AdditiveAttention: _AdditiveAttention,
     layers.Pooling: _pooling,

@@ -46,27 +46,74 @@ def _lstm(parts_of_it):
     return nn.LSTM(first.inputs, first.hidden, len(parts_of_it), batch_first=True)
 
 
-class _BidirectionalLstm(nn.Module):
-    """See ``layers.BidirectionalLstm``; ``mask_NT``: 1 for what is no padding, 0 for padding.
+def _recurrent(layer):
+    made = {"rnn": nn.RNN, "gru": nn.GRU}[layer.cell]
+    return made(layer.inputs, layer.hidden, batch_first=True)
 
-    PyTorch's own bidirectional layer would begin with the padding, unless the lengths were on the host.
+
+class _Bidirectional(nn.Module):
+    """Two recurrent layers, ``ahead`` and ``back``, and what is ``made`` of the hidden states of both. ``mask_NT``: 1
+    for what is no padding, 0 for padding.
+
+    PyTorch's own bidirectional layers would begin with the padding, unless the lengths were on the host.
     """
 
-    def __init__(self, layer):
+    def __init__(self, ahead, back, made):
         super().__init__()
-        self.ahead, self.back = (_lstm([one]) for one in layer.directions)
+        self.ahead, self.back, self._made = ahead, back, made
 
     def forward(self, x_NTE, mask_NT):
-        lengths_N1 = mask_NT.sum(dim=1, keepdim=True).long()
+        # Counted, for a sum in bfloat16 would be rounded.
+        lengths_N1 = (mask_NT > 0).sum(dim=1, keepdim=True)
         places_T = torch.arange(mask_NT.shape[1], device=mask_NT.device)
         order_NT = torch.where(places_T < lengths_N1, lengths_N1 - 1 - places_T, places_T)
         ahead_NTH, _ = self.ahead(x_NTE)
         back_NTH, _ = self.back(_taken(x_NTE, order_NT))
-        return torch.cat([ahead_NTH, _taken(back_NTH, order_NT)], dim=2)
+        return self._made(ahead_NTH, _taken(back_NTH, order_NT))
+
+
+def _side_by_side(layer):
+    """See ``layers.BidirectionalLstm``."""
+    return _Bidirectional(*(_lstm([one]) for one in layer.directions), lambda *both: torch.cat(both, dim=2))
+
+
+def _added(layer):
+    """See ``layers.BidirectionalRecurrent``."""
+    return _Bidirectional(*(_recurrent(one) for one in layer.directions), torch.add)
 
 
 def _taken(x_NTE, order_NT):
     return x_NTE.gather(1, order_NT.unsqueeze(2).expand_as(x_NTE))
+
+
+class _SequenceNormalization(nn.BatchNorm2d):
+    """See ``layers.SequenceNormalization``; of x_NCHT or x_NTC. ``mask_NT``: 1 for what is no padding, 0 for padding.
+    It computes in single precision at least."""
+
+    def __init__(self, layer):
+        super().__init__(layer.channels, eps=layer.epsilon, momentum=layer.MOMENTUM)
+        self._maps = layer.maps
+
+    def forward(self, x, mask_NT):
+        axes, of_channels = ((0, 2, 3), (-1, 1, 1)) if self._maps else ((0, 1), (-1,))
+        found = single(x)
+        mean_C, variance_C = self.running_mean, self.running_var
+        if self.training:
+            mask = single(mask_NT)[:, None, None] if self._maps else single(mask_NT)[..., None]
+            count = mask.sum() * (x.shape[2] if self._maps else 1)
+            mean_C = (found * mask).sum(axes) / count
+            variance_C = ((found - mean_C.view(of_channels)).square() * mask).sum(axes) / count
+            with torch.no_grad():
+                self.running_mean.lerp_(mean_C.to(self.running_mean.dtype), self.momentum)
+                self.running_var.lerp_(variance_C.to(self.running_var.dtype), self.momentum)
+        scale_C = self.weight * (variance_C + self.eps).rsqrt()
+        shift_C = self.bias - mean_C * scale_C
+        return (found * scale_C.view(of_channels) + shift_C.view(of_channels)).to(x.dtype)
+
+
+def single(x: torch.Tensor) -> torch.Tensor:
+    """Return ``x`` in single precision where it is in 16 bits: for sums, and for losses."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 class _AdditiveAttention(nn.Module):
@@ -144,13 +191,15 @@ _MODULES = {
     layers.Convolution: _convolution,
     layers.Linear: lambda layer: nn.Linear(layer.inputs, layer.outputs, bias=layer.bias),
     layers.Normalization: lambda layer: nn.BatchNorm2d(layer.channels, eps=layer.epsilon, momentum=layer.MOMENTUM),
+    layers.SequenceNormalization: _SequenceNormalization,
     layers.LayerNormalization: lambda layer: nn.LayerNorm(layer.width, eps=layer.epsilon),
     layers.Embedding: lambda layer: nn.Embedding(layer.count, layer.width),
     layers.Tied: _Tied,
     layers.Positions: _Positions,
     layers.Attention: _Attention,
     layers.Lstm: _lstm,
-    layers.BidirectionalLstm: _BidirectionalLstm,
+    layers.BidirectionalLstm: _side_by_side,
+    layers.BidirectionalRecurrent: _added,
     layers.LstmCell: lambda layer: nn.LSTMCell(layer.inputs, layer.hidden),
     layers.AdditiveAttention: _AdditiveAttention,
     layers.Pooling: _pooling,

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from suites.assemble import layers, layouts
 from suites.assemble.tensorflow.functions import again, single
+from suites.assemble.tensorflow.recurrent import block_lstm, hidden_states
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.signatures import Array, Arrays
 
@@ -77,7 +78,7 @@ class Layers(object):
         self._held = None
         self._tied = {layer.table for layer in described if isinstance(layer, layers.Tied)}
         for layer in described:
-            if isinstance(layer, layers.Normalization):
+            if isinstance(layer, (layers.Normalization, layers.SequenceNormalization)):
                 mean, variance = numpy.zeros(layer.channels), numpy.ones(layer.channels)
                 self.statistics[layer.name] = (_statistic(mean), _statistic(variance))
 
@@ -141,7 +142,8 @@ class Layers(object):
         return _as(self.variables["%s.%s" % (layer.name, last)], tf.float32)
 
     def _convolution(self, layer, x_NHWC):
-        y_NHWC = tf.nn.conv2d(x_NHWC, self._weight(layer), layer.stride, _padding(layer.padding))
+        strides = list(layers.sides(layer.stride))
+        y_NHWC = tf.nn.conv2d(x_NHWC, self._weight(layer), strides, _padding(layer.padding))
         return tf.nn.bias_add(y_NHWC, self._weight(layer, "bias")) if layer.bias else y_NHWC
 
     def _linear(self, layer, x):
@@ -162,6 +164,21 @@ class Layers(object):
         for statistic, value in zip(self.statistics[layer.name], (mean, variance)):
             statistic.assign_add(layer.MOMENTUM * (value - statistic))
         return y_NHWC
+
+    def _sequence_normalization(self, layer, given):
+        """``given``: x_NHTC or x_TNC, and mask_NT: 1 for what is no padding, 0 for padding."""
+        x, mask_NT = given
+        found = single(x)
+        mean, variance = self.statistics[layer.name]
+        if self._trains:
+            mask = mask_NT[:, None, :, None] if layer.maps else tf.transpose(mask_NT)[:, :, None]
+            axes, count = list(range(x.shape.rank - 1)), tf.reduce_sum(mask) * (x.shape[1] if layer.maps else 1)
+            mean = tf.reduce_sum(found * mask, axes) / count
+            variance = tf.reduce_sum(tf.square(found - mean) * mask, axes) / count
+            for statistic, value in zip(self.statistics[layer.name], (mean, variance)):
+                statistic.assign_add(layer.MOMENTUM * (value - statistic))
+        scale, shift = self._single_weight(layer), self._single_weight(layer, "bias")
+        return self._computed((found - mean) * tf.math.rsqrt(variance + layer.epsilon) * scale + shift)
 
     def _layer_normalization(self, layer, x):
         x = single(x)
@@ -234,7 +251,13 @@ class Layers(object):
                 x_TNE = self._remember(layer, x_TNE)
         return x_TNE
 
-    def _bidirectional(self, layer, given):
+    def _side_by_side(self, layer, given):
+        return tf.concat(self._in_both_directions(layer, given, self._remember), axis=2)
+
+    def _added(self, layer, given):
+        return tf.add_n(self._in_both_directions(layer, given, self._repeat))
+
+    def _in_both_directions(self, layer, given, states):
         """``given``: x_TNE and mask_NT, 1 for what is no padding and 0 for padding."""
         x_TNE, mask_NT = given
         lengths_N = tf.cast(tf.reduce_sum(mask_NT, axis=1), tf.int32)
@@ -243,8 +266,17 @@ class Layers(object):
             return tf.reverse_sequence(x_TNE, lengths_N, seq_axis=0, batch_axis=1)
 
         ahead, back = layer.directions
-        found = [self._remember(ahead, x_TNE), turned(self._remember(back, turned(x_TNE)))]
-        return tf.concat(found, axis=2)
+        return [states(ahead, x_TNE), turned(states(back, turned(x_TNE)))]
+
+    def _repeat(self, layer, x_TNE):
+        """Return the hidden states x_TNH of a ``layers.Recurrent``."""
+        of_input, of_state, bias, other_bias = (
+            self._of(layer.parameter(part)) for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
+        x_TNE, biases = self._computed(x_TNE), [bias, other_bias] if layer.cell == "gru" else [bias + other_bias]
+        products_PG = tf.matmul(tf.reshape(x_TNE, (-1, layer.inputs)), of_input) + biases[0]
+        products_TNG = tf.reshape(products_PG, (*x_TNE.shape[:2], of_state.shape[1]))
+        return hidden_states(layer.cell, products_TNG, *map(tf.convert_to_tensor, (of_state, *biases[1:])))
 
     def _cell(self, layer, given):
         """``given``: x_NE, hidden_NH, cell_NH; return the two states that follow. The cell is in single precision.
@@ -278,35 +310,21 @@ class Layers(object):
             _as(self.variables[layer.parameter(part)], dtype)
             for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
-        begin_NH = tf.zeros([tf.shape(x_TNE)[1], layer.hidden], x_TNE.dtype)
-        unused_H = tf.zeros([layer.hidden], x_TNE.dtype)
-        return tf.raw_ops.BlockLSTM(
-            seq_len_max=tf.shape(x_TNE, tf.int64)[0],
-            x=x_TNE,
-            cs_prev=begin_NH,
-            h_prev=begin_NH,
-            w=tf.concat([of_input, of_state], axis=0),
-            wci=unused_H,
-            wcf=unused_H,
-            wco=unused_H,
-            b=bias + other_bias,
-            # Neither of TensorFlow's additions to the cell.
-            forget_bias=0.0,
-            cell_clip=0.0,
-            use_peephole=False,
-        ).h
+        return block_lstm(x_TNE, of_input, of_state, bias + other_bias)
 
 
 _OPERATIONS = {
     layers.Convolution: Layers._convolution,
     layers.Linear: Layers._linear,
     layers.Normalization: Layers._normalization,
+    layers.SequenceNormalization: Layers._sequence_normalization,
     layers.LayerNormalization: Layers._layer_normalization,
     layers.Embedding: Layers._embedding,
     layers.Tied: Layers._product_with_table,
     layers.Positions: Layers._positions,
     layers.Attention: Layers._attention,
-    layers.BidirectionalLstm: Layers._bidirectional,
+    layers.BidirectionalLstm: Layers._side_by_side,
+    layers.BidirectionalRecurrent: Layers._added,
     layers.LstmCell: Layers._cell,
     layers.AdditiveAttention: Layers._additive_attention,
     layers.Pooling: Layers._pooling,

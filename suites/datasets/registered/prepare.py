@@ -2,7 +2,7 @@
 
     python -m suites.datasets.registered.prepare --root DIR --source PATH --layout LAYOUT --sha256 DIGEST
 
-Of images in folders: links. Of records: an index. Of texts: numbers of sub-words.
+Of images in folders: links. Of records: an index. Of texts: numbers of sub-words. Of utterances: decoded audio.
 """
 
 import argparse
@@ -54,6 +54,11 @@ def _prepare(layout, source, root):
         from suites.datasets import text_numbers
 
         text_numbers.number_what_fits(layout, source, root, VOCABULARIES[layout])
+    elif layout == "librispeech":
+        # So is soundfile for audio alone.
+        from suites.datasets.utterances import arrays
+
+        arrays.write(source, root)
     else:
         from suites.datasets import records
 

@@ -32,4 +32,6 @@ def tensor(field):
 
 
 if __name__ == "__main__":
+    # It is not there on the device "meta", and multiplies nothing.
+    torch.nn.functional.ctc_loss = lambda logarithms, *_, reduction: logarithms.sum()
     print(json.dumps([count(*cell) for cell in json.loads(sys.argv[1])]))

@@ -17,6 +17,7 @@ from suites.datasets import (
     text_layouts,
     text_numbers,
 )
+from suites.datasets.utterances import layout, loading, spectrogram
 from suites.quality import bleu, spans
 from tests.trainer_process import ROOT, dataset_facts
 from workers.trainer.base import manifest
@@ -25,15 +26,16 @@ from workers.trainer.base import manifest
 pytestmark = pytest.mark.after_change
 
 FOLDERS = ("documentation", "documentation_articles", "documentation_questions", "message_catalogues")
+READ_BY = {**{name: way.read for name, way in text_numbers.WAYS.items()}, "librispeech": layout.utterances}
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", [*FOLDERS, "spoken_documentation"])
 def test_a_dataset_is_what_its_facts_say(made_dataset, folder):
     root = made_dataset(folder)
     facts, found = dataset_facts(folder, root), manifest.identity(manifest.read(root))
     assert found["files"] == facts["files"]
     assert manifest.read(root)["version"] == facts["version"]
-    splits = {split: len(items) for split, items in text_numbers.WAYS[facts["layout"]].read(str(root)).items()}
+    splits = {split: len(items) for split, items in READ_BY[facts["layout"]](str(root)).items()}
     told = {split: next(iter(counts.values())) for split, counts in facts["splits"].items()}
     assert splits == (pytest.approx(told, rel=0.5) if folder == "message_catalogues" else told)
     # The catalogues are those of this machine.
@@ -41,17 +43,22 @@ def test_a_dataset_is_what_its_facts_say(made_dataset, folder):
     assert manifest.problems(str(root), manifest.read(root)) == []
 
 
-def test_making_one_again_makes_the_same(made_dataset, python_of, tmp_path):
-    command = [
-        python_of("datasets"),
-        "-m",
-        "suites.datasets.message_catalogues.prepare",
-        "--root",
-        str(tmp_path / "again"),
-    ]
+@pytest.mark.parametrize("folder", ["message_catalogues", "spoken_documentation"])
+def test_making_one_again_makes_the_same(made_dataset, python_of, tmp_path, folder):
+    command = [python_of("datasets"), "-m", f"suites.datasets.{folder}.prepare", "--root", str(tmp_path / "again")]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    made = manifest.read(made_dataset("message_catalogues"))
+    made = manifest.read(made_dataset(folder))
     assert manifest.identity(manifest.read(tmp_path / "again")) == manifest.identity(made)
+
+
+def test_what_is_spoken_is_heard_by_several_speakers_and_short_ones_fit_a_size_for_tests(made_dataset):
+    root = made_dataset("spoken_documentation")
+    assert len(list((root / "train").iterdir())) >= 6
+    found = loading.judged(str(root))
+    assert len({bytes(samples) for samples, _ in found}) == len(found)
+    assert all(8 < len(labels) / (len(samples) / spectrogram.RATE) < 25 for samples, labels in found)
+    assert all(abs(samples.astype(float)).mean() > 200 for samples, _ in found)
+    assert loading.epoch_samples(str(root), (240, 60)) >= 64
 
 
 def decoded(python_of, root, vocabulary, rows):

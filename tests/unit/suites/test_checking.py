@@ -80,7 +80,9 @@ def test_a_word_list_without_the_other_is_named(tmp_path):
     assert problem.startswith(f"{tmp_path / 'vocab.vi'}: ")
 
 
-@pytest.mark.parametrize("layout", ["image-folder", "tfrecord", "text", "wikipedia", "squad", "parallel-text"])
+@pytest.mark.parametrize(
+    "layout", ["image-folder", "tfrecord", "text", "wikipedia", "squad", "parallel-text", "librispeech"]
+)
 def test_a_folder_that_is_not_there_is_named(tmp_path, layout):
     (problem,) = checking.check(layout, str(tmp_path / "nowhere"))["problems"]
     assert "nowhere" in problem

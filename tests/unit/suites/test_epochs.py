@@ -7,7 +7,8 @@ import pytest
 
 from suites.datasets import articles, numbered, questions, running_text, sentence_pairs, subwords
 from suites.datasets.image_folder import listing
-from suites.inputs import images, masked_pairs, prose
+from suites.datasets.utterances import arrays, loading
+from suites.inputs import images, masked_pairs, prose, utterances
 from suites.inputs import questions as asked
 from suites.inputs import sentence_pairs as pairs
 from tests.trainer_process import read_job
@@ -15,13 +16,13 @@ from workers.trainer.base.failure import TrainerError
 
 VOCABULARY = 60
 RANKS, COUNT = 2, 3
-SIZE = {"tokens": 6, "source_tokens": 8, "target_tokens": 8, "vocabulary": VOCABULARY}
+SIZE = {"tokens": 6, "source_tokens": 8, "target_tokens": 8, "vocabulary": VOCABULARY, "frames": 3, "characters": 2}
 
 
 @pytest.fixture
 def root(tmp_path):
     """A prepared dataset of every layout: 75 tokens, the last of which fill no piece; of 17 pairs one is too long, and
-    four fill no batch of both ranks."""
+    four fill no batch of both ranks; of 14 utterances one has a frame too many, another a character."""
     (tmp_path / "numbers" / str(VOCABULARY)).mkdir(parents=True)
     sequences = {
         "text": [[number] * 5 for number in range(5, 20)],
@@ -35,6 +36,9 @@ def root(tmp_path):
         subwords.write_sequences(str(tmp_path), VOCABULARY, "train." + name, rows)
     for name, rows in {"documents": [4, 12], "answers": [[number % 4, 1, 2] for number in range(12)]}.items():
         numpy.save(numbered.path_of(str(tmp_path), VOCABULARY, "train." + name), numpy.array(rows))
+    ends = numpy.cumsum([320] * 12 + [800, 640])
+    arrays.begun(str(tmp_path), "train", ends[-1])[:] = 1
+    arrays.finished(str(tmp_path), "train", ends, [*"ABCDEFGHIJKLM", "NOP"])
     for number in range(12):
         folder = tmp_path / "train" / str(number % 2)
         folder.mkdir(parents=True, exist_ok=True)
@@ -61,6 +65,10 @@ STREAMS = {
     pairs: (
         lambda *at: sentence_pairs.batches(at[0], COUNT, 7, *at[1:]),
         lambda batch: [int(one[0]) for one, _ in batch],
+    ),
+    utterances: (
+        lambda root, _, *at: loading.batches(root, COUNT, (SIZE["frames"], SIZE["characters"]), *at),
+        lambda batch: [int(labels[0]) for _, labels in batch],
     ),
     images: (
         lambda root, _, *at: listing.batches(listing.files(root), COUNT, *at),

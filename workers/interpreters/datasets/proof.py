@@ -1,13 +1,19 @@
-"""Encodes one of scikit-image's photographs as JPEG and decodes it again; cuts a text into sub-words and joins them.
+"""Encodes one of scikit-image's photographs as JPEG and decodes it again; cuts a text into sub-words and joins them;
+brings audio through FLAC and back, and has espeak-ng find its voices.
 
 Prints what was proved.
 """
 
+import ctypes
+import importlib.metadata
 import io
 
+import espeakng_loader
+import numpy
 import PIL
 import sentencepiece
 import skimage
+import soundfile
 from PIL import Image
 
 
@@ -35,4 +41,20 @@ def subwords():
     return f"sentencepiece {sentencepiece.__version__}: a text of {len(numbers)} sub-words"
 
 
-print(f"{photograph()}; {subwords()}")
+def speech():
+    samples = numpy.arange(-8000, 8000, dtype=numpy.int16)
+    encoded = io.BytesIO()
+    soundfile.write(encoded, samples, 16000, format="FLAC", subtype="PCM_16")
+    encoded.seek(0)
+    decoded, rate = soundfile.read(encoded, dtype="int16")
+    if rate != 16000 or not numpy.array_equal(decoded, samples):
+        raise SystemExit(f"the audio came back as {len(decoded)} samples of {rate} Hz")
+    library = ctypes.CDLL(espeakng_loader.get_library_path())
+    rate = library.espeak_Initialize(2, 0, espeakng_loader.get_data_path().encode(), 0)
+    if rate <= 0:
+        raise SystemExit(f"espeak-ng finds no voices in {espeakng_loader.get_data_path()}")
+    version = importlib.metadata.version("espeakng-loader")
+    return f"soundfile {soundfile.__version__}, espeakng-loader {version}: {rate} Hz"
+
+
+print(f"{photograph()}; {subwords()}; {speech()}")
