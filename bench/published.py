@@ -1,10 +1,11 @@
 """How fast the suite's networks train in PyTorch / the best-known implementation of the same network that is published.
 
 For image classifiers that is pytorchcv's (https://pypi.org/project/pytorchcv), which needs torch and numpy alone for
-these; for attention models that of transformers (https://pypi.org/project/transformers). They are installed into a
-folder of its own, which only the processes of the benchmark see. Both sides are the same loop in the same interpreter,
-with the same weights, batches, loss, dropout and optimiser: what differs is the network's code. Each reading is a fresh
-process on one core, ``published_loop``.
+these; for attention models that of transformers (https://pypi.org/project/transformers). Of a network that nobody
+publishes for this torch it is PyTorch's own modules, put together (``published_modules``). The others are installed
+into a folder of its own, which only the processes of the benchmark see. Both sides are the same loop in the same
+interpreter, with the same weights, batches, loss, dropout and optimiser: what differs is the network's code. Each
+reading is a fresh process on one core, ``published_loop``.
 """
 
 import json
@@ -49,6 +50,7 @@ NETWORKS = {
     "bert-base": Network("bert-base", {}, "transformers", "BertForPreTraining", 4),
     "bert-base-finetune": Network("bert-base", {"task": "finetune"}, "transformers", "BertForQuestionAnswering", 2),
     "gpt-2": Network("gpt-2", {}, "transformers", "GPT2LMHeadModel", 1),
+    "deep-speech-2": Network("deep-speech-2", {}, "modules", "DeepSpeech2", 2),
 }
 SIZE, SEED = "small", 1
 WANTED = "0.97 or more, lower bound >= 0.93"

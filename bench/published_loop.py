@@ -54,7 +54,7 @@ def main(side, kit, name, path):
 def without_dropout(network, told):
     """Return what ``told`` tells while ``network`` drops nothing, and leave it in training."""
     for part in network.modules():
-        part.training = isinstance(part, nn.BatchNorm2d)
+        part.training = isinstance(part, (nn.BatchNorm1d, nn.BatchNorm2d))
     with torch.no_grad():
         found = told()
     network.train()

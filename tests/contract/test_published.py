@@ -7,7 +7,7 @@ import pytest
 
 from bench import published
 
-CASES = {name: "tiny" for name, network in published.NETWORKS.items() if network.kit == "transformers"}
+CASES = {name: "tiny" for name, network in published.NETWORKS.items() if network.kit != "pytorchcv"}
 CASES["resnet-50"] = "small"
 
 
@@ -26,4 +26,4 @@ def test_the_published_network_is_the_same_and_trains(folder, name):
     )
     published.check(name, ours, theirs)
     assert min(ours["samples_per_s"], theirs["samples_per_s"]) > 0
-    assert ours["loss"] != ours["dropped_loss"] or name == "resnet-50"  # which drops nothing
+    assert ours["loss"] != ours["dropped_loss"] or name in ("resnet-50", "deep-speech-2")  # which drop nothing
