@@ -48,6 +48,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "predict": "predict the exchange of gradients from a trace of layers",
         "nightly": "show the last nights of schedules, cell by cell",
         "history": "show a workload night by night, and what changed",
+        "alerts": "say what the regression gate would have tried of a history",
         "report": "write a report of an experiment (Markdown, HTML)",
         "passport": "write what others can compute results anew from",
         "verify": "compute the results of a passport anew",

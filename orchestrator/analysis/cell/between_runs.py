@@ -41,6 +41,7 @@ class Comparison:
         detectable_ratio: smallest difference (0.03: 3 %) that these numbers of runs find with 80 % probability.
         verdict: ``faster``, ``slower``, ``no_difference_found`` or ``too_few_runs``.
         text: the verdict in words.
+        p: of no difference, two-sided; None below two runs a side.
     """
 
     ratio: float
@@ -53,6 +54,7 @@ class Comparison:
     text: str
     confidence: float = CONFIDENCE
     method: str = METHOD
+    p: float | None = None
 
 
 def over_runs(
@@ -261,7 +263,8 @@ def compare(
         text = f"{_percent(ratio)}, but a side has a single run{' on each node' if blocked else ''}: cannot tell"
         return Comparison(ratio, None, None, None, n_a, n_b, "too_few_runs", text)
     moved = movement if apart else None
-    half = _welch((a, b), noise, staged, moved)
+    error, degrees = _welch((a, b), noise, staged, moved)
+    half = nested.quantile(degrees) * error
     low, high = wanted_precision.power(difference - half), wanted_precision.power(difference + half)
     smallest = wanted_precision.upper_side(_smallest((a, b), noise, moved))
     verdict, text = _verdict(ratio, low, high, smallest)
@@ -269,7 +272,8 @@ def compare(
         text += "; how far this series moves between sessions is not known, and not in the interval"
     method = f"{METHOD}{', node by node' if blocked else ''}{', noise of the first stage' if staged else ''}"
     method += ", with the series' movement between sessions" if moved else ""
-    return Comparison(ratio, low, high, smallest, n_a, n_b, verdict, text, method=method)
+    p = _p(difference, error, degrees)
+    return Comparison(ratio, low, high, smallest, n_a, n_b, verdict, text, method=method, p=p)
 
 
 def _smallest(
@@ -299,8 +303,9 @@ def _welch(
     noise: Sequence[nested.Groups],
     staged: bool,
     moved: Movement | None = None,
-) -> float:
-    """Half-width of the interval of the difference of two means over the same nodes (one, where there is but one).
+) -> tuple[float, float]:
+    """(standard error of the difference of two means over the same nodes (one, where there is but one), its degrees of
+    freedom).
 
     ``noise`` has those runs of each side that tell how noisy it is. Where their noise decided how many runs there are
     (``staged``), both sides' errors are made alike, and each is a Student's t of its own (Chapman 1950, Annals of
@@ -314,9 +319,16 @@ def _welch(
         freedom.append(_freedom(telling))
     variance = sum(parts)
     if variance == 0:
-        return 0.0
+        return 0.0, min(freedom)
     welch = variance**2 / sum(part**2 / free for part, free in zip(parts, freedom, strict=True))
-    return nested.quantile(min(freedom) if staged else welch) * math.sqrt(variance)
+    return math.sqrt(variance), min(freedom) if staged else welch
+
+
+def _p(difference: float, error: float, degrees: float) -> float:
+    """Of the hypothesis that there is no difference, two-sided."""
+    if error == 0.0:
+        return 1.0 if difference == 0.0 else 0.0
+    return float(2.0 * special.stdtr(degrees, -abs(difference) / error))
 
 
 def _freedom(groups: nested.Groups) -> int:

@@ -1,4 +1,4 @@
-"""Reads a CSV file of the S-SGD model's; what is wrong with it is told by its name and line."""
+"""Reads a CSV file, of the S-SGD model's or of nights; what is wrong with it is told by its name and line."""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -2,7 +2,7 @@
 those of two experiments or runs as its two *sides*, cell by cell where the workload is the same."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from orchestrator.analysis.cell import between_runs
@@ -86,7 +86,7 @@ class ComparedCell:
     """One cell that both sides have. ``difference`` is candidate / baseline - 1, as a ratio, with its interval.
 
     ``smallest_detectable_ratio`` would be found with 80 % probability at two-sided 5 %; ``text`` is the verdict in
-    words, or why nothing can be told.
+    words, or why nothing can be told. ``p`` is that of no difference, ``p_holm`` is adjusted for all cells of the two.
     """
 
     plan: Plan
@@ -97,6 +97,8 @@ class ComparedCell:
     verdict: Literal["slower", "faster", "cannot_tell"] = "cannot_tell"
     difference: Measurement | None = None
     smallest_detectable_ratio: float | None = None
+    p: float | None = None
+    p_holm: float | None = None
 
 
 @dataclass(frozen=True)
@@ -250,7 +252,10 @@ def sides(context: Context, baseline: str, candidate: str) -> Sides:
         for row in rows
         if id(row) not in taken
     ]
-    return Sides(baseline, candidate, [_compared(one, other) for one, other in matched], unmatched)
+    cells = [_compared(one, other) for one, other in matched]
+    adjusted, _ = blocks.holm([cell.p for cell in cells])
+    cells = [replace(cell, p_holm=p) for cell, p in zip(cells, adjusted, strict=True)]
+    return Sides(baseline, candidate, cells, unmatched)
 
 
 def _compared(one: Row, other: Row) -> ComparedCell:
@@ -283,6 +288,7 @@ def _compared(one: Row, other: Row) -> ComparedCell:
         verdict="faster" if found.verdict == "faster" else "slower" if found.verdict == "slower" else "cannot_tell",
         difference=difference(found),
         smallest_detectable_ratio=found.detectable_ratio,
+        p=found.p,
     )
 
 

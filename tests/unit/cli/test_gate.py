@@ -29,6 +29,25 @@ def test_as_fast_passes_and_slower_is_exit_code_3(rig: Rig) -> None:
     assert _gate(compared(rig, FAST, SLOW)) == 3
 
 
+def test_a_cell_that_is_slower_alone_but_not_among_all_passes_and_is_told(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = (rig.submit(repeats=3, per_device_batch_size=list(range(1, 7)))["id"] for _ in range(2))
+    for experiment, slowed in ((before, 0), (after, 1)):
+        plans = [run.plan for run in rig.store.runs_of(experiment)]
+        slower = [0.97 if plan.per_device_batch_size == slowed else 1.0 for plan in plans]
+        rig.complete_all(
+            experiment, [(99.0 + plan.repetition) * ratio for plan, ratio in zip(plans, slower, strict=True)]
+        )
+    comparison = rig.get("/compare", baseline=before, candidate=after)
+    found = [(item["verdict"], item["p"] < item["p_holm"]) for item in comparison["items"]]
+    assert sorted(found)[-1] == ("slower", True)
+    assert _gate(comparison) == 0
+    assert "slower alone, not among 6 cells" in capsys.readouterr().err
+    comparison["items"] = [item | {"p_holm": item["p"]} for item in comparison["items"]]
+    assert _gate(comparison) == 3
+
+
 def test_without_a_cell_in_common_a_gate_does_not_pass(rig: Rig) -> None:
     with pytest.raises(CommandError, match="nothing could be compared: the two have no cell in common") as caught:
         _gate(compared(rig, FAST, FAST, per_device_batch_size=8))

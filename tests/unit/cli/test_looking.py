@@ -35,7 +35,7 @@ LOOKING = [
     *("logs RUN", "logs RUN -f", "compare latest latest", "scaling latest", "history", "export -o FILE", "nightly"),
     "passport latest -o FILE",
     *("analyse latest", "audit", "token ls", "schedule ls", "import ls", "observations", "calibrate --list"),
-    *("models", "datasets", "watch latest"),
+    *("models", "datasets", "watch latest", "alerts replay milabench"),
 ]
 IN_VAIN = {"explain"}  # looks too, but what is here has one device (test_explain_command.py)
 CHANGING = [

@@ -108,7 +108,8 @@ class ChangeView(View):
 class ComparedCellView(View):
     """One cell that both sides have. ``difference`` is candidate / baseline - 1.
 
-    ``smallest_detectable_ratio`` would be found with 80 % probability at two-sided 5 %.
+    ``smallest_detectable_ratio`` would be found with 80 % probability at two-sided 5 %. The verdict is that of the cell
+    alone, at 5 %; ``p_holm`` is adjusted for all cells of this answer.
     """
 
     axes: AxesView

@@ -1,0 +1,1 @@
+"""The regression gate: which nights look slower, and whether they are."""

@@ -1,0 +1,100 @@
+"""Say what the regression gate would have tried of a history, night by night, with what was known in each night.
+
+tbd alerts replay NIGHTS.csv
+tbd alerts replay milabench
+
+NIGHTS.csv has a line for each run, with the columns series, at, place, subject, rate; it needs no server. milabench:
+all that was imported of it (tbd import milabench). Nothing is tried, nobody is told: docs/read_results/gate.md
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.cli.exits import DONE
+from orchestrator.cli.printing import output
+from orchestrator.cli.rest.locate import look
+from orchestrator.cli.spec import csv_file
+from orchestrator.serve.parser import Parser
+
+if TYPE_CHECKING:
+    from orchestrator.analysis.gate.candidates import Session
+
+Json = dict[str, Any]
+MILABENCH = "milabench"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    orders = parser.add_subparsers(dest="order", required=True, metavar="ORDER", parser_class=Parser)
+    replay = orders.add_parser("replay", help="what the gate would have tried, night by night", description=__doc__)
+    replay.add_argument("nights", metavar="NIGHTS.csv", help="a history as CSV; or milabench: what was imported of it")
+    replay.add_argument("--json", action="store_true", help="print a list of what would have been tried")
+
+
+def execute(options: argparse.Namespace) -> int:
+    if options.nights == MILABENCH:
+        series, names = _imported()
+    else:
+        from orchestrator.analysis.gate.nights import read_nights
+
+        series, names = csv_file.read(options.nights, read_nights), {}
+    items = _tried(series)
+    if options.json:
+        output.print_json(items)
+        return DONE
+    from orchestrator.cli.printing.tables import print_table
+    from orchestrator.reports.gate import replay_table
+
+    nights = sum(len(sessions) for sessions in series.values())
+    print_table(replay_table(items, names, f"{len(series)} series, {nights} sessions"))
+    return DONE
+
+
+def _tried(series: "Mapping[str, Sequence[Session]]") -> list[Json]:
+    from orchestrator.analysis.gate.candidates import candidates_of, causes_of
+
+    found = [one for key, sessions in series.items() for one in candidates_of(key, sessions)]
+    return [
+        {
+            "series": one.series,
+            "at": _rfc3339(one.at),
+            "called_at": _rfc3339(one.called_at),
+            "kind": one.kind,
+            "difference": one.difference,
+            "place": one.place,
+            "before": one.before,
+            "after": one.after,
+            "cause": number,
+        }
+        for number, cause in enumerate(causes_of(found), 1)
+        for one in cause
+    ]
+
+
+def _rfc3339(seconds: float) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _imported() -> "tuple[dict[str, list[Session]], dict[str, str]]":
+    """(the sessions of each imported series, what its benchmark is called)."""
+    import math
+    from datetime import datetime
+
+    from orchestrator.analysis.gate.candidates import Session
+
+    page = look().pages("/imports", tool=MILABENCH)
+    series: dict[str, list[Session]] = {}
+    names: dict[str, str] = {}
+    for one in page["items"]:
+        rate = (one["throughput"] or {}).get("value")
+        if isinstance(rate, int | float) and rate > 0:
+            subject = ", ".join(f"{name} {value}" for name, value in sorted(one["subject"].items()))
+            at = datetime.fromisoformat(one["at"]).timestamp()
+            place = one["rig"].get("host", "unknown machine")
+            series.setdefault(one["series"], []).append(Session(at, place, subject, math.log(rate)))
+            names[one["series"]] = f"{one['benchmark']} ({one['series']})"
+    if not series:
+        output.say("no points were imported yet: tbd import milabench PATH")
+    return series, names
