@@ -27,6 +27,7 @@ METRICS = {
     "masked_perplexity": "masked",
     "bleu": "translations",
     "f1_ratio": "spans",
+    "sliced_wasserstein": "sliced_wasserstein",
 }
 
 # What a quality can be: a target lies between, or at the upper end where higher is better.
@@ -37,6 +38,7 @@ BOUNDS = {
     "bleu": (0.0, 100.0),
     "perplexity": (1.0, math.inf),
     "masked_perplexity": (1.0, math.inf),
+    "sliced_wasserstein": (0.0, math.inf),
 }
 
 # What the name of a metric leaves open, for the method of what is measured by it.
@@ -45,6 +47,7 @@ DETAILS = {
     "bleu": "of greedy translations, sacrebleu's " + bleu.SIGNATURE,
     "perplexity": "per token of the dataset's vocabulary",
     "masked_perplexity": "per hidden token of the dataset's vocabulary",
+    "sliced_wasserstein": "of pixels from -1 to 1, along 128 fixed directions",
 }
 
 

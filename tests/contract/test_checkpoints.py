@@ -37,7 +37,7 @@ def sentences(tmp_path_factory):
 
 def job_of(root, folder=None, attempt="a1", model="resnet_50", optimizer=OPTIMIZER, framework="pytorch", **plan):
     told = {"mode": "convergence", "evaluate_every": EVERY, "max_steps": MOST, "per_device_batch_size": CLASSES, **plan}
-    data = "message_catalogues" if model == "seq2seq" else "photographs"
+    data = {"seq2seq": "message_catalogues", "wgan_gp": "photographs_small"}.get(model, "photographs")
     job = make_job(model, framework, dataset=dataset_facts(data, root), **told)
     own = MODELS[model.replace("_", "-")]
     job["model"] = own.facts_with({}) | {"optimizer": optimizer}
@@ -95,7 +95,10 @@ def of(framework, *values, id):
 ADAM = {"name": "adam", "learning_rate": 1e-3, "betas": [0.9, 0.999]}
 CHANGING = {"warmup_steps": 10, "decay": "cosine", "decay_steps": 40}
 LIMITED = {**ADAM, "gradient_norm_limit": 0.5}
+BOTH = {"critic": ADAM, "generator": {**ADAM, "betas": [0.0, 0.9]}}
 CASES = [
+    of("pytorch", "wgan_gp", BOTH, "fp32", id="two networks with an optimiser each"),
+    of("tensorflow", "wgan_gp", BOTH, "fp32", id="two networks with an optimiser each"),
     of("pytorch", "seq2seq", LIMITED, "fp32", id="recurrent layers and a limit of the norm"),
     of("tensorflow", "seq2seq", LIMITED, "fp32", id="recurrent layers and a limit of the norm"),
     of("mxnet", "seq2seq", LIMITED, "fp32", id="recurrent layers and a limit of the norm"),
@@ -115,9 +118,11 @@ CASES = [
 
 @pytest.mark.parametrize(("framework", "model", "optimizer", "precision"), CASES)
 def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(
-    python_of, apart, sentences, tmp_path, framework, model, optimizer, precision
+    python_of, apart, sentences, made_dataset, tmp_path, framework, model, optimizer, precision
 ):
     root = sentences if model == "seq2seq" else apart
+    if model == "wgan_gp":
+        root = made_dataset("photographs_small")
     python, plan = python_of(framework), {"framework": framework, "optimizer": optimizer, "precision": precision}
     whole = ended(begun(job_of(root, None, "whole", model, **plan), tmp_path, python))
     assert whole.data("resumed")[0]["reason"] == "this host gives the run no folder for checkpoints"
