@@ -4,6 +4,7 @@ a model may come from elsewhere (``TBD_SUITE_PATH``)."""
 import importlib
 from types import ModuleType
 
+from workers.trainer.base import updates
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.job import Job
 
@@ -16,9 +17,10 @@ def part_of(job: Job, name: str) -> ModuleType:
 def builder_of(job: Job) -> ModuleType:
     """Return the module whose ``build`` makes the job's model.
 
-    It is that of all models of the framework, where the model's facts name its ``input``; else the model's own.
+    It is that of all models of the framework, where the model's facts name its ``input`` and one optimiser; else the
+    model's own.
     """
-    if job.model.input:
+    if job.model.input and not updates.names(job):
         return importlib.import_module("suites.assemble.%s.build" % job.plan.framework)
     return part_of(job, job.plan.framework)
 

@@ -133,6 +133,40 @@ class SequenceNormalization(NamedTuple):
         return 0
 
 
+class MapNormalization(NamedTuple):
+    """Normalisation of each sample's map over all its channels and places; each channel then has a scale and a shift of
+    its own, beginning as the identity. ``epsilon``: what is added to the variance.
+
+    Source: "layer normalisation" of Gulrajani et al., "Improved Training of Wasserstein GANs", 2017, as their code has
+    it (tflib/ops/layernorm.py); one group of Wu and He, "Group Normalization", 2018.
+    """
+
+    name: str
+    channels: int
+    epsilon: float = 1e-5
+
+    def parameters(self) -> List[Parameter]:
+        return [
+            Parameter(self.name + ".weight", (self.channels,), "vector", constant(1.0)),
+            Parameter(self.name + ".bias", (self.channels,), "vector", ZERO),
+        ]
+
+    def flops(self) -> int:
+        return 0
+
+
+class Upsampling(NamedTuple):
+    """Maps of twice the side: each number stands at four places."""
+
+    name: str
+
+    def parameters(self) -> List[Parameter]:
+        return []
+
+    def flops(self) -> int:
+        return 0
+
+
 class Embedding(NamedTuple):
     """A table with a row of ``width`` numbers for each of ``count`` tokens."""
 
@@ -467,6 +501,8 @@ Layer = Union[
     Normalization,
     SequenceNormalization,
     LayerNormalization,
+    MapNormalization,
+    Upsampling,
     Embedding,
     Tied,
     Positions,

@@ -12,9 +12,9 @@ import argparse
 import io
 import json
 import sys
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from suites.datasets import records, text_layouts
+from suites.datasets import records, small_images, text_layouts
 from suites.datasets.image_folder import listing
 from suites.datasets.utterances import layout as librispeech
 from workers.trainer.base.failure import TrainerError
@@ -53,13 +53,15 @@ def check(layout: str, path: str, sample: int = USUAL_SAMPLE) -> Dict[str, Any]:
                     read = "every transcript and head of audio, and %d utterances of each split" % sample
                 problems += _undecoded(some, MOST_PROBLEMS - len(problems))
         else:
-            entries = _folders(path) if layout == "image-folder" else _recorded(layout, path)
+            entries, decode = _images(layout, path)
             for split, found in entries.items():
-                splits[split] = {"images": len(found), "classes": len({entry.label for entry in found})}
+                splits[split] = {"images": len(found)}
+                if decode is _decode:
+                    splits[split]["classes"] = len({entry.label for entry in found})
                 some = found if not sample or sample >= len(found) else _evenly(found, sample)
                 if len(some) < len(found):
                     read = "every name, and %d images of each split" % sample
-                problems += _undecodable(some, MOST_PROBLEMS - len(problems))
+                problems += _undecodable(some, decode, MOST_PROBLEMS - len(problems))
     except (OSError, TrainerError, records.RecordError, text_layouts.DatasetError) as error:
         problems.append(str(error))
     return {"splits": splits, "read": read, "problems": problems}
@@ -86,18 +88,22 @@ def _recorded(layout: str, path: str) -> Dict[str, List[listing.Entry]]:
     }
 
 
-def _undecodable(entries: Sequence[listing.Entry], most: int) -> List[str]:
-    from PIL import Image
+def _images(layout: str, path: str) -> Tuple[Dict[str, List[Any]], Callable[[Any], None]]:
+    """Return ({split: its images}, what decodes one of them)."""
+    if layout == "small-images":
+        return {split: small_images.files(path, split) for split in small_images.folders(path)}, small_images.opened
+    return _folders(path) if layout == "image-folder" else _recorded(layout, path), _decode
 
+
+def _undecodable(entries: Sequence[Any], decode: Callable[[Any], None], most: int) -> List[str]:
     problems = []  # type: List[str]
     for entry in entries:
         if len(problems) >= most:
             break
         try:
-            with Image.open(io.BytesIO(listing.encoded(entry))) as image:
-                image.load()
-        except (OSError, ValueError, SyntaxError) as error:
-            problems.append("%s: %s" % (entry, error))
+            decode(entry)
+        except TrainerError as error:
+            problems.append(str(error))
     return problems
 
 
@@ -111,6 +117,16 @@ def _undecoded(utterances: Sequence[librispeech.Utterance], most: int) -> List[s
         except text_layouts.DatasetError as error:
             problems.append(str(error))
     return problems
+
+
+def _decode(entry: listing.Entry) -> None:
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(listing.encoded(entry))) as image:
+            image.load()
+    except (OSError, ValueError, SyntaxError) as error:
+        raise TrainerError("setup_failed", "%s: %s" % (entry, error))
 
 
 _TEXTS = {

@@ -23,7 +23,10 @@ from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.job import Job
 
 # The modules here that have ``evaluation`` and ``epoch_samples``.
-EVALUATED = ("images", "masked_pairs", "prose", "questions", "sentence_pairs", "utterances")
+EVALUATED = (
+    *("images", "masked_pairs", "noise_and_images", "prose", "questions"),
+    *("sentence_pairs", "utterances"),
+)
 
 
 class Field(NamedTuple):

@@ -28,6 +28,7 @@ METRICS = {
     "bleu": "translations",
     "f1_ratio": "spans",
     "word_error_ratio": "word_errors",
+    "sliced_wasserstein": "sliced_wasserstein",
 }
 
 # What a quality can be: a target lies between, or at the upper end where higher is better.
@@ -40,6 +41,7 @@ BOUNDS = {
     "masked_perplexity": (1.0, math.inf),
     # More words may be wrong than there are.
     "word_error_ratio": (0.0, math.inf),
+    "sliced_wasserstein": (0.0, math.inf),
 }
 
 # What the name of a metric leaves open, for the method of what is measured by it.
@@ -49,6 +51,7 @@ DETAILS = {
     "perplexity": "per token of the dataset's vocabulary",
     "masked_perplexity": "per hidden token of the dataset's vocabulary",
     "word_error_ratio": "of the likeliest symbols, without a language model",
+    "sliced_wasserstein": "of pixels from -1 to 1, along 128 fixed directions",
 }
 
 

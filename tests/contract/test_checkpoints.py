@@ -49,7 +49,12 @@ def spoken(tmp_path_factory):
 
 def job_of(root, folder=None, attempt="a1", model="resnet_50", optimizer=OPTIMIZER, framework="pytorch", **plan):
     told = {"mode": "convergence", "evaluate_every": EVERY, "max_steps": MOST, "per_device_batch_size": CLASSES, **plan}
-    data = {"seq2seq": "message_catalogues", "deep_speech_2": "spoken_documentation"}.get(model, "photographs")
+    own_data = {
+        "seq2seq": "message_catalogues",
+        "deep_speech_2": "spoken_documentation",
+        "wgan_gp": "photographs_small",
+    }
+    data = own_data.get(model, "photographs")
     job = make_job(model, framework, dataset=dataset_facts(data, root), **told)
     own = MODELS[model.replace("_", "-")]
     job["model"] = own.facts_with({}) | {"optimizer": optimizer}
@@ -107,7 +112,10 @@ def of(framework, *values, id):
 ADAM = {"name": "adam", "learning_rate": 1e-3, "betas": [0.9, 0.999]}
 CHANGING = {"warmup_steps": 10, "decay": "cosine", "decay_steps": 40}
 LIMITED = {**ADAM, "gradient_norm_limit": 0.5}
+BOTH = {"critic": ADAM, "generator": {**ADAM, "betas": [0.0, 0.9]}}
 CASES = [
+    of("pytorch", "wgan_gp", BOTH, "fp32", id="two networks with an optimiser each"),
+    of("tensorflow", "wgan_gp", BOTH, "fp32", id="two networks with an optimiser each"),
     of("pytorch", "seq2seq", LIMITED, "fp32", id="recurrent layers and a limit of the norm"),
     of("tensorflow", "seq2seq", LIMITED, "fp32", id="recurrent layers and a limit of the norm"),
     of("mxnet", "seq2seq", LIMITED, "fp32", id="recurrent layers and a limit of the norm"),
@@ -130,9 +138,11 @@ CASES = [
 
 @pytest.mark.parametrize(("framework", "model", "optimizer", "precision"), CASES)
 def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(
-    python_of, apart, sentences, spoken, tmp_path, framework, model, optimizer, precision
+    python_of, apart, sentences, spoken, made_dataset, tmp_path, framework, model, optimizer, precision
 ):
     root = {"seq2seq": sentences, "deep_speech_2": spoken}.get(model, apart)
+    if model == "wgan_gp":
+        root = made_dataset("photographs_small")
     python, plan = python_of(framework), {"framework": framework, "optimizer": optimizer, "precision": precision}
     whole = ended(begun(job_of(root, None, "whole", model, **plan), tmp_path, python))
     assert whole.data("resumed")[0]["reason"] == "this host gives the run no folder for checkpoints"

@@ -2,10 +2,13 @@
 
 import math
 
+import numpy
 import pytest
+from PIL import Image
 
 from orchestrator.services.facts.catalog import load_catalog
-from suites.quality import bleu
+from suites.datasets import small_images
+from suites.quality import bleu, sliced_wasserstein
 from tests.support.networks import way_id
 from tests.support.strategy_jobs import carried_out, strategy_job
 from tests.trainer_process import dataset_facts, make_job, run
@@ -176,6 +179,33 @@ def test_utterances_that_are_not_trained_on_are_judged_by_the_words_that_are_mis
     assert begun["sums"]["words"] == sum(map(len, texts))
     # In so few steps it hears no words: it learns first how often it has to say nothing.
     assert ended["loss"] < begun["loss"]
+
+
+COLOURS = ((230, 51, 178), (38, 191, 26))
+# Judgement, of the distance that the mean of the images has; and a rate at which so small a generator comes so near.
+NEAR = 0.6
+RULE = {"name": "adam", "learning_rate": 3e-3, "betas": [0.0, 0.9]}
+
+
+@pytest.mark.parametrize(("framework", "name", "options"), cells_of([("wgan-gp", {})]))
+def test_a_generator_learns_images_of_two_colours_by_heart(python_of, tmp_path, framework, name, options):
+    """No loss says so, for the critic learns meanwhile: that images which it makes of any noise come near to those that
+    the critic is shown does, at its best, for the two go on round each other. The mean of all images is not near."""
+    for number in range(16):
+        path = tmp_path / "images" / f"{('train', 'valid')[number // 8]}_32x32" / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (32, 32), COLOURS[number % 2]).save(path)
+    told = {"mode": "convergence", "evaluate_every": 20, "max_steps": 100, "per_device_batch_size": 8}
+    job = make_job("wgan_gp", framework, dataset=dataset_facts("photographs_small", tmp_path / "images"), **told)
+    # Two updates of the critic are enough for so little, in half the time.
+    tiny = {**MODELS[name].facts["sizes"]["tiny"], "critic_updates": 2}
+    told = {"optimizer": {"critic": RULE, "generator": RULE}, "sizes": {"tiny": tiny}}
+    job["model"] = MODELS[name].facts_with(options) | told
+    found = trained(job, tmp_path, python_of(framework)).data("evaluation")
+    assert all(one["sums"]["n"] == one["samples"] == 8 and math.isfinite(one["loss"]) for one in found)
+    real = small_images.judged(str(tmp_path / "images"), 32, 8)
+    mean = sliced_wasserstein.distance(numpy.broadcast_to(real.mean(axis=0), real.shape), real)
+    assert min(sliced_wasserstein.value(one["sums"]) for one in found) < NEAR * mean, (found, mean)
 
 
 # What the loaders of images make is in single precision, whatever the network computes in.

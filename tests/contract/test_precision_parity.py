@@ -11,7 +11,7 @@ from orchestrator.services.probe import parity
 from tests.trainer_process import run
 
 CATALOG = load_catalog()
-MODELS = ("resnet-50", "alexnet", "googlenet", "lstm-classifier", "seq2seq", "deep-speech-2")
+MODELS = ("resnet-50", "alexnet", "googlenet", "lstm-classifier", "seq2seq", "deep-speech-2", "wgan-gp")
 
 
 @pytest.fixture(scope="module")

@@ -69,7 +69,7 @@ TWO_RANKS = strategies(
     ("mxnet", "kvstore-dist-sync"),
     ("mxnet", "horovod"),
 )
-PROFILES = {"pytorch": ["kernels", "layers"], "tensorflow": ["kernels"], "mxnet": ["kernels"]}
+PROFILES = {"pytorch": ["kernels", "layers"], "tensorflow": ["kernels", "layers"], "mxnet": ["kernels"]}
 
 
 @pytest.mark.parametrize("strategy", TWO_RANKS)

@@ -32,6 +32,7 @@ LAYOUTS = {
     "image-folder": Layout("image classification", "image_folder"),
     "tfrecord": Layout("image classification", "image_folder"),
     "recordio": Layout("image classification", "image_folder"),
+    "small-images": Layout("image generation", "small_images"),
     "parallel-text": Layout("machine translation", "sentence_pairs", 3),
     "text": Layout("language modelling", "running_text", 2),
     "wikipedia": Layout("language modelling", "articles", 2),

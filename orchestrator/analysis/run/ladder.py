@@ -50,8 +50,11 @@ class Driver:
 
 
 def model_flops_per_sample(job: Mapping[str, Any]) -> float | None:
-    """Operations of a training step per sample: 3 x forward less the input's gradient; None where the facts lack it."""
+    """Operations of a training step per sample of a batch: what the facts say of a step, else 3 x forward less the
+    input's gradient; None where the facts lack it."""
     size = (job["model"].get("sizes") or {}).get(job["plan"].get("size")) or {}
+    if step := size.get("step_flops_per_sample"):
+        return float(step)
     forward = size.get("flops_per_sample")
     if not forward:
         return None

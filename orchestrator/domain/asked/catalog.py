@@ -66,10 +66,11 @@ class Variant:
 
 @dataclass(frozen=True)
 class QualityFacts:
-    """What a trained model is judged by, and what the literature reports of it. ``better``: higher or lower."""
+    """What a trained model is judged by, and what the literature reports of it: ``target``; None: nothing, and
+    ``source`` says why. ``better``: higher or lower."""
 
     metric: str
-    target: float
+    target: float | None
     better: str
     dataset: str
     source: str
@@ -112,6 +113,12 @@ class ModelFacts:
     @property
     def paper(self) -> str | None:
         return self.facts.get("paper")
+
+    def why_not_in(self, framework: str) -> str:
+        """That it is not there in ``framework``, with the reason where the facts have one."""
+        why = self.facts.get("not_in", {}).get(framework)
+        told = f"model {self.name} is not there for {framework}, only for {', '.join(self.frameworks)}"
+        return f"{told}: {why}" if why else told
 
     @property
     def replays(self) -> str | None:

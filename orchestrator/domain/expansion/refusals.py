@@ -43,10 +43,7 @@ def why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, ...] | N
     """Why no node could ever carry out the cell, or None: axis, or ``options/NAME``; reason; axes it is about too."""
     model, framework = facts.catalog.models[cell["model"]], facts.catalog.frameworks[cell["framework"]]
     if framework.name not in model.frameworks:
-        return (
-            "framework",
-            f"model {model.name} is not there for {framework.name}, only for {', '.join(model.frameworks)}",
-        )
+        return "framework", model.why_not_in(framework.name)
     device = device_of(cell, facts)
     checks = (
         ("device", device, framework.devices),

@@ -142,12 +142,14 @@ def _option(path: Path, facts: Mapping[str, Any], name: str, option: Mapping[str
 def _quality(path: Path, told: Mapping[str, Any] | None) -> QualityFacts | None:
     if told is None:
         return None
+    told = {"target": None} | dict(told)
     names = [one.name for one in dataclasses.fields(QualityFacts)]
     if sorted(told) != sorted(names):
         raise SettingsError(f"{path}: [quality] has {', '.join(names)}, and nothing else")
-    if told["better"] not in BETTER or isinstance(told["target"], bool) or not isinstance(told["target"], (int, float)):
+    target = told["target"]
+    if told["better"] not in BETTER or isinstance(target, bool) or not isinstance(target, (int, float, type(None))):
         raise SettingsError(f"{path}: [quality]: target is a number, and better is one of {', '.join(BETTER)}")
-    if told["metric"].endswith("_ratio") and not 0 < told["target"] <= 1:
+    if target is not None and told["metric"].endswith("_ratio") and not 0 < target <= 1:
         raise SettingsError(f"{path}: [quality]: the target of {told['metric']} is above 0 and at most 1")
     return QualityFacts(**told)
 

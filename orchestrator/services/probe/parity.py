@@ -48,7 +48,9 @@ def frameworks_of(model: ModelFacts, asked: Sequence[str]) -> list[str]:
     for name in asked:
         if name not in model.frameworks:
             hint = did_you_mean(name, model.frameworks)
-            raise _refused(f"{model.name} is in {', '.join(model.frameworks)}, not in {name}{hint}")
+            why = model.facts.get("not_in", {}).get(name)
+            told = f"{model.name} is in {', '.join(model.frameworks)}, not in {name}"
+            raise _refused(f"{told}: {why}" if why else f"{told}{hint}")
     return list(asked or model.frameworks)
 
 

@@ -2,6 +2,7 @@
 
 A model's ``pytorch.py`` has ``Network(size)``, a module whose parameters have the names of the description, and
 ``criterion(outputs, *targets)``, a scalar tensor: the loss of what the network gives for its inputs. Images are NCHW.
+One of several updates has a ``Model`` of its own besides, and a ``build`` that gives it to the one here.
 
 PyTorch also computes in double precision (``fp64``): that is what the parity of all frameworks is held against.
 """
@@ -14,7 +15,7 @@ from torch import nn
 from suites import modules
 from suites.assemble import parts
 from suites.inputs import Field
-from workers.trainer.base import optimizer, updates
+from workers.trainer.base import updates
 from workers.trainer.base.job import Job, Process
 from workers.trainer.base.signatures import Array, Arrays, Batches, Rule
 from workers.trainer.protocol import DEVICE, PINNED
@@ -24,7 +25,8 @@ _TYPES = {"fp64": torch.float64, "bf16": torch.bfloat16}
 
 
 class Model(object):
-    """What the adapter trains: a network, its loss, the batches of a rank and its optimiser's numbers."""
+    """What the adapter trains: a network, its loss, the batches of a rank and its optimiser's numbers; of several
+    updates those of each by its name."""
 
     def __init__(
         self,
@@ -93,8 +95,8 @@ def _wide(tensor):
     return tensor.float() if tensor.dtype == torch.bfloat16 else tensor
 
 
-def build(job: Job, process: Process, device: torch.device) -> Model:
-    """Return the ``Model`` on ``device``, with its initial weights."""
+def build(job: Job, process: Process, device: torch.device, kind: Callable[..., Model] = Model) -> Model:
+    """Return the ``Model`` on ``device``, with its initial weights; ``kind``: what makes it."""
     own = modules.part_of(job, "pytorch")
     network = own.Network(job.model.size)
     load(network, parts.weights_of(job))
@@ -112,7 +114,7 @@ def build(job: Job, process: Process, device: torch.device) -> Model:
     def batches(rank):
         return parts.batches(job, rank, "pytorch", to_tensors)
 
-    return Model(network.to(device, dtype), own.criterion, fields, batches, optimizer.of_job(job))
+    return kind(network.to(device, dtype), own.criterion, fields, batches, updates.rules(job))
 
 
 def _placed(tensor, place, device):

@@ -193,6 +193,8 @@ _MODULES = {
     layers.Normalization: lambda layer: nn.BatchNorm2d(layer.channels, eps=layer.epsilon, momentum=layer.MOMENTUM),
     layers.SequenceNormalization: _SequenceNormalization,
     layers.LayerNormalization: lambda layer: nn.LayerNorm(layer.width, eps=layer.epsilon),
+    layers.MapNormalization: lambda layer: nn.GroupNorm(1, layer.channels, eps=layer.epsilon),
+    layers.Upsampling: lambda layer: nn.Upsample(scale_factor=2, mode="nearest"),
     layers.Embedding: lambda layer: nn.Embedding(layer.count, layer.width),
     layers.Tied: _Tied,
     layers.Positions: _Positions,

@@ -2,7 +2,8 @@
 
 A model's ``tensorflow.py`` has ``outputs(layer, size, *inputs)``, the tuple of what the network gives, and
 ``criterion(outputs, *targets)``, a scalar tensor: the mean over the samples of a batch. ``layer(name, x)`` applies a
-described layer, under a name scope of its own.
+described layer, under a name scope of its own. One of several updates has a ``Model`` of its own besides, and a
+``build`` that gives it to the one here.
 """
 
 import functools
@@ -14,7 +15,7 @@ from suites import modules
 from suites.assemble import parts
 from suites.assemble.tensorflow.functions import single
 from suites.assemble.tensorflow.layers import Layers, types_of
-from workers.trainer.base import optimizer, updates
+from workers.trainer.base import updates
 from workers.trainer.base.job import Job, Process
 from workers.trainer.base.signatures import Batches, Rule
 from workers.trainer.protocol import DEVICE, HOST
@@ -24,7 +25,8 @@ PLACES = {HOST: "/CPU:0", DEVICE: "/GPU:{}"}
 
 
 class Model(object):
-    """What the adapter trains: a network's variables, its loss, the batches of a rank and its optimiser's numbers.
+    """What the adapter trains: a network's variables, its loss, the batches of a rank and its optimiser's numbers, of
+    several updates those of each by its name.
 
     ``outputs`` and ``criterion``: see above; the first ``given`` tensors of a batch are the network's inputs.
     """
@@ -69,8 +71,8 @@ class Model(object):
         return tuple(map(single, found)), self._criterion(found, *targets) if targets else None
 
 
-def build(job: Job, process: Process) -> Model:
-    """Return the ``Model``, with its initial weights."""
+def build(job: Job, process: Process, kind: Callable[..., Model] = Model) -> Model:
+    """Return the ``Model``, with its initial weights; ``kind``: what makes it."""
     own, size = modules.part_of(job, "tensorflow"), job.model.size
     types = types_of(job.plan.precision, process.device_kind)
     network = Layers(parts.layers_of(job), parts.weights_of(job), "xla" in job.plan.switches, types)
@@ -85,6 +87,6 @@ def build(job: Job, process: Process) -> Model:
 
         return parts.batches(job, rank, "tensorflow", to_tensors)
 
-    outputs, rule = functools.partial(own.outputs, network, size), optimizer.of_job(job)
+    outputs, rule = functools.partial(own.outputs, network, size), updates.rules(job)
     frozen, given = parts.frozen_of(job), parts.given_count(job)
-    return Model(network, frozen, outputs, own.criterion, given, batches, rule, job.plan.precision)
+    return kind(network, frozen, outputs, own.criterion, given, batches, rule, job.plan.precision)

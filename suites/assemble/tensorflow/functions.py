@@ -1,6 +1,14 @@
 """What a network in TensorFlow computes beside its layers: functions between them, and losses."""
 
+from typing import ContextManager
+
 import tensorflow as tf
+
+
+def scope(name: str) -> ContextManager[str]:
+    """Return the name scope ``name``, which may be there already: TensorFlow would number another one."""
+    outer = tf.get_current_name_scope()
+    return tf.name_scope("%s/%s/" % (outer, name) if outer else name + "/")
 
 
 def single(x: tf.Tensor) -> tf.Tensor:
@@ -16,12 +24,12 @@ def again(x: tf.Tensor) -> tf.Tensor:
     would its optimiser of graphs, of sums of sums; the copy between them takes no memory of its own.
     """
     # As TensorFlow calls the gradients of a scope, which it does not do here.
-    scope = "gradient_tape/" + tf.get_current_name_scope()
+    gradients = "gradient_tape/" + tf.get_current_name_scope()
 
     @tf.custom_gradient
     def read(x):
         def backward(gradient):
-            with tf.name_scope(scope):
+            with tf.name_scope(gradients):
                 return tf.raw_ops.Snapshot(input=gradient)
 
         return tf.identity(x), backward
@@ -30,7 +38,7 @@ def again(x: tf.Tensor) -> tf.Tensor:
 
 
 def relu(name: str, x: tf.Tensor) -> tf.Tensor:
-    with tf.name_scope(name):
+    with scope(name):
         return tf.nn.relu(x)
 
 

@@ -13,7 +13,7 @@ import numpy
 import tensorflow as tf
 
 from suites.assemble import layers, layouts
-from suites.assemble.tensorflow.functions import again, single
+from suites.assemble.tensorflow.functions import again, scope, single
 from suites.assemble.tensorflow.recurrent import block_lstm, hidden_states
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.signatures import Array, Arrays
@@ -93,8 +93,7 @@ class Layers(object):
 
     @contextlib.contextmanager
     def loop(self) -> Iterator[None]:
-        """Within it layers are applied again and again: a layer has the same name scope each time, and reads its
-        weights by ``again``."""
+        """Within it layers that are applied again and again read their weights by ``again``."""
         self._held = {}
         try:
             yield
@@ -119,7 +118,7 @@ class Layers(object):
         layer = self._layers[name]
         if isinstance(layer, list):
             return self._lstm(layer, x)
-        with tf.name_scope(name if self._held is None else _again(name)):
+        with scope(name):
             return _OPERATIONS[type(layer)](self, layer, self._computed(before(x) if before else x))
 
     def _computed(self, x):
@@ -186,6 +185,20 @@ class Layers(object):
         variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
         scale, shift = self._single_weight(layer), self._single_weight(layer, "bias")
         return self._computed(centred * tf.math.rsqrt(variance + layer.epsilon) * scale + shift)
+
+    def _map_normalization(self, layer, x_NHWC):
+        x_NHWC = single(x_NHWC)
+        centred_NHWC = x_NHWC - tf.reduce_mean(x_NHWC, axis=(1, 2, 3), keepdims=True)
+        variance_N111 = tf.reduce_mean(tf.square(centred_NHWC), axis=(1, 2, 3), keepdims=True)
+        scale_C, shift_C = self._single_weight(layer), self._single_weight(layer, "bias")
+        return self._computed(centred_NHWC * (tf.math.rsqrt(variance_N111 + layer.epsilon) * scale_C) + shift_C)
+
+    def _upsampling(self, layer, x_NHWC):
+        for axis in (2, 1):
+            sides = list(x_NHWC.shape)
+            sides[axis] *= 2
+            x_NHWC = tf.reshape(tf.stack([x_NHWC, x_NHWC], axis=axis + 1), sides)
+        return x_NHWC
 
     def _embedding(self, layer, tokens):
         table = self.variables[layer.name + ".weight"]
@@ -319,6 +332,8 @@ _OPERATIONS = {
     layers.Normalization: Layers._normalization,
     layers.SequenceNormalization: Layers._sequence_normalization,
     layers.LayerNormalization: Layers._layer_normalization,
+    layers.MapNormalization: Layers._map_normalization,
+    layers.Upsampling: Layers._upsampling,
     layers.Embedding: Layers._embedding,
     layers.Tied: Layers._product_with_table,
     layers.Positions: Layers._positions,
@@ -331,12 +346,6 @@ _OPERATIONS = {
     layers.Response: Layers._response,
     layers.Dropout: Layers._dropout,
 }
-
-
-def _again(name):
-    """Return the name scope ``name`` as one that may be there already: TensorFlow would number another one."""
-    outer = tf.get_current_name_scope()
-    return "%s/%s/" % (outer, name) if outer else name + "/"
 
 
 def _parted(x_NTE, heads):

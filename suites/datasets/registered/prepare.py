@@ -10,6 +10,7 @@ import os
 import sys
 from typing import Optional, Sequence
 
+from suites.datasets import small_images
 from workers.trainer.base import manifest
 
 # The sizes of the literature: base models of translation (Vaswani et al., 2017), GPT-2's, BERT's; and for small ones.
@@ -46,9 +47,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 def _prepare(layout, source, root):
     if layout == "image-folder":
-        for split in ("train", "val"):
-            if os.path.isdir(os.path.join(source, split)):
-                os.symlink(os.path.join(source, split), os.path.join(root, split))
+        _link(root, [os.path.join(source, split) for split in ("train", "val")])
+    elif layout == "small-images":
+        _link(root, small_images.folders(source).values())
     elif layout in VOCABULARIES:
         # SentencePiece is wanted for texts alone.
         from suites.datasets import text_numbers
@@ -63,6 +64,13 @@ def _prepare(layout, source, root):
         from suites.datasets import records
 
         records.write_indexes(layout, source, root)
+
+
+def _link(root, folders):
+    """Put links to those of ``folders`` that are there into ``root``."""
+    for folder in folders:
+        if os.path.isdir(folder):
+            os.symlink(folder, os.path.join(root, os.path.basename(folder)))
 
 
 if __name__ == "__main__":

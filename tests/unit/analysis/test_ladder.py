@@ -59,6 +59,10 @@ def test_resnet_50_s_facts_give_what_its_convolutions_give():
     assert model_flops_per_sample(made) == 3 * 8178368512 - first
 
 
+def test_where_the_facts_state_a_step_s_operations_these_count():
+    assert model_flops_per_sample(job(step_flops_per_sample=5e10)) == 5e10
+
+
 def test_mfu_is_the_model_s_rate_over_each_peak():
     found = analysed(job(device=GPU, sheet=1e12, calibrated=5e11))
     rate = value(found, "model_flops_per_s")

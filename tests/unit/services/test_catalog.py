@@ -225,6 +225,11 @@ def test_every_image_classifier_says_what_it_is_judged_by() -> None:
     assert targets == sorted(set(targets))
 
 
+def test_a_quality_of_which_the_literature_reports_nothing_has_no_target(tmp_path: Path) -> None:
+    told = QUALITY.replace("target = 0.75\n", "")
+    assert load_catalog((model_with(tmp_path, told),)).models["acted"].quality.target is None
+
+
 @pytest.mark.parametrize(
     ("line", "instead", "told"),
     [

@@ -28,6 +28,16 @@ def test_whole_images_are_counted(images, capsys):
     assert found == {"splits": {"train": counted, "val": counted}, "read": "every file", "problems": []}
 
 
+def test_small_images_are_counted_and_those_that_do_not_fit_are_named(tmp_path):
+    for split, side in (("train", 8), ("train", 9), ("valid", 8)):
+        (tmp_path / f"{split}_8x8").mkdir(exist_ok=True)
+        Image.new("L", (side, 8)).save(tmp_path / f"{split}_8x8" / f"{side}.png")
+    found = checking.check("small-images", str(tmp_path))
+    assert found["splits"] == {"train": {"images": 2}, "valid": {"images": 1}}
+    (problem,) = found["problems"]
+    assert problem.startswith(f"cannot read the image {tmp_path / 'train_8x8' / '9.png'}: it is 9 x 8 pixels")
+
+
 def test_an_image_that_is_cut_off_is_named(images, capsys):
     broken = images / "train" / "n1" / "3.JPEG"
     broken.write_bytes(broken.read_bytes()[:-100])
@@ -81,7 +91,8 @@ def test_a_word_list_without_the_other_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "layout", ["image-folder", "tfrecord", "text", "wikipedia", "squad", "parallel-text", "librispeech"]
+    "layout",
+    ["image-folder", "tfrecord", "text", "wikipedia", "squad", "parallel-text", "librispeech", "small-images"],
 )
 def test_a_folder_that_is_not_there_is_named(tmp_path, layout):
     (problem,) = checking.check(layout, str(tmp_path / "nowhere"))["problems"]

@@ -10,6 +10,7 @@ from orchestrator.domain.asked.facts import Facts
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.asked.spec import ExperimentSpec, parse_spec
 from orchestrator.domain.expansion.sweep import check, expand
+from orchestrator.domain.words.errors import InvalidRequest
 from orchestrator.services.facts.catalog import load_catalog
 
 FOLDER = Path(__file__).parents[3] / "suites"
@@ -62,7 +63,7 @@ def test_the_batch_sweep_has_the_kernels_of_every_model_of_the_suite_on_one_devi
         (name, framework, batch)
         for name in (
             *("resnet-50", "inception-v3", "transformer", "seq2seq", "deep-speech-2"),
-            *("bert-base", "bert-large", "gpt-2"),
+            *("bert-base", "bert-large", "gpt-2", "wgan-gp"),
         )
         for framework in models[name].frameworks
         for batch in batches
@@ -78,6 +79,17 @@ def test_the_classifiers_are_there_in_four_frameworks_and_the_residual_ones_in_t
     assert {(plan.model, plan.framework) for plan in cells} == set(product(models, FOUR))
     deep = cells_of("residual-depths.yaml", FACTS)
     assert {(plan.option("depth"), plan.framework) for plan in deep} == set(product((50, 101, 152), FOUR))
+
+
+def test_networks_against_each_other_are_there_where_second_derivatives_are_and_are_refused_elsewhere() -> None:
+    cells = cells_of("adversarial.yaml", FACTS)
+    assert {(plan.framework, plan.per_device_batch_size) for plan in cells} == set(product(FOUR[:2], (16, 32, 64)))
+    asked = spec_of("adversarial.yaml").model_copy(update={"framework": ["mxnet", "cntk"]})
+    with pytest.raises(InvalidRequest) as refused:
+        check(asked, FACTS)
+    told = " ".join(problem.message for problem in refused.value.problems)
+    assert "mxnet, only for pytorch, tensorflow: MXNet 1.9.1 has no second derivative of a convolution" in told
+    assert "cntk, only for pytorch, tensorflow: CNTK 2.7 has no second derivatives" in told
 
 
 def test_hardware_has_each_cell_on_each_model_of_gpu() -> None:

@@ -51,7 +51,7 @@ def test_a_name_tells_the_part_and_the_layer(name, part, layer):
 
 
 def attribute(events, whole, graph=(), inputs=(), steps=1, exchanging=False, gpu=False):
-    return layers.attribute(events, inputs, whole, steps, graph, exchanging, gpu)
+    return layers.attribute(events, inputs, whole, steps, [(graph, 1)], exchanging, gpu)
 
 
 def test_an_instant_is_shared_among_the_operators_that_run_and_the_rest_belongs_to_what_comes_next():

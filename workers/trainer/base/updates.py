@@ -9,8 +9,9 @@ Several losses that are minimised together are one update: their sum, which the 
 """
 
 import collections
-from typing import Any, Iterable, List, Tuple
+from typing import Any, Dict, Iterable, List, Tuple
 
+from workers.trainer.base import optimizer
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.job import Job
 from workers.trainer.base.signatures import Rule
@@ -45,6 +46,16 @@ def whole(loss: Any, parameters: Iterable[Any], optimizer: Rule) -> Tuple[Update
 def names(job: Job) -> List[str]:
     """Return the names of the tables ``[optimizer.<name>]`` of the job's model; none where it has one optimiser."""
     return sorted(name for name, facts in (job.model.optimizer or {}).items() if isinstance(facts, dict))
+
+
+def rules(job: Job) -> Dict[str, Any]:
+    """Return the rule of the job's model (``optimizer.of_job``); of several updates {name: the rule of each}.
+
+    Raises:
+        TrainerError: ``setup_failed``, the facts name what is not known here.
+    """
+    several = names(job)
+    return {name: optimizer.of_job(job, name) for name in several} if several else optimizer.of_job(job)
 
 
 def of_model(model: Any, job: Job) -> Tuple[Update, ...]:

@@ -70,13 +70,16 @@ def _told(model: Json) -> Iterator[str]:
     for what, source in model["sources"].items():
         yield f"{what}: {source}"
     if quality := model["quality"]:
-        told = f"{quality['metric']} {quality['target']:g} ({quality['better']} is better)"
+        target = "" if quality["target"] is None else f" {quality['target']:g}"
+        told = f"{quality['metric']}{target} ({quality['better']} is better)"
         yield f"quality: {told}, {quality['dataset']}"
         yield f"  source: {quality['source']}"
         for one in model["variants"]:
             if other := one["facts"].get("quality"):
                 yield f"  {_pairs(one['when'])}: {_pairs(other)}"
-    yield f"optimizer: {_pairs(model['optimizer'])}"
+    rules = {name: rule for name, rule in model["optimizer"].items() if isinstance(rule, dict)}
+    for name, rule in (rules or {"": model["optimizer"]}).items():
+        yield f"optimizer{name and f' of the {name}'}: {_pairs(rule)}"
     for option in model["options"]:
         yield from _option(option)
     yield ""
@@ -92,7 +95,8 @@ def _option(option: Json) -> Iterator[str]:
 
 
 # Told in columns of their own, or of no use to a reader beside them.
-_COUNTS = ("parameters", "trainable_parameters", "flops_per_sample", "input_gradient_flops_per_sample")
+_FLOPS = ("flops_per_sample", "input_gradient_flops_per_sample", "step_flops_per_sample")
+_COUNTS = ("parameters", "trainable_parameters", *_FLOPS)
 
 
 def _sizes(model: Json) -> Iterator[list[str]]:

@@ -18,7 +18,7 @@ from workers.trainer.base.signatures import Array
 _RELUS = (torch.ops.aten.relu.default, torch.ops.aten.relu_.default)
 _POOLING = torch.ops.aten.max_pool2d_with_indices.default
 # Modules that add a bias to each of their channels.
-_BIASED = (nn.Conv2d, nn.Linear, nn.BatchNorm2d)
+_BIASED = (nn.Conv2d, nn.Linear, nn.BatchNorm2d, nn.GroupNorm)
 
 # Judgements. No parameter keeps its initial, symmetric value: vectors are moved by this deviation.
 DEVIATION = 0.2

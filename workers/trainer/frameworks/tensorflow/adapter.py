@@ -6,6 +6,7 @@ scalar tensors, made in a ``tf.function``) and ``batches(rank)`` (an endless ite
 casts by itself has ``precision``, what it computes in (see ``precision.check``).
 """
 
+import collections
 import importlib
 import itertools
 from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
@@ -39,8 +40,7 @@ class Adapter(object):
     """See ``workers.trainer.frameworks``."""
 
     abilities = ("activity", "checkpoint", "evaluate", "kernels", "layers", "memory")
-    # Each update is a graph of its own: those of several have equal names for different operators.
-    abilities_with_several = ("activity", "kernels")
+    abilities_with_several = ("activity", "kernels", "layers", "memory")
     checkpointed = ("single", "mirrored", "multi-worker-mirrored", "horovod")
     switches = ("xla",)
 
@@ -87,7 +87,8 @@ class Adapter(object):
             arithmetic.check(self._model, job.plan.precision, process.device_kind)
             found = updates.of_model(self._model, job)
             scaled = job.plan.precision == "amp-fp16"
-            self._minimizers = [Minimizer(update, self._strategy, compiled, scaled) for update in found]
+            alone = len(found) == 1
+            self._minimizers = [Minimizer(update, self._strategy, compiled, scaled, alone) for update in found]
         self._order = [one for one in self._minimizers for _ in range(one.times)]
         self._strategy.begin(self._model.variables)
         self._batches = [watch(self._model.batches(rank)) for rank in process.ranks]
@@ -104,8 +105,9 @@ class Adapter(object):
 
     def _compile(self):
         """Let XLA compile all updates, by batches that the first step then takes again."""
-        taken = [[next(stream) for _ in self._minimizers] for stream in self._batches]
-        for number, minimizer in enumerate(self._minimizers):
+        taken = [[next(stream) for _ in self._order] for stream in self._batches]
+        for minimizer in self._minimizers:
+            number = self._order.index(minimizer)
             minimizer.rehearse(self._strategy.batch([batches[number][0] for batches in taken]))
         self._batches = [itertools.chain(batches, stream) for batches, stream in zip(taken, self._batches)]
 
@@ -141,17 +143,20 @@ class Adapter(object):
 
     def layers(self, steps: int) -> Data:
         trace = self._record(steps)
-        batch, _ = self._fetch()
         variables = [self._strategy.of_ranks(variable)[0] for variable in self._model.variables]
-        graph = tensorflow_graph.describe(self._graph(batch), variables)
-        return layers.profile(trace, steps, graph, self._world_size > 1, self._on_gpu())
+        described = []
+        for minimizer, graph in self._graphs():
+            described.append((tensorflow_graph.describe(graph, variables), minimizer.times))
+            # Each weight is counted with what reads it first.
+            variables = tensorflow_graph.unread(graph, variables)
+        return layers.profile(trace, steps, described, self._world_size > 1, self._on_gpu())
 
     def memory_profile(self, job: Job, process: Process, watch: Watch) -> Data:
         return memory.profile(
             lambda: self.build(job, process, watch),
             lambda: (self.step(), self.synchronize()),
             self._owned,
-            lambda: self._minimizers[0].gradients.values(),
+            lambda: [one for minimizer in self._order for one in minimizer.gradients.values()],
             self._lookups,
             self._on_gpu(),
         )
@@ -169,10 +174,15 @@ class Adapter(object):
 
     def _lookups(self):
         variables = [one for variable in self._model.variables for one in self._strategy.of_ranks(variable)]
-        return tensorflow_graph.lookups(self._graph(self._batch), variables)
+        return {one for _, graph in self._graphs() for one in tensorflow_graph.lookups(graph, variables)}
 
-    def _graph(self, batch):
-        return self._minimizers[0].graph(batch)
+    def _graphs(self):
+        """Return (update, the graph that it is traced to) of each, by the batches of another step."""
+        found = collections.OrderedDict()
+        for minimizer in self._order:
+            batch, _ = self._fetch()
+            found[minimizer] = minimizer.graph(batch)
+        return found.items()
 
     def _record(self, steps):
         position = self._strategy.position()

@@ -37,6 +37,12 @@ def lookups(graph: Any, variables: Sequence[Any]) -> Set[Tuple[str, int]]:
     return {(one.name, inside[tensor.name]) for one in operators for tensor in one.inputs if tensor.name in inside}
 
 
+def unread(graph: Any, variables: Sequence[Any]) -> List[Any]:
+    """Return those of ``variables``, of one rank, that nothing in ``graph`` reads."""
+    outer = {id(one) for one, _ in graph.captures}
+    return [variable for variable in variables if id(variable.handle) not in outer]
+
+
 def _inside(graph, variables):
     """Return {name of the tensor that stands for a variable in ``graph``: its bytes}."""
     sizes = {id(variable.handle): variable.shape.num_elements() * variable.dtype.size for variable in variables}

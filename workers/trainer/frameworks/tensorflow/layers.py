@@ -22,11 +22,11 @@ _WEIGHTS = {"ReadVariableOp", "Const"}
 _LATER = "the batch is on the device before the step begins, or its copying is part of the forward pass"
 
 
-def profile(trace: Any, steps: int, graph: Sequence[Any], exchanging: bool, gpu: bool) -> Data:
+def profile(trace: Any, steps: int, graphs: Sequence[Any], exchanging: bool, gpu: bool) -> Data:
     """Return the answer of ``layers`` for a recorded trace of so many steps: see ``attribute``."""
     events = sorted((event for one in trace.kernels for event in one), key=_start) if gpu else trace.operators
     inputs = [(start, end) for name, start, end in trace.marks if name == INPUT]
-    found = attribute(events, inputs, trace.whole, steps, graph, exchanging, gpu)
+    found = attribute(events, inputs, trace.whole, steps, graphs, exchanging, gpu)
     if "backward_t" in found:
         found["backward_t"] += trace.ahead
     return found
@@ -41,7 +41,7 @@ def attribute(
     inputs: Any,
     whole: Tuple[float, float],
     steps: int,
-    graph: Sequence[Any],
+    graphs: Sequence[Tuple[Sequence[Any], int]],
     exchanging: bool,
     gpu: bool = False,
 ) -> Data:
@@ -52,11 +52,11 @@ def attribute(
         events: the operators of all CPU devices, or the kernels of all GPUs, in order of their start.
         inputs: [(start, end)] in which the process waited for a batch.
         whole: (start, end) of the steps.
-        graph: the ``graph.Operator`` of each operator.
+        graphs: of each update of a step the ``graph.Operator`` of each operator, and how often a step carries it out.
         exchanging: whether gradients are exchanged with other ranks.
     """
     events = [event for event in events if whole[0] <= event.start < whole[1] and event.operator]
-    rounds = _rounds(graph, events, steps) if exchanging else []
+    rounds = [one for graph, times in graphs for one in _rounds(graph, events, steps * times)] if exchanging else []
     exchanged = [span for spans in rounds for span in spans.values()]
     layers, parts = _shared(events, inputs, exchanged, whole)
     breakdown = {part + "_s": parts[part] / steps for part in ("input",) + _COMPUTING}
@@ -68,13 +68,13 @@ def attribute(
         "method": "xplane %s by name scopes, an instant shared among those that run" % what,
         "serialised": False,
         "breakdown": breakdown,
-        "rows": _rows(graph, layers, steps),
+        "rows": _rows([operator for graph, _ in graphs for operator in graph], layers, steps),
         "exchanges": [],
         "exposed_exchange_s": parts["exchange"] / steps,
     }
     if gpu:
         breakdown["reasons"] = {"host_to_device_s": _LATER}
-    backward_t = _backward_t(events, steps) if rounds else None
+    backward_t = _backward_t(events, steps, graphs) if rounds else None
     if backward_t is not None:
         found.update(backward_t=backward_t, exchanges=_last(rounds[-1], backward_t))
     return found
@@ -220,12 +220,17 @@ def _after(group, takers):
     return found
 
 
-def _backward_t(events, steps):
-    """Return when the last step's backward pass began: the first of its operators, of those that run once per step.
+def _backward_t(events, steps, graphs):
+    """Return when the last step's backward pass, that of its last update, began: the first of its operators, of those
+    that run once per update.
 
     None where no such operator was recorded.
     """
     backward = [event for event in events if part_of(event.operator) == "backward"]
+    if len(graphs) > 1:
+        graph, times = graphs[-1]
+        own, steps = {operator.name for operator in graph}, steps * times
+        backward = [event for event in backward if operator_of(event.operator) in own]
     count = collections.Counter(event.operator for event in backward)
     last = {event.operator: event.start for event in backward if count[event.operator] == steps}
     return min(last.values()) if last else None

@@ -15,11 +15,14 @@ from workers.trainer.frameworks.tensorflow import memory, optimizers, precision,
 class Minimizer(object):
     """Carries out ``update``, one of ``workers.trainer.base.updates``, for all ranks of this process.
 
-    To be made in the strategy's scope. ``gradients``: {name: ``ownership.Gradient``} of a step, once it was traced.
+    To be made in the strategy's scope. ``alone``: whether a step has no other update: the operators of several are told
+    apart by a name scope of each. ``gradients``: {name: ``ownership.Gradient``} of a step, once it was traced.
     ``compiled``: whether XLA compiles it, as one piece. ``scaled``: whether its loss is, see ``precision.Scale``.
     """
 
-    def __init__(self, update: Update, strategy: Any, compiled: bool = False, scaled: bool = False) -> None:
+    def __init__(
+        self, update: Update, strategy: Any, compiled: bool = False, scaled: bool = False, alone: bool = True
+    ) -> None:
         self.variables = update.parameters
         self.times = update.times
         self.optimizer = optimizers.make(rules.complete(update.optimizer), self.variables)
@@ -32,6 +35,8 @@ class Minimizer(object):
         train = functools.partial(
             _train, self._loss, self.variables, self.optimizer, strategy, self.gradients, self._scale
         )
+        if not alone:
+            train = functools.partial(_within, scopes.OF + update.name, train)
         # Nothing in a model chooses by a tensor, so AutoGraph would only trace the same graph three times as slowly.
         self._function = tf.function(lambda batch: strategy.run(train, batch), autograph=False, jit_compile=compiled)
 
@@ -106,6 +111,11 @@ def _train(loss_of, variables, optimizer, strategy, noted, scale, batch):
         else:
             scale.apply(functools.partial(optimizer.apply, variables), gradients)
     return loss
+
+
+def _within(scope, train, batch):
+    with tf.name_scope(scope):
+        return train(batch)
 
 
 def _dense(gradient):

@@ -9,7 +9,7 @@ import collections
 from typing import Any, List, Sequence
 
 from workers.trainer.frameworks import allocation_profile
-from workers.trainer.frameworks.tensorflow.scopes import part_of
+from workers.trainer.frameworks.tensorflow.scopes import part_of, without_update
 
 # ``bytes`` of the block that the operator takes, of which ``used`` are gradients of weights; the rest is "other".
 # ``summands``: operators whose block it may write into instead of taking one, where it adds them up.
@@ -25,7 +25,7 @@ def classify(
         changes: ``trace.Change`` of one allocator, in order of time.
         notes: in order of time; of a ``Note`` {address: (class, whose)}, where ``whose`` tells variables of a class
             apart.
-        gradients: a ``Gradient`` for each of a step.
+        gradients: a ``Gradient`` for each of a step; where an update is carried out several times, as many equal ones.
         copies: {(operator, bytes)} of operators that look up rows: where the variable is being read, TensorFlow has
             them copy all of it first.
         steps: when each step begins, that of the build (0) first.
@@ -56,23 +56,30 @@ def _hand_over(former, block):
 
 
 def _gradients(blocks, gradients, steps):
-    found = _taken_for(blocks, gradients, steps)
+    found, times, before = _taken_for(blocks, gradients, steps), collections.Counter(gradients), collections.Counter()
+    by_operator = collections.defaultdict(list)
+    for block in blocks:
+        by_operator[block.taken.operator, _step(steps, block.taken.at)].append(block)
     for gradient in gradients:
         for step in range(1, len(steps)):
-            if gradient.summands and not found[gradient.operator, gradient.bytes, step]:
-                _written_into(blocks, gradient, steps, step)
+            if gradient.summands and found[gradient.operator, gradient.bytes, step] <= before[gradient]:
+                taken = [by_operator[one, step] for one in gradient.summands]
+                _written_into(taken, gradient, before[gradient], times[gradient])
+        before[gradient] += 1
 
 
-def _written_into(blocks, gradient, steps, step):
-    """Find the summand's block that ``gradient`` was added up in: the other ones are given back before it."""
-    summands = [
-        block
-        for block in blocks
-        if block.shares is None
-        and block.taken.operator in gradient.summands
-        and block.taken.requested == gradient.bytes
-        and _step(steps, block.taken.at) == step
-    ]
+def _written_into(taken, gradient, number, times):
+    """Find the summand's block that ``gradient`` was added up in: the other ones are given back before it.
+
+    Args:
+        taken: the blocks of each summand's operator in a step.
+        number, times: which of so many updates of the step it is: those of an operator are dealt out in order.
+    """
+    summands = []
+    for blocks in taken:
+        fitting = [block for block in blocks if block.taken.requested == gradient.bytes]
+        each = max(1, len(fitting) // times)
+        summands += [block for block in fitting[number * each :][:each] if block.shares is None]
     if summands:
         last = max(summands, key=lambda block: float("inf") if block.given_back_at is None else block.given_back_at)
         last.divide([("weight_gradients", gradient.used)])
@@ -97,6 +104,7 @@ def _by_time(block, steps):
         return "workspace"
     taken, end = block.taken, block.given_back_at
     # Outside of a step's graph operators have no scope; what optimising the graph computes once has one of its own.
-    in_layer = "/" in taken.operator and not taken.operator.startswith("ConstantFolding/")
+    name = without_update(taken.operator)
+    in_layer = "/" in name and not name.startswith("ConstantFolding/")
     in_one_step = end is not None and _step(steps, taken.at) == _step(steps, end)
     return "feature_maps" if in_layer and in_one_step and part_of(taken.operator) == "forward" else "other"

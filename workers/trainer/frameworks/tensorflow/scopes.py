@@ -9,13 +9,19 @@ import re
 EXCHANGE = "tbd.exchange"
 BACKWARD = "tbd.backward"
 UPDATE = "tbd.update"
+# With the name of an update: around all of it, where a step has several.
+OF = "tbd.of."
 # The mark in a trace for the time in which the process waits for its batches.
 INPUT = "input"
 # What the network does outside of its layers.
 NETWORK = "(network)"
 
 # What stands before the scopes: of replicas after the first one, of the adapter's own parts, of gradients.
-_PREFIX = re.compile(r"^(replica_\d+|gradient_tape|tbd\.backward(_\d+)?|StatefulPartitionedCall(_\d+)?)/")
+_PREFIX = re.compile(
+    r"^(replica_\d+|gradient_tape|tbd\.of\.[^/]*|tbd\.backward(_\d+)?|StatefulPartitionedCall(_\d+)?)/"
+)
+
+_OF = re.compile(r"tbd\.of\.[^/]*/")
 
 # What is sent to another device is recorded as "<operator>/_<number>".
 _SENT = re.compile(r"/_\d+$")
@@ -43,6 +49,11 @@ def layer_of(name: str) -> str:
 def operator_of(name: str) -> str:
     """Return the name in the graph of an operator that was recorded under ``name``."""
     return _SENT.sub("", name)
+
+
+def without_update(name: str) -> str:
+    """Return a name as it would be if its update were the only one."""
+    return _OF.sub("", name)
 
 
 def of_first_replica(name: str) -> bool:
