@@ -27,7 +27,11 @@ from orchestrator.domain.words.spelling import did_you_mean
 
 # ``own-script`` is what a person's own script trains with, where that is no framework that it was seen to use (``tbd
 # exec``); as a strategy, how its ranks exchange gradients. No catalogue has it: it stands in what was imported alone.
-Framework = Literal["pytorch", "tensorflow", "mxnet", "cntk", "sleep", "own-script"]
+Framework = Literal["pytorch", "tensorflow", "mxnet", "cntk", "own-script", "sleep"]
+# Frameworks that somebody may look for, and why they are not there.
+NOT_THERE = {
+    "caffe": "Caffe-MPI is in no registry of packages, and plain Caffe in those of Debian 11 only",
+}
 # ``single`` (one device) and ``gang`` (the test model's) are ours; the rest are the names the frameworks use.
 Strategy = Literal[
     "auto",
@@ -348,6 +352,8 @@ def _message(kind: type[BaseModel], item: ErrorDetails) -> str:
         name = str(item["loc"][-1])
         return f"unknown key {name!r}" + did_you_mean(name, _fields_at(kind, item["loc"][:-1]))
     if item["type"] == "literal_error" and isinstance(wrong, str):
+        if item["loc"][0] == "framework" and wrong in NOT_THERE:
+            return f"{message}; there is no {wrong}: {NOT_THERE[wrong]}"
         return message + did_you_mean(wrong, re.findall(r"'([^']*)'", item["ctx"]["expected"]))
     return message
 

@@ -108,6 +108,7 @@ def test_the_default_of_repeats_and_of_its_limit_contradicts_neither(
     ("change", "told"),
     [
         ({"framework": "torch"}, "or 'sleep': did you mean pytorch?"),
+        ({"framework": "caffe"}, "and plain Caffe in those of Debian 11 only"),
         ({"size": ["full", "smal"]}, "did you mean small?"),
         ({"per_device_batch_sizes": 4}, "unknown key 'per_device_batch_sizes': did you mean per_device_batch_size?"),
         ({"nodes": {"name": ["a"]}}, "unknown key 'name': did you mean names?"),
