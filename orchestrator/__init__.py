@@ -108,7 +108,7 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/analysis/history/breaks.py: judged``
 19. The number is shown: as JSON, in a table, on a page, in a report.
     ``orchestrator/api/routers/results.py: router``
-    ``orchestrator/reports/results_table.py: results_table``
+    ``orchestrator/reports/tables/results_table.py: results_table``
     ``orchestrator/cli/printing/tables.py: print_results``
     ``orchestrator/web/experiment.py: experiment``
     ``orchestrator/reports/experiment_report.py: experiment_report``

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.domain.value.measurement import METRICS, OF_CONVERGENCE
-from orchestrator.reports import waterfall
-from orchestrator.reports.comparison import pairs_table
 from orchestrator.reports.drawing import table
 from orchestrator.reports.fingerprint import machine, program
 from orchestrator.reports.numbers import NOTHING, duration, quantity_text, seconds_of, short_time
-from orchestrator.reports.profile_tables import profile_tables
-from orchestrator.reports.results_table import (
+from orchestrator.reports.tables import waterfall
+from orchestrator.reports.tables.comparison import pairs_table
+from orchestrator.reports.tables.profile_tables import profile_tables
+from orchestrator.reports.tables.results_table import (
     AXES,
     axis_text,
     cell_text,
@@ -19,7 +19,7 @@ from orchestrator.reports.results_table import (
     differing_options,
     results_table,
 )
-from orchestrator.reports.trained import datasets_table, models_table
+from orchestrator.reports.tables.trained import datasets_table, models_table
 
 Json = Mapping[str, Any]
 BESIDE = 6  # cells beside each other in the table of all that was measured: a judgement

@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.domain.runs.device_time import DeviceTime, Held, together
 from orchestrator.reports.numbers import NOTHING, duration, percent, plain, quantity_text, seconds_of, short_time
-from orchestrator.reports.results_table import Table, axis_text
+from orchestrator.reports.tables.results_table import Table, axis_text
 
 Json = Mapping[str, Any]
 Pairs = list[tuple[str, str]]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.reports.numbers import memory, plain
-from orchestrator.reports.results_table import axis_text
+from orchestrator.reports.tables.results_table import axis_text
 
 Json = Mapping[str, Any]
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from starlette.responses import Response
 
-from orchestrator.reports.comparison import pairs_table
 from orchestrator.reports.facts_of import experiment_facts, remarkable_table
 from orchestrator.reports.figures.cells import cell_name
 from orchestrator.reports.html_report import figures_of
 from orchestrator.reports.numbers import value_of
-from orchestrator.reports.results_table import AXES, run_that_counts
-from orchestrator.reports.scaling import scaling_table
+from orchestrator.reports.tables.comparison import pairs_table
+from orchestrator.reports.tables.results_table import AXES, run_that_counts
+from orchestrator.reports.tables.scaling import scaling_table
 from orchestrator.web.figures import pictures
 from orchestrator.web.grid import Grid, Head, grid
 from orchestrator.web.lists import results_grid

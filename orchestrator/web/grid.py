@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from orchestrator.reports.drawing.table import is_numeric
-from orchestrator.reports.results_table import Table
+from orchestrator.reports.tables.results_table import Table
 
 # Columns whose words have a look of their own, which is never all that tells them apart.
 _WORDS = ("state", "became", "grade", "answer", "verdict")

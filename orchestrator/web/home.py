@@ -5,9 +5,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from orchestrator.reports.lists import experiments_table, runs_table
-from orchestrator.reports.nightly import COLOURS, board_table
-from orchestrator.reports.results_table import Table
+from orchestrator.reports.tables.lists import experiments_table, runs_table
+from orchestrator.reports.tables.nightly import COLOURS, board_table
+from orchestrator.reports.tables.results_table import Table
 from orchestrator.web.grid import Cell, Grid, Head, grid
 from orchestrator.web.page import Asked, Page
 from orchestrator.web.rest import Refused, path_of, twin_of

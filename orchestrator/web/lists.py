@@ -7,8 +7,8 @@ from typing import Any
 from starlette.responses import Response
 
 from orchestrator.domain.runs.run import ExperimentState, RunState
-from orchestrator.reports.lists import experiments_table, runs_table
-from orchestrator.reports.results_table import results_table
+from orchestrator.reports.tables.lists import experiments_table, runs_table
+from orchestrator.reports.tables.results_table import results_table
 from orchestrator.web.grid import Grid, Link, grid
 from orchestrator.web.page import Asked, Page
 from orchestrator.web.rest import path_of, twin_of

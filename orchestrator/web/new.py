@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from orchestrator.reports.lists import preview_table
+from orchestrator.reports.tables.lists import preview_table
 from orchestrator.services.experiment.spec_text import SpecError, SpecText
 from orchestrator.web.grid import grid
 from orchestrator.web.page import Asked, Page, moved

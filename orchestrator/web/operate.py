@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from orchestrator.reports.lists import calibrations_table, fires_table, nodes_table, schedules_table, zoned_text
+from orchestrator.reports.tables.lists import calibrations_table, fires_table, nodes_table, schedules_table, zoned_text
 from orchestrator.web.grid import grid
 from orchestrator.web.lists import Filter, listing
 from orchestrator.web.page import Asked, Page, moved

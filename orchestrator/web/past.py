@@ -7,10 +7,10 @@ from typing import Any
 from starlette.responses import Response
 
 from orchestrator.api.requests import MAX_PAGE
-from orchestrator.reports.comparison import sides_table
 from orchestrator.reports.figures import history as history_figure
-from orchestrator.reports.history import finding_lines, history_table, series_table, workload_text
-from orchestrator.reports.results_table import Table
+from orchestrator.reports.tables.comparison import sides_table
+from orchestrator.reports.tables.history import finding_lines, history_table, series_table, workload_text
+from orchestrator.reports.tables.results_table import Table
 from orchestrator.web.figures import pictures
 from orchestrator.web.grid import Grid, grid
 from orchestrator.web.lists import Filter, listing

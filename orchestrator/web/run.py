@@ -7,13 +7,13 @@ from typing import Any
 
 from starlette.responses import Response
 
-from orchestrator.reports import waterfall
 from orchestrator.reports.facts_of import attempt_text, curve_table, measurements_table, run_facts, summary_facts
 from orchestrator.reports.figures.run import POINTS, figure
 from orchestrator.reports.fingerprint import fingerprint_lines
 from orchestrator.reports.numbers import plain
-from orchestrator.reports.profile_tables import MOST_ROWS, profile_tables
-from orchestrator.reports.results_table import Table
+from orchestrator.reports.tables import waterfall
+from orchestrator.reports.tables.profile_tables import MOST_ROWS, profile_tables
+from orchestrator.reports.tables.results_table import Table
 from orchestrator.web.figures import pictures
 from orchestrator.web.grid import Grid, grid
 from orchestrator.web.page import Asked, Page, moved

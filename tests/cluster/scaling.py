@@ -21,7 +21,7 @@ from typing import Any
 
 from orchestrator.cli.spec.spec_file import SpecFile
 from orchestrator.reports.drawing.table import markdown
-from orchestrator.reports.scaling import scaling_table
+from orchestrator.reports.tables.scaling import scaling_table
 from orchestrator.services.facts.catalog import load_catalog
 from tests.cluster import hosts
 from tests.cluster.bench import HEAD, Bench, Layout, running

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from orchestrator.reports.nightly import LEGEND
+from orchestrator.reports.tables.nightly import LEGEND
 from tests.integration.service_rig import ROOT, environment
 
 # 100 MB more than an interpreter has, where one night allows 64 MiB.

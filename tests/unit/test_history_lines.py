@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from orchestrator.reports.history import series_table
+from orchestrator.reports.tables.history import series_table
 
 
 def item(**workload: Any) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from typing import Any
 
 from orchestrator.cli.printing import output
 from orchestrator.reports.drawing import table
-from orchestrator.reports.profile_tables import MOST_ROWS, kernel_changes_table, profile_tables
-from orchestrator.reports.results_table import Table
+from orchestrator.reports.tables.profile_tables import MOST_ROWS, kernel_changes_table, profile_tables
+from orchestrator.reports.tables.results_table import Table
 
 __all__ = ["MOST_ROWS", "print_kernel_changes", "print_profile"]
 Json = Mapping[str, Any]

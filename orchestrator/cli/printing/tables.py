@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.cli.printing import output
-from orchestrator.reports import comparison, facts_of
+from orchestrator.reports import facts_of
 from orchestrator.reports.drawing import table
 from orchestrator.reports.fingerprint import fingerprint_lines
-from orchestrator.reports.results_table import Table, results_table
+from orchestrator.reports.tables import comparison
+from orchestrator.reports.tables.results_table import Table, results_table
 
 Json = Mapping[str, Any]
 MOST_LINES = 20  # of a comparison below a table: a judgement

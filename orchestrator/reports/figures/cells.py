@@ -10,7 +10,7 @@ from orchestrator.domain.asked.fields import BY_NAME
 from orchestrator.domain.value.profile import PAPER_CLASSES
 from orchestrator.reports.figures import vega
 from orchestrator.reports.numbers import ends_of, plain, value_of
-from orchestrator.reports.results_table import cell_text, differing_axes, differing_options
+from orchestrator.reports.tables.results_table import cell_text, differing_axes, differing_options
 
 Json = Mapping[str, Any]
 BATCH = "per_device_batch_size"

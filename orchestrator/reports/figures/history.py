@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.reports import history
 from orchestrator.reports.drawing import plot
 from orchestrator.reports.figures import vega
+from orchestrator.reports.tables import history
 
 Json = Mapping[str, Any]
 NOTE = 110  # signs of a line below the title

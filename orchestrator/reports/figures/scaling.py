@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.reports.comparison import heading
 from orchestrator.reports.figures import vega
-from orchestrator.reports.results_table import axis_text
+from orchestrator.reports.tables.comparison import heading
+from orchestrator.reports.tables.results_table import axis_text
 
 Json = Mapping[str, Any]
 LOG = {"type": "log", "base": 2}

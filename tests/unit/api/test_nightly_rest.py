@@ -7,7 +7,7 @@ import pytest
 from orchestrator.cli.commands.analyse import nightly
 from orchestrator.cli.exits import DONE, FAILED, REGRESSION, CommandError
 from orchestrator.domain.runs.run import ExperimentState
-from orchestrator.reports.nightly import LEGEND, board_lines
+from orchestrator.reports.tables.nightly import LEGEND, board_lines
 from tests.unit.api.api_rig import SPEC, Rig
 from tests.unit.api.test_owners_rest import People
 

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.cli.main import main
 from orchestrator.domain.asked.catalog import StrategyFacts
 from orchestrator.domain.value.measurement import Analysis, Transfer, Validity
-from orchestrator.reports import prediction, waterfall
+from orchestrator.reports.tables import prediction, waterfall
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.probe.netbench import LIBRARIES
 from tests.unit import builders

@@ -10,7 +10,7 @@ from orchestrator.api.views.results import ResultRowView
 from orchestrator.domain.runs.run import RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
 from orchestrator.domain.value.measurement import METRICS
-from orchestrator.reports.results_table import results_table
+from orchestrator.reports.tables.results_table import results_table
 from orchestrator.services.reconcile.review import review
 from tests.unit import builders
 from tests.unit.api.api_rig import Rig, fingerprint_of, rate

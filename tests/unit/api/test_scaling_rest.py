@@ -9,7 +9,7 @@ from orchestrator.domain.words.errors import TbdError
 from orchestrator.reports.figures import apart
 from orchestrator.reports.figures.scaling import figure
 from orchestrator.reports.figures.vega import drawn
-from orchestrator.reports.scaling import scaling_table
+from orchestrator.reports.tables.scaling import scaling_table
 from tests.unit.api.api_rig import Rig
 from tests.unit.api.test_comparisons_rest import NOISE, OTHER, measured
 

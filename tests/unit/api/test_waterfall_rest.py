@@ -8,7 +8,7 @@ import pytest
 from orchestrator.domain.runs.run import RunState
 from orchestrator.domain.value.measurement import Analysis, Measurement, Reason, Validity
 from orchestrator.domain.value.profile import LayerTimes, Profiles
-from orchestrator.reports import waterfall
+from orchestrator.reports.tables import waterfall
 from tests.unit import builders
 from tests.unit.analysis.test_waterfall import TIMES
 from tests.unit.api.api_rig import Rig, entry, fingerprint_of

@@ -248,7 +248,7 @@ def test_commands_that_talk_rest_import_little(command: str) -> None:
     code = (
         "import sys, json; from orchestrator.cli import main; from orchestrator.cli.printing import tables;"
         "from orchestrator.cli.rest import client, locate, waiting;"
-        "from orchestrator.reports import experiment_report, comparison;"
+        "from orchestrator.reports import experiment_report; from orchestrator.reports.tables import comparison;"
         f"import {MODULES[command]}; print(json.dumps(sorted(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

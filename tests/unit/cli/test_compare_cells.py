@@ -10,7 +10,7 @@ from orchestrator.cli.commands.analyse import compare
 from orchestrator.cli.main import main
 from orchestrator.cli.rest.client import ServerProblem
 from orchestrator.cli.rest.waiting import print_results_of
-from orchestrator.reports.comparison import p_text, pair_lines
+from orchestrator.reports.tables.comparison import p_text, pair_lines
 from tests.unit.api.api_rig import Rig
 from tests.unit.api.test_comparisons_rest import BOTH, NOISE, OTHER, measured
 

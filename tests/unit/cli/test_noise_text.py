@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from orchestrator.analysis.probe import noise
-from orchestrator.reports import noise_table
 from orchestrator.reports.numbers import NOTHING
+from orchestrator.reports.tables import noise_table
 
 FACTS = {"device": "cpu:0-1", "kernel": "steps of a small training in numpy", "timed_s": 60.0}
 CALM = {"foreign_ratio": 0.02, "stolen_ratio": 0.001}

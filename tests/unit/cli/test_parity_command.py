@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.main import main
-from orchestrator.reports import parity_table
+from orchestrator.reports.tables import parity_table
 
 
 def test_a_model_that_is_not_there_is_a_mistake_of_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,13 +9,13 @@ import yaml
 
 from orchestrator.cli.printing import output
 from orchestrator.domain.value.measurement import METRICS, OF_CONVERGENCE, Advice, Validity
-from orchestrator.reports.comparison import sides_table
 from orchestrator.reports.drawing import table
 from orchestrator.reports.experiment_report import BESIDE, experiment_report
 from orchestrator.reports.figures.cells import gpus_figure, heat_map
 from orchestrator.reports.html_report import figures_of, html_report
 from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, with_interval
-from orchestrator.reports.results_table import results_table
+from orchestrator.reports.tables.comparison import sides_table
+from orchestrator.reports.tables.results_table import results_table
 from tests.contract.test_store_profiles import WHOLE
 from tests.unit import builders
 from tests.unit.api.api_rig import Rig, fingerprint_of, rate

@@ -8,7 +8,7 @@ from orchestrator.domain.asked.fields import AXES, BY_NAME, FIELDS
 from orchestrator.domain.asked.fingerprint import WORKLOAD_FIELDS
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.asked.spec import ExperimentSpec, NodeChoice
-from orchestrator.reports import results_table
+from orchestrator.reports.tables import results_table
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "use" / "spec.md"
 OF_NODES = {"gpu_model": "gpu_model", "node_names": "names"}  # as a plan calls them, and as ``nodes`` does

@@ -43,7 +43,7 @@ def execute(options: argparse.Namespace) -> int:
         output.print_json(items)
         return DONE
     from orchestrator.cli.printing.tables import print_table
-    from orchestrator.reports.gate import replay_table
+    from orchestrator.reports.tables.gate import replay_table
 
     nights = sum(len(sessions) for sessions in series.values())
     print_table(replay_table(items, names, f"{len(series)} series, {nights} sessions"))

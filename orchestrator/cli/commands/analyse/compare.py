@@ -76,7 +76,7 @@ def _compare_cells(client: Client, experiment_id: str, options: argparse.Namespa
         others = ", ".join(f"--by {axis}" for axis in found["axes"] if axis != found["axis"])
         output.say(f"by {found['axis']}; there is also {others}")
     from orchestrator.cli.printing.tables import print_table
-    from orchestrator.reports.comparison import pairs_table
+    from orchestrator.reports.tables.comparison import pairs_table
 
     print_table(pairs_table(found))
     return DONE
@@ -84,8 +84,8 @@ def _compare_cells(client: Client, experiment_id: str, options: argparse.Namespa
 
 def _print_comparison(client: Client, comparison: dict[str, Any], options: argparse.Namespace) -> None:
     from orchestrator.cli.printing.profile_tables import MOST_ROWS, print_kernel_changes
-    from orchestrator.reports.comparison import sides_table
     from orchestrator.reports.drawing import table
+    from orchestrator.reports.tables.comparison import sides_table
 
     found = sides_table(comparison)
     if found.rows:

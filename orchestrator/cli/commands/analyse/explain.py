@@ -11,7 +11,7 @@ from orchestrator.cli.printing import output
 from orchestrator.cli.rest import naming
 from orchestrator.cli.rest.client import Client, path_of
 from orchestrator.cli.rest.locate import look
-from orchestrator.reports.results_table import run_that_counts
+from orchestrator.reports.tables.results_table import run_that_counts
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.json:
         output.print_json(found)
         return 0
-    from orchestrator.reports import waterfall
+    from orchestrator.reports.tables import waterfall
 
     print(waterfall.text(found))
     if found["other"]:

@@ -61,7 +61,7 @@ def _list(client: Client, filters: dict[str, Any], options: argparse.Namespace) 
         output.print_json(page)
         return 0
     from orchestrator.cli.printing.tables import print_table
-    from orchestrator.reports.history import series_table
+    from orchestrator.reports.tables.history import series_table
 
     if page["items"]:
         print_table(series_table(page["items"]))
@@ -78,7 +78,7 @@ def _only(client: Client, filters: dict[str, Any]) -> str:
     Raises:
         CommandError: none does, or several do; the text lists them.
     """
-    from orchestrator.reports.history import workload_text
+    from orchestrator.reports.tables.history import workload_text
 
     found = client.get("/history", limit=6, **filters)["items"]
     exact = [one for one in found if one["key"] == filters["series"]]
@@ -93,7 +93,7 @@ def _only(client: Client, filters: dict[str, Any]) -> str:
 
 def _show(found: Any) -> None:
     from orchestrator.cli.printing.tables import print_table
-    from orchestrator.reports.history import finding_lines, history_plot, history_table, workload_text
+    from orchestrator.reports.tables.history import finding_lines, history_plot, history_table, workload_text
 
     for line in output.wrapped(f"series {found['key']}: {workload_text(found['workload'])}"):
         print(output.coloured(line, "bold"))

@@ -38,7 +38,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _print(page: Json) -> None:
-    from orchestrator.reports.nightly import board_lines
+    from orchestrator.reports.tables.nightly import board_lines
 
     for number, board in enumerate(page["items"]):
         if number:

@@ -101,7 +101,7 @@ def _of_cells(options: argparse.Namespace) -> int:
     from orchestrator.cli.rest.embedded import some_server
     from orchestrator.cli.rest.locate import look
     from orchestrator.cli.spec.spec_file import SpecFile
-    from orchestrator.reports import prediction
+    from orchestrator.reports.tables import prediction
 
     if options.judged:
         found = look().pages("/predictions")

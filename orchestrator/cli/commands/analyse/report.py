@@ -11,7 +11,7 @@ from orchestrator.cli.printing import output
 from orchestrator.cli.rest import naming
 from orchestrator.cli.rest.client import Client, path_of
 from orchestrator.cli.rest.locate import look
-from orchestrator.reports.results_table import run_that_counts
+from orchestrator.reports.tables.results_table import run_that_counts
 
 FORMATS = ("md", "html", "json")
 DRAWN_ONLY = ("memory", "scaling")  # of what a report is made of

@@ -27,7 +27,7 @@ def execute(options: argparse.Namespace) -> int:
         output.print_json(found)
     else:
         from orchestrator.cli.printing.tables import print_table
-        from orchestrator.reports.scaling import scaling_table
+        from orchestrator.reports.tables.scaling import scaling_table
 
         print_table(scaling_table(found))
     if options.figure:

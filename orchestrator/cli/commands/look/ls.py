@@ -28,7 +28,7 @@ def execute(options: argparse.Namespace) -> int:
 
 def _print(page: dict[str, Any]) -> None:
     from orchestrator.reports.drawing import table
-    from orchestrator.reports.lists import experiments_table
+    from orchestrator.reports.tables.lists import experiments_table
 
     found = experiments_table(page["items"], output.state)
     if found.rows or page["damaged"]:

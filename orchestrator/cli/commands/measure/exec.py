@@ -359,7 +359,7 @@ def _print_beside(client: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     """What is no part of the steps, of each cell's first run that counts: start, input wait, phases."""
     from orchestrator.cli.rest.client import path_of
     from orchestrator.reports.numbers import duration, percent, value_of
-    from orchestrator.reports.results_table import run_that_counts
+    from orchestrator.reports.tables.results_table import run_that_counts
 
     for row in rows:
         summary = client.get(path_of("runs", run_that_counts(row)))["summary"] or {}

@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    from orchestrator.reports import noise_table
+    from orchestrator.reports.tables import noise_table
 
     if not LEAST_S <= options.seconds <= MOST_S:
         raise CommandError(f"--seconds {options.seconds:g} is outside {LEAST_S:g} to {MOST_S:g}", USAGE)

@@ -49,7 +49,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.json:
         output.print_json(found)
     else:
-        from orchestrator.reports import parity_table
+        from orchestrator.reports.tables import parity_table
 
         print(parity_table.text(found, output.width()))
     counts = found["parameters"]

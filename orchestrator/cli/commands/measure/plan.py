@@ -44,7 +44,7 @@ def execute(options: argparse.Namespace) -> int:
 
 def _print(preview: dict[str, Any]) -> None:
     from orchestrator.reports.drawing import table
-    from orchestrator.reports.lists import preview_table
+    from orchestrator.reports.tables.lists import preview_table
 
     found = preview_table(preview)
     print(table.text(found.headers, found.rows, output.width()))

@@ -34,7 +34,7 @@ def execute(options: argparse.Namespace) -> int:
 
 def _print(nodes: list[dict[str, Any]]) -> None:
     from orchestrator.reports.drawing import table
-    from orchestrator.reports.lists import nodes_table
+    from orchestrator.reports.tables.lists import nodes_table
 
     found = nodes_table(nodes)
     print(table.text(found.headers, found.rows, output.width()))

@@ -170,7 +170,7 @@ def _list(client: Client, options: argparse.Namespace) -> None:
         output.print_json(page)
         return
     from orchestrator.reports.drawing import table
-    from orchestrator.reports.lists import schedules_table
+    from orchestrator.reports.tables.lists import schedules_table
 
     found = schedules_table(page["items"], output.state)
     if found.rows:
@@ -207,7 +207,7 @@ def _show(client: Client, options: argparse.Namespace) -> None:
 
 def _print_fires(schedule: Json, fires: list[Json]) -> None:
     from orchestrator.reports.drawing import table
-    from orchestrator.reports.lists import fires_table
+    from orchestrator.reports.tables.lists import fires_table
 
     found = fires_table(schedule, fires, output.state)
     print(table.text(found.headers, found.rows, output.width()))
@@ -258,7 +258,7 @@ def _word(value: Any) -> str:
 
 
 def _time(text: str, schedule: Json) -> str:
-    from orchestrator.reports.lists import zoned_text
+    from orchestrator.reports.tables.lists import zoned_text
 
     return zoned_text(text, schedule)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.reports.numbers import short_time
-from orchestrator.reports.results_table import Table
+from orchestrator.reports.tables.results_table import Table
 
 Json = Mapping[str, Any]
 HEADERS = ["night (UTC)", "series", "place", "since (UTC)", "kind", "difference", "coincides with"]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.reports.numbers import NOTHING, percent, plain, with_interval
-from orchestrator.reports.results_table import AXES, Table, axis_text, cell_text, columns_of, differing_options
+from orchestrator.reports.tables.results_table import AXES, Table, axis_text, cell_text, columns_of, differing_options
 
 Json = Mapping[str, Any]
 _OPTION = "options."

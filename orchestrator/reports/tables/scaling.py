@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.reports.comparison import heading
 from orchestrator.reports.numbers import NOTHING, with_interval
-from orchestrator.reports.results_table import Table, axis_text
+from orchestrator.reports.tables.comparison import heading
+from orchestrator.reports.tables.results_table import Table, axis_text
 
 Json = Mapping[str, Any]
 _MISSING_BY = ("model", "framework", "strategy", "topology", "fabric", "per_device_batch_size", "global_batch_size")

@@ -6,7 +6,7 @@ from typing import Any
 from orchestrator.domain.expansion.bisection import most_left
 from orchestrator.reports.facts_of import Paint, grade_text
 from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, short_time, with_interval, zoned
-from orchestrator.reports.results_table import Table
+from orchestrator.reports.tables.results_table import Table
 
 Json = Mapping[str, Any]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.reports.numbers import NOTHING, memory, plain
-from orchestrator.reports.results_table import Table
+from orchestrator.reports.tables.results_table import Table
 
 Json = Mapping[str, Any]
 FULL = "full"

@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.reports.drawing import plot
 from orchestrator.reports.numbers import NOTHING, seconds_of, with_interval
-from orchestrator.reports.results_table import Table, axis_text, differing_options
+from orchestrator.reports.tables.results_table import Table, axis_text, differing_options
 
 Json = Mapping[str, Any]
 MOST_BORDERS = 26  # named in a plot: a judgement

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.domain.words.untrusted import visible
 from orchestrator.reports.numbers import zoned
-from orchestrator.reports.results_table import (
+from orchestrator.reports.tables.results_table import (
     AXES,
     Table,
     axis_text,

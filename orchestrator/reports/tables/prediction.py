@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.reports.drawing import table
 from orchestrator.reports.numbers import NOTHING, ends_of, percent, plain, with_interval
-from orchestrator.reports.results_table import cell_text, columns_of, differing_options
+from orchestrator.reports.tables.results_table import cell_text, columns_of, differing_options
 
 Json = Mapping[str, Any]
 BUCKET = "bucket_mib"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.reports.numbers import NOTHING, duration, memory, percent
-from orchestrator.reports.results_table import Table
+from orchestrator.reports.tables.results_table import Table
 
 Json = Mapping[str, Any]
 
