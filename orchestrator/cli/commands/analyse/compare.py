@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on-regression",
         action="store_true",
-        help="exit 3 where B is slower in any cell, at 5 % for all of them together (Holm); 1 where nothing could be "
+        help="exit 3 where B is slower in any cell, at 5 %% for all of them together (Holm); 1 where nothing could be "
         "compared",
     )
     parser.add_argument("--kernels", action="store_true", help="of two runs: only their kernel tables, all rows")
