@@ -279,7 +279,7 @@ def _summary(evidence: Evidence) -> dict[str, Any]:
         summary["history"] = evidence.job["history"]
     if evidence.course is not None and evidence.cut is not None and evidence.world is not None:
         summary["steady"] = _course(evidence.course, evidence.cut, evidence)
-        summary["phases"] = time_series.phases(evidence.logs, evidence.world.first_steps[evidence.cut.first])
+        summary["phase_ends"] = time_series.phases(evidence.logs, evidence.world.first_steps[evidence.cut.first])
     return summary
 
 

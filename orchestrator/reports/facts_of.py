@@ -139,7 +139,7 @@ def _interval(measurement: Json) -> str:
 
 def summary_facts(summary: Json) -> Pairs:
     """What else the log of a run says."""
-    told_elsewhere = ("convergence", "device_time", "phases")
+    told_elsewhere = ("convergence", "device_time", "phase_ends")
     others = ((name, value) for name, value in summary.items() if name not in told_elsewhere)
     return [(str(name).replace("_", " "), _words(value)) for name, value in others if not isinstance(value, list)]
 

@@ -33,4 +33,4 @@ def over_time(context: Context, run: Run, from_s: float, to_s: float, most: int)
 
         context.store.add_time_series(run.id, analyse_attempt(context, run.attempt.id).time_series)
         series, end_s = context.store.time_series(run.id, from_s, to_s, most)
-    return OverTime(series, end_s, (run.analysis.summary.get("phases") if run.analysis else None) or {})
+    return OverTime(series, end_s, (run.analysis.summary.get("phase_ends") if run.analysis else None) or {})

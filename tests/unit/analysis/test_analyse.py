@@ -42,7 +42,7 @@ def test_what_every_rank_and_node_did_over_the_time_of_a_run_is_told_on_one_cloc
     assert (steps.at_s[0], steps.at_s[-1]) == (pytest.approx(3.0), pytest.approx(3.0 + slow.sum()))
     assert max(steps.greatest) == pytest.approx(9.0)
     assert busy.least[1] == pytest.approx(2 * 0.32 / slow[0])
-    phases = analysis.summary["phases"]
+    phases = analysis.summary["phase_ends"]
     assert 3.0 <= phases["warm-up"] < phases["timed"]
     assert phases["timed"] == steps.at_s[-1]
     assert "time_series" not in analysis.to_json()
