@@ -82,6 +82,14 @@ class Linear(NamedTuple):
         return 2 * self.inputs * self.outputs * self.places
 
 
+def _scale_and_shift(name, channels):
+    """Return the parameters of a normalisation that begins as the identity."""
+    return [
+        Parameter(name + ".weight", (channels,), "vector", constant(1.0)),
+        Parameter(name + ".bias", (channels,), "vector", ZERO),
+    ]
+
+
 class Normalization(NamedTuple):
     """Batch normalisation of each channel, beginning as the identity. ``pixels``: side of the map; ``epsilon``: what is
     added to the variance.
@@ -124,10 +132,7 @@ class SequenceNormalization(NamedTuple):
     MOMENTUM = 0.1
 
     def parameters(self) -> List[Parameter]:
-        return [
-            Parameter(self.name + ".weight", (self.channels,), "vector", constant(1.0)),
-            Parameter(self.name + ".bias", (self.channels,), "vector", ZERO),
-        ]
+        return _scale_and_shift(self.name, self.channels)
 
     def flops(self) -> int:
         return 0
@@ -146,10 +151,7 @@ class MapNormalization(NamedTuple):
     epsilon: float = 1e-5
 
     def parameters(self) -> List[Parameter]:
-        return [
-            Parameter(self.name + ".weight", (self.channels,), "vector", constant(1.0)),
-            Parameter(self.name + ".bias", (self.channels,), "vector", ZERO),
-        ]
+        return _scale_and_shift(self.name, self.channels)
 
     def flops(self) -> int:
         return 0

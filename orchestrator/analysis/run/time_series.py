@@ -26,7 +26,8 @@ def time_series(logs: Sequence[NodeLog]) -> tuple[TimeSeries, ...]:
         for rank in sorted({item.rank for item in steps}):
             own = ((item.end_t - began, item.duration_s / item.n) for item in steps if item.rank == rank)
             found.append(_of("step_time_s", f"rank {rank}", own))
-        busy = [(reading.end_t - began, _busy(reading.values, reading.window_s)) for reading in log.readings]
+        read = [one for one in log.readings if one.window_s > 0]
+        busy = [(reading.end_t - began, _busy(reading.values, reading.window_s)) for reading in read]
         for metric in sorted({name for _, values in busy for name in values}):
             found.append(_of(metric, log.node, ((at, values[metric]) for at, values in busy if metric in values)))
     return tuple(found)

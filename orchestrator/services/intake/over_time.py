@@ -29,8 +29,14 @@ def over_time(context: Context, run: Run, from_s: float, to_s: float, most: int)
         return OverTime()
     series, end_s = context.store.time_series(run.id, from_s, to_s, most)
     if end_s is None:
-        from orchestrator.services.reconcile.conclude import analyse_attempt  # numpy, which a list does not wait for
-
-        context.store.add_time_series(run.id, analyse_attempt(context, run.attempt.id).time_series)
+        # Once: of a run that took no step there is nothing to keep, and its log may be long.
+        context.kept.of(("time series", run.id), run.attempt.id, lambda: _make(context, run))
         series, end_s = context.store.time_series(run.id, from_s, to_s, most)
     return OverTime(series, end_s, (run.analysis.summary.get("phase_ends") if run.analysis else None) or {})
+
+
+def _make(context: Context, run: Run) -> None:
+    from orchestrator.services.reconcile.conclude import analyse_attempt  # numpy, which a list does not wait for
+
+    assert run.attempt is not None
+    context.store.add_time_series(run.id, analyse_attempt(context, run.attempt.id).time_series)

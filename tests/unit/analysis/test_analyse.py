@@ -35,13 +35,16 @@ def test_a_good_run_has_a_throughput_with_an_interval_around_the_truth():
 def test_what_every_rank_and_node_did_over_the_time_of_a_run_is_told_on_one_clock():
     slow = durations()
     slow[50] = 9.0
-    analysis = analyse({NODE: a_log(slow, ranks=2, readings=quiet())})
+    log = a_log(slow, ranks=2, readings=quiet())
+    first = next(entry for entry in log if entry["kind"] == "reading")
+    first["data"]["window_s"] = 0.0  # tells nothing, and takes nothing away from the others
+    analysis = analyse({NODE: log})
     told = {(one.metric, one.subject): one.points for one in analysis.time_series}
     assert list(told) == [("step_time_s", "rank 0"), ("step_time_s", "rank 1"), ("cpu_cores_busy", NODE)]
     steps, busy = told["step_time_s", "rank 0"], told["cpu_cores_busy", NODE]
     assert (steps.at_s[0], steps.at_s[-1]) == (pytest.approx(3.0), pytest.approx(3.0 + slow.sum()))
     assert max(steps.greatest) == pytest.approx(9.0)
-    assert busy.least[1] == pytest.approx(2 * 0.32 / slow[0])
+    assert busy.least[0] == pytest.approx(2 * 0.32 / slow[0])
     phases = analysis.summary["phase_ends"]
     assert 3.0 <= phases["warm-up"] < phases["timed"]
     assert phases["timed"] == steps.at_s[-1]
