@@ -28,6 +28,10 @@ from workers.trainer import hook
 
 pytestmark = pytest.mark.framework("pytorch")
 
+# Each script in PyTorch takes four core seconds. What proves the walk is always run: work and steps, workers and
+# children, phases, a script that hides, one that fails, ranks.
+LATER = pytest.mark.after_change
+
 # ``own`` writes down what the script itself knows when a step begins: how many there were, their samples, its clock.
 BEGINNING = """
 import os, sys, time
@@ -216,17 +220,21 @@ def own_account(tmp_path: Path) -> dict[int, tuple[int, float]]:
 @pytest.mark.parametrize(
     ("text", "unit"),
     [
-        pytest.param("train()", "samples", id="a plain loop"),
+        pytest.param("train()", "samples", id="a plain loop", marks=LATER),
         pytest.param(ACCUMULATES, "samples", id="gradients of several batches, and a smaller last one"),
-        pytest.param(SMALL_BEFORE_LARGE, "samples", id="a smaller optimiser steps more often"),
-        pytest.param(WITHIN_EACH_OTHER, "samples", id="an optimiser within another of as many numbers"),
-        pytest.param(IN_THE_BACKWARD_PASS, "samples", id="an optimiser for each parameter, in the backward pass"),
-        pytest.param(GIVES_TOKENS, "tokens", id="texts"),
-        pytest.param(BY_CLOSURES, "steps", id="LBFGS, and no loader"),
+        pytest.param(SMALL_BEFORE_LARGE, "samples", id="a smaller optimiser steps more often", marks=LATER),
+        pytest.param(WITHIN_EACH_OTHER, "samples", id="an optimiser within another of as many numbers", marks=LATER),
+        pytest.param(
+            IN_THE_BACKWARD_PASS, "samples", id="an optimiser for each parameter, in the backward pass", marks=LATER
+        ),
+        pytest.param(GIVES_TOKENS, "tokens", id="texts", marks=LATER),
+        pytest.param(BY_CLOSURES, "steps", id="LBFGS, and no loader", marks=LATER),
         pytest.param(WITH_WORKERS, "samples", id="a loader with workers, and a child that was forked"),
-        pytest.param(SWALLOWS, "samples", id="it catches what ends it"),
-        pytest.param("train(epochs=40); os._exit(0)", "samples", id="it ends by itself, at once"),
-        pytest.param("import atexit\natexit.register(time.sleep, 99)\ntrain()", "samples", id="it never ends"),
+        pytest.param(SWALLOWS, "samples", id="it catches what ends it", marks=LATER),
+        pytest.param("train(epochs=40); os._exit(0)", "samples", id="it ends by itself, at once", marks=LATER),
+        pytest.param(
+            "import atexit\natexit.register(time.sleep, 99)\ntrain()", "samples", id="it never ends", marks=LATER
+        ),
     ],
 )
 def test_steps_and_work_are_those_that_the_script_counts_itself(
@@ -252,6 +260,7 @@ def test_steps_and_work_are_those_that_the_script_counts_itself(
     assert analysis.measurement("throughput") is not None
 
 
+@LATER
 def test_steps_that_a_scaled_loss_left_out_are_told_and_are_no_steps(tmp_path: Path) -> None:
     entries = carried_out(tmp_path, BEGINNING + LEAVES_STEPS_OUT)
     intervals = of(entries, "interval")
@@ -282,14 +291,34 @@ def test_evaluations_and_checkpoints_are_beside_the_steps(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "words", "kind", "said"),
     [
-        ("def step(): pass\ntrain(step, epochs=2)", None, "unsupported", "no optimiser of torch.optim stepped"),
+        pytest.param(
+            "def step(): pass\ntrain(step, epochs=2)",
+            None,
+            "unsupported",
+            "no optimiser of torch.optim stepped",
+            marks=LATER,
+        ),
         ("train(epochs=2)", ["PYTHON", "-I", "SCRIPT"], "unsupported", "python -I"),
-        ("train(epochs=2)", ["/usr/bin/env", "-i", "PYTHON", "SCRIPT"], "unsupported", "env -i"),
+        pytest.param(
+            "train(epochs=2)", ["/usr/bin/env", "-i", "PYTHON", "SCRIPT"], "unsupported", "env -i", marks=LATER
+        ),
         ("sys.exit('no such data')", None, "crashed", "no such data"),
-        ("def step(): 1 / (60 - done)\ntrain(lambda: (sgd.step(), step()))", None, "crashed", "ZeroDivisionError"),
-        ("sys.stdout.buffer.write(bytes(range(256)) * 9000)\nos.kill(os.getpid(), 9)", None, "crashed", "signal 9"),
-        ("time.sleep(99)", None, "timed_out", "timeout_s"),
-        ("train(epochs=1)\ntrain(loader=[data[:10]])", None, "unsupported", "--work"),
+        pytest.param(
+            "def step(): 1 / (60 - done)\ntrain(lambda: (sgd.step(), step()))",
+            None,
+            "crashed",
+            "ZeroDivisionError",
+            marks=LATER,
+        ),
+        pytest.param(
+            "sys.stdout.buffer.write(bytes(range(256)) * 9000)\nos.kill(os.getpid(), 9)",
+            None,
+            "crashed",
+            "signal 9",
+            marks=LATER,
+        ),
+        pytest.param("time.sleep(99)", None, "timed_out", "timeout_s", marks=LATER),
+        pytest.param("train(epochs=1)\ntrain(loader=[data[:10]])", None, "unsupported", "--work", marks=LATER),
     ],
 )
 def test_what_cannot_be_measured_says_why(
@@ -315,6 +344,7 @@ def test_ranks_of_torchrun_are_found_and_end_at_the_same_step(tmp_path: Path) ->
     assert not analyse({"here": entries}).validity.broken
 
 
+@LATER
 def test_a_rank_that_dies_is_the_one_that_is_named(tmp_path: Path) -> None:
     words = ["PYTHON", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "SCRIPT", "dies"]
     failure = failure_of(carried_out(tmp_path, BEGINNING + OVER_RANKS, words))
