@@ -33,6 +33,7 @@ from orchestrator.domain.value.measurement import Analysis, Measurement, Reason,
 from orchestrator.domain.value.profile import NO_KINDS, KernelKinds
 from orchestrator.domain.value.timed_intervals import Series
 from orchestrator.domain.value.variation import Cut
+from workers.trainer import protocol
 
 # Stored with every measurement; raised when the same log would give other numbers.
 CODE_VERSION = "analysis-5"
@@ -275,6 +276,10 @@ def _summary(evidence: Evidence) -> dict[str, Any]:
     summary["device_time"] = passed.device_time(evidence.logs)
     if phases := _phases(evidence):
         summary["phases"] = phases
+    if counted := [data for _, data in evidence.of("operations")]:
+        # Of all ranks: each of them has counted its own step.
+        flops = sum(protocol.number(data["flops"]) / int(data["steps"]) for data in counted)
+        summary["operations"] = {"flops_per_step": flops, "method": str(counted[0]["method"])}
     if evidence.job.get("history"):
         summary["history"] = evidence.job["history"]
     if evidence.course is not None and evidence.cut is not None and evidence.world is not None:

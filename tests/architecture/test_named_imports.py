@@ -16,6 +16,7 @@ FOUND = {
     "suites/quality/__init__.py": ["suites.quality."],
     "suites/datasets/documentation/prose.py": [None],  # the packages whose prose it reads
     "workers/trainer/preparation.py": [None],  # the program that prepares a dataset
+    "workers/trainer/hook.py": ["workers.trainer.frameworks.pytorch.watched"],
     "workers/trainer/__main__.py": ["workers.trainer.frameworks.%s.adapter"],
     "workers/trainer/frameworks/mxnet/adapter.py": ["workers.trainer.frameworks.mxnet."],
     "workers/trainer/frameworks/pytorch/adapter.py": ["workers.trainer.frameworks.pytorch."],

@@ -298,7 +298,7 @@ def test_evaluations_and_checkpoints_are_beside_the_steps(tmp_path: Path) -> Non
             "no optimiser of torch.optim stepped",
             marks=LATER,
         ),
-        ("train(epochs=2)", ["PYTHON", "-I", "SCRIPT"], "unsupported", "python -I"),
+        pytest.param("train(epochs=2)", ["PYTHON", "-I", "SCRIPT"], "unsupported", "python -I", marks=LATER),
         pytest.param(
             "train(epochs=2)", ["/usr/bin/env", "-i", "PYTHON", "SCRIPT"], "unsupported", "env -i", marks=LATER
         ),
@@ -349,6 +349,71 @@ def test_a_rank_that_dies_is_the_one_that_is_named(tmp_path: Path) -> None:
     words = ["PYTHON", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "SCRIPT", "dies"]
     failure = failure_of(carried_out(tmp_path, BEGINNING + OVER_RANKS, words))
     assert (failure["kind"], failure["ranks"]) == ("crashed", [1])
+
+
+def test_profiles_are_of_steps_after_the_timed_ones_and_know_what_memory_is_for(tmp_path: Path) -> None:
+    text = "sgd = torch.optim.Adam(model.parameters())\ntrain(lambda: sgd.step())"
+    entries = carried_out(tmp_path, BEGINNING + text, profile=("kernels", "memory"))
+    assert failure_of(entries) is None, failure_of(entries)
+    analysis = analyse({"here": entries})
+    assert not analysis.validity.broken, analysis.validity
+    steps = sum(one["n"] for one in of(entries, "interval"))
+    assert of(entries, "stopped")[0]["step"] == of(entries, "finished")[0]["steps"] == steps
+    assert len(own_account(tmp_path)) == steps + 3 + 3 + 1
+    (memory,), numbers = analysis.profiles.memory, 8 * 64 + 64 + 64 * 4 + 4
+    assert memory.classes["weights"].at_peak_bytes == memory.classes["weight_gradients"].max_bytes == 4 * numbers
+    assert memory.parts["optimizer_state"].max_bytes == pytest.approx(8 * numbers, abs=16)  # and the steps themselves
+    assert memory.classes["feature_maps"].max_bytes >= 4 * 10 * 64
+    (table,) = analysis.profiles.kernels
+    assert "aten::addmm" in {row.name for row in table.rows}
+    # Forward, by the weights and, but for the first layer, by its input; a batch of ten.
+    assert analysis.summary["operations"]["flops_per_step"] == 2 * 10 * (2 * (8 * 64 + 64 * 4) + 64 * 4)
+
+
+SHARDED = """
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+dist.init_process_group("gloo")
+for layer in model:
+    fully_shard(layer)
+fully_shard(model)
+sgd = torch.optim.Adam(model.parameters())
+train(lambda: sgd.step())
+"""
+
+
+@LATER
+def test_weights_that_ranks_share_are_gathered_to_be_compared_and_their_memory_is_that_of_a_share(
+    tmp_path: Path,
+) -> None:
+    words = ["PYTHON", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "SCRIPT"]
+    entries = carried_out(tmp_path, BEGINNING + SHARDED, words, steps=40, profile=("kernels", "memory"))
+    assert failure_of(entries) is None, failure_of(entries)
+    analysis = analyse({"here": entries})
+    assert not analysis.validity.broken, analysis.validity
+    (one, other) = (of(entries, "finished", rank)[0]["weights_sha256"] for rank in (0, 1))
+    assert one == other is not None
+    weights = 4 * (8 * 64 + 64 + 64 * 4 + 4)
+    for memory in analysis.profiles.memory:
+        assert memory.classes["weights"].at_peak_bytes == weights / 2
+        assert memory.parts["optimizer_state"].at_peak_bytes == pytest.approx(weights, abs=32)
+
+
+@LATER
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("train(epochs=15)", "the script ended before it could be made"),
+        ("def after(): assert done < 125\ntrain(after=after)", "the script ended while it was being made"),
+        ("sys.modules['workers'] = sys\ntrain()", "cannot be imported here"),
+    ],
+)
+def test_a_profile_that_cannot_be_made_says_why_and_what_was_timed_stands(text: str, said: str, tmp_path: Path) -> None:
+    entries = carried_out(tmp_path, BEGINNING + text, profile=("kernels",))
+    assert failure_of(entries) is None, failure_of(entries)
+    analysis = analyse({"here": entries})
+    assert analysis.measurement("throughput") is not None
+    assert said in analysis.profiles.reasons["kernels"], analysis.profiles.reasons
 
 
 def test_a_script_finds_its_own_surroundings_as_they_are_without_us(tmp_path: Path) -> None:

@@ -35,7 +35,6 @@ _AGENT_KINDS = frozenset(
         "stopping_decided",
         "garbage",
         "process_exited",
-        "profile_failed",
         "counters",
         "log_closed",
     )

@@ -237,6 +237,7 @@ class Meter(object):
         self._paused: "Dict[str, float]" = {}
         self._phase: "Optional[str]" = None
         self._phase_began = 0.0
+        self._profiles: "Any" = None
 
     @property
     def active(self) -> bool:
@@ -280,7 +281,10 @@ class Meter(object):
         for unit, amount in work.items():
             self.work[unit] = self.work.get(unit, 0.0) + amount
         if self.steps >= self.until:
-            self._interval()
+            if self._profiles is None:
+                self._interval()
+            else:
+                self._profile()
 
     def claim(self, goes_on: bool) -> bool:
         """Become the rank that this process is; False where another process is that one already."""
@@ -328,12 +332,24 @@ class Meter(object):
         if not order.get("hold"):
             self._tell(now, n, duration_s, amounts)
         if "stop" in order:
-            self.finish(order["stop"])
-            self._told_to_end = True
-            raise SystemExit(0)
+            assert self.report is not None
+            names = () if order["stop"] == "cancelled" else self._settings["profile"]
+            self._conclude(order["stop"])
+            self._profiles = self.source.profiles(names, self._settings["tools"], self.report.emit)
+            self._profile()
+            return
         self.until = self.steps + int(order["go"])
         if not order.get("hold"):
             self.mark = time.monotonic()
+
+    def _profile(self) -> None:
+        """What was to be timed is there. Let the next profile begin; end the script where none is left."""
+        steps = next(self._profiles, 0)
+        self.until = self.steps + steps
+        if not steps:
+            self._close(together=True)
+            self._told_to_end = True
+            raise SystemExit(0)
 
     def _tell(self, now: float, n: int, duration_s: float, amounts: "Dict[str, float]") -> None:
         assert self.report is not None
@@ -389,7 +405,7 @@ class Meter(object):
     def at_exit(self) -> None:
         """The process ends: by an error of the script's, which Python has just printed, or as it should."""
         error = getattr(sys, "last_value", None)
-        if error is None:
+        if error is None or self._profiles is not None:  # an error after the timed part costs a profile at most
             self.finish()
         elif self.report is not None:
             self.give_up(TroubleError("crashed", "%s: %s" % (type(error).__name__, error)))
@@ -397,6 +413,10 @@ class Meter(object):
     def finish(self, reason: str = BY_ITSELF) -> None:
         """Say how it ended. Nothing is watched afterwards."""
         if not self.active:
+            return
+        if self._profiles is not None:
+            self._profiles.close()
+            self._close()
             return
         self.source.ending()
         if self.report is None and self.steps and not self.claim(goes_on=False):
@@ -409,9 +429,24 @@ class Meter(object):
             duration_s = max(time.monotonic() - (self.mark or 0.0) - sum(self._paused.values()), 1e-9)
             amounts = self._amounts(n)
             self._tell(time.monotonic(), n, duration_s, amounts)
+        self._conclude(reason)
+        for name in self._settings["profile"]:
+            no_profile(
+                name, "the script ended before it could be made: give fewer --steps or --seconds", self.report.emit
+            )
+        self._close()
+
+    def _conclude(self, reason: str) -> None:
+        """The last interval is over."""
+        assert self.report is not None
         self.report.emit("stopped", step=self._done, reason=reason)
         self.report.emit("memory", **self.source.memory())
-        self.report.emit("finished", steps=self._done, weights_sha256=self.source.digest())
+
+    def _close(self, together: bool = False) -> None:
+        """Say the last word; ``together``: all ranks do so after the same step."""
+        assert self.report is not None
+        self.over = True
+        self.report.emit("finished", steps=self._done, weights_sha256=self.source.digest(together))
 
     def give_up(self, error: BaseException) -> None:
         """Watch no more, and say why: the script goes on as if nobody had watched."""
@@ -485,8 +520,15 @@ class Source(object):
                     return {"peak_bytes": int(line.split()[1]) * 1024, "method": method}
         return {"peak_bytes": None, "method": method, "reason": "the kernel reports no VmHWM"}
 
-    def digest(self) -> "Optional[str]":
+    def digest(self, together: bool) -> "Optional[str]":
+        """Return the SHA-256 of the weights, where ranks must have equal ones and can tell; else None."""
         return None
+
+    def profiles(self, names: "Any", tools: str, emit: "Any") -> "Any":
+        """Make the profiles ``names``: see ``frameworks.pytorch.watched.phases``; ``tools``: the folder of tbd."""
+        for name in names:
+            no_profile(name, "only steps of PyTorch's optimisers are profiled", emit)
+        return iter(())
 
 
 class Torch(Source):
@@ -526,6 +568,7 @@ class Torch(Source):
         self._scale: "Optional[float]" = None
         self._cuda = False
         self._is_ddp = False
+        self._listener: "Any" = None
 
     # where it looks
 
@@ -579,7 +622,7 @@ class Torch(Source):
         cls.__next__ = following
 
     def _see_tensors(self, module: "Any") -> None:
-        self._wrap(module.Tensor, "backward", before=self._backward)
+        self._wrap(module.Tensor, "backward", before=self._backward, after=lambda *_, **__: self._part("forward"))
 
     def _see_modules(self, module: "Any") -> None:
         self._wrap(module.Module, "eval", before=self._evaluates)
@@ -632,6 +675,7 @@ class Torch(Source):
             del self._stack[self._stack.index(key) :]
         self._stack.append(key)
         self._begin_timing()
+        self._part("update")
 
     def _stepped(self, optimizer: "Any") -> None:
         self._calls += 1
@@ -663,7 +707,6 @@ class Torch(Source):
             return
         self._hold(largest)
         self._seen.clear()
-        self._made.clear()
         self._meter.steps = calls - 1
         self._step()
 
@@ -693,6 +736,7 @@ class Torch(Source):
 
     def _asked(self, iterator: "Any") -> None:
         loader = id(iterator._dataset)
+        self._part("input")
         if not self._torch.is_grad_enabled() or (self._training and loader not in self._training):
             self._meter.enter(EVALUATION)
             return
@@ -701,6 +745,7 @@ class Torch(Source):
             self._meter.restart()
 
     def _got(self, iterator: "Any", batch: "Any", waited_s: float) -> None:
+        self._part("forward")
         if not self._torch.is_grad_enabled():
             return
         loader = id(iterator._dataset)
@@ -714,6 +759,7 @@ class Torch(Source):
             self._meter.waited_s = (self._meter.waited_s or 0.0) + waited_s
 
     def _backward(self, tensor: "Any", *_: "Any", **__: "Any") -> None:
+        self._part("backward")
         self._meter.leave(EVALUATION)
         self._begin_timing()
         if self._last_loader is not None:
@@ -788,7 +834,12 @@ class Torch(Source):
             mathematics["float32_matmul_precision"] = torch.get_float32_matmul_precision()
         except RuntimeError:  # a script that sets it by newer means: the older ones do not tell then
             pass
-        place = {"device": kind, "gpu": gpu, "framework": "pytorch", "synchronous": self._is_ddp}
+        place = {
+            "device": kind,
+            "gpu": gpu,
+            "framework": "pytorch",
+            "synchronous": self._is_ddp or self._is_sharded(_parameters(main)),
+        }
         place["optimizer"] = type(main).__name__
         return {
             "versions": {"framework": "pytorch", "version": str(torch.__version__), "libraries": libraries()},
@@ -808,19 +859,53 @@ class Torch(Source):
             return {"peak_bytes": peak, "method": "torch.cuda.max_memory_allocated"}
         return Source.memory(self)
 
-    def digest(self) -> "Optional[str]":
-        """Return the SHA-256 of the weights of a replica; None where ranks need not have equal ones."""
+    def digest(self, together: bool) -> "Optional[str]":
         import hashlib
 
         main, found = self._main(), hashlib.sha256()
-        if not self._is_ddp or main is None:
+        sharded = main is not None and self._is_sharded(_parameters(main))
+        if main is None or not (self._is_ddp or sharded) or sharded and not together:
             return None
         try:
             for one in _parameters(main):
-                found.update(one.detach().cpu().contiguous().view(-1).view(self._torch.uint8).numpy().tobytes())
+                whole = one.detach().full_tensor() if sharded else one.detach()
+                found.update(whole.cpu().contiguous().view(-1).view(self._torch.uint8).numpy().tobytes())
         except Exception:  # no numpy, or parameters of another kind
             return None
         return found.hexdigest()
+
+    def _is_sharded(self, parameters: "Any") -> bool:
+        """Whether each parameter is divided among all ranks, and among nobody else: not the stages of a pipeline."""
+        ranks = self.place()[1]
+        meshes = [getattr(one, "device_mesh", None) for one in parameters]
+        return ranks > 1 and all(mesh is not None and mesh.size() == ranks for mesh in meshes)
+
+    def profiles(self, names: "Any", tools: str, emit: "Any") -> "Any":
+        if not names:
+            return iter(())
+        try:
+            module = _tool(tools)
+            known = module.Known(self._device, self._all_parameters, self._optimizers, self._listen)
+            # Operations are counted where kernels are asked for: a step of its own, which is slow.
+            return module.phases(list(names) + ["operations"] * ("kernels" in names), known, emit)
+        except Exception as error:
+            for name in names:
+                no_profile(name, "what makes it cannot be imported here: %s" % error, emit)
+            return iter(())
+
+    def _optimizers(self) -> "List[Any]":
+        return [one for one in (found() for found in self._made.values()) if one is not None]
+
+    def _all_parameters(self) -> "List[Any]":
+        return list({id(one): one for optimizer in self._optimizers() for one in _parameters(optimizer)}.values())
+
+    def _listen(self, listener: "Any") -> None:
+        self._listener = listener
+
+    def _part(self, name: str) -> None:
+        """A part of a step begins: see ``frameworks.pytorch.watched.Known``."""
+        if self._listener is not None:
+            self._listener(name)
 
 
 class Finder(object):
@@ -881,6 +966,22 @@ def note(folder: str, **what: "Any") -> None:
         os.close(descriptor)
     except OSError:
         pass
+
+
+def no_profile(name: str, message: str, emit: "Any") -> None:
+    """Say why there is no profile ``name``."""
+    emit("profile_failed", profile=name, failure={"kind": "unsupported", "ranks": [], "message": message})
+
+
+def _tool(folder: str) -> "Any":
+    """Import what makes profiles from ``folder``, where tbd lies; ``sys.path`` is as it was afterwards."""
+    import importlib
+
+    sys.path.insert(0, folder)
+    try:
+        return importlib.import_module("workers.trainer.frameworks.pytorch.watched")
+    finally:
+        sys.path.remove(folder)
 
 
 def libraries() -> "Dict[str, str]":

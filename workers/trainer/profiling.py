@@ -92,12 +92,17 @@ def allocations(
     before = clock()
     found = adapter.memory_profile(job, process, watch)
     elapsed_s = clock() - before
+    report_allocations(found, emit)
+    emit("profiled", profile="memory", steps=found["steps"], elapsed_s=elapsed_s, begun_t=before)
+
+
+def report_allocations(found: Data, emit: Emit) -> None:
+    """Emit the answer of ``memory_profile``, in as many events as it needs."""
     chunks = list(_chunks(found["allocations"])) or [[]]
     for number, items in enumerate(chunks, start=1):
         last = number == len(chunks)
         totals = {key: found[key] for key in _TOTALS} if last else {}
         emit("allocations", method=found["method"], classes=found["classes"], items=items, last=last, **totals)
-    emit("profiled", profile="memory", steps=found["steps"], elapsed_s=elapsed_s, begun_t=before)
 
 
 def _chunks(items):

@@ -177,10 +177,13 @@ EVENTS = {
     "spans": ("names", "lanes", "items"),
     "layers": ("steps", "elapsed_s", "method", "serialised", "breakdown", "rows", "exchanges"),
     "allocations": ("method", "classes", "items", "last"),
+    # of a person's own script, after ``kernels``: multiply-adds of a step count as two operations; exchanges and
+    # additions between tensors do not count
+    "operations": ("steps", "flops", "method"),
     # what a profile cost: with it, a phase of the process or (``memory``) a process of its own has ended well; with
     # ``begun_t``: when it began, on CLOCK_MONOTONIC, for its findings were reported before this event
     "profiled": ("profile", "steps", "elapsed_s"),
-    # by the agent: the processes of a profile went wrong; what was measured before stands
+    # by the agent, or a person's own script: a profile went wrong; what was measured before stands
     "profile_failed": ("profile", "failure"),
     # by the agent, on a GPU host with ncu, where the plan's ``profile`` asks for kernels: what hardware counted in one
     # step, [kernel's name, {ncu's metric: value or null}] of each launch in order; a long list comes in several events

@@ -54,6 +54,7 @@ RANGES: Mapping[str, Mapping[str, Range]] = {
     "activity": {"active_s": SECONDS, "elapsed_s": SECONDS, "steps": COUNT, "cost_s": SECONDS},
     "kernels": {"elapsed_s": SECONDS, "active_s": SECONDS, "steps": COUNT},
     "layers": {"elapsed_s": SECONDS, "steps": COUNT},
+    "operations": {"flops": (0.0, 1e30), "steps": (1.0, MOST)},
     "profiled": {"elapsed_s": SECONDS, "steps": COUNT, "begun_t": SECONDS},
     "exchange": {"bytes": COUNT, "repetitions": COUNT, "duration_s": SECONDS, "queued": COUNT},
     "calibration": {"flops": (0.0, 1e30), "products": COUNT, "loaded_s": SECONDS, "duration_s": SECONDS},

@@ -25,15 +25,19 @@ LEAST_INTERVALS = 20
 INTERVAL_S = 0.2
 SAMPLE_S = 1.0
 
+PROFILES = ("kernels", "memory")
+
 
 class Asked(NamedTuple):
-    """What a person asks of each run. ``work``: of one step of one rank, in ``unit``; None: as the script shows it."""
+    """What a person asks of each run. ``work``: of one step of one rank, in ``unit``; None: as the script shows it.
+    ``profile``: of ``PROFILES``."""
 
     seconds: float | None
     steps: int | None
     work: float | None
     unit: str | None
     timeout_s: float
+    profile: Sequence[str] = ()
 
 
 def job_of(
@@ -78,6 +82,7 @@ def job_of(
         "max_measure_s": asked.seconds,
         "timeout_s": float(asked.timeout_s),
         "repetition": repetition,
+        "profile": list(asked.profile),
     }
     if before is not None:
         shown = ("framework", "strategy", "topology", "device", "global_batch_size", "options")

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple, Sequence
 
+import workers
 from workers.node import processes
 from workers.node.adopted import Adopted
 from workers.node.children import Child, Followed, Output
@@ -124,6 +125,7 @@ class OwnGang(Gang):
         asked = {name: job["script"].get(name) for name in ("work", "unit")}
         control = [job["control"]["host"], job["control"]["port"]]
         more = {"token": job["token"], "control": control, "max_steps": job["plan"]["max_steps"]}
+        more |= {"profile": job["plan"]["profile"], "tools": str(Path(workers.__file__).parents[1])}
         return {**asked, **more, "interval_s": job["interval_s"]}
 
     def drain(self) -> None:

@@ -51,6 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     length.add_argument("--steps", type=int, metavar="N", help="timed steps of a run instead")
     add("--work", type=float, metavar="N", help="what one step of a rank does, in --unit")
     add("--unit", metavar="UNIT", help="samples, tokens or steps; with --work any word")
+    add("--profile", metavar="P1,P2", help="kernels, memory: steps under a profiler after the timed ones")
     add("--timeout", type=float, default=3600.0, metavar="S", help="of one run in all (default 3600)")
     add("--axis", action="append", default=[], metavar="NAME=V1,V2", help="fills {NAME} in COMMAND, a cell each")
     add("--commits", metavar="A,B", help="run these commits, from work trees of their own; . is this folder as it is")
@@ -111,8 +112,17 @@ def _refuse(options: argparse.Namespace, nested: bool) -> None:
         raise CommandError(f"--work {options.work:g} of what? Say it with --unit, such as --unit tokens")
     if options.work is None and options.unit not in (None, *UNITS):
         raise CommandError(f"--unit {options.unit}: a loader gives {' or '.join(UNITS[:2])}; of others say --work")
+    from workers.node.own.jobs import PROFILES
+
+    unknown = [one for one in _profiles(options) if one not in PROFILES]
+    if unknown:
+        raise CommandError(f"--profile {unknown[0]}: a script can be profiled for {' and '.join(PROFILES)}")
     if options.fail_on_regression and not (options.axis or options.commits):
         raise CommandError("--fail-on-regression compares cells: give --axis or --commits")
+
+
+def _profiles(options: argparse.Namespace) -> list[str]:
+    return [] if options.profile is None else options.profile.split(",")
 
 
 def _axes(options: argparse.Namespace) -> dict[str, list[Any]]:
@@ -287,7 +297,8 @@ def _run(
     from workers.node.own.repository import code_of
     from workers.node.own.script import Command, OwnScript
 
-    asked = jobs.Asked(options.seconds, options.steps, options.work, options.unit, options.timeout)
+    length = (options.seconds, options.steps)
+    asked = jobs.Asked(*length, options.work, options.unit, options.timeout, _profiles(options))
     script = {
         "words": [_printable(word) for word in cell.words],
         "work": options.work,
@@ -362,12 +373,17 @@ def _print_beside(client: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     from orchestrator.reports.tables.results_table import run_that_counts
 
     for row in rows:
-        summary = client.get(path_of("runs", run_that_counts(row)))["summary"] or {}
+        run_id = run_that_counts(row)
+        summary = client.get(path_of("runs", run_id))["summary"] or {}
         told = [f"start to first step {duration(value_of(row['start_up_s']))}"] if row["start_up_s"] else []
         told += [f"input wait {percent(value_of(row['input_ratio']))}"] if row["input_ratio"] else []
         told += [f"{name} {duration(seconds)} a run" for name, seconds in (summary.get("phases") or {}).items()]
+        if counted := summary.get("operations"):
+            told.append(f"{counted['flops_per_step'] / 1e9:.3g} GFLOP a step, counted")
         if told:
             output.print_dim(f"Beside the steps: {', '.join(told)}.")
+        for name in row["axes"]["profile"] if row["throughput"] else ():
+            output.say(f"{name} of this cell: tbd show {run_id} --{name}")
 
 
 def _gate(compared: Mapping[str, Any] | None) -> int:

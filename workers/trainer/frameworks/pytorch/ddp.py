@@ -102,18 +102,9 @@ class Strategy(single.Strategy):
         }
 
     def rest(self) -> None:
-        """See ``single.Strategy``: wait until Gloo's threads sleep, and still do a moment later.
-
-        A backward pass ends when the averaged gradients are there; the thread that brought them then notes when it
-        was done, in what a profiler has recorded. PyTorch (2.13) does not wait for that: a profiler that ends before
-        has freed what is written to, and the process may be aborted by it much later, or never.
-        """
-        if self._backend != "gloo":
-            return
-        quiet = 0
-        while quiet < 2:
-            quiet = quiet + 1 if all(state == ASLEEP for state in gloo_threads()) else 0
-            time.sleep(REST_S)
+        """See ``single.Strategy``."""
+        if self._backend == "gloo":
+            rest_of_gloo()
 
     def failure_of(self, error: BaseException) -> Optional[str]:
         if not isinstance(error, RuntimeError):
@@ -130,6 +121,19 @@ class Strategy(single.Strategy):
             leaving.start()
             leaving.join(LEAVE_S)
         self._store = None
+
+
+def rest_of_gloo() -> None:
+    """Wait until Gloo's threads sleep, and still do a moment later.
+
+    A backward pass ends when the averaged gradients are there; the thread that brought them then notes when it was
+    done, in what a profiler has recorded. PyTorch (2.13) does not wait for that: a profiler that ends before has freed
+    what is written to, and the process may be aborted by it much later, or never.
+    """
+    quiet = 0
+    while quiet < 2:
+        quiet = quiet + 1 if all(state == ASLEEP for state in gloo_threads()) else 0
+        time.sleep(REST_S)
 
 
 def gloo_threads() -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Recording a trace: the one place that knows the types of PyTorch's profiler."""
 
+import contextlib
 import time
-from typing import Any, Callable, ContextManager
+from typing import Any, Callable, ContextManager, Iterator, Optional
 
 import torch
 
@@ -17,6 +18,13 @@ def mark(name: str) -> ContextManager[Any]:
     return torch.profiler.record_function(MARK + name)
 
 
+class Recorded(object):
+    """What ``recording`` yields; ``trace``: the ``Trace``, once that is over."""
+
+    def __init__(self) -> None:
+        self.trace: Optional[Trace] = None
+
+
 def record(
     steps: int,
     step: Callable[[], Any],
@@ -25,21 +33,33 @@ def record(
     cuda: bool,
     shapes: bool = False,
 ) -> Trace:
-    """Run ``step`` so many times under the profiler; return the ``Trace``.
+    """Run ``step`` so many times under the profiler; return the ``Trace``. The rest is as in ``recording``."""
+    with recording(synchronize, rest, cuda, shapes) as recorded:
+        for _ in range(steps):
+            step()
+    assert recorded.trace is not None
+    return recorded.trace
+
+
+@contextlib.contextmanager
+def recording(
+    synchronize: Callable[[], None], rest: Callable[[], None], cuda: bool, shapes: bool = False
+) -> Iterator[Recorded]:
+    """Record what runs within, whoever does it.
 
     Args:
         synchronize: returns when the device has done all of it; the time it takes counts.
         rest: returns when no other thread writes to what is recorded: what follows frees it. Its time does not count.
     """
+    recorded = Recorded()
     kinds = [torch.profiler.ProfilerActivity.CPU] + [torch.profiler.ProfilerActivity.CUDA] * cuda
     with torch.profiler.profile(activities=kinds, acc_events=True, record_shapes=shapes) as profiler:
         readings = [_clock_reading() for _ in range(_CLOCK_READINGS)]
         with mark(WHOLE):
-            for _ in range(steps):
-                step()
+            yield recorded
             synchronize()
         rest()
-    return _trace(profiler.events(), readings, cuda)
+    recorded.trace = _trace(profiler.events(), readings, cuda)
 
 
 def _clock_reading():

@@ -5,8 +5,9 @@ up here and nowhere else, and a version that has no such thing says so.
 """
 
 import collections
+import itertools
 import re
-from typing import Any, Callable
+from typing import Any, Callable, Dict, List, Sequence
 
 import torch
 
@@ -74,17 +75,128 @@ def _run(build):
         for name, part in step.parts:
             with pytorch_events.mark("%s%s:%d" % (_RECORDED, name, number)):
                 part()
-            note(_owned(network, optimizers, step.tensors))
+            others = [("other", network.buffers()), ("input", step.tensors or [])]
+            note(_owned(list(network.parameters()), optimizers, others))
     return owned
 
 
-def _owned(network, optimizers, tensors):
-    """Return {address of a storage: [(class, bytes)]} of all that has a role now."""
-    parameters = list(network.parameters())
+class Watched(object):
+    """Follows the allocations of steps that somebody else does, and who says when their parts begin: ``enter``.
+
+    What was there before is known by its role alone: weights, their gradients, the optimisers' state.
+
+    Args:
+        parameters, optimizers: return what there is of them now.
+    """
+
+    METHOD = "kineto allocation events, owner by address, then by time; of what was there before: by the optimisers"
+
+    def __init__(
+        self,
+        device: torch.device,
+        parameters: Callable[[], Sequence[torch.Tensor]],
+        optimizers: Callable[[], Sequence[torch.optim.Optimizer]],
+    ) -> None:
+        self._device = device
+        self._parameters = parameters
+        self._optimizers = optimizers
+        self._owned: List[Any] = []
+        self._sizes: Dict[int, int] = {}
+        self._open: Any = None
+        self._step = 1
+        self._profiler = torch.autograd.profiler.profile(profile_memory=True, use_kineto=True)
+
+    def begin(self) -> None:
+        """Begin to record, at the end of a step."""
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)
+        self._profiler.__enter__()
+        with pytorch_events.mark(_RECORDED + _BUILD + ":0"):
+            self.look()
+        self._sizes = {tensor.data_ptr(): tensor.nbytes() for tensor in map(_storage, self._known())}
+        self.enter("forward")
+
+    def enter(self, name: str) -> None:
+        """Another part of the step begins."""
+        self._leave()
+        if name in ("backward", "update"):
+            self.look()
+        self._open = pytorch_events.mark("%s%s:%d" % (_RECORDED, name, self._step))
+        self._open.__enter__()
+
+    def step(self) -> None:
+        """A step is over, and the next one begins."""
+        self._leave()
+        self.look()
+        self._step += 1
+        self.enter("forward")
+
+    def look(self) -> None:
+        """Note what has which role now."""
+        with pytorch_events.mark(_NOTE + str(len(self._owned))):
+            self._owned.append(_owned(self._parameters(), self._optimizers(), ()))
+
+    def answer(self) -> Data:
+        """Return the answer of ``memory_profile``, once the recording has ended.
+
+        Raises:
+            TrainerError: ``unsupported``, this version of PyTorch does not tell what its allocators do.
+        """
+        events = _events(self._profiler)
+        notes, parts = _marks(events, self._owned)
+        begun = parts[0].start
+        # The CPU allocator does not tell that a block ends which it had given before: what is gone at the second look,
+        # such as gradients, counts as gone at once. A view may be told beside what it is a view of: then there is more
+        # of it than its storage holds.
+        sizes = [
+            (address, max(self._sizes[address], sum(size for _, size in owned)))
+            for address, owned in self._owned[0].items()
+            if self._sizes.get(address) and address in self._owned[1]
+        ]
+        before = [Change(begun, address, size, None, None) for address, size in sizes]
+        changes = sorted(before + _changes(events, self._device.type)[0], key=lambda change: change.at)
+        allocations = ownership.classify(changes, notes, parts)
+        outside_bytes = None
+        if self._device.type == "cuda":
+            peak = torch.cuda.max_memory_allocated(self._device), "torch.cuda.max_memory_allocated of these steps"
+            free, total = torch.cuda.mem_get_info(self._device)
+            outside_bytes = total - free - peak[0]
+        else:
+            level = most = 0
+            for _, change, _ in allocations:
+                level += change
+                most = max(most, level)
+            peak = most, "the allocations themselves: PyTorch's CPU allocator does not tell of those before"
+        return allocation_profile.answer(self.METHOD, self._step - 1, allocations, peak, outside_bytes)
+
+    def end(self, rest: Callable[[], None]) -> None:
+        """End the recording; ``rest``: see ``events.recording``."""
+        self._leave()
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        rest()
+        self._profiler.__exit__(None, None, None)
+
+    def _leave(self):
+        if self._open is not None:
+            self._open.__exit__(None, None, None)
+            self._open = None
+
+    def _known(self):
+        parameters = list(self._parameters())
+        gradients = [one.grad for one in parameters if one.grad is not None]
+        return itertools.chain(parameters, gradients, _state(self._optimizers()))
+
+
+def _storage(tensor):
+    return shares.local(tensor).untyped_storage()
+
+
+def _owned(parameters, optimizers, others):
+    """Return {address of a storage: [(class, bytes)]} of all that has a role now; ``others``: (class, tensors)."""
     roles = [("weights", parameters), ("weight_gradients", [p.grad for p in parameters if p.grad is not None])]
     roles.append(("optimizer_state", _state(optimizers)))
-    roles.append(("other", network.buffers()))
-    roles.append(("input", tensors or []))
+    roles.extend(others)
     found = collections.defaultdict(list)
     for name, members in roles:
         for tensor in map(shares.local, members):
