@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from orchestrator.analysis.analyse import analyse
-from orchestrator.cli.exits import FAILED, INTERRUPTED, REGRESSION, USAGE
+from orchestrator.cli.exits import FAILED, INTERRUPTED, REGRESSION, RUN_FAILED, USAGE
 from orchestrator.cli.main import main
 from tests.integration.node_attempts import a_job
 from workers.node import interpreters, processes
@@ -167,12 +167,32 @@ if os.fork() == 0:
     os._exit(0)
 train(loader=DataLoader(data, batch_size=10, num_workers=1, persistent_workers=True))
 """
+GOES_ELSEWHERE = """
+os.mkdir("elsewhere")
+os.symlink("../own.txt", "elsewhere/own.txt")
+os.chdir("elsewhere")
+os.environ.clear()
+train()
+"""
 SWALLOWS = """
 while True:
     try:
         train()
     except SystemExit:
         pass
+"""
+HANGS_AT_THE_END = """
+import torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(model)
+sgd = torch.optim.SGD(model.parameters(), lr=0.01)
+try:
+    train()
+finally:
+    if dist.get_rank() == 0:
+        dist.barrier()
+    while dist.get_rank() == 1:
+        time.sleep(1)
 """
 OVER_RANKS = """
 import torch.distributed as dist
@@ -231,6 +251,9 @@ def own_account(tmp_path: Path) -> dict[int, tuple[int, float]]:
         pytest.param(BY_CLOSURES, "steps", id="LBFGS, and no loader", marks=LATER),
         pytest.param(WITH_WORKERS, "samples", id="a loader with workers, and a child that was forked"),
         pytest.param(SWALLOWS, "samples", id="it catches what ends it", marks=LATER),
+        pytest.param(
+            GOES_ELSEWHERE, "samples", id="it goes to another folder, and forgets its environment", marks=LATER
+        ),
         pytest.param("train(epochs=40); os._exit(0)", "samples", id="it ends by itself, at once", marks=LATER),
         pytest.param(
             "import atexit\natexit.register(time.sleep, 99)\ntrain()", "samples", id="it never ends", marks=LATER
@@ -342,6 +365,17 @@ def test_ranks_of_torchrun_are_found_and_end_at_the_same_step(tmp_path: Path) ->
     (one, other) = (of(entries, "finished", rank)[0]["weights_sha256"] for rank in (0, 1))
     assert one == other is not None
     assert not analyse({"here": entries}).validity.broken
+
+
+@LATER
+def test_ranks_that_hang_in_their_last_barrier_are_ended_and_what_they_measured_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "_END_S", 0.5)
+    words = ["PYTHON", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "SCRIPT"]
+    entries = carried_out(tmp_path, BEGINNING + HANGS_AT_THE_END, words, steps=40)
+    assert failure_of(entries) is None, failure_of(entries)
+    assert analyse({"here": entries}).measurement("throughput") is not None
 
 
 @LATER
@@ -484,6 +518,39 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+OLD_TORCH = {
+    "torch/__init__.py": "__version__ = '1.13.1'\nfrom torch import optim",
+    "torch/optim/__init__.py": "from torch.optim.optimizer import Optimizer",
+    "torch/optim/optimizer.py": "class Optimizer:\n    def step(self): pass",
+}
+
+
+def test_a_pytorch_that_does_not_tell_when_an_optimiser_steps_is_named(tmp_path: Path) -> None:
+    """What stands for PyTorch 1.13 has its names, and lacks what came with 2.0."""
+    for name, text in OLD_TORCH.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    text = "import torch\nfor number in range(9): torch.optim.Optimizer().step()"
+    failure = failure_of(carried_out(tmp_path, text, [sys.executable, "SCRIPT"]))
+    assert failure["kind"] == "unsupported"
+    assert "older than 2.0" in failure["message"]
+
+
+def test_a_folder_that_is_removed_meanwhile_costs_the_runs_after_it(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = place / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    text = WAITS.replace("PAUSE", "0.005")
+    (work / "own.py").write_text("import os, shutil\nshutil.rmtree(os.getcwd())\n" + text)
+    assert main([*SHORT, "--", sys.executable, "own.py"]) == RUN_FAILED
+    said = capsys.readouterr()
+    assert [row["throughput"]["n"] for row in json.loads(said.out)["items"]] == [1]
+    assert f"in {work}" in said.err
+    assert "run 3 of 3" not in said.err
+
+
 SHORT = ["exec", "--repeats", "3", "--seconds", "0.7", "--json"]
 
 
@@ -525,6 +592,26 @@ def test_commits_are_run_from_work_trees_of_their_own_and_the_folder_as_it_is(
     assert len(listed.stdout.splitlines()) == 1
 
 
+@LATER
+def test_a_try_of_a_series_is_judged_and_the_chain_is_measured_anew(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    (place / ".gitignore").write_text("data\nlocks\n")
+    for pause in ("0.02", "0.005"):
+        (place / "own.py").write_text(WAITS.replace("PAUSE", pause))
+        for order in (["init", "-q"], ["add", "."], ["commit", "-qm", pause]):
+            subprocess.run([*git, *order], cwd=place, check=True)
+    command = ["--", sys.executable, "own.py"]
+    assert main([*SHORT, "--series", "tune", "--commits", "HEAD~1,HEAD", *command]) == 0
+    assert "try 1 of series tune, at 2.19% of the 5 % of all its tries: kept: +" in capsys.readouterr().err
+    assert main([*SHORT, "--series", "tune", "--commits", "HEAD,HEAD~1", *command]) == 0
+    assert "try 2 of series tune, at 0.72% of the 5 % of all its tries: not kept: -" in capsys.readouterr().err
+    assert main([*SHORT, "--series", "tune", "--claim", *command]) == 0
+    slow, fast = json.loads(capsys.readouterr().out)["items"]
+    assert fast["throughput"]["value"] > 1.5 * slow["throughput"]["value"]
+
+
 def test_a_log_has_neither_the_environment_nor_a_token_and_names_no_command_that_others_carry_out(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -558,6 +645,12 @@ def test_a_held_device_is_refused_by_whom(place: Path, capsys: pytest.CaptureFix
         (["--repeats", "0", "--", "python"], "outside 1 to"),
         (["--seconds", "-1", "--", "python"], "not above 0"),
         (["--fail-on-regression", "--", "python"], "give --axis or --commits"),
+        (["--profile", "kernels,time", "--", "python"], "profiled for kernels and memory"),
+        (["--series", "Tune", "--commits", "A,B", "--", "python"], "small letters"),
+        (["--series", "tune", "--repeats", "1", "--", "python"], "judges pairs of runs"),
+        (["--series", "tune", "--", "python"], "two cells"),
+        (["--claim", "--", "python"], "--claim takes --series"),
+        (["--claim", "--series", "tune", "--", "python"], "has kept no edit"),
         (["--commits", "HEAD", "--", "python"], "takes a git repository"),
     ],
 )

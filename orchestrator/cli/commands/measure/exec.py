@@ -3,6 +3,7 @@
 tbd exec --repeats 6 --seconds 20 -- python train.py --batch 32
 tbd exec --axis lr=0.1,0.2 -- python train.py --lr {lr}
 tbd exec --commits main,. --fail-on-regression -- python train.py
+tbd exec --commits main,HEAD --series tune -- python train.py
 
 Nothing of the script is changed, and nothing is installed: it runs here, as you, in this folder, with what PATH names.
 A run ends after its timed steps, or when the script does. Its steps are those of PyTorch's optimisers; anything else
@@ -56,6 +57,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--axis", action="append", default=[], metavar="NAME=V1,V2", help="fills {NAME} in COMMAND, a cell each")
     add("--commits", metavar="A,B", help="run these commits, from work trees of their own; . is this folder as it is")
     add("--fail-on-regression", action="store_true", help="exit 3 where a cell is slower than the first value's")
+    add(
+        "--series",
+        metavar="NAME",
+        help="one of many tries of it: all of them together keep a null edit in 5 %% or less",
+    )
+    add("--claim", action="store_true", help="of --series: its first commit against its last kept edit, measured anew")
     add("--name", help="of the script and the experiment (default: the script's)")
     add("--logs", metavar="FOLDER", help="keep the event log of each run there")
     add("--json", action="store_true", help="print the results as REST answers them")
@@ -72,12 +79,16 @@ def execute(options: argparse.Namespace) -> int:
     if found is None:
         raise CommandError(f"there is no command {options.command[0]!r} on PATH, and no such file to run")
     words = [os.path.abspath(found), *options.command[1:]]
+    series = _series(options)
     axes = _axes(options)
     with _kept_logs(options.logs) as folder, _folders(options.commits) as folders:
         cells = _cells(options, words, axes, folders)
+        begun = _begin(series, cells, options)
         logs, failed, interrupted = _carry_out(options, cells, folder)
         client, experiment_id = _keep(logs, options)
-        code = _show(client, experiment_id, options, _first_axis(axes, options.commits))
+        code, compared = _show(client, experiment_id, options, _first_axis(axes, options.commits))
+        if series is not None and begun is not None:
+            output.say(series.end(begun, _only_pair(compared), experiment_id))
         if interrupted:
             raise CommandError(f"interrupted after {len(logs)} runs, which are kept as {experiment_id}", INTERRUPTED)
         return RUN_FAILED if failed else code
@@ -117,8 +128,53 @@ def _refuse(options: argparse.Namespace, nested: bool) -> None:
     unknown = [one for one in _profiles(options) if one not in PROFILES]
     if unknown:
         raise CommandError(f"--profile {unknown[0]}: a script can be profiled for {' and '.join(PROFILES)}")
-    if options.fail_on_regression and not (options.axis or options.commits):
+    if options.fail_on_regression and not (options.axis or options.commits or options.claim):
         raise CommandError("--fail-on-regression compares cells: give --axis or --commits")
+
+
+def _series(options: argparse.Namespace) -> Any:
+    """The series that this is a try of, or claims the gain of; then the commits are those of the claim.
+
+    Raises:
+        CommandError: what was asked for is neither.
+    """
+    from orchestrator.cli.rest.tries import Series
+
+    if options.claim and (not options.series or options.axis or options.commits):
+        raise CommandError("--claim takes --series NAME, and the commits from there: neither --commits nor --axis")
+    if not options.series:
+        return None
+    series = Series(options.series)
+    if options.claim:
+        options.commits = ",".join(series.ends())
+    elif options.repeats < 2:
+        raise CommandError("--series judges pairs of runs: --repeats 2 or more, 12 to see a gain of 2 %")
+    return series
+
+
+def _begin(series: Any, cells: Sequence[Cell], options: argparse.Namespace) -> Any:
+    """Take the level of the next try of the series; None where this is none.
+
+    Raises:
+        CommandError: a try is of two cells, and these are not.
+    """
+    from workers.node.own.repository import code_of
+
+    if series is None or options.claim:
+        return None
+    if len(cells) != 2:
+        raise CommandError("a try of --series has two cells, what is and the edit: --commits A,B or --axis NAME=A,B")
+    codes = [code_of(cell.folder) for cell in cells]
+    return series.begin(
+        [
+            {"label": cell.label, "commit": code["commit"], "dirty_sha256": code["dirty_sha256"]}
+            for cell, code in zip(cells, codes, strict=True)
+        ]
+    )
+
+
+def _only_pair(compared: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    return compared["items"][0] if compared and compared["items"] else None
 
 
 def _profiles(options: argparse.Namespace) -> list[str]:
@@ -346,7 +402,10 @@ def _first_axis(axes: Mapping[str, list[Any]], commits: str | None) -> tuple[str
     return next(((name, str(values[0])) for name, values in axes.items()), None)
 
 
-def _show(client: Any, experiment_id: str, options: argparse.Namespace, by: tuple[str, str] | None) -> int:
+def _show(
+    client: Any, experiment_id: str, options: argparse.Namespace, by: tuple[str, str] | None
+) -> tuple[int, Mapping[str, Any] | None]:
+    """Print the results; the exit code, and the comparison if there is one."""
     from orchestrator.cli.printing.tables import print_pairs, print_results
     from orchestrator.cli.rest.client import path_of
 
@@ -363,7 +422,7 @@ def _show(client: Any, experiment_id: str, options: argparse.Namespace, by: tupl
         if compared is not None:
             print_pairs(compared)
         output.say(f"kept as {experiment_id}: tbd show {experiment_id}")
-    return _gate(compared) if options.fail_on_regression else DONE
+    return _gate(compared) if options.fail_on_regression else DONE, compared
 
 
 def _print_beside(client: Any, rows: Sequence[Mapping[str, Any]]) -> None:
