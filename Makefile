@@ -24,7 +24,7 @@ SUITE := $(patsubst %,tests/contract/test_%.py,every_cell models overfitting lea
 	profiles_pytorch profiles_tensorflow profiles_mxnet profiles_cntk) \
 	$(patsubst %,tests/integration/test_%.py,convergence_runs resumed_runs largest_batches)
 
-.PHONY: help schedules-year seeded-faults demo nightly-demo pytorch-pythons test test-changed test-all lint unit bench faults coverage gate-figures test-horovod-pytorch cluster scaling s-sgd deploy-check suite-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters browser clean
+.PHONY: help schedules-year seeded-faults demo nightly-demo pytorch-pythons test test-changed test-all lint unit bench faults coverage gate-figures own-scripts test-horovod-pytorch cluster scaling s-sgd deploy-check suite-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters browser clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -107,6 +107,10 @@ coverage: setup ## how often the printed intervals hold the truth and equal cell
 
 gate-figures: setup ## how often the regression gate cries wolf and what it sees, by simulation (about half an hour of one core)
 	@$(BIN)/python -m bench.gate
+
+own-scripts: setup ## training scripts of other people as they stand, under tbd exec: nanoGPT, Lightning, Trainer, Accelerate, FSDP2 (400 MB to download, about 10 minutes; NAMES="nanogpt")
+	@$(BIN)/python -m workers.node.interpreters install pytorch
+	@$(BIN)/python -m bench.own_scripts $(NAMES)
 
 gpu-check: ## the checks that need a GPU, from a fresh clone with nothing but a driver: makes or finds its Python; SLICE=products|kernels|… (docs/operate/gpu_check.md; 77: no GPU)
 	@python3 -m tests.gpu.environment $(SLICE)
