@@ -604,9 +604,11 @@ def test_a_try_of_a_series_is_judged_and_the_chain_is_measured_anew(
             subprocess.run([*git, *order], cwd=place, check=True)
     command = ["--", sys.executable, "own.py"]
     assert main([*SHORT, "--series", "tune", "--commits", "HEAD~1,HEAD", *command]) == 0
-    assert "try 1 of series tune, at 2.19% of the 5 % of all its tries: kept: +" in capsys.readouterr().err
+    assert "try 1 of series tune, at level 2.19% (5 % for all its tries together): kept: +" in capsys.readouterr().err
     assert main([*SHORT, "--series", "tune", "--commits", "HEAD,HEAD~1", *command]) == 0
-    assert "try 2 of series tune, at 0.72% of the 5 % of all its tries: not kept: -" in capsys.readouterr().err
+    assert (
+        "try 2 of series tune, at level 0.72% (5 % for all its tries together): not kept: -" in capsys.readouterr().err
+    )
     assert main([*SHORT, "--series", "tune", "--claim", *command]) == 0
     slow, fast = json.loads(capsys.readouterr().out)["items"]
     assert fast["throughput"]["value"] > 1.5 * slow["throughput"]["value"]

@@ -58,7 +58,9 @@ class Series:
         """Judge the try by the comparison of its two cells, and write it down; what to tell a person."""
         from orchestrator.analysis.statistics import tries
 
-        said = f"try {begun.number} of series {self.name}, at {begun.level:.2%} of the 5 % of all its tries: "
+        said = (
+            f"try {begun.number} of series {self.name}, at level {begun.level:.2%} (5 % for all its tries together): "
+        )
         outcome: dict[str, Any] = {"try": begun.number, "experiment": experiment_id, "kept": False}
         measured = _difference(pair)
         if measured is None:
