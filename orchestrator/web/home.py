@@ -16,7 +16,7 @@ Json = Mapping[str, Any]
 _RECENT = 10  # failed runs: a judgement
 _HOLDING = ("placing", "running", "collecting")
 _OF_ENDED = ("grade", "rate (95 % CI within the run)", "n")  # what no run that failed has
-_SAID = {"G": "green", "?": "suspect", "F": "failed", "-": "missing", "!": "invalid", "~": "running"}
+_SAID = {"G": "green", "?": "suspect", "S": "slower", "F": "failed", "-": "missing", "!": "invalid", "~": "running"}
 
 
 async def home(asked: Asked) -> Page | Response:

@@ -4,21 +4,25 @@ A night is a time of the schedule (``domain.schedule.Fire``), also one that some
 a colour and the reason for it (docs/read_results/nightly.md):
 
 green     it has a number that does not look slower (``analysis.gate.suspects``)
-amber     it looks slower: a candidate, which nobody has tried side by side
-red       runs of it failed
+amber     it looks slower: a candidate, which nobody has tried side by side, or that could not be confirmed
+red       it is confirmed slower, or runs of it failed
 missing   no night: its time was missed, skipped, refused or waits; or the experiment was cancelled or removed
 invalid   it ran, and trained wrongly or has no number
 running   its experiment is not over yet
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+import hashlib
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from statistics import fmean, variance
 
 from orchestrator.analysis.cell.row import RATE, row_of_cell
 from orchestrator.analysis.gate.candidates import LEAST_NIGHTS
 from orchestrator.analysis.gate.suspects import Suspect, judged_points, suspects_of
 from orchestrator.analysis.history.baselines import Observation
+from orchestrator.domain.around.alerts import Alert, AlertFilter, AlertState, Candidate
 from orchestrator.domain.around.schedule import GRACE_S, SCHEDULE_PREFIX, Fire, FireState, Schedule, judged, told
 from orchestrator.domain.asked.fingerprint import workload_of
 from orchestrator.domain.asked.plan import Plan
@@ -107,6 +111,9 @@ class Judged:
         plan: as the last night planned it that had it.
         fields: of each night; ``present``: the nights whose spec had it.
         suspects: its candidates; their points are the numbers of these nights. ``places`` are those by their keys.
+        looks: the candidate that an amber night is told of.
+        run_s: how long a run takes, the mean in seconds; 0 where none is known.
+        deviation: of the logarithm of a run's rate within a night; None where no night has two.
     """
 
     plan: Plan
@@ -114,6 +121,9 @@ class Judged:
     present: frozenset[Column]
     suspects: Sequence[Suspect]
     places: Mapping[str, Place]
+    looks: Mapping[Column, Suspect]
+    run_s: float
+    deviation: float | None
 
 
 def boards(
@@ -152,19 +162,67 @@ def _named(context: Context, text: str) -> Schedule:
 
 def board(context: Context, schedule: Schedule, nights: int = NIGHTS) -> Board:
     """The last ``nights`` nights of a schedule."""
-    columns = _columns(context, schedule, MOST_NIGHTS + LOOK_BACK)
+    columns = nights_of(context, schedule)
     shown = columns[-nights:]
     told = judged_cells(context, schedule, columns)
     going_on = [one for one in shown if one.experiment_state == ExperimentState.ACTIVE.value]
     found = {column: _cells_of(context, column) for column in going_on}
     plans = {key: one.plan for key, one in told.items() if not one.present.isdisjoint(shown)}
     plans |= {key: cell.runs[0].plan for cells in found.values() for key, cell in cells.items()}
+    known = alerts_of(context, schedule)
     lines = []
     for key, plan in plans.items():
-        past = told[key].fields if key in told else {}
+        past = _with_alerts(key, told[key], known) if key in told else {}
         fields = [past.get(one) or _without_judgement(one, found.get(one, {}).get(key)) for one in shown]
         lines.append(Line(plan, [field for field in fields if field is not None]))
     return Board(schedule, shown, lines)
+
+
+def nights_of(context: Context, schedule: Schedule) -> list[Column]:
+    """All nights that are looked at, oldest first: those that can be shown and those before them."""
+    return _columns(context, schedule, MOST_NIGHTS + LOOK_BACK)
+
+
+def alerts_of(context: Context, schedule: Schedule) -> Sequence[Alert]:
+    """What the gate has taken note of, the newest first."""
+    return context.store.alerts(AlertFilter(schedule_id=schedule.id), limit=200).items
+
+
+def candidate_of(key: Hashable, judged: Judged, suspect: Suspect) -> Candidate:
+    """A suspect of the cell of that key, as alerts have it."""
+    plan = judged.plan
+    return Candidate(
+        cell=hashlib.sha256(repr(key).encode()).hexdigest()[:16],
+        label=f"{plan.model} {plan.framework} {plan.per_device_batch_size}",
+        place=judged.places[suspect.place].name,
+        at=suspect.begins.at,
+        called_at=suspect.called.at,
+        difference=suspect.difference,
+    )
+
+
+def _with_alerts(key: Hashable, judged: Judged, alerts: Sequence[Alert]) -> dict[Column, Field]:
+    """The fields of a cell, the amber ones as the gate has tried them."""
+    fields = dict(judged.fields)
+    for column, suspect in judged.looks.items():
+        candidate = candidate_of(key, judged, suspect)
+        mine = [one for one in alerts if any(candidate.meets(other) for other in one.told.candidates)]
+        if mine:
+            fields[column] = _tried(fields[column], mine[0], candidate.meets(mine[0].told.candidates[0]))
+    return fields
+
+
+def _tried(field: Field, alert: Alert, is_tried: bool) -> Field:
+    """``is_tried``: it is what was tried, and not another candidate that may have the same cause."""
+    told = f"{alert.told.tried} ({alert.id})"
+    if alert.state is AlertState.OPEN:
+        return replace(field, colour=Colour.RED, code="confirmed", reason=told, difference=alert.told.effect)
+    if alert.state is AlertState.ACKNOWLEDGED:
+        by = f"acknowledged by {alert.told.by}: a new baseline; {told}"
+        return replace(field, colour=Colour.GREEN, code="acknowledged", reason=None, notes=(by,), changes=())
+    if alert.state is AlertState.REFUTED and is_tried:
+        return replace(field, colour=Colour.GREEN, code="refuted", reason=None, notes=(told,), changes=())
+    return replace(field, reason=f"{str(field.reason).partition('; unconfirmed')[0]}; {told}")
 
 
 def judged_cells(context: Context, schedule: Schedule, columns: Sequence[Column]) -> Mapping[Hashable, Judged]:
@@ -250,18 +308,39 @@ def _judged(columns: Sequence[Column], cells: Sequence[StoredCell | None]) -> Ju
             places[place.key] = place
             observations.append(observation)
     suspects, known = suspects_of(observations), judged_points(observations)
-    fields = {}
+    fields, looks = {}, {}
     for number, column in enumerate(columns):
         mine = [one for one in suspects if one.covers(number)]
-        field = without[column] or _with_number(rows[column], mine, places, number in known)
-        fields[column] = field
+        fields[column] = without[column] or _with_number(rows[column], mine, places, number in known)
+        if fields[column].colour is Colour.AMBER:
+            looks[column] = mine[-1]
     return Judged(
         plan=next(cell.runs[0].plan for cell in reversed(cells) if cell is not None),
         fields=fields,
         present=frozenset(column for column, cell in zip(columns, cells, strict=True) if cell is not None),
         suspects=suspects,
         places=places,
+        looks=looks,
+        run_s=_run_s(rows.values()),
+        deviation=_deviation(rows.values()),
     )
+
+
+def _run_s(rows: Iterable[Row]) -> float:
+    """How long a run takes, the mean in seconds."""
+    runs = [run for row in rows for run in row.runs]
+    took = [run.ended_at - run.started_at for run in runs if run.started_at is not None and run.ended_at is not None]
+    return fmean(took) if took else 0.0
+
+
+def _deviation(rows: Iterable[Row]) -> float | None:
+    """Of the logarithm of a run's rate within a night and a subject, over all of these."""
+    groups = [[math.log(rate) for rate in share.rates if rate > 0.0] for row in rows for share in row.shares]
+    several = [group for group in groups if len(group) > 1]
+    degrees = sum(len(group) - 1 for group in several)
+    if not degrees:
+        return None
+    return math.sqrt(sum(variance(group) * (len(group) - 1) for group in several) / degrees)
 
 
 def _observed(number: int, at: float, row: Row | None) -> Iterator[tuple[Place, Observation]]:
