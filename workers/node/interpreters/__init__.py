@@ -62,10 +62,10 @@ def resolve(name: str, definition: str | None = None) -> Interpreter:
     if name not in known:
         names = ", ".join(["system", *known])
         return Interpreter(name, None, None, {}, False, f"there is no interpreter {name}; there are {names}")
-    if definition is not None:
-        choices = [one for one in known[name].choices() if one.hash == definition]
-        return _resolved(choices[0]) if choices else _earlier(known[name], definition)
-    return _resolved(known[name])
+    if definition in (None, known[name].hash):
+        return _resolved(known[name])
+    built = [one for one in known[name].choices() if one.hash == definition and one.is_built]
+    return _resolved(built[0]) if built else _earlier(known[name], str(definition))
 
 
 def _earlier(today: Definition, definition: str) -> Interpreter:
