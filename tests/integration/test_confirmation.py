@@ -78,12 +78,12 @@ def test_two_commits_are_tried_side_by_side_through_a_kill_of_the_server(served:
     def alert() -> Any:
         return next(iter(service.all("/api/v1/alerts")), None)
 
-    trying = until(alert, timeout_s=60)
+    trying = until(alert, timeout_s=300)
     experiment = trying["experiment_id"]
-    until(lambda: [run for run in service.runs(experiment) if run["state"] == "completed"], timeout_s=120)
+    until(lambda: [run for run in service.runs(experiment) if run["state"] == "completed"], timeout_s=300)
     service.stop(signal.SIGKILL)
     service.start()
-    found = until(lambda: told if (told := alert())["state"] != "trying" else None, timeout_s=240, poll_s=0.5)
+    found = until(lambda: told if (told := alert())["state"] != "trying" else None, timeout_s=900, poll_s=0.5)
     assert found["state"] == "open", found["tried"]
     assert found["effect"]["ci_low"] < OLD_S / NEW_S - 1 + 0.1
     assert found["effect"]["ci_high"] < 0.0
