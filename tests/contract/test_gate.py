@@ -1,5 +1,5 @@
 """The regression gate over SQLite and PostgreSQL: nights of a schedule, what it tries of them, and what that tells. The
-runs' numbers are set here; a confirmation that is really carried out: ``integration/test_confirmation.py``."""
+runs' numbers are set here; a confirmation that is really carried out: ``make gate-demo``."""
 
 import math
 from collections.abc import Iterator, Sequence
