@@ -24,7 +24,7 @@ SUITE := $(patsubst %,tests/contract/test_%.py,every_cell models overfitting lea
 	profiles_pytorch profiles_tensorflow profiles_mxnet profiles_cntk) \
 	$(patsubst %,tests/integration/test_%.py,convergence_runs resumed_runs largest_batches)
 
-.PHONY: help schedules-year seeded-faults demo nightly-demo pytorch-pythons test test-changed test-all lint unit bench faults coverage gate-figures own-scripts test-horovod-pytorch cluster scaling s-sgd deploy-check suite-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters browser clean
+.PHONY: help schedules-year seeded-faults demo nightly-demo gate-demo pytorch-pythons test test-changed test-all lint unit bench faults coverage gate-figures own-scripts test-horovod-pytorch cluster scaling s-sgd deploy-check suite-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters browser clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -36,6 +36,9 @@ demo: announce-downloads setup ## everything once: set up, serve, measure one ba
 
 nightly-demo: announce-downloads setup interpreters ## ten nights of a tiny suite on a fast clock, with bad luck, then the board (minutes; docs/read_results/nightly.md)
 	@$(BIN)/python deploy/nightly_demo.py
+
+gate-demo: announce-downloads setup ## ten nights of a model whose commit makes it slower, on a fast clock, until the regression gate has confirmed it (docs/read_results/gate.md)
+	@$(BIN)/python -m deploy.gate_demo
 
 test: announce-downloads system-packages browser setup test-interpreters lint ## set up everything that is needed and run the tests: always the same ones (docs/build/tests.md)
 	@$(BIN)/python -m pytest $(WHOLE)

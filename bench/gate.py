@@ -18,9 +18,7 @@ from orchestrator.analysis.statistics import autocorrelation, changepoints
 NIGHTS = 60
 DROP = 0.02
 RUN = nights.NOISE * np.sqrt(nights.RUNS)  # deviation of a run
-SHARE = 0.75  # of a candidate's difference: the loss that its confirmation asks for
 BUDGET = 80  # blocks of one confirmation
-LEAST_SIZE = 0.005  # no smaller loss is asked for
 PEERS = 5  # times as many series as peers are tried on
 
 
@@ -82,7 +80,7 @@ PROCESSES = ("normal", "t, 3 degrees", "two kinds", "recorded")
 
 def confirmed(rng, difference, loss, kind="normal"):
     """The decision on a candidate that looked slower by ``difference``, where the new subject is slower by ``loss``."""
-    size = max(SHARE * difference, LEAST_SIZE)
+    size = max(confirmation.ASKED_SHARE * difference, confirmation.LEAST_ASKED)
     plan = confirmation.design(size, RUN * np.sqrt(2), BUDGET)
     logs = RUN * runs(rng, (2, plan.most_blocks), kind) + 0.03 * rng.standard_normal(plan.most_blocks)  # of the block
     logs[1] += np.log1p(-loss)
@@ -202,7 +200,7 @@ def of_confirmations(count, seed):
     for kind in PROCESSES:
         rng = np.random.default_rng(seed)
         equal = [confirmed(rng, DROP, 0.0, kind) for _ in range(count)]
-        asked = [confirmed(rng, DROP, SHARE * DROP, kind) for _ in range(count // 4)]
+        asked = [confirmed(rng, DROP, confirmation.ASKED_SHARE * DROP, kind) for _ in range(count // 4)]
         slower = [confirmed(rng, DROP, DROP, kind) for _ in range(count // 4)]
         held = [one.low <= -DROP <= one.high for one in slower if one.answer == "slower"]
         _row(

@@ -118,19 +118,28 @@ class Demo:
         done = subprocess.run(command, env=self._environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
         return done.stdout
 
+    @property
+    def url(self) -> str:
+        """Of the server that runs."""
+        return self._environment["TBD_SERVER"]
+
+    def add(self) -> None:
+        """Have the one schedule."""
+        self.tbd("schedule", "add", SCHEDULE, CRON, str(self._spec), "--misfire", "skip")
+
     def live(self, nights: Sequence[Night]) -> None:
         """Have the nights come, one after another."""
-        self.tbd("schedule", "add", SCHEDULE, CRON, str(self._spec), "--misfire", "skip")
+        self.add()
         for number, night in enumerate(nights, start=1):
             began = time.monotonic()
             if night.edit:
                 self.tbd("schedule", "edit", SCHEDULE, *night.edit)
-            at = self._next()
+            at = self.next_at()
             if night.is_down:
                 self._miss(at, night.environment)
             else:
-                self._move_to(at - BEFORE_S)
-            fire = self._over(at)
+                self.move_to(at - BEFORE_S)
+            fire = self.over(at)
             if night.edit:
                 self.tbd("schedule", "edit", SCHEDULE, "--spec", str(self._spec))
             what = fire["experiment_state"] or fire["state"]
@@ -139,12 +148,13 @@ class Demo:
 
     def _schedule(self) -> dict[str, Any]:
         """Asked for without a command: what looks again and again must not take the cores of what is measured."""
-        return dict(Client(self._environment["TBD_SERVER"]).get("/schedules", name=SCHEDULE)["items"][0])
+        return dict(Client(self.url).get("/schedules", name=SCHEDULE)["items"][0])
 
-    def _next(self) -> float:
+    def next_at(self) -> float:
+        """The next time of the schedule, in seconds since the epoch."""
         return datetime.fromisoformat(self._schedule()["upcoming"][0]).timestamp()
 
-    def _move_to(self, time_s: float) -> None:
+    def move_to(self, time_s: float) -> None:
         """Have the server's clock show ``time_s``. In one step: a file that is half written is no number."""
         new = self._offset.with_suffix(".new")
         new.write_text(repr(time_s - time.time()), encoding="ascii")
@@ -152,11 +162,11 @@ class Demo:
 
     def _miss(self, at: float, environment: Mapping[str, str]) -> None:
         self.stop()
-        self._move_to(at + LATE_S)
+        self.move_to(at + LATE_S)
         self._environment |= environment
         self.start()
 
-    def _over(self, at: float) -> dict[str, Any]:
+    def over(self, at: float) -> dict[str, Any]:
         """The fire of that time once nothing of it goes on.
 
         Raises:
@@ -195,7 +205,7 @@ def show(spec: Path, nights: Sequence[Night], framework: str) -> None:
     say(f"{len(nights)} nights took {time.monotonic() - began:.0f} s")
 
 
-def _end_in_order() -> None:
+def end_in_order() -> None:
     """Let SIGTERM unwind the stack as Ctrl-C does, so that the server is stopped."""
 
     def leave(*_: object) -> None:
@@ -207,7 +217,7 @@ def _end_in_order() -> None:
 def main(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["serve"]:
         return app.main(arguments[1:], clock=MovedClock(Path(os.environ[OFFSET])), poll_s=LOOK_S)
-    _end_in_order()
+    end_in_order()
     if arguments[:1] == ["--quick"]:
         show(Path(arguments[1]), QUICK, "sleep")
     else:

@@ -106,6 +106,11 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/services/history/workload.py: history``
     ``orchestrator/analysis/history/baselines.py: baselines_of``
     ``orchestrator/analysis/history/breaks.py: judged``
+    What looks slower in a schedule's nights is tried: an experiment of the gate, whose blocks are added at step 16.
+    ``orchestrator/analysis/gate/suspects.py: suspects_of``
+    ``orchestrator/services/gate/gatekeeper.py: Gatekeeper.look``
+    ``orchestrator/services/gate/again.py: sides_of``
+    ``orchestrator/services/reconcile/confirming.py: missing``
 19. The number is shown: as JSON, in a table, on a page, in a report.
     ``orchestrator/api/routers/results.py: router``
     ``orchestrator/reports/tables/results_table.py: results_table``

@@ -34,6 +34,7 @@ from orchestrator.serve.tls import context_of
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
 from orchestrator.services.facts.catalog import load_catalog
+from orchestrator.services.gate.gatekeeper import Gatekeeper
 from orchestrator.services.reconcile.reconciler import Bell, Reconciler
 from orchestrator.services.reconcile.trouble import WatchedCluster
 from orchestrator.services.schedule.scheduler import POLL_S, Scheduler
@@ -76,11 +77,12 @@ def running_service(
         cluster = WatchedCluster(make_cluster(settings, directory), clock)
         stack.callback(leave, cluster, store, settings, end_runs)
         step_back(cluster)
-        bell, alarm = Bell(), Bell()
+        bell, alarm, knock = Bell(), Bell(), Bell()
 
         def ring() -> None:
             bell.ring()
             alarm.ring()
+            knock.ring()
 
         context = Context(store, cluster, catalog, clock, ring)
         reconciler = Reconciler(context, bell, settings.fence_s)
@@ -91,6 +93,9 @@ def running_service(
             scheduler = Scheduler(context, alarm, poll_s)
             stack.callback(scheduler.close)
             scheduler.start()
+            gatekeeper = Gatekeeper(context, knock, settings.gate_budget_ratio, poll_s)
+            stack.callback(gatekeeper.close)
+            gatekeeper.start()
         yield context
 
 

@@ -19,7 +19,7 @@ from orchestrator.services.context import Context
 PARTS = (
     *("experiments", "lookup", "catalog", "runs", "schedules", "streams"),
     *("operate.nodes", "operate.tokens", "operate.audit"),
-    *("results", "history", "nightly", "profiles", "s_sgd.waterfall"),
+    *("results", "history", "nightly", "alerts", "profiles", "s_sgd.waterfall"),
     *("exports", "observations", "probes", "s_sgd.predictions", "intake.imports"),
 )
 

@@ -16,6 +16,7 @@ from orchestrator.api.door.head import Head
 from orchestrator.api.door.visitors import Visitors
 from orchestrator.api.requests import only_known_parameters, only_offered_media_types
 from orchestrator.api.routers import (
+    alerts,
     catalog,
     experiments,
     exports,
@@ -80,10 +81,9 @@ def paths() -> list[BaseRoute]:
     """All paths, in the order in which they are tried; of no application, so that each is prepared once a process."""
     strict = [Depends(allowed), Depends(only_known_parameters), Depends(only_offered_media_types)]
     api = APIRouter(dependencies=strict, responses=problems.RESPONSES)
-    parts = (streams, experiments, schedules, nightly, runs, profiles, waterfall, results, observations, catalog, nodes)
-    routers = [
-        part.router for part in (*parts, probes, predictions, history, exports, imports, ingest, lookup, tokens, audit)
-    ]
+    parts = (streams, experiments, schedules, nightly, alerts, runs, profiles, waterfall, results, observations)
+    others = (catalog, nodes, probes, predictions, history, exports, imports, ingest, lookup, tokens, audit)
+    routers = [part.router for part in (*parts, *others)]
     check_scopes(routers)
     for router in routers:
         api.include_router(router)

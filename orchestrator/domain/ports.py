@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from orchestrator.domain.around.access import AccessStore, Deed
+from orchestrator.domain.around.alerts import AlertStore
 from orchestrator.domain.around.history import HistoryStore
 from orchestrator.domain.around.predictions import PredictionStore
 from orchestrator.domain.around.schedule import ScheduleStore
@@ -39,7 +40,7 @@ class Clock(Protocol):
         """Seconds of a clock that never jumps, for durations and time-outs."""
 
 
-class Store(AccessStore, HistoryStore, PredictionStore, ScheduleStore, Protocol):
+class Store(AccessStore, AlertStore, HistoryStore, PredictionStore, ScheduleStore, Protocol):
     """The database: the truth. All methods are safe to call from several threads.
 
     Every method may raise ``StoreUnavailable`` (worth trying again) or ``StoreFull``; a method that returned has

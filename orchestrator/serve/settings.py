@@ -81,6 +81,12 @@ VARIABLES: dict[str, tuple[str, str, str]] = {
     "TBD_IDLE_EXIT_S": ("idle_exit_s", "900", "seconds without a server after which an embedded cluster ends itself"),
     "TBD_MAX_BODY_BYTES": ("max_body_bytes", "1048576", "largest request body"),
     "TBD_MAX_LOG_BYTES": ("max_log_bytes", "67108864", "largest log that is imported (tbd ingest)"),
+    "TBD_GATE_BUDGET_RATIO": (
+        "gate_budget_ratio",
+        "0.1",
+        "device time in which the service tries side by side what looks slower in nightlies, as a share of that of the "
+        "nights; 0: it tries nothing",
+    ),
     "TBD_SUITE_PATH": ("suite_path", "", "folders with further models, separated by :"),
 }
 
@@ -167,6 +173,7 @@ class Settings:
     idle_exit_s: float
     max_body_bytes: int
     max_log_bytes: int
+    gate_budget_ratio: float
     suite_path: tuple[Path, ...]
 
     @property
@@ -210,6 +217,7 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         idle_exit_s=_number("TBD_IDLE_EXIT_S", texts["idle_exit_s"], float, 1, 86400),
         max_body_bytes=_number("TBD_MAX_BODY_BYTES", texts["max_body_bytes"], int, 1024, 2**30),
         max_log_bytes=_number("TBD_MAX_LOG_BYTES", texts["max_log_bytes"], int, 1024, 2**30),
+        gate_budget_ratio=_number("TBD_GATE_BUDGET_RATIO", texts["gate_budget_ratio"], float, 0, 1000),
         suite_path=tuple(Path(part).expanduser() for part in texts["suite_path"].split(":") if part),
     )
     assert {field.name for field in fields(Settings)} == {field for field, _, _ in VARIABLES.values()}

@@ -5,6 +5,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from orchestrator.reports.tables.gate import alerts_table
 from orchestrator.reports.tables.lists import experiments_table, runs_table
 from orchestrator.reports.tables.nightly import COLOURS, board_table
 from orchestrator.reports.tables.results_table import Table
@@ -13,15 +14,16 @@ from orchestrator.web.page import Asked, Page
 from orchestrator.web.rest import Refused, path_of, twin_of
 
 Json = Mapping[str, Any]
-_RECENT = 10  # failed runs: a judgement
+_RECENT = 10  # failed runs, and alerts: a judgement
 _HOLDING = ("placing", "running", "collecting")
 _OF_ENDED = ("grade", "rate (95 % CI within the run)", "n")  # what no run that failed has
-_SAID = {"G": "green", "S": "slower", "F": "failed", "-": "missing", "!": "invalid", "~": "running"}
+_SAID = {"G": "green", "?": "suspect", "S": "slower", "F": "failed", "-": "missing", "!": "invalid", "~": "running"}
 
 
 async def home(asked: Asked) -> Page | Response:
     """What needs somebody's attention, first of all what is missing or red."""
     boards = (await asked.rest.get("/nightly"))["items"]
+    alerts = (await asked.rest.get("/alerts", limit=_RECENT))["items"]
     active = (await asked.rest.get("/experiments", state="active", limit=20))["items"]
     failed = (await asked.rest.get("/runs", state="failed", limit=_RECENT))["items"]
     holding = [one for state in _HOLDING for one in (await asked.rest.get("/runs", state=state, limit=200))["items"]]
@@ -31,6 +33,7 @@ async def home(asked: Asked) -> Page | Response:
         hrefs = {"experiment": [path_of("experiments", one["id"]) for one in active]}
         return {
             "boards": [(board, board_grid(board)) for board in boards],
+            "alerts": grid(alerts_table(alerts), "What the regression gate has taken note of"),
             "active": grid(experiments_table(active), "Experiments that go on", hrefs),
             "failed": grid(_without(runs_table(failed), *_OF_ENDED), "Runs that failed last", _to_runs(failed)),
             "devices": devices_grid(nodes, holding),

@@ -15,6 +15,7 @@ from orchestrator.db.opening import LookingStore
 from orchestrator.db.store import SqlStore
 from orchestrator.db.tables.schema import REVISION
 from orchestrator.db.upgrade import admin
+from orchestrator.domain.around.alerts import AlertFilter
 from orchestrator.domain.around.imported_points import ImportedFilter
 from orchestrator.domain.around.predictions import PredictionFilter
 from orchestrator.domain.runs.filters import (
@@ -226,6 +227,9 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "imported by owner": lambda store, exp, run, att: store.imported(ImportedFilter(owner="ada")),
     "imported of a series": lambda store, exp, run, att: store.imported(ImportedFilter(series="imported-0")),
     "series": lambda store, exp, run, att: store.series(),
+    "alerts": lambda store, exp, run, att: store.alerts(),
+    "alerts in a state": lambda store, exp, run, att: store.alerts(AlertFilter(state="trying")),
+    "alerts of a schedule": lambda store, exp, run, att: store.alerts(AlertFilter(schedule_id="sch_1")),
     "predictions": lambda store, exp, run, att: store.predictions(),
     "predictions by owner": lambda store, exp, run, att: store.predictions(PredictionFilter(owner="ada")),
     "predictions of a strategy": lambda store, exp, run, att: store.predictions(

@@ -51,6 +51,9 @@ def test_an_interpreter_is_built_once_and_another_definition_is_another_environm
     (definition / "requirements.txt").write_text("# another\n")
     assert not interpreters.resolve("plain").ready
     assert interpreters.resolve("plain").definition != built.definition
+    assert interpreters.resolve("plain", built.definition) == built  # the earlier one stays, with what it needs
+    for gone in ("0" * 12, "../../elsewhere"):
+        assert "is not on this host" in interpreters.resolve("plain", gone).reason
 
 
 @pytest.mark.after_change

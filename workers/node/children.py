@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
-from workers.node import processes
+from workers.node import processes, suites
 from workers.trainer import protocol
 
 # Per stream. A rank that prints without end must not fill the disk; what it says first is what explains it, and the
@@ -105,6 +105,17 @@ def environment(inherited: Mapping[str, str], added: Mapping[str, str]) -> dict[
     return {**kept, **added}
 
 
+def inherited(job: Mapping[str, Any]) -> dict[str, str]:
+    """Return what processes of ``job`` inherit: this process's environment, but for the variables that the job fixes
+    (``interpreter.variables``; null: not set)."""
+    found = dict(os.environ)
+    for name, value in (job["interpreter"].get("variables") or {}).items():
+        found.pop(name, None)
+        if value is not None:
+            found[name] = value
+    return found
+
+
 def of_process(
     job: Mapping[str, Any], process: Mapping[str, Any], path: str, host_cores: Sequence[int], host_gpus: int = 0
 ) -> dict[str, str]:
@@ -126,7 +137,7 @@ def of_process(
         protocol.TOKEN_VARIABLE: job["token"],
         protocol.NODE_VARIABLE: str(process.get("node") or ""),
         # Models from outside the tree come behind our own: none of them can take a name of ours.
-        "PYTHONPATH": os.pathsep.join([path, *filter(None, os.environ.get("TBD_SUITE_PATH", "").split(os.pathsep))]),
+        "PYTHONPATH": os.pathsep.join([path, *suites.path_of(job)]),
         "PYTHONNOUSERSITE": "1",
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": str(threads),

@@ -154,7 +154,7 @@ class Gang:
                 memory_bytes=children.memory_of(self._job, process),
                 memory_nodes=launch.memory_nodes,
                 cwd=launch.cwd,
-                env=children.environment(os.environ, launch.environment),
+                env=children.environment(children.inherited(self._job), launch.environment),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )

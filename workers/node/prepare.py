@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
-from workers.node import children, datasets, interpreters, port_choice, processes
+from workers.node import children, datasets, interpreters, port_choice, processes, speed_settings, suites
 from workers.node.code_version import ROOT
 from workers.trainer import protocol
 from workers.trainer.base import manifest
@@ -46,19 +46,27 @@ class SetupStoppedError(Exception):
 
 
 def complete(
-    job: Mapping[str, Any], on_this_node: bool, near_cores: Mapping[str, Sequence[int]] = MappingProxyType({})
+    job: Mapping[str, Any],
+    on_this_node: bool,
+    near_cores: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    folder: Path | None = None,
 ) -> dict[str, Any]:
     """Return ``job`` with everything filled in that only this node knows. The dataset may still have to be prepared.
 
     Args:
         on_this_node: whether rank 0, which listens on the control channel, belongs to this node.
         near_cores: GPU -> the logical cores that are its own where the node is shared.
+        folder: of the attempt, for the code of an earlier commit.
 
     Raises:
-        SetupError: there is no such interpreter here, or no free port, or no dataset that is registered by that name.
+        SetupError: there is no such interpreter here, or no free port, or no dataset that is registered by that name,
+            or no such commit of a model's code.
     """
     completed = json.loads(json.dumps(job))
     completed["interpreter"].update(_interpreter(job["interpreter"]))
+    _check_variables(job["interpreter"].get("variables") or {})
+    if folder is not None and job["interpreter"].get("suite_commit"):
+        completed["suite_path"] = _suite_path(job, folder)
     completed.setdefault("lock_dir", str(lock_folder()))
     dataset = completed["dataset"]
     if dataset is not None and dataset.get("root") is None:
@@ -69,6 +77,20 @@ def complete(
         _own_cores(completed["processes"], near_cores)
     _ports(completed, on_this_node)
     return dict(completed)
+
+
+def _check_variables(variables: Mapping[str, str | None]) -> None:
+    """What is recorded may be made again; nothing else comes over the network into an environment."""
+    for name in variables:
+        if not name.startswith(speed_settings.VARIABLES) or name.startswith("LD_"):
+            raise SetupError(f"{name} is no variable that a job may fix")
+
+
+def _suite_path(job: Mapping[str, Any], folder: Path) -> list[str] | None:
+    try:
+        return suites.checked_out(job, folder / "suite")
+    except suites.SuiteError as error:
+        raise SetupError(str(error)) from error
 
 
 def _registered_path(dataset: Mapping[str, Any]) -> str:
@@ -113,12 +135,6 @@ def _interpreter(wanted: Mapping[str, Any]) -> dict[str, Any]:
     found = interpreters.resolve(wanted["name"], wanted.get("definition"))
     if not found.ready:
         raise SetupError(found.reason or "the interpreter {} is not ready".format(wanted["name"]))
-    if wanted.get("definition") not in (None, found.definition):
-        raise SetupError(
-            f"interpreter {wanted['name']} is defined as {found.definition} here and was planned as"
-            f" {wanted['definition']}: install the same version of tbd, and the environment with the same Python,"
-            " on both hosts"
-        )
     return {
         "definition": found.definition,
         "python": found.python,

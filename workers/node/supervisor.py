@@ -15,7 +15,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
-from workers.node import background, outcome, prepare, processes, space
+from workers.node import background, children, outcome, prepare, processes, space, speed_settings, suites
 from workers.node.children import Spawner
 from workers.node.event_log import EventLog, LogError
 from workers.node.gang import Exit, Gang, Member
@@ -203,7 +203,7 @@ class Supervisor:
         try:
             if not self._mine:
                 raise prepare.SetupError(f"the job has no process on node {self._around.node}")
-            self._job.update(prepare.complete(self._job, self._leads, self._near_cores()))
+            self._job.update(prepare.complete(self._job, self._leads, self._near_cores(), self._folder))
         except prepare.SetupError as error:
             return error
         return None
@@ -217,8 +217,16 @@ class Supervisor:
             node=self._around.node or self._around.inventory()["node"],
             job={key: value for key, value in self._job.items() if key != "token"},
             inventory=self._around.inventory(),
-            provenance=self._around.provenance(),
+            provenance=self._provenance(),
         )
+
+    def _provenance(self) -> dict[str, Any]:
+        """That of the agent, with what the job fixes of it, and the code of a model from outside the tree."""
+        found = dict(self._around.provenance())
+        if self._job["interpreter"].get("variables"):
+            found["process"] = speed_settings.of_process(children.environment(children.inherited(self._job), {}))
+        code = suites.code_of(self._job)
+        return {**found, **({} if code is None else {"suite": code})}
 
     def _sample(self) -> None:
         self._sampler = Sampler(

@@ -20,7 +20,10 @@ The job
     dataset        null for synthetic data, else the facts of ``dataset.toml`` with ``module`` and ``root`` (a folder;
                    null until the node agent has prepared it). Of one that was registered on nodes also ``registered``
                    (true), ``sha256`` (which files are meant), and ``path``, which each node's agent fills in
-    interpreter    {name, definition (hash or null), python (path or null: the agent looks it up), environment {}}
+    interpreter    {name, definition (hash or null), python (path or null: the agent looks it up), environment {}}. What
+                   a confirmation makes again stands here as well: variables {name: value, or null for one that is not
+                   set}, those that an agent recorded; suite_commit, of the folder of TBD_SUITE_PATH that the model is
+                   from. The agent then fills in ``suite_path``, the folders with further models
     processes      [{name, role, node, ranks [], local_ranks [], devices [device]}], device as in the inventory:
                    {id, kind: cpu|cuda, name, cores [], memory_bytes}. Those of a model's own role also have beside
                    (the name of their worker), of_rank, and cores []: see workers.trainer.base.roles

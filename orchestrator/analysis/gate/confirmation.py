@@ -41,6 +41,10 @@ from orchestrator.analysis.statistics.autocorrelation import Floats
 LEVEL = 0.0025  # of each answer, one-sided
 CONFIDENCE = 0.95  # of what is published
 
+# Chosen by simulation (``bench/gate.py``).
+ASKED_SHARE = 0.75  # of a candidate's difference: the loss that its confirmation asks for
+LEAST_ASKED = 0.005  # no smaller loss is asked for
+
 # Judgements.
 LEAST_BLOCKS = 4  # the noise of fewer is not known
 MOST_BLOCKS = 120

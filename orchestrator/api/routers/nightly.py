@@ -22,7 +22,7 @@ def list_nightly_boards(
     limit: Limit = MOST_BOARDS,
     cursor: Cursor = None,
 ) -> Response:
-    """What became of the cells of schedules in their last nights: each green, red, missing, invalid or running, with
-    its reason. Newest schedule first, its nights oldest first. A page has 20 schedules at most."""
+    """What became of the cells of schedules in their last nights: each green, amber, red, missing, invalid or
+    running, with its reason. Newest schedule first, its nights oldest first. A page has 20 schedules at most."""
     page = boards(context, schedule, owner, nights=nights, limit=min(limit, MOST_BOARDS), cursor=cursor)
     return answer(page_view(page, nightly_view))

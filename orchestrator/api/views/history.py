@@ -8,8 +8,9 @@ from orchestrator.analysis.history.baselines import Baseline, Change, Mean
 from orchestrator.api.views.common import DamagedView, Json, Quantity, View, fields_of
 from orchestrator.domain.around.history import Point, StoredSeries
 from orchestrator.domain.value.measurement import Grade, Measurement
+from orchestrator.services.history.observed import Place
 from orchestrator.services.history.words import Finding, Verdict, findings, of_border, verdict_at
-from orchestrator.services.history.workload import History, HistoryPoint, Place
+from orchestrator.services.history.workload import History, HistoryPoint
 
 LEVEL = "mean over sessions of the logarithms of their runs' rates, Student's t between sessions"
 

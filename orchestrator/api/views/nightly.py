@@ -20,11 +20,11 @@ class NightView(View):
 
 @fields_of(Field)
 class CellNightView(View):
-    """A cell in a night. ``code`` is the reason in a word: slower, failed, missed, cancelled, broken and so on.
-    ``difference`` is tonight / the last nights - 1; ``changes`` are what differs from the newest of these, or from the
-    night before where a new baseline begins."""
+    """A cell in a night. ``code`` is the reason in a word: suspect, drift, failed, missed, cancelled, broken
+    and so on. ``difference`` is that of a candidate, after / before - 1; ``changes`` are what was not the same in the
+    last night before it."""
 
-    colour: Literal["green", "red", "missing", "invalid", "running"]
+    colour: Literal["green", "amber", "red", "missing", "invalid", "running"]
     changes: list[ChangeView]
 
 

@@ -20,6 +20,7 @@ class PlanView(View):
     key: str
     cell_key: str
     options: Annotated[Json, BeforeValidator(dict)]
+    pins: Annotated[Json, BeforeValidator(dict)]
 
 
 @fields_of(Failure)

@@ -1,12 +1,21 @@
-"""The part of ``store.SqlStore`` that holds schedules: ``orchestrator.domain.around.schedule.ScheduleStore``."""
+"""The part of ``store.SqlStore`` that holds schedules and their alerts: ``ScheduleStore`` and ``AlertStore`` of
+``orchestrator.domain.around``."""
 
 from collections.abc import Sequence
 
+from sqlalchemy import Connection
+
+from orchestrator.db.access import deeds as deed_rows
 from orchestrator.db.connection.databases import Database
 from orchestrator.db.connection.verbs import reads, writes
+from orchestrator.db.experiment import experiments as experiment_rows
+from orchestrator.db.schedule import alerts as alert_rows
 from orchestrator.db.schedule import fires as fire_rows
 from orchestrator.db.schedule import schedules as schedule_rows
+from orchestrator.domain.around.access import Deed
+from orchestrator.domain.around.alerts import Alert, AlertState, Told
 from orchestrator.domain.around.schedule import Fire, NewFire, Schedule
+from orchestrator.domain.runs.run import Experiment, Run
 from orchestrator.domain.runs.stored import Idempotency
 
 
@@ -44,3 +53,28 @@ class SchedulePart:
     def end_waiting(self, ended: NewFire) -> bool:
         made = fire_rows.prepare(ended)
         return self.database.write(lambda connection: fire_rows.end_waiting(connection, made))
+
+    alert = reads(alert_rows.one)
+    alerts = reads(alert_rows.page)
+
+    def add_alert(self, alert: Alert, experiment: Experiment | None = None, runs: Sequence[Run] = ()) -> bool:
+        new = None if experiment is None else experiment_rows.prepare(experiment, runs, None)
+
+        def add(connection: Connection) -> bool:
+            if not alert_rows.add(connection, alert):
+                return False
+            if new is not None:
+                experiment_rows.add(connection, new)
+            return True
+
+        return self.database.write(add)
+
+    def move_alert(
+        self, alert_id: str, expected: AlertState, to: AlertState, told: Told, at: float, deed: Deed | None = None
+    ) -> bool:
+        def move(connection: Connection) -> bool:
+            moved = alert_rows.move(connection, alert_id, expected, to, told, at)
+            deed_rows.record(connection, deed if moved else None)
+            return moved
+
+        return self.database.write(move)

@@ -21,6 +21,7 @@ from sqlalchemy import (
 )
 
 from orchestrator.db.tables.access import deed, session, token  # noqa: F401 - whoever takes tables from here knows them all
+from orchestrator.db.tables.alerts import alert  # noqa: F401
 from orchestrator.db.tables.history import point  # noqa: F401
 from orchestrator.db.tables.imported import imported_point  # noqa: F401
 from orchestrator.db.tables.metadata import Count, Key, metadata
@@ -29,7 +30,7 @@ from orchestrator.db.tables.schedule import fire, origin, schedule  # noqa: F401
 from orchestrator.db.tables.service import heartbeat, node_order, server  # noqa: F401
 
 # The newest migration; a test holds them equal. So opening a database that is up to date does not import alembic.
-REVISION = "v0003"
+REVISION = "v0004"
 
 experiment = Table(
     "experiment",

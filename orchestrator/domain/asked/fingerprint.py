@@ -60,7 +60,8 @@ def fingerprint(plan: Plan, circumstances: Mapping[str, Any]) -> dict[str, Any]:
 def workload_of(plan: Plan) -> dict[str, Any]:
     """What a plan says of the workload; the devices that it ran on belong to it too."""
     planned = plan.identity()
-    return {field: planned[field] for field in WORKLOAD_FIELDS if field in planned}
+    found = {field: planned[field] for field in WORKLOAD_FIELDS if field in planned}
+    return found | ({"confirms": True} if plan.pins else {})  # what was made again is no session of the series
 
 
 def _data(circumstances: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,6 +85,7 @@ def _subject(circumstances: Mapping[str, Any]) -> dict[str, Any]:
     return (
         _inherited(circumstances)
         | _script(circumstances)
+        | _suite(circumstances)
         | {
             "framework": versions.get("framework"),
             "framework_version": versions.get("version"),
@@ -101,6 +103,13 @@ def _script(circumstances: Mapping[str, Any]) -> dict[str, Any]:
     """Of a person's own script: its commit, and the digest of what differs from it."""
     told = circumstances.get("script") or {}
     return {"script": {key: told.get(key) for key in ("commit", "dirty_sha256")}} if told else {}
+
+
+def _suite(circumstances: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a model from a folder of ``TBD_SUITE_PATH``: its commit, and the digest of what differs from it."""
+    nodes = (circumstances.get("nodes") or {}).values()
+    told = [found for node in nodes if (found := (node.get("provenance") or {}).get("suite"))]
+    return {"suite": told[0] if all(one == told[0] for one in told) else told} if told else {}
 
 
 def _inherited(circumstances: Mapping[str, Any]) -> dict[str, Any]:

@@ -307,6 +307,8 @@ def _usable(needs: Needs, node: Node) -> tuple[Device, ...]:
     devices = node.devices_of(needs.device)
     if needs.memory_bytes is not None:
         devices = tuple(device for device in devices if (device.memory_bytes or 0) >= needs.memory_bytes)
+    if needs.device_ids:
+        devices = tuple(device for device in devices if device.id in needs.device_ids)
     if needs.gpu_model is None:
         return devices
     return tuple(device for device in devices if is_of_model(device.name, needs.gpu_model))
@@ -323,6 +325,8 @@ def _why_too_few_fit(needs: Needs, nodes: Sequence[Node], fitting: int) -> str:
         wanted += f" of model {needs.gpu_model}"
     if needs.memory_bytes:
         wanted += f" that have {needs.memory_bytes // 2**20} MiB each"
+    if needs.device_ids:
+        wanted += f", of {', '.join(needs.device_ids)}"
     if needs.node_names:
         wanted += f" among {', '.join(needs.node_names)}"
     if needs.dataset:

@@ -20,6 +20,10 @@ WHOLE_NODE, ITS_DEVICES = "node", "device"
 # What a switch is that a plan does not name.
 OFF = False
 
+# What a pin names: the side of the confirmation; the hash of the interpreter's environment; a variable that an agent
+# recorded, None: it is not set; the commit of the folder of TBD_SUITE_PATH that the model is from.
+SIDE, DEFINITION, VARIABLE, SUITE = "side", "definition", "variable:", "suite"
+
 # Fields that plans have not always had. Without a value they are left out, so that plans keep their identity.
 _LATER = {
     "memory_limit_bytes": None,
@@ -30,10 +34,12 @@ _LATER = {
     "target": None,
     "evaluate_every": None,
     "max_epochs": None,
+    "device_ids": (),
+    "pins": (),
 }
 
 # Fields that JSON has in another form.
-_WRITTEN_ANEW = ("options", "topology", "profile", "node_names", "implied")
+_WRITTEN_ANEW = ("options", "topology", "profile", "node_names", "implied", "device_ids", "pins")
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ class Needs:
     memory_bytes: int | None = None
     exclusive: str = WHOLE_NODE
     dataset: tuple[str, str] | None = None
+    device_ids: tuple[str, ...] = ()
 
     @cached_property
     def key(self) -> str:
@@ -61,6 +68,8 @@ class Needs:
             del asked["exclusive"]
         if self.dataset is None:
             del asked["dataset"]
+        if not self.device_ids:
+            del asked["device_ids"]
         return _digest(asked)
 
 
@@ -77,6 +86,8 @@ class Plan:
     ``options`` that go without saying: at a default that was declared when plans without it had been stored.
     ``data_sha256``: which files are meant, where ``data`` was registered on nodes.
     ``target``, ``evaluate_every``, ``max_epochs``: of mode convergence, see ``ExperimentSpec``.
+    ``device_ids``: the only devices that it may have. ``pins``: what a confirmation fixes of its subject (``PINS``), as
+    sorted (name, value) pairs; its runs belong to no series.
     ``data_on``: where synthetic batches lie; not given, the usual place, which is no part of the identity.
     """
 
@@ -112,6 +123,8 @@ class Plan:
     target: float | None = None
     evaluate_every: int | None = None
     max_epochs: float | None = None
+    device_ids: tuple[str, ...] = ()
+    pins: tuple[tuple[str, str | None], ...] = ()
     repetition: int = 1
 
     def __post_init__(self) -> None:
@@ -126,7 +139,7 @@ class Plan:
     def told(self, name: str) -> Any:
         """The value of a field as JSON has it."""
         value = getattr(self, name)
-        if name == "options":
+        if name in ("options", "pins"):
             return dict(value)
         if name == "topology":
             return str(value)
@@ -150,7 +163,7 @@ class Plan:
         fabric = self.fabric if self.nodes > 1 else None
         asked = (self.device, self.gpu_model, self.node_names, fabric, self.memory_limit_bytes, self.exclusive)
         dataset = (self.data, self.data_sha256) if self.data_sha256 is not None else None
-        return Needs(self.nodes, self.devices_per_node, *asked, dataset=dataset)
+        return Needs(self.nodes, self.devices_per_node, *asked, dataset=dataset, device_ids=self.device_ids)
 
     @cached_property
     def key(self) -> str:
@@ -189,7 +202,8 @@ class Plan:
         if "topology" in fields:
             fields["topology"] = Topology.parse(fields["topology"])
         fields["options"] = tuple(sorted(data["options"].items()))
-        for name in ("profile", "node_names", "implied"):
+        fields["pins"] = tuple(sorted((data.get("pins") or {}).items()))
+        for name in ("profile", "node_names", "implied", "device_ids"):
             fields[name] = tuple(sorted(data.get(name) or ()))
         return cls(**fields)
 

@@ -1,12 +1,14 @@
-"""What the regression gate would have tried, night by night, as a table."""
+"""What the regression gate has tried, and what it would have tried of a history, as tables."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from orchestrator.domain.words.untrusted import visible
 from orchestrator.reports.numbers import short_time
-from orchestrator.reports.tables.results_table import Table
+from orchestrator.reports.tables.results_table import Table, axis_text
 
 Json = Mapping[str, Any]
+ALERT_HEADERS = ["alert", "state", "since (UTC)", "cell", "place", "effect (95 % CI)", "coincides with"]
 HEADERS = ["night (UTC)", "series", "place", "since (UTC)", "kind", "difference", "coincides with"]
 
 
@@ -36,3 +38,29 @@ def replay_table(items: Sequence[Json], names: Mapping[str, str], told: str) -> 
     kinds = list(causes.values())
     note = f"{told}: {kinds.count('step')} would have been tried side by side; drifts, which are not: "
     return Table("", HEADERS, rows, [f"{note}{kinds.count('drift')}."])
+
+
+def alerts_table(items: Sequence[Json]) -> Table:
+    """One line a candidate, of an alert the first one with what it tells; what was tried stands below.
+
+    Args:
+        items: as REST answers them.
+    """
+    rows: list[list[str]] = []
+    for item in items:
+        changes = ", ".join(
+            f"{one['field']} {axis_text(one['before'])} → {axis_text(one['after'])}" for one in item["changes"]
+        )
+        for number, one in enumerate(item["candidates"]):
+            told = [item["id"], item["state"]] if number == 0 else ["", ""]
+            of = [_effect(item), visible(changes)] if number == 0 else ["", ""]
+            rows.append([*told, short_time(one["at"]), visible(one["label"]), visible(one["place"]), *of])
+    notes = [f"{item['id']}: {visible(item['tried'])}" for item in items]
+    return Table("", ALERT_HEADERS, rows, notes or ["no alerts"])
+
+
+def _effect(item: Json) -> str:
+    effect = item["effect"]
+    if effect is None:
+        return ""
+    return f"{effect['value']:+.1%} ({effect['ci_low']:+.1%} to {effect['ci_high']:+.1%})"

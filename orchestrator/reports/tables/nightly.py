@@ -21,8 +21,8 @@ from orchestrator.reports.tables.results_table import (
 Json = Mapping[str, Any]
 Paint = Callable[[str, str], str]  # (text, name of a colour) -> the text in it
 
-LEGEND = "G green  S red: slower  F red: failed  - missing  ! invalid  ~ running"
-COLOURS = {"G": "green", "S": "red", "F": "red", "-": "yellow", "!": "red", "~": "bold"}
+LEGEND = "G green  ? amber: suspect  S red: confirmed slower  F red: failed  - missing  ! invalid  ~ running"
+COLOURS = {"G": "green", "?": "yellow", "S": "red", "F": "red", "-": "yellow", "!": "red", "~": "bold"}
 WHOLE = "(all cells)"  # where no night had any
 WIDTH = 3  # of a night
 MOST_BESIDE = 14  # nights that stand beside each other on a screen, if the labels need not be shorter than
@@ -31,8 +31,8 @@ LEAST_LABEL = 20  # columns: a judgement
 
 def mark(cell_night: Json) -> str:
     """The one letter of a cell in a night."""
-    marks = {"green": "G", "missing": "-", "invalid": "!", "running": "~"}
-    return marks.get(cell_night["colour"]) or ("S" if cell_night["code"] == "slower" else "F")
+    marks = {"green": "G", "amber": "?", "missing": "-", "invalid": "!", "running": "~"}
+    return marks.get(cell_night["colour"]) or ("S" if cell_night["code"] == "confirmed" else "F")
 
 
 def board_lines(board: Json, width: int | None, paint: Paint) -> Iterator[str]:
@@ -157,17 +157,15 @@ def _many(night: Json) -> str:
 
 def _why(one: Json) -> str:
     text = f"{one['code'].replace('_', ' ')}: {one['reason']}"
-    if one["code"] == "slower":
-        return f"{one['reason']}; {_changed(one['changes'])}"
-    return text
+    return f"{text}; {_changed(one['changes'])}" if one["code"] in ("suspect", "drift", "confirmed") else text
 
 
 def _changed(changes: Sequence[Json]) -> str:
     """What is a candidate for the cause."""
     if not changes:
-        return "nothing that is recorded has changed since then"
+        return "nothing that is recorded changed with it"
     told = [f"{one['field']} {axis_text(one['baseline'])} → {axis_text(one['candidate'])}" for one in changes]
-    return "since the last of them changed: " + ", ".join(told)
+    return "with it changed: " + ", ".join(told)
 
 
 def _wrapped(text: str, width: int | None) -> list[str]:

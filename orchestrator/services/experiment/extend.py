@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator.domain.around.access import Actor
+from orchestrator.domain.around.alerts import GATE
 from orchestrator.domain.asked.facts import Facts, facts_of
 from orchestrator.domain.asked.spec import ExperimentSpec, parse_spec
 from orchestrator.domain.expansion import extension
@@ -24,12 +25,14 @@ def extend_experiment(context: Context, experiment_id: str, body: Any, by: Actor
         NotFound: there is none.
         NotAllowed: it is somebody else's.
         InvalidRequest: the spec is wrong, or takes something away; it names the fields.
-        Conflict: it is being cancelled, or somebody changed it at the same time.
+        Conflict: it is being cancelled, or a confirmation, or somebody changed it at the same time.
     """
     query.check_may_change(context, experiment_id, by)
     old = query.experiment(context, experiment_id)
     if old.cancel_requested and old.state is ExperimentState.ACTIVE:
         raise Conflict(f"{experiment_id} is being cancelled: it can be extended when that is done")
+    if GATE in old.facts:
+        raise Conflict(f"{experiment_id} is a confirmation of the regression gate: what it runs is the gate's")
     spec = parse_spec(body)
     facts = _facts(context, old, spec)
     check(spec, facts)

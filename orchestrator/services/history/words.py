@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from orchestrator.analysis.history.baselines import Change, Mean
 from orchestrator.analysis.history.breaks import Border, Judged, SoftwareChange
-from orchestrator.services.history.workload import Line, Place
+from orchestrator.services.history.observed import Place
+from orchestrator.services.history.workload import Line
 
 Verdict = Literal["slower", "faster", "no_difference_found", "cannot_tell"]
 MOST_FIELDS = 3  # of a change that are named in a line; all are in the answer: a judgement

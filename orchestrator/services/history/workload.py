@@ -1,12 +1,9 @@
 """The history of a series: its points, the baselines they form, its borders, and what can be said of them."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
-
-import numpy as np
 
 from orchestrator.analysis.history.baselines import Baseline, Observation, baselines_of
 from orchestrator.analysis.history.breaks import Border, Judged, SoftwareChange, borders_of, drift_of, software_changes
@@ -16,26 +13,9 @@ from orchestrator.domain.value.measurement import Grade
 from orchestrator.domain.words.errors import Conflict, Damaged, NotFound
 from orchestrator.services.context import Context
 from orchestrator.services.history import points
+from orchestrator.services.history.observed import Place, observed
 
 ESTABLISHED = 3  # points of a line beside the main one, from which on it takes points that come alone: a judgement
-UNKNOWN_DEVICE = "unknown devices"
-
-
-@dataclass(frozen=True)
-class Place:
-    """The devices that runs held together: what a drift is of."""
-
-    nodes: tuple[str, ...]
-    device_ids: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """The node and its devices, short enough for a table; of several nodes how many devices they have."""
-        if not self.nodes:
-            return UNKNOWN_DEVICE
-        if len(self.nodes) > 1 or len(self.device_ids) > 2:
-            return f"{'+'.join(self.nodes)} ({len(self.device_ids)} devices)"
-        return " ".join([*self.nodes, *self.device_ids])
 
 
 @dataclass(frozen=True)
@@ -136,18 +116,11 @@ def _observations(
     """What a point says of each of its places; nothing while runs of it are left, for it may change."""
     if one.throughput is None or one.n_open:
         return []
+    shares = [(share, prints[share.subject_key, share.rig_key]) for share in one.shares]
     made = []
-    for share in one.shares:
-        told = prints[share.subject_key, share.rig_key]
-        rig = dict(told.get("rig") or {})
-        place = Place(tuple(sorted(rig.get("nodes") or {})), tuple(sorted(map(str, rig.pop("device_ids", ())))))
-        key = repr((place.nodes, place.device_ids))
-        places[key] = place
-        rates = [rate for rate in share.rates if 0.0 < rate < math.inf]
-        if rates:
-            value = float(np.mean(np.log(rates)))
-            subject = told.get("subject") or {}
-            made.append(Observation(number, one.at, key, subject, rig, value, one.grade is Grade.SOUND))
+    for place, observation in observed(number, one.at, shares, sound=one.grade is Grade.SOUND):
+        places[place.key] = place
+        made.append(observation)
     return made
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.analysis.cell.prospect import Prospect, prospect
 from orchestrator.domain.asked.catalog import Catalog, StrategyFacts
 from orchestrator.domain.asked.placement import Node, Placement
-from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.plan import DEFINITION, SUITE, VARIABLE, Plan
 from orchestrator.domain.expansion.convergence import CONVERGENCE
 from orchestrator.domain.runs.run import Attempt, Run
 from orchestrator.domain.runs.stored import StoredCalibration
@@ -65,9 +65,10 @@ def build_job(
         "dataset": _dataset(plan, attempt.placement, catalog, nodes),
         "interpreter": {
             "name": plan.interpreter,
-            "definition": _definition(plan, attempt.placement, nodes),
+            "definition": dict(plan.pins).get(DEFINITION) or _definition(plan, attempt.placement, nodes),
             "python": None,
             "environment": {},
+            **_pinned(plan),
         },
         "strategy": strategy.to_job(),
         "nodes": places,
@@ -79,6 +80,13 @@ def build_job(
         "sample_s": SAMPLE_S[plan.device],
         "peaks": _peaks(plan, attempt.placement, catalog, calibrated or {}),
     }
+
+
+def _pinned(plan: Plan) -> dict[str, Any]:
+    """What a confirmation fixes beside the environment's hash; nothing of other plans."""
+    pins = dict(plan.pins)
+    variables = {name.removeprefix(VARIABLE): value for name, value in pins.items() if name.startswith(VARIABLE)}
+    return ({"variables": variables} if variables else {}) | ({"suite_commit": pins[SUITE]} if SUITE in pins else {})
 
 
 def device_keys(placement: Placement) -> list[DeviceKey]:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Collection, Sequence
 
+from orchestrator.domain.around.alerts import GATE, Confirmation
 from orchestrator.domain.asked.facts import Facts
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.expansion.repetitions import Cell, missing
@@ -12,6 +13,7 @@ from orchestrator.domain.runs.run import TERMINAL, Experiment, ExperimentState, 
 from orchestrator.domain.words.errors import DamagedRow, NotFound
 from orchestrator.services.context import Context
 from orchestrator.services.experiment.submit import new_runs
+from orchestrator.services.reconcile import confirming
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,8 @@ def review(context: Context, experiment_id: str, cell_key: str | None = None) ->
         return False
     if all(state in TERMINAL for state in experiment.run_counts):
         return _review_whole(context, experiment)
+    if GATE in experiment.facts:
+        return False  # the next block begins when the last one is over
     if cell_key is None or experiment.cancel_requested or experiment.spec.device_time_budget_s is not None:
         return False  # a budget is divided among all cells, block by block: when none of their runs is left
     runs = context.store.runs_of_cell(experiment_id, cell_key)
@@ -62,6 +66,8 @@ def _give_up(context: Context, experiment: Experiment, runs: Sequence[Run]) -> N
 
 
 def _missing(context: Context, experiment: Experiment, runs: Sequence[Run]) -> list[Plan]:
+    if GATE in experiment.facts:
+        return confirming.missing(Confirmation.from_json(experiment.facts[GATE]), runs)
     return expand(experiment.spec, Facts.from_json(context.catalog, experiment.facts), runs)
 
 

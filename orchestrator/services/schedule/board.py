@@ -3,38 +3,45 @@
 A night is a time of the schedule (``domain.schedule.Fire``), also one that somebody fired by hand. Each cell of it has
 a colour and the reason for it (docs/read_results/nightly.md):
 
-green     it has a number that is not told slower than those of the last nights (``analysis.nightly``)
-red       it is told slower, or runs of it failed
+green     it has a number that does not look slower (``analysis.gate.suspects``)
+amber     it looks slower: a candidate, which nobody has tried side by side, or that could not be confirmed
+red       it is confirmed slower, or runs of it failed
 missing   no night: its time was missed, skipped, refused or waits; or the experiment was cancelled or removed
 invalid   it ran, and trained wrongly or has no number
 running   its experiment is not over yet
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import hashlib
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from statistics import fmean, variance
 
 from orchestrator.analysis.cell.row import RATE, row_of_cell
-from orchestrator.analysis.history.nightly import LOOK_BACK, Night, Rates, judge
-from orchestrator.domain.around.schedule import GRACE_S, SCHEDULE_PREFIX, Fire, FireState, Schedule, judged
+from orchestrator.analysis.gate.candidates import LEAST_NIGHTS
+from orchestrator.analysis.gate.suspects import Suspect, judged_points, suspects_of
+from orchestrator.analysis.history.baselines import Observation
+from orchestrator.domain.around.alerts import Alert, AlertFilter, AlertState, Candidate
+from orchestrator.domain.around.schedule import GRACE_S, SCHEDULE_PREFIX, Fire, FireState, Schedule, judged, told
 from orchestrator.domain.asked.fingerprint import workload_of
 from orchestrator.domain.asked.plan import Plan
-from orchestrator.domain.runs.basis import Basis, of_plan
 from orchestrator.domain.runs.filters import CellFilter, FireFilter, ScheduleFilter
-from orchestrator.domain.runs.row import Row, place_of, why_not_sound
+from orchestrator.domain.runs.row import Row, why_not_sound
 from orchestrator.domain.runs.run import TERMINAL, ExperimentState, Run, RunState
 from orchestrator.domain.runs.stored import Page, StoredCell
 from orchestrator.domain.value.measurement import Grade, Measurement
 from orchestrator.domain.words.errors import NotFound
 from orchestrator.services.context import Context
+from orchestrator.services.history.observed import Place, observed
 from orchestrator.services.result import results
-from orchestrator.services.result.comparison import Change, changes_between, difference
+from orchestrator.services.result.comparison import Change
 from orchestrator.services.result.largest_batch import was_given_up
 from orchestrator.services.schedule.schedules import Rules
 
 NIGHTS = 14  # that are shown where nothing else is asked for
 MOST_NIGHTS = 60  # a judgement: of every one the runs are read
+LOOK_BACK = 14  # further nights that are judged, so that the first of these has some before it
 _UNSEEN = (
     "no server has looked after it yet: does one with schedules run (tbd serve), with a node that it can reach, and "
     "does it know the zone?"
@@ -43,6 +50,7 @@ _UNSEEN = (
 
 class Colour(StrEnum):
     GREEN = "green"
+    AMBER = "amber"
     RED = "red"
     MISSING = "missing"
     INVALID = "invalid"
@@ -66,8 +74,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Field:
-    """A cell in a night. ``code`` is the reason in a word; ``changes``: what differs from the newest of the nights that
-    it was compared with, or from the last night on another machine."""
+    """A cell in a night. ``code`` is the reason in a word; ``difference``: after / before - 1 of a candidate, as a
+    ratio; ``changes``: what is not what it was in the last night before it."""
 
     colour: Colour
     code: str
@@ -96,11 +104,26 @@ class Board:
 
 
 @dataclass(frozen=True)
-class _Number:
-    """What later nights are compared with."""
+class Judged:
+    """A cell over all nights that are over.
 
-    night: Night
-    fingerprint: Mapping[str, Any] | None
+    Attributes:
+        plan: as the last night planned it that had it.
+        fields: of each night; ``present``: the nights whose spec had it.
+        suspects: its candidates; their points are the numbers of these nights. ``places`` are those by their keys.
+        looks: the candidate that an amber night is told of.
+        run_s: how long a run takes, the mean in seconds; 0 where none is known.
+        deviation: of the logarithm of a run's rate within a night; None where no night has two.
+    """
+
+    plan: Plan
+    fields: Mapping[Column, Field]
+    present: frozenset[Column]
+    suspects: Sequence[Suspect]
+    places: Mapping[str, Place]
+    looks: Mapping[Column, Suspect]
+    run_s: float
+    deviation: float | None
 
 
 def boards(
@@ -138,41 +161,83 @@ def _named(context: Context, text: str) -> Schedule:
 
 
 def board(context: Context, schedule: Schedule, nights: int = NIGHTS) -> Board:
-    """The last ``nights`` nights of a schedule. They are judged by ``LOOK_BACK`` more before them. What is over is
-    judged once, and kept until something becomes of it."""
-    columns = _columns(context, schedule, nights + LOOK_BACK)
+    """The last ``nights`` nights of a schedule."""
+    columns = nights_of(context, schedule)
     shown = columns[-nights:]
-    going_on = [one for one in columns if one.experiment_state == ExperimentState.ACTIVE.value]
-    over = [one for one in columns if one not in going_on]
-    ids = [one.experiment_id for one in over if one.experiment_id is not None]
-    known_by = (tuple(over), tuple(shown), tuple(sorted(context.store.last_changes(ids).items())))
-    told = context.kept.of(("board", schedule.id), known_by, lambda: _nights_over(context, over, shown))
-    found = {column: _cells_of(context, column) for column in going_on if column in shown}
-    plans = {key: plan for key, (plan, _) in told.items()}
+    told = judged_cells(context, schedule, columns)
+    going_on = [one for one in shown if one.experiment_state == ExperimentState.ACTIVE.value]
+    found = {column: _cells_of(context, column) for column in going_on}
+    plans = {key: one.plan for key, one in told.items() if not one.present.isdisjoint(shown)}
     plans |= {key: cell.runs[0].plan for cells in found.values() for key, cell in cells.items()}
+    known = alerts_of(context, schedule)
     lines = []
     for key, plan in plans.items():
-        past = told[key][1] if key in told else {}
+        past = _with_alerts(key, told[key], known) if key in told else {}
         fields = [past.get(one) or _without_judgement(one, found.get(one, {}).get(key)) for one in shown]
         lines.append(Line(plan, [field for field in fields if field is not None]))
     return Board(schedule, shown, lines)
 
 
-# Of a cell: the plan of the last night that had it, and its field in each night.
-_Told = Mapping[Hashable, tuple[Plan, Mapping[Column, Field]]]
+def nights_of(context: Context, schedule: Schedule) -> list[Column]:
+    """All nights that are looked at, oldest first: those that can be shown and those before them."""
+    return _columns(context, schedule, MOST_NIGHTS + LOOK_BACK)
 
 
-def _nights_over(context: Context, over: Sequence[Column], shown: Sequence[Column]) -> _Told:
-    """The cells of nights that are over, and how they are judged in those that are shown."""
+def alerts_of(context: Context, schedule: Schedule) -> Sequence[Alert]:
+    """What the gate has taken note of, the newest first."""
+    return context.store.alerts(AlertFilter(schedule_id=schedule.id), limit=200).items
+
+
+def candidate_of(key: Hashable, judged: Judged, suspect: Suspect) -> Candidate:
+    """A suspect of the cell of that key, as alerts have it."""
+    plan = judged.plan
+    return Candidate(
+        cell=hashlib.sha256(repr(key).encode()).hexdigest()[:16],
+        label=f"{plan.model} {plan.framework} {plan.per_device_batch_size}",
+        place=judged.places[suspect.place].name,
+        at=suspect.begins.at,
+        called_at=suspect.called.at,
+        difference=suspect.difference,
+    )
+
+
+def _with_alerts(key: Hashable, judged: Judged, alerts: Sequence[Alert]) -> dict[Column, Field]:
+    """The fields of a cell, the amber ones as the gate has tried them."""
+    fields = dict(judged.fields)
+    for column, suspect in judged.looks.items():
+        candidate = candidate_of(key, judged, suspect)
+        mine = [one for one in alerts if any(candidate.meets(other) for other in one.told.candidates)]
+        if mine:
+            fields[column] = _tried(fields[column], mine[0], candidate.meets(mine[0].told.candidates[0]))
+    return fields
+
+
+def _tried(field: Field, alert: Alert, is_tried: bool) -> Field:
+    """``is_tried``: it is what was tried, and not another candidate that may have the same cause."""
+    told = f"{alert.told.tried} ({alert.id})"
+    if alert.state is AlertState.OPEN:
+        return replace(field, colour=Colour.RED, code="confirmed", reason=told, difference=alert.told.effect)
+    if alert.state is AlertState.ACKNOWLEDGED:
+        by = f"acknowledged by {alert.told.by}: a new baseline; {told}"
+        return replace(field, colour=Colour.GREEN, code="acknowledged", reason=None, notes=(by,), changes=())
+    if alert.state is AlertState.REFUTED and is_tried:
+        return replace(field, colour=Colour.GREEN, code="refuted", reason=None, notes=(told,), changes=())
+    return replace(field, reason=f"{str(field.reason).partition('; unconfirmed')[0]}; {told}")
+
+
+def judged_cells(context: Context, schedule: Schedule, columns: Sequence[Column]) -> Mapping[Hashable, Judged]:
+    """The cells of those of these nights that are over. They are judged once, and kept until something becomes of one
+    of them: the same whichever nights are asked for."""
+    over = [one for one in columns if one.experiment_state != ExperimentState.ACTIVE.value]
+    ids = [one.experiment_id for one in over if one.experiment_id is not None]
+    known_by = (tuple(over), tuple(sorted(context.store.last_changes(ids).items())))
+    return context.kept.of(("board", schedule.id), known_by, lambda: _nights_over(context, over))
+
+
+def _nights_over(context: Context, over: Sequence[Column]) -> Mapping[Hashable, Judged]:
     found = [_cells_of(context, one) for one in over]
-    places = [place for place, column in enumerate(over) if column in shown]
-    told = {}
-    for key in dict.fromkeys(key for place in places for key in found[place]):
-        cells = [one.get(key) for one in found]
-        fields = _judged(over, cells)
-        newest = next(cell for cell in reversed(cells) if cell is not None)
-        told[key] = (newest.runs[0].plan, {over[place]: fields[place] for place in places})
-    return told
+    keys = dict.fromkeys(key for cells in found for key in cells)
+    return {key: _judged(over, [one.get(key) for one in found]) for key in keys}
 
 
 def _columns(context: Context, schedule: Schedule, most: int) -> list[Column]:
@@ -228,19 +293,62 @@ def _key(cell: StoredCell) -> Hashable:
     return (repr(sorted(workload_of(plan).items())), *where)
 
 
-def _judged(columns: Sequence[Column], cells: Sequence[StoredCell | None]) -> list[Field]:
-    """The fields of one cell, each judged by those before it."""
-    before: list[_Number | None] = []
-    fields = []
-    for column, cell in zip(columns, cells, strict=True):
-        field = _without_judgement(column, cell)
-        number = None
-        if field is None and cell is not None:
-            field, number = _with_number(row_of_cell(cell), before)
-        assert field is not None
-        fields.append(field)
-        before.append(number)
-    return fields
+def _judged(columns: Sequence[Column], cells: Sequence[StoredCell | None]) -> Judged:
+    """One cell in all nights; each is judged by those before it and behind it."""
+    without = {column: _without_judgement(column, cell) for column, cell in zip(columns, cells, strict=True)}
+    rows = {
+        column: row_of_cell(cell)
+        for column, cell in zip(columns, cells, strict=True)
+        if cell is not None and without[column] is None
+    }
+    observations: list[Observation] = []
+    places: dict[str, Place] = {}
+    for number, column in enumerate(columns):
+        for place, observation in _observed(number, column.at, rows.get(column)):
+            places[place.key] = place
+            observations.append(observation)
+    suspects, known = suspects_of(observations), judged_points(observations)
+    fields, looks = {}, {}
+    for number, column in enumerate(columns):
+        mine = [one for one in suspects if one.covers(number)]
+        fields[column] = without[column] or _with_number(rows[column], mine, places, number in known)
+        if fields[column].colour is Colour.AMBER:
+            looks[column] = mine[-1]
+    return Judged(
+        plan=next(cell.runs[0].plan for cell in reversed(cells) if cell is not None),
+        fields=fields,
+        present=frozenset(column for column, cell in zip(columns, cells, strict=True) if cell is not None),
+        suspects=suspects,
+        places=places,
+        looks=looks,
+        run_s=_run_s(rows.values()),
+        deviation=_deviation(rows.values()),
+    )
+
+
+def _run_s(rows: Iterable[Row]) -> float:
+    """How long a run takes, the mean in seconds."""
+    runs = [run for row in rows for run in row.runs]
+    took = [run.ended_at - run.started_at for run in runs if run.started_at is not None and run.ended_at is not None]
+    return fmean(took) if took else 0.0
+
+
+def _deviation(rows: Iterable[Row]) -> float | None:
+    """Of the logarithm of a run's rate within a night and a subject, over all of these."""
+    groups = [[math.log(rate) for rate in share.rates if rate > 0.0] for row in rows for share in row.shares]
+    several = [group for group in groups if len(group) > 1]
+    degrees = sum(len(group) - 1 for group in several)
+    if not degrees:
+        return None
+    return math.sqrt(sum(variance(group) * (len(group) - 1) for group in several) / degrees)
+
+
+def _observed(number: int, at: float, row: Row | None) -> Iterator[tuple[Place, Observation]]:
+    if row is None or RATE not in row.measurements:
+        return iter(())
+    prints = {run.id: run.fingerprint or {} for run in row.runs}
+    shares = [(share, prints.get(share.run_id, {})) for share in row.shares]
+    return observed(number, at, shares, sound=row.grade is Grade.SOUND)
 
 
 def _without_judgement(column: Column, cell: StoredCell | None) -> Field | None:
@@ -261,51 +369,34 @@ def _without_judgement(column: Column, cell: StoredCell | None) -> Field | None:
     return None
 
 
-def _with_number(row: Row, before: Sequence[_Number | None]) -> tuple[Field, _Number | None]:
-    """(the field of a cell whose runs have all ended, what it is for the nights after it)."""
+def _with_number(row: Row, suspects: Sequence[Suspect], places: Mapping[str, Place], is_told: bool) -> Field:
+    """The field of a cell whose runs have all ended. ``is_told``: enough nights came before it."""
     throughput = row.measurements.get(RATE)
     failed = [run for run in row.runs if run.state is RunState.FAILED]
     broken = [run for run in row.runs if run.grade is Grade.BROKEN]
-    tonight = None if throughput is None else _night_of(row)
     if failed:
-        return Field(Colour.RED, "failed", _why(failed, row.runs, "failed"), throughput=throughput), tonight
+        return Field(Colour.RED, "failed", _why(failed, row.runs, "failed"), throughput=throughput)
     if broken:
-        return Field(Colour.INVALID, "broken", _why(broken, row.runs, "broken"), throughput=throughput), tonight
-    if tonight is None:
-        return Field(Colour.INVALID, "no_number", row.reasons.get(RATE)), None
-    verdict = judge(tonight.night, [number.night if number else None for number in before])
-    told = None if verdict.found is None else difference(verdict.found)
-    earlier = next((number for number in reversed(before) if number is not None), None)
-    if verdict.compared_with:
-        earlier = before[verdict.compared_with[-1]]
-    changes = changes_between(earlier.fingerprint, tonight.fingerprint) if earlier else []
-    if verdict.outcome == "slower":
-        return Field(Colour.RED, "slower", verdict.text, (), throughput, told, changes), None
-    return Field(Colour.GREEN, verdict.outcome, None, (verdict.text,), throughput, told, changes), tonight
+        return Field(Colour.INVALID, "broken", _why(broken, row.runs, "broken"), throughput=throughput)
+    if throughput is None:
+        return Field(Colour.INVALID, "no_number", row.reasons.get(RATE))
+    if suspects:
+        return _suspected(suspects[-1], places, throughput)
+    if is_told:
+        return Field(Colour.GREEN, "not_slower", throughput=throughput)
+    note = f"nothing to compare with yet: it takes {LEAST_NIGHTS} nights on the same devices"
+    return Field(Colour.GREEN, "no_baseline", None, (note,), throughput)
 
 
-def _night_of(row: Row) -> _Number:
-    planned = of_plan(row.runs, row.planned)
-    same = [run.id for run in planned.runs] == [run.id for run in row.basis.runs]
-    own = _rates(row, row.basis)
-    night = Night(
-        sound=own if row.basis.grade is Grade.SOUND else None,
-        planned=own if same else _rates(row, planned),
-        setting=_setting(row.basis.runs),
-        first_stage=row.first_stage,
-    )
-    return _Number(night, row.fingerprint)
-
-
-def _rates(row: Row, basis: Basis) -> Rates:
-    known = row.rates_of(basis)
-    return Rates(tuple(value for _, value in known), tuple(place_of(run) for run, _ in known))
-
-
-def _setting(runs: Iterable[Run]) -> Hashable:
-    """The machines of the runs of a night, and what devices of these they had."""
-    prints = [run.fingerprint for run in runs if run.fingerprint]
-    return frozenset((one.get("rig_key"), one.get("workload_key")) for one in prints)
+def _suspected(suspect: Suspect, places: Mapping[str, Place], throughput: Measurement) -> Field:
+    since = f"{suspect.difference:+.1%} on {places[suspect.place].name} since {told(suspect.begins.at)}"
+    if suspect.kind == "drift":
+        code, text = "drift", f"gets slower bit by bit: {since}; there are no two subjects to try side by side"
+    else:
+        code, text = "suspect", f"looks slower: {since}; unconfirmed, as nothing was tried side by side"
+    difference = Measurement("difference_ratio", suspect.difference, "1", method="candidate: one level with one step")
+    changes = [Change(one.part, one.field, one.before, one.after) for one in suspect.changes]
+    return Field(Colour.AMBER, code, text, (), throughput, difference, changes)
 
 
 def _why(some: Sequence[Run], of: Sequence[Run], word: str) -> str:

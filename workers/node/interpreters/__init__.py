@@ -62,8 +62,28 @@ def resolve(name: str, definition: str | None = None) -> Interpreter:
     if name not in known:
         names = ", ".join(["system", *known])
         return Interpreter(name, None, None, {}, False, f"there is no interpreter {name}; there are {names}")
-    choices = known[name].choices() if definition is not None else []
-    return _resolved(next((one for one in choices if one.hash == definition and one.is_built), known[name]))
+    if definition in (None, known[name].hash):
+        return _resolved(known[name])
+    built = [one for one in known[name].choices() if one.hash == definition and one.is_built]
+    return _resolved(built[0]) if built else _earlier(known[name], str(definition))
+
+
+def _earlier(today: Definition, definition: str) -> Interpreter:
+    """The environment of an earlier definition of that name: it stays on disk until it is removed."""
+    earlier = today._replace(hash=definition)
+    folder = earlier.folder
+    if not re.fullmatch("[0-9a-f]{12}", definition) or not earlier.is_built:
+        reason = (
+            f"the environment {today.name}-{definition} is not on this host (any more), and {today.name} is"
+            f" {today.hash} here: a run on several hosts wants the same version of tbd, and the environment with the"
+            " same Python, on all of them"
+        )
+        return Interpreter(today.name, None, None, {}, False, reason)
+    try:
+        own = json.loads((folder / RECORD).read_text()).get("environment")
+    except (OSError, ValueError) as error:
+        return Interpreter(today.name, None, None, {}, False, f"{folder / RECORD} cannot be read: {error}")
+    return _resolved(earlier if own is None else earlier._replace(raw_environment=own))
 
 
 def _resolved(wanted: Definition) -> Interpreter:

@@ -132,6 +132,7 @@ def _described(wanted: Definition, own: str, pip: Sequence[str]) -> dict[str, An
         "name": wanted.name,
         "definition": wanted.hash,
         "variant": wanted.variant,
+        "environment": wanted.raw_environment,
         "python": _run(wanted, "asking its version", version).strip(),
         # An old pip repeats its options here.
         "packages": [line for line in packages if line[:1] != "-"],

@@ -15,6 +15,7 @@ from typing import Any, Iterator, Sequence
 DIRTY = "."  # what stands for the folder as it is, among commits
 
 _PATIENCE_S = 60.0
+_COMPILED = ("--exclude", "__pycache__")  # who imports a file changes nothing of it
 # A judgement: of a larger file that git does not know its size and time of change count, not what is in it.
 _LARGEST_BYTES = 16 * 1024 * 1024
 
@@ -25,12 +26,13 @@ class RepositoryError(Exception):
 
 def code_of(folder: Path) -> dict[str, Any]:
     """Return {commit, dirty_sha256}: the digest is of all that differs from the commit, files that git does not know
-    among it but for those that it is told to ignore; null where nothing does. Without a commit also its ``reason``."""
+    among it but for those that it is told to ignore and what Python has compiled; null where nothing does. Without a
+    commit also its ``reason``."""
     try:
         commit = _git(folder, "rev-parse", "HEAD").decode().strip()
         changes = _git(folder, "diff", "--binary", "HEAD")
         top = Path(_git(folder, "rev-parse", "--show-toplevel").decode().strip())
-        others = _git(top, "ls-files", "--others", "--exclude-standard", "-z").split(b"\0")
+        others = _git(top, "ls-files", "--others", "--exclude-standard", *_COMPILED, "-z").split(b"\0")
     except (OSError, subprocess.SubprocessError) as error:
         return {"commit": None, "dirty_sha256": None, "reason": _why(error)}
     digest = hashlib.sha256(changes)

@@ -1,10 +1,12 @@
-"""Say what the regression gate would have tried of a history, night by night, with what was known in each night.
+"""Show the alerts of the regression gate, acknowledge one, or replay a history.
 
-tbd alerts replay NIGHTS.csv
+tbd alerts                     what looked slower, was tried, and what that told; newest first
+tbd alerts ack ID              it is known: a new baseline
+tbd alerts replay NIGHTS.csv   what the gate would have tried of it, night by night, with what was known in each
 tbd alerts replay milabench
 
 NIGHTS.csv has a line for each run, with the columns series, at, place, subject, rate; it needs no server. milabench:
-all that was imported of it (tbd import milabench). Nothing is tried, nobody is told: docs/read_results/gate.md
+all that was imported of it (tbd import milabench). A replay tries nothing: docs/read_results/gate.md
 """
 
 import argparse
@@ -13,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.cli.exits import DONE
 from orchestrator.cli.printing import output
-from orchestrator.cli.rest.locate import look
+from orchestrator.cli.rest.client import path_of
+from orchestrator.cli.rest.locate import connect, look
 from orchestrator.cli.spec import csv_file
 from orchestrator.serve.parser import Parser
 
@@ -22,16 +25,45 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 MILABENCH = "milabench"
+STATES = ("trying", "open", "acknowledged", "refuted", "unconfirmed")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    orders = parser.add_subparsers(dest="order", required=True, metavar="ORDER", parser_class=Parser)
+    parser.add_argument("--state", choices=STATES, help="only those in this state")
+    parser.add_argument("--json", action="store_true", help="print REST's answer")
+    orders = parser.add_subparsers(dest="order", metavar="ORDER", parser_class=Parser)
+    ack = orders.add_parser("ack", help="acknowledge one: what it tells of is a new baseline")
+    ack.add_argument("alert", metavar="ID")
     replay = orders.add_parser("replay", help="what the gate would have tried, night by night", description=__doc__)
     replay.add_argument("nights", metavar="NIGHTS.csv", help="a history as CSV; or milabench: what was imported of it")
     replay.add_argument("--json", action="store_true", help="print a list of what would have been tried")
 
 
 def execute(options: argparse.Namespace) -> int:
+    if options.order is None:
+        return _listed(options)
+    if options.order == "ack":
+        found = connect().post(path_of("alerts", options.alert, "acknowledge"))
+        output.say(f"{found['id']} is {found['state']}")
+        return DONE
+    return _replayed(options)
+
+
+def _listed(options: argparse.Namespace) -> int:
+    page = look().pages("/alerts", state=options.state)
+    if options.json:
+        output.print_json(page)
+        return DONE
+    from orchestrator.cli.printing.tables import print_table
+    from orchestrator.reports.tables.gate import alerts_table
+
+    for one in page["damaged"]:
+        output.say(f"{one['id']} is damaged: {one['reason']}. To remove it: {one['way_out']}")
+    print_table(alerts_table(page["items"]))
+    return DONE
+
+
+def _replayed(options: argparse.Namespace) -> int:
     if options.nights == MILABENCH:
         series, names = _imported()
     else:

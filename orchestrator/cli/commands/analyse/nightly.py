@@ -1,4 +1,4 @@
-"""Show what became of the cells of schedules in their last nights: green, red, missing or invalid, and why.
+"""Show what became of the cells of schedules in their last nights: green, amber, red, missing or invalid, and why.
 
 SCHEDULE: its name, or its id; without it all of them.
 """
@@ -21,8 +21,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on-regression",
         action="store_true",
-        help="exit 3 where the last night that is over has a cell that is told slower, 1 where one of its cells is "
-        "otherwise not green, or there is no such night",
+        help="exit 3 where the last night that is over has a cell that is confirmed slower, 1 where one of its cells "
+        "is neither green nor amber, or there is no such night",
     )
     parser.add_argument("--json", action="store_true", help="print REST's answer")
 
@@ -54,7 +54,7 @@ def _print(page: Json) -> None:
 def _gate(boards: list[Json]) -> int:
     """The exit code of a gate. One that saw nothing is not green: it would be so when everything broke."""
     codes = [code for board in boards for code in _of_last_night(board)]
-    if "slower" in codes:
+    if "confirmed" in codes:
         return REGRESSION
     without = [board["schedule"] for board in boards if not list(_of_last_night(board))]
     if without or not boards:
@@ -63,7 +63,7 @@ def _gate(boards: list[Json]) -> int:
 
 
 def _of_last_night(board: Json) -> Iterator[str | None]:
-    """What is not green in the last night that is over, in a word a cell; None for what is green."""
+    """What is wrong in the last night that is over, in a word a cell; None for what is green, or looks slower only."""
     for place in reversed(range(len(board["nights"]))):
         if board["nights"][place]["state"] not in ("submitted", "waiting"):
             yield str(board["nights"][place]["state"])
@@ -71,5 +71,5 @@ def _of_last_night(board: Json) -> Iterator[str | None]:
         cells = [cell["nights"][place] for cell in board["cells"]]
         cells = [one for one in cells if one["code"] != "no_such_cell"]
         if cells and all(one["colour"] != "running" and one["code"] != "waiting" for one in cells):
-            yield from (None if one["colour"] == "green" else str(one["code"]) for one in cells)
+            yield from (None if one["colour"] in ("green", "amber") else str(one["code"]) for one in cells)
             return

@@ -1,0 +1,76 @@
+"""What a confirmation of the gate still needs: blocks of one run of the old and one of the new subject, one block after
+the other, until they tell. Pure: of what was fixed before the first run, and the runs so far."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.analysis.cell.row import RATE
+from orchestrator.analysis.gate.confirmation import LEAST_BLOCKS, Decision, Design, judge
+from orchestrator.domain.around.alerts import Confirmation
+from orchestrator.domain.asked.plan import SIDE, Plan
+from orchestrator.domain.runs.row import why_not_sound
+from orchestrator.domain.runs.run import TERMINAL, Run
+
+OLD, NEW = "old", "new"
+MOST_LOST = 2  # blocks of which a run gives no number: then it is given up. A judgement
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The blocks so far.
+
+    Attributes:
+        old, new: the rates of those that are whole, in their order.
+        n_begun: blocks that have a run. ``n_lost`` gave no number, and ``why`` the last of these.
+    """
+
+    old: tuple[float, ...]
+    new: tuple[float, ...]
+    n_begun: int
+    n_lost: int
+    why: str | None
+
+
+def blocks_of(runs: Sequence[Run]) -> Blocks:
+    """The blocks that these runs of a confirmation, in any order, have made."""
+    by_block: dict[int, dict[str, Run]] = {}
+    for run in runs:
+        by_block.setdefault(run.plan.repetition, {})[str(dict(run.plan.pins).get(SIDE))] = run
+    whole, lost = [], []
+    for _, sides in sorted(by_block.items()):
+        rates = [_rate(sides[side]) for side in (OLD, NEW) if side in sides]
+        if len(rates) == 2 and all(rates):
+            whole.append(rates)
+        elif all(run.state in TERMINAL for run in sides.values()):
+            lost.append(next(run for run in sides.values() if not _rate(run)))
+    reasons = [reason.text for run in lost[-1:] for reason in why_not_sound(run)]
+    why = f"{lost[-1].id}: {'; '.join(reasons) or 'it gave no number'}" if lost else None
+    old, new = (tuple(float(pair[side] or 0.0) for pair in whole) for side in (0, 1))
+    return Blocks(old, new, len(by_block), len(lost), why)
+
+
+def _rate(run: Run) -> float | None:
+    """Work per second of a run that may be believed; None for others, and below what ``judge`` takes."""
+    found = run.analysis.measurement(RATE) if run.analysis and run.usable else None
+    return found.value if found is not None and found.value is not None and found.value > 0.0 else None
+
+
+def decision(wanted: Confirmation, blocks: Blocks) -> Decision:
+    """What the blocks so far tell."""
+    return judge(Design(wanted.size, wanted.most_blocks), blocks.old, blocks.new)
+
+
+def missing(wanted: Confirmation, runs: Sequence[Run]) -> list[Plan]:
+    """The plans of the next blocks, in the order in which they run; none where it is over, or runs are left."""
+    if any(run.state not in TERMINAL for run in runs):
+        return []
+    blocks = blocks_of(runs)
+    if blocks.n_lost >= MOST_LOST or decision(wanted, blocks).answer != "go_on":
+        return []
+    more = min(max(LEAST_BLOCKS - len(blocks.old), 1), wanted.most_blocks - len(blocks.old))
+    sides = [Plan.from_json(wanted.old), Plan.from_json(wanted.new)]
+    found = []
+    for number in range(blocks.n_begun + 1, blocks.n_begun + more + 1):
+        in_turn = sides if number % 2 else sides[::-1]  # what grows from run to run is in no side's favour
+        found += [side.repeated(number) for side in in_turn]
+    return found

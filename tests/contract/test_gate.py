@@ -1,0 +1,212 @@
+"""The regression gate over SQLite and PostgreSQL: nights of a schedule, what it tries of them, and what that tells. The
+runs' numbers are set here; a confirmation that is really carried out: ``make gate-demo``."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from orchestrator.domain.around.access import Actor, Scope
+from orchestrator.domain.around.alerts import GATE, Alert, AlertState
+from orchestrator.domain.asked.plan import SIDE
+from orchestrator.domain.runs.run import ExperimentState, RunState
+from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.words.errors import Conflict, NotAllowed
+from orchestrator.services.experiment import cancel, extend
+from orchestrator.services.gate.gatekeeper import PATIENCE_S, PRIORITY, Gatekeeper
+from orchestrator.services.reconcile.reconciler import Bell
+from orchestrator.services.reconcile.review import review
+from orchestrator.services.schedule.acknowledge import acknowledge
+from orchestrator.services.schedule.board import Field, board
+from tests.contract.test_nightly import TWICE, finish
+from tests.support.schedule_rig import WHO, Server
+from tests.unit.api.api_rig import fingerprint_of, rate
+
+pytest_plugins = ["tests.contract.store_servers"]
+RUN_S = 20.0
+
+
+def of(version: str, **rig: Any) -> dict[str, Any]:
+    """The fingerprint of a night with the environment of that hash."""
+    told = fingerprint_of(interpreter="pytorch", interpreter_definition=version, framework_version=version)
+    return told | {"subject_key": version, "rig_key": repr(rig), "rig": {"nodes": {"n0": rig}, "device_ids": ["cpu:0"]}}
+
+
+class Nights:
+    """Nights of one schedule on a server, and its gate."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.server = Server(url, "2026-11-01 12:00")
+        self.schedule = self.server.add(spec=TWICE)
+        self.gate = self.gate_of(self.server)
+        self._day = 1
+        self.spread = 0.004  # of the two runs of a night
+
+    def gate_of(self, server: Server, budget: float = 1.0) -> Gatekeeper:
+        return Gatekeeper(server.context, Bell(), budget)
+
+    def night(self, level: float, fingerprint: dict[str, Any]) -> None:
+        self._day += 1
+        self.server.look(f"2026-11-{self._day:02} 02:00")
+        newest = str(self.server.fires(self.schedule)[-1].experiment_id)
+        rates = (level * (1 + 0.001 * (self._day % 3)), level * (1 + self.spread))
+        for run, value in zip(self.server.store.runs_of(newest), rates, strict=True):
+            finish(self.server, run.id, rate(value), fingerprint=fingerprint, at=2.0 + RUN_S)
+        assert self.server.store.end_experiment(newest, ExperimentState.COMPLETED, 30.0)
+
+    def slowed(self, old: dict[str, Any] | None = None, new: dict[str, Any] | None = None) -> None:
+        for _ in range(8):
+            self.night(100.0, old or of("0123456789ab"))
+        for _ in range(2):
+            self.night(90.0, new or of("ba9876543210"))
+
+    def alerts(self) -> Sequence[Alert]:
+        return self.server.store.alerts().items
+
+    def alert(self) -> Alert:
+        (found,) = self.alerts()
+        return found
+
+    def carry_out(self, new: float, rounds: int = 20, noise: float = 0.002, **more: Any) -> None:
+        """Have the runs of the confirmation end: the old side at 100, the other at ``new``."""
+        experiment = str(self.alert().experiment_id)
+        for turn in range(rounds):
+            queued = [run for run in self.server.store.runs_of(experiment) if run.state is RunState.QUEUED]
+            for run in queued:
+                level = new if dict(run.plan.pins)[SIDE] == "new" else 100.0
+                value = level * math.exp(noise * math.sin(7.0 * run.plan.repetition + level))
+                finish(self.server, run.id, rate(value), **more)
+            if not queued or not review(self.server.context, experiment):
+                assert turn
+                return
+
+    def last(self) -> Field:
+        return board(self.server.context, self.schedule).lines[0].fields[-1]
+
+
+@pytest.fixture
+def nights(url: str) -> Iterator[Nights]:
+    made = Nights(url)
+    yield made
+    made.server.close()
+
+
+def test_a_candidate_is_tried_in_blocks_on_its_devices_confirmed_and_acknowledged(nights: Nights) -> None:
+    nights.slowed()
+    nights.gate.look()
+    nights.gate.look()
+    alert = nights.alert()
+    assert alert.state is AlertState.TRYING
+    experiment = nights.server.store.experiment(str(alert.experiment_id))
+    assert (experiment.spec.priority, experiment.spec.labels["origin"]) == (PRIORITY, GATE)
+    runs = nights.server.store.runs_of(experiment.id)
+    assert [dict(run.plan.pins)[SIDE] for run in runs] == ["old", "new", "new", "old"] * 2
+    assert {dict(run.plan.pins)["definition"] for run in runs} == {"0123456789ab", "ba9876543210"}
+    assert {(run.plan.node_names, run.plan.device_ids) for run in runs} == {(("n0",), ("cpu:0",))}
+    assert (nights.last().colour, nights.last().code) == ("amber", "suspect")
+    nights.carry_out(90.0)
+    nights.gate.look()
+    alert = nights.alert()
+    assert alert.state is AlertState.OPEN
+    effect = alert.told.effect
+    assert effect is not None
+    assert effect.value == pytest.approx(-0.1, abs=0.01)
+    assert effect.ci_low < effect.value < effect.ci_high  # type: ignore[operator]
+    assert (nights.last().colour, nights.last().code, nights.last().difference) == ("red", "confirmed", effect)
+    with pytest.raises(NotAllowed):
+        acknowledge(nights.server.context, alert.id, Actor("eve", Scope.SUBMIT))
+    for _ in range(2):
+        assert acknowledge(nights.server.context, alert.id, WHO).state is AlertState.ACKNOWLEDGED
+    assert (nights.last().colour, nights.last().code) == ("green", "acknowledged")
+    nights.night(90.0, of("ba9876543210"))
+    nights.gate.look()
+    assert len(nights.alerts()) == 1  # one cause, one alert
+
+
+def test_what_is_no_slower_side_by_side_is_refuted_and_its_runs_are_no_session_of_the_series(nights: Nights) -> None:
+    nights.slowed()
+    nights.gate.look()
+    nights.carry_out(100.0)
+    nights.gate.look()
+    assert nights.alert().state is AlertState.REFUTED
+    assert "no loss of" in nights.alert().told.tried
+    assert (nights.last().colour, nights.last().code) == ("green", "refuted")
+    with pytest.raises(Conflict, match="refuted"):
+        acknowledge(nights.server.context, nights.alert().id, WHO)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (of("0123456789ab", kernel="6"), of("0123456789ab", kernel="7"), "kernel 6 → 7 cannot be made again"),
+        (of("0123456789ab"), of("0123456789ab"), "nothing that is recorded changed"),
+    ],
+)
+def test_what_cannot_be_made_again_is_listed_and_not_tried(nights: Nights, old: Any, new: Any, why: str) -> None:
+    nights.slowed(old, new)
+    nights.gate.look()
+    alert = nights.alert()
+    assert (alert.state, alert.experiment_id) == (AlertState.UNCONFIRMED, None)
+    assert why in alert.told.tried
+    assert (nights.last().colour, nights.last().code) == ("amber", "suspect")
+    assert why in str(nights.last().reason)
+
+
+def test_a_budget_that_does_not_reach_tries_nothing_and_one_that_does_bounds_the_blocks(nights: Nights) -> None:
+    nights.slowed()
+    for budget in (0.0, 0.1):
+        nights.gate_of(nights.server, budget).look()
+        assert nights.alerts() == []
+    nights.gate_of(nights.server, 0.5).look()  # of 20 runs: 5 blocks
+    alert = nights.alert()
+    assert "by 5 blocks at most" in alert.told.tried or "by 4 blocks at most" in alert.told.tried
+
+
+def test_two_servers_and_one_that_begins_anew_try_it_once(nights: Nights) -> None:
+    nights.spread = 0.03  # so that there may be more than four blocks
+    nights.slowed()
+    other = Server(nights.url, nights.server.clock.time)
+    second = nights.gate_of(other)
+    nights.gate.look()
+    second.look()
+    nights.carry_out(90.0, rounds=1, noise=0.06)
+    nights.gate_of(nights.server).look()  # as after a kill
+    assert nights.alert().state is AlertState.TRYING
+    nights.carry_out(90.0)  # however it goes on: blocks that there were stay
+    second.look()
+    nights.gate.look()
+    other.close()
+    assert nights.alert().state is AlertState.OPEN
+
+
+def test_a_confirmation_that_is_cancelled_removed_or_gives_no_number_confirms_nothing(nights: Nights) -> None:
+    nights.slowed()
+    nights.gate.look()
+    experiment = str(nights.alert().experiment_id)
+    with pytest.raises(Conflict, match="confirmation"):
+        extend.extend_experiment(nights.server.context, experiment, TWICE, WHO)
+    down = Failure(FailureKind.SETUP_FAILED, "the environment pytorch-0123456789ab is not on this host (any more)")
+    nights.carry_out(90.0, to=RunState.FAILED, failure=down)
+    assert len(nights.server.store.runs_of(experiment)) == 8  # no further blocks
+    nights.gate.look()
+    assert nights.alert().state is AlertState.UNCONFIRMED
+    assert "is not on this host (any more)" in nights.alert().told.tried
+
+
+def test_a_confirmation_is_ended_by_a_person_and_after_a_day_without_its_devices(nights: Nights) -> None:
+    nights.slowed()
+    nights.gate.look()
+    experiment = str(nights.alert().experiment_id)
+    nights.gate.look()
+    assert not nights.server.store.experiment(experiment).cancel_requested
+    nights.server.clock.time += PATIENCE_S + 60.0
+    nights.gate.look()
+    assert nights.server.store.experiment(experiment).cancel_requested
+    cancel.cancel_experiment(nights.server.context, experiment, WHO)
+    for run in nights.server.store.runs_of(experiment):
+        assert nights.server.store.move_run(run.id, RunState.QUEUED, RunState.CANCELLED, at=4.0)
+    assert review(nights.server.context, experiment)
+    nights.gate.look()
+    assert nights.alert().state is AlertState.UNCONFIRMED
