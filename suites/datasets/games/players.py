@@ -120,7 +120,8 @@ def serve(job: Job, process: Process) -> None:
                 answer["image"] = found.begin()
             while True:
                 worker.sendall(answer.tobytes())
-                actions_N = numpy.frombuffer(_received(worker, len(numbers)), numpy.uint8)
+                # One that has no games, for there are fewer than actors, waits for what never comes.
+                actions_N = numpy.frombuffer(_received(worker, len(numbers) or 1), numpy.uint8)
                 if numbers:
                     answer["image"], answer["reward"], answer["over"] = found.step(actions_N)
         except (EOFError, BrokenPipeError, ConnectionResetError):

@@ -191,13 +191,12 @@ def test_a_score_is_the_mean_of_whole_games(root):
         inputs.epoch_samples(a_job(root), TINY)
 
 
-def with_actors(root, folder, answer_s=20.0, count=2):
+def with_actors(root, folder, count):
     """(job of the worker, jobs of its actors): the same games as ``a_job``'s."""
     job = a_job(root)._replace(own_name="worker-0")
     own = {"role": "actor", "node": "here", "ranks": (), "beside": "worker-0", "of_rank": 0}
     actors = [job.process._replace(name=f"actor0-{number}", devices=(), **own) for number in range(count)]
-    sizes = {**job.model.size, "answer_s": answer_s}
-    job = job._replace(processes=(*job.processes, *actors), folder=str(folder), model=job.model._replace(size=sizes))
+    job = job._replace(processes=(*job.processes, *actors), folder=str(folder))
     return job, [job._replace(own_name=actor.name) for actor in actors]
 
 
@@ -207,9 +206,10 @@ def nobody_connected(monkeypatch):
 
 
 @pytest.mark.usefixtures("nobody_connected")
-def test_actors_play_the_games_that_a_worker_alone_would_play(root, tmp_path, monkeypatch):
+@pytest.mark.parametrize("count", [2, COUNT + 1], ids=["fewer than games", "more than games"])
+def test_actors_play_the_games_that_a_worker_alone_would_play(root, tmp_path, monkeypatch, count):
     monkeypatch.chdir(tmp_path)
-    job, others = with_actors(root, tmp_path)
+    job, others = with_actors(root, tmp_path, count)
     threads = [threading.Thread(target=players.serve, args=(other, other.process)) for other in others]
     for thread in threads:
         thread.start()
