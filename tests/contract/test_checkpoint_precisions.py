@@ -8,6 +8,7 @@ import pytest
 
 from tests.contract.test_checkpoints import ADAM, begun, ended, job_of, weights
 from tests.contract.test_convergence import apart
+from workers.trainer.base.processor import lacks_bfloat16
 
 EVERY, MOST = 4, 8
 FIRST_SCALE = 2.0**16
@@ -25,6 +26,8 @@ CELLS = [cell(*pair) for pair in ((f, p) for f in ("pytorch", "tensorflow") for 
 
 @pytest.mark.parametrize(("framework", "precision"), CELLS)
 def test_a_training_in_16_bits_goes_on_from_its_checkpoint(python_of, apart, tmp_path, framework, precision):
+    if (framework, precision) == ("tensorflow", "amp-bf16") and lacks_bfloat16():
+        pytest.skip(lacks_bfloat16())
     told = {"optimizer": ADAM, "framework": framework, "precision": precision}
     told |= {"max_steps": MOST, "evaluate_every": EVERY}
     first, second = (

@@ -11,6 +11,7 @@ from suites.datasets.utterances import arrays
 from tests.contract.test_convergence import CLASSES, OPTIMIZER, apart
 from tests.support.strategy_jobs import carried_out, strategy_job
 from tests.trainer_process import Trainer, dataset_facts, make_job
+from workers.trainer.base.processor import lacks_bfloat16
 
 EVERY, MOST = 3, 24
 MODELS = load_catalog().models
@@ -141,6 +142,8 @@ CASES = [
 def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(
     python_of, apart, sentences, spoken, made_dataset, tmp_path, framework, model, optimizer, precision
 ):
+    if framework == "mxnet" and precision == "amp-bf16" and lacks_bfloat16():
+        pytest.skip(lacks_bfloat16())
     root = {"seq2seq": sentences, "deep_speech_2": spoken}.get(model, apart)
     if model == "wgan_gp":
         root = made_dataset("photographs_small")

@@ -171,7 +171,8 @@ def test_utterances_that_are_not_trained_on_are_judged_by_the_words_that_are_mis
     python_of, made_dataset, tmp_path, framework, name, options
 ):
     root = made_dataset("spoken_documentation")
-    job = text_job(framework, name, options, dataset_facts("spoken_documentation", root), evaluate_every=30)
+    few = {"evaluate_every": 8, "max_steps": 16, "per_device_batch_size": 8}
+    job = text_job(framework, name, options, dataset_facts("spoken_documentation", root), **few)
     begun, ended = trained(job, tmp_path, python_of(framework)).data("evaluation")
     texts = [line.split()[1:] for path in root.glob("test/*/*/*.trans.txt") for line in path.read_text().splitlines()]
     assert (begun["metric"], begun["samples"]) == ("word_error_ratio", len(texts))

@@ -230,8 +230,9 @@ def kept_per_image(framework):
     exact = whole + sum(count for name, count in outputs.items() if not name.endswith("downsample.0"))
     size = model_facts(RESNET)["sizes"]["tiny"]
     exact += 2 * outputs["layer4.0.conv3"] + (4 + 8) * size["width"] * (size["image_pixels"] // 4) ** 2
-    # TensorFlow holds the outputs of convolutions and of normalisations, and keeps some more.
-    bounds = {"pytorch": (0.99 * exact, 1.01 * exact), "tensorflow": (1.8 * whole, 3 * whole)}
+    # TensorFlow holds the outputs of convolutions and of normalisations, and keeps some more: 1.76 of the former were seen
+    # on a processor without AVX-512, more than 1.8 on others.
+    bounds = {"pytorch": (0.99 * exact, 1.01 * exact), "tensorflow": (1.7 * whole, 3 * whole)}
     return bounds.get(framework, (whole, math.inf) if framework == "mxnet" else (0, math.inf))
 
 

@@ -77,7 +77,7 @@ def test_what_gpus_are_given_in_amp_bf16_multiplies_in_bfloat16_alone(python_of,
 @pytest.mark.framework("tensorflow")
 def test_the_graph_of_an_update_is_the_one_that_autograph_would_make(python_of, tmp_path):
     """It is traced without AutoGraph, which takes seconds of each run: so no model may choose by a tensor in Python."""
-    asked = [{}, {"precision": "amp-bf16"}]
+    asked = [{}, {"precision": "bf16"}]
     traced = [make_job("resnet_50", "tensorflow", **one) for one in asked] + [make_job("gpt_2", "tensorflow")]
     (tmp_path / "jobs.json").write_text(json.dumps([{**job, "process": "worker-0"} for job in traced]))
     found = said(python_of("tensorflow"), "traced_graphs.py", tmp_path, str(tmp_path / "jobs.json"))

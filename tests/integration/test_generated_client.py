@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,8 @@ def test_a_generated_client_submits_waits_and_reads_results(tmp_path: Path) -> N
     (tmp_path / "client.yaml").write_text(block("yaml", "content_type_overrides"))
     generate = next(line for line in block("sh", "openapi-python-client").splitlines() if " generate " in line)
     with service(tmp_path) as url:
+        # The generator waits 5 s for it, which is long enough only once it was made.
+        urllib.request.urlopen(url + "/openapi.json", timeout=60).close()
         run(*shlex.split(generate.replace("http://127.0.0.1:8585", url)), "--fail-on-warning")
         token = Tbd(tmp_path, url).json("token", "add", "ada", "--scope", "submit")["token"]
         script = block("python", "tbd_client") + FILES

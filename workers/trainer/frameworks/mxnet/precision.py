@@ -9,6 +9,7 @@ loss scaled: that is not built here.
 import importlib
 
 from workers.trainer.base import job as jobs
+from workers.trainer.base import processor
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.signatures import Data
 
@@ -20,12 +21,15 @@ def apply(precision: str, kind: str) -> Data:
     """Set the precision of all that is computed after this, on devices of ``kind``; return what is in force.
 
     Raises:
-        TrainerError: ``unsupported``, a precision that this adapter does not do on such devices.
+        TrainerError: ``unsupported``, a precision that this adapter does not do on such devices, or this processor.
     """
     if precision not in ("fp32", "amp-bf16") or (precision, kind) == ("amp-bf16", "cuda"):
         raise TrainerError("unsupported", "this adapter does not compute in %s on a %s device" % (precision, kind))
     in_force = {"precision": precision, "tf32": False, "threads": jobs.threads()}
     if precision == "amp-bf16":
+        lacks = processor.lacks_bfloat16()
+        if lacks:
+            raise TrainerError("unsupported", "MXNet does not compute in amp-bf16 here: " + lacks)
         amp = importlib.import_module("mxnet.contrib.amp.amp")
         single = [name for name in amp.list_fp32_ops(amp.bfloat16) if name not in _NOTHING_TO_CAST]
         amp.init(target_dtype="bfloat16", fp32_ops=single)

@@ -12,6 +12,7 @@ from typing import Any, Callable, ContextManager, Iterator, Optional, Sequence, 
 
 import torch
 
+from workers.trainer.base import processor
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.signatures import Data
 
@@ -19,6 +20,9 @@ from workers.trainer.base.signatures import Data
 AUTOCAST = {"amp-bf16": torch.bfloat16, "amp-fp16": torch.float16}
 # ``fp64`` is no cell of any experiment: parity is held against it.
 OFFERED = ("fp32", "tf32", "bf16", "amp-bf16", "amp-fp16", "fp64")
+
+# What oneDNN says of an operator that it has no code for.
+_NO_PRIMITIVE = "could not create a primitive descriptor"
 
 
 def apply(precision: str, device: torch.device) -> Data:
@@ -75,9 +79,22 @@ class Casting(object):
         self._scaler: Optional[Any] = torch.amp.GradScaler(self._kind) if precision == "amp-fp16" else None
 
     def forward(self, loss: Callable[[Sequence[Any]], Any], batch: Sequence[Any]) -> Any:
-        """Return the loss of ``batch``."""
-        with self._casting():
-            return loss(batch)
+        """Return the loss of ``batch``.
+
+        Raises:
+            TrainerError: ``unsupported``, an LSTM in bfloat16 on a processor that oneDNN has none for: PyTorch has
+                code of its own for all else.
+        """
+        try:
+            with self._casting():
+                return loss(batch)
+        except RuntimeError as error:
+            lacks = processor.lacks_bfloat16() if _NO_PRIMITIVE in str(error) else None
+            if lacks and self._cast == torch.bfloat16:
+                raise TrainerError(
+                    "unsupported", "PyTorch does not compute this here: %s (%s)" % (lacks, error)
+                ) from error
+            raise
 
     def backward(self, loss: Any, parameters: Optional[Sequence[Any]]) -> None:
         """Add to the gradients of ``parameters``, or of all; they are scaled until ``update`` or ``unscale``."""

@@ -13,6 +13,7 @@ from typing import Any, Callable, Sequence
 
 import tensorflow as tf
 
+from workers.trainer.base import processor
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.signatures import Data
 
@@ -28,12 +29,16 @@ def apply(precision: str, kind: str) -> Data:
     """Set the precision of all computing on a ``kind`` of device; return what is in force, for the log.
 
     Raises:
-        TrainerError: ``unsupported``, a precision that is not there on such a device.
+        TrainerError: ``unsupported``, a precision that is not there on such a device or processor.
     """
     if precision not in OF_ALL + OFFERED[kind]:
         raise TrainerError("unsupported", "this adapter does not compute in %s on a %s device" % (precision, kind))
     # Said for every run: of the jobs of one process in turn each has its own.
     rewritten = precision == "amp-bf16" and kind == "cpu"
+    # There TensorFlow rewrites nothing, and does not say so: what is called mixed would be single precision.
+    lacks = processor.lacks_bfloat16() if rewritten else None
+    if lacks:
+        raise TrainerError("unsupported", "TensorFlow does not compute in amp-bf16 here: " + lacks)
     tf.config.optimizer.set_experimental_options({"auto_mixed_precision_onednn_bfloat16": rewritten})
     tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
     in_force = {"precision": precision, "tf32": tf.config.experimental.tensor_float_32_execution_enabled()}
