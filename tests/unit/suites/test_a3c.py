@@ -1,7 +1,9 @@
 """A3C as data, against its source; the games that it plays, and the batches that follow from them."""
 
 import itertools
+import shutil
 import socket
+import sys
 import threading
 
 import numpy
@@ -93,6 +95,25 @@ def test_a_folder_without_one_game_and_an_emulator_is_refused(tmp_path):
     (tmp_path / "breakout.bin").write_bytes(b"")
     with pytest.raises(TrainerError, match=r"breakout\.bin, pong\.bin"):
         atari.rom(str(tmp_path))
+
+
+@pytest.mark.after_change
+def test_pong_is_played_by_the_emulator_in_its_dataset_and_what_is_no_game_is_refused(made_dataset, tmp_path):
+    pong = made_dataset("pong")
+    game, generator = games.opener(str(pong), 84, ACTIONS)(1), numpy.random.RandomState(1)
+    image, score, over = game.begin(), 0.0, False
+    assert (image.shape, image.dtype) == ((84, 84), numpy.uint8)
+    while not over:
+        image, reward, over = game.step(generator.randint(ACTIONS))
+        score += reward
+    # Whoever has 21 points first has won.
+    assert -21 <= score < -15
+    with pytest.raises(TrainerError, match=r"pong\.bin needs 6 actions, and the network has 4"):
+        games.opener(str(pong), 84, 4)(1)
+    shutil.copytree(pong, tmp_path / "other")
+    (tmp_path / "other" / "pong.bin").write_bytes(b"no game")
+    with pytest.raises(TrainerError, match=r"other/pong\.bin is no game that ale-py 0\.12\.1 knows"):
+        atari.refuse_unknown(sys.modules["ale_py"], str(tmp_path / "other" / "pong.bin"))
 
 
 def test_catch_is_refused_where_its_board_does_not_fit(root):
