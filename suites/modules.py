@@ -4,6 +4,7 @@ a model may come from elsewhere (``TBD_SUITE_PATH``)."""
 import importlib
 from types import ModuleType
 
+from suites.inputs import ACTING
 from workers.trainer.base import updates
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.job import Job
@@ -28,6 +29,12 @@ def builder_of(job: Job) -> ModuleType:
 def input_of(job: Job) -> ModuleType:
     """Return the module of ``suites.inputs`` that makes the model's batches."""
     return importlib.import_module("suites.inputs.%s" % job.model.input)
+
+
+def repeats(job: Job) -> bool:
+    """Return whether a resumed training passes over the batches that were there before, to go on with those after them;
+    one whose batches the network makes begins anew with them."""
+    return job.model.input not in ACTING
 
 
 def loader_of(job: Job, framework: str) -> ModuleType:

@@ -41,6 +41,8 @@ CODE_VERSION = "analysis-5"
 SAME_RATES = ("analysis-3", "analysis-4", CODE_VERSION)
 # What Python raises at values of a kind or a size that no log of ours has.
 _IMPOSSIBLE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError)
+# metric -> what of an interval's work it is the share of: seconds of the input's parts, of a model that plays games.
+PARTS_OF_INPUT = {"emulator_ratio": "emulator_s", "acting_ratio": "acting_s"}
 THIS_RUN = "this run only; interval from the variance within it"
 
 
@@ -221,8 +223,12 @@ def _input_share(evidence: Evidence, since: int, scope: str) -> list[Measurement
     waits = [item.input_s for item in own if item.input_s is not None]
     if len(waits) < len(own):
         return []
-    share = sum(waits) / sum(item.duration_s for item in own)
-    return [Measurement(metric="input_ratio", value=share, unit="1", method="timed in the loop", scope=scope)]
+    spent = {"input_ratio": sum(waits)}
+    for part, amount in PARTS_OF_INPUT.items():
+        if any(amount in item.work for item in own):
+            spent[part] = sum(item.work.get(amount, 0.0) for item in own)
+    elapsed_s, method = sum(item.duration_s for item in own), "timed in the loop"
+    return [Measurement(metric, value / elapsed_s, "1", method, scope=scope) for metric, value in spent.items()]
 
 
 def _losses(evidence: Evidence) -> list[Measurement]:

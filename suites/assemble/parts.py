@@ -1,10 +1,10 @@
 """The parts of a model that no framework makes: its description, its initial weights, its batches as arrays."""
 
-from typing import Any, Callable, Dict, FrozenSet, Iterator, List
+from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Optional
 
 from suites import modules
 from suites.assemble import layers
-from suites.inputs import Field
+from suites.inputs import ACTING, Field
 from workers.trainer.base.job import Job
 from workers.trainer.base.signatures import Array, Batch
 
@@ -40,16 +40,20 @@ def given_count(job: Job) -> int:
     return sum(not field.target for field in fields_of(job))
 
 
-def batches(job: Job, rank: int, framework: str, to_tensors: Callable[..., Any]) -> Iterator[Batch]:
+def batches(
+    job: Job, rank: int, framework: str, to_tensors: Callable[..., Any], outputs: Optional[Callable[..., Any]] = None
+) -> Iterator[Batch]:
     """Return the endless iterator of ``(tensors, work)`` for one rank.
 
     Args:
         to_tensors: turns the arrays of a batch (see ``fields_of``) into the framework's tensors.
+        outputs: what the network gives for arrays of its inputs, where a framework has that: see ``suites.inputs``.
     """
     given = job.given
     if given is not None:
         return _repeated(given, job, to_tensors)
-    return modules.input_of(job).batches(job, rank, job.model.size, framework, to_tensors)
+    more = (outputs,) if job.model.input in ACTING else ()
+    return modules.input_of(job).batches(job, rank, job.model.size, framework, to_tensors, *more)
 
 
 def _repeated(path, job, to_tensors):

@@ -9,12 +9,14 @@ utterances all transcripts and heads of audio are read, and ``--sample`` of each
 """
 
 import argparse
+import importlib
 import io
 import json
 import sys
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from suites.datasets import records, small_images, text_layouts
+from suites.datasets.games import atari
 from suites.datasets.image_folder import listing
 from suites.datasets.utterances import layout as librispeech
 from workers.trainer.base.failure import TrainerError
@@ -52,6 +54,9 @@ def check(layout: str, path: str, sample: int = USUAL_SAMPLE) -> Dict[str, Any]:
                 if len(some) < len(spoken):
                     read = "every transcript and head of audio, and %d utterances of each split" % sample
                 problems += _undecoded(some, MOST_PROBLEMS - len(problems))
+        elif layout == "atari":
+            splits["train"] = {"games": 1}
+            atari.refuse_unknown(importlib.import_module("ale_py"), atari.rom(path))
         else:
             entries, decode = _images(layout, path)
             for split, found in entries.items():

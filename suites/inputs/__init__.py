@@ -5,7 +5,9 @@
 ``work(*arrays)``
     the work of a batch, in the model's unit and others beside
 ``batches(job, rank, size, framework, to_tensors)``
-    the endless iterator of ``(tensors, work)`` for one rank: synthetic ones, or those of the job's dataset
+    the endless iterator of ``(tensors, work)`` for one rank: synthetic ones, or those of the job's dataset. A module in
+    ``ACTING``, whose batches follow from what the network does, is also given ``outputs(*arrays)``: what it gives now
+    for these arrays of its inputs, as arrays
 
 ``evaluation(job, size)``
     where the model's quality can be told: an iterator of ``suites.quality.Examples``, batches of what the job's dataset
@@ -25,8 +27,11 @@ from workers.trainer.base.job import Job
 # The modules here that have ``evaluation`` and ``epoch_samples``.
 EVALUATED = (
     *("images", "masked_pairs", "noise_and_images", "prose", "questions"),
-    *("sentence_pairs", "utterances"),
+    *("sentence_pairs", "utterances", "games"),
 )
+
+# Those whose batches follow from what the network gives: nobody can tell what they would have been before a checkpoint.
+ACTING = ("games",)
 
 
 class Field(NamedTuple):

@@ -29,6 +29,7 @@ METRICS = {
     "f1_ratio": "spans",
     "word_error_ratio": "word_errors",
     "sliced_wasserstein": "sliced_wasserstein",
+    "game_score": "game_scores",
 }
 
 # What a quality can be: a target lies between, or at the upper end where higher is better.
@@ -42,6 +43,7 @@ BOUNDS = {
     # More words may be wrong than there are.
     "word_error_ratio": (0.0, math.inf),
     "sliced_wasserstein": (0.0, math.inf),
+    "game_score": (-math.inf, math.inf),
 }
 
 # What the name of a metric leaves open, for the method of what is measured by it.
@@ -52,6 +54,7 @@ DETAILS = {
     "masked_perplexity": "per hidden token of the dataset's vocabulary",
     "word_error_ratio": "of the likeliest symbols, without a language model",
     "sliced_wasserstein": "of pixels from -1 to 1, along 128 fixed directions",
+    "game_score": "mean of 20 whole games, actions drawn by the policy",
 }
 
 

@@ -14,6 +14,7 @@ ISLAND = ("workers/trainer", "suites")
 FOUND = {
     "suites/modules.py": ["%s.%s", "suites.assemble.%s.build", "suites.datasets.%s.%s", "suites.inputs.%s"],
     "suites/quality/__init__.py": ["suites.quality."],
+    "suites/datasets/games/__init__.py": ["suites.datasets.games."],
     "suites/datasets/documentation/prose.py": [None],  # the packages whose prose it reads
     "workers/trainer/preparation.py": [None],  # the program that prepares a dataset
     "workers/trainer/hook.py": ["workers.trainer.frameworks.pytorch.watched"],

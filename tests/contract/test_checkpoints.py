@@ -54,6 +54,7 @@ def job_of(root, folder=None, attempt="a1", model="resnet_50", optimizer=OPTIMIZ
         "seq2seq": "message_catalogues",
         "deep_speech_2": "spoken_documentation",
         "wgan_gp": "photographs_small",
+        "a3c": "catch",
     }
     data = own_data.get(model, "photographs")
     job = make_job(model, framework, dataset=dataset_facts(data, root), **told)
@@ -168,6 +169,22 @@ def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(
     elapsed = [one["elapsed_s"] for one in second.data("evaluation")]
     assert elapsed == sorted(elapsed)
     assert found[MOST]["elapsed_s"] < found[resumed["step"]]["elapsed_s"] + trained_s + 60
+
+
+@pytest.mark.parametrize(
+    "framework", [pytest.param(name, marks=pytest.mark.framework(name)) for name in MODELS["a3c"].frameworks]
+)
+def test_a_killed_training_that_plays_games_goes_on_with_its_weights_and_with_other_games(
+    python_of, made_dataset, tmp_path, framework
+):
+    python, kept, data = python_of(framework), tmp_path / "kept", made_dataset("catch")
+    plan = {"model": "a3c", "optimizer": ADAM, "framework": framework}
+    first = killed_after(2, job_of(data, kept, "first", **plan), tmp_path, python)
+    second = ended(begun(job_of(data, kept, "second", **plan), tmp_path, python))
+    assert second.data("resumed")[0]["step"] == 2 * EVERY
+    assert steps(second) == list(range(EVERY, MOST + 1, EVERY))
+    assert second.data("evaluation")[0]["sums"] == first.data("evaluation")[0]["sums"]
+    assert second.data("interval")[0]["first_step"] == 2 * EVERY + 1
 
 
 def test_a_damaged_checkpoint_is_told_and_the_one_before_is_taken(python_of, apart, tmp_path):

@@ -182,6 +182,23 @@ def test_utterances_that_are_not_trained_on_are_judged_by_the_words_that_are_mis
     assert ended["loss"] < begun["loss"]
 
 
+# Judgements: a rate at which so small a network learns the task; a score that random play, -0.6, is far from, and a
+# share of the most that it can have. It is a policy whose actions are drawn that is judged.
+PLAYED = {"name": "adam", "learning_rate": 3e-3, "epsilon": 1e-5}
+WELL_PLAYED = 0.6
+
+
+@pytest.mark.parametrize(("framework", "name", "options"), cells_of([("a3c", {})]))
+def test_a_policy_learns_a_control_task(python_of, made_dataset, tmp_path, framework, name, options):
+    told = {"mode": "convergence", "evaluate_every": 50, "max_steps": 600, "per_device_batch_size": 32}
+    job = make_job("a3c", framework, dataset=dataset_facts("catch", made_dataset("catch")), target=WELL_PLAYED, **told)
+    job["model"] = MODELS[name].facts_with(options) | {"optimizer": PLAYED}
+    trainer = trained(job, tmp_path, python_of(framework))
+    found = [one["sums"] for one in trainer.data("evaluation")]
+    assert all(one["games"] == 20 and abs(one["score"]) <= 20 for one in found)
+    assert trainer.data("stopped")[0]["reason"] == "target", found
+
+
 COLOURS = ((230, 51, 178), (38, 191, 26))
 # Judgement, of the distance that the mean of the images has; and a rate at which so small a generator comes so near.
 NEAR = 0.6

@@ -383,16 +383,20 @@ def test_the_facts_state_the_operations_that_a_framework_counts(python_of, frame
     assert json.loads(counted) == pytest.approx(stated, rel=COUNTERS[framework])
 
 
+def zeros_of_wgan_gp():
+    """Through the gradient of an average PyTorch sends zeros back, and through the layer before it."""
+    (pooled,) = [layer for layer in described("wgan-gp") if layer.name == "critic.res4.conv2"]
+    return table("wgan-gp")["critic_updates"] * 2 * pooled.flops()
+
+
 @pytest.mark.framework("pytorch")
 @pytest.mark.after_change
-def test_the_facts_state_the_operations_of_a_step_that_is_no_three_passes_forward(python_of, tmp_path):
-    job = parity.job(MODELS["wgan-gp"], "pytorch", table("wgan-gp"), BATCH, SEED, [0])
+@pytest.mark.parametrize(("name", "more"), [("wgan-gp", zeros_of_wgan_gp), ("a3c", lambda: 0)], ids=["wgan-gp", "a3c"])
+def test_the_facts_state_the_operations_of_a_step_that_is_no_three_passes_forward(python_of, tmp_path, name, more):
+    job = parity.job(MODELS[name], "pytorch", table(name), BATCH, SEED, [0])
     (tmp_path / "job.json").write_text(json.dumps({**job, "process": "worker0"}))
     counted = script(python_of("pytorch"), "operations_of_step.py", str(tmp_path / "job.json"))
-    # Through the gradient of an average PyTorch sends zeros back to what was averaged, and through the layer before it.
-    (pooled,) = [layer for layer in described("wgan-gp") if layer.name == "critic.res4.conv2"]
-    zeros = table("wgan-gp")["critic_updates"] * 2 * pooled.flops()
-    assert json.loads(counted) == table("wgan-gp")["step_flops_per_sample"] + zeros
+    assert json.loads(counted) == table(name)["step_flops_per_sample"] + more()
 
 
 def countable(size, described):

@@ -24,6 +24,7 @@ KINDS = [
     ("bert-base", {"task": "finetune", "freeze_encoder": True}),
     ("inception-v3", {}),
     ("wgan-gp", {}),
+    ("a3c", {}),
 ]
 
 # What CNTK's list lacks of its heap, MKL's code and buffers, is 3 MB of Inception-v3: 8.2 % of a tiny one with two

@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.domain.asked.catalog import StrategyFacts
 from orchestrator.domain.asked.placement import Device, NodeShare, Placement
+from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.reconcile.job import processes_of
 from tests.integration.node_attempts import NODE, a_job, carried_out, failure_of, log_of, of_kind, steps_begin, until
 from tests.support.acted_model.actor import WAYS
@@ -16,6 +17,7 @@ from workers.node import processes
 from workers.node.agent import Agent
 
 NAMES = ["actor0-0", "actor0-1", "worker0"]
+A3C = load_catalog().models["a3c"]
 
 
 @pytest.fixture
@@ -27,12 +29,16 @@ def agent(tmp_path, monkeypatch):
     found.close()
 
 
-def acted(leaves=None, **plan):
-    """A job with two actors beside its worker, laid out by the orchestrator; ``leaves``: see the model's actor."""
-    job = a_job(**plan)
+def beside_actors(job, count):
     (device,) = job["processes"][0]["devices"]
     placement = Placement((NodeShare(NODE, (Device(device["id"], "cpu", "a cpu", tuple(device["cores"])),)),))
-    job["processes"] = processes_of(placement, StrategyFacts("single", "system", 1, 1), {"actor": 2})
+    job["processes"] = processes_of(placement, StrategyFacts("single", "system", 1, 1), {"actor": count})
+    return job
+
+
+def acted(leaves=None, **plan):
+    """A job with two actors beside its worker, laid out by the orchestrator; ``leaves``: see the model's actor."""
+    job = beside_actors(a_job(**plan), 2)
     own = {"leaves": {"type": "str", "default": None}}
     job["model"] = {**job["model"], "module": "tests.support.acted_model", "options": own, "work_unit": "images"}
     job["plan"]["options"] = {"leaves": leaves}
@@ -76,4 +82,27 @@ def test_an_actor_that_ends_with_status_0_in_mid_training_is_lost_as_a_killed_on
     failure = failure_of(carried_out(agent, job))
     assert failure["message"] == "actor0-1: ended with status 0 before its worker had gone"
     assert (failure["kind"], failure["ranks"], failure["exit_code"]) == ("crashed", [], 0)
+    assert not processes.with_token(job["token"])
+
+
+@pytest.mark.framework("pytorch")
+@pytest.mark.after_change
+def test_an_actor_that_hangs_ends_the_attempt_and_is_named(agent, python_of):
+    """Of A3C, which has four."""
+    job = beside_actors(a_job(framework="pytorch", max_steps=10**9, timeout_s=600, options={}), A3C.roles["actor"])
+    tiny = {**A3C.facts["sizes"]["tiny"], "answer_s": 2.0}
+    job["model"] = {**A3C.facts_with({}), "sizes": {"tiny": tiny}}
+    job["interpreter"] = {**job["interpreter"], "name": "pytorch", "python": python_of("pytorch")}
+    assert agent.start(job)["state"] == "running"
+
+    def so_far():
+        return agent.fetch(job["attempt_id"], 0, 10**6)["entries"]
+
+    until(lambda: of_kind(so_far(), "interval"), 240)
+    entries = so_far()
+    assert all(data["work"]["agent_steps"] == 4 * 4 for data in of_kind(entries, "interval"))
+    os.kill(started(entries)["actor0-2"]["pid"], signal.SIGSTOP)
+    failure = failure_of(log_of(agent, job, patience_s=120))
+    assert (failure["kind"], failure["ranks"]) == ("timed_out", [0])
+    assert "actor0-2 has played no step in 2 s" in failure["message"]
     assert not processes.with_token(job["token"])

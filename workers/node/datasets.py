@@ -38,6 +38,7 @@ LAYOUTS = {
     "wikipedia": Layout("language modelling", "articles", 2),
     "squad": Layout("question answering", "questions", 2),
     "librispeech": Layout("speech recognition", "utterances"),
+    "atari": Layout("reinforcement learning", "games"),
 }
 _KEYS = ("name", "layout", "path", "files", "bytes", "sha256")
 

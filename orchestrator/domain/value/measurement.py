@@ -68,6 +68,8 @@ METRICS: dict[str, tuple[str | None, str, Scale]] = {
     ),
     "host_cpu_utilization_ratio": ("1", "eq. 3 over all logical cores of the host", _FROM_0),
     "input_ratio": ("1", "share of the steps' time spent waiting for input", _FROM_0),
+    "emulator_ratio": ("1", "share of the steps' time spent waiting for games, of a model that plays them", _FROM_0),
+    "acting_ratio": ("1", "share of the steps' time in which a model that plays games acts; the rest learns", _FROM_0),
     "peak_memory_bytes": ("B", "greatest memory of the attempt", _POSITIVE),
     "loss_first": ("1", "training loss of the first step", _ANY),
     "loss_last": ("1", "mean training loss of the last tenth of the steps", _ANY),

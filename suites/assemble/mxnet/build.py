@@ -136,9 +136,14 @@ def build(job: Job, contexts: Sequence[mx.Context]) -> Model:
         def to_arrays(*arrays):
             return [array_of(kind, array).as_in_context(place) for kind, array in zip(kinds, arrays)]
 
-        return parts.batches(job, rank, "mxnet", to_arrays)
+        def outputs(*arrays):
+            found, _ = model.evaluated(arrays, contexts[rank % len(contexts)])
+            return [one.asnumpy() for one in found]
 
-    return Model(network, kinds, parts.given_count(job), list(weights), counts, batches, optimizer.of_job(job))
+        return parts.batches(job, rank, "mxnet", to_arrays, outputs)
+
+    model = Model(network, kinds, parts.given_count(job), list(weights), counts, batches, optimizer.of_job(job))
+    return model
 
 
 def named(network: nn.HybridBlock) -> Dict[str, Any]:

@@ -112,9 +112,15 @@ def build(job: Job, process: Process, device: torch.device, kind: Callable[..., 
         return [_placed(one, job.plan.data_on, device) for one in found]
 
     def batches(rank):
-        return parts.batches(job, rank, "pytorch", to_tensors)
+        return parts.batches(job, rank, "pytorch", to_tensors, outputs)
 
-    return kind(network.to(device, dtype), own.criterion, fields, batches, updates.rules(job))
+    def outputs(*arrays):
+        with torch.no_grad():
+            found, _ = model.evaluated(network, model.tensors(arrays, device))
+        return tuple(array("numbers", one) for one in found)
+
+    model = kind(network.to(device, dtype), own.criterion, fields, batches, updates.rules(job))
+    return model
 
 
 def _placed(tensor, place, device):

@@ -17,8 +17,11 @@ from suites.assemble.tensorflow.functions import single
 from suites.assemble.tensorflow.layers import Layers, types_of
 from workers.trainer.base import updates
 from workers.trainer.base.job import Job, Process
-from workers.trainer.base.signatures import Batches, Rule
+from workers.trainer.base.signatures import Array, Batches, Rule
 from workers.trainer.protocol import DEVICE, HOST
+
+# The name scope of what the network does to make a batch, by which profiles know it: scopes.ACTING beside the adapter.
+ACTING = "tbd.acting"
 
 # Where synthetic batches lie -> that device, by the number of a rank among those of the process.
 PLACES = {HOST: "/CPU:0", DEVICE: "/GPU:{}"}
@@ -48,6 +51,7 @@ class Model(object):
         self._trained = [variable for name, variable in network.variables.items() if name not in frozen]
         self._outputs, self._criterion, self._given = outputs, criterion, given
         self._evaluate = tf.function(self._evaluated, autograph=False)
+        self._act = tf.function(self._acted, autograph=False)
         self.batches = batches
         self._optimizer = optimizer
 
@@ -65,6 +69,15 @@ class Model(object):
         # Traced within: once for each shape of a batch.
         with self.network.evaluating():
             return self._evaluate(*batch)
+
+    def acted(self, arrays: Sequence[Array]) -> Tuple[Array, ...]:
+        """Return what the network gives now for arrays of its inputs."""
+        with self.network.evaluating():
+            return tuple(one.numpy() for one in self._act(*map(tf.constant, arrays)))
+
+    def _acted(self, *inputs):
+        with tf.name_scope(ACTING):
+            return self._evaluated(*inputs)[0]
 
     def _evaluated(self, *batch):
         found, targets = self._outputs(*batch[: self._given]), batch[self._given :]
@@ -85,8 +98,9 @@ def build(job: Job, process: Process, kind: Callable[..., Model] = Model) -> Mod
             with tf.device(place):
                 return tuple(tf.constant(array) for array in arrays)
 
-        return parts.batches(job, rank, "tensorflow", to_tensors)
+        return parts.batches(job, rank, "tensorflow", to_tensors, lambda *arrays: model.acted(arrays))
 
     outputs, rule = functools.partial(own.outputs, network, size), updates.rules(job)
     frozen, given = parts.frozen_of(job), parts.given_count(job)
-    return kind(network, frozen, outputs, own.criterion, given, batches, rule, job.plan.precision)
+    model = kind(network, frozen, outputs, own.criterion, given, batches, rule, job.plan.precision)
+    return model

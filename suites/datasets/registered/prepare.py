@@ -2,7 +2,8 @@
 
     python -m suites.datasets.registered.prepare --root DIR --source PATH --layout LAYOUT --sha256 DIGEST
 
-Of images in folders: links. Of records: an index. Of texts: numbers of sub-words. Of utterances: decoded audio.
+Of images in folders: links. Of records: an index. Of texts: numbers of sub-words. Of utterances: decoded audio. Of a
+game: the emulator beside it.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import sys
 from typing import Optional, Sequence
 
 from suites.datasets import small_images
+from suites.datasets.games import atari
 from workers.trainer.base import manifest
 
 # The sizes of the literature: base models of translation (Vaswani et al., 2017), GPT-2's, BERT's; and for small ones.
@@ -60,6 +62,8 @@ def _prepare(layout, source, root):
         from suites.datasets.utterances import arrays
 
         arrays.write(source, root)
+    elif layout == "atari":
+        atari.write(root, atari.rom(source))
     else:
         from suites.datasets import records
 

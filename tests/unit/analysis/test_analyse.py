@@ -77,6 +77,17 @@ def test_utilisation_memory_loss_and_warm_up_are_measured():
     assert values["power_w"] is None
 
 
+def test_of_a_model_that_plays_games_the_input_is_told_by_its_parts():
+    entries = a_log(durations(20))
+    for entry in entries:
+        if entry["kind"] == "interval":
+            waited_s = entry["data"]["input_s"]
+            entry["data"]["work"].update(emulator_s=0.75 * waited_s, acting_s=0.25 * waited_s)
+    values = {measurement.metric: measurement.value for measurement in analyse({NODE: entries}).measurements}
+    found = [values[metric] for metric in ("input_ratio", "emulator_ratio", "acting_ratio")]
+    assert found == pytest.approx([0.1, 0.075, 0.025])
+
+
 def test_the_time_of_a_device_is_told_by_its_parts():
     entries = a_log(durations(20))
     for entry in entries:

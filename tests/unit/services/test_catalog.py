@@ -144,7 +144,7 @@ def model_with(folder: Path, roles: str, actor: bool = True) -> Path:
 
 def test_a_model_may_have_actors_beside_each_rank(tmp_path: Path) -> None:
     assert load_catalog((model_with(tmp_path, "[roles.actor]\nper_rank = 3"),)).models["acted"].roles == {"actor": 3}
-    assert all(model.roles == {} for model in CATALOG.models.values())
+    assert {name: model.roles for name, model in CATALOG.models.items() if model.roles} == {"a3c": {"actor": 4}}
 
 
 @pytest.mark.parametrize(

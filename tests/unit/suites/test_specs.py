@@ -63,7 +63,7 @@ def test_the_batch_sweep_has_the_kernels_of_every_model_of_the_suite_on_one_devi
         (name, framework, batch)
         for name in (
             *("resnet-50", "inception-v3", "transformer", "seq2seq", "deep-speech-2"),
-            *("bert-base", "bert-large", "gpt-2", "wgan-gp"),
+            *("bert-base", "bert-large", "gpt-2", "wgan-gp", "a3c"),
         )
         for framework in models[name].frameworks
         for batch in batches
@@ -90,6 +90,15 @@ def test_networks_against_each_other_are_there_where_second_derivatives_are_and_
     told = " ".join(problem.message for problem in refused.value.problems)
     assert "mxnet, only for pytorch, tensorflow: MXNet 1.9.1 has no second derivative of a convolution" in told
     assert "cntk, only for pytorch, tensorflow: CNTK 2.7 has no second derivatives" in told
+
+
+def test_reinforcement_plays_a_game_and_none_in_three_frameworks_and_is_refused_where_there_is_no_emulator() -> None:
+    cells = cells_of("reinforcement.yaml", FACTS)
+    wanted = set(product(("pytorch", "tensorflow", "mxnet"), ("synthetic", "pong"), (8, 32, 128)))
+    assert {(plan.framework, plan.data, plan.per_device_batch_size) for plan in cells} == wanted
+    asked = spec_of("reinforcement.yaml").model_copy(update={"framework": ["cntk"]})
+    with pytest.raises(InvalidRequest, match=r"CNTK 2\.7 exists for Python 3\.6 and older"):
+        check(asked, FACTS)
 
 
 def test_hardware_has_each_cell_on_each_model_of_gpu() -> None:

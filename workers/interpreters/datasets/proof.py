@@ -1,5 +1,5 @@
 """Encodes one of scikit-image's photographs as JPEG and decodes it again; cuts a text into sub-words and joins them;
-brings audio through FLAC and back, and has espeak-ng find its voices.
+brings audio through FLAC and back, and has espeak-ng find its voices; begins a game of Pong.
 
 Prints what was proved.
 """
@@ -8,12 +8,14 @@ import ctypes
 import importlib.metadata
 import io
 
+import ale_py
 import espeakng_loader
 import numpy
 import PIL
 import sentencepiece
 import skimage
 import soundfile
+from ale_py import roms
 from PIL import Image
 
 
@@ -57,4 +59,14 @@ def speech():
     return f"soundfile {soundfile.__version__}, espeakng-loader {version}: {rate} Hz"
 
 
-print(f"{photograph()}; {subwords()}; {speech()}")
+def game():
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    machine = ale_py.ALEInterface()
+    machine.loadROM(str(roms.get_rom_path("pong")))
+    actions = machine.getMinimalActionSet()
+    if len(actions) != 6 or machine.getScreenGrayscale().shape != (210, 160):
+        raise SystemExit(f"Pong has the actions {actions!r}")
+    return f"ale-py {ale_py.__version__}: Pong of {len(actions)} actions"
+
+
+print(f"{photograph()}; {subwords()}; {speech()}; {game()}")

@@ -42,6 +42,7 @@ class Adapter(object):
         self._step = None
         self._complete = False
         self._seed = None
+        self._repeats = True
 
     def versions(self) -> Data:
         libraries = {"numpy": importlib.import_module("numpy").__version__}
@@ -79,6 +80,7 @@ class Adapter(object):
         self._mathematics = precision.apply(job.plan.precision, process.device_kind)
         self._contexts = _contexts(process)
         self._seed = job.plan.seed
+        self._repeats = modules.repeats(job)
         mx.random.seed(self._seed)
         model = modules.builder_of(job).build(job, self._contexts)
         steps = []
@@ -161,7 +163,7 @@ class Adapter(object):
 
     def restore(self, arrays: Arrays, steps: int) -> None:
         for stream in self._step.streams:
-            for _ in range(steps * self._step.times):
+            for _ in range(steps * self._step.times if self._repeats else 0):
                 next(stream)
         checkpoint.given(self._step.model.network, self._step.trainers, arrays)
         # What was drawn before is not drawn again.

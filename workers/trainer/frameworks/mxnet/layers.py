@@ -72,9 +72,11 @@ def attribute(trace: Any, found: Graph, devices: Sequence[str], task: str, step:
     steps = [span for span in trace.tasks[step] if begun <= span[0] and span[1] <= ended]
     spent = collections.Counter()
     forward, backward = collections.Counter(), collections.Counter()
+    takings = [(a, b) for a, b in trace.tasks[taking] if begun <= a and b <= ended]
     for start, end in steps:
         for device in devices:
             ours = [one for one in trace.operators if one.device == device and start <= one.start < end]
+            ours = [one for one in ours if not _makes_batches(one, takings)]
             for operator, part, row in told_apart(ours, found.nodes):
                 us = operator.end - operator.start
                 spent[part] += us
@@ -87,7 +89,7 @@ def attribute(trace: Any, found: Graph, devices: Sequence[str], task: str, step:
     ]
     if forward[None] or backward[None]:
         rows.append(dict(OTHERS, forward_s=forward[None] * share, backward_s=backward[None] * share))
-    taken = sum(b - a for a, b in trace.tasks[taking] if begun <= a and b <= ended)
+    taken = sum(b - a for a, b in takings)
     breakdown = {
         name + "_s": spent[name] * share for name in ("host_to_device", "forward", "backward", "exchange", "update")
     }
@@ -101,6 +103,11 @@ def attribute(trace: Any, found: Graph, devices: Sequence[str], task: str, step:
         "exchanges": [],
         "exposed_exchange_s": 0.0,
     }
+
+
+def _makes_batches(operator, takings):
+    """Whether an operator is a network's that acts, to make a batch; what copies one runs while others are taken."""
+    return not operator.name.startswith("Copy") and any(a <= operator.start < b for a, b in takings)
 
 
 def told_apart(operators: Sequence[Any], nodes: Sequence[Any]) -> Iterator[Tuple[Any, str, Any]]:

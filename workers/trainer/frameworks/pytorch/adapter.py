@@ -56,6 +56,7 @@ class Adapter(object):
         self._device = None
         self._strategy = None
         self._seed = None
+        self._repeats = True
         self._model = None
         self._switches = None
         self._step = None
@@ -77,6 +78,7 @@ class Adapter(object):
 
     def build(self, job: Job, process: Process, watch: Watch) -> Data:
         self._seed = job.plan.seed
+        self._repeats = modules.repeats(job)
         torch.manual_seed(self._seed)
         torch.set_num_threads(jobs.threads())
         mathematics = precision.apply(job.plan.precision, self._device)
@@ -217,7 +219,7 @@ class Adapter(object):
         return checkpoint.taken(network, self._step.minimizers, self._device)
 
     def restore(self, arrays: Arrays, steps: int) -> None:
-        for _ in range(steps * sum(minimizer.times for minimizer in self._step.minimizers)):
+        for _ in range(steps * sum(minimizer.times for minimizer in self._step.minimizers) if self._repeats else 0):
             next(self._feed.batches)
         network = self._strategy.bare(self._model.network)
         checkpoint.given(network, self._step.minimizers, self._device, arrays)

@@ -11,6 +11,8 @@ from workers.trainer.frameworks.pytorch.trace import LAYER, MARK, PART, WAIT, Tr
 NETWORK = "(network)"
 LOSS = "(loss)"
 _PART, _LAYER = MARK + PART, MARK + LAYER
+# The owner of what is nested in the input.
+_INPUT = ("input", False)
 
 PARTS = ("input", "host_to_device", "forward", "backward", "exchange", "update")
 
@@ -56,11 +58,13 @@ def attribute(trace: Trace, steps: int, layers: Sequence[Any], unseen: Any = Non
 
 def _owners(events):
     """Return for each event the number of the layer that it is nested in, None outside of all layers, and whether it
-    is nested in the forward part at all: [(number, within)]."""
+    is nested in the forward part at all: [(number, within)]. Layers that act, to make a batch, are input."""
     owners = []
     # Parents begin before their children do, and so come first.
     for event in events:
-        if event.name.startswith(_LAYER):
+        if event.name == _PART + "input" or (event.parent is not None and owners[event.parent] == _INPUT):
+            owners.append(_INPUT)
+        elif event.name.startswith(_LAYER):
             owners.append((int(event.name[len(_LAYER) :]), True))
         elif event.name == _PART + "forward":
             owners.append((None, True))

@@ -50,6 +50,7 @@ class Adapter(object):
         self._strategy = None
         self._world_size = None
         self._seed = None
+        self._repeats = True
         self._model = None
         self._minimizers = []
         # Each as often as a step carries it out.
@@ -80,6 +81,7 @@ class Adapter(object):
 
     def build(self, job: Job, process: Process, watch: Watch) -> Data:
         self._seed = job.plan.seed
+        self._repeats = modules.repeats(job)
         tf.random.set_seed(self._seed)
         compiled = "xla" in job.plan.switches
         with self._strategy.scope():
@@ -244,7 +246,7 @@ class Adapter(object):
 
     def restore(self, arrays: Arrays, steps: int) -> None:
         for batches in self._batches:
-            for _ in range(steps * len(self._order)):
+            for _ in range(steps * len(self._order) if self._repeats else 0):
                 next(batches)
         checkpoint.given(self._model, self._minimizers, self._strategy, arrays)
         # What was drawn before is not drawn again.

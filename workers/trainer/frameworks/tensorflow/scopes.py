@@ -9,12 +9,16 @@ import re
 EXCHANGE = "tbd.exchange"
 BACKWARD = "tbd.backward"
 UPDATE = "tbd.update"
+# Around what the network does to make a batch: it acts.
+ACTING = "tbd.acting"
 # With the name of an update: around all of it, where a step has several.
 OF = "tbd.of."
 # The mark in a trace for the time in which the process waits for its batches.
 INPUT = "input"
 # What the network does outside of its layers.
 NETWORK = "(network)"
+
+_GRADIENTS = "gradient_tape/"
 
 # What stands before the scopes: of replicas after the first one, of the adapter's own parts, of gradients.
 _PREFIX = re.compile(
@@ -30,8 +34,8 @@ _REPLICA = re.compile(r"(^|/)replica_[1-9]\d*/")
 
 
 def part_of(name: str) -> str:
-    """Return "forward", "backward", "exchange" or "update", by the name of an operator."""
-    for scope, part in ((UPDATE, "update"), (EXCHANGE, "exchange"), ("gradient_tape/", "backward")):
+    """Return "forward", "backward", "exchange", "update" or "input", by the name of an operator."""
+    for scope, part in ((ACTING, "input"), (UPDATE, "update"), (EXCHANGE, "exchange"), (_GRADIENTS, "backward")):
         if scope in name:
             return part
     return "backward" if BACKWARD in name else "forward"
