@@ -48,7 +48,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "predict": "predict the exchange of gradients from a trace of layers",
         "nightly": "show the last nights of schedules, cell by cell",
         "history": "show a workload night by night, and what changed",
-        "alerts": "show the alerts of the regression gate, or what it would have tried of a history",
+        "alerts": "show the alerts of the regression gate, or replay a history",
         "report": "write a report of an experiment (Markdown, HTML)",
         "passport": "write what others can compute results anew from",
         "verify": "compute the results of a passport anew",

@@ -123,7 +123,12 @@ TRIALS: Dict[str, Callable[[Any], Any]] = {
     "torch.cuda.make_graphed_callables": lambda torch: torch.cuda.make_graphed_callables(
         torch.nn.Linear(2, 2), (torch.zeros(1, 2),)
     ),
-    "torch.cuda.reset_peak_memory_stats": lambda torch: torch.cuda.reset_peak_memory_stats(_gpu(torch)),
+    # A build without CUDA has the function, and not what it calls.
+    "torch.cuda.reset_peak_memory_stats": lambda torch: (
+        torch.cuda.reset_peak_memory_stats(_gpu(torch))
+        if torch.version.cuda
+        else inspect.signature(torch.cuda.reset_peak_memory_stats).bind(_gpu(torch))
+    ),
     "torch.cuda.max_memory_allocated": lambda torch: torch.cuda.max_memory_allocated(_gpu(torch)),
     "torch.cuda.mem_get_info": lambda torch: torch.cuda.mem_get_info(_gpu(torch)),
     "torch.cuda.set_device": lambda torch: torch.cuda.set_device(_gpu(torch)),

@@ -21,7 +21,7 @@ from orchestrator.reports.tables.results_table import (
 Json = Mapping[str, Any]
 Paint = Callable[[str, str], str]  # (text, name of a colour) -> the text in it
 
-LEGEND = "G green  ? amber: suspect  S red: confirmed slower  F red: failed  - missing  ! invalid  ~ running"
+LEGEND = "G green  ? suspect  S slower  F failed  - missing  ! invalid  ~ running"
 COLOURS = {"G": "green", "?": "yellow", "S": "red", "F": "red", "-": "yellow", "!": "red", "~": "bold"}
 WHOLE = "(all cells)"  # where no night had any
 WIDTH = 3  # of a night
