@@ -1,5 +1,6 @@
 """What the regression gate has tried, and what it would have tried of a history, as tables."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,15 +49,19 @@ def alerts_table(items: Sequence[Json]) -> Table:
     """
     rows: list[list[str]] = []
     for item in items:
-        changes = ", ".join(
-            f"{one['field']} {axis_text(one['before'])} → {axis_text(one['after'])}" for one in item["changes"]
-        )
+        changes = ", ".join(change_text(one["field"], one["before"], one["after"]) for one in item["changes"])
         for number, one in enumerate(item["candidates"]):
             told = [item["id"], item["state"]] if number == 0 else ["", ""]
             of = [_effect(item), visible(changes)] if number == 0 else ["", ""]
             rows.append([*told, short_time(one["at"]), visible(one["label"]), visible(one["place"]), *of])
     notes = [f"{item['id']}: {visible(item['tried'])}" for item in items]
     return Table("", ALERT_HEADERS, rows, notes or ["no alerts"])
+
+
+def change_text(field: str, before: Any, after: Any) -> str:
+    """What of a fingerprint changed, in words; of commits and digests so much as tells them apart."""
+    told = [re.sub("[0-9a-f]{40,64}", lambda found: found[0][:12], axis_text(one)) for one in (before, after)]
+    return f"{field} {told[0]} → {told[1]}"
 
 
 def _effect(item: Json) -> str:

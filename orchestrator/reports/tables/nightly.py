@@ -8,10 +8,10 @@ from typing import Any
 
 from orchestrator.domain.words.untrusted import visible
 from orchestrator.reports.numbers import zoned
+from orchestrator.reports.tables.gate import change_text
 from orchestrator.reports.tables.results_table import (
     AXES,
     Table,
-    axis_text,
     cell_text,
     columns_of,
     common_text,
@@ -164,7 +164,7 @@ def _changed(changes: Sequence[Json]) -> str:
     """What is a candidate for the cause."""
     if not changes:
         return "nothing that is recorded changed with it"
-    told = [f"{one['field']} {axis_text(one['baseline'])} → {axis_text(one['candidate'])}" for one in changes]
+    told = [change_text(one["field"], one["baseline"], one["candidate"]) for one in changes]
     return "with it changed: " + ", ".join(told)
 
 
