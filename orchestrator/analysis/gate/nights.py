@@ -1,12 +1,12 @@
 """The history that the gate is replayed over, as CSV: a line for each run."""
 
-import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from orchestrator.analysis import csv_tables
+from orchestrator.analysis.csv_tables import TableError
 from orchestrator.analysis.gate.candidates import NIGHT_S, Session
-from orchestrator.analysis.s_sgd.tables import MOST_LINE, MOST_ROWS, TableError
 from orchestrator.domain.words.untrusted import is_time, text_problem
 
 COLUMNS = ("series", "at", "place", "subject", "rate")
@@ -17,15 +17,14 @@ LONGEST_NAME = 300
 def read_nights(text: str) -> dict[str, list[Session]]:
     """Return the sessions of each series, oldest first.
 
-    A first line names the columns, in any order; others are passed over. ``at`` is a time by ISO 8601 (UTC where it
-    says nothing else) or in seconds since the epoch, ``rate`` a number above 0 in whichever unit. Runs of a series on
-    one place and of one subject that begin within half a day are one session.
+    ``at`` is a time by ISO 8601 (UTC where it says nothing else) or in seconds since the epoch, ``rate`` a number above
+    0 in whichever unit. Runs of a series on one place and of one subject that begin within half a day are one session.
 
     Raises:
         TableError: a column is missing, a value is none, there is no row.
     """
     runs: dict[str, dict[tuple[str, str], list[tuple[float, float]]]] = {}
-    for line, row in _rows(text):
+    for line, row in csv_tables.rows(text, COLUMNS):
         series = _name(row, "series", line)
         if not series:
             raise TableError("series is empty", line)
@@ -48,36 +47,6 @@ def _sessions(runs: Mapping[tuple[str, str], Sequence[tuple[float, float]]]) -> 
 def _session(place: str, subject: str, night: Sequence[tuple[float, float]]) -> Session:
     mean = math.fsum(math.log(rate) for _, rate in night) / len(night)
     return Session(night[0][0], place, subject, mean)
-
-
-def _rows(text: str) -> Iterator[tuple[int, dict[str, str]]]:
-    lines = text.split("\n", MOST_ROWS + 1)
-    if len(lines) > MOST_ROWS + 1:
-        raise TableError(f"there are more than {MOST_ROWS} rows", MOST_ROWS + 2)
-    header = _cells(lines[0], 1)
-    wrong = [f"{'two' if column in header else 'no'} {column}" for column in COLUMNS if header.count(column) != 1]
-    if wrong:
-        raise TableError(f"the first line has to name the columns {','.join(COLUMNS)}: it has {', '.join(wrong)}", 1)
-    found = 0
-    for number, line in enumerate(lines[1:], 2):
-        if not line.strip():
-            continue
-        cells = _cells(line, number)
-        if len(cells) != len(header):
-            raise TableError(f"there are {len(cells)} values for {len(header)} columns", number)
-        found += 1
-        yield number, dict(zip(header, cells, strict=True))
-    if not found:
-        raise TableError("there is no row below it", 1)
-
-
-def _cells(line: str, number: int) -> list[str]:
-    if len(line) > MOST_LINE:
-        raise TableError(f"the line has more than {MOST_LINE} characters", number)
-    try:
-        return [cell.strip() for cell in next(csv.reader([line.rstrip("\r")], strict=True), [])]
-    except csv.Error as error:
-        raise TableError(f"this is no line of a CSV file: {error}", number) from None
 
 
 def _name(row: Mapping[str, str], column: str, line: int) -> str:

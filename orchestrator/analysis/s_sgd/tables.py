@@ -1,27 +1,19 @@
 """The tables that a prediction begins with, as CSV: a trace of layers, a log of exchanges by size.
 
-They are those of the S-SGD model's authors. A first line names the columns, in any order; others are passed over.
+They are those of the S-SGD model's authors.
 """
 
-import csv
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-MOST_ROWS = 1_000_000  # judgements: beyond these it is another kind of file
-MOST_LINE = 10_000
+from orchestrator.analysis import csv_tables
+from orchestrator.analysis.csv_tables import TableError
+
 LEAST_VALUE, MOST_VALUE = 1e-9, 1e15
 _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?([eE][+-]?[0-9]{1,2})?")
 FLOAT_BYTES = 4  # of an element: the traces are of fp32
-
-
-class TableError(ValueError):
-    """A table that cannot be used. ``line``: where, from 1."""
-
-    def __init__(self, message: str, line: int) -> None:
-        super().__init__(message)
-        self.line = line
 
 
 @dataclass(frozen=True)
@@ -79,42 +71,14 @@ class _Row:
 
 def _rows(text: str, columns: Sequence[str], key: str) -> list[_Row]:
     """The rows by ``key``, a whole number that no two of them share."""
-    lines = text.split("\n", MOST_ROWS + 1)
-    if len(lines) > MOST_ROWS + 1:
-        raise TableError(f"there are more than {MOST_ROWS} rows", MOST_ROWS + 2)
-    for number, line in enumerate(lines, 1):
-        if len(line) > MOST_LINE:
-            raise TableError(f"the line has more than {MOST_LINE} characters", number)
-    header = _cells(lines[0], 1)
-    missing = [column for column in columns if header.count(column) != 1]
-    if missing:
-        raise TableError(f"the first line has to name the columns {', '.join(columns)}: {_told(missing, header)}", 1)
     found: dict[int, _Row] = {}
-    for number, line in enumerate(lines[1:], 2):
-        if not line.strip():
-            continue
-        cells = _cells(line, number)
-        if len(cells) != len(header):
-            raise TableError(f"there are {len(cells)} values for {len(header)} columns", number)
-        row = _Row(number, dict(zip(header, cells, strict=True)))
+    for number, values in csv_tables.rows(text, columns):
+        row = _Row(number, values)
         place = _whole(row, key)
         if place in found:
             raise TableError(f"{key} {place} is on line {found[place].line} already", number)
         found[place] = row
-    if not found:
-        raise TableError("there is no row below it", 1)
     return [found[place] for place in sorted(found)]
-
-
-def _told(missing: Sequence[str], header: Sequence[str]) -> str:
-    return "; ".join(f"{one} stands there twice" if one in header else f"there is no {one}" for one in missing)
-
-
-def _cells(line: str, number: int) -> list[str]:
-    try:
-        return [cell.strip() for cell in next(csv.reader([line.rstrip("\r")], strict=True), [])]
-    except csv.Error as error:
-        raise TableError(f"this is no line of a CSV file: {error}", number) from None
 
 
 def _number(row: _Row, column: str) -> float:

@@ -15,7 +15,7 @@ def read(name: str, table_of: Callable[[str], Table]) -> Table:
     Raises:
         CommandError: it cannot be read, is too large or no UTF-8, or ``table_of`` raised a ``TableError``.
     """
-    from orchestrator.analysis.s_sgd.tables import TableError
+    from orchestrator.analysis.csv_tables import TableError
 
     try:
         with open(name, "rb") as file:

@@ -81,7 +81,7 @@ def test_what_was_imported_of_milabench_is_replayed(rig: Rig, capsys: Capture, m
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"", "1: the first line has to name the columns series,at,place,subject,rate: it has no series"),
+        (b"", "1: the first line has to name the columns series, at, place, subject, rate: there is no series"),
         (b"series,at,place,rate\n", "1: the first line has to name the columns"),
         (b"series,at,place,subject,rate,at\n", "1: the first line has to name the columns"),
         (HEADER.encode(), "1: there is no row"),
