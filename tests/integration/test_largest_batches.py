@@ -86,7 +86,7 @@ LIMITS = {
     ("tensorflow", "inception-v3", None): 700,
     ("tensorflow", "transformer", None): 450,
     ("tensorflow", "seq2seq", None): 450,
-    ("tensorflow", "deep-speech-2", None): 500,
+    ("tensorflow", "deep-speech-2", None): 600,
     ("tensorflow", "bert-base", None): 450,
     ("tensorflow", "bert-base", "finetune"): 450,
     ("tensorflow", "bert-large", None): 450,
