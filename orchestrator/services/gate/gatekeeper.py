@@ -8,7 +8,6 @@ alert is of. So a server that dies at any moment, and two at once, try nothing t
 import hashlib
 import logging
 import math
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -33,11 +32,12 @@ from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.expansion.sweep import spec_of
 from orchestrator.domain.runs.run import Experiment, ExperimentState, Run
 from orchestrator.domain.value.measurement import Measurement
-from orchestrator.domain.words.errors import ClusterUnavailable, DamagedRow, NotFound, StoreUnavailable
+from orchestrator.domain.words.errors import DamagedRow, NotFound
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
 from orchestrator.services.experiment.submit import new_runs
 from orchestrator.services.gate.again import sides_of
+from orchestrator.services.lookout import POLL_S, Lookout
 from orchestrator.services.reconcile import confirming
 from orchestrator.services.reconcile.reconciler import Bell
 from orchestrator.services.schedule.board import Column, Judged, alerts_of, candidate_of, judged_cells, nights_of
@@ -45,9 +45,6 @@ from orchestrator.services.schedule.board import Column, Judged, alerts_of, cand
 log = logging.getLogger(__name__)
 
 # Judgements.
-POLL_S = 10.0  # between looks: experiments may have ended
-TROUBLE_S = 5.0
-RESPITE_S = 0.2  # between looks at least: what a person does rings the bell as well
 PATIENCE_S = 86400.0  # a confirmation whose devices do not come back within a day is given up
 PRIORITY = -1000  # the lowest that there is: people come first
 USUAL_DEVIATION = 0.02  # of the logarithm of a run, where the nights have a run each and nobody knows
@@ -63,47 +60,22 @@ class _Found:
     sides: tuple[Plan, Plan] | str
 
 
-class Gatekeeper:
-    """Runs until ``close``; a ``bell`` that is rung makes it look now.
+class Gatekeeper(Lookout):
+    """Looks after every schedule's newest night that is over, and every confirmation.
 
     Args:
         budget_ratio: device time of confirmations of a schedule / that of its nights, at most; 0: nothing is tried.
     """
 
     def __init__(self, context: Context, bell: Bell, budget_ratio: float, poll_s: float = POLL_S) -> None:
+        super().__init__("gatekeeper", bell)
         self._context = context
-        self._bell = bell
         self._budget_ratio = budget_ratio
         self._poll_s = poll_s
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="gatekeeper", daemon=True)
         self._held: dict[str, str] = {}  # schedule -> why its candidates wait, as the log has it
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop after the pass in progress."""
-        self._closing.set()
-        self._bell.ring()
-        if self._thread.is_alive():
-            self._thread.join(timeout=30)
-
-    def _run(self) -> None:
-        while not self._closing.is_set():
-            pause_s = self._poll_s
-            try:
-                self.look()
-            except (StoreUnavailable, ClusterUnavailable) as error:
-                log.warning("%s; trying again", error)
-                pause_s = TROUBLE_S
-            except Exception:  # a mistake of ours must not end the service: say so and go on
-                log.exception("a pass of the gate failed")
-            self._bell.wait(pause_s)
-            self._closing.wait(RESPITE_S)
-
-    def look(self) -> None:
-        """One pass.
+    def look(self) -> float:
+        """One pass; the seconds until the next one.
 
         Raises:
             StoreUnavailable: the database is away.
@@ -112,7 +84,7 @@ class Gatekeeper:
         for alert in self._context.store.alerts(AlertFilter(state=AlertState.TRYING.value), limit=200).items:
             self._conclude(alert)
         if self._budget_ratio <= 0.0:
-            return
+            return self._poll_s
         cursor: str | None = None
         while True:
             page = self._context.store.schedules(limit=200, cursor=cursor)
@@ -120,7 +92,7 @@ class Gatekeeper:
                 self._take_note(schedule)
             cursor = page.next_cursor
             if cursor is None:
-                return
+                return self._poll_s
 
     # candidates
 

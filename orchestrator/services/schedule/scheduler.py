@@ -10,7 +10,6 @@ not submitted twice.
 """
 
 import logging
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -29,58 +28,32 @@ from orchestrator.domain.around.schedule import (
     told,
 )
 from orchestrator.domain.asked.placement import NodeState
-from orchestrator.domain.words.errors import ClusterUnavailable, Conflict, InvalidRequest, NotFound, StoreUnavailable
+from orchestrator.domain.words.errors import ClusterUnavailable, Conflict, InvalidRequest, NotFound
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
+from orchestrator.services.lookout import POLL_S, TROUBLE_S, Lookout
 from orchestrator.services.reconcile.reconciler import Bell
 from orchestrator.services.schedule import schedules
 
 log = logging.getLogger(__name__)
 
 # Judgements.
-POLL_S = 10.0  # between looks: experiments may have ended
-TROUBLE_S = 5.0  # before another try where the database or the cluster is away
 MOST_TOLD = 5  # times of one schedule that the log names in one pass
-RESPITE_S = 0.2  # between looks at least: what a person does rings the bell as well
 
 
-class Scheduler:
-    """Runs until ``close``; a ``bell`` that is rung makes it look now.
+class Scheduler(Lookout):
+    """Submits what schedules ask for.
 
     Args:
         poll_s: the longest pause between looks, in seconds.
     """
 
     def __init__(self, context: Context, bell: Bell, poll_s: float = POLL_S) -> None:
+        super().__init__("scheduler", bell)
         self._context = context
-        self._bell = bell
         self._poll_s = poll_s
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         # Schedule -> why its times of now could not be submitted, for the record of what is late by then.
         self._held: dict[str, str] = {}
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop after the pass in progress."""
-        self._closing.set()
-        self._bell.ring()
-        if self._thread.is_alive():
-            self._thread.join(timeout=30)
-
-    def _run(self) -> None:
-        while not self._closing.is_set():
-            pause_s = TROUBLE_S
-            try:
-                pause_s = self.look()
-            except StoreUnavailable as error:
-                log.warning("%s; trying again", error)
-            except Exception:  # a mistake of ours must not end the service: say so and go on
-                log.exception("a pass of the scheduler failed")
-            self._bell.wait(pause_s)
-            self._closing.wait(RESPITE_S)
 
     def look(self) -> float:
         """One pass: settle every time that is due; the seconds until the next look.
