@@ -146,10 +146,13 @@ ACROSS = ("multi-worker-mirrored", "horovod")
 def test_two_ranks_end_with_equal_weights(python_of, tmp_path, framework, strategy, precision):
     nodes, devices = (2, 1) if strategy in ACROSS else (1, 2)
     job = strategy_job(framework, strategy, nodes=nodes, devices=devices, precision=precision, max_steps=3)
-    trainers = run(job, tmp_path, python_of(job["interpreter"]["name"]))
+    python = python_of(job["interpreter"]["name"])
     if refused("resnet_50", framework, precision):
-        assert_refused(trainers[0])
+        # Horovod's rendezvous server would wait for ranks that will not come; an agent ends it with them.
+        job["processes"] = [process for process in job["processes"] if process["role"] != "scheduler"]
+        assert_refused(run(job, tmp_path, python)[0])
         return
+    trainers = run(job, tmp_path, python)
     replicas = [replica for trainer in trainers for replica in trainer.data("replica")]
     assert len(replicas) == 2, [trainer.output for trainer in trainers]
     assert len({replica["sha256"] for replica in replicas}) == 1
