@@ -1,6 +1,7 @@
 """A plain script in PyTorch under ``tbd exec`` / the same by itself, in fresh processes; what the hook takes a step."""
 
 import json
+import os
 import subprocess
 import tempfile
 import time
@@ -146,7 +147,7 @@ def _under_exec(folder: Path, *words: str) -> tuple[str, list[dict[str, Any]]]:
     job = jobs.job_of(asked, {"script": words[0]}, 1, python, {"words": list(words)}, "here")
     with tempfile.TemporaryDirectory(dir=folder) as place:
         log = EventLog(Path(place) / "log.jsonl")
-        failure = carry_out(job, log, partial(OwnScript, Command([python, *words], folder, {})))
+        failure = carry_out(job, log, partial(OwnScript, Command([python, *words], folder, dict(os.environ))))
         assert failure is None, failure
         entries = log.slice(0, log.last_seq)
     text = "".join(

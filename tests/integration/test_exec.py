@@ -220,7 +220,7 @@ def carried_out(
     facts = {"words": command, "work": wanted.work, "unit": wanted.unit, "commit": None, "dirty_sha256": None}
     job = jobs.job_of(wanted, {"script": "train.py"}, 1, python, facts, "here")
     log = EventLog(tmp_path / "log.jsonl")
-    carry_out(job, log, partial(OwnScript, Command(command, tmp_path, environment or {})))
+    carry_out(job, log, partial(OwnScript, Command(command, tmp_path, {**os.environ, **(environment or {})})))
     return log.slice(0, log.last_seq)
 
 

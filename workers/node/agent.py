@@ -22,6 +22,7 @@ from workers.node.code_version import code_version
 from workers.node.event_log import EventLog
 from workers.node.inventory import Inventory, boot_id
 from workers.node.outcome import Failure
+from workers.node.own.project import OWN_COMMAND, Project
 from workers.node.provenance import Provenance
 from workers.node.supervisor import Supervisor, Surroundings
 from workers.node.telemetry.nvml import Nvml
@@ -183,7 +184,8 @@ class Agent:
         job = checkpoints.given(job, self._attempts.directory)
         folder = self._attempts.begin(job)
         log = EventLog(folder / "log.jsonl", self._notify)
-        supervisor = Supervisor(job, folder, log, self._around)
+        own = (job.get("strategy") or {}).get("launcher") == OWN_COMMAND
+        supervisor = (Project if own else Supervisor)(job, folder, log, self._around)
         thread = threading.Thread(target=supervisor.run, name="tbd-attempt-" + job["attempt_id"], daemon=True)
         self._known[job["attempt_id"]] = KnownAttempt(job["attempt_id"], sha256, log, supervisor, thread)
         thread.start()

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from pathlib import Path
 from typing import Any, Mapping
 
 from workers.node.own import repository
-
-_PATIENCE_S = 60.0
 
 
 class SuiteError(Exception):
@@ -59,16 +56,8 @@ def checked_out(job: Mapping[str, Any], target: Path) -> list[str] | None:
         raise SuiteError(f"the model {job['model'].get('name')} is in no folder of TBD_SUITE_PATH here")
     if not re.fullmatch("[0-9a-f]{40}", commit):
         raise SuiteError(f"{commit!r} is no commit")
-    target.mkdir(parents=True)
-    archive = target.parent / (target.name + ".tar")
-    commands = (
-        ["git", "-c", "safe.directory=*", "-C", str(folder), "archive", "--output", str(archive), commit],
-        ["tar", "-x", "-f", str(archive), "-C", str(target)],
-    )
     try:
-        for command in commands:
-            subprocess.run(command, capture_output=True, timeout=_PATIENCE_S, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        told = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip() or str(error)
-        raise SuiteError(f"commit {commit} of {folder} cannot be had (any more): {told}") from None
+        repository.take_out(folder, commit, target)
+    except repository.RepositoryError as error:
+        raise SuiteError(str(error)) from None
     return [str(target) if Path(one).expanduser() == folder else one for one in path_of(job)]

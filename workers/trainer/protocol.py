@@ -74,9 +74,10 @@ PROTOCOL_VERSION = 1
 HOST, PINNED, DEVICE = "host", "pinned", "device"
 _PAGE_LOCKED = (("pytorch", "cuda"),)
 
-# The model of a person's own script, and what it trains with where that is no framework that it was seen to use: tbd
-# exec makes jobs of it, and no catalogue has it.
+# The model of a person's own script, which no catalogue has: tbd exec makes jobs of it. And what a script or a project
+# trains with, where that is no framework that it was seen to use; its data is as much its own.
 OWN_SCRIPT = "own-script"
+OWN_DATA = "own"
 
 TOKEN_VARIABLE = "TBD_ATTEMPT_TOKEN"
 # Beside the token: the node that the process belongs to, where several nodes of an attempt are one machine.
@@ -261,7 +262,8 @@ STRATEGY = {
     "workers": "per-device",  # or per-node: one process drives all devices of its node, a rank each
     "scheduler": False,  # a process of that role on the first node
     "servers": "none",  # or per-node: a process of that role on each node
-    "launcher": "none",  # or mpirun: a process of that role on each node, which starts the workers
+    # or mpirun: a process of that role on each node, which starts the workers; or command: the model's own does
+    "launcher": "none",
     "synchronous": True,  # the replicas' weights must be equal at the end
     "replica_tolerance": 0.0,  # greatest relative distance of synchronous replicas that are not bitwise equal
     "step_multiple": 1,  # intervals are a multiple of so many steps

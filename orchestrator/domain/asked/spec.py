@@ -26,7 +26,7 @@ from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.domain.words.spelling import did_you_mean
 
 # ``own-script`` is what a person's own script trains with, where that is no framework that it was seen to use (``tbd
-# exec``); as a strategy, how its ranks exchange gradients. No catalogue has it: it stands in what was imported alone.
+# exec``), and what projects train with; as a strategy, how its ranks exchange gradients.
 Framework = Literal["pytorch", "tensorflow", "mxnet", "cntk", "own-script", "sleep"]
 # Frameworks that somebody may look for, and why they are not there.
 NOT_THERE = {
@@ -112,12 +112,12 @@ class ExperimentSpec(StrictModel):
         "(tbd frameworks) -> value; each takes a list too. Left out: the defaults, and every switch off",
     )
     framework: Axis[Framework] = Field(
-        description="what to train it with (tbd frameworks). own-script: of what tbd exec has measured, never submitted"
+        description="what to train it with (tbd frameworks). own-script: a project, somebody's own script on the nodes"
     )
     strategy: Axis[Strategy] = Field(
         default=["auto"],
         description="how ranks exchange gradients; auto: the framework's first one that reaches the topology. "
-        "own-script: as the ranks of a script that tbd exec has measured do it, never submitted",
+        "own-script: as the ranks of a person's own script do it",
     )
     interpreter: Axis[str] = Field(
         default=["auto"],
@@ -151,7 +151,8 @@ class ExperimentSpec(StrictModel):
     )
     data: Axis[str] = Field(
         default=["synthetic"],
-        description="synthetic: random samples, made once. Else a dataset (tbd datasets): real files, really decoded",
+        description="synthetic: random samples, made once. own: of projects, what their command reads. Else a dataset "
+        "(tbd datasets): real files, really decoded",
     )
     data_on: Axis[Literal["auto", "host", "pinned", "device"]] = Field(
         default=["auto"],

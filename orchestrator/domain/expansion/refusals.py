@@ -13,6 +13,7 @@ from orchestrator.domain.expansion.repetitions import repeats_of
 from orchestrator.domain.runs.wanted_precision import FIRST_STAGE
 from orchestrator.domain.words.errors import Problem
 from orchestrator.domain.words.spelling import did_you_mean
+from workers.trainer.protocol import OWN_DATA
 
 # Fields of the spec whose meaning is not built yet: the value that may stand there, and what it waits for.
 _NOT_BUILT: tuple[tuple[str, Any, str], ...] = (
@@ -55,7 +56,8 @@ def why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, ...] | N
         if value not in offered:
             return axis, f"{axis} {value} is not offered for {model.name} in {framework.name}: {', '.join(offered)}"
     return (
-        _why_without_option(cell, model)
+        _why_untold(cell, model)
+        or _why_without_option(cell, model)
         or _why_ambiguous(cell, facts)
         or _why_undistributable(cell, framework)
         or _why_imprecise(cell, framework, model, device)
@@ -63,6 +65,19 @@ def why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, ...] | N
         or _why_uninterpretable(cell, framework)
         or why_indivisible(cell)
     )
+
+
+def _why_untold(cell: Mapping[str, Any], model: ModelFacts) -> tuple[str, str] | None:
+    """A batch that the command of a project does not name would change nothing of it."""
+    named = model.facts.get("named_in_command")
+    if named is None:
+        return None
+    axis = "per_device_batch_size" if cell["global_batch_size"] is None else "global_batch_size"
+    if cell[axis] == LARGEST_THAT_FITS:
+        return axis, f"no largest batch is looked for with {model.name}, a script of somebody's own"
+    if "per_device_batch_size" not in named and (axis, cell[axis]) != ("per_device_batch_size", 1):
+        return axis, f"the command of {model.name} has no {{per_device_batch_size}}: per_device_batch_size is 1"
+    return None
 
 
 def _why_without_option(cell: Mapping[str, Any], model: ModelFacts) -> tuple[str, ...] | None:
@@ -173,7 +188,7 @@ def _unknown_names(spec: ExperimentSpec, catalog: Catalog) -> Iterator[Problem]:
     known: tuple[tuple[str, Iterable[str]], ...] = (
         ("model", catalog.models),
         ("framework", catalog.frameworks),
-        ("data", ("synthetic", *catalog.datasets)),
+        ("data", ("synthetic", OWN_DATA, *catalog.datasets)),
     )
     for axis, names in known:
         offered = sorted(names)

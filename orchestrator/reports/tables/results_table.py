@@ -94,7 +94,7 @@ def columns_of(rows: Sequence[Row]) -> list[str]:
 
 def _are_own(rows: Sequence[Row]) -> bool:
     """Whether all of them are of people's own scripts, which have no say in most fields of a spec."""
-    return bool(rows) and all(row["axes"]["model"] == OWN_SCRIPT for row in rows)
+    return bool(rows) and all(OWN_SCRIPT in (row["axes"]["model"], row["axes"]["framework"]) for row in rows)
 
 
 def differing_axes(rows: Sequence[Row]) -> list[str]:

@@ -25,7 +25,8 @@ from orchestrator.domain.asked.catalog import (
 from orchestrator.domain.value.peaks import DataSheet
 from orchestrator.domain.value.profile import KernelKinds, Kinds
 from orchestrator.domain.words.errors import SettingsError
-from workers.trainer.protocol import MODEL_ROLES
+from orchestrator.services.facts import projects
+from workers.trainer.protocol import MODEL_ROLES, OWN_SCRIPT
 
 _MODELS = Path(suites.models.__path__[0])
 _DATASETS = Path(suites.datasets.__path__[0])
@@ -50,7 +51,7 @@ def load_catalog(suite_path: Sequence[Path] = ()) -> Catalog:
     models = [_model(path, f"suites.models.{path.parent.name}") for path in sorted(_MODELS.glob("*/model.toml"))]
     for folder in suite_path:
         models += [_model(path, path.parent.name) for path in sorted(folder.glob("*/model.toml"))]
-    frameworks = [_framework(path) for path in sorted(_FRAMEWORKS.glob("*/framework.toml"))]
+    frameworks = [_framework(path) for path in sorted(_FRAMEWORKS.glob("*/framework.toml"))] + [projects.FRAMEWORK]
     datasets = [_dataset(path) for path in sorted(_DATASETS.glob("*/dataset.toml"))]
     _tell_options_apart(models, frameworks)
     return Catalog(
@@ -81,6 +82,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _model(path: Path, module: str) -> ModelFacts:
     facts = _read(path)
+    if "command" in facts:
+        facts = projects.facts_of(path, facts)
     try:
         variants = facts.pop("variants", [])
         full = facts["sizes"].get("full", {})
@@ -234,6 +237,7 @@ def _dataset(path: Path) -> DatasetFacts:
 def _kernel_kinds() -> KernelKinds:
     """They stand with each framework's facts, so that a framework is added there alone."""
     frameworks = {path.parent.name: _kinds(path) for path in sorted(_FRAMEWORKS.glob("*/framework.toml"))}
+    frameworks[OWN_SCRIPT] = frameworks["pytorch"]  # of a script only PyTorch's kernels are seen
     return KernelKinds(_kinds(_FRAMEWORKS / "gpu.toml"), frameworks)
 
 

@@ -14,7 +14,7 @@ from orchestrator.domain.runs.stored import StoredCalibration
 from orchestrator.domain.value.calibration import DeviceKey
 from orchestrator.domain.value.peaks import ARITHMETIC, data_sheet
 from orchestrator.domain.words.errors import JobRefused
-from workers.trainer.protocol import PROTOCOL_VERSION, local_node
+from workers.trainer.protocol import OWN_DATA, PROTOCOL_VERSION, local_node
 
 # Judgement: a run that has no limit of its own ends its timed phase in half the time that its attempt has, so that slow
 # steps end in a shorter run and not in a time-out.
@@ -134,7 +134,7 @@ def _definition(plan: Plan, placement: Placement, nodes: Sequence[Node]) -> str 
 
 
 def _dataset(plan: Plan, placement: Placement, catalog: Catalog, nodes: Sequence[Node]) -> dict[str, Any] | None:
-    if plan.data == "synthetic":
+    if plan.data in ("synthetic", OWN_DATA):
         return None
     if plan.data_sha256 is None:
         return dict(catalog.datasets[plan.data].facts) | {"root": None}
@@ -194,7 +194,7 @@ def processes_of(
     if strategy.servers == "per-node":
         found += [_process(f"server{index}", "server", node) for index, node in enumerate(placement.nodes)]
     workers = _one_worker_per_node(placement) if strategy.workers == "per-node" else _one_worker_per_device(placement)
-    if strategy.launcher == "mpirun":
+    if strategy.launcher != "none":
         found += [_process(f"launcher{index}", "launcher", node) for index, node in enumerate(placement.nodes)]
         workers = [worker | {"started_by": "launcher0"} for worker in workers]
     return found + [own for worker in workers for own in _beside(worker, roles)] + workers

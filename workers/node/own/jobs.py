@@ -74,7 +74,7 @@ def job_of(
         "precision": "fp32",
         "per_device_batch_size": 1,
         "global_batch_size": 1,
-        "data": "own",
+        "data": protocol.OWN_DATA,
         "size": "full",
         "seed": 1,
         "mode": "throughput",
@@ -116,26 +116,38 @@ def joined(job: Mapping[str, Any], told: Sequence[Mapping[str, Any]], devices: S
     """
     first = told[0]
     size = int(first["world_size"])
-    node = job["processes"][0]["node"]
+    launcher = job["processes"][0]
     given = _devices(told, size, devices)
-    names = {"samples": "as its loader gave them", "tokens": "the entries of input_ids that its loader gave"}
-    definition = names.get(first["unit"], "as the script, or the person who ran it, counts them")
-    framework = first.get("framework") or OWN
     return {
+        **counted(job, first),
         "world_size": size,
-        "processes": [job["processes"][0], *(_worker(rank, rank, node, one) for rank, one in enumerate(given))],
-        "model": {**job["model"], "work_unit": first["unit"], "work_unit_definition": definition},
-        "strategy": {"synchronous": bool(first.get("synchronous"))},
+        "processes": [launcher, *(_worker(rank, rank, launcher["node"], one) for rank, one in enumerate(given))],
         "plan": {
             **job["plan"],
             "options": {**job["plan"]["options"], "unit": first["unit"]},
-            "framework": framework,
+            "framework": first.get("framework") or OWN,
             "strategy": "single" if size == 1 else OWN,
             "topology": f"1x{size}",
             "device": first["device"],
             "global_batch_size": size,
         },
     }
+
+
+def counted(job: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of ``job`` the ``first`` rank says by its ``started``: what is counted, and whether ranks wait for
+    each other."""
+    names = {"samples": "as its loader gave them", "tokens": "the entries of input_ids that its loader gave"}
+    definition = names.get(first["unit"], "as the script, or the person who ran it, counts them")
+    return {
+        "model": {**job["model"], "work_unit": first["unit"], "work_unit_definition": definition},
+        "strategy": {**job["strategy"], "synchronous": bool(first.get("synchronous"))},
+    }
+
+
+def printable(text: str) -> str:
+    """Return ``text`` as a log may say it: what would command a screen, or is no text, is a blank there."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
 def _command(node: str) -> dict[str, Any]:

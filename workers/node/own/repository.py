@@ -82,6 +82,27 @@ def folders_of(commits: Sequence[str], folder: Path) -> Iterator[dict[str, Path]
                     _git(folder, "worktree", "remove", "--force", str(tree))
 
 
+def take_out(folder: Path, commit: str, target: Path) -> None:
+    """Put ``folder``, as it was in ``commit`` of its repository, into ``target``, which is made. Nothing is written to
+    the repository, which may be somebody else's.
+
+    Raises:
+        RepositoryError: there is no such commit or folder any more.
+    """
+    archive = target.parent / (target.name + ".tar")
+    commands = (
+        ["git", "-c", "safe.directory=*", "-C", str(folder), "archive", "--output", str(archive), commit],
+        ["tar", "-x", "-f", str(archive), "-C", str(target)],
+    )
+    try:
+        target.mkdir(parents=True)
+        for command in commands:
+            subprocess.run(command, capture_output=True, timeout=_PATIENCE_S, check=True)
+        archive.unlink()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise RepositoryError(f"commit {commit} of {folder} cannot be had (any more): {_why(error)}") from None
+
+
 def _inside(folder: Path) -> Path:
     try:
         return Path(_git(folder, "rev-parse", "--show-prefix").decode().strip())

@@ -39,11 +39,14 @@ LINES = "import tbd_hook; tbd_hook.begin(unit=…); … tbd_hook.step(work=n)"
 
 
 class Command(NamedTuple):
-    """``words`` to carry out in ``folder``, ``environment`` beside what this process has."""
+    """``words`` to carry out in ``folder`` with the whole ``environment``, on ``cores`` (none named: on all), and with
+    no more memory than ``memory_bytes`` (None: no limit)."""
 
     words: Sequence[str]
     folder: Path
     environment: Mapping[str, str]
+    cores: Sequence[int] = ()
+    memory_bytes: int | None = None
 
 
 class OwnRank(Adopted):
@@ -81,16 +84,13 @@ class OwnRank(Adopted):
 class OwnGang(Gang):
     """The command and its ranks."""
 
-    def __init__(
-        self, command: Command, job: Mapping[str, Any], folder: Path, log: EventLog, around: Surroundings
-    ) -> None:
+    def __init__(self, job: Mapping[str, Any], folder: Path, log: EventLog, around: Surroundings) -> None:
         super().__init__(job, [], folder, log, around.spawner, around.node)
-        self._command = command
         self._early: list[tuple[str, Output]] = []
         self._told: list[str] = []
 
-    def begin(self) -> Child:
-        """Start the command.
+    def begin(self, command: Command) -> Child:
+        """Start ``command``.
 
         Raises:
             SetupError: it cannot be started.
@@ -102,20 +102,22 @@ class OwnGang(Gang):
             (path / name).symlink_to(hook.__file__)
         own = {
             protocol.TOKEN_VARIABLE: self._job["token"],
-            protocol.NODE_VARIABLE: "",
+            protocol.NODE_VARIABLE: self._node or "",
             hook.FOLDER_VARIABLE: str(self._folder),
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(path), os.environ.get("PYTHONPATH")])),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(path), command.environment.get("PYTHONPATH")])),
         }
         try:
             popen = self._spawner.popen(
-                self._command.words,
-                cwd=str(self._command.folder),
-                env={**os.environ, **self._command.environment, **own},
+                command.words,
+                cores=command.cores,
+                memory_bytes=command.memory_bytes,
+                cwd=str(command.folder),
+                env={**command.environment, **own},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )
         except OSError as error:
-            raise SetupError(f"cannot start {self._command.words[0]} in {self._command.folder}: {error}") from error
+            raise SetupError(f"cannot start {command.words[0]} in {command.folder}: {error}") from error
         child = Child(self._job["processes"][0], popen, self._folder / "none")
         self._add(child)
         return child
@@ -173,13 +175,14 @@ class OwnGang(Gang):
 
 
 class OwnScript(Supervisor):
-    """One run of ``command``; the rest is a supervisor's."""
+    """One run of ``command``; the rest is a supervisor's. None: a subclass has it when the job is complete."""
 
     def __init__(
-        self, command: Command, job: Mapping[str, Any], folder: Path, log: EventLog, around: Surroundings
+        self, command: Command | None, job: Mapping[str, Any], folder: Path, log: EventLog, around: Surroundings
     ) -> None:
         super().__init__(job, folder, log, around)
-        self._gang: OwnGang = OwnGang(command, self._job, folder, log, around)
+        self._command = command
+        self._gang: OwnGang = OwnGang(self._job, folder, log, around)
         self._opened: dict[str, Any] | None = None
         self._finished_at: float | None = None
 
@@ -189,17 +192,23 @@ class OwnScript(Supervisor):
         if problem is not None:
             self._open_log()
             raise problem
+        assert self._command is not None
         try:
-            command = self._gang.begin()
+            command = self._gang.begin(self._command)
         except SetupError:
             self._open_log()
             raise
         self._oom_kills = processes.oom_kills()
         deadline = time.monotonic() + self._job["plan"]["timeout_s"]
         told = self._await(command, deadline)
-        if told:
-            self._job.update(joined(self._job, told, self._around.inventory()["devices"]))
+        wrong = self._wrong(told) if told else None
+        if told and wrong is None:
+            self._job.update(self._joined(told))
         self._open_log()
+        if wrong is not None:
+            self._gang.join([], command)
+            self._end(wrong, asked=False)
+            return
         ranks = self._job["processes"][1:] if told else []
         self._mine = [self._job["processes"][0], *ranks]
         self._gang.join(ranks, command)
@@ -209,6 +218,14 @@ class OwnScript(Supervisor):
         self._sample()
         self._watch(deadline)
 
+    def _joined(self, told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """What of the job is otherwise, now that its ranks have ``told`` who they are."""
+        return joined(self._job, told, self._around.inventory()["devices"])
+
+    def _wrong(self, told: Sequence[Mapping[str, Any]]) -> Failure | None:
+        """Why these are not the ranks that were asked for; nobody asks for any where a person runs their script."""
+        return None
+
     def _opening(self) -> dict[str, Any]:
         return {
             "protocol": protocol.PROTOCOL_VERSION,
@@ -217,7 +234,7 @@ class OwnScript(Supervisor):
             "node": self._node(),
             "job": {},
             "inventory": self._around.inventory(),
-            "provenance": self._around.provenance(),
+            "provenance": self._provenance(),
         }
 
     def _open_log(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.printing import output
 from orchestrator.cli.rest.locate import look
+from workers.trainer.protocol import OWN_DATA
 
 ORDERS = ("check", "register", "forget")
 
@@ -133,7 +134,7 @@ def _register(options: argparse.Namespace) -> int:
 
     if options.path is None or options.layout is None:
         raise CommandError("tbd datasets register NAME PATH --layout LAYOUT")
-    if options.name in offline.catalog().datasets or options.name == "synthetic":
+    if options.name in offline.catalog().datasets or options.name in ("synthetic", OWN_DATA):
         raise CommandError(f"{options.name} is a dataset that comes with tbd: give another name")
     found = _read(options.layout, options.path, options.all)
     if found["problems"]:

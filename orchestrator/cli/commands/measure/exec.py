@@ -255,8 +255,10 @@ def _kept_logs(named: str | None) -> Iterator[Path]:
 def _cells(
     options: argparse.Namespace, words: Sequence[str], axes: Mapping[str, list[Any]], folders: Mapping[str, Path]
 ) -> list[Cell]:
+    from workers.node.own.jobs import printable
+
     # What a person would know it by: a template, so that cells differ in their axes alone.
-    text = _printable(shlex.join(options.command))[:LONGEST_TEXT]
+    text = printable(shlex.join(options.command))[:LONGEST_TEXT]
     common = {"script": options.name or _script_name(options.command), "command": text}
     common |= {} if options.work is None else {"work": options.work}
     cells = []
@@ -268,11 +270,6 @@ def _cells(
             label = ", ".join(f"{name}={value}" for name, value in named.items())
             cells.append(Cell(filled, folder, common | named, label))
     return cells
-
-
-def _printable(text: str) -> str:
-    """``text`` as a log may say it: what would command a screen, or is no text, is a blank there."""
-    return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
 def _filled(word: str, values: Mapping[str, Any]) -> str:
@@ -356,13 +353,13 @@ def _run(
     length = (options.seconds, options.steps)
     asked = jobs.Asked(*length, options.work, options.unit, options.timeout, _profiles(options))
     script = {
-        "words": [_printable(word) for word in cell.words],
+        "words": [jobs.printable(word) for word in cell.words],
         "work": options.work,
         "unit": options.unit,
         **code_of(cell.folder),
     }
     job = jobs.job_of(asked, cell.options, repetition, cell.words[0], script, node, before)
-    command = Command(cell.words, cell.folder, {})
+    command = Command(cell.words, cell.folder, dict(os.environ))
     written = EventLog(log)
     failure = carry_out(job, written, partial(OwnScript, command), said)
     log.with_name(log.name + ".reserve").unlink(missing_ok=True)

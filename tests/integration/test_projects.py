@@ -1,0 +1,115 @@
+"""Projects on a real service: the command of a model folder in git is carried out, and what it may not is refused."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.service_rig import environment
+from tests.support.service import Service
+
+SCRIPT = """
+import os, sys, time
+import tbd_hook
+
+pause, unit = float(sys.argv[1]), sys.argv[2]
+assert not any(name.startswith("TBD_SUITE") for name in os.environ)
+tbd_hook.begin(unit=unit)
+for number in range(100000):
+    time.sleep(pause)
+    tbd_hook.step(work=10, loss=1.0)
+"""
+# As many processes as the first word says, each a rank.
+RANKS = """
+for rank in $(seq 0 $(($1 - 1))); do
+    RANK=$rank WORLD_SIZE=$1 "$2" train.py "$3" tokens &
+done
+wait
+"""
+PAUSE = '[options.pause]\ntype = "float"\ndefault = 0.004\n[options.name]\ntype = "str"\ndefault = "tokens"\n'
+VALUES = '"{pause}", "{name}"]\nunit = "tokens"\n'
+ALONE = f'words = ["{sys.executable}", "train.py", {VALUES}'
+GONE = "0" * 40
+# project -> what its [command] is, and how its run fails; None: it ends well.
+PROJECTS: dict[str, tuple[str, str | None]] = {
+    "alone": (ALONE, None),
+    "ranks": (f'words = ["sh", "ranks.sh", "{{devices}}", "{sys.executable}", {VALUES}', None),
+    "found": (ALONE.replace(sys.executable, "python") + f'environment = "{sys.prefix}"\n', None),
+    "no_unit": (ALONE.replace('unit = "tokens"', ""), "have tokens, and the project declares steps"),
+    "no_such_folder": (ALONE + 'folder = "/nowhere/here"\n', "there is no folder /nowhere/here on this node"),
+    "no_such_prefix": (ALONE + 'environment = "/nowhere"\n', "there is no folder /nowhere/bin"),
+    "no_such_command": (ALONE.replace(sys.executable, "trains-nothing"), "there is no command trains-nothing"),
+    "no_such_commit": (ALONE + f'commit = "{GONE}"\n', f"commit {GONE} of"),
+    "no_step": ('words = ["sh", "-c", "exit 3", "{pause}{name}"]\n', "ended with status 3 before it trained a step"),
+}  # fmt: skip
+
+
+def specification(name: str, **more: Any) -> dict[str, Any]:
+    asked = {"model": name.replace("_", "-"), "framework": "own-script", "data": "own", "per_device_batch_size": 1}
+    return {"name": "mine", **asked, "repeats": 1, "max_measure_s": 0.6, "timeout_s": 120, **more}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Path]]:
+    folder = tmp_path_factory.mktemp("projects")
+    suite = folder / "suite"
+    for name, (command, _) in PROJECTS.items():
+        (suite / name).mkdir(parents=True)
+        (suite / name / "train.py").write_text(SCRIPT)
+        (suite / name / "ranks.sh").write_text(RANKS)
+        facts = f'name = "{name.replace("_", "-")}"\n[command]\n{command}{PAUSE}'
+        (suite / name / "model.toml").write_text(facts)
+    git = ["git", "-C", str(suite), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for order in (["init", "-q"], ["add", "."], ["commit", "-qm", "as it is"]):
+        subprocess.run([*git, *order], check=True)
+    service = Service(folder / "data", **environment(folder, TBD_SUITE_PATH=str(suite), TBD_CPU_DEVICES="2")).start()
+    yield service, suite
+    service.stop()
+
+
+def test_options_of_a_project_are_cells_and_its_code_is_the_subject(served: tuple[Service, Path]) -> None:
+    service, suite = served
+    experiment = service.submit(specification("alone", options={"pause": [0.004, 0.012]}))
+    assert {run["state"] for run in service.wait(experiment)} == {"completed"}
+    rows = service.all(f"/api/v1/experiments/{experiment}/results")
+    rates = [row["throughput"]["value"] for row in rows]
+    assert rows[0]["throughput"]["unit"] == "tokens/s"
+    assert 1.2 * rates[1] < rates[0] < 10 / 0.004
+    told = subprocess.run(["git", "-C", str(suite), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    clean = {"commit": told.stdout.strip(), "dirty_sha256": None}
+    assert [row["fingerprint"]["subject"]["script"] for row in rows] == [clean, clean]
+    assert rows[0]["fingerprint"]["subject"]["suite"] == clean
+
+
+def test_each_rank_of_a_project_is_followed_and_has_to_be_one_of_the_plan(served: tuple[Service, Path]) -> None:
+    service, _ = served
+    experiment = service.submit(specification("ranks", topology="1x2", options={"pause": 0.05}))
+    (run,) = service.wait(experiment)
+    assert run["state"] == "completed", run["failure"]
+    (row,) = service.all(f"/api/v1/experiments/{experiment}/results")
+    assert 10 / 0.05 < row["throughput"]["value"] < 2 * 10 / 0.05
+    (run,) = service.wait(service.submit(specification("alone", topology="1x2")))
+    assert "trains with 1 ranks, and the plan has 2 devices" in run["failure"]["message"]
+
+
+def test_what_cannot_be_carried_out_says_why(served: tuple[Service, Path]) -> None:
+    service, _ = served
+    asked = {name: service.submit(specification(name)) for name, (_, said) in PROJECTS.items() if name != "ranks"}
+    for name, experiment in asked.items():
+        (run,) = service.wait(experiment)
+        said = PROJECTS[name][1]
+        assert (run["failure"] or {}).get("message", "").find(said or "") >= 0, (name, run["failure"])
+        assert (run["state"] == "completed") == (said is None), (name, run["failure"])
+    (run,) = service.wait(service.submit(specification("alone", options={"name": "--eval"})))
+    assert "would be an option of the command" in run["failure"]["message"]
+
+
+def test_no_spec_says_a_command_and_no_list_has_one(served: tuple[Service, Path]) -> None:
+    service, _ = served
+    models = service.call("GET", "/api/v1/models")["items"]
+    (alone,) = (model for model in models if model["name"] == "alone")
+    assert "train.py" not in str(alone)
+    assert sorted(one["name"] for one in alone["options"]) == ["name", "pause"]
