@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 from bench import machines, nights
-from orchestrator.analysis.gate import candidates, confirmation
+from orchestrator.analysis.gate import bisecting, candidates, confirmation
 from orchestrator.analysis.statistics import autocorrelation, changepoints
 
 NIGHTS = 60
@@ -224,6 +224,46 @@ def of_nightlies(count, seed):
         _row(name, _mean(trials), _mean(delivered), f"{spent.mean():.2%} of that of the nights")
 
 
+def bisected(rng, among, loss, process):
+    """One search for the first slower one among so many: (whether it was found, runs that it took)."""
+    first, runs = int(rng.integers(1, among)), 0
+    search, asked = bisecting.begin(among), DROP
+    place = among - 1
+    while place is not None:
+        plan = confirmation.design(asked, process * np.sqrt(2.0), BUDGET)
+        rates = np.exp(rng.normal(0.0, process, (2, plan.most_blocks)))
+        rates[1] *= 1.0 - loss * (place >= first)
+        found = _judged(plan, rates)
+        runs += 2 * found.blocks
+        if place == among - 1:  # the first question, which tells how much to ask for
+            if found.answer != "slower":
+                return False, runs
+            asked = bisecting.asked(found.effect)
+        else:
+            search = search.after(place, found.answer)
+        place = search.next()
+    return list(search.suspects()) == [first], runs
+
+
+def _judged(plan, rates):
+    """What the blocks told, one after the other."""
+    for blocks in range(confirmation.LEAST_BLOCKS, plan.most_blocks + 1):
+        found = confirmation.judge(plan, rates[0, :blocks], rates[1, :blocks])
+        if found.answer != "go_on":
+            break
+    return found
+
+
+def of_bisection(count, seed):
+    rng, among = np.random.default_rng(seed), 16
+    found = [bisected(rng, among, 0.05, 0.015) for _ in range(count)]
+    right, fixed = [one for one, _ in found], 20 * bisecting.questions(among)
+    mean = np.mean([runs for _, runs in found])
+    _row("5 % among 16 commits, processes 1.5 %", "right", "runs", "of a fixed 10 a side")
+    _row(*["---"] * 4)
+    _row(count, _share(right), f"{mean:.0f}", f"{mean / fixed:.2f}")
+
+
 def of_order(count, seed):
     _row("runs differ", "alternating", "one side after the other", "ratio")
     _row(*["---"] * 4)
@@ -259,6 +299,7 @@ PARTS = {
     "confirmations": (of_confirmations, 20_000),
     "nightlies": (of_nightlies, 30),
     "order": (of_order, 2000),
+    "bisection": (of_bisection, 1000),
 }
 
 

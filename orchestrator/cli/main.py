@@ -43,6 +43,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "analyse": {
         "compare": "compare two experiments or runs",
+        "bisect": "find the first slower commit or interpreter",
         "scaling": "show speed-up and efficiency over devices, as table and figure",
         "explain": "say why a run of several devices takes as long as it does",
         "predict": "predict the exchange of gradients from a trace of layers",

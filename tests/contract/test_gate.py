@@ -69,9 +69,12 @@ class Nights:
         (found,) = self.alerts()
         return found
 
-    def carry_out(self, new: float, rounds: int = 20, noise: float = 0.002, **more: Any) -> None:
-        """Have the runs of the confirmation end: the old side at 100, the other at ``new``."""
-        experiment = str(self.alert().experiment_id)
+    def carry_out(
+        self, new: float, rounds: int = 20, noise: float = 0.002, experiment: str | None = None, **more: Any
+    ) -> None:
+        """Have the runs of a confirmation end, that of the alert where none is named: the old side at 100, the other at
+        ``new``."""
+        experiment = experiment or str(self.alert().experiment_id)
         for turn in range(rounds):
             queued = [run for run in self.server.store.runs_of(experiment) if run.state is RunState.QUEUED]
             for run in queued:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.service_rig import environment
+from orchestrator.cli.exits import REGRESSION, USAGE
+from tests.integration.service_rig import Tbd, environment
 from tests.support.service import Service
 
 SCRIPT = """
@@ -62,9 +63,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, 
         (suite / name / "ranks.sh").write_text(RANKS)
         facts = f'name = "{name.replace("_", "-")}"\n[command]\n{command}{PAUSE}'
         (suite / name / "model.toml").write_text(facts)
-    git = ["git", "-C", str(suite), "-c", "user.name=a", "-c", "user.email=a@b"]
-    for order in (["init", "-q"], ["add", "."], ["commit", "-qm", "as it is"]):
-        subprocess.run([*git, *order], check=True)
+    subprocess.run(["git", "init", "-q", str(suite)], check=True)
+    (suite / ".gitignore").write_text("__pycache__\n")
+    committed(suite, "as it is")
     service = Service(folder / "data", **environment(folder, TBD_SUITE_PATH=str(suite), TBD_CPU_DEVICES="2")).start()
     yield service, suite
     service.stop()
@@ -72,16 +73,61 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, 
 
 def test_options_of_a_project_are_cells_and_its_code_is_the_subject(served: tuple[Service, Path]) -> None:
     service, suite = served
+    clean = {"commit": committed(suite, "nothing else"), "dirty_sha256": None}
     experiment = service.submit(specification("alone", options={"pause": [0.004, 0.012]}))
     assert {run["state"] for run in service.wait(experiment)} == {"completed"}
     rows = service.all(f"/api/v1/experiments/{experiment}/results")
     rates = [row["throughput"]["value"] for row in rows]
     assert rows[0]["throughput"]["unit"] == "tokens/s"
     assert 1.2 * rates[1] < rates[0] < 10 / 0.004
-    told = subprocess.run(["git", "-C", str(suite), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    clean = {"commit": told.stdout.strip(), "dirty_sha256": None}
     assert [row["fingerprint"]["subject"]["script"] for row in rows] == [clean, clean]
     assert rows[0]["fingerprint"]["subject"]["suite"] == clean
+
+
+def test_a_commit_that_makes_a_project_slower_is_told_side_by_side(
+    served: tuple[Service, Path], tmp_path: Path
+) -> None:
+    service, suite = served
+    experiment = service.submit(specification("alone", repeats=2, max_repeats=2, max_measure_s=0.4))
+    service.wait(experiment)
+    script = suite / "alone" / "train.py"
+    old = committed(suite, "as it was")
+    script.write_text(SCRIPT.replace("time.sleep(pause)", "time.sleep(2 * pause)"))
+    new = committed(suite, "a second wait")
+    script.write_text(SCRIPT)
+    committed(suite, "as it was again")
+    asked = ["--interleave", "--of", experiment, "--detect", "10%", "--budget", "2m"]
+    told = Tbd(tmp_path, service.url)("compare", old, new, *asked, "--format", "md", code=REGRESSION).stdout
+    assert "| slower |" in told
+    assert f"| {old} | {new} | -" in told
+
+
+@pytest.mark.after_change
+def test_the_first_slower_commit_is_found_among_others(served: tuple[Service, Path], tmp_path: Path) -> None:
+    service, suite = served
+    experiment = service.submit(specification("alone", repeats=2, max_repeats=2, max_measure_s=0.4))
+    service.wait(experiment)
+    script, slow = suite / "alone" / "train.py", SCRIPT.replace("time.sleep(pause)", "time.sleep(2 * pause)")
+    commits = []
+    for number, text in enumerate((SCRIPT, SCRIPT, slow, slow)):
+        script.write_text(f"{text}# {number}\n")
+        commits.append(committed(suite, f"number {number}"))
+    script.write_text(SCRIPT)
+    committed(suite, "as it was again")
+    tbd = Tbd(tmp_path, service.url)
+    asked = ["--of", experiment, "--repository", str(suite), "--budget", "2m"]
+    said, _ = tbd.start("bisect", commits[0], commits[3], *asked).communicate(timeout=600)
+    assert f"the first slower one: {commits[2]} number 2" in said
+    assert "does not come after" in tbd("bisect", commits[3], commits[0], *asked, code=USAGE).stderr
+    assert "is no commit" in tbd("bisect", "nowhere", commits[0], *asked, code=USAGE).stderr
+
+
+def committed(suite: Path, message: str) -> str:
+    """Commit the suite as it is; the commit."""
+    git = ["git", "-C", str(suite), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", message], check=True)
+    return subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_each_rank_of_a_project_is_followed_and_has_to_be_one_of_the_plan(served: tuple[Service, Path]) -> None:

@@ -4,12 +4,36 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, Label, Limit, OfOwner, Order, WholeLimit, parse_label
+from orchestrator.api.door.identity import Who
+from orchestrator.api.requests import (
+    MAX_PAGE,
+    Ctx,
+    Cursor,
+    IdempotencyKey,
+    JsonBody,
+    Label,
+    Limit,
+    OfOwner,
+    Order,
+    WholeLimit,
+    json_body_of,
+    parse_label,
+)
+from orchestrator.api.routers.experiments import submitted
 from orchestrator.api.views.common import PageView, answer, page_view
-from orchestrator.api.views.compared.comparison import ComparisonsView, ComparisonView, pairs_view, sides_view
+from orchestrator.api.views.compared.comparison import (
+    ComparisonsView,
+    ComparisonView,
+    SideBySideView,
+    pairs_view,
+    side_by_side_view,
+    sides_view,
+)
 from orchestrator.api.views.compared.scaling import ScalingView, scaling_view
+from orchestrator.api.views.experiments import ExperimentView
 from orchestrator.api.views.results import ResultRowView, result_row_view
 from orchestrator.domain.runs.filters import CellFilter
+from orchestrator.services.gate import side_by_side
 from orchestrator.services.result import results
 from orchestrator.services.result.comparison import pairs, sides
 from orchestrator.services.result.scaling import scaling
@@ -79,3 +103,21 @@ def get_comparison(
 ) -> Response:
     """The candidate against the baseline, cell by cell where the workload is the same."""
     return answer(sides_view(sides(context, baseline, candidate)))
+
+
+@router.post(
+    "/compare",
+    status_code=201,
+    response_model=ExperimentView,
+    openapi_extra=json_body_of("SideBySideRequest", baseline="exp_…", candidate="exp_…", detect=0.02),
+)
+def submit_side_by_side(context: Ctx, who: Who, body: JsonBody, key: IdempotencyKey = None) -> Response:
+    """Try two subjects of one workload side by side: runs of both alternate on the same devices, as often as it takes
+    to tell a loss of that size from none. It is an experiment: follow and cancel it as one."""
+    return submitted(*side_by_side.begin(context, body, who, key))
+
+
+@router.get("/experiments/{experiment_id}/side-by-side", response_model=SideBySideView)
+def get_side_by_side(context: Ctx, experiment_id: str) -> Response:
+    """What an experiment has told so far in which two subjects alternate, as a confirmation of the gate does too."""
+    return answer(side_by_side_view(side_by_side.told(context, experiment_id)))

@@ -102,7 +102,8 @@ def _subject(circumstances: Mapping[str, Any]) -> dict[str, Any]:
 def _script(circumstances: Mapping[str, Any]) -> dict[str, Any]:
     """Of a person's own script: its commit, and the digest of what differs from it."""
     told = circumstances.get("script") or {}
-    return {"script": {key: told.get(key) for key in ("commit", "dirty_sha256")}} if told else {}
+    pinned = {"pinned": True} if told.get("pinned") else {}
+    return {"script": {key: told.get(key) for key in ("commit", "dirty_sha256")} | pinned} if told else {}
 
 
 def _suite(circumstances: Mapping[str, Any]) -> dict[str, Any]:

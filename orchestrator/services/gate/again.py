@@ -1,10 +1,11 @@
 """Whether an old and a new subject can be made again side by side, and by which plans."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from orchestrator.analysis.gate.suspects import Suspect
+from orchestrator.analysis.history.baselines import Change
 from orchestrator.domain.asked.plan import DEFINITION, SIDE, SUITE, VARIABLE, Plan
 from orchestrator.services.history.observed import Place
 from orchestrator.services.history.words import fields
@@ -23,8 +24,12 @@ def sides_of(plan: Plan, place: Place, suspect: Suspect) -> tuple[Plan, Plan] | 
     Args:
         plan: of the cell, as a night planned it.
     """
-    if why := _why_not(suspect):
-        return why
+    subjects = (suspect.before.subject, suspect.begins.subject)
+    return why_not(suspect.changes, subjects) or alternating(plan, place, subjects)
+
+
+def alternating(plan: Plan, place: Place, subjects: Sequence[Mapping[str, Any]]) -> tuple[Plan, Plan]:
+    """The plans of an old and a new side on the devices of ``place``, of ``subjects`` that can be made again."""
     same = replace(
         plan,
         profile=(),
@@ -33,7 +38,6 @@ def sides_of(plan: Plan, place: Place, suspect: Suspect) -> tuple[Plan, Plan] | 
         device_ids=tuple(sorted(place.device_ids)),
         repetition=1,
     )
-    subjects = (suspect.before.subject, suspect.begins.subject)
     names = {name for subject in subjects for name in _variables(subject)}
     return _side(same, OLD, subjects[0], names), _side(same, NEW, subjects[1], names)
 
@@ -55,8 +59,8 @@ def _variables(subject: Mapping[str, Any]) -> Mapping[str, str]:
     return found
 
 
-def _why_not(suspect: Suspect) -> str | None:
-    changes = suspect.changes
+def why_not(changes: Sequence[Change], subjects: Sequence[Mapping[str, Any]]) -> str | None:
+    """Why two subjects between which these are the ``changes`` cannot be made again, or None."""
     if not changes:
         return "nothing that is recorded changed: it is those devices', or of something that is not recorded"
     named = {change.field.partition(".")[0] for change in changes}
@@ -64,21 +68,32 @@ def _why_not(suspect: Suspect) -> str | None:
         lost = [one for one in changes if one.field.partition(".")[0] in _OF_ENVIRONMENT[:2]]
         if lost:
             return f"{fields(lost)} changed in an environment that was changed in its place: the old one is gone"
-    lost = [one for one in changes if not _is_made_again(one.part, one.field)]
+    follows = all(_follows_suite(subject) for subject in subjects)
+    lost = [one for one in changes if not _is_made_again(one.part, one.field, follows)]
     if lost:
         return f"{fields(lost)} cannot be made again"
-    for subject in (suspect.before.subject, suspect.begins.subject):
+    for subject in subjects:
         suite = subject.get("suite")
         if isinstance(suite, list) or (suite and (suite.get("dirty_sha256") or not suite.get("commit"))):
             return "the model's folder had changes beyond its commit, or was not the same on all nodes"
-    if not suspect.begins.subject.get("interpreter"):
+    if not subjects[-1].get("interpreter"):
         return "the interpreter is not recorded"
     return None
 
 
-def _is_made_again(part: str, field: str) -> bool:
+def _follows_suite(subject: Mapping[str, Any]) -> bool:
+    """Whether the code of a project is made again with the commit of the folder that its facts are in."""
+    script, suite = subject.get("script") or {}, subject.get("suite") or {}
+    if script.get("dirty_sha256") or not isinstance(suite, Mapping):
+        return False
+    return bool(script.get("pinned")) or (bool(suite) and script.get("commit") == suite.get("commit"))
+
+
+def _is_made_again(part: str, field: str, follows_suite: bool) -> bool:
     if part != "subject":
         return False
+    if field.startswith("script."):
+        return follows_suite
     if field.startswith(_INHERITED):
         return not field.removeprefix(_INHERITED).startswith(_NEVER)
     return field == "suite.commit" or field.partition(".")[0] in (*_OF_ENVIRONMENT, *_ENVIRONMENT)

@@ -18,6 +18,7 @@ from tests.unit.api.api_rig import AS_LOG, SPEC, Rig
 
 ROOT = Actor("root", Scope.ADMIN, None, "(database)")
 BODIES = {"/experiments": SPEC, "/predictions": SPEC, "/tokens": {"name": "new"}, "/netbench": {}, "/calibrations": {}}
+BODIES |= {"/compare": {"baseline": "exp_nobody", "candidate": "exp_nobody"}}
 BODIES |= {"/experiments/{experiment_id}/extend": SPEC, "/schedules": {}, "/schedules/{schedule_id}": {}}
 
 

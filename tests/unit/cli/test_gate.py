@@ -68,6 +68,17 @@ def test_what_a_gate_left_out_is_told(rig: Rig, capsys: pytest.CaptureFixture[st
     assert "1 cells were compared; 0 have no interval, 1 are on one side only" in capsys.readouterr().err
 
 
-def test_a_gate_over_kernels_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", "run_a", "run_b", "--kernels", "--fail-on-regression"]) == 2
-    assert "leave out --kernels" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("run_a run_b --kernels --fail-on-regression", "leave out --kernels"),
+        ("run_a run_b --detect 2%", "--detect goes with --interleave"),
+        ("run_a --interleave", "it takes A and B"),
+        ("run_a run_b --interleave --fail-on-regression", "leave out --fail-on-regression"),
+        ("run_a run_b --interleave --detect 200%", "'200%' is no share above 0 and below 1"),
+        ("run_a run_b --interleave --budget 0m", "'0m' is no time above 0"),
+    ],
+)
+def test_what_goes_ill_together_is_refused(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *words.split()]) == 2
+    assert said in capsys.readouterr().err

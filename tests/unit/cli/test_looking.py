@@ -42,6 +42,7 @@ CHANGING = [
     *("submit sleep", "pause latest", "resume latest", "extend latest --repeats 9", "cancel latest", "rerun latest"),
     *("nodes", "nodes drain n0", "rm latest", "ingest FILE", "import milabench FILE", "schedule run nightly"),
     "alerts ack alt_1",
+    "bisect one other another --of latest",
 ]
 BY_THEMSELVES = {
     "run",

@@ -60,18 +60,12 @@ class Project(OwnScript):
         folder = place / Path(table.get("folder", ".")).expanduser()
         if not folder.is_dir():
             raise SetupError(f"there is no folder {folder} on this node, where the command is to run")
-        code = {"commit": table.get("commit"), "dirty_sha256": None}
-        if table.get("commit"):
-            target = self._folder / "code"
-            repository.take_out(folder, table["commit"], target)
-            folder = target
-        else:
-            code = repository.code_of(folder)
+        folder, code = self._code(folder, table.get("commit"))
         try:
             words = project.filled(table["words"], self._values())
         except ValueError as error:
             raise SetupError(str(error)) from None
-        asked = {name: table.get(name) for name in ("work", "unit")}
+        asked: dict[str, Any] = {name: table.get(name) for name in ("work", "unit")}
         self._job["script"] = {"words": [jobs.printable(word) for word in words], **asked, **code}
         limit = self._job["plan"].get("memory_limit_bytes")
         memory_bytes = None if limit is None else int(limit) * len(self._devices())
@@ -83,6 +77,16 @@ class Project(OwnScript):
             raise SetupError(f"there is no command {words[0]} on this node, in {folder} or on the PATH of the project")
         cores = {core for one in self._devices() for core in one.get("cores") or ()}
         return Command([found, *words[1:]], folder, environment, sorted(cores) or self._cores(), memory_bytes)
+
+    def _code(self, folder: Path, commit: str | None) -> tuple[Path, dict[str, Any]]:
+        """Where the command runs, and which code that is. ``pinned``: it goes with the project's facts."""
+        if commit is not None:
+            target = self._folder / "code"
+            repository.take_out(folder, commit, target)
+            return target, {"commit": commit, "dirty_sha256": None, "pinned": True}
+        if self._folder in folder.parents:  # it was taken out of the suite's repository with the facts
+            return folder, {"commit": self._job["interpreter"]["suite_commit"], "dirty_sha256": None}
+        return folder, repository.code_of(folder)
 
     def _values(self) -> dict[str, Any]:
         plan = self._job["plan"]

@@ -1,5 +1,6 @@
 """Comparisons of cells, as they are answered: in pairs within one experiment, and as the sides of two."""
 
+import math
 from typing import Literal
 
 from orchestrator.analysis.cell.row import RATE
@@ -7,6 +8,7 @@ from orchestrator.analysis.statistics.blocks import Pair
 from orchestrator.api.views.common import Json, Quantity, View, fields_of
 from orchestrator.api.views.results import AxesView, axes_view
 from orchestrator.domain.value.measurement import Grade, Measurement
+from orchestrator.services.gate.side_by_side import Told
 from orchestrator.services.result.comparison import Change, ComparedCell, ComparedPair, Pairs, Side, Sides
 
 
@@ -146,3 +148,41 @@ def sides_view(found: Sides) -> ComparisonView:
 def _cell(cell: ComparedCell) -> ComparedCellView:
     known = cell.baseline or cell.candidate
     return ComparedCellView.of(cell, axes=axes_view(cell.plan), metric=RATE, unit=known.unit if known else None)
+
+
+class SideBySideView(View):
+    """What blocks of one run of each side told of a loss of ``asked_ratio``, of ``most_blocks`` at most.
+
+    ``effect_ratio`` is candidate / baseline - 1. Its bounds are of ``slower`` a 95 % interval that knows why it
+    stopped, else the repeated confidence interval; null before the first look. ``lost_blocks`` gave no number.
+    ``over``: there will be no more blocks.
+    """
+
+    answer: Literal["slower", "no_such_loss", "go_on", "cannot_tell"]
+    text: str
+    blocks: int
+    most_blocks: int
+    asked_ratio: float
+    effect_ratio: float | None
+    ci_low: float | None
+    ci_high: float | None
+    lost_blocks: int
+    why_lost: str | None
+    over: bool
+
+
+def side_by_side_view(found: Told) -> SideBySideView:
+    said = found.found
+    return SideBySideView(
+        answer=said.answer,
+        text=said.text,
+        blocks=said.blocks,
+        most_blocks=found.wanted.most_blocks,
+        asked_ratio=-math.expm1(-found.wanted.size),
+        effect_ratio=said.effect,
+        ci_low=said.low,
+        ci_high=said.high,
+        lost_blocks=found.n_lost,
+        why_lost=found.why_lost,
+        over=found.over,
+    )

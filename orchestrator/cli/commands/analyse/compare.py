@@ -2,16 +2,22 @@
 cells with each other, by one axis, such as --by framework.
 
 Of two runs that were profiled, the kernels that appeared, vanished or changed are shown too.
+
+With --interleave both are run again, alternating on the same devices, as often as it takes: exit 3 where B is slower, 0
+where there is no loss of that size, 1 where it cannot be told within the budget.
 """
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.cli.exits import DONE, FAILED, REGRESSION, CommandError
 from orchestrator.cli.printing import output
 from orchestrator.cli.rest import naming
 from orchestrator.cli.rest.client import Client, path_of
-from orchestrator.cli.rest.locate import look
+from orchestrator.cli.rest.interleaving import tried
+from orchestrator.cli.rest.locate import connect, look
+from orchestrator.cli.spec.sizes import seconds, share
 
 FAMILY_ERROR = 0.05  # ``blocks.FAMILY_ERROR``, which would import numpy
 
@@ -32,12 +38,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="exit 3 where B is slower in any cell, at 5 %% for all of them together (Holm); 1 where nothing could be "
         "compared",
     )
+    parser.add_argument(
+        "--interleave", action="store_true", help="run both again side by side: exit 3 slower, 0 not, 1 cannot tell"
+    )
+    parser.add_argument(
+        "--of",
+        metavar="WORKLOAD",
+        help="an experiment or a run: then A and B are commits (40 digits) of its model's folder under TBD_SUITE_PATH, "
+        "or hashes of definitions of its interpreter (tbd frameworks)",
+    )
+    parser.add_argument("--detect", type=share, metavar="SHARE", help="the loss that is asked for (2%%)")
+    parser.add_argument("--budget", type=seconds, metavar="TIME", help="of the devices' time, at most (20m)")
+    parser.add_argument("--format", choices=("text", "md"), help="md: for a pull request")
     parser.add_argument("--kernels", action="store_true", help="of two runs: only their kernel tables, all rows")
     parser.add_argument("--json", action="store_true", help="print REST's answer")
 
 
 def execute(options: argparse.Namespace) -> int:
     _refuse_contradictions(options)
+    if options.interleave:
+        return _interleave(connect(), options)
     client = look()
     if options.other is None:
         return _compare_cells(client, naming.experiment(client, options.one), options)
@@ -54,6 +74,13 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _refuse_contradictions(options: argparse.Namespace) -> None:
+    alone = [name for name in ("of", "detect", "budget", "format") if getattr(options, name) is not None]
+    if alone and not options.interleave:
+        raise CommandError(f"--{alone[0]} goes with --interleave")
+    others = [name for name in ("by", "baseline", "fail_on_regression", "kernels") if getattr(options, name)]
+    if options.interleave and (others or options.other is None):
+        told = f"leave out --{others[0].replace('_', '-')}" if others else "it takes A and B"
+        raise CommandError(f"--interleave runs two things again: {told}")
     if options.kernels and options.fail_on_regression:
         raise CommandError("--fail-on-regression judges cells: leave out --kernels")
     within = "--by" if options.by else "--baseline" if options.baseline else None
@@ -62,6 +89,31 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
     between = "--kernels" if options.kernels else "--fail-on-regression" if options.fail_on_regression else None
     if options.other is None and between:
         raise CommandError(f"{between} takes two things to compare: A and B")
+
+
+def _interleave(client: Client, options: argparse.Namespace) -> int:
+    names = [options.one, options.other]
+    if options.of is None:
+        names = [naming.thing(client, name) for name in names]
+    of = naming.thing(client, options.of) if options.of is not None else None
+    experiment, found = tried(client, *names, of=of, detect=options.detect, budget_s=options.budget)
+    if options.json:
+        output.print_json(found)
+    else:
+        print(_told_in_markdown(options, experiment, found) if options.format == "md" else found["text"])
+    return {"slower": REGRESSION, "no_such_loss": DONE}.get(found["answer"], FAILED)
+
+
+def _told_in_markdown(options: argparse.Namespace, experiment_id: str, found: Mapping[str, Any]) -> str:
+    from orchestrator.reports.drawing.table import markdown
+    from orchestrator.reports.numbers import NOTHING
+
+    bounds = [found[name] for name in ("ci_low", "ci_high")]
+    interval = " to ".join(f"{one:+.1%}" for one in bounds) if None not in bounds else NOTHING
+    effect = f"{found['effect_ratio']:+.1%}" if found["effect_ratio"] is not None else NOTHING
+    row = [options.one, options.other, effect, interval, str(found["blocks"]), found["answer"].replace("_", " ")]
+    table = markdown(["baseline", "candidate", "difference", "interval", "blocks", "answer"], [row])
+    return f"{table}\n\nAsked for a loss of {found['asked_ratio']:.1%}, in {experiment_id}: {found['text']}."
 
 
 def _compare_cells(client: Client, experiment_id: str, options: argparse.Namespace) -> int:
