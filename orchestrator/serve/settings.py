@@ -111,6 +111,7 @@ NODE_VARIABLES: dict[str, tuple[str, str]] = {
         "cuda where there is an NVIDIA driver",
         "which variant of the frameworks' environments is built and used: cpu or cuda",
     ),
+    "TBD_INTERPRETER_PATH": ("", "folders with definitions of environments of your own, separated by :"),
     "TBD_PYTORCH_CPU_INDEX": (
         "https://download.pytorch.org/whl/cpu",
         "index that is asked first for PyTorch's build for CPUs; none: only those that pip is configured with",

@@ -58,6 +58,8 @@ def of_answers(catalog: Catalog, answers: Mapping[str, Answer]) -> list[Framewor
 
 def _status(facts: FrameworkFacts, answers: Mapping[str, Answer]) -> FrameworkStatus:
     names = sorted({strategy.interpreter for strategy in facts.strategies.values()})
+    known = [one for answer in answers.values() if not isinstance(answer, str) for one in answer.values()]
+    names += sorted({one["name"] for one in known if one.get("derived_from") in names})
     return FrameworkStatus(facts, [_on_node(name, node, answer) for name in names for node, answer in answers.items()])
 
 

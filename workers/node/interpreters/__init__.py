@@ -28,6 +28,7 @@ from workers.node.interpreters.definition import (
     base_folder,
     definitions,
 )
+from workers.node.interpreters.derived import derived
 
 __all__ = ["DEFINITIONS", "Definition", "InterpreterError", "base_folder", "definitions"]
 
@@ -129,6 +130,23 @@ def describe() -> list[dict[str, Any]]:
         versions = _versions(record(found.name), wanted) if wanted is not None else None
         framework = wanted.framework if wanted is not None else None
         described.append({**found._asdict(), "framework": framework, "versions": versions})
+    return [*described, *_described_derived()]
+
+
+def _described_derived() -> list[dict[str, Any]]:
+    try:
+        known = derived()
+    except (InterpreterError, OSError, KeyError):
+        return []
+    described = []
+    for label, wanted in known.items():
+        found = _resolved(wanted)
+        told = json.loads((wanted.folder / RECORD).read_text()) if found.ready else None
+        reason = found.reason and found.reason.replace(f"install {wanted.name}`", f"install {label}`")
+        more = {"name": label, "reason": reason, "derived_from": wanted.name}
+        described.append(
+            {**found._asdict(), "framework": wanted.framework, "versions": _versions(told, wanted), **more}
+        )
     return described
 
 
@@ -148,7 +166,7 @@ def install(name: str, progress: Progress = lambda line: None) -> Interpreter:
     Raises:
         InterpreterError: there is no such definition, no such Python, no room, or pip or the proof fails.
     """
-    known = definitions()
+    known = definitions() | derived()
     if name == "system":
         return resolve(name)
     if name not in known:

@@ -77,7 +77,7 @@ class Definition(NamedTuple):
         Raises:
             InterpreterError: the definition cannot be read.
         """
-        return [self if python == self.python else _definition(self.path, python) for python in self.pythons]
+        return [self if python == self.python else definition_at(self.path, python) for python in self.pythons]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -109,7 +109,7 @@ def definitions(root: Path = DEFINITIONS) -> dict[str, Definition]:
     """
     if not root.is_dir():
         return {}
-    first = [_definition(path) for path in sorted(root.glob("*/interpreter.toml"))]
+    first = [definition_at(path) for path in sorted(root.glob("*/interpreter.toml"))]
     return {one.name: next((choice for choice in one.choices() if choice.is_built), one) for one in first}
 
 
@@ -124,8 +124,12 @@ def _pythons(facts: Mapping[str, Any], further: Mapping[str, Any]) -> list[str]:
     return [wanted]
 
 
-def _definition(path: Path, python: str | None = None) -> Definition:
-    """The definition at ``path`` for ``python``, or for the first that will do."""
+def definition_at(path: Path, python: str | None = None) -> Definition:
+    """Return the definition at ``path`` for ``python``, or for the first that will do.
+
+    Raises:
+        InterpreterError: it cannot be read.
+    """
     facts = _toml(path)
     further_path = path.parent.parent / "pythons.toml"
     further = _toml(further_path) if further_path.is_file() else {}

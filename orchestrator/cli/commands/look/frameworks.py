@@ -1,6 +1,7 @@
 """List the frameworks' interpreters, whether they are ready, and the options of each; or install some on this machine.
 
 tbd frameworks install pytorch tensorflow
+tbd frameworks derive pytorch --pin torch==2.12.1 --name pytorch-2.12    # other versions of some packages
 """
 
 import argparse
@@ -12,14 +13,18 @@ from orchestrator.cli.rest.locate import look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("order", nargs="?", choices=["install"])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="interpreters to build")
+    parser.add_argument("order", nargs="?", choices=["install", "derive"])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="interpreters to build, or one to derive from")
+    parser.add_argument("--pin", action="append", default=[], metavar="PACKAGE==VERSION", help="of what is derived")
+    parser.add_argument("--name", help="of what is derived; its folder is in TBD_INTERPRETER_PATH")
     parser.add_argument("--json", action="store_true", help="print REST's answer")
 
 
 def execute(options: argparse.Namespace) -> int:
     if options.order == "install":
         return _install(options.names)
+    if options.order == "derive":
+        return _derive(options)
     page = look("these are the interpreters of this machine").get("/frameworks")
     if options.json:
         output.print_json(page)
@@ -38,15 +43,34 @@ def _install(names: list[str]) -> int:
     return int(main(["install", *names]))
 
 
+def _derive(options: argparse.Namespace) -> int:
+    from workers.node.interpreters import InterpreterError
+    from workers.node.interpreters.derived import derive, derived
+
+    if len(options.names) != 1 or not options.name:
+        raise CommandError("tbd frameworks derive INTERPRETER --pin PACKAGE==VERSION --name NAME")
+    try:
+        folder = derive(options.names[0], options.pin, options.name)
+        definition = derived()[options.name].hash
+    except InterpreterError as error:
+        raise CommandError(str(error)) from None
+    output.say(f"{folder}: build it on each node that has this folder: tbd frameworks install {options.name}")
+    print(definition)
+    return 0
+
+
 def _print(interpreters: list[tuple[str, dict[str, Any]]]) -> None:
     from orchestrator.reports.drawing import table
+    from orchestrator.reports.numbers import NOTHING
 
     rows = []
     for framework, one in interpreters:
         ready = {True: output.coloured("ready", "green"), False: output.coloured("missing", "red"), None: "unknown"}
         versions = ", ".join(f"{name} {version}" for name, version in (one["versions"] or {}).items())
-        rows.append([framework, one["name"], one["node"], ready[one["ready"]], one["reason"] or versions])
-    print(table.text(["framework", "interpreter", "node", "state", "versions, or what to do"], rows, output.width()))
+        told = [one["node"], ready[one["ready"]], one["definition"] or NOTHING, one["reason"] or versions]
+        rows.append([framework, one["name"], *told])
+    headings = ["framework", "interpreter", "node", "state", "definition", "versions, or what to do"]
+    print(table.text(headings, rows, output.width()))
 
 
 def _print_switches(frameworks: list[dict[str, Any]]) -> None:
