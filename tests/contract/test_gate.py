@@ -1,6 +1,7 @@
 """The regression gate over SQLite and PostgreSQL: nights of a schedule, what it tries of them, and what that tells. The
 runs' numbers are set here; a confirmation that is really carried out: ``make gate-demo``."""
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from orchestrator.services.reconcile.review import review
 from orchestrator.services.schedule.acknowledge import acknowledge
 from orchestrator.services.schedule.board import Field, board
 from tests.contract.test_nightly import TWICE, finish
+from tests.contract.test_store_webhooks import a_webhook, deed
 from tests.support.schedule_rig import WHO, Server
 from tests.unit.api.api_rig import fingerprint_of, rate
 
@@ -82,6 +84,11 @@ class Nights:
                 assert turn
                 return
 
+    def messages(self) -> list[Any]:
+        """What each message in the outbox tells."""
+        found = self.server.store.due_deliveries("whk_1", self.server.clock.time, 10)
+        return [json.loads(one.message.body)["data"] for one in found]
+
     def last(self) -> Field:
         return board(self.server.context, self.schedule).lines[0].fields[-1]
 
@@ -94,11 +101,13 @@ def nights(url: str) -> Iterator[Nights]:
 
 
 def test_a_candidate_is_tried_in_blocks_on_its_devices_confirmed_and_acknowledged(nights: Nights) -> None:
+    nights.server.store.add_webhook(a_webhook(1), 1, deed())
     nights.slowed()
     nights.gate.look()
     nights.gate.look()
     alert = nights.alert()
     assert alert.state is AlertState.TRYING
+    assert nights.messages() == []
     experiment = nights.server.store.experiment(str(alert.experiment_id))
     assert (experiment.spec.priority, experiment.spec.labels["origin"]) == (PRIORITY, GATE)
     runs = nights.server.store.runs_of(experiment.id)
@@ -110,6 +119,8 @@ def test_a_candidate_is_tried_in_blocks_on_its_devices_confirmed_and_acknowledge
     nights.gate.look()
     alert = nights.alert()
     assert alert.state is AlertState.OPEN
+    (told,) = nights.messages()
+    assert [(one["id"], one["state"]) for one in told["alerts"]] == [(alert.id, "open")]
     effect = alert.told.effect
     assert effect is not None
     assert effect.value == pytest.approx(-0.1, abs=0.01)

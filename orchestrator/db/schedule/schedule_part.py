@@ -1,5 +1,5 @@
-"""The part of ``store.SqlStore`` that holds schedules and their alerts: ``ScheduleStore`` and ``AlertStore`` of
-``orchestrator.domain.around``."""
+"""The part of ``store.SqlStore`` that holds schedules, their alerts and who is told: ``ScheduleStore``, ``AlertStore``
+and ``WebhookStore`` of ``orchestrator.domain.around``."""
 
 from collections.abc import Sequence
 
@@ -12,6 +12,7 @@ from orchestrator.db.experiment import experiments as experiment_rows
 from orchestrator.db.schedule import alerts as alert_rows
 from orchestrator.db.schedule import fires as fire_rows
 from orchestrator.db.schedule import schedules as schedule_rows
+from orchestrator.db.schedule import webhooks as webhook_rows
 from orchestrator.domain.around.access import Deed
 from orchestrator.domain.around.alerts import Alert, AlertState, Told
 from orchestrator.domain.around.schedule import Fire, NewFire, Schedule
@@ -56,6 +57,15 @@ class SchedulePart:
 
     alert = reads(alert_rows.one)
     alerts = reads(alert_rows.page)
+
+    add_webhook = writes(webhook_rows.add)
+    remove_webhook = writes(webhook_rows.remove)
+    webhooks = reads(webhook_rows.page)
+    untold_alerts = reads(webhook_rows.untold)
+    add_message = writes(webhook_rows.add_message)
+    due_webhooks = reads(webhook_rows.due)
+    due_deliveries = reads(webhook_rows.due_of)
+    note_answer = writes(webhook_rows.note)
 
     def add_alert(self, alert: Alert, experiment: Experiment | None = None, runs: Sequence[Run] = ()) -> bool:
         new = None if experiment is None else experiment_rows.prepare(experiment, runs, None)

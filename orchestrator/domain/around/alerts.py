@@ -32,6 +32,7 @@ MOVES: dict[AlertState, frozenset[AlertState]] = {
     AlertState.REFUTED: frozenset(),
     AlertState.UNCONFIRMED: frozenset({AlertState.ACKNOWLEDGED}),
 }
+TOLD_OF = frozenset({AlertState.OPEN})  # webhooks are told when an alert becomes one of these
 
 
 @dataclass(frozen=True)

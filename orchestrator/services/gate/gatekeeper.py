@@ -8,7 +8,7 @@ alert is of. So a server that dies at any moment, and two at once, try nothing t
 import hashlib
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.analysis.gate import candidates as judged_candidates
@@ -36,6 +36,7 @@ from orchestrator.domain.words.errors import DamagedRow, NotFound
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
 from orchestrator.services.experiment.submit import new_runs
+from orchestrator.services.gate import outbox
 from orchestrator.services.gate.again import sides_of
 from orchestrator.services.lookout import POLL_S, Lookout
 from orchestrator.services.reconcile import confirming
@@ -81,37 +82,43 @@ class Gatekeeper(Lookout):
             StoreUnavailable: the database is away.
             ClusterUnavailable: the cluster is.
         """
-        for alert in self._context.store.alerts(AlertFilter(state=AlertState.TRYING.value), limit=200).items:
+        for alert in self._tried():
             self._conclude(alert)
-        if self._budget_ratio <= 0.0:
-            return self._poll_s
+        noted = {one.id for one in self._schedules() if self._take_note(one)} if self._budget_ratio > 0.0 else set()
+        outbox.tell(self._context, noted | {alert.schedule_id for alert in self._tried()})
+        return self._poll_s
+
+    def _tried(self) -> Sequence[Alert]:
+        return self._context.store.alerts(AlertFilter(state=AlertState.TRYING.value), limit=200).items
+
+    def _schedules(self) -> Iterator[Schedule]:
         cursor: str | None = None
         while True:
             page = self._context.store.schedules(limit=200, cursor=cursor)
-            for schedule in page.items:
-                self._take_note(schedule)
+            yield from page.items
             cursor = page.next_cursor
             if cursor is None:
-                return self._poll_s
+                return
 
     # candidates
 
-    def _take_note(self, schedule: Schedule) -> None:
+    def _take_note(self, schedule: Schedule) -> bool:
+        """Whether there is something of it that nobody knew, so that there may be more."""
         if schedule.paused or is_shut_out(schedule.owner, self._context.store.all_tokens().items):
-            return
+            return False
         columns = nights_of(self._context, schedule)
         if not columns or any(one.experiment_state == ExperimentState.ACTIVE.value for one in columns):
-            return
+            return False
         known = alerts_of(self._context, schedule)
         if any(one.state is AlertState.TRYING for one in known):
-            return  # one at a time: the next one is judged by what this one leaves of the budget
+            return False  # one at a time: the next one is judged by what this one leaves of the budget
         found = list(self._found(schedule, columns, known))
         if not found:
-            return
+            return False
         cause = self._first_cause(schedule, found)
         tried = min(cause, key=lambda one: (isinstance(one.sides, str), one.candidate.difference))
         others = tuple(one.candidate for one in cause if one is not tried)
-        self._begin(schedule, columns, tried, others)
+        return self._begin(schedule, columns, tried, others)
 
     def _found(self, schedule: Schedule, columns: Sequence[Column], known: Sequence[Alert]) -> "list[_Found]":
         found = []
@@ -145,7 +152,7 @@ class Gatekeeper(Lookout):
 
     def _begin(
         self, schedule: Schedule, columns: Sequence[Column], found: "_Found", others: tuple[Candidate, ...]
-    ) -> None:
+    ) -> bool:
         changes = tuple(Changed(one.part, one.field, one.before, one.after) for one in found.suspect.changes)
         now = self._context.clock.now()
         made = f"{schedule.id} {found.candidate.cell} {found.candidate.place} {found.candidate.at:.0f}"
@@ -162,10 +169,11 @@ class Gatekeeper(Lookout):
             tried = f"unconfirmed: nothing can be tried side by side: {found.sides}"
             if self._context.store.add_alert(replace(alert, told=replace(alert.told, tried=tried))):
                 log.info("%s: %s on %s: %s", alert.id, found.candidate.label, found.candidate.place, tried)
-            return
+            return True
         planned = self._planned(schedule, columns, found)
         if planned is not None:
             self._try(schedule, alert, found.sides, planned)
+        return planned is not None
 
     def _planned(self, schedule: Schedule, columns: Sequence[Column], found: "_Found") -> Design | None:
         """How many blocks there may be; None where the budget does not reach for the fewest."""

@@ -19,6 +19,7 @@ from tests.unit.api.api_rig import AS_LOG, SPEC, Rig
 ROOT = Actor("root", Scope.ADMIN, None, "(database)")
 BODIES = {"/experiments": SPEC, "/predictions": SPEC, "/tokens": {"name": "new"}, "/netbench": {}, "/calibrations": {}}
 BODIES |= {"/experiments/{experiment_id}/extend": SPEC, "/schedules": {}, "/schedules/{schedule_id}": {}}
+BODIES |= {"/webhooks": {"url": "https://chat.example/"}}
 
 
 def add(rig: Rig, scope: str, owner: str = "ada", **more: Any) -> str:
