@@ -15,7 +15,8 @@ from orchestrator.domain.runs.run import ExperimentState, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
 from orchestrator.domain.words.errors import Conflict, NotAllowed
 from orchestrator.services.experiment import cancel, extend
-from orchestrator.services.gate.gatekeeper import PATIENCE_S, PRIORITY, Gatekeeper
+from orchestrator.services.gate.gatekeeper import Gatekeeper
+from orchestrator.services.gate.trials import PATIENCE_S, PRIORITY
 from orchestrator.services.reconcile.reconciler import Bell
 from orchestrator.services.reconcile.review import review
 from orchestrator.services.schedule.acknowledge import acknowledge
@@ -72,8 +73,8 @@ class Nights:
         return found
 
     def carry_out(self, new: float, rounds: int = 20, noise: float = 0.002, **more: Any) -> None:
-        """Have the runs of the confirmation end: the old side at 100, the other at ``new``."""
-        experiment = str(self.alert().experiment_id)
+        """Have the runs of the newest confirmation end: the old side at 100, the other at ``new``."""
+        experiment = self.alert().trials[-1][0]
         for turn in range(rounds):
             queued = [run for run in self.server.store.runs_of(experiment) if run.state is RunState.QUEUED]
             for run in queued:
@@ -134,6 +135,41 @@ def test_a_candidate_is_tried_in_blocks_on_its_devices_confirmed_and_acknowledge
     nights.night(90.0, of("ba9876543210"))
     nights.gate.look()
     assert len(nights.alerts()) == 1  # one cause, one alert
+
+
+@pytest.mark.parametrize(
+    ("version", "level", "state", "told"),
+    [
+        ("cccccccccccc", 100.0, AlertState.CLOSED, "no loss of"),
+        ("cccccccccccc", 90.0, AlertState.OPEN, "is not told to be: in exp"),
+        ("0123456789ab", None, AlertState.CLOSED, "what had changed is as it was"),
+    ],
+)
+def test_an_open_alert_is_closed_where_what_is_there_now_is_no_slower_than_what_was_before_it(
+    nights: Nights, version: str, level: float | None, state: AlertState, told: str
+) -> None:
+    nights.server.store.add_webhook(a_webhook(1), 1, deed())
+    nights.slowed()
+    nights.gate.look()
+    nights.carry_out(90.0)
+    nights.gate.look()
+    for _ in range(3):
+        nights.night(100.0, of(version))
+    nights.gate.look()
+    if level is not None:
+        nights.gate_of(nights.server).look()  # as after a kill
+        (_, (trial, _)) = nights.alert().trials
+        pins = [dict(run.plan.pins) for run in nights.server.store.runs_of(trial)]
+        assert {(one[SIDE], one["definition"]) for one in pins} == {("old", "0123456789ab"), ("new", version)}
+        nights.carry_out(level)
+    for _ in range(2):
+        nights.gate.look()
+    alert = nights.alert()
+    assert alert.state is state
+    assert told in alert.told.text
+    assert not alert.is_asked_anew
+    assert [one["alerts"][0]["state"] for one in nights.messages()] == ["open", "closed"][: 1 + (state == "closed")]
+    assert nights.last().colour == "green"
 
 
 def test_what_is_no_slower_side_by_side_is_refuted_and_its_runs_are_no_session_of_the_series(nights: Nights) -> None:

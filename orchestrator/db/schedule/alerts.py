@@ -18,12 +18,22 @@ def add(connection: Connection, new: Alert) -> bool:
     return _INSERT.one(connection, row) == 1
 
 
-def move(connection: Connection, alert_id: str, expected: AlertState, to: AlertState, told: Told, at: float) -> bool:
-    if to not in MOVES[expected]:
+def move(
+    connection: Connection,
+    alert_id: str,
+    expected: AlertState,
+    to: AlertState,
+    told: Told,
+    at: float,
+    seen_at: float | None = None,
+) -> bool:
+    if to is not expected and to not in MOVES[expected]:
         raise ValueError(f"an alert cannot move from {expected} to {to}")
     still = update(alert).where(alert.c.id == alert_id, alert.c.state == expected.value)
+    if seen_at is not None:
+        still = still.where(alert.c.updated_at == seen_at)
     values = {"state": to.value, "told": rows.to_text(told.to_json()), "updated_at": at}
-    if to in TOLD_OF:
+    if to in TOLD_OF and to is not expected:
         values["is_untold"] = True
     return connection.execute(still.values(values)).rowcount == 1
 

@@ -14,7 +14,7 @@ from orchestrator.db.schedule import fires as fire_rows
 from orchestrator.db.schedule import schedules as schedule_rows
 from orchestrator.db.schedule import webhooks as webhook_rows
 from orchestrator.domain.around.access import Deed
-from orchestrator.domain.around.alerts import Alert, AlertState, Told
+from orchestrator.domain.around.alerts import Alert, AlertState, Told, Trial
 from orchestrator.domain.around.schedule import Fire, NewFire, Schedule
 from orchestrator.domain.runs.run import Experiment, Run
 from orchestrator.domain.runs.stored import Idempotency
@@ -80,11 +80,25 @@ class SchedulePart:
         return self.database.write(add)
 
     def move_alert(
-        self, alert_id: str, expected: AlertState, to: AlertState, told: Told, at: float, deed: Deed | None = None
+        self,
+        alert_id: str,
+        expected: AlertState,
+        to: AlertState,
+        told: Told,
+        at: float,
+        deed: Deed | None = None,
+        *,
+        seen_at: float | None = None,
+        trial: Trial | None = None,
     ) -> bool:
+        new = None if trial is None else experiment_rows.prepare(*trial, None)
+
         def move(connection: Connection) -> bool:
-            moved = alert_rows.move(connection, alert_id, expected, to, told, at)
-            deed_rows.record(connection, deed if moved else None)
-            return moved
+            if not alert_rows.move(connection, alert_id, expected, to, told, at, seen_at):
+                return False
+            if new is not None:
+                experiment_rows.add(connection, new)
+            deed_rows.record(connection, deed)
+            return True
 
         return self.database.write(move)

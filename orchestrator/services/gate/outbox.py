@@ -58,7 +58,7 @@ def _alert(alert: Alert) -> Mapping[str, Any]:
         "since": _rfc3339(first.at),
         "effect": effect and {name: getattr(effect, name) for name in ("value", "ci_low", "ci_high", "confidence")},
         "changed": [one.field for one in told.changes],
-        "tried": told.tried,
+        "tried": told.text,
     }
 
 
