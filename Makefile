@@ -109,7 +109,7 @@ coverage: setup ## how often the printed intervals hold the truth and equal cell
 	@$(BIN)/python -m bench.figures
 
 gate-figures: setup ## how often the regression gate cries wolf and what it sees, by simulation (about half an hour of one core)
-	@$(BIN)/python -m bench.gate
+	@$(BIN)/python -m bench.gate && $(BIN)/python -m bench.told
 
 own-scripts: setup ## training scripts of other people as they stand, under tbd exec: nanoGPT, Lightning, Trainer, Accelerate, FSDP2 (400 MB to download, about 10 minutes; NAMES="nanogpt")
 	@$(BIN)/python -m workers.node.interpreters install pytorch

@@ -31,10 +31,12 @@ from orchestrator.serve.data_directory import DataDirectory
 from orchestrator.serve.quiet_server import QuietServer
 from orchestrator.serve.settings import EVERY_ADDRESS, Settings, is_loopback, read_settings
 from orchestrator.serve.tls import context_of
+from orchestrator.serve.webhook_post import post
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.gate.gatekeeper import Gatekeeper
+from orchestrator.services.gate.messenger import Messenger
 from orchestrator.services.reconcile.reconciler import Bell, Reconciler
 from orchestrator.services.reconcile.trouble import WatchedCluster
 from orchestrator.services.schedule.scheduler import POLL_S, Scheduler
@@ -77,12 +79,11 @@ def running_service(
         cluster = WatchedCluster(make_cluster(settings, directory), clock)
         stack.callback(leave, cluster, store, settings, end_runs)
         step_back(cluster)
-        bell, alarm, knock = Bell(), Bell(), Bell()
+        bell, alarm, knock, mail = Bell(), Bell(), Bell(), Bell()
 
         def ring() -> None:
-            bell.ring()
-            alarm.ring()
-            knock.ring()
+            for one in (bell, alarm, knock, mail):
+                one.ring()
 
         context = Context(store, cluster, catalog, clock, ring)
         reconciler = Reconciler(context, bell, settings.fence_s)
@@ -96,6 +97,9 @@ def running_service(
             gatekeeper = Gatekeeper(context, knock, settings.gate_budget_ratio, poll_s)
             stack.callback(gatekeeper.close)
             gatekeeper.start()
+            messenger = Messenger(context, mail, post, poll_s)
+            stack.callback(messenger.close)
+            messenger.start()
         yield context
 
 

@@ -18,7 +18,7 @@ from orchestrator.services.context import Context
 # The modules of routers, in the order in which they are tried. First those that import neither numpy nor scipy.
 PARTS = (
     *("experiments", "lookup", "catalog", "runs", "schedules", "streams"),
-    *("operate.nodes", "operate.tokens", "operate.audit"),
+    *("operate.nodes", "operate.tokens", "operate.audit", "operate.webhooks"),
     *("results", "history", "nightly", "alerts", "profiles", "s_sgd.waterfall"),
     *("exports", "observations", "probes", "s_sgd.predictions", "intake.imports"),
 )

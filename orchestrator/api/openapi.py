@@ -13,6 +13,7 @@ from orchestrator.api.problems import ProblemView
 from orchestrator.domain.asked.fields import AXES
 from orchestrator.domain.asked.spec import ExperimentSpec
 from orchestrator.services.gate.side_by_side import SideBySideRequest
+from orchestrator.services.gate.webhooks import WebhookRequest
 from orchestrator.services.probe.calibrate import CalibrationRequest
 from orchestrator.services.probe.netbench import NetbenchRequest
 from orchestrator.services.schedule.schedules import ScheduleChange, ScheduleRequest
@@ -52,15 +53,8 @@ def _describe(app: FastAPI) -> dict[str, Any]:
     description = _with_named_pages(description)
     schemas = description["components"]["schemas"]
     schedules = (ScheduleRequest, ScheduleChange)
-    for model in (
-        ExperimentSpec,
-        NetbenchRequest,
-        CalibrationRequest,
-        SideBySideRequest,
-        TokenRequest,
-        *schedules,
-        ProblemView,
-    ):
+    others = (NetbenchRequest, CalibrationRequest, SideBySideRequest, TokenRequest, WebhookRequest)
+    for model in (ExperimentSpec, *others, *schedules, ProblemView):
         # A problem is described as it is written: one of its fields has another name on the wire.
         way: JsonSchemaMode = "serialization" if model is ProblemView else "validation"
         schema = model.model_json_schema(ref_template=_REFS, mode=way, by_alias=True)

@@ -32,7 +32,7 @@ from orchestrator.api.routers import (
     streams,
 )
 from orchestrator.api.routers.intake import imports, ingest
-from orchestrator.api.routers.operate import audit, health, nodes, tokens
+from orchestrator.api.routers.operate import audit, health, nodes, tokens, webhooks
 from orchestrator.api.routers.s_sgd import predictions, waterfall
 from orchestrator.serve.settings import Settings
 from orchestrator.services.context import Context
@@ -82,8 +82,8 @@ def paths() -> list[BaseRoute]:
     strict = [Depends(allowed), Depends(only_known_parameters), Depends(only_offered_media_types)]
     api = APIRouter(dependencies=strict, responses=problems.RESPONSES)
     parts = (streams, experiments, schedules, nightly, alerts, runs, profiles, waterfall, results, observations)
-    others = (catalog, nodes, probes, predictions, history, exports, imports, ingest, lookup, tokens, audit)
-    routers = [part.router for part in (*parts, *others)]
+    others = (catalog, nodes, probes, predictions, history, exports, imports, ingest, lookup)
+    routers = [part.router for part in (*parts, *others, tokens, webhooks, audit)]
     check_scopes(routers)
     for router in routers:
         api.include_router(router)

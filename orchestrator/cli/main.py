@@ -64,6 +64,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "doctor": "check this machine and say what to do about each finding",
         "token": "make, list or revoke tokens: who may do what",
         "audit": "list who did what",
+        "webhooks": "list, add or test addresses that are told of alerts",
         "rm": "remove an experiment with all that hangs on it",
         "ingest": "import the log of a job that ran without the service",
         "import": "bring along a history that another tool measured (milabench)",

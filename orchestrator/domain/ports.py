@@ -8,6 +8,7 @@ from orchestrator.domain.around.alerts import AlertStore
 from orchestrator.domain.around.history import HistoryStore
 from orchestrator.domain.around.predictions import PredictionStore
 from orchestrator.domain.around.schedule import ScheduleStore
+from orchestrator.domain.around.webhooks import WebhookStore
 from orchestrator.domain.asked.placement import Node, NodeState, Placement
 from orchestrator.domain.runs.filters import CalibrationFilter, CellFilter, ExperimentFilter, RunFilter, TransferFilter
 from orchestrator.domain.runs.log import AttemptStatus, Entry, Line, LogSlice
@@ -40,7 +41,7 @@ class Clock(Protocol):
         """Seconds of a clock that never jumps, for durations and time-outs."""
 
 
-class Store(AccessStore, AlertStore, HistoryStore, PredictionStore, ScheduleStore, Protocol):
+class Store(AccessStore, AlertStore, HistoryStore, PredictionStore, ScheduleStore, WebhookStore, Protocol):
     """The database: the truth. All methods are safe to call from several threads.
 
     Every method may raise ``StoreUnavailable`` (worth trying again) or ``StoreFull``; a method that returned has

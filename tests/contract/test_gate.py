@@ -1,6 +1,7 @@
 """The regression gate over SQLite and PostgreSQL: nights of a schedule, what it tries of them, and what that tells. The
 runs' numbers are set here; a confirmation that is really carried out: ``make gate-demo``."""
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,12 +15,14 @@ from orchestrator.domain.runs.run import ExperimentState, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
 from orchestrator.domain.words.errors import Conflict, NotAllowed
 from orchestrator.services.experiment import cancel, extend
-from orchestrator.services.gate.gatekeeper import PATIENCE_S, PRIORITY, Gatekeeper
+from orchestrator.services.gate.gatekeeper import Gatekeeper
+from orchestrator.services.gate.trials import PATIENCE_S, PRIORITY
 from orchestrator.services.reconcile.reconciler import Bell
 from orchestrator.services.reconcile.review import review
 from orchestrator.services.schedule.acknowledge import acknowledge
 from orchestrator.services.schedule.board import Field, board
 from tests.contract.test_nightly import TWICE, finish
+from tests.contract.test_store_webhooks import a_webhook, deed
 from tests.support.schedule_rig import WHO, Server
 from tests.unit.api.api_rig import fingerprint_of, rate
 
@@ -72,9 +75,9 @@ class Nights:
     def carry_out(
         self, new: float, rounds: int = 20, noise: float = 0.002, experiment: str | None = None, **more: Any
     ) -> None:
-        """Have the runs of a confirmation end, that of the alert where none is named: the old side at 100, the other at
+        """Have the runs of a confirmation end, the newest where none is named: the old side at 100, the other at
         ``new``."""
-        experiment = experiment or str(self.alert().experiment_id)
+        experiment = experiment or self.alert().trials[-1][0]
         for turn in range(rounds):
             queued = [run for run in self.server.store.runs_of(experiment) if run.state is RunState.QUEUED]
             for run in queued:
@@ -84,6 +87,11 @@ class Nights:
             if not queued or not review(self.server.context, experiment):
                 assert turn
                 return
+
+    def messages(self) -> list[Any]:
+        """What each message in the outbox tells."""
+        found = self.server.store.due_deliveries("whk_1", self.server.clock.time, 10)
+        return [json.loads(one.message.body)["data"] for one in found]
 
     def last(self) -> Field:
         return board(self.server.context, self.schedule).lines[0].fields[-1]
@@ -97,11 +105,13 @@ def nights(url: str) -> Iterator[Nights]:
 
 
 def test_a_candidate_is_tried_in_blocks_on_its_devices_confirmed_and_acknowledged(nights: Nights) -> None:
+    nights.server.store.add_webhook(a_webhook(1), 1, deed())
     nights.slowed()
     nights.gate.look()
     nights.gate.look()
     alert = nights.alert()
     assert alert.state is AlertState.TRYING
+    assert nights.messages() == []
     experiment = nights.server.store.experiment(str(alert.experiment_id))
     assert (experiment.spec.priority, experiment.spec.labels["origin"]) == (PRIORITY, GATE)
     runs = nights.server.store.runs_of(experiment.id)
@@ -113,6 +123,8 @@ def test_a_candidate_is_tried_in_blocks_on_its_devices_confirmed_and_acknowledge
     nights.gate.look()
     alert = nights.alert()
     assert alert.state is AlertState.OPEN
+    (told,) = nights.messages()
+    assert [(one["id"], one["state"]) for one in told["alerts"]] == [(alert.id, "open")]
     effect = alert.told.effect
     assert effect is not None
     assert effect.value == pytest.approx(-0.1, abs=0.01)
@@ -126,6 +138,41 @@ def test_a_candidate_is_tried_in_blocks_on_its_devices_confirmed_and_acknowledge
     nights.night(90.0, of("ba9876543210"))
     nights.gate.look()
     assert len(nights.alerts()) == 1  # one cause, one alert
+
+
+@pytest.mark.parametrize(
+    ("version", "level", "state", "told"),
+    [
+        ("cccccccccccc", 100.0, AlertState.CLOSED, "no loss of"),
+        ("cccccccccccc", 90.0, AlertState.OPEN, "is not told to be: in exp"),
+        ("0123456789ab", None, AlertState.CLOSED, "what had changed is as it was"),
+    ],
+)
+def test_an_open_alert_is_closed_where_what_is_there_now_is_no_slower_than_what_was_before_it(
+    nights: Nights, version: str, level: float | None, state: AlertState, told: str
+) -> None:
+    nights.server.store.add_webhook(a_webhook(1), 1, deed())
+    nights.slowed()
+    nights.gate.look()
+    nights.carry_out(90.0)
+    nights.gate.look()
+    for _ in range(3):
+        nights.night(100.0, of(version))
+    nights.gate.look()
+    if level is not None:
+        nights.gate_of(nights.server).look()  # as after a kill
+        (_, (trial, _)) = nights.alert().trials
+        pins = [dict(run.plan.pins) for run in nights.server.store.runs_of(trial)]
+        assert {(one[SIDE], one["definition"]) for one in pins} == {("old", "0123456789ab"), ("new", version)}
+        nights.carry_out(level)
+    for _ in range(2):
+        nights.gate.look()
+    alert = nights.alert()
+    assert alert.state is state
+    assert told in alert.told.text
+    assert not alert.is_asked_anew
+    assert [one["alerts"][0]["state"] for one in nights.messages()] == ["open", "closed"][: 1 + (state == "closed")]
+    assert nights.last().colour == "green"
 
 
 def test_what_is_no_slower_side_by_side_is_refuted_and_its_runs_are_no_session_of_the_series(nights: Nights) -> None:

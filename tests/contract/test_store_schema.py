@@ -99,7 +99,7 @@ def test_a_later_migration_runs_on_what_was_there_before_and_not_on_a_new_databa
 
 
 def test_migrations_make_of_the_first_schema_what_a_new_database_has(url: str) -> None:
-    later = ("session", "time_series", "alert")
+    later = ("session", "time_series", "alert", "delivery", "webhook", "message")
     SqlStore(url).close()
 
     def described() -> list[Any]:
@@ -230,6 +230,10 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "alerts": lambda store, exp, run, att: store.alerts(),
     "alerts in a state": lambda store, exp, run, att: store.alerts(AlertFilter(state="trying")),
     "alerts of a schedule": lambda store, exp, run, att: store.alerts(AlertFilter(schedule_id="sch_1")),
+    "webhooks": lambda store, exp, run, att: store.webhooks(),
+    "untold alerts": lambda store, exp, run, att: store.untold_alerts(),
+    "due webhooks": lambda store, exp, run, att: store.due_webhooks(5.0),
+    "due deliveries": lambda store, exp, run, att: store.due_deliveries("whk_1", 5.0, 9),
     "predictions": lambda store, exp, run, att: store.predictions(),
     "predictions by owner": lambda store, exp, run, att: store.predictions(PredictionFilter(owner="ada")),
     "predictions of a strategy": lambda store, exp, run, att: store.predictions(
@@ -287,6 +291,9 @@ def test_no_query_walks_a_whole_table(sqlite_url: str, name: str) -> None:
         "origin",
         "imported_point",
         "prediction",
+        "alert",
+        "message",
+        "delivery",
         "profile",
         "time_series",
     )

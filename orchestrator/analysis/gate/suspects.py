@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.analysis.gate.candidates import LEAST_NIGHTS, Kind, calls_of
+from orchestrator.analysis.gate.candidates import LEAST_NIGHTS, Call, Kind, calls_of
 from orchestrator.analysis.history.baselines import Change, Observation, changes_between
 
 KEPT = 14  # sessions behind its call that a candidate is shown at: then it is the usual speed. A judgement
@@ -20,6 +20,7 @@ class Suspect:
     Attributes:
         before: the last observation of the level before.
         ends: the first observation that it says nothing of any more; None while it lasts.
+        recovered: the first observation of a later change from which on more than half of it is gone; None: none.
         difference: after / before - 1, as a ratio.
     """
 
@@ -28,6 +29,7 @@ class Suspect:
     begins: Observation
     called: Observation
     ends: Observation | None
+    recovered: Observation | None
     difference: float
 
     @property
@@ -56,6 +58,7 @@ def suspects_of(observations: Sequence[Observation]) -> list[Suspect]:
         for number, call in enumerate(calls):
             if call.size >= 0:
                 continue
+            back = _recovered(calls[number:])
             ends = min([call.called + KEPT, *(later.begins for later in calls[number + 1 : number + 2])])
             found.append(
                 Suspect(
@@ -64,10 +67,21 @@ def suspects_of(observations: Sequence[Observation]) -> list[Suspect]:
                     begins=nights[call.begins],
                     called=nights[call.called],
                     ends=nights[ends] if ends < len(nights) else None,
+                    recovered=None if back is None else nights[back.begins],
                     difference=math.expm1(call.size),
                 )
             )
     return sorted(found, key=lambda one: one.called.point)
+
+
+def _recovered(calls: Sequence[Call]) -> Call | None:
+    """Of a call of slower nights and those behind it, the first step that leaves less than half of it."""
+    left = calls[0].size
+    for later in [one for one in calls[1:] if one.kind == "step"]:
+        left += later.size
+        if left > calls[0].size / 2:
+            return later
+    return None
 
 
 def judged_points(observations: Sequence[Observation]) -> set[int]:

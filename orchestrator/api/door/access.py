@@ -101,6 +101,10 @@ NEEDED: Mapping[tuple[str, str], access.Scope] = {
     ("POST", "/tokens"): ADMIN,
     ("POST", "/tokens/{token_id}/revoke"): ADMIN,
     ("GET", "/audit"): ADMIN,
+    ("GET", "/webhooks"): ADMIN,
+    ("POST", "/webhooks"): ADMIN,
+    ("DELETE", "/webhooks/{webhook_id}"): ADMIN,
+    ("POST", "/webhooks/{webhook_id}/test"): ADMIN,
 }
 
 # The same of pages (``orchestrator.web``), by their whole path. What a page shows or does it asks REST for, as the same

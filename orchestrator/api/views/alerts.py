@@ -3,7 +3,7 @@
 from typing import Any
 
 from orchestrator.api.views.common import Quantity, View, fields_of
-from orchestrator.domain.around.alerts import Alert, AlertState, Candidate
+from orchestrator.domain.around.alerts import Alert, AlertState, Candidate, Undone
 
 
 @fields_of(Candidate)
@@ -21,6 +21,11 @@ class ChangedView(View):
     after: Any
 
 
+@fields_of(Undone, "at", "text", "trying", "is_over")
+class UndoneView(View):
+    """That the nights of an open alert look as before since ``at``: what was tried of it, and in which experiment."""
+
+
 @fields_of(Alert, without=("told",))
 class AlertView(View):
     """What the regression gate has taken note of. ``candidates`` may have one cause; the first was tried for all.
@@ -33,6 +38,7 @@ class AlertView(View):
     tried: str
     effect: Quantity | None
     acknowledged_by: str | None
+    undone: UndoneView | None
 
 
 def alert_view(alert: Alert) -> AlertView:
@@ -44,4 +50,5 @@ def alert_view(alert: Alert) -> AlertView:
         tried=told.tried,
         effect=Quantity.maybe(told.effect),
         acknowledged_by=told.by,
+        undone=UndoneView.maybe(told.undone),
     )

@@ -5,7 +5,7 @@ from sqlalchemy import Connection, select, update
 from orchestrator.db.connection.statements import Insert
 from orchestrator.db.reading import paging, rows
 from orchestrator.db.tables.alerts import alert
-from orchestrator.domain.around.alerts import MOVES, Alert, AlertFilter, AlertState, Told
+from orchestrator.domain.around.alerts import MOVES, TOLD_OF, Alert, AlertFilter, AlertState, Told
 from orchestrator.domain.runs.stored import Page
 from orchestrator.domain.words.errors import NotFound
 
@@ -14,16 +14,28 @@ _INSERT = Insert(alert, or_nothing_on=["id"])
 
 def add(connection: Connection, new: Alert) -> bool:
     told = rows.to_text(new.told.to_json())
-    row = (new.id, new.schedule_id, new.state.value, new.created_at, new.updated_at, new.experiment_id, told)
+    row = rows.values_of(alert, new, told=told, is_untold=new.state in TOLD_OF)
     return _INSERT.one(connection, row) == 1
 
 
-def move(connection: Connection, alert_id: str, expected: AlertState, to: AlertState, told: Told, at: float) -> bool:
-    if to not in MOVES[expected]:
+def move(
+    connection: Connection,
+    alert_id: str,
+    expected: AlertState,
+    to: AlertState,
+    told: Told,
+    at: float,
+    seen_at: float | None = None,
+) -> bool:
+    if to is not expected and to not in MOVES[expected]:
         raise ValueError(f"an alert cannot move from {expected} to {to}")
     still = update(alert).where(alert.c.id == alert_id, alert.c.state == expected.value)
-    moved = still.values(state=to.value, told=rows.to_text(told.to_json()), updated_at=at)
-    return connection.execute(moved).rowcount == 1
+    if seen_at is not None:
+        still = still.where(alert.c.updated_at == seen_at)
+    values = {"state": to.value, "told": rows.to_text(told.to_json()), "updated_at": at}
+    if to in TOLD_OF and to is not expected:
+        values["is_untold"] = True
+    return connection.execute(still.values(values)).rowcount == 1
 
 
 def one(connection: Connection, alert_id: str) -> Alert:

@@ -1,5 +1,5 @@
-"""The part of ``store.SqlStore`` that holds schedules and their alerts: ``ScheduleStore`` and ``AlertStore`` of
-``orchestrator.domain.around``."""
+"""The part of ``store.SqlStore`` that holds schedules, their alerts and who is told: ``ScheduleStore``, ``AlertStore``
+and ``WebhookStore`` of ``orchestrator.domain.around``."""
 
 from collections.abc import Sequence
 
@@ -12,8 +12,9 @@ from orchestrator.db.experiment import experiments as experiment_rows
 from orchestrator.db.schedule import alerts as alert_rows
 from orchestrator.db.schedule import fires as fire_rows
 from orchestrator.db.schedule import schedules as schedule_rows
+from orchestrator.db.schedule import webhooks as webhook_rows
 from orchestrator.domain.around.access import Deed
-from orchestrator.domain.around.alerts import Alert, AlertState, Told
+from orchestrator.domain.around.alerts import Alert, AlertState, Told, Trial
 from orchestrator.domain.around.schedule import Fire, NewFire, Schedule
 from orchestrator.domain.runs.run import Experiment, Run
 from orchestrator.domain.runs.stored import Idempotency
@@ -57,6 +58,15 @@ class SchedulePart:
     alert = reads(alert_rows.one)
     alerts = reads(alert_rows.page)
 
+    add_webhook = writes(webhook_rows.add)
+    remove_webhook = writes(webhook_rows.remove)
+    webhooks = reads(webhook_rows.page)
+    untold_alerts = reads(webhook_rows.untold)
+    add_message = writes(webhook_rows.add_message)
+    due_webhooks = reads(webhook_rows.due)
+    due_deliveries = reads(webhook_rows.due_of)
+    note_answer = writes(webhook_rows.note)
+
     def add_alert(self, alert: Alert, experiment: Experiment | None = None, runs: Sequence[Run] = ()) -> bool:
         new = None if experiment is None else experiment_rows.prepare(experiment, runs, None)
 
@@ -70,11 +80,25 @@ class SchedulePart:
         return self.database.write(add)
 
     def move_alert(
-        self, alert_id: str, expected: AlertState, to: AlertState, told: Told, at: float, deed: Deed | None = None
+        self,
+        alert_id: str,
+        expected: AlertState,
+        to: AlertState,
+        told: Told,
+        at: float,
+        deed: Deed | None = None,
+        *,
+        seen_at: float | None = None,
+        trial: Trial | None = None,
     ) -> bool:
+        new = None if trial is None else experiment_rows.prepare(*trial, None)
+
         def move(connection: Connection) -> bool:
-            moved = alert_rows.move(connection, alert_id, expected, to, told, at)
-            deed_rows.record(connection, deed if moved else None)
-            return moved
+            if not alert_rows.move(connection, alert_id, expected, to, told, at, seen_at):
+                return False
+            if new is not None:
+                experiment_rows.add(connection, new)
+            deed_rows.record(connection, deed)
+            return True
 
         return self.database.write(move)

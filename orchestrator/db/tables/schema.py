@@ -28,9 +28,10 @@ from orchestrator.db.tables.metadata import Count, Key, metadata
 from orchestrator.db.tables.predictions import prediction  # noqa: F401
 from orchestrator.db.tables.schedule import fire, origin, schedule  # noqa: F401
 from orchestrator.db.tables.service import heartbeat, node_order, server  # noqa: F401
+from orchestrator.db.tables.webhooks import delivery, message, webhook  # noqa: F401
 
 # The newest migration; a test holds them equal. So opening a database that is up to date does not import alembic.
-REVISION = "v0004"
+REVISION = "v0005"
 
 experiment = Table(
     "experiment",

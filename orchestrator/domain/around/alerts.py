@@ -20,6 +20,7 @@ class AlertState(StrEnum):
     TRYING = "trying"  # old and new subject alternate
     OPEN = "open"  # confirmed, and nobody has looked after it
     ACKNOWLEDGED = "acknowledged"  # somebody has: it is a new baseline
+    CLOSED = "closed"  # by itself: the loss is not there any more
     REFUTED = "refuted"  # tried, and there is no loss of that size
     UNCONFIRMED = "unconfirmed"  # cannot be tried, or told nothing: it coincides with what changed
 
@@ -27,11 +28,13 @@ class AlertState(StrEnum):
 # state -> states it may move to.
 MOVES: dict[AlertState, frozenset[AlertState]] = {
     AlertState.TRYING: frozenset({AlertState.OPEN, AlertState.REFUTED, AlertState.UNCONFIRMED}),
-    AlertState.OPEN: frozenset({AlertState.ACKNOWLEDGED}),
+    AlertState.OPEN: frozenset({AlertState.ACKNOWLEDGED, AlertState.CLOSED}),
     AlertState.ACKNOWLEDGED: frozenset(),
+    AlertState.CLOSED: frozenset(),
     AlertState.REFUTED: frozenset(),
     AlertState.UNCONFIRMED: frozenset({AlertState.ACKNOWLEDGED}),
 }
+TOLD_OF = frozenset({AlertState.OPEN, AlertState.CLOSED})  # webhooks are told when an alert becomes one of these
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,23 @@ class Candidate(Plain):
 
 
 @dataclass(frozen=True)
+class Undone(Plain):
+    """That the nights of an open alert look as before, and whether the loss is not there any more.
+
+    Attributes:
+        at: the time of the schedule from which on they look so.
+        text: what is being tried, was tried and told, or why nothing can be tried.
+        trying: the experiment, where there is one; begun at ``tried_at``. ``is_over``: it has told.
+    """
+
+    at: float
+    text: str
+    trying: str | None = None
+    tried_at: float | None = None
+    is_over: bool = False
+
+
+@dataclass(frozen=True)
 class Told(Plain):
     """What an alert tells.
 
@@ -78,6 +98,7 @@ class Told(Plain):
         tried: what was tried and what it told, in words; or why nothing can be tried.
         effect: new / old - 1 as a ratio, with its interval; None until it is confirmed.
         by: who acknowledged it.
+        undone: of one that is confirmed, and whose nights look as before; else None.
     """
 
     candidates: tuple[Candidate, ...]
@@ -85,6 +106,12 @@ class Told(Plain):
     tried: str
     effect: Measurement | None = None
     by: str | None = None
+    undone: Undone | None = None
+
+    @property
+    def text(self) -> str:
+        """What was tried, and what of it is undone."""
+        return f"{self.tried}; {self.undone.text}" if self.undone else self.tried
 
 
 @dataclass(frozen=True)
@@ -99,6 +126,20 @@ class Alert:
     experiment_id: str | None
     told: Told
 
+    @property
+    def is_asked_anew(self) -> bool:
+        """Whether it is open, and it is being tried whether it is undone."""
+        undone = self.told.undone
+        return self.state is AlertState.OPEN and undone is not None and undone.trying is not None and not undone.is_over
+
+    @property
+    def trials(self) -> list[tuple[str, float]]:
+        """The experiments that try it, each with when it was made."""
+        undone = self.told.undone
+        first = [] if self.experiment_id is None else [(self.experiment_id, self.created_at)]
+        again = [] if undone is None or undone.trying is None else [(undone.trying, undone.tried_at or 0.0)]
+        return [*first, *again]
+
 
 @dataclass(frozen=True)
 class AlertFilter:
@@ -106,6 +147,9 @@ class AlertFilter:
 
     schedule_id: str | None = None
     state: str | None = None
+
+
+Trial = tuple[Experiment, Sequence[Run]]  # an experiment that tries an alert, with its first runs
 
 
 class AlertStore(Protocol):
@@ -116,9 +160,19 @@ class AlertStore(Protocol):
         there is one of that id."""
 
     def move_alert(
-        self, alert_id: str, expected: AlertState, to: AlertState, told: Told, at: float, deed: Deed | None = None
+        self,
+        alert_id: str,
+        expected: AlertState,
+        to: AlertState,
+        told: Told,
+        at: float,
+        deed: Deed | None = None,
+        *,
+        seen_at: float | None = None,
+        trial: Trial | None = None,
     ) -> bool:
-        """Move it, if it is still as expected; whether it was."""
+        """Move it, or leave it where it is with something else to tell, together with the experiment that tries it
+        anew; if it is still in the state that was expected, and was last changed at ``seen_at``. Whether it was."""
 
     def alert(self, alert_id: str) -> Alert:
         """Raises NotFound, DamagedRow."""

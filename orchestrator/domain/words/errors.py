@@ -68,7 +68,9 @@ class Damaged:
         """What a person can do about it."""
         if self.experiment_id:
             return f"tbd rm {self.experiment_id}"
-        command = {"schedule": "tbd schedule rm", "imported_point": "tbd rm"}.get(self.table)
+        command = {"schedule": "tbd schedule rm", "imported_point": "tbd rm", "webhook": "tbd webhooks rm"}.get(
+            self.table
+        )
         return f"{command} {self.id}" if command else "restore the database from a copy"
 
 

@@ -54,7 +54,8 @@ def alerts_table(items: Sequence[Json]) -> Table:
             told = [item["id"], item["state"]] if number == 0 else ["", ""]
             of = [_effect(item), visible(changes)] if number == 0 else ["", ""]
             rows.append([*told, short_time(one["at"]), visible(one["label"]), visible(one["place"]), *of])
-    notes = [f"{item['id']}: {visible(item['tried'])}" for item in items]
+    undone = [f"; {item['undone']['text']}" if item["undone"] else "" for item in items]
+    notes = [f"{item['id']}: {visible(item['tried'] + more)}" for item, more in zip(items, undone, strict=True)]
     return Table("", ALERT_HEADERS, rows, notes or ["no alerts"])
 
 

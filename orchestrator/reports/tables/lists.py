@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.domain.expansion.bisection import most_left
+from orchestrator.domain.words.untrusted import visible
 from orchestrator.reports.facts_of import Paint, grade_text
 from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, short_time, with_interval, zoned
 from orchestrator.reports.tables.results_table import Table
@@ -144,3 +145,19 @@ def _of_preview(preview: Json) -> list[str]:
     why = preview["expected_half_width_reason"]
     told.append(f"expected half-width of the 95 % intervals: {percent(width) if width is not None else why}")
     return told
+
+
+def webhooks_table(items: Sequence[Json]) -> Table:
+    """One line per webhook; of the newest try what it came to, and since when tries fail."""
+    rows = [
+        [
+            item["id"],
+            visible(item["url"]),
+            f"{short_time(item['last_at'])}: {item['last_answer']}" if item["last_at"] else NOTHING,
+            short_time(item["failing_since"]) if item["failing_since"] else NOTHING,
+            *(str(item[name]) for name in ("n_waiting", "n_delivered", "n_given_up")),
+        ]
+        for item in items
+    ]
+    heads = ["webhook", "URL", "last try (UTC)", "fails since", "wait", "taken", "given up"]
+    return Table("", heads, rows, [] if rows else ["there are no webhooks: nobody is told of alerts"])

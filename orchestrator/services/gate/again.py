@@ -25,10 +25,10 @@ def sides_of(plan: Plan, place: Place, suspect: Suspect) -> tuple[Plan, Plan] | 
         plan: of the cell, as a night planned it.
     """
     subjects = (suspect.before.subject, suspect.begins.subject)
-    return why_not(suspect.changes, subjects) or alternating(plan, place, subjects)
+    return why_not(suspect.changes, subjects) or pinned(plan, place, subjects)
 
 
-def alternating(plan: Plan, place: Place, subjects: Sequence[Mapping[str, Any]]) -> tuple[Plan, Plan]:
+def pinned(plan: Plan, place: Place, subjects: Sequence[Mapping[str, Any]]) -> tuple[Plan, Plan]:
     """The plans of an old and a new side on the devices of ``place``, of ``subjects`` that can be made again."""
     same = replace(
         plan,

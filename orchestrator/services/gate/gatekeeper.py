@@ -7,47 +7,36 @@ alert is of. So a server that dies at any moment, and two at once, try nothing t
 
 import hashlib
 import logging
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.analysis.gate import candidates as judged_candidates
-from orchestrator.analysis.gate.confirmation import ASKED_SHARE, CONFIDENCE, LEAST_ASKED, LEAST_BLOCKS, Design, design
-from orchestrator.analysis.gate.suspects import KEPT, Suspect
+from orchestrator.analysis.gate.confirmation import Design
+from orchestrator.analysis.gate.suspects import Suspect
 from orchestrator.domain.around.access import is_shut_out
 from orchestrator.domain.around.alerts import (
     ALERT_PREFIX,
-    GATE,
     Alert,
     AlertFilter,
     AlertState,
     Candidate,
     Changed,
-    Confirmation,
     Told,
+    Trial,
+    Undone,
 )
-from orchestrator.domain.around.schedule import Schedule
-from orchestrator.domain.asked.facts import facts_of
+from orchestrator.domain.around.schedule import Schedule, told
 from orchestrator.domain.asked.plan import Plan
-from orchestrator.domain.expansion.sweep import spec_of
-from orchestrator.domain.runs.run import Experiment, ExperimentState, Run
-from orchestrator.domain.value.measurement import Measurement
-from orchestrator.domain.words.errors import DamagedRow, NotFound
-from orchestrator.services.clock import new_id
+from orchestrator.domain.runs.run import ExperimentState
 from orchestrator.services.context import Context
-from orchestrator.services.experiment.submit import new_runs
+from orchestrator.services.gate import outbox
 from orchestrator.services.gate.again import sides_of
+from orchestrator.services.gate.trials import Budget, experiment_of, outcome_of
 from orchestrator.services.lookout import POLL_S, Lookout
-from orchestrator.services.reconcile import confirming
 from orchestrator.services.reconcile.reconciler import Bell
 from orchestrator.services.schedule.board import Column, Judged, alerts_of, candidate_of, judged_cells, nights_of
 
 log = logging.getLogger(__name__)
-
-# Judgements.
-PATIENCE_S = 86400.0  # a confirmation whose devices do not come back within a day is given up
-PRIORITY = -1000  # the lowest that there is: people come first
-USUAL_DEVIATION = 0.02  # of the logarithm of a run, where the nights have a run each and nobody knows
 
 
 @dataclass(frozen=True)
@@ -70,9 +59,8 @@ class Gatekeeper(Lookout):
     def __init__(self, context: Context, bell: Bell, budget_ratio: float, poll_s: float = POLL_S) -> None:
         super().__init__("gatekeeper", bell)
         self._context = context
-        self._budget_ratio = budget_ratio
+        self._budget = Budget(context, budget_ratio)
         self._poll_s = poll_s
-        self._held: dict[str, str] = {}  # schedule -> why its candidates wait, as the log has it
 
     def look(self) -> float:
         """One pass; the seconds until the next one.
@@ -81,37 +69,47 @@ class Gatekeeper(Lookout):
             StoreUnavailable: the database is away.
             ClusterUnavailable: the cluster is.
         """
-        for alert in self._context.store.alerts(AlertFilter(state=AlertState.TRYING.value), limit=200).items:
+        for alert in self._in(AlertState.TRYING):
             self._conclude(alert)
-        if self._budget_ratio <= 0.0:
-            return self._poll_s
+        for alert in self._in(AlertState.OPEN):
+            if alert.is_asked_anew:
+                self._conclude_undone(alert)
+        noted = {one.id for one in self._schedules() if self._take_note(one)} if self._budget.ratio > 0.0 else set()
+        asked = [one for one in self._in(AlertState.OPEN) if one.is_asked_anew]
+        outbox.tell(self._context, noted | {one.schedule_id for one in [*self._in(AlertState.TRYING), *asked]})
+        return self._poll_s
+
+    def _in(self, state: AlertState) -> Sequence[Alert]:
+        return self._context.store.alerts(AlertFilter(state=state.value), limit=200).items
+
+    def _schedules(self) -> Iterator[Schedule]:
         cursor: str | None = None
         while True:
             page = self._context.store.schedules(limit=200, cursor=cursor)
-            for schedule in page.items:
-                self._take_note(schedule)
+            yield from page.items
             cursor = page.next_cursor
             if cursor is None:
-                return self._poll_s
+                return
 
     # candidates
 
-    def _take_note(self, schedule: Schedule) -> None:
+    def _take_note(self, schedule: Schedule) -> bool:
+        """Whether there is something of it that nobody knew, so that there may be more."""
         if schedule.paused or is_shut_out(schedule.owner, self._context.store.all_tokens().items):
-            return
+            return False
         columns = nights_of(self._context, schedule)
         if not columns or any(one.experiment_state == ExperimentState.ACTIVE.value for one in columns):
-            return
+            return False
         known = alerts_of(self._context, schedule)
-        if any(one.state is AlertState.TRYING for one in known):
-            return  # one at a time: the next one is judged by what this one leaves of the budget
+        if any(one.state is AlertState.TRYING or one.is_asked_anew for one in known):
+            return False  # one at a time: the next one is judged by what this one leaves of the budget
         found = list(self._found(schedule, columns, known))
         if not found:
-            return
+            return self._ask_anew(schedule, columns, known)
         cause = self._first_cause(schedule, found)
         tried = min(cause, key=lambda one: (isinstance(one.sides, str), one.candidate.difference))
         others = tuple(one.candidate for one in cause if one is not tried)
-        self._begin(schedule, columns, tried, others)
+        return self._begin(schedule, columns, tried, others)
 
     def _found(self, schedule: Schedule, columns: Sequence[Column], known: Sequence[Alert]) -> "list[_Found]":
         found = []
@@ -145,7 +143,7 @@ class Gatekeeper(Lookout):
 
     def _begin(
         self, schedule: Schedule, columns: Sequence[Column], found: "_Found", others: tuple[Candidate, ...]
-    ) -> None:
+    ) -> bool:
         changes = tuple(Changed(one.part, one.field, one.before, one.after) for one in found.suspect.changes)
         now = self._context.clock.now()
         made = f"{schedule.id} {found.candidate.cell} {found.candidate.place} {found.candidate.at:.0f}"
@@ -162,137 +160,110 @@ class Gatekeeper(Lookout):
             tried = f"unconfirmed: nothing can be tried side by side: {found.sides}"
             if self._context.store.add_alert(replace(alert, told=replace(alert.told, tried=tried))):
                 log.info("%s: %s on %s: %s", alert.id, found.candidate.label, found.candidate.place, tried)
-            return
-        planned = self._planned(schedule, columns, found)
+            return True
+        what = f"{found.candidate.label} on {found.candidate.place} looks slower"
+        planned = self._budget.planned(schedule, columns, found.judged, found.candidate.difference, what)
         if planned is not None:
             self._try(schedule, alert, found.sides, planned)
-
-    def _planned(self, schedule: Schedule, columns: Sequence[Column], found: "_Found") -> Design | None:
-        """How many blocks there may be; None where the budget does not reach for the fewest."""
-        budget_s = self._left_s(schedule, columns)
-        run_s = found.judged.run_s * found.judged.plan.world_size
-        blocks = int(min(budget_s / (2.0 * run_s), 1e6)) if run_s > 0.0 else 0
-        if blocks < LEAST_BLOCKS:
-            self._hold(
-                schedule,
-                f"{found.candidate.label} on {found.candidate.place} looks slower, and is not tried: {LEAST_BLOCKS} "
-                f"blocks take {2 * LEAST_BLOCKS * run_s:.0f} s of device time, and {budget_s:.0f} s are left of "
-                f"{self._budget_ratio:g} of the last {KEPT} nights (TBD_GATE_BUDGET_RATIO)",
-            )
-            return None
-        self._held.pop(schedule.id, None)
-        asked = max(ASKED_SHARE * -found.candidate.difference, LEAST_ASKED)
-        deviation = (found.judged.deviation or USUAL_DEVIATION) * math.sqrt(2.0)
-        return design(asked, deviation, blocks)
-
-    def _left_s(self, schedule: Schedule, columns: Sequence[Column]) -> float:
-        """Seconds of device time that are left for confirmations, of the last ``KEPT`` nights."""
-        nights = [one for one in columns if one.experiment_id is not None][-KEPT:]
-        begun = min((one.at for one in nights), default=math.inf)
-        spent = [one.experiment_id for one in alerts_of(self._context, schedule) if one.created_at >= begun]
-        of_nights = sum(self._device_s(one.experiment_id) for one in nights if one.experiment_id)
-        return self._budget_ratio * of_nights - sum(self._device_s(one) for one in spent if one is not None)
-
-    def _device_s(self, experiment_id: str) -> float:
-        try:
-            runs = self._context.store.verdicts_of(experiment_id)
-        except NotFound:
-            return 0.0
-        return sum(
-            (run.ended_at - run.started_at) * run.plan.world_size
-            for run in runs
-            if run.started_at is not None and run.ended_at is not None
-        )
-
-    def _hold(self, schedule: Schedule, why: str) -> None:
-        if self._held.get(schedule.id) != why:
-            log.warning("schedule %s (%s): %s", schedule.name, schedule.id, why)
-        self._held[schedule.id] = why
+        return planned is not None
 
     # confirmations
 
     def _try(self, schedule: Schedule, alert: Alert, sides: tuple[Plan, Plan], planned: Design) -> None:
-        old, new = (side.to_json() for side in sides)
-        wanted = Confirmation(alert.id, planned.size, planned.most_blocks, old, new)
-        name = f"gate-{schedule.name}"[:100]
-        labels = {"origin": GATE, "alert": alert.id, "schedule": schedule.name}
-        spec = spec_of(sides[1], name).model_copy(update={"priority": PRIORITY, "labels": labels, "placement": "any"})
-        facts = facts_of(self._context.catalog, self._context.cluster.nodes(), sides[1].device).to_json()
-        experiment = Experiment(
-            id=new_id("exp"),
-            owner=schedule.owner,
-            spec=spec,
-            facts=facts | {GATE: wanted.to_json()},
-            state=ExperimentState.ACTIVE,
-            created_at=alert.created_at,
-        )
-        runs = new_runs(experiment, confirming.missing(wanted, []), alert.created_at)
+        experiment, runs = experiment_of(self._context, schedule, alert.id, sides, planned, alert.created_at)
         tried = f"being tried side by side in {experiment.id}, by {planned.most_blocks} blocks at most"
-        trying = replace(
-            alert,
-            state=AlertState.TRYING,
-            experiment_id=experiment.id,
-            told=replace(alert.told, tried=tried),
-        )
+        told = replace(alert.told, tried=tried)
+        trying = replace(alert, state=AlertState.TRYING, experiment_id=experiment.id, told=told)
         if self._context.store.add_alert(trying, experiment, runs):
             first = alert.told.candidates[0]
             log.info("%s: %s on %s looks slower: %s", alert.id, first.label, first.place, tried)
             self._context.wake()
 
     def _conclude(self, alert: Alert) -> None:
-        """Say what a confirmation has told, where it is over; end one that has waited too long."""
-        store, now = self._context.store, self._context.clock.now()
+        """Say what a confirmation has told, where it is over."""
         assert alert.experiment_id is not None
-        try:
-            experiment = store.experiment(alert.experiment_id)
-            runs = store.verdicts_of(alert.experiment_id)
-            wanted = Confirmation.from_json(experiment.facts[GATE])
-        except (NotFound, DamagedRow, ValueError, KeyError) as error:
-            self._move(
-                alert, AlertState.UNCONFIRMED, f"unconfirmed: its confirmation cannot be read (any more): {error}"
-            )
+        found = outcome_of(self._context, alert.experiment_id, alert.told.candidates[0].place)
+        if found is None:
             return
-        if experiment.state is ExperimentState.ACTIVE:
-            if now - experiment.created_at > PATIENCE_S and not experiment.cancel_requested:
-                store.cancel_experiment(experiment.id, now)
+        to, tried = {
+            "slower": (AlertState.OPEN, f"confirmed {found.text}"),
+            "no_such_loss": (AlertState.REFUTED, found.text),
+            "untold": (AlertState.UNCONFIRMED, f"unconfirmed: {found.text}"),
+        }[found.answer]
+        self._move(alert, to, replace(alert.told, tried=tried, effect=found.effect))
+
+    def _move(self, alert: Alert, to: AlertState, told: Told, trial: Trial | None = None) -> None:
+        now = self._context.clock.now()
+        if self._context.store.move_alert(alert.id, alert.state, to, told, now, seen_at=alert.updated_at, trial=trial):
+            first = told.candidates[0]
+            log.warning("%s: %s on %s is %s: %s", alert.id, first.label, first.place, to, told.text)
+            if trial is not None:
                 self._context.wake()
+
+    # whether an alert is undone
+
+    def _ask_anew(self, schedule: Schedule, columns: Sequence[Column], known: Sequence[Alert]) -> bool:
+        """Where nights look again as they did before an open alert: try what is there now beside what was there before
+        the alert. Whether there was something to note."""
+        back = next(self._recoveries(schedule, columns, known), None)
+        if back is None:
+            return False
+        alert, judged, suspect = back
+        since, effect = f"looks as before since {told(suspect.begins.at)}", alert.told.effect
+        if not suspect.changes:
+            undone = Undone(suspect.begins.at, f"closed: {since}, and what had changed is as it was")
+            self._move(alert, AlertState.CLOSED, replace(alert.told, undone=undone))
+            return True
+        sides = sides_of(judged.plan, judged.places[suspect.place], suspect)
+        if isinstance(sides, str):
+            undone = Undone(suspect.begins.at, f"{since}, which cannot be tried side by side: {sides}")
+            self._move(alert, AlertState.OPEN, replace(alert.told, undone=undone))
+            return True
+        assert effect is not None
+        assert effect.value is not None
+        planned = self._budget.planned(schedule, columns, judged, effect.value, f"{alert.id} {since}")
+        if planned is None:
+            return False
+        now = self._context.clock.now()
+        experiment, runs = experiment_of(self._context, schedule, alert.id, sides, planned, now)
+        undone = Undone(suspect.begins.at, f"{since}; being tried in {experiment.id}", experiment.id, now)
+        self._move(alert, AlertState.OPEN, replace(alert.told, undone=undone), (experiment, runs))
+        return True
+
+    def _recoveries(
+        self, schedule: Schedule, columns: Sequence[Column], known: Sequence[Alert]
+    ) -> Iterator[tuple[Alert, Judged, Suspect]]:
+        """Open alerts whose nights look as before, each with what it was tried of: from the night before it to the
+        first one that looks so."""
+        cells = judged_cells(self._context, schedule, columns)
+        for alert in known:
+            if alert.state is not AlertState.OPEN:
+                continue
+            for key, judged in cells.items():
+                for suspect in judged.suspects:
+                    later = suspect.recovered
+                    if later is None or not candidate_of(key, judged, suspect).meets(alert.told.candidates[0]):
+                        continue
+                    if alert.told.undone is None or alert.told.undone.at < later.at:
+                        yield alert, judged, replace(suspect, begins=later)
+
+    def _conclude_undone(self, alert: Alert) -> None:
+        """Say whether it is undone, where that was tried and is over."""
+        undone = alert.told.undone
+        assert undone is not None
+        assert undone.trying is not None
+        found = outcome_of(self._context, undone.trying, alert.told.candidates[0].place)
+        if found is None:
             return
-        self._tell(alert, experiment, wanted, runs)
-
-    def _tell(self, alert: Alert, experiment: Experiment, wanted: Confirmation, runs: Sequence[Run]) -> None:
-        blocks = confirming.blocks_of(runs)
-        found = confirming.decision(wanted, blocks)
-        where = f"in {experiment.id}, old and new alternating on {alert.told.candidates[0].place}"
-        if found.answer == "slower":
-            effect = Measurement(
-                "difference_ratio",
-                found.effect,
-                "1",
-                "median unbiased, group-sequential (analysis.gate.confirmation)",
-                ci_low=found.low,
-                ci_high=found.high,
-                confidence=CONFIDENCE,
-                n=float(found.blocks),
-                scope=f"{found.blocks} blocks of an old and a new run on {alert.told.candidates[0].place}",
-            )
-            self._move(alert, AlertState.OPEN, f"confirmed {where}: {found.text}", effect)
-        elif found.answer == "no_such_loss":
-            self._move(alert, AlertState.REFUTED, f"tried {where}: {found.text}")
-        elif found.answer == "cannot_tell":
-            self._move(alert, AlertState.UNCONFIRMED, f"unconfirmed: tried {where}: {found.text}")
-        else:
-            given_up = blocks.n_lost >= confirming.MOST_LOST
-            why = f"{blocks.n_lost} blocks gave no number ({blocks.why})" if given_up else "it was cancelled"
-            self._move(alert, AlertState.UNCONFIRMED, f"unconfirmed: tried {where}: {why}; {found.text}")
-
-    def _move(self, alert: Alert, to: AlertState, tried: str, effect: Measurement | None = None) -> None:
-        told = replace(alert.told, tried=tried, effect=effect)
-        if self._context.store.move_alert(alert.id, alert.state, to, told, self._context.clock.now()):
-            first = alert.told.candidates[0]
-            log.warning("%s: %s on %s is %s: %s", alert.id, first.label, first.place, to, tried)
+        since = f"looks as before since {told(undone.at)}"
+        is_over = found.answer == "no_such_loss"
+        text = f"closed: {since}: {found.text}" if is_over else f"{since}, but is not told to be: {found.text}"
+        over = replace(undone, text=text, is_over=True)
+        to = AlertState.CLOSED if is_over else AlertState.OPEN
+        self._move(alert, to, replace(alert.told, undone=over))
 
 
 def _is_known(candidate: Candidate, alert: Alert) -> bool:
     """Whether an alert speaks of it. One that was refuted, or cannot be tried, speaks of what was tried alone."""
-    of_all = alert.state in (AlertState.TRYING, AlertState.OPEN, AlertState.ACKNOWLEDGED)
+    of_all = alert.state not in (AlertState.REFUTED, AlertState.UNCONFIRMED)
     return any(candidate.meets(one) for one in alert.told.candidates[: None if of_all else 1])

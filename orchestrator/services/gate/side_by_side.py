@@ -14,28 +14,24 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from orchestrator.analysis.cell.row import RATE
-from orchestrator.analysis.gate.confirmation import LEAST_BLOCKS, Decision, design
+from orchestrator.analysis.gate.confirmation import LEAST_BLOCKS, Decision, Design, design
 from orchestrator.analysis.history.baselines import Change
 from orchestrator.domain.around.access import Actor
 from orchestrator.domain.around.alerts import GATE, Confirmation
-from orchestrator.domain.asked.facts import facts_of
 from orchestrator.domain.asked.fingerprint import differences, workload_of
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.asked.spec import StrictModel, problems_of
-from orchestrator.domain.expansion.sweep import spec_of
 from orchestrator.domain.runs.run import Experiment, ExperimentState, Run
 from orchestrator.domain.words.errors import InvalidRequest, Problem
-from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
-from orchestrator.services.experiment.submit import new_runs
-from orchestrator.services.gate.again import alternating, why_not
-from orchestrator.services.gate.gatekeeper import USUAL_DEVIATION
+from orchestrator.services.gate.again import pinned, why_not
+from orchestrator.services.gate.trials import USUAL_DEVIATION, alternating
 from orchestrator.services.history.observed import Place
 from orchestrator.services.once import idempotency
 from orchestrator.services.reconcile import confirming
 from orchestrator.services.tokens import deed_of
 
-ORIGIN = {"origin": "compare"}
+ORIGIN = {"labels": {"origin": "compare"}}
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 _COMMIT = re.compile("[0-9a-f]{40}")
 _DEFINITION = re.compile("[0-9a-f]{12}")
@@ -108,8 +104,9 @@ def begin(context: Context, body: Any, by: Actor, idempotency_key: str | None = 
         raise _refused("candidate", f"{asked.baseline} and {asked.candidate} differ in nothing that is recorded")
     if why := why_not(changes, subjects):
         raise _refused("candidate", why)
-    old, new = alternating(known.run.plan, known.place, subjects)
-    experiment, runs = _experiment(context, old, new, _planned(asked, known), by.owner)
+    plan, now = known.run.plan, context.clock.now()
+    sides, planned = pinned(plan, known.place, subjects), _planned(asked, known)
+    experiment, runs = alternating(context, by.owner, f"side-by-side-{plan.model}", sides, planned, now, ORIGIN)
     key = None if idempotency_key is None else idempotency(by.owner, idempotency_key, "compare", body)
     deed = deed_of(by, experiment.created_at, "compare", experiment.id)
     stored, created = context.store.add_experiment(experiment, runs, key, deed)
@@ -181,8 +178,7 @@ def _changed(known: _Known, field: str, text: str) -> Mapping[str, Any]:
     raise _refused(field, message)
 
 
-def _planned(asked: SideBySideRequest, known: _Known) -> tuple[float, int]:
-    """(The loss that is asked for as a logarithm, how many blocks there may be)."""
+def _planned(asked: SideBySideRequest, known: _Known) -> Design:
     run_s = fmean((one.ended_at or 0.0) - (one.started_at or 0.0) for one in known.cell) * known.run.plan.world_size
     blocks = int(min(asked.budget_s / (2.0 * max(run_s, 1e-3)), 1e6))
     if blocks < LEAST_BLOCKS:
@@ -190,30 +186,12 @@ def _planned(asked: SideBySideRequest, known: _Known) -> tuple[float, int]:
         raise _refused("budget_s", f"{needed}, and {asked.budget_s:g} s are given: fewer tell nothing")
     rates = [math.log(rate) for one in known.cell if (rate := _rate(one))]
     deviation = stdev(rates) if len(rates) >= LEAST_BLOCKS else USUAL_DEVIATION
-    found = design(asked.detect, deviation * math.sqrt(2.0), blocks)
-    return found.size, found.most_blocks
+    return design(asked.detect, deviation * math.sqrt(2.0), blocks)
 
 
 def _rate(run: Run) -> float | None:
     found = run.analysis.measurement(RATE) if run.analysis and run.usable else None
     return found.value if found is not None and found.value else None
-
-
-def _experiment(
-    context: Context, old: Plan, new: Plan, planned: tuple[float, int], owner: str
-) -> tuple[Experiment, list[Run]]:
-    wanted = Confirmation("", *planned, old.to_json(), new.to_json())
-    spec = spec_of(new, f"side-by-side-{new.model}"[:100]).model_copy(update={"labels": ORIGIN, "placement": "any"})
-    facts = facts_of(context.catalog, context.cluster.nodes(), new.device).to_json()
-    experiment = Experiment(
-        id=new_id("exp"),
-        owner=owner,
-        spec=spec,
-        facts=facts | {GATE: wanted.to_json()},
-        state=ExperimentState.ACTIVE,
-        created_at=context.clock.now(),
-    )
-    return experiment, new_runs(experiment, confirming.missing(wanted, []), experiment.created_at)
 
 
 def _refused(field: str, why: str) -> InvalidRequest:

@@ -214,8 +214,8 @@ def _with_alerts(key: Hashable, judged: Judged, alerts: Sequence[Alert]) -> dict
 
 def _tried(field: Field, alert: Alert, is_tried: bool) -> Field:
     """``is_tried``: it is what was tried, and not another candidate that may have the same cause."""
-    told = f"{alert.told.tried} ({alert.id})"
-    if alert.state is AlertState.OPEN:
+    told = f"{alert.told.text} ({alert.id})"
+    if alert.state in (AlertState.OPEN, AlertState.CLOSED):
         return replace(field, colour=Colour.RED, code="confirmed", reason=told, difference=alert.told.effect)
     if alert.state is AlertState.ACKNOWLEDGED:
         by = f"acknowledged by {alert.told.by}: a new baseline; {told}"

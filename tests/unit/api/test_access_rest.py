@@ -20,6 +20,7 @@ ROOT = Actor("root", Scope.ADMIN, None, "(database)")
 BODIES = {"/experiments": SPEC, "/predictions": SPEC, "/tokens": {"name": "new"}, "/netbench": {}, "/calibrations": {}}
 BODIES |= {"/compare": {"baseline": "exp_nobody", "candidate": "exp_nobody"}}
 BODIES |= {"/experiments/{experiment_id}/extend": SPEC, "/schedules": {}, "/schedules/{schedule_id}": {}}
+BODIES |= {"/webhooks": {"url": "https://chat.example/"}}
 
 
 def add(rig: Rig, scope: str, owner: str = "ada", **more: Any) -> str:

@@ -97,7 +97,7 @@ def test_the_description_of_the_spec_takes_one_value_or_a_list_for_an_axis(rig: 
 # method -> the verbs that its operations begin with
 VERBS = {
     "get": "export get list stream",
-    "post": "acknowledge cancel create drain extend import ingest pause quarantine resume revoke run submit",
+    "post": "acknowledge cancel create drain extend import ingest pause quarantine resume revoke run submit test",
     "patch": "change",
     "delete": "delete",
 }

@@ -35,13 +35,13 @@ LOOKING = [
     *("logs RUN", "logs RUN -f", "compare latest latest", "scaling latest", "history", "export -o FILE", "nightly"),
     "passport latest -o FILE",
     *("analyse latest", "audit", "token ls", "schedule ls", "import ls", "observations", "calibrate --list"),
-    *("models", "datasets", "watch latest", "alerts", "alerts replay milabench"),
+    *("models", "datasets", "watch latest", "alerts", "alerts replay milabench", "webhooks ls"),
 ]
 IN_VAIN = {"explain"}  # looks too, but what is here has one device (test_explain_command.py)
 CHANGING = [
     *("submit sleep", "pause latest", "resume latest", "extend latest --repeats 9", "cancel latest", "rerun latest"),
     *("nodes", "nodes drain n0", "rm latest", "ingest FILE", "import milabench FILE", "schedule run nightly"),
-    "alerts ack alt_1",
+    *("alerts ack alt_1", "webhooks add http://h/", "webhooks rm whk_1", "webhooks test whk_1"),
     "bisect one other another --of latest",
 ]
 BY_THEMSELVES = {

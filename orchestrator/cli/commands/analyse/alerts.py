@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 MILABENCH = "milabench"
-STATES = ("trying", "open", "acknowledged", "refuted", "unconfirmed")
+STATES = ("trying", "open", "acknowledged", "closed", "refuted", "unconfirmed")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

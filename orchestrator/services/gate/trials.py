@@ -1,0 +1,166 @@
+"""Confirmations as experiments: how one is made, and what it has told once it is over."""
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from orchestrator.analysis.gate.confirmation import ASKED_SHARE, CONFIDENCE, LEAST_ASKED, LEAST_BLOCKS, Design, design
+from orchestrator.analysis.gate.suspects import KEPT
+from orchestrator.domain.around.alerts import GATE, Confirmation
+from orchestrator.domain.around.schedule import Schedule
+from orchestrator.domain.asked.facts import facts_of
+from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.expansion.sweep import spec_of
+from orchestrator.domain.runs.run import Experiment, ExperimentState, Run
+from orchestrator.domain.value.measurement import Measurement
+from orchestrator.domain.words.errors import DamagedRow, NotFound
+from orchestrator.services.clock import new_id
+from orchestrator.services.context import Context
+from orchestrator.services.experiment.submit import new_runs
+from orchestrator.services.reconcile import confirming
+from orchestrator.services.schedule.board import Column, Judged, alerts_of
+
+log = logging.getLogger(__name__)
+
+# Judgements.
+PATIENCE_S = 86400.0  # a confirmation whose devices do not come back within a day is given up
+PRIORITY = -1000  # the lowest that there is: people come first
+USUAL_DEVIATION = 0.02  # of the logarithm of a run, where the nights have a run each and nobody knows
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a confirmation has told. ``effect``: where it told that the new side is slower."""
+
+    answer: Literal["slower", "no_such_loss", "untold"]
+    text: str
+    effect: Measurement | None = None
+
+
+def experiment_of(
+    context: Context, schedule: Schedule, alert_id: str, sides: tuple[Plan, Plan], planned: Design, at: float
+) -> tuple[Experiment, Sequence[Run]]:
+    """The experiment that tries the two sides for an alert of ``schedule``, with its first runs."""
+    asked = {"labels": {"origin": GATE, "alert": alert_id, "schedule": schedule.name}, "priority": PRIORITY}
+    return alternating(context, schedule.owner, f"gate-{schedule.name}", sides, planned, at, asked, alert_id)
+
+
+def alternating(
+    context: Context,
+    owner: str,
+    name: str,
+    sides: tuple[Plan, Plan],
+    planned: Design,
+    at: float,
+    asked: Mapping[str, Any],
+    alert_id: str = "",
+) -> tuple[Experiment, Sequence[Run]]:
+    """An experiment in which the two sides alternate, with its first runs. ``asked``: fields of its spec."""
+    old, new = (side.to_json() for side in sides)
+    wanted = Confirmation(alert_id, planned.size, planned.most_blocks, old, new)
+    spec = spec_of(sides[1], name[:100])
+    facts = facts_of(context.catalog, context.cluster.nodes(), sides[1].device).to_json()
+    made = Experiment(
+        id=new_id("exp"),
+        owner=owner,
+        spec=spec.model_copy(update={**asked, "placement": "any"}),
+        facts=facts | {GATE: wanted.to_json()},
+        state=ExperimentState.ACTIVE,
+        created_at=at,
+    )
+    return made, new_runs(made, confirming.missing(wanted, []), at)
+
+
+def outcome_of(context: Context, experiment_id: str, place: str) -> Outcome | None:
+    """What it has told; None while it goes on. One that has waited too long is ended."""
+    store, now = context.store, context.clock.now()
+    try:
+        experiment = store.experiment(experiment_id)
+        runs = store.verdicts_of(experiment_id)
+        wanted = Confirmation.from_json(experiment.facts[GATE])
+    except (NotFound, DamagedRow, ValueError, KeyError) as error:
+        return Outcome("untold", f"its confirmation cannot be read (any more): {error}")
+    if experiment.state is ExperimentState.ACTIVE:
+        if now - experiment.created_at > PATIENCE_S and not experiment.cancel_requested:
+            store.cancel_experiment(experiment.id, now)
+            context.wake()
+        return None
+    blocks = confirming.blocks_of(runs)
+    found = confirming.decision(wanted, blocks)
+    where = f"in {experiment.id}, old and new alternating on {place}"
+    if found.answer == "no_such_loss":
+        return Outcome("no_such_loss", f"tried {where}: {found.text}")
+    if found.answer == "cannot_tell":
+        return Outcome("untold", f"tried {where}: {found.text}")
+    if found.answer == "go_on":
+        given_up = blocks.n_lost >= confirming.MOST_LOST
+        why = f"{blocks.n_lost} blocks gave no number ({blocks.why})" if given_up else "it was cancelled"
+        return Outcome("untold", f"tried {where}: {why}; {found.text}")
+    effect = Measurement(
+        "difference_ratio",
+        found.effect,
+        "1",
+        "median unbiased, group-sequential (analysis.gate.confirmation)",
+        ci_low=found.low,
+        ci_high=found.high,
+        confidence=CONFIDENCE,
+        n=float(found.blocks),
+        scope=f"{found.blocks} blocks of an old and a new run on {place}",
+    )
+    return Outcome("slower", f"{where}: {found.text}", effect)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Device time of confirmations of a schedule: at most ``ratio`` of that of its last ``KEPT`` nights.
+
+    Attributes:
+        held: schedule -> why something of it waits, as the log has it.
+    """
+
+    context: Context
+    ratio: float
+    held: dict[str, str] = field(default_factory=dict)
+
+    def planned(
+        self, schedule: Schedule, columns: Sequence[Column], judged: Judged, difference: float, what: str
+    ) -> Design | None:
+        """How many blocks there may be to ask for most of ``difference`` (a ratio, below 0); None where it does not
+        reach for the fewest. ``what`` waits then, in words."""
+        budget_s = self._left_s(schedule, columns)
+        run_s = judged.run_s * judged.plan.world_size
+        blocks = int(min(budget_s / (2.0 * run_s), 1e6)) if run_s > 0.0 else 0
+        if blocks < LEAST_BLOCKS:
+            why = (
+                f"{what}, and is not tried: {LEAST_BLOCKS} blocks take {2 * LEAST_BLOCKS * run_s:.0f} s of device "
+                f"time, and {budget_s:.0f} s are left of {self.ratio:g} of the last {KEPT} nights "
+                "(TBD_GATE_BUDGET_RATIO)"
+            )
+            if self.held.get(schedule.id) != why:
+                log.warning("schedule %s (%s): %s", schedule.name, schedule.id, why)
+            self.held[schedule.id] = why
+            return None
+        self.held.pop(schedule.id, None)
+        deviation = (judged.deviation or USUAL_DEVIATION) * math.sqrt(2.0)
+        return design(max(ASKED_SHARE * -difference, LEAST_ASKED), deviation, blocks)
+
+    def _left_s(self, schedule: Schedule, columns: Sequence[Column]) -> float:
+        """Seconds of device time that are left for confirmations."""
+        nights = [one for one in columns if one.experiment_id is not None][-KEPT:]
+        begun = min((one.at for one in nights), default=math.inf)
+        spent = [of for one in alerts_of(self.context, schedule) for of, at in one.trials if at >= begun]
+        of_nights = sum(self._device_s(one.experiment_id) for one in nights if one.experiment_id)
+        return self.ratio * of_nights - sum(map(self._device_s, spent))
+
+    def _device_s(self, experiment_id: str) -> float:
+        try:
+            runs = self.context.store.verdicts_of(experiment_id)
+        except NotFound:
+            return 0.0
+        return sum(
+            (run.ended_at - run.started_at) * run.plan.world_size
+            for run in runs
+            if run.started_at is not None and run.ended_at is not None
+        )
