@@ -4,6 +4,7 @@ runs' numbers are set here; a confirmation that is really carried out: ``make ga
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ import pytest
 from orchestrator.domain.around.access import Actor, Scope
 from orchestrator.domain.around.alerts import GATE, Alert, AlertState
 from orchestrator.domain.asked.plan import SIDE
-from orchestrator.domain.runs.run import ExperimentState, RunState
+from orchestrator.domain.runs.run import ExperimentState, Run, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.value.measurement import Analysis
+from orchestrator.domain.value.profile import Kernel, KernelTable, Profiles
 from orchestrator.domain.words.errors import Conflict, NotAllowed
 from orchestrator.services.experiment import cancel, extend
 from orchestrator.services.gate.gatekeeper import Gatekeeper
@@ -34,6 +37,16 @@ def of(version: str, **rig: Any) -> dict[str, Any]:
     """The fingerprint of a night with the environment of that hash."""
     told = fingerprint_of(interpreter="pytorch", interpreter_definition=version, framework_version=version)
     return told | {"subject_key": version, "rig_key": repr(rig), "rig": {"nodes": {"n0": rig}, "device_ids": ["cpu:0"]}}
+
+
+def profiled(run: Run, analysis: Analysis, level: float) -> Analysis:
+    """Of a run that was to be profiled two operators: one takes 1 ms, the other what is left of a step at ``level``."""
+    if not run.plan.profile:
+        return analysis
+    noise = 1e-5 * math.sin(7.0 * run.plan.repetition + level)
+    seconds = {"convolution": 1e-3 - noise, "norm": 1.0 / level - 1e-3 + noise}
+    rows = tuple(Kernel(name, "other", 1, each, 0.5) for name, each in seconds.items())
+    return replace(analysis, profiles=Profiles(kernels=(KernelTable(0, "", 1, 1.0, 1.0, rows),)))
 
 
 class Nights:
@@ -83,7 +96,7 @@ class Nights:
             for run in queued:
                 level = new if dict(run.plan.pins)[SIDE] == "new" else 100.0
                 value = level * math.exp(noise * math.sin(7.0 * run.plan.repetition + level))
-                finish(self.server, run.id, rate(value), **more)
+                finish(self.server, run.id, profiled(run, rate(value), level), **more)
             if not queued or not review(self.server.context, experiment):
                 assert turn
                 return

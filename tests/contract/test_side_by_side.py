@@ -41,13 +41,20 @@ def test_two_subjects_alternate_until_they_tell(nights: Nights, new: float, answ
     experiment, created = side_by_side.begin(nights.server.context, asked(nights), WHO)
     assert created
     runs = nights.server.store.runs_of(experiment.id)
-    assert [dict(run.plan.pins)[SIDE] for run in runs] == ["old", "new", "new", "old"] * 2
+    sides = ["old", "new", "new", "old"]
+    assert [dict(run.plan.pins)[SIDE] for run in runs] == sides * 2
     assert {dict(run.plan.pins)[SIDE]: dict(run.plan.pins)[DEFINITION] for run in runs} == {"old": OLD, "new": NEW}
     assert {run.priority for run in runs} == {0}
     nights.carry_out(new, experiment=experiment.id)
     told = side_by_side.told(nights.server.context, experiment.id)
     assert (told.over, told.found.answer, told.n_lost) == (True, answer, 0)
     assert told.found.effect == pytest.approx(effect, abs=0.01)
+    profiled = [run.plan for run in nights.server.store.runs_of(experiment.id) if run.plan.profile]
+    assert [dict(plan.pins)[SIDE] for plan in profiled] == (sides * 2)[: 6 * (answer == "slower")]
+    if answer == "slower":
+        assert told.operators is not None
+        assert [one.name for one in told.operators.told] == ["norm"]
+        assert told.operators.whole.difference_s == pytest.approx(1 / 90 - 1 / 100, rel=0.05)
 
 
 def test_a_key_makes_it_once_and_definitions_may_be_named_themselves(nights: Nights) -> None:

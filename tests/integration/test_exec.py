@@ -388,8 +388,9 @@ def test_a_rank_that_dies_is_the_one_that_is_named(tmp_path: Path) -> None:
 
 
 def test_profiles_are_of_steps_after_the_timed_ones_and_know_what_memory_is_for(tmp_path: Path) -> None:
-    text = "sgd = torch.optim.Adam(model.parameters())\ntrain(lambda: sgd.step())"
-    entries = carried_out(tmp_path, BEGINNING + text, profile=("kernels", "memory"))
+    text = "before = list(sys.path)\nsgd = torch.optim.Adam(model.parameters())\ntrain(lambda: sgd.step(), after=same)"
+    same = "def same():\n    assert sys.path == before\n"
+    entries = carried_out(tmp_path, BEGINNING + same + text, profile=("kernels", "memory"))
     assert failure_of(entries) is None, failure_of(entries)
     analysis = analyse({"here": entries})
     assert not analysis.validity.broken, analysis.validity

@@ -116,14 +116,14 @@ class KernelChange:
 
 def difference(before: Sequence[KernelTable], after: Sequence[KernelTable]) -> list[KernelChange]:
     """Return what has changed from one run's kernel tables (of its ranks) to another's, the largest change first."""
-    old, new = _per_step(before), _per_step(after)
+    old, new = per_step(before), per_step(after)
     kinds = {row.name: row.kind for table in (*before, *after) for row in table.rows}
     found = [KernelChange(name, kinds[name], old.get(name), new.get(name)) for name in sorted({*old, *new})]
     return sorted(found, key=lambda one: -abs(one.difference_s))
 
 
-def _per_step(tables: Sequence[KernelTable]) -> dict[str, float]:
-    """Seconds per step, mean over the ranks, by kernel."""
+def per_step(tables: Sequence[KernelTable]) -> dict[str, float]:
+    """Return kernel -> seconds per step, mean over the ranks that ``tables`` are of."""
     steps = sum(table.steps for table in tables)
     totals: dict[str, float] = {}
     for table in tables:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from orchestrator.api.views.common import Quantity, View, fields_of
-from orchestrator.domain.around.alerts import Alert, AlertState, Candidate, Undone
+from orchestrator.domain.around.alerts import Alert, AlertState, Candidate, OperatorChange, Operators, Undone
 
 
 @fields_of(Candidate)
@@ -26,6 +26,39 @@ class UndoneView(View):
     """That the nights of an open alert look as before since ``at``: what was tried of it, and in which experiment."""
 
 
+@fields_of(OperatorChange)
+class OperatorChangeView(View):
+    """Seconds a step of a kernel, or of an operator, of the old and the new side; ``low_s`` to ``high_s`` is the 95 %
+    interval of what is between them."""
+
+    difference_s: float
+
+
+@fields_of(Operators, "rest_s")
+class OperatorsView(View):
+    """What takes longer a step, by profiled ``processes`` of the old and the new side. ``told`` holds for all of them
+    together (Holm, 5 %); ``rest_s`` of the ``whole`` is not told."""
+
+    whole: OperatorChangeView
+    told: list[OperatorChangeView]
+    processes: list[int]
+
+
+def operators_view(found: Operators | None) -> OperatorsView | None:
+    if found is None:
+        return None
+    return OperatorsView.of(
+        found,
+        whole=_change_view(found.whole),
+        told=[_change_view(one) for one in found.told],
+        processes=list(found.processes),
+    )
+
+
+def _change_view(one: OperatorChange) -> OperatorChangeView:
+    return OperatorChangeView.of(one, difference_s=one.difference_s)
+
+
 @fields_of(Alert, without=("told",))
 class AlertView(View):
     """What the regression gate has taken note of. ``candidates`` may have one cause; the first was tried for all.
@@ -39,6 +72,7 @@ class AlertView(View):
     effect: Quantity | None
     acknowledged_by: str | None
     undone: UndoneView | None
+    operators: OperatorsView | None
 
 
 def alert_view(alert: Alert) -> AlertView:
@@ -51,4 +85,5 @@ def alert_view(alert: Alert) -> AlertView:
         effect=Quantity.maybe(told.effect),
         acknowledged_by=told.by,
         undone=UndoneView.maybe(told.undone),
+        operators=operators_view(told.operators),
     )

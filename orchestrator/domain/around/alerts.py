@@ -89,6 +89,40 @@ class Undone(Plain):
 
 
 @dataclass(frozen=True)
+class OperatorChange(Plain):
+    """Seconds a step of one kernel, or operator, of both sides; ``low_s`` to ``high_s`` is the 95 % interval of what is
+    between them."""
+
+    name: str
+    kind: str
+    before_s: float
+    after_s: float
+    low_s: float
+    high_s: float
+
+    @property
+    def difference_s(self) -> float:
+        return self.after_s - self.before_s
+
+
+@dataclass(frozen=True)
+class Operators(Plain):
+    """What takes longer, by profiled processes of both sides.
+
+    Attributes:
+        whole: all kernels together.
+        told: the kernels of which it can be told, for all of them together, the largest change first.
+        rest_s: what is not told, of ``whole``.
+        processes: how many of the old and of the new side.
+    """
+
+    whole: OperatorChange
+    told: tuple[OperatorChange, ...]
+    rest_s: float
+    processes: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class Told(Plain):
     """What an alert tells.
 
@@ -99,6 +133,7 @@ class Told(Plain):
         effect: new / old - 1 as a ratio, with its interval; None until it is confirmed.
         by: who acknowledged it.
         undone: of one that is confirmed, and whose nights look as before; else None.
+        operators: that take longer, of one that is confirmed and could be profiled; else None.
     """
 
     candidates: tuple[Candidate, ...]
@@ -107,6 +142,7 @@ class Told(Plain):
     effect: Measurement | None = None
     by: str | None = None
     undone: Undone | None = None
+    operators: Operators | None = None
 
     @property
     def text(self) -> str:
@@ -196,6 +232,7 @@ class Confirmation(Plain):
         alert_id: what it is for.
         size: the loss that is asked for, as a logarithm above 0; ``most_blocks`` of one run a side, at most.
         old, new: the plans of the two sides, as JSON, of repetition 1.
+        profiled: processes of each side whose kernels are profiled once the new one was told to be slower.
     """
 
     alert_id: str
@@ -203,3 +240,4 @@ class Confirmation(Plain):
     most_blocks: int
     old: Mapping[str, Any]
     new: Mapping[str, Any]
+    profiled: int = 0

@@ -190,7 +190,7 @@ class Gatekeeper(Lookout):
             "no_such_loss": (AlertState.REFUTED, found.text),
             "untold": (AlertState.UNCONFIRMED, f"unconfirmed: {found.text}"),
         }[found.answer]
-        self._move(alert, to, replace(alert.told, tried=tried, effect=found.effect))
+        self._move(alert, to, replace(alert.told, tried=tried, effect=found.effect, operators=found.operators))
 
     def _move(self, alert: Alert, to: AlertState, told: Told, trial: Trial | None = None) -> None:
         now = self._context.clock.now()

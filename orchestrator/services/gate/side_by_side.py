@@ -17,7 +17,7 @@ from orchestrator.analysis.cell.row import RATE
 from orchestrator.analysis.gate.confirmation import LEAST_BLOCKS, Decision, Design, design
 from orchestrator.analysis.history.baselines import Change
 from orchestrator.domain.around.access import Actor
-from orchestrator.domain.around.alerts import GATE, Confirmation
+from orchestrator.domain.around.alerts import GATE, Confirmation, Operators
 from orchestrator.domain.asked.fingerprint import differences, workload_of
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.asked.spec import StrictModel, problems_of
@@ -25,7 +25,7 @@ from orchestrator.domain.runs.run import Experiment, ExperimentState, Run
 from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.services.context import Context
 from orchestrator.services.gate.again import pinned, why_not
-from orchestrator.services.gate.trials import USUAL_DEVIATION, alternating
+from orchestrator.services.gate.trials import USUAL_DEVIATION, alternating, operators_in
 from orchestrator.services.history.observed import Place
 from orchestrator.services.once import idempotency
 from orchestrator.services.reconcile import confirming
@@ -61,6 +61,7 @@ class Told:
     n_lost: int
     why_lost: str | None
     over: bool
+    operators: Operators | None
 
 
 @dataclass(frozen=True)
@@ -126,9 +127,10 @@ def told(context: Context, experiment_id: str) -> Told:
     if GATE not in experiment.facts:
         raise _refused("experiment_id", f"in {experiment_id} nothing alternates: it is no confirmation")
     wanted = Confirmation.from_json(experiment.facts[GATE])
-    blocks = confirming.blocks_of(context.store.verdicts_of(experiment_id))
-    over = experiment.state is not ExperimentState.ACTIVE
-    return Told(wanted, confirming.decision(wanted, blocks), blocks.n_lost, blocks.why, over)
+    runs = context.store.verdicts_of(experiment_id)
+    blocks, over = confirming.blocks_of(runs), experiment.state is not ExperimentState.ACTIVE
+    found, operators = confirming.decision(wanted, blocks), operators_in(context, runs)
+    return Told(wanted, found, blocks.n_lost, blocks.why, over, operators)
 
 
 def _subjects(context: Context, asked: SideBySideRequest) -> tuple[_Known, tuple[Mapping[str, Any], Mapping[str, Any]]]:

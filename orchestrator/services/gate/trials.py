@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from orchestrator.analysis.gate.confirmation import ASKED_SHARE, CONFIDENCE, LEAST_ASKED, LEAST_BLOCKS, Design, design
+from orchestrator.analysis.gate.operators import LEAST_PROFILED, operators_of
 from orchestrator.analysis.gate.suspects import KEPT
-from orchestrator.domain.around.alerts import GATE, Confirmation
+from orchestrator.domain.around.alerts import GATE, Confirmation, Operators
 from orchestrator.domain.around.schedule import Schedule
 from orchestrator.domain.asked.facts import facts_of
+from orchestrator.domain.asked.fields import AXES
 from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.expansion.refusals import why_unprofiled
 from orchestrator.domain.expansion.sweep import spec_of
+from orchestrator.domain.expansion.switches import why_unswitched
 from orchestrator.domain.runs.run import Experiment, ExperimentState, Run
 from orchestrator.domain.value.measurement import Measurement
 from orchestrator.domain.words.errors import DamagedRow, NotFound
@@ -20,6 +24,7 @@ from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
 from orchestrator.services.experiment.submit import new_runs
 from orchestrator.services.reconcile import confirming
+from orchestrator.services.reconcile.confirming import KERNELS
 from orchestrator.services.schedule.board import Column, Judged, alerts_of
 
 log = logging.getLogger(__name__)
@@ -32,11 +37,12 @@ USUAL_DEVIATION = 0.02  # of the logarithm of a run, where the nights have a run
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a confirmation has told. ``effect``: where it told that the new side is slower."""
+    """What a confirmation has told. ``effect`` and ``operators``: where it told that the new side is slower."""
 
     answer: Literal["slower", "no_such_loss", "untold"]
     text: str
     effect: Measurement | None = None
+    operators: Operators | None = None
 
 
 def experiment_of(
@@ -59,7 +65,8 @@ def alternating(
 ) -> tuple[Experiment, Sequence[Run]]:
     """An experiment in which the two sides alternate, with its first runs. ``asked``: fields of its spec."""
     old, new = (side.to_json() for side in sides)
-    wanted = Confirmation(alert_id, planned.size, planned.most_blocks, old, new)
+    profiled = LEAST_PROFILED if _is_profilable(context, sides[1]) else 0
+    wanted = Confirmation(alert_id, planned.size, planned.most_blocks, old, new, profiled)
     spec = spec_of(sides[1], name[:100])
     facts = facts_of(context.catalog, context.cluster.nodes(), sides[1].device).to_json()
     made = Experiment(
@@ -71,6 +78,22 @@ def alternating(
         created_at=at,
     )
     return made, new_runs(made, confirming.missing(wanted, []), at)
+
+
+def _is_profilable(context: Context, plan: Plan) -> bool:
+    """Whether its kernels can be profiled."""
+    facts = facts_of(context.catalog, context.cluster.nodes(), plan.device)
+    cell = {**{name: plan.told(name) for name in AXES}, "topology": plan.topology, "options": dict(plan.options)}
+    return not (why_unprofiled(cell, facts, KERNELS) or why_unswitched(cell, facts, KERNELS))
+
+
+def operators_in(context: Context, runs: Sequence[Run]) -> Operators | None:
+    """Which operators take longer, by those of ``runs`` that were profiled; None where they do not tell."""
+    before, after = (
+        [context.store.profiles(one).kernels for one in confirming.profiled(runs, side)]
+        for side in (confirming.OLD, confirming.NEW)
+    )
+    return operators_of([one for one in before if one], [one for one in after if one])
 
 
 def outcome_of(context: Context, experiment_id: str, place: str) -> Outcome | None:
@@ -109,7 +132,7 @@ def outcome_of(context: Context, experiment_id: str, place: str) -> Outcome | No
         n=float(found.blocks),
         scope=f"{found.blocks} blocks of an old and a new run on {place}",
     )
-    return Outcome("slower", f"{where}: {found.text}", effect)
+    return Outcome("slower", f"{where}: {found.text}", effect, operators_in(context, runs))
 
 
 @dataclass(frozen=True)

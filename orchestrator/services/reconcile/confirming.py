@@ -2,7 +2,7 @@
 the other, until they tell. Pure: of what was fixed before the first run, and the runs so far."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.analysis.cell.row import RATE
 from orchestrator.analysis.gate.confirmation import LEAST_BLOCKS, Decision, Design, judge
@@ -12,6 +12,7 @@ from orchestrator.domain.runs.row import why_not_sound
 from orchestrator.domain.runs.run import TERMINAL, Run
 
 OLD, NEW = "old", "new"
+KERNELS = ("kernels",)
 MOST_LOST = 2  # blocks of which a run gives no number: then it is given up. A judgement
 
 
@@ -35,6 +36,8 @@ def blocks_of(runs: Sequence[Run]) -> Blocks:
     """The blocks that these runs of a confirmation, in any order, have made."""
     by_block: dict[int, dict[str, Run]] = {}
     for run in runs:
+        if run.plan.profile:  # it tells which operators, and no rate that counts
+            continue
         by_block.setdefault(run.plan.repetition, {})[str(dict(run.plan.pins).get(SIDE))] = run
     whole, lost = [], []
     for _, sides in sorted(by_block.items()):
@@ -65,12 +68,31 @@ def missing(wanted: Confirmation, runs: Sequence[Run]) -> list[Plan]:
     if any(run.state not in TERMINAL for run in runs):
         return []
     blocks = blocks_of(runs)
-    if blocks.n_lost >= MOST_LOST or decision(wanted, blocks).answer != "go_on":
+    answer = decision(wanted, blocks).answer
+    if answer == "slower":
+        return _profiles(wanted, blocks, runs)
+    if blocks.n_lost >= MOST_LOST or answer != "go_on":
         return []
     more = min(max(LEAST_BLOCKS - len(blocks.old), 1), wanted.most_blocks - len(blocks.old))
-    sides = [Plan.from_json(wanted.old), Plan.from_json(wanted.new)]
+    return _in_blocks([Plan.from_json(wanted.old), Plan.from_json(wanted.new)], blocks.n_begun, more)
+
+
+def _profiles(wanted: Confirmation, blocks: Blocks, runs: Sequence[Run]) -> list[Plan]:
+    """Of both sides the processes that are profiled, once."""
+    if any(run.plan.profile for run in runs):
+        return []
+    sides = [replace(Plan.from_json(side), profile=KERNELS) for side in (wanted.old, wanted.new)]
+    return _in_blocks(sides, blocks.n_begun, wanted.profiled)
+
+
+def _in_blocks(sides: Sequence[Plan], begun: int, more: int) -> list[Plan]:
     found = []
-    for number in range(blocks.n_begun + 1, blocks.n_begun + more + 1):
+    for number in range(begun + 1, begun + more + 1):
         in_turn = sides if number % 2 else sides[::-1]  # what grows from run to run is in no side's favour
         found += [side.repeated(number) for side in in_turn]
     return found
+
+
+def profiled(runs: Sequence[Run], side: str) -> list[str]:
+    """The ids of the runs of a side whose kernels were profiled."""
+    return [run.id for run in runs if run.plan.profile and run.usable and str(dict(run.plan.pins).get(SIDE)) == side]

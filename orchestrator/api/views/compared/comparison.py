@@ -5,6 +5,7 @@ from typing import Literal
 
 from orchestrator.analysis.cell.row import RATE
 from orchestrator.analysis.statistics.blocks import Pair
+from orchestrator.api.views.alerts import OperatorsView, operators_view
 from orchestrator.api.views.common import Json, Quantity, View, fields_of
 from orchestrator.api.views.results import AxesView, axes_view
 from orchestrator.domain.value.measurement import Grade, Measurement
@@ -169,6 +170,7 @@ class SideBySideView(View):
     lost_blocks: int
     why_lost: str | None
     over: bool
+    operators: OperatorsView | None
 
 
 def side_by_side_view(found: Told) -> SideBySideView:
@@ -185,4 +187,5 @@ def side_by_side_view(found: Told) -> SideBySideView:
         lost_blocks=found.n_lost,
         why_lost=found.why_lost,
         over=found.over,
+        operators=operators_view(found.operators),
     )

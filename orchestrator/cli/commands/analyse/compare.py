@@ -100,7 +100,10 @@ def _interleave(client: Client, options: argparse.Namespace) -> int:
     if options.json:
         output.print_json(found)
     else:
-        print(_told_in_markdown(options, experiment, found) if options.format == "md" else found["text"])
+        from orchestrator.reports.tables.gate import operators_text
+
+        more = f"\n{operators_text(found['operators'])}" if found["operators"] else ""
+        print((_told_in_markdown(options, experiment, found) if options.format == "md" else found["text"]) + more)
     return {"slower": REGRESSION, "no_such_loss": DONE}.get(found["answer"], FAILED)
 
 
