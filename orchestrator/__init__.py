@@ -105,7 +105,7 @@ functions and types in it that do it. A test looks every name up (tests/architec
     And a workload night by night: its points over all experiments, the baselines that they form, and their borders.
     ``orchestrator/services/history/workload.py: history``
     ``orchestrator/analysis/history/baselines.py: baselines_of``
-    ``orchestrator/analysis/history/breaks.py: judged``
+    ``orchestrator/analysis/gate/suspects.py: moves_of``
     What looks slower in a schedule's nights is tried: an experiment of the gate, whose blocks are added at step 16.
     ``orchestrator/analysis/gate/suspects.py: suspects_of``
     ``orchestrator/services/gate/gatekeeper.py: Gatekeeper.look``

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from orchestrator.api.requests import MAX_PAGE
 from orchestrator.reports.figures import history as history_figure
 from orchestrator.reports.tables.comparison import sides_table
-from orchestrator.reports.tables.history import finding_lines, history_table, series_table, workload_text
+from orchestrator.reports.tables.history import findings_table, history_table, series_table, workload_text
 from orchestrator.reports.tables.results_table import Table
 from orchestrator.web.figures import pictures
 from orchestrator.web.grid import Grid, grid
@@ -50,9 +50,10 @@ async def series(asked: Asked) -> Page | Response:
             path_of("experiments", one["experiment_id"]) if ours else None
             for one, ours in zip(found["items"], is_ours, strict=True)
         ]
+        tried = [path_of("experiments", of) if (of := one["experiment_id"]) else None for one in found["findings"]]
         return {
             "workload": workload_text(found["workload"]),
-            "findings": [line.removeprefix("* ") for line in finding_lines(found)],
+            "findings": grid(findings_table(found), "Changes of level", {"state": tried}),
             "pictures": pictures(_figure(found)),
             "grid": grid(history_table(found), "Points, the oldest first", {"experiment": hrefs}),
             "more": asked.at(limit=str(MAX_PAGE)) if found["n_left_out"] and "limit" not in asked.query else None,

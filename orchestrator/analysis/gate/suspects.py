@@ -1,5 +1,5 @@
 """Which nights of a workload are suspect: candidates with the observations that they rest on. The one judge of "slower"
-where nothing was tried side by side: the nightly board and the gate ask it."""
+where nothing was tried side by side: the nightly board, the gate and history ask it."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ KEPT = 14  # sessions behind its call that a candidate is shown at: then it is t
 
 @dataclass(frozen=True)
 class Suspect:
-    """A place that looks slower from ``begins`` on, as could first be told at ``called``.
+    """A place that looks slower, or faster, from ``begins`` on, as could first be told at ``called``.
 
     Attributes:
         before: the last observation of the level before.
@@ -47,17 +47,20 @@ class Suspect:
 
 
 def suspects_of(observations: Sequence[Observation]) -> list[Suspect]:
-    """Return the suspects of a workload, places one by one.
+    """Return what looks slower of a workload, places one by one.
 
     Args:
         observations: in the order of time.
     """
+    return [one for one in moves_of(observations) if one.difference < 0.0]
+
+
+def moves_of(observations: Sequence[Observation]) -> list[Suspect]:
+    """The same, and what looks faster: by the same rule."""
     found = []
     for nights in _by_place(observations):
         calls = calls_of(np.array([night.value for night in nights]))
         for number, call in enumerate(calls):
-            if call.size >= 0:
-                continue
             back = _recovered(calls[number:])
             ends = min([call.called + KEPT, *(later.begins for later in calls[number + 1 : number + 2])])
             found.append(
@@ -75,11 +78,11 @@ def suspects_of(observations: Sequence[Observation]) -> list[Suspect]:
 
 
 def _recovered(calls: Sequence[Call]) -> Call | None:
-    """Of a call of slower nights and those behind it, the first step that leaves less than half of it."""
+    """Of a call and those behind it, the first step that leaves less than half of it."""
     left = calls[0].size
     for later in [one for one in calls[1:] if one.kind == "step"]:
         left += later.size
-        if left > calls[0].size / 2:
+        if abs(left) < abs(calls[0].size) / 2 or left * calls[0].size < 0.0:
             return later
     return None
 

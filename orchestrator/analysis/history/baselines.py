@@ -21,7 +21,7 @@ import numpy as np
 from scipy import special
 
 from orchestrator.analysis.statistics import autocorrelation
-from orchestrator.analysis.statistics.nested import CONFIDENCE, quantile
+from orchestrator.analysis.statistics.nested import CONFIDENCE
 from orchestrator.domain.asked.fingerprint import differences
 from orchestrator.domain.runs.basis import LEAST_SOUND
 
@@ -72,22 +72,6 @@ class Mean:
     error: float | None
     degrees: float | None
     n: int
-
-    @property
-    def half_width(self) -> float | None:
-        """Of the 95 % interval."""
-        if self.error is None or self.degrees is None:
-            return None
-        return quantile(self.degrees) * self.error
-
-    @property
-    def p(self) -> float | None:
-        """Of the hypothesis that it is 0, two-sided."""
-        if self.error is None or self.degrees is None:
-            return None
-        if self.error == 0.0:
-            return 1.0 if self.value == 0.0 else 0.0
-        return float(2.0 * special.stdtr(self.degrees, -abs(self.value) / self.error))
 
     def bounds(self, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
         """The ends of its interval."""
@@ -234,19 +218,16 @@ def mean_of(values: Sequence[float], noise: Noise | None) -> Mean:
 
 
 def difference(before: Mean, after: Mean, pooled: bool) -> Mean:
-    """Return ``after`` less ``before``. Two with one ``pooled`` variance share its degrees of freedom; else Welch's."""
-    found = combined([(1.0, after), (-1.0, before)])
-    return replace(found, degrees=before.degrees) if pooled and found.error is not None else found
-
-
-def combined(parts: Sequence[tuple[float, Mean]]) -> Mean:
-    """Return the sum of independent means, each with its weight; degrees of freedom by Welch and Satterthwaite."""
-    value, n = sum(weight * one.value for weight, one in parts), sum(one.n for _, one in parts)
-    shares = [(weight * one.error) ** 2 if one.error is not None else None for weight, one in parts]
-    if any(share is None for share in shares):
+    """Return ``after`` less ``before``. Two with one ``pooled`` variance share its degrees of freedom; others have
+    those of Welch and Satterthwaite."""
+    value, n = after.value - before.value, before.n + after.n
+    if before.error is None or after.error is None:
         return Mean(value, None, None, n)
-    total = sum(share for share in shares if share)
-    if total == 0.0:
-        return Mean(value, 0.0, min(one.degrees or 1.0 for _, one in parts), n)
-    spread = sum(share**2 / (one.degrees or 1.0) for share, (_, one) in zip(shares, parts, strict=True) if share)
-    return Mean(value, math.sqrt(total), total**2 / spread, n)
+    degrees = [one.degrees or 1.0 for one in (before, after)]
+    shares = [before.error**2, after.error**2]
+    total = sum(shares)
+    if pooled or total == 0.0:
+        return Mean(value, math.sqrt(total), min(degrees), n)
+    return Mean(
+        value, math.sqrt(total), total**2 / sum(share**2 / of for share, of in zip(shares, degrees, strict=True)), n
+    )

@@ -8,8 +8,9 @@ from orchestrator.analysis.history.baselines import Baseline, Change, Mean
 from orchestrator.api.views.common import DamagedView, Json, Quantity, View, fields_of
 from orchestrator.domain.around.history import Point, StoredSeries
 from orchestrator.domain.value.measurement import Grade, Measurement
+from orchestrator.services.history.alerts import Finding
 from orchestrator.services.history.observed import Place
-from orchestrator.services.history.words import Finding, Verdict, findings, of_border, verdict_at
+from orchestrator.services.history.words import of_border
 from orchestrator.services.history.workload import History, HistoryPoint
 
 LEVEL = "mean over sessions of the logarithms of their runs' rates, Student's t between sessions"
@@ -75,7 +76,7 @@ class BaselineView(View):
 
 class BorderView(View):
     """Where a baseline of a place begins, from ``point`` on. ``difference`` is after / before - 1, as a ratio; null for
-    a place that nothing was measured on before. ``verdict`` is what that place shows by itself."""
+    a place that nothing was measured on before."""
 
     line: int
     point: int
@@ -83,29 +84,24 @@ class BorderView(View):
     is_new_place: bool
     changes: list[FieldChangeView]
     difference: Quantity | None
-    verdict: Verdict
     text: str
 
 
-class ApartView(View):
-    """A place that does not move as the others do, with how far it moved itself."""
-
-    place: int
-    difference: Quantity
-
-
 class FindingView(View):
-    """What is said of a line. ``difference`` is what ``places`` have in common; ``apart`` are those that stand out."""
+    """A change of the level of a place from ``point`` on, by the rules of the gate. ``state`` is that of the alert that
+    speaks of it, else ``candidate``, ``drift`` or ``faster``. ``difference`` is after / before - 1 as the nights had
+    it, ``effect`` the one that was confirmed, null where none was."""
 
-    kind: Literal["software_change", "drift"]
+    kind: Literal["step", "drift"]
     line: int
-    verdict: Verdict
+    state: str
+    point: int
+    place: int
+    difference: float
     changes: list[FieldChangeView]
-    points: list[int]
-    places: list[int]
-    difference: Quantity | None
-    smallest_detectable_ratio: float | None
-    apart: list[ApartView]
+    alert_id: str | None
+    experiment_id: str | None
+    effect: Quantity | None
     text: str
 
 
@@ -136,7 +132,6 @@ class HistoryView(View):
 
 def history_view(found: History) -> HistoryView:
     ids = {key: number for number, key in enumerate(found.places)}
-    told = findings(found.lines, found.places)
     borders = [
         _border(number, border, ids, found.places) for number, line in enumerate(found.lines) for border in line.borders
     ]
@@ -159,7 +154,7 @@ def history_view(found: History) -> HistoryView:
             for one in theirs
         ],
         borders=borders,
-        findings=[_finding(one, ids) for one in told],
+        findings=[_finding(number, one, ids) for number, line in enumerate(found.lines) for one in line.findings],
         damaged=[DamagedView.of(one) for one in found.damaged],
     )
 
@@ -224,16 +219,18 @@ def _border(line: int, one: Any, ids: dict[str, int], places: Any) -> BorderView
         line=line,
         place=ids[one.place],
         difference=None if one.effect is None else _difference(one.effect),
-        verdict=verdict_at(one),
         text=of_border(one, places),
     )
 
 
-def _finding(one: Finding, ids: dict[str, int]) -> FindingView:
+def _finding(line: int, one: Finding, ids: dict[str, int]) -> FindingView:
+    alert = one.alert
     return FindingView.of(
         one,
-        places=[ids[key] for key in one.places],
-        difference=None if one.common is None else _difference(one.common),
-        smallest_detectable_ratio=one.detectable_ratio,
-        apart=[ApartView(place=ids[key], difference=_difference(mean)) for key, mean in one.apart],
+        line=line,
+        place=ids[one.place],
+        changes=[FieldChangeView.of(each) for each in one.changes],
+        alert_id=alert and alert.id,
+        experiment_id=alert and alert.experiment_id,
+        effect=Quantity.maybe(alert and alert.told.effect),
     )

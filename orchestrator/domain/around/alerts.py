@@ -56,6 +56,7 @@ class Candidate(Plain):
         place: the devices, in words.
         at: the time of the schedule from which on it looks slower; ``called_at``: that by which it could be told.
         difference: after / before - 1, as the nights had it: what is published is the effect that was confirmed.
+        experiment_id, cell_key: of the night at ``at``: its point in a history.
     """
 
     cell: str
@@ -64,6 +65,8 @@ class Candidate(Plain):
     at: float
     called_at: float
     difference: float
+    experiment_id: str | None = None
+    cell_key: str | None = None
 
     def meets(self, other: "Candidate") -> bool:
         """Whether it is the same one, as another night's judgement may have it."""

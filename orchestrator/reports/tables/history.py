@@ -98,6 +98,17 @@ def history_table(found: Json) -> Table:
     return Table(", ".join(common), headers, rows, _notes(found, night))
 
 
+def findings_table(found: Json) -> Table:
+    """What the gate says of the series, a line each."""
+    names = {place["id"]: place["name"] for place in found["places"]}
+    night, items = _night_text(found), {item["number"]: item for item in found["items"]}
+    rows = [
+        [night(items[one["point"]]), names[one["place"]], f"{one['difference']:+.1%}", one["state"], one["text"]]
+        for one in found["findings"]
+    ]
+    return Table("", ["since (UTC)", "on", "nights differ by", "state", "what is said"], rows, [])
+
+
 def finding_lines(found: Json) -> list[str]:
     """What is said of the series, a line each; those of several lines say of which."""
     names = {line["line"]: f"{line['interpreter']}: " for line in found["lines"]} if len(found["lines"]) > 1 else {}

@@ -5,14 +5,16 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from orchestrator.analysis.gate.suspects import moves_of
 from orchestrator.analysis.history.baselines import Baseline, Observation, baselines_of
-from orchestrator.analysis.history.breaks import Border, Judged, SoftwareChange, borders_of, drift_of, software_changes
+from orchestrator.analysis.history.breaks import Border, borders_of
 from orchestrator.domain.around.history import Point, StoredSeries
 from orchestrator.domain.runs.filters import SeriesFilter
 from orchestrator.domain.value.measurement import Grade
 from orchestrator.domain.words.errors import Conflict, Damaged, NotFound
 from orchestrator.services.context import Context
 from orchestrator.services.history import points
+from orchestrator.services.history.alerts import Finding, Known, findings_of, known_of
 from orchestrator.services.history.observed import Place, observed
 
 ESTABLISHED = 3  # points of a line beside the main one, from which on it takes points that come alone: a judgement
@@ -39,8 +41,7 @@ class Line:
     interpreter: str
     baselines: list[list[Baseline]]
     borders: list[Border]
-    changes: list[SoftwareChange]
-    drift: Judged | None
+    findings: list[Finding]
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,15 @@ def history(context: Context, key: str, limit: int) -> History:
     series = found(context, key)
     newest = points.of_series(context, series.key, limit)
     in_order = _in_order(newest.points)
-    placed, lines, places = _told(in_order, newest)
+    placed, lines, places = _told(in_order, newest, known_of(context, in_order))
     units = [one.throughput.unit for one in in_order if one.throughput]
     left_out = max(0, series.n_points - newest.n_own)
     return History(series, units[-1] if units else None, placed, lines, places, newest.damaged, left_out)
 
 
-def _told(made: Sequence[Point], newest: points.Found) -> tuple[list[HistoryPoint], list[Line], dict[str, Place]]:
+def _told(
+    made: Sequence[Point], newest: points.Found, known: Sequence[Known]
+) -> tuple[list[HistoryPoint], list[Line], dict[str, Place]]:
     places: dict[str, Place] = {}
     observed = [_observations(number, one, newest.prints, places) for number, one in enumerate(made)]
     of_line = lines_of(made)
@@ -100,14 +103,11 @@ def _told(made: Sequence[Point], newest: points.Found) -> tuple[list[HistoryPoin
     lines = []
     for number in range(max(of_line, default=-1) + 1):
         mine = [index for index, line in enumerate(of_line) if line == number]
-        lines.append(_line(made[mine[0]].interpreter, [each for index in mine for each in observed[index]]))
+        observations = [each for index in mine for each in observed[index]]
+        baselines = baselines_of(observations)
+        told = findings_of(moves_of(observations), [one for one in known if one.point in mine], places)
+        lines.append(Line(made[mine[0]].interpreter, baselines, borders_of(observations, baselines), told))
     return placed, lines, places
-
-
-def _line(interpreter: str, observations: Sequence[Observation]) -> Line:
-    baselines = baselines_of(observations)
-    borders = borders_of(observations, baselines)
-    return Line(interpreter, baselines, borders, software_changes(borders), drift_of(baselines))
 
 
 def _observations(

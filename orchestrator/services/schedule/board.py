@@ -112,6 +112,7 @@ class Judged:
         fields: of each night; ``present``: the nights whose spec had it.
         suspects: its candidates; their points are the numbers of these nights. ``places`` are those by their keys.
         looks: the candidate that an amber night is told of.
+        cells: number of a night that had it -> (experiment, key of the cell in it).
         run_s: how long a run takes, the mean in seconds; 0 where none is known.
         deviation: of the logarithm of a run's rate within a night; None where no night has two.
     """
@@ -122,6 +123,7 @@ class Judged:
     suspects: Sequence[Suspect]
     places: Mapping[str, Place]
     looks: Mapping[Column, Suspect]
+    cells: Mapping[int, tuple[str, str]]
     run_s: float
     deviation: float | None
 
@@ -190,7 +192,7 @@ def alerts_of(context: Context, schedule: Schedule) -> Sequence[Alert]:
 
 def candidate_of(key: Hashable, judged: Judged, suspect: Suspect) -> Candidate:
     """A suspect of the cell of that key, as alerts have it."""
-    plan = judged.plan
+    plan, (experiment, cell) = judged.plan, judged.cells[suspect.begins.point]
     return Candidate(
         cell=hashlib.sha256(repr(key).encode()).hexdigest()[:16],
         label=f"{plan.model} {plan.framework} {plan.per_device_batch_size}",
@@ -198,6 +200,8 @@ def candidate_of(key: Hashable, judged: Judged, suspect: Suspect) -> Candidate:
         at=suspect.begins.at,
         called_at=suspect.called.at,
         difference=suspect.difference,
+        experiment_id=experiment,
+        cell_key=cell,
     )
 
 
@@ -321,6 +325,11 @@ def _judged(columns: Sequence[Column], cells: Sequence[StoredCell | None]) -> Ju
         suspects=suspects,
         places=places,
         looks=looks,
+        cells={
+            number: (cell.experiment.id, cell.runs[0].plan.cell_key)
+            for number, cell in enumerate(cells)
+            if cell is not None
+        },
         run_s=_run_s(rows.values()),
         deviation=_deviation(rows.values()),
     )

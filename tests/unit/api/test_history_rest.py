@@ -9,14 +9,16 @@ from sqlalchemy import update
 
 from orchestrator.db.tables.history import point
 from orchestrator.db.tables.schema import run as stored_run
+from orchestrator.domain.around.alerts import Alert, AlertState, Candidate, Changed, Told
 from orchestrator.domain.around.history import Point
 from orchestrator.domain.runs.run import RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
-from orchestrator.domain.value.measurement import Analysis, Grade, Validity
+from orchestrator.domain.value.measurement import Analysis, Grade, Measurement, Validity
 from orchestrator.services.history.workload import lines_of
 from tests.unit.api.api_rig import Rig, rate
 
 NOISE = 0.003  # of a night
+EFFECT = Measurement("difference_ratio", -0.02, "1", "as told", ci_low=-0.03, ci_high=-0.01, confidence=0.95)
 
 
 def told(version: str = "2.12", node: str = "n0", kernel: str = "6.1", workload: str = "w" * 16) -> dict[str, Any]:
@@ -64,28 +66,59 @@ def test_a_series_has_a_point_for_each_experiment_and_one_baseline_while_nothing
     assert (found["borders"], found["findings"], found["unit"]) == ([], [], "images/s")
 
 
-def test_a_change_of_software_is_named_with_what_it_coincides_with(rig: Rig) -> None:
-    nights(rig, 100.0, 5)
-    nights(rig, 90.0, 5, first=5, version="2.13")
+@pytest.mark.parametrize(("level", "state"), [(90.0, "candidate"), (110.0, "faster")])
+def test_a_change_of_software_is_named_with_what_it_coincides_with(rig: Rig, level: float, state: str) -> None:
+    nights(rig, 100.0, 8)
+    nights(rig, level, 3, first=8, version="2.13")
     found = rig.get("/history/www")
     (border,) = found["borders"]
     change = {"part": "subject", "field": "framework_version", "before": "2.12", "after": "2.13"}
-    assert (border["point"], border["changes"], border["verdict"]) == (5, [change], "slower")
-    assert found["items"][5]["borders"] == ["framework_version 2.12 → 2.13"]
+    assert (border["point"], border["changes"]) == (8, [change])
+    assert border["difference"]["ci_low"] < level / 100.0 - 1.0 < border["difference"]["ci_high"]
+    assert found["items"][8]["borders"] == ["framework_version 2.12 → 2.13"]
     (finding,) = found["findings"]
-    assert (finding["kind"], finding["verdict"]) == ("software_change", "slower")
-    assert finding["difference"]["ci_low"] < -0.1 < finding["difference"]["ci_high"] < -0.09
-    assert "it coincides with framework_version 2.12 → 2.13; unconfirmed" in finding["text"]
-    assert "the only device measured on both sides" in finding["text"]
+    assert (finding["kind"], finding["state"], finding["point"], finding["changes"]) == ("step", state, 8, [change])
+    assert finding["difference"] == pytest.approx(level / 100.0 - 1.0, abs=0.01)
+    assert (finding["alert_id"], finding["effect"]) == (None, None)
+    assert "it coincides with framework_version 2.12 → 2.13" in finding["text"]
+    assert ("nothing was tried side by side" in finding["text"]) == (state == "candidate")
 
 
-def test_a_change_of_the_rig_begins_a_new_baseline_and_is_no_finding_of_software(rig: Rig) -> None:
+def told_of(made: list[str], rig: Rig, place: str = "n0 cpu:0") -> Alert:
+    """A confirmed alert of nights that are slower from the ninth on."""
+    (run, *_) = rig.store.runs_of(made[8])
+    candidate = Candidate("c0", "net pytorch 4", place, 9.0, 10.0, -0.1, made[8], run.plan.cell_key)
+    told = Told((candidate,), (Changed("subject", "framework_version", "2.12", "2.13"),), "confirmed in exp_1", EFFECT)
+    return Alert("alt_1", "sch_1", AlertState.OPEN, 11.0, 11.0, "exp_1", told)
+
+
+def test_an_alert_is_told_with_its_state_and_effect_also_where_nights_alone_do_not_look_slower(rig: Rig) -> None:
+    made = [*nights(rig, 100.0, 8), *nights(rig, 90.0, 3, first=8, version="2.13")]
+    rig.store.add_alert(told_of(made, rig))
+    (finding,) = rig.get("/history/www")["findings"]
+    wanted = {"state": "open", "alert_id": "alt_1", "experiment_id": "exp_1", "point": 8, "kind": "step"}
+    assert wanted.items() <= finding.items()
+    assert (finding["effect"]["value"], finding["effect"]["ci_low"]) == (-0.02, -0.03)
+    assert finding["text"].endswith("; open: confirmed in exp_1 (alt_1)")
+    (finding,) = rig.get("/history/www", limit=3)["findings"]
+    assert wanted.items() <= (finding | {"point": 8}).items()
+
+
+def test_an_alert_of_another_place_is_not_that_of_this_one(rig: Rig) -> None:
+    made = [*nights(rig, 100.0, 8), *nights(rig, 90.0, 3, first=8, version="2.13")]
+    rig.store.add_alert(told_of(made, rig, "n1 cpu:0"))
+    (finding,) = rig.get("/history/www")["findings"]
+    assert finding["state"] == "candidate"
+
+
+def test_a_change_of_the_rig_begins_a_new_baseline_and_is_named_as_what_it_coincides_with(rig: Rig) -> None:
     nights(rig, 100.0, 4)
     nights(rig, 90.0, 4, first=4, kernel="6.8")
     found = rig.get("/history/www")
     assert [one["points"] for one in found["baselines"]] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert found["items"][4]["borders"][0].startswith("rig, new baseline: nodes.n0.kernel 6.1 → 6.8, -")
-    assert found["findings"] == []
+    (finding,) = found["findings"]
+    assert "it coincides with nodes.n0.kernel 6.1 → 6.8" in finding["text"]
 
 
 def test_a_night_that_failed_is_a_point_without_a_number(rig: Rig) -> None:
@@ -152,19 +185,16 @@ def test_a_series_that_is_not_there_or_several_are_refused(rig: Rig, key: str, s
         assert "1abd" in answer.json()["detail"]
 
 
-def test_a_device_that_drifts_is_told_from_the_others(rig: Rig) -> None:
-    for number in range(10):
+def test_a_device_that_alone_gets_slower_is_named(rig: Rig) -> None:
+    for number in range(12):
         for k, node in enumerate(("n0", "n1", "n2")):
-            slow = 0.95 if node == "n1" and number >= 5 else 1.0
+            slow = 0.95 if node == "n1" and number >= 8 else 1.0
             night(rig, 100.0 * slow, 5 * number + k, repeats=1, node=node)
     found = rig.get("/history/www")
     (finding,) = found["findings"]
-    assert (finding["kind"], finding["verdict"]) == ("drift", "no_difference_found")
-    (apart,) = finding["apart"]
-    assert found["places"][apart["place"]]["nodes"] == ["n1"]
-    assert apart["difference"]["ci_low"] < -0.05 < apart["difference"]["ci_high"]
-    assert "n1 cpu:0 is slower by" in finding["text"]
-    assert "drift of that device" in finding["text"]
+    assert (finding["kind"], finding["state"], finding["changes"]) == ("step", "candidate", [])
+    assert found["places"][finding["place"]]["nodes"] == ["n1"]
+    assert "n1 cpu:0 looks slower by" in finding["text"]
 
 
 def test_an_experiment_that_is_removed_leaves_the_series(rig: Rig) -> None:

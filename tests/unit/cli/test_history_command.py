@@ -25,8 +25,8 @@ def client(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> RigClient:
 def test_it_draws_the_nights_the_levels_and_the_borders_and_lists_them_below(
     rig: Rig, client: RigClient, capsys: Capture, tmp_path: Path
 ) -> None:
-    nights(rig, 100.0, 4)
-    nights(rig, 80.0, 4, first=4, version="2.13")
+    nights(rig, 100.0, 6)
+    nights(rig, 80.0, 3, first=6, version="2.13")
     figure = tmp_path / "history.json"
     assert main(["history", "ww", "--figure", str(figure)]) == 0
     out = capsys.readouterr().out
@@ -40,7 +40,7 @@ def test_it_draws_the_nights_the_levels_and_the_borders_and_lists_them_below(
     assert "it coincides with framework_version 2.12" in " ".join(below.split())
     specification = json.loads(figure.read_text())
     levels, intervals, points, borders = (layer["data"]["values"] for layer in specification["layer"])
-    assert [len(points), len(levels), len(borders)] == [8, 2, 1]
+    assert [len(points), len(levels), len(borders)] == [9, 2, 1]
     assert all(bar["low"] <= bar["value"] <= bar["high"] for bar in intervals)
     assert any("framework_version 2.12" in line for line in specification["title"]["subtitle"])
 
