@@ -99,6 +99,9 @@ def begin(context: Context, body: Any, by: Actor, idempotency_key: str | None = 
         asked = SideBySideRequest.model_validate(dict(body))
     except ValidationError as error:
         raise InvalidRequest(problems_of(SideBySideRequest, body, error)) from None
+    key = None if idempotency_key is None else idempotency(by.owner, idempotency_key, "compare", body)
+    if key is not None:
+        context.store.key_used(key)  # one of another request is refused, whatever this one names
     known, subjects = _subjects(context, asked)
     changes = [Change("subject", *one) for one in differences(*subjects)]
     if not changes:
@@ -108,7 +111,6 @@ def begin(context: Context, body: Any, by: Actor, idempotency_key: str | None = 
     plan, now = known.run.plan, context.clock.now()
     sides, planned = pinned(plan, known.place, subjects), _planned(asked, known)
     experiment, runs = alternating(context, by.owner, f"side-by-side-{plan.model}", sides, planned, now, ORIGIN)
-    key = None if idempotency_key is None else idempotency(by.owner, idempotency_key, "compare", body)
     deed = deed_of(by, experiment.created_at, "compare", experiment.id)
     stored, created = context.store.add_experiment(experiment, runs, key, deed)
     if created:

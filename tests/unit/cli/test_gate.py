@@ -7,6 +7,7 @@ import pytest
 from orchestrator.cli.commands.analyse.compare import _gate
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.main import main
+from orchestrator.cli.spec.sizes import seconds, share
 from tests.unit.api.api_rig import Rig
 
 FAST = (100.0, 100.1, 100.2)
@@ -75,10 +76,20 @@ def test_what_a_gate_left_out_is_told(rig: Rig, capsys: pytest.CaptureFixture[st
         ("run_a run_b --detect 2%", "--detect goes with --interleave"),
         ("run_a --interleave", "it takes A and B"),
         ("run_a run_b --interleave --fail-on-regression", "leave out --fail-on-regression"),
-        ("run_a run_b --interleave --detect 200%", "'200%' is no share above 0 and below 1"),
-        ("run_a run_b --interleave --budget 0m", "'0m' is no time above 0"),
     ],
 )
 def test_what_goes_ill_together_is_refused(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", *words.split()]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "said"), [("--detect 200%", "no share above 0"), ("--budget 0m", "no time above 0")])
+def test_shares_and_times_that_are_none_are_refused(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["compare", "run_a", "run_b", "--interleave", *words.split()])
+    assert said in capsys.readouterr().err
+
+
+def test_shares_and_times_as_people_write_them() -> None:
+    assert [share(text) for text in ("2%", "0.02", ".5%")] == [0.02, 0.02, pytest.approx(0.005)]
+    assert [seconds(text) for text in ("90", "20m", "1.5h")] == [90.0, 1200.0, 5400.0]
