@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 from bench import machines, nights
-from orchestrator.analysis.gate import bisecting, candidates, confirmation
+from orchestrator.analysis.gate import bisecting, candidates, confirmation, sight
 from orchestrator.analysis.statistics import autocorrelation, changepoints
 
 NIGHTS = 60
@@ -186,6 +186,25 @@ def of_drops(count, seed):
         _row(name, nine[0], _share(called <= 3), nine[1], bound, _share(truth))
 
 
+def seen(generator, count, rng, nights_before=30):
+    """Of series of which a drop of what ``sight`` says is seen comes: (those drops, whether it was called in time)."""
+    rows = generator(rng, (count, nights_before + sight.WITHIN)) * nights.NOISE
+    drops = [sight.sight_of(row[:nights_before]).drop for row in rows]
+    called = []
+    for row, drop in zip(rows, drops, strict=True):
+        slower = row + np.log1p(-drop) * (np.arange(len(row)) >= nights_before)
+        called.append(any(call.called >= nights_before for call in calls(slower / nights.NOISE)))
+    return np.array(drops), np.array(called)
+
+
+def of_sight(count, seed):
+    _row("30 nights, then the smallest drop that is said to be seen", "that drop, middle", "called within 3 nights")
+    _row(*["---"] * 3)
+    for name, generator in nights.KINDS.items():
+        drops, called = seen(generator, count, np.random.default_rng(seed))
+        _row(name, f"{np.median(drops):.2%}", _share(called))
+
+
 def of_confirmations(count, seed):
     _row(
         "runs differ",
@@ -296,6 +315,7 @@ PARTS = {
     "candidates": (of_candidates, 2000),
     "ramps": (of_ramps, 2000),
     "drops": (of_drops, 1000),
+    "sight": (of_sight, 1000),
     "confirmations": (of_confirmations, 20_000),
     "nightlies": (of_nightlies, 30),
     "order": (of_order, 2000),

@@ -107,7 +107,6 @@ functions and types in it that do it. A test looks every name up (tests/architec
     ``orchestrator/analysis/history/baselines.py: baselines_of``
     ``orchestrator/analysis/gate/suspects.py: moves_of``
     What looks slower in a schedule's nights is tried: an experiment of the gate, whose blocks are added at step 16.
-    ``orchestrator/analysis/gate/suspects.py: suspects_of``
     ``orchestrator/services/gate/gatekeeper.py: Gatekeeper.look``
     ``orchestrator/services/gate/again.py: sides_of``
     ``orchestrator/services/reconcile/confirming.py: missing``

@@ -214,7 +214,7 @@ def calls_of(values: Floats) -> list[Call]:
         kind, shape, residuals = told
         ends = shape.begins + shape.length - (kind == "step")
         if kind == "step":
-            moved = seen[ends:] - _clipped(seen)[:ends].mean()
+            moved = seen[ends:] - clipped(seen)[:ends].mean()
             size = float(moved.mean())
             if _middle(moved * math.copysign(1.0, size)) < abs(size) / 2:
                 continue  # a bad night beside one that is not
@@ -230,15 +230,15 @@ def calls_of(values: Floats) -> list[Call]:
 
 def _told(seen: Floats, past: _Past) -> tuple[Kind, _Shape, Floats] | None:
     """What the last of these nights tells, and what the nights are off it; None for nothing yet."""
-    values = _clipped(seen)
+    values = clipped(seen)
     degrees = len(values) - 3 + past.degrees  # a level, a size and a night were chosen
-    first = _fitted(values, PRIOR_MEMORY)
-    squares = first.rest - first.step.explained + _squares(past.residuals, PRIOR_MEMORY)
+    first = fitted(values, PRIOR_MEMORY)
+    squares = first.rest - first.step.explained + squares_of(past.residuals, PRIOR_MEMORY)
     if first.step.explained * degrees < UNLIKELY * max(squares, LEAST_DEVIATION**2):
         return None  # whatever the memory is
-    memory = _memory(past.residuals, _residuals(values, first))
-    fit = _fitted(values, memory)
-    squares = fit.rest - fit.step.explained + _squares(past.residuals, memory)
+    memory = memory_of(past.residuals, _residuals(values, first))
+    fit = fitted(values, memory)
+    squares = fit.rest - fit.step.explained + squares_of(past.residuals, memory)
     variance = max(squares / degrees, LEAST_DEVIATION**2)
     if special.stdtr(degrees, -math.sqrt(fit.step.explained / variance)) > LEVEL:
         return None
@@ -248,7 +248,7 @@ def _told(seen: Floats, past: _Past) -> tuple[Kind, _Shape, Floats] | None:
     return ("step" if better > 0 else "drift"), fit.better, _residuals(values, fit)
 
 
-def _clipped(values: Floats) -> Floats:
+def clipped(values: Floats) -> Floats:
     """Single bad nights made less bad."""
     n, width = len(values), 2 * HALF_WINDOW + 1
     middle = np.full(n, _middle(values))
@@ -286,7 +286,7 @@ def _shapes(n: int) -> tuple[list[tuple[int, int]], int, Floats, Floats, Floats,
     return steps + ramps, len(steps), shapes, squares, inner, (shapes[:, 1:] * shapes[:, :-1]).sum(axis=1)
 
 
-def _fitted(values: Floats, memory: float) -> _Fit:
+def fitted(values: Floats, memory: float) -> _Fit:
     """The best step and the best ramp beside a level, by generalised least squares, noise an AR(1)."""
     n = len(values)
     places, steps, shapes, squares, inner, neighbours = _shapes(n)
@@ -316,7 +316,7 @@ def _residuals(values: Floats, fit: _Fit) -> Floats:
     return left - left.mean()
 
 
-def _memory(past: Floats, residuals: Floats) -> float:
+def memory_of(past: Floats, residuals: Floats) -> float:
     """The autocorrelation of nights, with Kendall's correction for a short series of two levels (1954, Biometrika
     41:403), drawn to ``PRIOR_MEMORY``."""
     squares = float(past @ past + residuals @ residuals)
@@ -329,7 +329,7 @@ def _memory(past: Floats, residuals: Floats) -> float:
     return min(max((n * found + PRIOR_NIGHTS * PRIOR_MEMORY) / (n + PRIOR_NIGHTS), 0.0), MOST_MEMORY)
 
 
-def _squares(residuals: Floats, memory: float) -> float:
+def squares_of(residuals: Floats, memory: float) -> float:
     """Of residuals made independent."""
     if not len(residuals):
         return 0.0

@@ -46,17 +46,12 @@ class Suspect:
         return self.begins.point <= point and (self.ends is None or point < self.ends.point)
 
 
-def suspects_of(observations: Sequence[Observation]) -> list[Suspect]:
-    """Return what looks slower of a workload, places one by one.
+def moves_of(observations: Sequence[Observation]) -> list[Suspect]:
+    """Return what looks slower of a workload, or faster, places one by one.
 
     Args:
         observations: in the order of time.
     """
-    return [one for one in moves_of(observations) if one.difference < 0.0]
-
-
-def moves_of(observations: Sequence[Observation]) -> list[Suspect]:
-    """The same, and what looks faster: by the same rule."""
     found = []
     for nights in _by_place(observations):
         calls = calls_of(np.array([night.value for night in nights]))

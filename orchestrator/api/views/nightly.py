@@ -5,7 +5,7 @@ from typing import Literal
 from orchestrator.api.views.common import Time, View, fields_of
 from orchestrator.api.views.compared.comparison import ChangeView
 from orchestrator.api.views.results import AxesView, axes_view
-from orchestrator.services.schedule.board import Board, Column, Field, Line
+from orchestrator.services.schedule.board import Board, Column, Field, Line, Seen
 
 
 @fields_of(Column, without=("at",))
@@ -28,11 +28,25 @@ class CellNightView(View):
     changes: list[ChangeView]
 
 
+class SightView(View):
+    """How small a drop is called on a place within three nights in nine of ten cases, as a ratio, by the noise of its
+    ``n_nights`` since the last change. Deviations are of logarithms: of a night, and of a run within one (null where no
+    night has two). ``runs``: a night, the mean."""
+
+    place: str
+    smallest_drop_ratio: float
+    night_deviation: float
+    run_deviation: float | None
+    runs: float
+    n_nights: int
+
+
 class CellNightsView(View):
-    """A cell and its ``nights``, in the order of those of the board."""
+    """A cell and its ``nights``, in the order of those of the board. ``sights`` are of the places that have enough."""
 
     axes: AxesView
     nights: list[CellNightView]
+    sights: list[SightView]
 
 
 class NightlyView(View):
@@ -64,4 +78,11 @@ def _night(one: Column) -> NightView:
 
 
 def _cell(line: Line) -> CellNightsView:
-    return CellNightsView(axes=axes_view(line.plan), nights=[CellNightView.of(one) for one in line.fields])
+    nights = [CellNightView.of(one) for one in line.fields]
+    return CellNightsView(axes=axes_view(line.plan), nights=nights, sights=[_sight(one) for one in line.seen])
+
+
+def _sight(one: Seen) -> SightView:
+    seen = one.sight
+    numbers = {"smallest_drop_ratio": seen.drop, "night_deviation": seen.deviation, "n_nights": seen.nights}
+    return SightView.of(one, **numbers)

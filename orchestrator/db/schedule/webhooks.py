@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, ScalarSelect, delete, func, insert, or_, select, update
 
 from orchestrator.db.access import deeds
 from orchestrator.db.reading import paging, rows
@@ -81,12 +81,10 @@ def _is_due(now: float) -> ColumnElement[bool]:
 
 
 def due_of(connection: Connection, webhook_id: str, now: float, most: int) -> list[Delivery]:
-    asked: Select[tuple[str, str, float, float, str, int]] = select(
-        delivery.c.webhook_id, message.c.id, message.c.created_at, message.c.until, message.c.body, delivery.c.tries
-    )
-    asked = asked.join(message, message.c.id == delivery.c.message_id)
+    asked = select(message, delivery.c.tries).join(delivery, message.c.id == delivery.c.message_id)
     asked = asked.where(delivery.c.webhook_id == webhook_id, _is_due(now)).order_by(delivery.c.due_at).limit(most)
-    return [Delivery(of, Message(*told), tries) for of, *told, tries in connection.execute(asked)]
+    found = connection.execute(asked)
+    return [Delivery(webhook_id, rows.made_of(Message, row), row.tries) for row in found]
 
 
 def note(connection: Connection, tried: Delivery, answer: Answer, at: float) -> None:

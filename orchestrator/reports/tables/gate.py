@@ -1,5 +1,6 @@
 """What the regression gate has tried, and what it would have tried of a history, as tables."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -79,6 +80,29 @@ def _more_s(one: Json) -> str:
 
 def _signed(seconds: float) -> str:
     return f"{'-' if seconds < 0 else '+'}{duration(abs(seconds))}"
+
+
+def blind_table(items: Sequence[Json], drop: float) -> Table:
+    """One line a cell and place of which a ``drop`` (a ratio) is not seen, that with the largest first.
+
+    Args:
+        items: sights as REST answers them, each with the name of its schedule and the axes of its cell.
+    """
+    from orchestrator.analysis.gate.sight import runs_for  # scipy
+
+    rows = []
+    for one in sorted(items, key=lambda item: -item["smallest_drop_ratio"]):
+        seen, run, runs, axes = one["smallest_drop_ratio"], one["run_deviation"], one["runs"], one["axes"]
+        wanted = None if run is None else runs_for(drop, seen, one["night_deviation"], run, runs)
+        cost = "nobody knows: a run a night" if run is None else "no number of runs: nights differ by themselves"
+        if wanted is not None:
+            cost = f"{math.ceil(wanted)} runs a night: {wanted / runs:.1f} x the device time"
+        cell = f"{axes['model']} {axes['framework']} {axes['per_device_batch_size']}"
+        where = [one["schedule"], visible(cell), visible(one["place"])]
+        rows.append([*where, f"{seen:.1%}", str(one["n_nights"]), f"{runs:.0f}", cost])
+    heads = ["schedule", "cell", "place", "seen from", "nights", "runs a night", f"to see {drop:.1%}"]
+    note = f"a drop of {drop:.1%} is called within 3 nights in 9 of 10 cases wherever 8 nights are there"
+    return Table("", heads, rows, [] if rows else [note])
 
 
 def change_text(field: str, before: Any, after: Any) -> str:

@@ -20,7 +20,8 @@ from statistics import fmean, variance
 
 from orchestrator.analysis.cell.row import RATE, row_of_cell
 from orchestrator.analysis.gate.candidates import LEAST_NIGHTS
-from orchestrator.analysis.gate.suspects import Suspect, judged_points, suspects_of
+from orchestrator.analysis.gate.sight import Sight, sights_of
+from orchestrator.analysis.gate.suspects import Suspect, judged_points, moves_of
 from orchestrator.analysis.history.baselines import Observation
 from orchestrator.domain.around.alerts import Alert, AlertFilter, AlertState, Candidate
 from orchestrator.domain.around.schedule import GRACE_S, SCHEDULE_PREFIX, Fire, FireState, Schedule, judged, told
@@ -87,11 +88,23 @@ class Field:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """How small a drop is seen of a cell on a place, by the noise of its nights. ``run_deviation``: of the logarithm of
+    a run within a night, None where no night has two; ``runs``: a night, the mean."""
+
+    place: str
+    sight: Sight
+    run_deviation: float | None
+    runs: float
+
+
+@dataclass(frozen=True)
 class Line:
     """A cell, as the last night planned it that had it, with its field of each night."""
 
     plan: Plan
     fields: Sequence[Field]
+    seen: Sequence[Seen] = ()
 
 
 @dataclass(frozen=True)
@@ -113,6 +126,7 @@ class Judged:
         suspects: its candidates; their points are the numbers of these nights. ``places`` are those by their keys.
         looks: the candidate that an amber night is told of.
         cells: number of a night that had it -> (experiment, key of the cell in it).
+        seen: what is seen on each place that has enough nights.
         run_s: how long a run takes, the mean in seconds; 0 where none is known.
         deviation: of the logarithm of a run's rate within a night; None where no night has two.
     """
@@ -124,6 +138,7 @@ class Judged:
     places: Mapping[str, Place]
     looks: Mapping[Column, Suspect]
     cells: Mapping[int, tuple[str, str]]
+    seen: Sequence[Seen]
     run_s: float
     deviation: float | None
 
@@ -176,7 +191,8 @@ def board(context: Context, schedule: Schedule, nights: int = NIGHTS) -> Board:
     for key, plan in plans.items():
         past = _with_alerts(key, told[key], known) if key in told else {}
         fields = [past.get(one) or _without_judgement(one, found.get(one, {}).get(key)) for one in shown]
-        lines.append(Line(plan, [field for field in fields if field is not None]))
+        seen = told[key].seen if key in told else ()
+        lines.append(Line(plan, [field for field in fields if field is not None], seen))
     return Board(schedule, shown, lines)
 
 
@@ -311,7 +327,8 @@ def _judged(columns: Sequence[Column], cells: Sequence[StoredCell | None]) -> Ju
         for place, observation in _observed(number, column.at, rows.get(column)):
             places[place.key] = place
             observations.append(observation)
-    suspects, known = suspects_of(observations), judged_points(observations)
+    moves, known = moves_of(observations), judged_points(observations)
+    suspects = [one for one in moves if one.difference < 0.0]
     fields, looks = {}, {}
     for number, column in enumerate(columns):
         mine = [one for one in suspects if one.covers(number)]
@@ -330,9 +347,16 @@ def _judged(columns: Sequence[Column], cells: Sequence[StoredCell | None]) -> Ju
             for number, cell in enumerate(cells)
             if cell is not None
         },
+        seen=_seen(sights_of(observations, moves), places, list(rows.values())),
         run_s=_run_s(rows.values()),
         deviation=_deviation(rows.values()),
     )
+
+
+def _seen(sights: Mapping[str, Sight], places: Mapping[str, Place], rows: Sequence[Row]) -> list[Seen]:
+    counts = [sum(len(share.rates) for share in row.shares) for row in rows]
+    runs = fmean([one for one in counts if one] or [1])
+    return [Seen(places[key].name, sight, _deviation(rows), runs) for key, sight in sights.items()]
 
 
 def _run_s(rows: Iterable[Row]) -> float:

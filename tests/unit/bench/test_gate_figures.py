@@ -51,3 +51,10 @@ def test_equal_subjects_are_seldom_told_slower(kind):
 def test_alternating_halves_the_error_of_one_side_after_the_other():
     alternating, after_each_other = gate.errors_of_order(np.random.default_rng(7), 200)
     assert alternating <= 0.5 * after_each_other
+
+
+@pytest.mark.parametrize("kind", ["Gaussian", "AR(1) 0.3", "recorded processes"])
+def test_the_smallest_drop_that_is_said_to_be_seen_is_called_in_nine_of_ten_cases_or_so(kind):
+    drops, called = gate.seen(nights.KINDS[kind], 80, np.random.default_rng(8))
+    assert 0.012 < np.median(drops) < 0.03
+    assert 0.8 <= called.mean() <= 0.98

@@ -8,7 +8,9 @@ import pytest
 
 from orchestrator.cli.commands.analyse import alerts
 from orchestrator.cli.main import main
+from tests.contract import test_nightly
 from tests.support.milabench.files import event, lines
+from tests.support.schedule_rig import Server
 from tests.unit.api.api_rig import Rig
 from tests.unit.api.test_imports_rest import send
 from tests.unit.cli.test_compare_cells import RigClient
@@ -117,3 +119,28 @@ def test_three_nights_tell_nothing(tmp_path: Path, capsys: Capture) -> None:
     path.write_text("\n".join([HEADER, *(f"s,{86400 * night},p,v,{100 - 50 * (night > 1)}" for night in range(3))]))
     assert main(["alerts", "replay", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
+
+
+def test_cells_of_which_a_drop_is_not_seen_are_listed_with_what_it_takes_to_see_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    server = Server(f"sqlite:///{tmp_path / 'tbd.sqlite3'}", "2026-11-01 12:00")
+    server.add(spec=test_nightly.TWICE)
+    for day, noise in enumerate(0.01 * np.random.default_rng(5).standard_normal(9), start=2):
+        test_nightly.night(server, day, [100.0 * float(np.exp(noise + run)) for run in (-0.02, 0.02)])
+    server.close()
+    monkeypatch.delenv("TBD_SERVER", raising=False)
+    monkeypatch.setenv("TBD_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["alerts", "--blind", "1%", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["schedule"], found["n_nights"], found["runs"]) == ("nightly", 9, 2.0)
+    assert 0.02 < found["smallest_drop_ratio"] < 0.05
+    assert main(["alerts", "--blind", "1%"]) == 0
+    assert "runs a night: " in capsys.readouterr().out
+    assert main(["alerts", "--blind", "20%"]) == 0
+    assert "within 3 nights in 9 of 10 cases" in capsys.readouterr().out
+    for wrong in ("2", "0%", "100%", "nan%", "much"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["alerts", "--blind", wrong])
+        assert "write it in per cent, such as 2%" in capsys.readouterr().err

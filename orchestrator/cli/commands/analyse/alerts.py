@@ -2,6 +2,7 @@
 
 tbd alerts                     what looked slower, was tried, and what that told; newest first
 tbd alerts ack ID              it is known: a new baseline
+tbd alerts --blind 2%          where a drop of 2 % would be missed, and how many runs a night would see it
 tbd alerts replay NIGHTS.csv   what the gate would have tried of it, night by night, with what was known in each
 tbd alerts replay milabench
 
@@ -10,6 +11,7 @@ all that was imported of it (tbd import milabench). A replay tries nothing: docs
 """
 
 import argparse
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +27,13 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 MILABENCH = "milabench"
+NIGHTS = 60  # of a board, at most: cells that the last night did not have are listed as well
 STATES = ("trying", "open", "acknowledged", "closed", "refuted", "unconfirmed")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--state", choices=STATES, help="only those in this state")
+    parser.add_argument("--blind", type=percentage, metavar="2%", help="cells of which a drop of so much is not seen")
     parser.add_argument("--json", action="store_true", help="print REST's answer")
     orders = parser.add_subparsers(dest="order", metavar="ORDER", parser_class=Parser)
     ack = orders.add_parser("ack", help="acknowledge one: what it tells of is a new baseline")
@@ -41,12 +45,42 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     if options.order is None:
-        return _listed(options)
+        return _listed(options) if options.blind is None else _blind(options)
     if options.order == "ack":
         found = connect().post(path_of("alerts", options.alert, "acknowledge"))
         output.say(f"{found['id']} is {found['state']}")
         return DONE
     return _replayed(options)
+
+
+def percentage(text: str) -> float:
+    """A ratio above 0 and below 1, of ``2%``."""
+    try:
+        found = float(text.removesuffix("%")) / 100.0
+    except ValueError:
+        found = math.nan
+    if not 0.0 < found < 1.0 or not text.endswith("%"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no drop: write it in per cent, such as 2%")
+    return found
+
+
+def _blind(options: argparse.Namespace) -> int:
+    """List the places of cells where the smallest drop that is seen is larger."""
+    found = [
+        {"schedule": board["schedule"], "axes": cell["axes"], **sight}
+        for board in look().pages("/nightly", nights=NIGHTS)["items"]
+        for cell in board["cells"]
+        for sight in cell["sights"]
+        if sight["smallest_drop_ratio"] > options.blind
+    ]
+    if options.json:
+        output.print_json(found)
+        return DONE
+    from orchestrator.cli.printing.tables import print_table
+    from orchestrator.reports.tables.gate import blind_table
+
+    print_table(blind_table(found, options.blind))
+    return DONE
 
 
 def _listed(options: argparse.Namespace) -> int:
