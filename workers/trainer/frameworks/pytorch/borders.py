@@ -13,12 +13,13 @@ from torch import nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from suites.assemble.pytorch.layers import FixedNormalization
 from workers.trainer.base.signatures import Array
 
 _RELUS = (torch.ops.aten.relu.default, torch.ops.aten.relu_.default)
 _POOLING = torch.ops.aten.max_pool2d_with_indices.default
 # Modules that add a bias to each of their channels.
-_BIASED = (nn.Conv2d, nn.Linear, nn.BatchNorm2d, nn.GroupNorm)
+_BIASED = (nn.Conv2d, nn.Linear, nn.BatchNorm2d, nn.GroupNorm, FixedNormalization)
 
 # Judgements. No parameter keeps its initial, symmetric value: vectors are moved by this deviation.
 DEVIATION = 0.2

@@ -1,0 +1,40 @@
+"""What the operators on regions give for numbers: ``python regions.py FRAMEWORK CALLS.npz FOUND.npz``.
+
+Calls are arrays ``<number>.<operator>.<place>``; those without a dimension are plain numbers. Of ``gradient`` the last
+one is by what the bins of ``align`` are multiplied, and the gradient of their sum by the map is given.
+"""
+
+import importlib
+import sys
+
+import numpy
+
+
+def pytorch(name, given):
+    import torch
+
+    own = importlib.import_module("suites.assemble.pytorch.regions")
+    given = [one.item() if one.ndim == 0 else torch.from_numpy(one) for one in given]
+    if name == "gradient":
+        given[0].requires_grad_()
+        (own.align(*given[:-1]) * given[-1]).sum().backward()
+        return (given[0].grad,)
+    found = getattr(own, name)(*given)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def main(framework, calls, found):
+    with numpy.load(calls) as arrays:
+        keys = sorted(arrays.files, key=lambda key: (int(key.split(".")[0]), int(key.split(".")[2])))
+        given = {}
+        for key in keys:
+            given.setdefault(tuple(key.split(".")[:2]), []).append(arrays[key])
+    made = {}
+    for (number, name), values in given.items():
+        for place, array in enumerate(globals()[framework](name, values)):
+            made[f"{number}.{place}"] = numpy.asarray(array)
+    numpy.savez(found, **made)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
