@@ -49,12 +49,13 @@ class Truths(NamedTuple):
 def sums(outputs: Sequence[Any], examples: Examples, compute: Callable[..., Any]) -> Dict[str, float]:
     """Return {"n", "precision", "classes"}: images, average precisions of all classes added up, and how many these are.
 
-    Precision is of all images together: only the last batch tells it, and ``examples.references`` (``Truths``) hands on
-    what was found before.
+    Of a network's outputs (``suites/models/faster_rcnn``) the first four are read; of the fourth, what is learnt of a
+    region, whether it counts. Precision is of all images together: only the last batch tells it, and
+    ``examples.references`` (``Truths``) hands on what was found before.
     """
     truths, extents_N2 = examples.references, examples.inputs[1]  # type: Any, Array
     for number, image in enumerate(truths.images):
-        told = [output[number] for output in outputs[:4]]
+        told = [output[number] for output in outputs[:3]] + [outputs[3][number][:, 0]]
         truths.before.append((image, found(*told, extent_2=extents_N2[number], scale=truths.scales[number])))
     counted = {"n": float(len(truths.images)), "precision": 0.0, "classes": 0.0}
     if truths.is_last:

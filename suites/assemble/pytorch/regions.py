@@ -131,6 +131,6 @@ def _points(edges_R2, count, side):
     points_RT = (low_R1 + (high_R1 - low_R1) * steps_T.to(edges_R2.dtype) - 0.5).clamp(0.0, count - 1.0)
     before_RT = points_RT.floor().clamp(max=max(0, count - 2))
     part_RT = points_RT - before_RT
-    places = torch.stack([before_RT, (before_RT + 1).clamp(max=count - 1)], dim=2).long()
+    places = torch.stack([before_RT, (before_RT + 1).clamp(max=count - 1)], dim=2).to(torch.int64)
     weights = torch.stack([1.0 - part_RT, part_RT], dim=2) / POINTS
     return (one.unflatten(1, (side, POINTS)).flatten(2) for one in (places, weights))

@@ -99,7 +99,7 @@ def test_the_last_batch_tells_the_precision_of_all_images_whatever_the_batches_a
     for parts in ([images], [images[:1], images[1:]], [[one] for one in images]):
         before, totals = [], {}
         for number, part in enumerate(parts, 1):
-            outputs = [numpy.stack([one] * len(part)) for one in (logits, shifts, REGIONS, numpy.ones(4))]
+            outputs = [numpy.stack([one] * len(part)) for one in (logits, shifts, REGIONS, numpy.ones((4, 6)))]
             extents = numpy.full((len(part), 2), 200.0)
             truths = metric.Truths(part, [1.0] * len(part), before, number == len(parts))
             for name, amount in metric.sums(outputs, Examples((None, extents), (), truths), None).items():
