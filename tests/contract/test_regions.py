@@ -12,7 +12,7 @@ from suites.assemble import boxes
 from tests.trainer_process import ROOT, environment_for
 
 SCRIPT = Path(__file__).parent / "scripts" / "regions.py"
-FRAMEWORKS = [pytest.param(name, marks=pytest.mark.framework(name)) for name in ("pytorch",)]
+FRAMEWORKS = [pytest.param(name, marks=pytest.mark.framework(name)) for name in ("pytorch", "tensorflow")]
 GENERATOR = numpy.random.RandomState(1)
 
 

@@ -23,6 +23,23 @@ def pytorch(name, given):
     return found if isinstance(found, tuple) else (found,)
 
 
+def tensorflow(name, given):
+    import tensorflow as tf
+
+    own = importlib.import_module("suites.assemble.tensorflow.regions")
+    given = [one.item() if one.ndim == 0 else tf.constant(one) for one in given]
+    if name in ("align", "gradient"):
+        # Channels come first in the calls, and last in TensorFlow.
+        given[0] = tf.transpose(given[0], (1, 2, 0))
+        with tf.GradientTape() as tape:
+            tape.watch(given[0])
+            found = tf.transpose(own.align(*given[:3]), (0, 3, 1, 2))
+            total = tf.reduce_sum(found * given[3]) if name == "gradient" else None
+        return (tf.transpose(tape.gradient(total, given[0]), (2, 0, 1)),) if name == "gradient" else (found,)
+    found = getattr(own, name)(*given)
+    return (found[0][: found[1]],) if name == "kept" else found
+
+
 def main(framework, calls, found):
     with numpy.load(calls) as arrays:
         keys = sorted(arrays.files, key=lambda key: (int(key.split(".")[0]), int(key.split(".")[2])))
