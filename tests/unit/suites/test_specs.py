@@ -105,6 +105,9 @@ def test_detection_has_the_detector_wherever_it_is() -> None:
     cells = cells_of("detection.yaml", FACTS)
     wanted = set(product(load_catalog().models["faster-rcnn"].frameworks, (1, 2, 4)))
     assert {(plan.framework, plan.per_device_batch_size) for plan in cells} == wanted
+    asked = spec_of("detection.yaml").model_copy(update={"framework": ["mxnet", "cntk"]})
+    with pytest.raises(InvalidRequest, match="mxnet, only for pytorch, tensorflow: not written yet"):
+        check(asked, FACTS)
 
 
 def test_hardware_has_each_cell_on_each_model_of_gpu() -> None:
