@@ -55,8 +55,9 @@ def sums(outputs: Sequence[Any], examples: Examples, compute: Callable[..., Any]
     """
     truths, extents_N2 = examples.references, examples.inputs[1]  # type: Any, Array
     for number, image in enumerate(truths.images):
-        told = [output[number] for output in outputs[:3]] + [outputs[3][number][:, 0]]
-        truths.before.append((image, found(*told, extent_2=extents_N2[number], scale=truths.scales[number])))
+        logits_RK, shifts_RK4, regions_R4, learnt_R6 = (output[number] for output in outputs[:4])
+        place = learnt_R6[:, 0], extents_N2[number], truths.scales[number]
+        truths.before.append((image, found(logits_RK, shifts_RK4, regions_R4, *place)))
     counted = {"n": float(len(truths.images)), "precision": 0.0, "classes": 0.0}
     if truths.is_last:
         precisions = average_precisions(truths.before)
@@ -106,7 +107,7 @@ def _judged(told, wanted):
     import numpy
 
     corners = [numpy.array([box.corners for box in some], float).reshape(-1, 4) for some in wanted]
-    taken = [set() for _ in wanted]  # type: Any
+    taken = [set() for _ in wanted]
     right = []
     for one, at in sorted(told, key=lambda pair: -pair[0].likely):
         shared_B = boxes.overlaps(one.corners[None], corners[at])[0]

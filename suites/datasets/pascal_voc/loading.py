@@ -57,7 +57,7 @@ def batches(
 
 
 def _alike(found, count, seed, rank, world_size):
-    waiting = ([], [])  # type: Tuple[List[Wanted], List[Wanted]]
+    waiting = [], []
     for epoch, number in numbered.shuffled(len(found), seed, rank, world_size):
         mirrored = random.Random("%s/%s/%s" % (seed, epoch, number)).random() < 0.5
         alike = waiting[is_upright(found[number])]
@@ -96,21 +96,28 @@ def shown(wanted: Wanted, room: Room) -> Shown:
         TrainerError: ``setup_failed``, it cannot be read; the message names it.
     """
     import numpy
-    from PIL import Image
 
     image, is_mirrored = wanted
     sides = image.width, image.height
     scale = min(room[0] / float(min(sides)), room[1] / float(max(sides)))
     width, height = (max(1, int(round(side * scale))) for side in sides)
-    picture = layout.opened(image).resize((width, height), Image.BILINEAR)
     boxes = [box for box in image.boxes if not box.difficult]
     corners_B4 = numpy.array([box.corners for box in boxes], numpy.float32).reshape(-1, 4)
     if is_mirrored:
-        picture = picture.transpose(Image.FLIP_LEFT_RIGHT)
         corners_B4[:, 0::2] = image.width - corners_B4[:, 2::-2]
     found_HWC = numpy.zeros(tuple(room[::-1] if is_upright(image) else room) + (3,), numpy.float32)
-    found_HWC[:height, :width] = numpy.asarray(picture, numpy.float32) / 255.0 - numpy.float32(listing.MEAN)
-    found_HWC[:height, :width] /= numpy.float32(listing.DEVIATION)
+    found_HWC[:height, :width] = _pixels(image, width, height, is_mirrored)
     extent_2 = numpy.array([width, height], numpy.float32)
     kinds_B = numpy.array([box.kind for box in boxes], numpy.int64)
     return Shown(found_HWC, scale, extent_2, corners_B4 * numpy.float32(scale), kinds_B)
+
+
+def _pixels(image, width, height, is_mirrored):
+    """Return the normalised (height, width, 3) of an image."""
+    import numpy
+    from PIL import Image
+
+    picture = layout.opened(image).resize((width, height), Image.BILINEAR)
+    picture = picture.transpose(Image.FLIP_LEFT_RIGHT) if is_mirrored else picture
+    found_HWC = numpy.asarray(picture, numpy.float32) / 255.0
+    return (found_HWC - numpy.float32(listing.MEAN)) / numpy.float32(listing.DEVIATION)
