@@ -17,12 +17,13 @@ GATES = 4
 
 class Parameter(NamedTuple):
     """One array of trainable numbers. ``kind``: what a framework has to know to lay it out: "convolution", "matrix",
-    "lstm", "lstm_bias", "embedding" or "vector"."""
+    "lstm", "lstm_bias", "embedding" or "vector". ``fixed``: no size trains it."""
 
     name: str
     shape: Tuple[int, ...]
     kind: str
     initial: Initial
+    fixed: bool = False
 
 
 # A side, or (height, width) where they differ.
@@ -109,6 +110,26 @@ class Normalization(NamedTuple):
             Parameter(self.name + ".weight", (self.channels,), "vector", constant(1.0)),
             Parameter(self.name + ".bias", (self.channels,), "vector", constant(0.0)),
         ]
+
+    def flops(self) -> int:
+        return 0
+
+
+class FixedNormalization(NamedTuple):
+    """A batch normalisation that stays as it was learnt elsewhere: a scale and a shift of each channel. What the
+    statistics were is within them; ``scale``: what stands in their place where nothing was learnt.
+
+    Source: He et al., "Deep Residual Learning for Image Recognition", 2015, appendix A ("BN layers are fixed").
+    """
+
+    name: str
+    channels: int
+    scale: float
+
+    def parameters(self) -> List[Parameter]:
+        initial = constant(self.scale), ZERO
+        found = _scale_and_shift(self.name, self.channels)
+        return [one._replace(initial=number, fixed=True) for one, number in zip(found, initial)]
 
     def flops(self) -> int:
         return 0
@@ -501,6 +522,7 @@ Layer = Union[
     Convolution,
     Linear,
     Normalization,
+    FixedNormalization,
     SequenceNormalization,
     LayerNormalization,
     MapNormalization,
@@ -545,9 +567,10 @@ def count(layers: Sequence[Layer], without: FrozenSet[str] = frozenset()) -> int
 
 
 def frozen(layers: Sequence[Layer], above: Sequence[str]) -> FrozenSet[str]:
-    """Return the names of the parameters beneath the names ``above``: of ``encoder`` those of ``encoder.0.inner``, …"""
+    """Return the names of the parameters that stay: fixed ones, and those beneath the names ``above``: of ``encoder``
+    those of ``encoder.0.inner``, …"""
     beginnings = tuple(name + "." for name in above)
-    return frozenset(one.name for one in parameters(layers) if one.name.startswith(beginnings))
+    return frozenset(one.name for one in parameters(layers) if one.fixed or one.name.startswith(beginnings))
 
 
 def flops(layers: Sequence[Layer]) -> int:

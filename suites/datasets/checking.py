@@ -5,7 +5,8 @@
 Prints one JSON object: {splits {name: {what: how many}}, read (what of it was read), problems [a line each]}. Images
 are decoded in full, ``--sample`` of each split, evenly chosen (0: all). Texts are always read as a whole. The
 checksums of records' lengths are all compared; those of their data are not, for a damaged image does not decode. Of
-utterances all transcripts and heads of audio are read, and ``--sample`` of each split decoded.
+utterances all transcripts and heads of audio are read, and ``--sample`` of each split decoded; of images with boxes all
+annotations.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from suites.datasets import records, small_images, text_layouts
 from suites.datasets.games import atari
 from suites.datasets.image_folder import listing
+from suites.datasets.pascal_voc import layout as pascal_voc
 from suites.datasets.utterances import layout as librispeech
 from workers.trainer.base.failure import TrainerError
 
@@ -97,6 +99,8 @@ def _images(layout: str, path: str) -> Tuple[Dict[str, List[Any]], Callable[[Any
     """Return ({split: its images}, what decodes one of them)."""
     if layout == "small-images":
         return {split: small_images.files(path, split) for split in small_images.folders(path)}, small_images.opened
+    if layout == "pascal-voc":
+        return {split: pascal_voc.images(path, (split,)) for split in pascal_voc.splits(path)}, pascal_voc.opened
     return _folders(path) if layout == "image-folder" else _recorded(layout, path), _decode
 
 

@@ -9,13 +9,13 @@ or made larger.
 Dimensions: N images of a batch, H height, W width, C channels.
 """
 
-import collections
+import functools
+import itertools
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, Iterator, List, Optional
 
-from suites.datasets import numbered
+from suites.datasets import decoding, numbered
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.signatures import Array
 
@@ -23,8 +23,6 @@ TRAIN, VALID = "train", "valid"
 _FOLDER = re.compile(r"(train|valid)_([1-9]\d*)x\2$")
 # Grey, grey with transparency or in 1 bit, by a palette, and colours: what is there is turned into RGB.
 _MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
-# Judgements: so many threads decode at most, half of the cores, and so many batches are made ahead.
-MOST_THREADS, AHEAD = 8, 4
 
 
 def folders(root: Optional[str]) -> Dict[str, str]:
@@ -67,7 +65,7 @@ def side_of(path: str) -> int:
 
 
 def batches(root: Optional[str], count: int, pixels: int, seed: int, rank: int, world_size: int) -> Iterator[Array]:
-    """Yield images_NHWC without end, float32 from -1 to 1, in the seed's order; threads decode ahead of the training.
+    """Return images_NHWC without end, float32 from -1 to 1, in the seed's order; threads decode ahead of the training.
 
     Raises (also while it is iterated):
         TrainerError: ``setup_failed``, a folder or an image cannot be read; the message names it.
@@ -76,20 +74,8 @@ def batches(root: Optional[str], count: int, pixels: int, seed: int, rank: int, 
 
     found = files(root, TRAIN)
     order = numbered.shuffled(len(found), seed, rank, world_size)
-    threads = max(1, min(MOST_THREADS, len(os.sched_getaffinity(0)) // 2))
-    pool = ThreadPoolExecutor(threads)
-    waiting = collections.deque()  # type: Any
-    try:
-        while True:
-            while len(waiting) < AHEAD:
-                paths = [found[next(order)[1]] for _ in range(count)]
-                waiting.append([pool.submit(image, path, pixels) for path in paths])
-            yield numpy.stack([one.result() for one in waiting.popleft()])
-    finally:
-        for batch in waiting:
-            for one in batch:
-                one.cancel()
-        pool.shutdown()
+    lists = ([found[number] for _, number in itertools.islice(order, count)] for _ in itertools.repeat(None))
+    return (numpy.stack(images) for images in decoding.ahead(lists, functools.partial(image, pixels=pixels)))
 
 
 def judged(root: Optional[str], pixels: int, most: int) -> Array:

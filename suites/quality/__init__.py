@@ -30,6 +30,7 @@ METRICS = {
     "word_error_ratio": "word_errors",
     "sliced_wasserstein": "sliced_wasserstein",
     "game_score": "game_scores",
+    "mean_average_precision_ratio": "mean_average_precision",
 }
 
 # What a quality can be: a target lies between, or at the upper end where higher is better.
@@ -44,6 +45,7 @@ BOUNDS = {
     "word_error_ratio": (0.0, math.inf),
     "sliced_wasserstein": (0.0, math.inf),
     "game_score": (-math.inf, math.inf),
+    "mean_average_precision_ratio": (0.0, 1.0),
 }
 
 # What the name of a metric leaves open, for the method of what is measured by it.
@@ -55,6 +57,7 @@ DETAILS = {
     "word_error_ratio": "of the likeliest symbols, without a language model",
     "sliced_wasserstein": "of pixels from -1 to 1, along 128 fixed directions",
     "game_score": "mean of 20 whole games, actions drawn by the policy",
+    "mean_average_precision_ratio": "VOC 2007's, of eleven points, at half of the area",
 }
 
 

@@ -54,6 +54,7 @@ def job_of(root, folder=None, attempt="a1", model="resnet_50", optimizer=OPTIMIZ
         "seq2seq": "message_catalogues",
         "deep_speech_2": "spoken_documentation",
         "wgan_gp": "photographs_small",
+        "faster_rcnn": "drawn_shapes",
         "a3c": "catch",
     }
     data = own_data.get(model, "photographs")
@@ -124,6 +125,7 @@ CASES = [
     of("pytorch", "deep_speech_2", LIMITED, "fp32", id="statistics of sequences"),
     of("tensorflow", "deep_speech_2", LIMITED, "fp32", id="statistics of sequences"),
     of("mxnet", "deep_speech_2", LIMITED, "fp32", id="statistics of sequences"),
+    of("pytorch", "faster_rcnn", {**OPTIMIZER, "learning_rate": 0.002}, "fp32", id="what is drawn, in two shapes"),
     of("pytorch", "resnet_50", OPTIMIZER, "fp32", id="running statistics and momentum"),
     of("pytorch", "alexnet", {**OPTIMIZER, "learning_rate": 0.002}, "fp32", id="dropout"),
     of("pytorch", "resnet_50", ADAM, "fp32", id="adam"),
@@ -145,8 +147,8 @@ def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(
     if framework == "mxnet" and precision == "amp-bf16" and lacks_bfloat16():
         pytest.skip(lacks_bfloat16())
     root = {"seq2seq": sentences, "deep_speech_2": spoken}.get(model, apart)
-    if model == "wgan_gp":
-        root = made_dataset("photographs_small")
+    if model in ("wgan_gp", "faster_rcnn"):
+        root = made_dataset({"wgan_gp": "photographs_small", "faster_rcnn": "drawn_shapes"}[model])
     python, plan = python_of(framework), {"framework": framework, "optimizer": optimizer, "precision": precision}
     whole = ended(begun(job_of(root, None, "whole", model, **plan), tmp_path, python))
     assert whole.data("resumed")[0]["reason"] == "this host gives the run no folder for checkpoints"

@@ -199,6 +199,24 @@ def test_a_policy_learns_a_control_task(python_of, made_dataset, tmp_path, frame
     assert trainer.data("stopped")[0]["reason"] == "target", found
 
 
+@pytest.mark.parametrize(("framework", "name", "options"), cells_of([("faster-rcnn", {})]))
+def test_a_detector_learns_a_few_images_by_heart(python_of, made_dataset, tmp_path, framework, name, options):
+    """They are what it is judged by, too; half of the time it is shown them mirrored."""
+    (tmp_path / "few" / "ImageSets" / "Main").mkdir(parents=True)
+    for folder in ("Annotations", "JPEGImages"):
+        (tmp_path / "few" / folder).symlink_to(made_dataset("drawn_shapes") / folder)
+    for split in ("trainval", "test"):
+        names = "".join(f"{number:06d}\n" for number in range(41, 45))
+        (tmp_path / "few" / "ImageSets" / "Main" / f"{split}.txt").write_text(names)
+    told = {"mode": "convergence", "evaluate_every": 50, "max_steps": 300, "per_device_batch_size": 2, "target": 0.7}
+    job = make_job("faster_rcnn", framework, dataset=dataset_facts("drawn_shapes", tmp_path / "few"), **told)
+    job["model"] = MODELS[name].facts_with(options) | {"optimizer": {"name": "adam", "learning_rate": 3e-3}}
+    trainer = trained(job, tmp_path, python_of(framework))
+    found = [one["sums"] for one in trainer.data("evaluation")]
+    assert all((one["n"], one["classes"]) == (4, 4) for one in found)
+    assert trainer.data("stopped")[0]["reason"] == "target", found
+
+
 COLOURS = ((230, 51, 178), (38, 191, 26))
 # Judgement, of the distance that the mean of the images has; and a rate at which so small a generator comes so near.
 NEAR = 0.6

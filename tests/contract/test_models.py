@@ -399,6 +399,17 @@ def test_the_facts_state_the_operations_of_a_step_that_is_no_three_passes_forwar
     assert json.loads(counted) == table(name)["step_flops_per_sample"] + more()
 
 
+@pytest.mark.framework("pytorch")
+@pytest.mark.after_change
+def test_what_a_detector_does_not_learn_has_no_gradient_and_no_operations(python_of, tmp_path):
+    """Of fixed layers neither the gradient of what they are given is computed nor that of their weights."""
+    size = table("faster-rcnn")
+    job = parity.job(MODELS["faster-rcnn"], "pytorch", size, BATCH, SEED, [0])
+    (tmp_path / "job.json").write_text(json.dumps({**job, "process": "worker0"}))
+    counted = script(python_of("pytorch"), "operations_of_step.py", str(tmp_path / "job.json"))
+    assert json.loads(counted) == 3 * size["flops_per_sample"] - size["input_gradient_flops_per_sample"]
+
+
 def countable(size, described):
     """Whether TensorFlow's statistics tell: they know nothing of an LSTM or a loop, and a normalisation of few numbers
     counts."""

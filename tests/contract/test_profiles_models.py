@@ -25,6 +25,7 @@ KINDS = [
     ("inception-v3", {}),
     ("wgan-gp", {}),
     ("a3c", {}),
+    ("faster-rcnn", {}),
 ]
 
 # What CNTK's list lacks of its heap, MKL's code and buffers, is 3 MB of Inception-v3: 8.2 % of a tiny one with two

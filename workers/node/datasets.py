@@ -39,6 +39,7 @@ LAYOUTS = {
     "squad": Layout("question answering", "questions", 2),
     "librispeech": Layout("speech recognition", "utterances"),
     "atari": Layout("reinforcement learning", "games"),
+    "pascal-voc": Layout("object detection", "pascal_voc"),
 }
 _KEYS = ("name", "layout", "path", "files", "bytes", "sha256")
 

@@ -86,6 +86,19 @@ def _taken(x_NTE, order_NT):
     return x_NTE.gather(1, order_NT.unsqueeze(2).expand_as(x_NTE))
 
 
+class FixedNormalization(nn.Module):
+    """See ``layers.FixedNormalization``; of x_NCHW."""
+
+    def __init__(self, layer: layers.FixedNormalization) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(layer.channels))
+        self.bias = nn.Parameter(torch.zeros(layer.channels))
+
+    def forward(self, x_NCHW: torch.Tensor) -> torch.Tensor:
+        scale_C, shift_C = self.weight.to(x_NCHW.dtype), self.bias.to(x_NCHW.dtype)
+        return torch.addcmul(shift_C[:, None, None], x_NCHW, scale_C[:, None, None])
+
+
 class _SequenceNormalization(nn.BatchNorm2d):
     """See ``layers.SequenceNormalization``; of x_NCHT or x_NTC. ``mask_NT``: 1 for what is no padding, 0 for padding.
     It computes in single precision at least."""
@@ -191,6 +204,7 @@ _MODULES = {
     layers.Convolution: _convolution,
     layers.Linear: lambda layer: nn.Linear(layer.inputs, layer.outputs, bias=layer.bias),
     layers.Normalization: lambda layer: nn.BatchNorm2d(layer.channels, eps=layer.epsilon, momentum=layer.MOMENTUM),
+    layers.FixedNormalization: FixedNormalization,
     layers.SequenceNormalization: _SequenceNormalization,
     layers.LayerNormalization: lambda layer: nn.LayerNorm(layer.width, eps=layer.epsilon),
     layers.MapNormalization: lambda layer: nn.GroupNorm(1, layer.channels, eps=layer.epsilon),

@@ -91,6 +91,11 @@ class Layers(object):
         finally:
             self._trains = True
 
+    @property
+    def trains(self) -> bool:
+        """Whether a batch is trained by, and not evaluated."""
+        return self._trains
+
     @contextlib.contextmanager
     def loop(self) -> Iterator[None]:
         """Within it layers that are applied again and again read their weights by ``again``."""
@@ -163,6 +168,9 @@ class Layers(object):
         for statistic, value in zip(self.statistics[layer.name], (mean, variance)):
             statistic.assign_add(layer.MOMENTUM * (value - statistic))
         return y_NHWC
+
+    def _fixed_normalization(self, layer, x_NHWC):
+        return x_NHWC * self._weight(layer) + self._weight(layer, "bias")
 
     def _sequence_normalization(self, layer, given):
         """``given``: x_NHTC or x_TNC, and mask_NT: 1 for what is no padding, 0 for padding."""
@@ -330,6 +338,7 @@ _OPERATIONS = {
     layers.Convolution: Layers._convolution,
     layers.Linear: Layers._linear,
     layers.Normalization: Layers._normalization,
+    layers.FixedNormalization: Layers._fixed_normalization,
     layers.SequenceNormalization: Layers._sequence_normalization,
     layers.LayerNormalization: Layers._layer_normalization,
     layers.MapNormalization: Layers._map_normalization,

@@ -52,6 +52,8 @@ def _prepare(layout, source, root):
         _link(root, [os.path.join(source, split) for split in ("train", "val")])
     elif layout == "small-images":
         _link(root, small_images.folders(source).values())
+    elif layout == "pascal-voc":
+        _link(root, [os.path.join(source, name) for name in ("Annotations", "ImageSets", "JPEGImages")])
     elif layout in VOCABULARIES:
         # SentencePiece is wanted for texts alone.
         from suites.datasets import text_numbers

@@ -6,7 +6,7 @@ import struct
 import pytest
 from PIL import Image
 
-from suites.datasets import record_writing, records, small_images
+from suites.datasets import record_writing, records
 from suites.datasets.image_folder import listing
 from suites.datasets.registered import prepare
 from workers.trainer.base import manifest
@@ -146,14 +146,20 @@ def test_files_that_are_not_those_that_were_registered_are_refused(images, tmp_p
         prepare.main([str(word) for word in given])
 
 
-def test_small_images_that_were_registered_are_linked(tmp_path):
-    for folder in ("source/train_8x8", "source/valid_8x8", "root"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "source" / "train_8x8" / "1.png").write_bytes(b"")
+@pytest.mark.parametrize(
+    ("layout", "folders"),
+    [("small-images", ("train_8x8", "valid_8x8")), ("pascal-voc", ("Annotations", "ImageSets", "JPEGImages"))],
+)
+def test_folders_that_were_registered_are_linked(tmp_path, layout, folders):
+    for folder in (*folders, "notes"):
+        (tmp_path / "source" / folder).mkdir(parents=True)
+        (tmp_path / "source" / folder / "1.png").write_bytes(b"")
+    (tmp_path / "root").mkdir()
     digest = manifest.listing(str(tmp_path / "source"))["sha256"]
-    given = ["--root", tmp_path / "root", "--source", tmp_path / "source", "--layout", "small-images"]
+    given = ["--root", tmp_path / "root", "--source", tmp_path / "source", "--layout", layout]
     assert prepare.main([str(word) for word in [*given, "--sha256", digest]]) == 0
-    assert len(small_images.files(str(tmp_path / "root"), "train")) == 1
+    assert sorted(path.name for path in (tmp_path / "root").iterdir()) == list(folders)
+    assert all((tmp_path / "root" / folder / "1.png").exists() for folder in folders)
 
 
 def test_images_in_folders_that_were_registered_are_linked(images, tmp_path):

@@ -63,11 +63,11 @@ def test_the_batch_sweep_has_the_kernels_of_every_model_of_the_suite_on_one_devi
         (name, framework, batch)
         for name in (
             *("resnet-50", "inception-v3", "transformer", "seq2seq", "deep-speech-2"),
-            *("bert-base", "bert-large", "gpt-2", "wgan-gp", "a3c"),
+            *("bert-base", "bert-large", "gpt-2", "wgan-gp", "a3c", "faster-rcnn"),
         )
         for framework in models[name].frameworks
         for batch in batches
-        if name != "gpt-2" or batch < 32
+        if batch < {"gpt-2": 32, "faster-rcnn": 16}.get(name, 65)
     }
     assert {(plan.model, plan.framework, plan.per_device_batch_size) for plan in cells} == wanted
     assert {(str(plan.topology), plan.profile) for plan in cells} == {("1x1", ("kernels",))}
@@ -98,6 +98,15 @@ def test_reinforcement_plays_a_game_and_none_in_three_frameworks_and_is_refused_
     assert {(plan.framework, plan.data, plan.per_device_batch_size) for plan in cells} == wanted
     asked = spec_of("reinforcement.yaml").model_copy(update={"framework": ["cntk"]})
     with pytest.raises(InvalidRequest, match=r"CNTK 2\.7 exists for Python 3\.6 and older"):
+        check(asked, FACTS)
+
+
+def test_detection_has_the_detector_wherever_it_is() -> None:
+    cells = cells_of("detection.yaml", FACTS)
+    wanted = set(product(load_catalog().models["faster-rcnn"].frameworks, (1, 2, 4)))
+    assert {(plan.framework, plan.per_device_batch_size) for plan in cells} == wanted
+    asked = spec_of("detection.yaml").model_copy(update={"framework": ["mxnet", "cntk"]})
+    with pytest.raises(InvalidRequest, match="mxnet, only for pytorch, tensorflow: not written yet"):
         check(asked, FACTS)
 
 

@@ -13,12 +13,15 @@ from torch import nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from suites.assemble.pytorch.layers import FixedNormalization
 from workers.trainer.base.signatures import Array
 
 _RELUS = (torch.ops.aten.relu.default, torch.ops.aten.relu_.default)
 _POOLING = torch.ops.aten.max_pool2d_with_indices.default
+# What detectors order their proposals by.
+_SORT = torch.ops.aten.sort.stable
 # Modules that add a bias to each of their channels.
-_BIASED = (nn.Conv2d, nn.Linear, nn.BatchNorm2d, nn.GroupNorm)
+_BIASED = (nn.Conv2d, nn.Linear, nn.BatchNorm2d, nn.GroupNorm, FixedNormalization)
 
 # Judgements. No parameter keeps its initial, symmetric value: vectors are moved by this deviation.
 DEVIATION = 0.2
@@ -34,7 +37,8 @@ class Margins(TorchDispatchMode):
     """Watches how near the choices of a network come to their borders.
 
     ``found`` {from_zero, apart}: the smallest size of what a ReLU is given, and the smallest distance of the two
-    largest numbers of a pooling window; as parts of the root mean square of the array that they stand in.
+    largest numbers of a pooling window, or of two that are sorted; as parts of the root mean square of the array that
+    they stand in.
     """
 
     def __init__(self) -> None:
@@ -46,6 +50,9 @@ class Margins(TorchDispatchMode):
             self._note("from_zero", args[0].abs(), args[0])
         elif function is _POOLING:
             self._note("apart", _distances(*args), args[0])
+        elif function is _SORT and args[0].is_floating_point():
+            numbers = args[0][args[0].isfinite()]
+            self._note("apart", numbers.sort().values.diff(), numbers)
         return function(*args, **(kwargs or {}))
 
     def _note(self, name, sizes, x):

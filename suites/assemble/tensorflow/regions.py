@@ -1,0 +1,97 @@
+"""What detectors of two stages do with regions, in TensorFlow; see ``suites.assemble.pytorch.regions``.
+
+Shapes: A anchors, B boxes, R regions, C channels, H height and W width of a map, S side of what a region becomes.
+"""
+
+import math
+from typing import Tuple
+
+import tensorflow as tf
+
+from suites.assemble import boxes
+from suites.assemble.tensorflow.functions import single
+
+POINTS = 2
+_ABOVE = 2.0**23
+_LEAST = 1e-6
+
+
+def overlaps(ones_A4: tf.Tensor, others_B4: tf.Tensor) -> tf.Tensor:
+    low = tf.maximum(ones_A4[:, None, :2], others_B4[None, :, :2])
+    high = tf.minimum(ones_A4[:, None, 2:], others_B4[None, :, 2:])
+    shared_AB = tf.reduce_prod(tf.maximum(high - low, 0.0), axis=2)
+    areas_A, areas_B = (tf.reduce_prod(one[:, 2:] - one[:, :2], axis=1) for one in (ones_A4, others_B4))
+    return shared_AB / tf.maximum(areas_A[:, None] + areas_B - shared_AB, _LEAST)
+
+
+def shifts(boxes_A4: tf.Tensor, references_A4: tf.Tensor) -> tf.Tensor:
+    sides, before = (tf.maximum(one[:, 2:] - one[:, :2], _LEAST) for one in (boxes_A4, references_A4))
+    middle, middle_before = ((one[:, 2:] + one[:, :2]) / 2.0 for one in (boxes_A4, references_A4))
+    return tf.concat([(middle - middle_before) / before, tf.math.log(sides / before)], axis=1)
+
+
+def moved(references_A4: tf.Tensor, shifts_A4: tf.Tensor) -> tf.Tensor:
+    before = references_A4[:, 2:] - references_A4[:, :2]
+    middles = (references_A4[:, 2:] + references_A4[:, :2]) / 2.0 + shifts_A4[:, :2] * before
+    halves = before * tf.exp(tf.minimum(shifts_A4[:, 2:], math.log(boxes.MOST_GROWTH))) / 2.0
+    return tf.concat([middles - halves, middles + halves], axis=1)
+
+
+def clipped(boxes_A4: tf.Tensor, extent_2: tf.Tensor) -> tf.Tensor:
+    return tf.minimum(tf.maximum(boxes_A4, 0.0), tf.tile(extent_2, (2,)))
+
+
+def kept(boxes_A4: tf.Tensor, there_A: tf.Tensor, most: int, most_overlap: float) -> Tuple[tf.Tensor, tf.Tensor]:
+    """Return (numbers, how many of them stay): by TensorFlow's own operator, of always ``most`` numbers."""
+    # The next one is that with the highest score; what has none is no box.
+    scores_A = tf.where(there_A, -tf.range(float(boxes_A4.shape[0])), -math.inf)
+    return tf.raw_ops.NonMaxSuppressionV4(
+        boxes=boxes_A4,
+        scores=scores_A,
+        max_output_size=most,
+        iou_threshold=most_overlap,
+        score_threshold=-math.inf,
+        pad_to_max_output_size=True,
+    )
+
+
+def proposals(
+    scores_A: tf.Tensor, boxes_A4: tf.Tensor, candidates: int, most: int, most_overlap: float
+) -> Tuple[tf.Tensor, tf.Tensor]:
+    count = boxes_A4.shape[0]
+    is_narrow_A = tf.reduce_any(boxes_A4[:, 2:] - boxes_A4[:, :2] < 1.0, axis=1)
+    best_C, order_C = tf.math.top_k(tf.where(is_narrow_A, -math.inf, scores_A), min(candidates, count))
+    stay_R, found = kept(tf.gather(boxes_A4, order_C), best_C > -math.inf, most, most_overlap)
+    numbers_R = tf.sort(tf.where(tf.range(most) < found, tf.gather(order_C, stay_R), count))
+    return tf.minimum(numbers_R, count - 1), tf.cast(numbers_R < count, tf.float32)
+
+
+def drawn(
+    shared_A: tf.Tensor, there_A: tf.Tensor, keys_A: tf.Tensor, most: int, half: float
+) -> Tuple[tf.Tensor, tf.Tensor]:
+    ahead_A = (there_A > 0) & (shared_A >= half)
+    best, first = tf.math.top_k(tf.where(ahead_A, keys_A, -1.0), most // 4)
+    of_first = tf.scatter_nd(first[:, None], tf.cast(best >= 0, tf.float32), keys_A.shape) > 0
+    behind_A = (there_A > 0) & ~ahead_A
+    order_A = tf.where(of_first, keys_A + _ABOVE, tf.where(behind_A, keys_A, -1.0))
+    best, numbers = tf.math.top_k(order_A, most)
+    return numbers, tf.cast(best >= 0, tf.float32)
+
+
+def align(map_HWC: tf.Tensor, regions_R4: tf.Tensor, side: int) -> tf.Tensor:
+    """Return (R, S, S, C). The part of each place in a bin is that of its row by that of its column: so two products of
+    matrices are enough, along one axis after the other."""
+    height, width, channels = map_HWC.shape
+    rows_RSH, columns_RSW = _parts(regions_R4[:, 1::2], height, side), _parts(regions_R4[:, 0::2], width, side)
+    of_rows = tf.matmul(tf.reshape(rows_RSH, (-1, height)), tf.reshape(single(map_HWC), (height, -1)))
+    x_RSWC = tf.reshape(of_rows, (-1, side, width, channels))
+    return tf.cast(tf.matmul(columns_RSW[:, None], x_RSWC), map_HWC.dtype)
+
+
+def _parts(edges_R2, count, side):
+    """Return the part that each of ``count`` places has in each bin along an axis."""
+    low_R1, high_R1 = tf.split(edges_R2 / boxes.STRIDE, 2, axis=1)
+    steps_T = (tf.range(side * POINTS, dtype=edges_R2.dtype) + 0.5) / (side * POINTS)
+    points_RT = tf.clip_by_value(low_R1 + (high_R1 - low_R1) * steps_T - 0.5, 0.0, count - 1.0)
+    near_RTP = tf.maximum(0.0, 1.0 - tf.abs(points_RT[:, :, None] - tf.range(count, dtype=edges_R2.dtype)))
+    return tf.reduce_mean(tf.reshape(near_RTP, (-1, side, POINTS, count)), axis=2)

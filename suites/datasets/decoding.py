@@ -1,0 +1,29 @@
+"""Decodes images by threads, ahead of the training that they are for."""
+
+import collections
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Iterator, List, Sequence
+
+# Judgements: so many threads decode at most, half of the cores, and so many batches are made ahead.
+MOST_THREADS, AHEAD = 8, 4
+
+
+def ahead(lists: Iterator[Sequence[Any]], decode: Callable[[Any], Any]) -> Iterator[List[Any]]:
+    """Yield for each of endless ``lists`` what ``decode`` makes of its items, in their order.
+
+    Raises (while it is iterated):
+        Exception: what ``decode`` raises.
+    """
+    pool = ThreadPoolExecutor(max(1, min(MOST_THREADS, len(os.sched_getaffinity(0)) // 2)))
+    waiting = collections.deque()  # type: Any
+    try:
+        while True:
+            while len(waiting) < AHEAD:
+                waiting.append([pool.submit(decode, item) for item in next(lists)])
+            yield [one.result() for one in waiting.popleft()]
+    finally:
+        for batch in waiting:
+            for one in batch:
+                one.cancel()
+        pool.shutdown()

@@ -1,0 +1,57 @@
+"""What the operators on regions give for numbers: ``python regions.py FRAMEWORK CALLS.npz FOUND.npz``.
+
+Calls are arrays ``<number>.<operator>.<place>``; those without a dimension are plain numbers. Of ``gradient`` the last
+one is by what the bins of ``align`` are multiplied, and the gradient of their sum by the map is given.
+"""
+
+import importlib
+import sys
+
+import numpy
+
+
+def pytorch(name, given):
+    import torch
+
+    own = importlib.import_module("suites.assemble.pytorch.regions")
+    given = [one.item() if one.ndim == 0 else torch.from_numpy(one) for one in given]
+    if name == "gradient":
+        given[0].requires_grad_()
+        (own.align(*given[:-1]) * given[-1]).sum().backward()
+        return (given[0].grad,)
+    found = getattr(own, name)(*given)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def tensorflow(name, given):
+    import tensorflow as tf
+
+    own = importlib.import_module("suites.assemble.tensorflow.regions")
+    given = [one.item() if one.ndim == 0 else tf.constant(one) for one in given]
+    if name in ("align", "gradient"):
+        # Channels come first in the calls, and last in TensorFlow.
+        given[0] = tf.transpose(given[0], (1, 2, 0))
+        with tf.GradientTape() as tape:
+            tape.watch(given[0])
+            found = tf.transpose(own.align(*given[:3]), (0, 3, 1, 2))
+            total = tf.reduce_sum(found * given[3]) if name == "gradient" else None
+        return (tf.transpose(tape.gradient(total, given[0]), (2, 0, 1)),) if name == "gradient" else (found,)
+    found = getattr(own, name)(*given)
+    return (found[0][: found[1]],) if name == "kept" else found
+
+
+def main(framework, calls, found):
+    with numpy.load(calls) as arrays:
+        keys = sorted(arrays.files, key=lambda key: (int(key.split(".")[0]), int(key.split(".")[2])))
+        given = {}
+        for key in keys:
+            given.setdefault(tuple(key.split(".")[:2]), []).append(arrays[key])
+    made = {}
+    for (number, name), values in given.items():
+        for place, array in enumerate(globals()[framework](name, values)):
+            made[f"{number}.{place}"] = numpy.asarray(array)
+    numpy.savez(found, **made)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
