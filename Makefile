@@ -37,7 +37,7 @@ demo: announce-downloads setup ## everything once: set up, serve, measure one ba
 nightly-demo: announce-downloads setup interpreters ## ten nights of a tiny suite on a fast clock, with bad luck, then the board (minutes; docs/read_results/nightly.md)
 	@$(BIN)/python deploy/nightly_demo.py
 
-gate-demo: announce-downloads setup ## ten nights of a model whose commit makes it slower, on a fast clock, until the regression gate has confirmed it (docs/read_results/gate.md)
+gate-demo: announce-downloads setup ## fourteen nights of a model whose commit makes it slower, on a fast clock, until the regression gate has confirmed it and told a webhook (docs/read_results/gate.md)
 	@$(BIN)/python -m deploy.gate_demo
 
 test: announce-downloads system-packages browser setup test-interpreters lint ## set up everything that is needed and run the tests: always the same ones (docs/build/tests.md)

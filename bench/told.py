@@ -6,14 +6,16 @@ hours are of seconds. Prints a table in Markdown.
 """
 
 import argparse
+import logging
+import multiprocessing
 import random
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from deploy.receiver import Receiver
@@ -33,7 +35,9 @@ FAILS = 0.25  # of the tries: 500, a redirect, or no answer at all
 FASTER = 2000.0  # than this host's clock
 OPENED_S = 0.01  # between one alert and the next
 LIFE_S = (0.05, 0.6)  # of a process
-ALL_S = 300.0  # after the last kill
+ALL_S, STARTED_S = 600.0, 120.0  # that all may take after the last kill, and a start
+PROCESSES = multiprocessing.get_context("forkserver")  # a start in milliseconds, of what has no threads
+PROCESSES.set_forkserver_preload(["orchestrator.db.store", "orchestrator.services.gate.messenger", "deploy.receiver"])
 SECRET = "whsec_" + "b" * 43 + "="
 
 
@@ -60,14 +64,15 @@ class Outcome:
     kills: int
 
 
-def serve(url: str, begun: float) -> None:
+def serve(url: str, begun: float, ready: Event) -> None:
     """Have the alerts that are being tried become open, and send what waits, until all is done."""
     store, bell = SqlStore(url), Bell()
     clock = FastClock(begun)
     context = Context(store, None, None, clock, bell.ring)  # type: ignore[arg-type]
     messenger = Messenger(context, bell, post, poll_s=0.05)
     messenger.start()
-    print("ready", flush=True)
+    logging.disable()
+    ready.set()
     while True:
         for one in store.alerts(AlertFilter(state=AlertState.TRYING.value), limit=1).items:
             store.move_alert(one.id, AlertState.TRYING, AlertState.OPEN, one.told, clock.now())
@@ -114,20 +119,19 @@ def _waits(store: SqlStore) -> bool:
     return bool(store.untold_alerts()) or any(one.n_waiting for one in store.webhooks().items)
 
 
-def _started(url: str, begun: float) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "bench.told", "--serve", url, repr(begun)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    if process.stdout.readline() != "ready\n":
-        raise RuntimeError(f"it did not start: exit status {process.wait()}")
+def _started(url: str, begun: float) -> BaseProcess:
+    ready = PROCESSES.Event()
+    process = PROCESSES.Process(target=serve, args=(url, begun, ready), daemon=True)
+    process.start()
+    if not ready.wait(STARTED_S):
+        raise RuntimeError(f"it did not start within {STARTED_S:.0f} s: exit status {process.exitcode}")
     return process
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
-    process.send_signal(signal.SIGKILL)
-    assert process.stdout is not None
-    process.stdout.close()
-    process.wait()
+def _end(process: BaseProcess) -> None:
+    """By SIGKILL."""
+    process.kill()
+    process.join()
 
 
 def main(arguments: list[str]) -> int:
@@ -135,10 +139,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--alerts", type=int, default=ALERTS)
     parser.add_argument("--kills", type=int, default=KILLS)
     parser.add_argument("--seed", type=int, default=20261126)
-    parser.add_argument("--serve", nargs=2, metavar=("DATABASE", "BEGUN"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.serve:
-        serve(options.serve[0], float(options.serve[1]))
     with tempfile.TemporaryDirectory(prefix="tbd-told-") as folder:
         found = tried(Path(folder), options.alerts, options.kills, options.seed)
     print("| alerts | the sender killed | tries | failed at random | came again | given up | lost |")

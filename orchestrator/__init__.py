@@ -109,7 +109,12 @@ functions and types in it that do it. A test looks every name up (tests/architec
     What looks slower in a schedule's nights is tried: an experiment of the gate, whose blocks are added at step 16.
     ``orchestrator/services/gate/gatekeeper.py: Gatekeeper.look``
     ``orchestrator/services/gate/again.py: sides_of``
+    ``orchestrator/services/gate/trials.py: experiment_of``
     ``orchestrator/services/reconcile/confirming.py: missing``
+    What that told is sent to webhooks.
+    ``orchestrator/services/gate/outbox.py: tell``
+    ``orchestrator/services/gate/messenger.py: Messenger.look``
+    ``orchestrator/serve/webhook_post.py: post``
 19. The number is shown: as JSON, in a table, on a page, in a report.
     ``orchestrator/api/routers/results.py: router``
     ``orchestrator/reports/tables/results_table.py: results_table``

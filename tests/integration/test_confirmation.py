@@ -39,7 +39,7 @@ def lived(data_dir: Path, repository: Repository, commits: list[str]) -> None:
     store = SqlStore(f"sqlite:///{data_dir / 'tbd.sqlite3'}")
     clock = HandClock(time.time() - len(commits) * DAY_S)
     context = Context(store, Nodes(), load_catalog((repository.folder,)), clock, lambda: None)  # type: ignore[arg-type]
-    spec = yaml.safe_load(SPEC) | {"max_measure_s": 0.4}
+    spec = yaml.safe_load(SPEC) | {"max_measure_s": 0.4, "per_device_batch_size": 1}
     made = schedules.add(context, {"name": "nightly", "cron": "0 2 * * *", "spec": spec, "misfire": "skip"}, WHO)[0]
     scheduler = Scheduler(context, Bell())
     for number, commit in enumerate(commits):

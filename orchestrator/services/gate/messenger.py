@@ -62,7 +62,8 @@ class Messenger(Lookout):
         except StoreUnavailable as error:
             log.warning("%s: %s; trying again", webhook.id, error)
         except Exception:  # a mistake of ours must not end the service: say so and go on
-            log.exception("telling %s failed", webhook.id)
+            if not self._closing.is_set():  # else the store is closed as well, and the next server tries again
+                log.exception("telling %s failed", webhook.id)
 
     def _try(self, webhook: Webhook, one: Delivery) -> None:
         headers = headers_of(webhook.secret, one.message, self._context.clock.now())
