@@ -5,12 +5,13 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.domain.around.alerts import Alert
+from orchestrator.domain.around.alerts import Alert, OperatorChange
 from orchestrator.domain.around.webhooks import GIVEN_UP_S, MESSAGE_PREFIX, Message
 from orchestrator.domain.words.errors import DamagedRow, NotFound
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
 
+MOST_OPERATORS = 5  # of an alert: a line in a chat is short
 HELD_S = 12 * 3600.0  # an alert waits for others of its night at most: a judgement
 
 
@@ -58,8 +59,13 @@ def _alert(alert: Alert) -> Mapping[str, Any]:
         "since": _rfc3339(first.at),
         "effect": effect and {name: getattr(effect, name) for name in ("value", "ci_low", "ci_high", "confidence")},
         "changed": [one.field for one in told.changes],
+        "operators": [_operator(one) for one in told.operators.told[:MOST_OPERATORS]] if told.operators else [],
         "tried": told.text,
     }
+
+
+def _operator(one: OperatorChange) -> Mapping[str, Any]:
+    return {"name": one.name, "difference_s": one.difference_s, "low_s": one.low_s, "high_s": one.high_s}
 
 
 def _rfc3339(seconds: float) -> str:
