@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.db.store import SqlStore
-from orchestrator.domain.around.alerts import AlertState
+from orchestrator.domain.around.alerts import AlertState, OperatorChange, Operators
 from orchestrator.services.context import Context
 from orchestrator.services.gate import outbox
 from tests.contract.test_store_alerts import EFFECT, TOLD, an_alert
@@ -23,7 +23,8 @@ def context(store: SqlStore) -> Context:
     store.add_webhook(a_webhook(1), 1, deed())
     for number, schedule in enumerate(("sch_1", "sch_1", "sch_2")):
         store.add_alert(an_alert(number, schedule_id=schedule, state=AlertState.TRYING))
-        told = replace(TOLD, tried="slower", effect=EFFECT)
+        norm = OperatorChange("norm", "other", 1e-3, 3e-3, 1e-3, 3e-3)
+        told = replace(TOLD, tried="slower", effect=EFFECT, operators=Operators(norm, (norm,), 0.0, (3, 3)))
         store.move_alert(f"alt_{number}", AlertState.TRYING, AlertState.OPEN, told, LATER + number)
     return Context(store, None, None, HandClock(LATER + 60.0), lambda: None)  # type: ignore[arg-type]
 
@@ -49,6 +50,7 @@ def test_alerts_of_a_night_of_a_schedule_are_one_message_and_are_told_once(conte
         "since": "1970-01-01T00:16:40Z",
         "effect": {"value": -0.02, "ci_low": -0.03, "ci_high": -0.01, "confidence": 0.95},
         "changed": ["libraries.torch", "code_commits"],
+        "operators": [{"name": "norm", "difference_s": 2e-3, "low_s": 1e-3, "high_s": 3e-3}],
         "tried": "slower",
     }
 
