@@ -20,7 +20,7 @@ class Suspect:
     Attributes:
         before: the last observation of the level before.
         ends: the first observation that it says nothing of any more; None while it lasts.
-        recovered: the first observation of a later change from which on more than half of it is gone; None: none.
+        recovered: the first observation of the newest change by which more than half of it is gone; None: it is not.
         difference: after / before - 1, as a ratio.
     """
 
@@ -73,13 +73,16 @@ def moves_of(observations: Sequence[Observation]) -> list[Suspect]:
 
 
 def _recovered(calls: Sequence[Call]) -> Call | None:
-    """Of a call and those behind it, the first step that leaves less than half of it."""
-    left = calls[0].size
+    """Of a call and those behind it, the newest step back that leaves less than half of it; None where more is left."""
+    first, back = calls[0].size, None
+    left = first
     for later in [one for one in calls[1:] if one.kind == "step"]:
         left += later.size
-        if abs(left) < abs(calls[0].size) / 2 or left * calls[0].size < 0.0:
-            return later
-    return None
+        if left / first >= 0.5:
+            back = None
+        elif later.size / first < 0.0:
+            back = later
+    return back
 
 
 def judged_points(observations: Sequence[Observation]) -> set[int]:

@@ -26,6 +26,16 @@ def test_nights_that_win_back_more_than_half_of_a_loss_of_ten_per_cent_look_as_b
     assert found.ends.point == (30 if back else found.called.point + 14)
 
 
+@pytest.mark.parametrize(("then", "recovered"), [(0.04, 38), (-0.05, None)])
+def test_what_is_back_may_go_again_and_what_came_nearer_may_come_back_anew(then: float, recovered: int | None) -> None:
+    night = np.arange(50)
+    noise = 0.003 * np.random.default_rng(2).standard_normal(50)
+    values = noise - 0.1 * (night >= 20) + 0.06 * (night >= 30) + then * (night >= 38)
+    nights = [Observation(n, 86_400.0 * n, "n0", {}, {}, float(value), True) for n, value in enumerate(values)]
+    found = moves_of(nights)[0]
+    assert (found.begins.point, found.recovered and found.recovered.point) == (20, recovered)
+
+
 def test_fewer_runs_than_it_takes_see_a_larger_drop_and_nights_that_differ_by_themselves_no_smaller_one() -> None:
     noise = 0.005 * np.random.default_rng(3).standard_normal(40)
     seen = sight_of(noise)
