@@ -97,6 +97,14 @@ def test_what_nobody_takes_is_tried_after_growing_pauses_for_three_days_and_a_cl
     assert (told.n_given_up, told.n_waiting, told.failing_since, told.last_at) == (1, 0, NOW, NOW + GIVEN_UP_S)
 
 
+def test_a_message_that_is_tried_once_is_not_counted_as_given_up(two: SqlStore) -> None:
+    two.add_message(a_message(until=NOW), (), "whk_1")
+    (only,) = waiting(two, NOW)
+    two.note_answer(only, FAILED, NOW + 1)
+    (told,) = [one for one in two.webhooks().items if one.id == "whk_1"]
+    assert (told.n_given_up, told.n_waiting, told.failing_since) == (0, 0, NOW + 1)
+
+
 def test_an_alert_is_told_of_once_it_opens_and_again_where_it_changed_in_between(two: SqlStore) -> None:
     two.add_alert(an_alert(1, state=AlertState.TRYING))
     assert two.untold_alerts() == []

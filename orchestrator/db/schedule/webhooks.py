@@ -103,7 +103,7 @@ def note(connection: Connection, tried: Delivery, answer: Answer, at: float) -> 
         told |= {"n_delivered": webhook.c.n_delivered + 1, "failing_since": None}
     else:
         told |= {"failing_since": func.coalesce(webhook.c.failing_since, at)}
-        if again is None:
+        if again is None and tried.message.until > tried.message.created_at:  # a test is tried once
             told |= {"n_given_up": webhook.c.n_given_up + 1}
     connection.execute(update(webhook).where(webhook.c.id == tried.webhook_id).values(told))
 
