@@ -20,7 +20,7 @@ WHOLE := -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 --durations
 # What holds of every model in every framework.
 SUITE := $(patsubst %,tests/contract/test_%.py,every_cell models overfitting learned_photographs convergence checkpoints \
 	rank_checkpoints checkpoint_precisions precisions precision_parity tensorflow_casts switches adapters strategies \
-	mpi_strategies frozen_replicas optimizers updates where_batches_lie profiles profiles_models profiles_ranks \
+	mpi_strategies frozen_replicas optimizers updates regions where_batches_lie profiles profiles_models profiles_ranks \
 	profiles_pytorch profiles_tensorflow profiles_mxnet profiles_cntk) \
 	$(patsubst %,tests/integration/test_%.py,convergence_runs resumed_runs largest_batches)
 
