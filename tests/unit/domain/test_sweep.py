@@ -203,7 +203,7 @@ def test_an_exclude_is_advised_only_where_cells_are_left() -> None:
     [
         ({"model": "ent"}, "there is no model 'ent': did you mean net? There are net"),
         ({"model": "zzz"}, "there is no model 'zzz'; there are net"),
-        ({"data": "sinthetic"}, "there is no data 'sinthetic': did you mean synthetic? There are synthetic"),
+        ({"data": "sinthetic"}, "there is no data 'sinthetic': did you mean synthetic? There are own, synthetic"),
         ({"options": {"dept": 50}}, "model net has no option dept: did you mean depth? It has depth, rate"),
         ({"exclude": [{"frameworks": "pytorch"}]}, "frameworks is no axis of this sweep: did you mean framework?"),
     ],
