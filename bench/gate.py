@@ -280,7 +280,7 @@ def of_bisection(count, seed):
     mean = np.mean([runs for _, runs in found])
     _row("5 % among 16 commits, processes 1.5 %", "right", "runs", "of a fixed 10 a side")
     _row(*["---"] * 4)
-    _row(count, _share(right), f"{mean:.0f}", f"{mean / fixed:.2f}")
+    _row(f"{count} searches", _share(right), f"{mean:.0f}", f"{mean / fixed:.2f}")
 
 
 def of_order(count, seed):

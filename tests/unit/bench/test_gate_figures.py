@@ -58,3 +58,8 @@ def test_the_smallest_drop_that_is_said_to_be_seen_is_called_in_nine_of_ten_case
     drops, called = gate.seen(nights.KINDS[kind], 80, np.random.default_rng(8))
     assert 0.012 < np.median(drops) < 0.03
     assert 0.8 <= called.mean() <= 0.98
+
+
+def test_a_bisection_finds_the_first_slower_commit() -> None:
+    rng = np.random.default_rng(5)
+    assert all(gate.bisected(rng, 8, 0.05, 0.015)[0] for _ in range(4))
