@@ -84,7 +84,7 @@ def pouring(connection: socket.socket) -> None:
         (hanging, "no answer within 0 s"),
         (dripping, "no answer within 0 s"),
         (pouring, "is no HTTP"),
-        (lambda connection: connection.close(), "is no HTTP|Reset"),
+        (lambda connection: connection.close(), "is no HTTP|Reset|Broken pipe"),
         (lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n"), "200 OK"),
     ],
 )
