@@ -58,7 +58,7 @@ class Served:
     def of(cls, service: Service) -> "Served":
         runs = service.call("GET", "/api/v1/runs?state=completed&limit=50&model=lstm-classifier")["items"]
         same = [one for one in runs if one["experiment_id"] == runs[0]["experiment_id"]]
-        return cls(service, same[0]["experiment_id"], same[0]["id"], same[-1]["id"])
+        return cls(service, same[0]["experiment_id"], same[0]["id"], same[1]["id"])  # those with time series
 
     def url(self, page: str) -> str:
         return self.service.url + page.format(experiment=self.experiment, run=self.run, other=self.other)
