@@ -40,9 +40,8 @@ def facts_of(path: Path, told: Mapping[str, Any]) -> dict[str, Any]:
     """
     if strange := sorted(set(told) - set(_KEYS)):
         raise SettingsError(f"{path}: a project has {', '.join(_KEYS)}, and no {strange[0]}")
-    options = dict(told.get("options", {}))
     try:
-        project.check(told["command"], list(options))
+        project.check(told["command"], told.get("options", {}))
     except ValueError as error:
         raise SettingsError(f"{path}: [command]: {error}") from None
     unit = told["command"].get("unit", "steps")

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from orchestrator.analysis.cell.row import RATE
 from orchestrator.analysis.gate.confirmation import LEAST_BLOCKS, Decision, Design, design
 from orchestrator.analysis.history.baselines import Change
 from orchestrator.domain.around.access import Actor
@@ -29,6 +28,7 @@ from orchestrator.services.gate.trials import USUAL_DEVIATION, alternating, oper
 from orchestrator.services.history.observed import Place
 from orchestrator.services.once import idempotency
 from orchestrator.services.reconcile import confirming
+from orchestrator.services.reconcile.confirming import rate_of
 from orchestrator.services.tokens import deed_of
 
 ORIGIN = {"labels": {"origin": "compare"}}
@@ -158,13 +158,13 @@ def _known(context: Context, field: str, name: str) -> _Known:
         run = store.run(name)
         runs: Sequence[Run] = [run]
     else:
-        runs = [one for one in store.runs_of(name) if _rate(one)]
+        runs = [one for one in store.runs_of(name) if rate_of(one)]
         if len({one.plan.cell_key for one in runs}) > 1:
             raise _refused(field, f"{name} has several cells: name a run of the one that is meant (tbd show {name})")
-    runs = [one for one in runs if _rate(one)]
+    runs = [one for one in runs if rate_of(one)]
     if not runs:
         raise _refused(field, f"{name} has no run whose rate may be believed: it is not known what to make again")
-    cell = [one for one in store.runs_of_cell(runs[-1].experiment_id, runs[-1].plan.cell_key) if _rate(one)]
+    cell = [one for one in store.runs_of_cell(runs[-1].experiment_id, runs[-1].plan.cell_key) if rate_of(one)]
     return _Known(store.run(runs[-1].id), cell or runs)
 
 
@@ -188,14 +188,9 @@ def _planned(asked: SideBySideRequest, known: _Known) -> Design:
     if blocks < LEAST_BLOCKS:
         needed = f"{LEAST_BLOCKS} blocks of two runs take {2 * LEAST_BLOCKS * run_s:.0f} s of the devices' time"
         raise _refused("budget_s", f"{needed}, and {asked.budget_s:g} s are given: fewer tell nothing")
-    rates = [math.log(rate) for one in known.cell if (rate := _rate(one))]
+    rates = [math.log(rate) for one in known.cell if (rate := rate_of(one))]
     deviation = stdev(rates) if len(rates) >= LEAST_BLOCKS else USUAL_DEVIATION
     return design(asked.detect, deviation * math.sqrt(2.0), blocks)
-
-
-def _rate(run: Run) -> float | None:
-    found = run.analysis.measurement(RATE) if run.analysis and run.usable else None
-    return found.value if found is not None and found.value else None
 
 
 def _refused(field: str, why: str) -> InvalidRequest:

@@ -41,19 +41,19 @@ def blocks_of(runs: Sequence[Run]) -> Blocks:
         by_block.setdefault(run.plan.repetition, {})[str(dict(run.plan.pins).get(SIDE))] = run
     whole, lost = [], []
     for _, sides in sorted(by_block.items()):
-        rates = [_rate(sides[side]) for side in (OLD, NEW) if side in sides]
+        rates = [rate_of(sides[side]) for side in (OLD, NEW) if side in sides]
         if len(rates) == 2 and all(rates):
             whole.append(rates)
         elif all(run.state in TERMINAL for run in sides.values()):
-            lost.append(next(run for run in sides.values() if not _rate(run)))
+            lost.append(next(run for run in sides.values() if not rate_of(run)))
     reasons = [reason.text for run in lost[-1:] for reason in why_not_sound(run)]
     why = f"{lost[-1].id}: {'; '.join(reasons) or 'it gave no number'}" if lost else None
     old, new = (tuple(float(pair[side] or 0.0) for pair in whole) for side in (0, 1))
     return Blocks(old, new, len(by_block), len(lost), why)
 
 
-def _rate(run: Run) -> float | None:
-    """Work per second of a run that may be believed; None for others, and below what ``judge`` takes."""
+def rate_of(run: Run) -> float | None:
+    """Return the work per second of a run that may be believed; None for others, and below what ``judge`` takes."""
     found = run.analysis.measurement(RATE) if run.analysis and run.usable else None
     return found.value if found is not None and found.value is not None and found.value > 0.0 else None
 

@@ -43,6 +43,8 @@ def test_a_project_is_a_model_whose_command_the_service_does_not_keep(tmp_path: 
         (WORDS, "", "{lr} is no option of the model"),
         (WORDS, LR + '[options.size]\ntype = "int"\ndefault = 1\n', "no word has the option {size}"),
         (WORDS, LR.replace("lr", "seed"), "{seed} is what the plan says"),
+        (WORDS, "options = 3\n", "and has nothing else"),
+        (WORDS, "[options]\nlr = 0.1\n", "each [options.NAME]"),
         (WORDS, LR + "[sizes.full]\n", "a project has name, domain, command, options, maintainers, and no sizes"),
     ],
 )
@@ -59,6 +61,8 @@ def test_values_stay_within_their_words_and_become_no_options() -> None:
     assert project.filled(["--amp={on}"], values) == ["--amp=true"]
     with pytest.raises(ValueError, match="would be an option of the command"):
         project.filled(["{name}"], {"name": "--eval=os"})
+    with pytest.raises(ValueError, match="that no word can have"):
+        project.filled(["--name={name}"], {"name": "a\0b"})
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def command_of(job: Mapping[str, Any]) -> tuple[Mapping[str, Any], Path]:
     place = suite / str(module)
     try:
         facts = tomllib.loads((place / "model.toml").read_text(encoding="utf-8"))
-        project.check(facts.get("command"), list(facts.get("options", {})))
+        project.check(facts.get("command"), facts.get("options", {}))
     except (OSError, ValueError) as error:  # of them a TOMLDecodeError
         raise SetupError(f"{place / 'model.toml'}: [command]: {error}") from None
     missing = sorted(

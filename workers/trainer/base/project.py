@@ -21,14 +21,16 @@ def names_in(words: Sequence[str]) -> List[str]:
     return list(dict.fromkeys(found))
 
 
-def check(table: Any, options: Sequence[str]) -> None:
-    """Hold a table ``[command]`` to what it may be, beside the names of the model's ``options``.
+def check(table: Any, options: Any) -> None:
+    """Hold a table ``[command]`` to what it may be, beside the model's table of ``options``.
 
     Raises:
         ValueError: it is something else; the message says what.
     """
     if not isinstance(table, Mapping) or not set(table) <= set(_KEYS):
         raise ValueError("it is a table of %s, and has nothing else" % ", ".join(_KEYS))
+    if not isinstance(options, Mapping) or not all(isinstance(one, Mapping) for one in options.values()):
+        raise ValueError("options are tables beside it, each [options.NAME]")
     words = table.get("words")
     if not isinstance(words, list) or not words or not all(isinstance(word, str) and word for word in words):
         raise ValueError('words is a list of words such as ["python", "train.py"]: no shell reads them')
@@ -62,11 +64,13 @@ def filled(words: Sequence[str], values: Mapping[str, Any]) -> List[str]:
     """Return ``words`` with the values of the names that they have in braces: each stays within its word.
 
     Raises:
-        ValueError: a word would become an option of the command by the value that it begins with.
+        ValueError: a value has a NUL in it, or would make its word an option of the command.
     """
     found = []
     for word in words:
         text = NAME.sub(lambda match: _text(values[match.group(1)]), word)
+        if "\0" in text:
+            raise ValueError("a value of %s has a byte in it that no word can have" % word)
         if text.startswith("-") and not word.startswith("-"):
             raise ValueError("the value %r of %s would be an option of the command" % (text, word))
         found.append(text)
