@@ -10,6 +10,7 @@ same on the CPU, with small sizes, and judges nothing that needs a GPU.
 import argparse
 import functools
 import json
+import math
 import platform
 import subprocess
 import sys
@@ -40,9 +41,21 @@ JOB_LIMIT_S = 475.0
 class Bench:
     """The device, the folder for logs, and how long things take: small where it is only a rehearsal."""
 
-    def __init__(self, device: Dict[str, Any], out: Path, rehearse: bool, nvml: Optional[Nvml] = None) -> None:
+    def __init__(
+        self,
+        device: Dict[str, Any],
+        out: Path,
+        rehearse: bool,
+        nvml: Optional[Nvml] = None,
+        most_s: float = math.inf,
+    ) -> None:
         self.device, self.out, self.rehearse, self.nvml = device, out, rehearse, nvml
         self.sheet = jobs.sheet(device["name"])
+        self._most_s = most_s
+
+    def seconds(self, wanted: float, rehearsed: float = 2.0) -> float:
+        """Return how long a phase is that wants so long."""
+        return min(rehearsed if self.rehearse else wanted, self._most_s)
 
     def run(self, model: str, name: str, **changes: Any) -> List[Dict[str, Any]]:
         """Carry out a job and return the entries of its log.
@@ -63,7 +76,7 @@ class Bench:
     def train(self, name: str, seconds: float, model: str = "resnet_50", **changes: Any) -> List[Dict[str, Any]]:
         """Train ``model`` for so long."""
         size, batch = ("tiny", 4) if self.rehearse else ("full", 64)
-        seconds = 2.0 if self.rehearse else seconds
+        seconds = self.seconds(seconds)
         while True:
             try:
                 return self.run(model, name, size=size, per_device_batch_size=batch, seconds=seconds, **changes)
@@ -99,7 +112,8 @@ class Poller:
 
 def products(bench: Bench) -> List[Verdict]:
     """Matrix products: operations counted by ncu; GPM's pipes against the operations that were done."""
-    arithmetics, shape, seconds = ("fp32", "128", 1.0) if bench.rehearse else ("fp32,bf16", "8192", 40.0)
+    arithmetics, shape = ("fp32", "128") if bench.rehearse else ("fp32,bf16", "8192")
+    seconds = bench.seconds(40.0, rehearsed=1.0)
     options = {"arithmetics": arithmetics, "shapes": shape, "load_s": seconds, "measure_s": seconds}
     entries = bench.run("calibration", "products", options=options)
     sheet = bench.sheet or {}
@@ -185,7 +199,7 @@ def traces(bench: Bench) -> List[Verdict]:
 def resnet(bench: Bench, precision: str) -> List[Verdict]:
     """ResNet-50 in one precision, as it is and as fast as PyTorch makes it, each beside torchvision's."""
     found = []
-    seconds, batch = (2.0, 4) if bench.rehearse else (COMPARED_S, 64)
+    seconds, batch = bench.seconds(COMPARED_S), 4 if bench.rehearse else 64
     place = "host" if bench.rehearse else "device"  # where torchvision's batch lies
     for name, options in (("plain", {}), ("channels-last, compiled", FAST)):
         if bench.rehearse and options:
@@ -246,6 +260,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("slices", nargs="*", metavar="SLICE", help=", ".join(SLICES) + " (default: all)")
     parser.add_argument("--out", type=Path, default=Path("gpu-check"), help="folder for the logs (default gpu-check)")
     parser.add_argument("--rehearse", action="store_true", help="go through it on the CPU, with small sizes")
+    parser.add_argument("--seconds", type=float, default=math.inf, metavar="S", help="no phase longer: a first look")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.slices if name not in SLICES]
     if unknown:
@@ -260,7 +275,8 @@ def main(arguments: Sequence[str]) -> int:
             why = "; ".join(facts["gpus_withheld"].values()) or facts["unavailable"].get("gpus")
             print(f"gpu-check: there is no GPU here that can be had: {why}", file=sys.stderr)
             return NO_GPU
-        return judge(Bench(device, options.out, options.rehearse, nvml), options.slices or list(SLICES), versions(nvml))
+        bench = Bench(device, options.out, options.rehearse, nvml, options.seconds)
+        return judge(bench, options.slices or list(SLICES), versions(nvml))
     finally:
         nvml.close()
 

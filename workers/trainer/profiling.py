@@ -23,7 +23,7 @@ PHASE_STEPS = (("kernels", 3), ("layers", 3))
 CHUNK = 500
 
 # What the last of the ``allocations`` tells besides: the whole.
-_TOTALS = ("steps", "peak_bytes", "peak_method", "outside_bytes")
+_TOTALS = ("steps", "peak_bytes", "peak_method", "outside_bytes", "peak_from_step")
 
 
 def asked(job: Job) -> Tuple[str, ...]:

@@ -15,7 +15,7 @@ The job
     token          secret of the attempt; stands in the environment of its processes as ``TOKEN_VARIABLE``
     plan           the frozen plan: model, options, framework, strategy, interpreter, topology, fabric, device,
                    precision, per_device_batch_size, global_batch_size, data, size, seed, mode, max_steps,
-                   min_measure_s, max_measure_s, profile, timeout_s, repetition; data_on where it is not the usual place
+                   min_measure_s, max_measure_s, profile, timeout_s, repetition; data_on and warm_up_s where they are not the usual ones
     model          the facts of ``model.toml`` as an object, with ``module`` (``suites.models.resnet_50``)
     dataset        null for synthetic data, else the facts of ``dataset.toml`` with ``module`` and ``root`` (a folder;
                    null until the node agent has prepared it). Of one that was registered on nodes also ``registered``
@@ -72,7 +72,9 @@ PROTOCOL_VERSION = 1
 # Where synthetic batches lie before a step copies them to its device: in the host's memory, in page-locked memory of
 # the host, or on the rank's device already.
 HOST, PINNED, DEVICE = "host", "pinned", "device"
-_PAGE_LOCKED = (("pytorch", "cuda"),)
+
+# Judgement: as long as ``calibration`` loads a device before it measures it.
+WARM_UP_S = 30.0
 
 # The model of a person's own script, which no catalogue has: tbd exec makes jobs of it. And what a script or a project
 # trains with, where that is no framework that it was seen to use; its data is as much its own.
@@ -176,7 +178,8 @@ EVENTS = {
     # of ``kernels`` are [name, calls, total_s] over all steps, of ``layers`` objects in the order of the forward pass;
     # items of ``spans`` [name's index, lane's index, start_s on CLOCK_MONOTONIC, duration_s], of ``allocations``
     # [class's index, bytes (freed: negative), step (0: the build)]. A long list comes in several events, each whole in
-    # itself; the ``last`` one of ``allocations`` also has steps, peak_bytes, peak_method and outside_bytes.
+    # itself; the ``last`` one of ``allocations`` also has steps, peak_bytes, peak_method, outside_bytes and, where
+    # the peak counts from a later step than the build, peak_from_step.
     "kernels": ("steps", "elapsed_s", "active_s", "method", "rows"),
     "spans": ("names", "lanes", "items"),
     "layers": ("steps", "elapsed_s", "method", "serialised", "breakdown", "rows", "exchanges"),
@@ -192,6 +195,7 @@ EVENTS = {
     # by the agent, on a GPU host with ncu, where the plan's ``profile`` asks for kernels: what hardware counted in one
     # step, [kernel's name, {ncu's metric: value or null}] of each launch in order; a long list comes in several events
     "counters": ("tool", "steps", "kernels"),
+    # of the timed and profiled steps; with ``warmup_peak_bytes``: what was the peak before them, where it is told apart
     "memory": ("peak_bytes", "method"),
     "stopped": ("step", "reason"),
     "replica": ("sha256", "norm", "sketch"),
@@ -318,9 +322,22 @@ def node_of(job: Mapping[str, Any], process: Mapping[str, Any]) -> Dict[str, Any
     return next(node for node in nodes if node["name"] == process["node"])
 
 
-def usual_place(framework: str, device: str) -> str:
-    """Return where the synthetic batches of a rank lie unless a plan says otherwise: a plan leaves it out then."""
-    return PINNED if (framework, device) in _PAGE_LOCKED else HOST
+def usual_place(device: str) -> str:
+    """Return where the synthetic batches of a rank lie unless a plan says otherwise: a plan leaves it out then.
+
+    On GPUs they lie on the device in every framework: page-locked memory, which copies while the device computes, is
+    not to be had in all of them, and a copy from pageable memory would be most of what is compared.
+    """
+    return HOST if device == "cpu" else DEVICE
+
+
+def usual_warm_up_s(device: str, mode: str = "throughput") -> float:
+    """Return the seconds of untimed steps before the timed ones unless a plan says otherwise.
+
+    A GPU's clock falls as it grows warm and as its power reaches the limit. A training to a target is no sample of
+    steady state: all of its steps count.
+    """
+    return WARM_UP_S if device == "cuda" and mode == "throughput" else 0.0
 
 
 def check_job(job: Any) -> Dict[str, Any]:

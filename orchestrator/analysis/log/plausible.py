@@ -49,7 +49,7 @@ RANGES: Mapping[str, Mapping[str, Range]] = {
     "built": {"build_s": SECONDS, "parameters": COUNT},
     "stopped": {"step": COUNT},
     "finished": {"steps": COUNT},
-    "memory": {"peak_bytes": COUNT},
+    "memory": {"peak_bytes": COUNT, "warmup_peak_bytes": COUNT, "reserved_bytes": COUNT},
     "clock": {"offset_s": (-LONGEST_S, LONGEST_S), "uncertainty_s": SECONDS, "at_t": SECONDS},
     "activity": {"active_s": SECONDS, "elapsed_s": SECONDS, "steps": COUNT, "cost_s": SECONDS},
     "kernels": {"elapsed_s": SECONDS, "active_s": SECONDS, "steps": COUNT},

@@ -19,6 +19,9 @@ def peak_memory(logs: Sequence[NodeLog]) -> Measurement:
     if reported:
         largest = max(reported, key=lambda data: protocol.number(data["peak_bytes"]))
         scope = f"largest of {len(reported)} ranks" if len(reported) > 1 else "the only rank"
+        before = largest.get("warmup_peak_bytes")
+        if before is not None:
+            scope += f"; before the first timed step {protocol.number(before) / 1e9:.3f} GB"
         return _measurement(protocol.number(largest["peak_bytes"]), str(largest["method"]), scope)
     sampled = [reading.values.get(("memory_bytes", "attempt")) for log in logs for reading in log.readings]
     known = [value for value in sampled if value is not None]
@@ -48,20 +51,23 @@ _PAPER = {
 def profile_of(rank: int, chunks: Sequence[Mapping[str, Any]]) -> MemoryProfile:
     """Return where the memory of ``rank`` went, from the data of its ``allocations`` events, in order.
 
-    Nothing is scaled: the shares are those of the list of allocations at the moment of its own maximum, and what the
-    measured peak has beyond them stands apart.
+    Nothing is scaled: the shares are those of the list of allocations at the moment of its own maximum, in the steps
+    that the measured peak counts, and what that peak has beyond them stands apart.
 
     Raises:
         ValueError: the list is not complete, or is none that an allocator could have made.
     """
     if not chunks or not chunks[-1]["last"]:
         raise ValueError("the list of allocations breaks off")
-    levels = _Levels()
+    last = chunks[-1]
+    levels, counts, counted_from = _Levels(), False, int(last.get("peak_from_step", 0))
     for chunk in chunks:
         names = [str(name) for name in chunk["classes"]]
-        for index, size, _step in chunk["items"]:
+        for index, size, step in chunk["items"]:
+            if not counts and int(step) >= counted_from:
+                levels.begin()
+                counts = True
             levels.add(names[int(index)], int(size))
-    last = chunks[-1]
     if int(last["peak_bytes"]) <= 0:
         raise ValueError(f"a measured peak of {last['peak_bytes']} bytes")
     outside = last["outside_bytes"]
@@ -88,6 +94,10 @@ class _Levels:
         self._most = dict(self._now)
         self._at_peak = dict(self._now)
         self._sum = self._peak = 0
+
+    def begin(self) -> None:
+        """Forget what was the most until now: the measured peak counts from here on."""
+        self._most, self._at_peak, self._peak = dict(self._now), dict(self._now), self._sum
 
     def add(self, name: str, size: int) -> None:
         if name not in _PAPER:

@@ -176,6 +176,7 @@ FIELDS = (
         ),
     ),
     Field("max_repeats", planned=False, option=Option(("--max-repeats",), value=int)),
+    Field("warm_up_s", workload=True, told=True, exported="seconds of untimed steps before the timed ones", unit="s"),
     Field("min_measure_s", option=Option(("--min-measure",), "of timed steps of a run, at least", "SECONDS", float)),
     Field("max_measure_s", option=Option(("--max-measure",), "of timed steps of a run, at most", "SECONDS", float)),
     Field("max_steps", option=Option(("--max-steps",), value=int)),

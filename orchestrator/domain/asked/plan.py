@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from orchestrator.domain.asked.topology import Topology
-from workers.trainer.protocol import usual_place
+from workers.trainer.protocol import usual_place, usual_warm_up_s
 
 # Fields of a plan that say how long and when, not what: never part of a cell's identity.
 _NOT_OF_THE_CELL = ("repetition",)
@@ -89,6 +89,7 @@ class Plan:
     ``device_ids``: the only devices that it may have. ``pins``: what a confirmation fixes of its subject (``PINS``), as
     sorted (name, value) pairs; its runs belong to no series.
     ``data_on``: where synthetic batches lie; not given, the usual place, which is no part of the identity.
+    ``warm_up_s``: likewise.
     """
 
     model: str
@@ -120,6 +121,7 @@ class Plan:
     implied: tuple[str, ...] = ()
     data_sha256: str | None = None
     data_on: str = ""
+    warm_up_s: float | None = None
     target: float | None = None
     evaluate_every: int | None = None
     max_epochs: float | None = None
@@ -129,7 +131,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         if not self.data_on:
-            object.__setattr__(self, "data_on", usual_place(self.framework, self.device))
+            object.__setattr__(self, "data_on", usual_place(self.device))
+        if self.warm_up_s is None:
+            object.__setattr__(self, "warm_up_s", usual_warm_up_s(self.device, self.mode))
 
     def option(self, name: str) -> Any:
         """The value of an option. A switch that is off is not noted: plans keep the identity that they had before
@@ -185,8 +189,10 @@ class Plan:
         for name, default in _LATER.items():
             if data[name] == default:
                 del data[name]
-        if self.data_on == usual_place(self.framework, self.device):
+        if self.data_on == usual_place(self.device):
             del data["data_on"]
+        if self.warm_up_s == usual_warm_up_s(self.device, self.mode):
+            del data["warm_up_s"]
         return data | {name: self.told(name) for name in _WRITTEN_ANEW if name in data}
 
     def identity(self) -> dict[str, Any]:

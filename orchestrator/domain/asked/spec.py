@@ -157,8 +157,8 @@ class ExperimentSpec(StrictModel):
     data_on: Axis[Literal["auto", "host", "pinned", "device"]] = Field(
         default=["auto"],
         description="where synthetic batches lie when a step begins. host: in the host's memory; pinned: in "
-        "page-locked memory, for GPUs; device: on each rank's device already, so that nothing is copied. auto: pinned "
-        "for PyTorch on GPUs, else host. On CPU devices device is host",
+        "page-locked memory, for GPUs; device: on each rank's device already, so that nothing is copied. auto: device "
+        "on GPUs, host on CPU devices, where device is host",
     )
     size: Axis[Size] = Field(
         default=["full"],
@@ -201,6 +201,11 @@ class ExperimentSpec(StrictModel):
         default=10,
         description="runs of each cell at most: disturbed ones are replaced up to this many. Left out: 10, or half as "
         "many again as repeats where that is more",
+    )
+    warm_up_s: Literal["auto"] | Annotated[float, Field(ge=0, le=3600)] = Field(
+        default="auto",
+        description="seconds of untimed steps before the timed ones, so that a device has the clock that it keeps; "
+        "auto: 30 on GPUs, none on CPU devices or to a target",
     )
     min_measure_s: Annotated[float, Field(gt=0, le=30 * 86400)] | None = Field(
         default=None, description="seconds of timed steps that a run has at least; null: what its interval needs"

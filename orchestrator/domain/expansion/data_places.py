@@ -11,10 +11,10 @@ from workers.trainer.protocol import DEVICE, HOST, usual_place
 AUTO = "auto"
 
 
-def resolved(place: str, framework: str, device: str) -> str:
+def resolved(place: str, device: str) -> str:
     """What ``place`` of a spec stands for. The memory of a CPU device is the host's."""
     if place == AUTO:
-        return usual_place(framework, device)
+        return usual_place(device)
     return HOST if (place, device) == (DEVICE, "cpu") else place
 
 
@@ -22,8 +22,8 @@ def why_elsewhere(cell: Mapping[str, Any], facts: Facts) -> tuple[str, ...] | No
     """(axis, reason, further axes) why the batches of a cell cannot lie where it wants them, or None."""
     framework, model = facts.catalog.frameworks[cell["framework"]], facts.catalog.models[cell["model"]]
     device = device_of(cell, facts)
-    place = resolved(cell["data_on"], framework.name, device)
-    if place == usual_place(framework.name, device):
+    place = resolved(cell["data_on"], device)
+    if place == usual_place(device):
         return None
     if cell["data"] != "synthetic":
         reason = f"data_on {place} is for synthetic data: where batches of {cell['data']} lie is its loader's choice"

@@ -40,6 +40,7 @@ def try_of(plan: Plan, batch: int) -> Plan:
         max_steps=STEPS,
         min_measure_s=None,
         max_measure_s=None,
+        warm_up_s=0.0,
     )
 
 

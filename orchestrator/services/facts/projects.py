@@ -28,7 +28,7 @@ FRAMEWORK = FrameworkFacts(
         "single": StrategyFacts("single", max_devices_per_node=1, **_BY_COMMAND),
         OWN_SCRIPT: StrategyFacts(OWN_SCRIPT, max_devices_per_node=64, **_BY_COMMAND),
     },
-    data_on={"cpu": ("host",), "cuda": ("host",)},
+    data_on={"cpu": ("host",), "cuda": ("device",)},
 )
 
 

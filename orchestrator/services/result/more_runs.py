@@ -105,5 +105,5 @@ def _usual(context: Context, plan: Plan) -> dict[str, Any]:
         "memory_limit_bytes": None,
         "interpreter": strategy.interpreter if strategy else None,
         "device": facts_of(context.catalog, context.cluster.nodes()).device,
-        "data_on": usual_place(plan.framework, plan.device),
+        "data_on": usual_place(plan.device),
     }

@@ -105,11 +105,12 @@ def build(job: Job, process: Process, device: torch.device, kind: Callable[..., 
         parameter.requires_grad_(name not in frozen)
     fields = parts.fields_of(job)
     dtype = _TYPES.get(job.plan.precision, torch.float32)
+    place = PINNED if job.dataset and device.type == "cuda" else job.plan.data_on
     layout = torch.channels_last if "channels_last" in job.plan.switches else torch.contiguous_format
 
     def to_tensors(*arrays):
         found = [tensor(field.kind, array, dtype, layout) for field, array in zip(fields, arrays)]
-        return [_placed(one, job.plan.data_on, device) for one in found]
+        return [_placed(one, place, device) for one in found]
 
     def batches(rank):
         return parts.batches(job, rank, "pytorch", to_tensors, outputs)

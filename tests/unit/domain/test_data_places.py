@@ -1,6 +1,5 @@
 """Where synthetic batches lie: what a spec may ask for, and that the usual place changes no key."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,7 +37,7 @@ def refusal(device: str, **spec: Any) -> tuple[str, str]:
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "mxnet", "cntk"])
 def test_the_usual_place_changes_no_key(framework: str, device: str) -> None:
-    usual = resolved("auto", framework, device)
+    usual = resolved("auto", device)
     assert REAL.frameworks[framework].data_on[device][0] == usual
     (silent,) = plans(device, framework=framework)
     (named,) = plans(device, framework=framework, data_on=usual)
@@ -50,13 +49,13 @@ def test_the_usual_place_changes_no_key(framework: str, device: str) -> None:
 
 
 def test_another_place_is_another_workload() -> None:
-    found = plans("cuda", data_on=["auto", "host", "device"])
+    found = plans("cuda", data_on=["auto", "host", "pinned"])
     assert {plan.data_on for plan in found} == {"pinned", "host", "device"}
     assert len({plan.cell_key for plan in found}) == 3
-    (on_device,) = (plan for plan in found if plan.data_on == "device")
-    assert workload_of(on_device)["data_on"] == "device"
-    assert Plan.from_json(on_device.to_json()) == on_device
-    assert expand(spec_of(on_device, "again"), facts("cuda"), [])[0].key == on_device.key
+    (on_host,) = (plan for plan in found if plan.data_on == "host")
+    assert workload_of(on_host)["data_on"] == "host"
+    assert Plan.from_json(on_host.to_json()) == on_host
+    assert expand(spec_of(on_host, "again"), facts("cuda"), [])[0].key == on_host.key
     assert expand(spec_of(found[0], "again"), facts("cuda"), [])[0].key == found[0].key
 
 
@@ -77,10 +76,10 @@ def test_on_cpu_devices_the_device_is_the_host() -> None:
         ("cuda", {"framework": "cntk", "data_on": "pinned"}, "cntk has no data_on pinned: CNTK makes no values"),
         (
             "cuda",
-            {"data": "photographs", "data_on": "device"},
-            "data_on device is for synthetic data: where batches of",
+            {"data": "photographs", "data_on": "pinned"},
+            "data_on pinned is for synthetic data: where batches of",
         ),
-        ("cuda", {"model": "netbench", "data_on": "device"}, "data_on device is not offered for netbench, which makes"),
+        ("cuda", {"model": "netbench", "data_on": "host"}, "data_on host is not offered for netbench, which makes"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason(device: str, spec: dict[str, Any], told: str) -> None:
@@ -90,20 +89,15 @@ def test_what_cannot_be_is_refused_with_the_reason(device: str, spec: dict[str, 
 
 
 def test_a_dataset_is_read_as_it_always_was() -> None:
-    (plan,) = plans("cuda", data="photographs", data_on="pinned")
+    (plan,) = plans("cuda", data="photographs", data_on="device")
     assert plan == plans("cuda", data="photographs")[0]
 
 
-def test_frameworks_are_compared_though_the_usual_places_differ() -> None:
+def test_all_frameworks_are_fed_alike() -> None:
     spec = make.spec(model="resnet-50", framework=["pytorch", "tensorflow"], repeats=1)
     found = expand(spec, facts("cuda"), [])
-    assert [plan.data_on for plan in found] == ["pinned", "host"]
+    assert [plan.data_on for plan in found] == ["device", "device"]
     (group,) = groups_of(spec, found, "framework")
     assert len(group.plans) == 2
 
 
-def test_a_plan_of_before_says_nothing_and_lies_where_it_did() -> None:
-    old = make.plan(framework="pytorch", device="cuda").to_json()
-    assert "data_on" not in old
-    assert Plan.from_json(old).data_on == "pinned"
-    assert replace(Plan.from_json(old), repetition=2).data_on == "pinned"

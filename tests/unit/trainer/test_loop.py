@@ -82,6 +82,10 @@ class Script:
         self.calls.append("memory")
         return {"peak_bytes": 5, "method": "script"}
 
+    def forget_peak(self):
+        self.calls.append("forget_peak")
+        return 7
+
     def weights(self, index):
         return iter(())
 
@@ -220,6 +224,13 @@ def test_the_timeline_of_kernels_comes_in_events_that_are_whole_in_themselves():
 def test_the_peak_of_memory_is_read_before_a_profiler_could_raise_it():
     _, calls = run(max_steps=2, profile=["layers", "kernels"])
     assert calls[-3:] == ["memory", ("kernels", 3), ("layers", 3)]
+
+
+def test_the_peak_counts_from_the_first_timed_step_on_and_the_one_before_stands_beside_it():
+    events, calls = run(max_steps=3)
+    before = calls[: calls.index("forget_peak")]
+    assert (before.count("step"), calls.count("forget_peak")) == (1, 1)
+    assert [data for kind, data in events if kind == "memory"][0]["warmup_peak_bytes"] == 7
 
 
 def test_profiling_phases_keep_to_the_multiple_of_steps_of_the_strategy():

@@ -54,6 +54,15 @@ def test_the_steps_of_a_plan_are_never_exceeded():
         assert sum(n for _, n in proposals(Pace(0.2, max_steps), lambda step: 0.03)) == max_steps
 
 
+@pytest.mark.parametrize("interval_s", [0.0, 0.2])
+def test_a_device_warms_up_before_it_is_timed_and_no_timed_step_is_lost_to_it(interval_s):
+    found = proposals(Pace(interval_s, 500, warm_up_s=30.0), lambda step: 5.0 if step == 0 else 0.01)
+    warmed_s = sum(n for phase, n in found[1:] if phase == "warmup") * 0.01
+    assert 30.0 <= warmed_s < 31.0
+    cold = proposals(Pace(interval_s, 500), lambda step: 5.0 if step == 0 else 0.01)
+    assert [n for phase, n in found if phase == "timed"] == [n for phase, n in cold if phase == "timed"]
+
+
 def test_steps_that_take_no_measurable_time_still_end():
     found = proposals(Pace(0.2, 5000), lambda step: 0.0)
     assert sum(n for _, n in found) == 5000

@@ -23,7 +23,7 @@ class Plan(NamedTuple):
     ``bucket_mib``: an option of the strategy, how much it exchanges at once; None: at its default.
     ``data_on``: where synthetic batches lie (``protocol.usual_place``). ``mode``: throughput, or convergence: to
     ``target``, for ``max_steps`` steps, ``max_epochs`` epochs or ``max_measure_s`` seconds of training, evaluated after
-    every so many steps.
+    every so many steps. ``warm_up_s``: see ``protocol.usual_warm_up_s``.
     """
 
     framework: str
@@ -44,6 +44,7 @@ class Plan(NamedTuple):
     max_measure_s: Optional[float] = None
     max_epochs: Optional[float] = None
     bucket_mib: Optional[int] = None
+    warm_up_s: float = 0.0
 
 
 class Model(NamedTuple):
@@ -257,7 +258,7 @@ def _job_of(data: Mapping[str, Any]) -> Job:
     strategy = dict(protocol.STRATEGY, **(data.get("strategy") or {}))
     return Job(
         token=data["token"],
-        plan=_plan_of(data["plan"], data["model"]),
+        plan=_plan_of(data["plan"], data["model"], dataset),
         model=_model_of(data["model"], data["plan"]),
         dataset=Dataset(dataset["root"], dataset.get("loader")) if dataset else None,
         processes=tuple(_process_of(process) for process in data["processes"]),
@@ -274,9 +275,11 @@ def _job_of(data: Mapping[str, Any]) -> Job:
     )
 
 
-def _plan_of(plan: Mapping[str, Any], facts: Mapping[str, Any]) -> Plan:
+def _plan_of(plan: Mapping[str, Any], facts: Mapping[str, Any], dataset: Optional[Mapping[str, Any]]) -> Plan:
     own = facts.get("options") or {}
     options = plan.get("options") or {}
+    device, mode = plan.get("device", "cpu"), plan.get("mode", "throughput")
+    usual_s = protocol.usual_warm_up_s(device, mode)
     return Plan(
         framework=plan["framework"],
         strategy=plan["strategy"],
@@ -289,13 +292,15 @@ def _plan_of(plan: Mapping[str, Any], facts: Mapping[str, Any]) -> Plan:
         profile=tuple(plan.get("profile") or ()),
         repetition=plan.get("repetition", 0),
         switches=tuple(sorted(name for name, value in options.items() if value is True and name not in own)),
-        data_on=plan.get("data_on") or protocol.usual_place(plan["framework"], plan.get("device", "cpu")),
-        mode=plan.get("mode", "throughput"),
+        # Files are decoded in the host's memory, batch by batch.
+        data_on=protocol.HOST if dataset else plan.get("data_on") or protocol.usual_place(device),
+        mode=mode,
         target=plan.get("target"),
         evaluate_every=plan.get("evaluate_every") or 1,
         max_measure_s=plan.get("max_measure_s"),
         max_epochs=plan.get("max_epochs"),
         bucket_mib=options.get("bucket_mib") if "bucket_mib" not in own else None,
+        warm_up_s=float(plan.get("warm_up_s", usual_s)),
     )
 
 

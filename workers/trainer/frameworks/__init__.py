@@ -44,7 +44,11 @@ and besides, never inside a timed interval:
     list and read when that is complete; nothing is scaled to it. ``outside_bytes``: what the process holds on the
     device beyond its allocator, or None
 ``memory()``
-    {peak_bytes, method}, or None: then the process's peak resident set stands for it
+    {peak_bytes, method}, or None: then the process's peak resident set stands for it. With ``reserved_bytes`` where an
+    allocator keeps more than it gives out: its own peak
+``forget_peak()``
+    called before the first timed step: returns the peak in bytes until then, and ``memory`` counts from now on. The
+    build, compiling and the search for algorithms take memory that no later step does. None where it goes on counting
 ``weights(index)``
     yields the trainable weights of the index-th rank that this process drives, as numpy arrays in a fixed order
 ``gradients()``

@@ -116,12 +116,18 @@ def listed(blocks: Iterable[Block], step_at: Callable[[float], int]) -> List[Lis
 
 
 def answer(
-    method: str, steps: int, allocations: List[List[Any]], peak: Tuple[int, str], outside_bytes: Optional[int] = None
+    method: str,
+    steps: int,
+    allocations: List[List[Any]],
+    peak: Tuple[int, str],
+    outside_bytes: Optional[int] = None,
+    peak_from_step: int = 0,
 ) -> Data:
     """Return the answer of ``memory_profile``.
 
     Args:
         peak: (bytes, how they were measured), read when the list was complete: nothing in it knows of them.
+        peak_from_step: the first step that ``peak`` counts; 0: all, and the build.
     """
     return {
         "method": method,
@@ -131,4 +137,5 @@ def answer(
         "peak_bytes": peak[0],
         "peak_method": peak[1],
         "outside_bytes": outside_bytes,
+        "peak_from_step": peak_from_step,
     }

@@ -25,11 +25,25 @@ def steps_of(epochs: float, samples: int, batch: int) -> int:
 
 
 class Pace(object):
-    """Proposes (phase, n) for each interval. ``max_steps`` of None is no limit. ``done``: steps before all of its."""
+    """Proposes (phase, n) for each interval.
 
-    def __init__(self, interval_s: float, max_steps: Optional[int], multiple: int = 1, done: int = 0) -> None:
+    Args:
+        interval_s: how long an interval is at least.
+        max_steps: None is no limit. What only warms up is not counted.
+        multiple: every interval is a multiple of so many steps.
+        done: steps before all of its.
+        warm_up_s: how long untimed steps go on at least, the first one left out: a device that was idle computes
+            faster, or slower, than one that has reached its temperature.
+    """
+
+    def __init__(
+        self, interval_s: float, max_steps: Optional[int], multiple: int = 1, done: int = 0, warm_up_s: float = 0.0
+    ) -> None:
         self._interval_s = interval_s
-        # Every interval is a multiple of so many steps, the last one too.
+        self._warm_up_s = warm_up_s
+        self._warmed_s = 0.0
+        self._fits = False
+        # The last interval too.
         self._multiple = multiple
         self._max_steps = None if max_steps is None else max(max_steps // multiple, 1) * multiple
         self._steps = self._begun_at = done
@@ -47,17 +61,21 @@ class Pace(object):
     def note(self, n: int, duration_s: float) -> None:
         """Take in how long the interval of ``n`` steps was."""
         first = self._steps == self._begun_at
-        self._steps += n
+        if self._warm or not self._fits:
+            self._steps += n
         if self._warm:
             return
+        # The first step compiles; its duration says nothing about those that follow.
+        if not first:
+            self._warmed_s += duration_s
         if self._interval_s <= 0:
-            self._warm = True
+            self._fits = True
         elif first:
-            # The first step compiles; its duration says nothing about those that follow.
             return
         elif duration_s >= self._interval_s:
-            self._warm = True
-        else:
+            self._fits = True
+        elif not self._fits:
             growth = self._interval_s * MARGIN / duration_s if duration_s > 0 else LARGEST_GROWTH
             wanted = n * min(max(growth, 1.0), LARGEST_GROWTH)
             self._n = int(math.ceil(wanted / self._multiple)) * self._multiple
+        self._warm = self._fits and self._warmed_s >= self._warm_up_s

@@ -50,6 +50,9 @@ class Loop(Session):
         self._watch = Watch(clock)
         self._steps = 0
         self._loss = None
+        # The peak of memory until the first timed step, where it is not what is counted after it.
+        self._warmup_peak_bytes = None
+        self._timed = False
 
     def run(self) -> None:
         """Do the whole run.
@@ -81,7 +84,8 @@ class Loop(Session):
     def _train(self):
         """Run interval after interval until rank 0 says stop; return the reason."""
         multiple = self._job.strategy.step_multiple
-        pace = Pace(self._job.interval_s, self._job.plan.max_steps, multiple)
+        plan = self._job.plan
+        pace = Pace(self._job.interval_s, plan.max_steps, multiple, warm_up_s=plan.warm_up_s)
         self._adapter.synchronize()
         while True:
             order = self._channel.turn(self._steps, pace.next())
@@ -93,6 +97,9 @@ class Loop(Session):
     def _interval(self, phase, n):
         """Time ``n`` steps, emit the interval, return its duration in seconds."""
         adapter, clock = self._adapter, self._clock
+        if phase == "timed" and not self._timed:
+            self._timed = True
+            self._warmup_peak_bytes = adapter.forget_peak()
         work = []
         self._watch.take()
         begun = clock()
@@ -133,6 +140,8 @@ class Loop(Session):
             self._emit("activity", steps=profiled, cost_s=self._clock() - before, **found)
             self._loss = self._adapter.loss()
         memory = self._adapter.memory() or host.peak_resident()
+        if self._warmup_peak_bytes is not None:
+            memory["warmup_peak_bytes"] = self._warmup_peak_bytes
         if reason != "cancelled":
             profiled += profiling.phases(self._job, self._adapter, self._emit, self._clock)
         return profiled, memory

@@ -214,6 +214,9 @@ class Adapter(object):
     def memory(self) -> Optional[Data]:
         """None: CNTK does not say what it allocates."""
 
+    def forget_peak(self) -> Optional[int]:
+        """None, as ``memory``."""
+
     def weights(self, index: int) -> Iterator[Array]:
         # Asked for when all training is done.
         self._done = True

@@ -131,6 +131,9 @@ class Adapter(object):
         # MXNet keeps what it once took from CUDA: what it holds at the end is what it held at the peak.
         return {"peak_bytes": sum(used), "method": "mxnet.context.gpu_memory_info: total - free, CUDA's own included"}
 
+    def forget_peak(self) -> Optional[int]:
+        """None: it does not count anew, and keeps what it once took."""
+
     def weights(self, index: int) -> Iterator[Array]:
         # They are asked for when all ranks have trained to the end, and then only.
         self._complete = True

@@ -175,7 +175,16 @@ class Adapter(object):
         if self._device.type != "cuda":
             return None
         peak_bytes = torch.cuda.max_memory_allocated(self._device)
-        return {"peak_bytes": peak_bytes, "method": "torch.cuda.max_memory_allocated"}
+        reserved_bytes = torch.cuda.max_memory_reserved(self._device)
+        method = "torch.cuda.max_memory_allocated"
+        return {"peak_bytes": peak_bytes, "method": method, "reserved_bytes": reserved_bytes}
+
+    def forget_peak(self) -> Optional[int]:
+        if self._device.type != "cuda":
+            return None
+        peak_bytes = torch.cuda.max_memory_allocated(self._device)
+        torch.cuda.reset_peak_memory_stats(self._device)
+        return peak_bytes
 
     def weights(self, index: int) -> Iterator[Array]:
         for _, parameter in self._model.network.named_parameters():

@@ -20,6 +20,8 @@ from workers.trainer.frameworks.pytorch import ownership, shares
 from workers.trainer.frameworks.pytorch.ownership import Change, Part
 from workers.trainer.frameworks.pytorch.trace import MARK, PART
 
+# Steps on a GPU in which cuDNN tries its algorithms, whose workspaces no later step takes: the peak counts after them.
+SEARCHED_STEPS = 1
 _BUILD = "build"
 _NOTE = "note:"
 _RECORDED = "recorded:"
@@ -38,7 +40,7 @@ def profile(build: Callable[[], Any], device: torch.device, rest: Callable[[], N
     rise = resident.Rise()
     # The host's part of the profiler sees the allocators of all devices; kernels need not be followed.
     with torch.autograd.profiler.profile(profile_memory=True, use_kineto=True) as profiler:
-        owned = _run(build)
+        owned = _run(build, device)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         rise.stop()
@@ -48,8 +50,7 @@ def profile(build: Callable[[], Any], device: torch.device, rest: Callable[[], N
     notes, parts = _marks(events, owned)
     allocations = ownership.classify(changes, notes, parts)
     if device.type == "cuda":
-        # Of the whole process, which does nothing else.
-        peak = torch.cuda.max_memory_allocated(device), "torch.cuda.max_memory_allocated"
+        peak = torch.cuda.max_memory_allocated(device), "torch.cuda.max_memory_allocated after the first step"
         # Context, libraries, the allocator's own reserve.
         free, total = torch.cuda.mem_get_info(device)
         outside_bytes = total - free - peak[0]
@@ -57,10 +58,11 @@ def profile(build: Callable[[], Any], device: torch.device, rest: Callable[[], N
         peak = counted_bytes, "count of PyTorch's CPU allocator at its highest (total_allocated)"
         outside_bytes = rise.beyond(counted_bytes)
     method = "kineto allocation events, owner by address, then by time"
-    return allocation_profile.answer(method, STEPS, allocations, peak, outside_bytes)
+    counted_from = SEARCHED_STEPS + 1 if device.type == "cuda" else 0
+    return allocation_profile.answer(method, STEPS, allocations, peak, outside_bytes, counted_from)
 
 
-def _run(build):
+def _run(build, device):
     """Build and train; return what was looked up, by the number of its note."""
     owned = []
 
@@ -77,6 +79,8 @@ def _run(build):
                 part()
             others = [("other", network.buffers()), ("input", step.tensors or [])]
             note(_owned(list(network.parameters()), optimizers, others))
+        if number == SEARCHED_STEPS and device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
     return owned
 
 

@@ -128,9 +128,13 @@ class Adapter(object):
             "peak_bytes": peak - before,
             "peak_method": "peak of tracemalloc since before the build",
             "outside_bytes": None,
+            "peak_from_step": 0,
         }
 
     def memory(self) -> Optional[Data]:
+        return None
+
+    def forget_peak(self) -> Optional[int]:
         return None
 
     def weights(self, index: int) -> Iterator[Array]:

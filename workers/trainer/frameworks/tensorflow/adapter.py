@@ -205,9 +205,16 @@ class Adapter(object):
     def memory(self) -> Optional[Data]:
         if not self._on_gpu():
             return None
-        names = [device.name.partition("device:")[2] for device in tf.config.list_logical_devices("GPU")]
-        peaks = [tf.config.experimental.get_memory_info(name)["peak"] for name in names]
+        peaks = [tf.config.experimental.get_memory_info(name)["peak"] for name in _gpus()]
         return {"peak_bytes": max(peaks), "method": "tf.config.experimental.get_memory_info, the fullest GPU"}
+
+    def forget_peak(self) -> Optional[int]:
+        found = self.memory()
+        if found is None:
+            return None
+        for name in _gpus():
+            tf.config.experimental.reset_memory_stats(name)
+        return found["peak_bytes"]
 
     def weights(self, index: int) -> Iterator[Array]:
         for variable in self._model.variables:
@@ -271,6 +278,11 @@ class Adapter(object):
             return "cpu"
         details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
         return details.get("device_name", "unknown GPU")
+
+
+def _gpus():
+    """Return the GPUs of this process as TensorFlow names them where it is asked for memory: ``GPU:0``."""
+    return [device.name.partition("device:")[2] for device in tf.config.list_logical_devices("GPU")]
 
 
 def _strategy(job):
