@@ -24,6 +24,7 @@ from tests.gpu.verdicts import Verdict
 from workers.node.inventory import Inventory
 from workers.node.telemetry import ncu
 from workers.node.telemetry.nvml import Nvml
+from workers.trainer import protocol
 
 NO_GPU = 77
 FAILED = "failed: "
@@ -31,8 +32,15 @@ PRODUCT_SIDE = 4096
 PAIRS, RESTARTS = 6, 10
 TRAINING_S = 30.0
 COMPARED_S = 20.0
-# ResNet-50 as fast as PyTorch makes it.
-FAST = {"channels_last": True, "compile": True}
+# Samples of a step where 64 are not usual: the papers', or what their lengths make of them.
+BATCHES = {"a3c": 16, "deep_speech_2": 16, "faster_rcnn": 1, "gpt_2": 16}
+# As fast as PyTorch makes them, beside others' as fast.
+FAST = {
+    "resnet_50": (256, {"channels_last": True, "compile": True, "fused_optimizer": True}),
+    "bert_base": (128, {"compile": True, "fused_optimizer": True}),
+    "gpt_2": (16, {"compile": True, "fused_optimizer": True}),
+}
+WARM_UP_S = 10.0
 POLL_S = 0.2
 # What a job may take beyond its timed phase: start of the interpreter, build, profiles.
 JOB_LIMIT_S = 475.0
@@ -74,12 +82,13 @@ class Bench:
         return [json.loads(line) for line in log.read_text().splitlines()]
 
     def train(self, name: str, seconds: float, model: str = "resnet_50", **changes: Any) -> List[Dict[str, Any]]:
-        """Train ``model`` for so long."""
-        size, batch = ("tiny", 4) if self.rehearse else ("full", 64)
-        seconds = self.seconds(seconds)
+        """Train ``model`` for so long; a batch that does not fit is halved."""
+        size, batch = ("tiny", 4) if self.rehearse else ("full", changes.pop("batch", BATCHES.get(model, 64)))
+        changes.pop("batch", None)
+        asked = {"size": size, "seconds": self.seconds(seconds), "warm_up_s": 0.0, **changes}
         while True:
             try:
-                return self.run(model, name, size=size, per_device_batch_size=batch, seconds=seconds, **changes)
+                return self.run(model, name, per_device_batch_size=batch, **asked)
             except RuntimeError as error:
                 if batch == 1 or "out_of_memory" not in str(error):
                     raise
@@ -147,7 +156,9 @@ def counted_product(log: Path) -> Verdict:
 
 def training(bench: Bench, model: str) -> List[Verdict]:
     """fp32 trainings of a model: tensor pipes stay idle; the memory profile against the driver."""
-    found = [verdicts.idle_tensor_pipe(bench.train(f"training-{model}", TRAINING_S, model))]
+    attends = jobs.toml(jobs.ROOT / "suites" / "models" / model / "model.toml").get("dominant_layer") == "attention"
+    most = verdicts.ATTENTION_RATIO if attends else verdicts.IDLE_RATIO
+    found = [verdicts.idle_tensor_pipe(bench.train(f"training-{model}", TRAINING_S, model), most)]
     if bench.nvml is not None:
         with Poller(bench.nvml, bench.device["id"]) as poller:
             entries = bench.train(f"memory-{model}", 5.0, model, profile=["memory"])
@@ -157,28 +168,62 @@ def training(bench: Bench, model: str) -> List[Verdict]:
 
 def kernels(bench: Bench) -> List[Verdict]:
     """The kernel table of ResNet-50, its operations counted in hardware where ncu is on the PATH."""
-    entries = bench.train("kernels", 10.0, profile=["kernels", "layers"])
+    entries = bench.train("kernels", 10.0, batch=16, profile=["kernels", "layers"])
     return [verdicts.kernels(entries, None if bench.rehearse else ncu.path())]
 
 
 def telemetry(bench: Bench) -> List[Verdict]:
     """The same training with telemetry and without, turn by turn."""
+
+    def timed(index: int, with_it: bool) -> Optional[float]:
+        name = "telemetry-{}-{}".format(index, "with" if with_it else "without")
+        sample_s = 0.5 if with_it else 1e6
+        return verdicts.steps_per_s(bench.train(name, 20.0, sample_s=sample_s, warm_up_s=bench.seconds(WARM_UP_S)))
+
+    return [verdicts.pairs("throughput with telemetry / without", turns(bench, timed))]
+
+
+def bare(bench: Bench) -> List[Verdict]:
+    """ResNet-50 in amp-bf16 as a job, and in a plain loop without an agent, turn by turn."""
+
+    def timed(index: int, as_job: bool) -> Optional[float]:
+        name, warm_up_s = "bare-{}-{}".format(index, "job" if as_job else "loop"), bench.seconds(WARM_UP_S)
+        entries = {"precision": "fp32" if bench.rehearse else "amp-bf16", "warm_up_s": warm_up_s}
+        if as_job:
+            return verdicts.steps_per_s(bench.train(name, 20.0, **entries))
+        size = {"size": "tiny", "per_device_batch_size": 4} if bench.rehearse else {"per_device_batch_size": 64}
+        made = jobs.job("resnet_50", bench.device, name, **entries, **size)
+        job = bench.out / (name + ".job.json")
+        job.write_text(json.dumps({**made, "process": made["processes"][0]["name"]}))
+        said = said_by("tests.gpu.bare_loop", str(job), str(warm_up_s), str(bench.seconds(20.0)))
+        return float(json.loads(said.splitlines()[-1])["steps_per_s"])
+
+    return [verdicts.pairs("throughput as a job / in a plain loop", turns(bench, timed))]
+
+
+def turns(bench: Bench, timed: Callable[[int, bool], Optional[float]]) -> List[Tuple[float, float]]:
+    """Return the pairs of what ``timed`` says with its second argument true, and false."""
     pairs = []
     for index in range(2 if bench.rehearse else PAIRS):
-        rates = {}
         # The order changes from pair to pair: a device that warms up favours neither.
-        for with_it in (True, False) if index % 2 else (False, True):
-            name = "telemetry-{}-{}".format(index, "with" if with_it else "without")
-            rates[with_it] = verdicts.rate(bench.train(name, 20.0, sample_s=0.5 if with_it else 1e6))
-        pairs.append((rates[True] or 0.0, rates[False] or float("nan")))
-    return [verdicts.telemetry(pairs)]
+        order = (True, False) if index % 2 else (False, True)
+        found = {which: timed(index, which) for which in order}
+        pairs.append((found[True] or 0.0, found[False] or float("nan")))
+    return pairs
 
 
 def restarts(bench: Bench) -> List[Verdict]:
     """The same training, ten times from the start."""
     entries = [bench.train(f"restart-{index}", 25.0) for index in range(2 if bench.rehearse else RESTARTS)]
-    rates = [verdicts.rate(one) for one in entries]
+    rates = [verdicts.steps_per_s(one) for one in entries]
     return [verdicts.restarts([found for found in rates if found is not None])]
+
+
+def warmth(bench: Bench) -> List[Verdict]:
+    """ResNet-50 in amp-bf16 for a minute after the usual warm-up: is it as fast in the end as in the beginning?"""
+    precision, batch = ("fp32", 4) if bench.rehearse else ("amp-bf16", 256)
+    warm_up_s = bench.seconds(protocol.WARM_UP_S, rehearsed=0.0)
+    return [verdicts.warmth(bench.train("warmth", 60.0, batch=batch, precision=precision, warm_up_s=warm_up_s))]
 
 
 def traces(bench: Bench) -> List[Verdict]:
@@ -197,22 +242,38 @@ def traces(bench: Bench) -> List[Verdict]:
 
 
 def resnet(bench: Bench, precision: str) -> List[Verdict]:
-    """ResNet-50 in one precision, as it is and as fast as PyTorch makes it, each beside torchvision's."""
-    found = []
-    seconds, batch = bench.seconds(COMPARED_S), 4 if bench.rehearse else 64
-    place = "host" if bench.rehearse else "device"  # where torchvision's batch lies
-    for name, options in (("plain", {}), ("channels-last, compiled", FAST)):
-        if bench.rehearse and options:
-            continue
-        label = f"resnet-{precision}-{'fast' if options else 'plain'}"
-        own = verdicts.rate(bench.train(label, seconds, precision=precision, options=options, data_on=place))
-        arguments = [precision, str(batch), str(seconds), bench.device["kind"], *(["--fast"] if options else [])]
-        try:
-            public = json.loads(said_by("tests.gpu.public_resnet", *arguments).splitlines()[-1])["images_per_s"]
-        except RuntimeError as error:
-            public, why = None, str(error).strip().splitlines()[-1]
-        found.append(verdicts.beside(f"ResNet-50 {precision}, {name}", own, public, "" if public else why))
-    return found
+    """ResNet-50 in one precision, without switches, beside others' alike."""
+    return [beside(bench, "resnet_50", precision, BATCHES.get("resnet_50", 64), {}, verdicts.BESIDE_RATIO)]
+
+
+def fast(bench: Bench, model: str) -> List[Verdict]:
+    """A model in amp-bf16, as fast as PyTorch makes it, beside others' as fast."""
+    batch, options = FAST[model]
+    precision = "fp32" if bench.rehearse else "amp-bf16"
+    return [beside(bench, model, precision, batch, {} if bench.rehearse else options, verdicts.FAST_RATIO)]
+
+
+def beside(bench: Bench, model: str, precision: str, batch: int, options: Dict[str, bool], least: float) -> Verdict:
+    """Train tbd's network and then another's of the same size, on batches that lie on the device."""
+    batch = 4 if bench.rehearse else batch
+    seconds, warm_up_s = bench.seconds(COMPARED_S), bench.seconds(WARM_UP_S, rehearsed=0.0)
+    name = f"{'fast' if options else 'plain'}-{model}-{precision}"
+    entries = bench.train(name, seconds, model, batch=batch, precision=precision, options=options, warm_up_s=warm_up_s)
+    sizes = jobs.toml(jobs.ROOT / "suites" / "models" / model / "model.toml")["sizes"]
+    order = {
+        "size": sizes["tiny" if bench.rehearse else "full"],
+        "precision": precision,
+        "batch": batch,
+        "seconds": seconds,
+        "warm_up_s": warm_up_s,
+        "device": bench.device["kind"],
+        "fast": bool(options),
+    }
+    try:
+        public = json.loads(said_by("tests.gpu.public", model, json.dumps(order)).splitlines()[-1])
+    except RuntimeError as error:
+        public = {"of": str(error).strip().splitlines()[-1]}
+    return verdicts.beside(f"{model} {precision}{', fast' if options else ''}", entries, batch, public, least)
 
 
 def said_by(module: str, *arguments: str) -> str:
@@ -236,7 +297,10 @@ SLICES: Dict[str, Callable[[Bench], List[Verdict]]] = {
     "traces": traces,
     "telemetry": telemetry,
     "restarts": restarts,
+    "bare": bare,
+    "warmth": warmth,
     **{f"resnet-{one}": functools.partial(resnet, precision=one) for one in fixtures.PRECISIONS},
+    **{f"fast-{model}": functools.partial(fast, model=model) for model in fixtures.FAST},
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PRECISIONS = ("fp32", "tf32", "amp-bf16")
+FAST = ("resnet_50", "bert_base", "gpt_2")
 
 
 def slices() -> List[str]:
@@ -25,7 +26,10 @@ def slices() -> List[str]:
         "traces",
         "telemetry",
         "restarts",
+        "bare",
+        "warmth",
         *(f"resnet-{one}" for one in PRECISIONS),
+        *(f"fast-{model}" for model in FAST),
     ]
 
 

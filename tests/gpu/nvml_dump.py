@@ -22,7 +22,7 @@ def answers() -> Dict[str, Any]:
     try:
         told = {"driver": _plain(pynvml.nvmlSystemGetDriverVersion())}
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        return {**told, "devices": [_of(handle) for handle in handles]}
+        return {**told, "devices": [{**_of(handle), "fields": _fields(handle)} for handle in handles]}
     finally:
         pynvml.nvmlShutdown()
 
@@ -38,6 +38,24 @@ def _of(handle: Any) -> Dict[str, Any]:
             found[name] = {"error": error.value}
         except Exception as error:  # it wants more than a handle, or the binding itself is at fault
             found[name] = {"not_asked": type(error).__name__}
+    return found
+
+
+def _fields(handle: Any) -> Dict[str, Any]:
+    """Return {name: value, or the driver's error} of the fields that ``nvmlDeviceGetFieldValues`` takes by number."""
+    kinds = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
+    found = {}
+    for name in sorted(dir(pynvml)):
+        number = getattr(pynvml, name)
+        if not name.startswith("NVML_FI_DEV_") or not isinstance(number, int):
+            continue
+        try:
+            (told,) = pynvml.nvmlDeviceGetFieldValues(handle, [number])
+        except pynvml.NVMLError as error:
+            found[name] = {"error": error.value}
+            continue
+        kind = kinds.get(told.valueType)
+        found[name] = _plain(getattr(told.value, kind)) if told.nvmlReturn == 0 and kind else {"error": told.nvmlReturn}
     return found
 
 

@@ -63,13 +63,14 @@ def test_counted_operations_may_be_off_by_a_percent():
 
 
 def training_log(tensor):
-    log = [entry(100.0 + k, "interval", phase="timed", duration_s=1.0, work={"images": 8}) for k in range(1, 21)]
+    log = [entry(100.0 + k, "interval", phase="timed", n=8, duration_s=1.0) for k in range(1, 21)]
     return log + [reading(100.5 + 0.5 * k, tensor_pipe_ratio=tensor) for k in range(38)]
 
 
 def test_the_tensor_pipes_of_an_fp32_training_have_to_be_idle():
     assert verdicts.idle_tensor_pipe(training_log(0.002)).ok
-    assert verdicts.idle_tensor_pipe(training_log(0.2)).ok is False
+    assert verdicts.idle_tensor_pipe(training_log(0.02)).ok is False
+    assert verdicts.idle_tensor_pipe(training_log(0.02), verdicts.ATTENTION_RATIO).ok
     assert verdicts.idle_tensor_pipe([]).ok is None
 
 
@@ -77,8 +78,17 @@ def test_a_rate_leaves_out_the_first_quarter():
     log = training_log(0.0)
     for slow in log[:5]:
         slow["data"]["duration_s"] = 10.0
-    assert verdicts.rate(log) == pytest.approx(8.0)
-    assert verdicts.rate([]) is None
+    assert verdicts.steps_per_s(log) == pytest.approx(8.0)
+    assert verdicts.steps_per_s([]) is None
+
+
+@pytest.mark.parametrize(("slower", "ok"), [(1.004, True), (1.006, False)])
+def test_a_run_is_warm_where_it_ends_as_fast_as_it_began(slower, ok):
+    log = training_log(0.0)
+    for late in log[18:20]:
+        late["data"]["duration_s"] = slower
+    assert verdicts.warmth(log).ok is ok
+    assert verdicts.warmth(log[:5]).ok is None
 
 
 def memory_log(outside=300):
@@ -147,11 +157,11 @@ def test_what_is_run_and_what_is_announced_are_the_same_slices():
     assert list(check.SLICES) == fixtures.slices()
 
 
-def test_telemetry_is_judged_by_the_lower_bound():
-    assert verdicts.telemetry([(99.9, 100.0), (100.0, 100.0), (99.95, 100.0)]).ok
+def test_pairs_are_judged_by_the_lower_bound():
+    assert verdicts.pairs("p", [(99.9, 100.0), (100.0, 100.0), (99.95, 100.0)]).ok
     # the mean is the same, but three pairs that vary so much show nothing
-    assert verdicts.telemetry([(97.0, 100.0), (103.0, 100.0), (99.85, 100.0)]).ok is False
-    assert verdicts.telemetry([(100.0, 100.0)]).ok is None
+    assert verdicts.pairs("p", [(97.0, 100.0), (103.0, 100.0), (99.85, 100.0)]).ok is False
+    assert verdicts.pairs("p", [(100.0, 100.0)]).ok is None
 
 
 def test_restarts_are_judged_by_their_standard_deviation_over_the_mean():
@@ -222,11 +232,18 @@ def test_a_trace_is_held_against_kineto_s_own_file(tmp_path):
     assert verdicts.trace("fp32", {"kernels": 0, "active_s": None}, kineto_file(tmp_path, marked=False)).ok is False
 
 
-def test_a_throughput_may_be_no_more_than_a_twentieth_below_the_public_one():
-    assert verdicts.beside("r", 96.0, 100.0).ok
-    assert verdicts.beside("r", 94.0, 100.0).ok is False
-    assert verdicts.beside("r", 94.0, None, "No module named 'torchvision'").ok is None
-    assert verdicts.beside("r", None, 100.0).ok is False
+def test_a_throughput_stands_beside_that_of_the_same_network_and_batch():
+    log = [entry(1.0, "built", parameters=7), *training_log(0.0)]
+    opened = entry(0.0, "log_opened", job={"plan": {"per_device_batch_size": 32}})
+
+    def ok(per_s, parameters=7, log=log):
+        return verdicts.beside("r", log, 64, {"samples_per_s": per_s, "parameters": parameters, "of": "t"}, 0.95).ok
+
+    assert (ok(512.0 / 0.96), ok(512.0 / 0.94)) == (True, False)
+    assert ok(512.0, parameters=8) is False
+    assert ok(512.0, log=[opened, *log]) is False
+    assert ok(512.0, log=[]) is False
+    assert verdicts.beside("r", log, 64, {"of": "No module named 'timm'"}, 0.95).ok is None
 
 
 def test_a_batch_that_does_not_fit_is_halved(tmp_path, monkeypatch):

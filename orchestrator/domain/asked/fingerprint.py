@@ -14,8 +14,8 @@ from orchestrator.domain.asked.fields import FIELDS, in_order
 from orchestrator.domain.asked.plan import Plan
 
 # Fields of a plan that belong to the workload; what is no part of it says where and how long. Where batches lie at the
-# usual place, a device warms up as long as usual, or a run has the whole node, a plan does not say so: the series is the
-# one it always was.
+# usual place, a device warms up as long as usual, and where a run had the whole node, a plan does not say so: the
+# series is the one it always was.
 WORKLOAD_FIELDS = in_order(
     (field for field in FIELDS if field.workload),
     "model options size data data_sha256 per_device_batch_size global_batch_size precision topology fabric strategy "

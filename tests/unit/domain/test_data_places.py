@@ -99,5 +99,3 @@ def test_all_frameworks_are_fed_alike() -> None:
     assert [plan.data_on for plan in found] == ["device", "device"]
     (group,) = groups_of(spec, found, "framework")
     assert len(group.plans) == 2
-
-

@@ -230,7 +230,7 @@ def test_the_peak_counts_from_the_first_timed_step_on_and_the_one_before_stands_
     events, calls = run(max_steps=3)
     before = calls[: calls.index("forget_peak")]
     assert (before.count("step"), calls.count("forget_peak")) == (1, 1)
-    assert [data for kind, data in events if kind == "memory"][0]["warmup_peak_bytes"] == 7
+    assert next(data for kind, data in events if kind == "memory")["warmup_peak_bytes"] == 7
 
 
 def test_profiling_phases_keep_to_the_multiple_of_steps_of_the_strategy():
