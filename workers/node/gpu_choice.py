@@ -156,7 +156,9 @@ class Offer:
                 "cores": [],
                 "near_cores": self._near[gpu.id],
                 "memory_bytes": gpu.memory_bytes,
+                # Whoever has the right may change it while the agent lives.
                 "power_limit_w": gpu.power_limit_w,
+                **self._nvml.rig(gpu.id),
             }
             for gpu in self._gpus
             if gpu.id not in self.withheld

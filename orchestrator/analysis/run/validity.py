@@ -32,6 +32,9 @@ LOSS_RISE_RATIO = 0.25  # of the first third's median: the first steps of a trai
 # slowdown, power brake (nvml.h). The software power cap (0x4) is no fault: large devices run at it all the time.
 THROTTLE_BITS = 0x8 | 0x20 | 0x40 | 0x80
 POWER_CAP_BIT = 0x4
+# The same by the seconds of each cause, where the driver adds them up.
+SLOWED_S = ("software_slowed_s", "hardware_slowed_s", "power_braked_s")
+POWER_CAPPED_S = ("power_capped_s",)
 
 # What may end a run before its length -> the field of the spec that set it.
 LIMITS = {"max_steps": "max_steps", "max_duration": "max_measure_s (or half of timeout_s)"}
@@ -351,20 +354,24 @@ def warming_is_noted(evidence: Evidence) -> Found:
 
 
 def power_cap_is_noted(evidence: Evidence) -> Found:
-    share = throttled_ratio(evidence.spans, POWER_CAP_BIT)
+    share = throttled_ratio(evidence.spans, POWER_CAP_BIT, POWER_CAPPED_S)
     return f"a device was held by its power cap in {share:.0%} of the timed phase" if share > 0 else None
 
 
-def throttled_ratio(spans: Sequence[NodeSpan], bits: int = THROTTLE_BITS) -> float:
-    """Return the largest share, over devices, of the time in which one of the reasons ``bits`` was set."""
+def throttled_ratio(spans: Sequence[NodeSpan], bits: int = THROTTLE_BITS, causes: Sequence[str] = SLOWED_S) -> float:
+    """Return the largest share, over devices, of the time in which one of ``causes`` held the clocks down; where the
+    driver does not add up their seconds, in which one of the reasons ``bits`` was set when it was asked."""
     worst = 0.0
     for node in spans:
         for gpu in node.gpus():
-            seen = windows.levels(node.log.readings, node.span, "throttle_reasons", gpu)
-            total = sum(seconds for _, seconds in seen)
-            if total > 0:
-                worst = max(worst, sum(seconds for mask, seconds in seen if int(mask) & bits) / total)
-    return worst
+            counted = [windows.amount(node.log.readings, node.span, cause, gpu) for cause in causes]
+            shares = [held_s / covered_s for held_s, covered_s in counted if covered_s > 0]
+            if not shares:
+                masks = windows.levels(node.log.readings, node.span, "throttle_reasons", gpu)
+                total = sum(seconds for _, seconds in masks)
+                shares = [sum(seconds for mask, seconds in masks if int(mask) & bits) / total] if total > 0 else []
+            worst = max([worst, *shares])
+    return min(worst, 1.0)
 
 
 RULES: tuple[Callable[[Evidence], Found], ...] = (

@@ -36,6 +36,8 @@ MACHINE_SETTINGS = (
     "preloaded",
     "cgroup",
 )
+# And those of its GPUs, as the driver tells them (``workers.node.telemetry.nvml``).
+GPU_SETTINGS = ("ecc", "vbios", "application_clock_hz", "pcie", "nvlinks")
 # What a training inherits from the agent that starts it: allocator, loader, libraries. A choice, hence the subject's.
 INHERITED = "inherited"
 
@@ -140,7 +142,10 @@ def _rig_of(node: Mapping[str, Any]) -> dict[str, Any]:
     power = [device.get("power_limit_w") for device in inventory.get("devices") or []]
     # Where no core is kept the key is left out: such a rig is the one it was before there was a choice.
     kept = {key: inventory[key] for key in ("housekeeping_cores",) if inventory.get(key)}
-    return {key: inventory.get(key) for key in keys} | {"power_limits_w": power} | settings | kept
+    # So it is with what older logs do not tell of GPUs.
+    told = [{key: device[key] for key in GPU_SETTINGS if key in device} for device in inventory.get("devices") or []]
+    gpus = {"gpus": told} if any(told) else {}
+    return {key: inventory.get(key) for key in keys} | {"power_limits_w": power} | settings | kept | gpus
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
@@ -150,7 +155,7 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tu
     """
     for key in sorted({*one, *other}):
         mine, theirs = one.get(key), other.get(key)
-        unrecorded = key in (*MACHINE_SETTINGS, INHERITED) and (key not in one or key not in other)
+        unrecorded = key in (*MACHINE_SETTINGS, INHERITED, "gpus") and (key not in one or key not in other)
         if mine == theirs or unrecorded:
             continue
         if isinstance(mine, Mapping) and isinstance(theirs, Mapping):

@@ -29,6 +29,8 @@ H100 = "NVIDIA H100 80GB HBM3"
 # GPM's numbers of what tbd reads, in percent; of traffic (PCIe sent and received, NVLink received and sent) in MiB/s.
 GPM = {"gpm": 1, "gpm.2": 90, "gpm.3": 40, "gpm.5": 30, "gpm.10": 50, "gpm.12": 20}
 TRAFFIC = {"gpm.20": 100, "gpm.21": 200, "gpm.60": 3000, "gpm.61": 4000}
+# Values by number: the memory's temperature, nanoseconds that clocks were held down by cause, errors.
+FIELDS = {f"field.{number}": 0 for number in (74, 269, 270, 271, 3, 143, 94, 161, 162, 163)} | {"field.82": 60}
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler for the laboratory's driver")
 
@@ -56,7 +58,15 @@ class Machine:
         self.uuids = [f"GPU-{uuid.uuid4()}" for _ in range(gpus)]
         self._keys: dict[str, Any] = {"driver": driver, "cuda": 13000, "gpus": gpus, "pids": "translated", **keys}
         for index, one in enumerate(self.uuids):
-            for name, value in {"uuid": one, "name": H100, "ecc": 1, **GPM, **TRAFFIC, **(each or {})}.items():
+            for name, value in {
+                "uuid": one,
+                "name": H100,
+                "ecc": 1,
+                **GPM,
+                **TRAFFIC,
+                **FIELDS,
+                **(each or {}),
+            }.items():
                 self._keys[f"gpu.{index}.{name}"] = value
             for number in range(1, int(self._keys.get(f"gpu.{index}.mig", 0)) + 1):
                 instance = f"gpu.{index}.mig.{number}"

@@ -207,6 +207,48 @@ int nvmlDeviceGetRemappedRows(Device *device, unsigned *corrected, unsigned *unc
     return OK;
 }
 
+/* Values by number: "field.82=60"; what is not there is not supported, and of older drivers neither is what came later. */
+typedef struct {
+    unsigned field, scope;
+    long long timestamp, latency;
+    unsigned type, code;
+    union { double d; unsigned long long ull; } value;
+} FieldValue;
+
+int nvmlDeviceGetFieldValues(Device *device, int count, FieldValue *values) {
+    ASKED(device);
+    for (int i = 0; i < count; i++) {
+        char key[40];
+        snprintf(key, sizeof key, "field.%u", values[i].field);
+        int known = of(device, key) && !(DRIVER < 570 && values[i].field >= 269);
+        values[i].type = 3; /* unsigned long long */
+        values[i].value.ull = known ? (unsigned long long)number(device, key, 0) : 0;
+        snprintf(key, sizeof key, "field.%u.error", values[i].field);
+        values[i].code = known ? (unsigned)number(device, key, OK) : NOT_SUPPORTED;
+    }
+    return OK;
+}
+
+int nvmlDeviceGetVbiosVersion(Device *device, char *version, unsigned length) {
+    ASKED(device); WHOLE(device); MAYBE(device, "vbios");
+    return copy(of(device, "vbios"), version, length);
+}
+int nvmlDeviceGetMaxPcieLinkGeneration(Device *device, unsigned *generation) {
+    ASKED(device); WHOLE(device);
+    *generation = (unsigned)number(device, "pcie_generation", 5);
+    return OK;
+}
+int nvmlDeviceGetCurrPcieLinkWidth(Device *device, unsigned *width) {
+    ASKED(device); WHOLE(device);
+    *width = (unsigned)number(device, "pcie_width", 16);
+    return OK;
+}
+int nvmlDeviceGetNvLinkState(Device *device, unsigned link, unsigned *up) {
+    ASKED(device); WHOLE(device); MAYBE(device, "nvlinks");
+    *up = link < number(device, "nvlinks", 0);
+    return link < 18 ? OK : INVALID_ARGUMENT;
+}
+
 int nvmlDeviceGetMigMode(Device *device, unsigned *current, unsigned *pending) {
     ASKED(device); WHOLE(device); MAYBE(device, "mig");
     *current = *pending = number(device, "mig", 0) > 0 || of(device, "mig_without_instances");

@@ -164,7 +164,8 @@ def test_a_gpu_without_error_correction_reads_as_such(on):
     machine = on()
     machine.change(gpu__0__ecc=None)
     nvml = Nvml()
-    assert nvml.faults(machine.uuids[0]) == {"uncorrected_ecc_errors": None, "xid": 0}
+    found = nvml.faults(machine.uuids[0])
+    assert (found["uncorrected_ecc_errors"], found["xid"]) == (None, 0)
     assert nvml.availability[machine.uuids[0]]["uncorrected_ecc_errors"] == "unsupported"
 
 
@@ -180,7 +181,62 @@ def test_errors_of_the_hardware_are_told_once_and_of_the_device_that_had_them(on
     assert told[("uncorrected_ecc_errors", f"device:{machine.uuids[1]}")] == 2
     assert told[("xid", f"device:{machine.uuids[0]}")] == 0
     assert {value for _, _, value in observer.faults()} == {0}
+    machine.change(gpu__0__field__94=3, gpu__0__field__161=7)
+    told = {(metric, subject): value for metric, subject, value in observer.faults()}
+    assert (
+        told[("pcie_replays", f"device:{machine.uuids[0]}")],
+        told[("nvlink_replays", f"device:{machine.uuids[0]}")],
+    ) == (3, 7)
     nvml.close()
+
+
+def test_time_that_clocks_were_held_down_is_told_by_cause_and_what_wraps_tells_nothing(on, monkeypatch):
+    machine = on()
+    now = [100.0]
+    nvml, (uuid,) = Nvml(clock=lambda: now[0]), machine.uuids
+
+    def read(**keys):
+        machine.change(**{f"gpu__0__field__{number}": value for number, value in keys.items()})
+        now[0] += 1.0
+        return nvml.read(uuid)
+
+    first = read(**{"74": int(5e9), "270": 10})
+    assert (first["memory_temperature_c"], first["power_capped_s"]) == (60, None)
+    second = read(**{"74": int(5.25e9), "270": 10})
+    assert (second["power_capped_s"], second["hardware_slowed_s"]) == (pytest.approx(0.25), 0)
+    assert "throttle_reasons" not in second
+    assert read(**{"74": 3})["power_capped_s"] is None
+    assert read(**{"74": int(1e9) + 3})["power_capped_s"] == 1.0
+    # One that says no leaves the others, and is not asked for again.
+    refused = read(**{"82__error": 4})
+    assert (refused["memory_temperature_c"], refused["power_capped_s"]) == (None, 0)
+    assert nvml.availability[uuid]["memory_temperature_c"] == "no_permission"
+    nvml.close()
+
+
+def test_before_hopper_traffic_is_read_by_field(on):
+    links = {"field.197": 10**6, "field.198": 0, "field.138": 10, "field.139": 20}
+    machine = on(driver="535.183.01", each={"gpm": None, **links})
+    now = [0.0]
+    nvml, (uuid,) = Nvml(clock=lambda: now[0]), machine.uuids
+    for number in range(4):
+        now[0] += 0.5
+        machine.change(gpu__0__field__197=10**6 * number, gpu__0__field__139=20 + number)
+        found = nvml.read(uuid)
+    assert found["pcie_sent_bytes_per_s"] == 2e6
+    assert (found["nvlink_sent_bytes_per_s"], found["nvlink_received_bytes_per_s"]) == (0, 2048)
+    assert (found["throttle_reasons"], found["hardware_slowed_s"], found["tensor_pipe_ratio"]) == (0, None, None)
+    nvml.close()
+
+
+def test_how_a_gpu_is_set_up_is_told_as_it_is_now(on, tmp_path):
+    machine = on(each={"vbios": "96.00.A5", "nvlinks": 18})
+    inventory = Inventory("n", tmp_path, Nvml())
+    machine.change(gpu__0__power_limit_w=400, gpu__0__nvlinks=17, gpu__0__ecc=0)
+    device = next(one for one in inventory.read()["devices"] if one["kind"] == "cuda")
+    told = {name: device[name] for name in ("power_limit_w", "vbios", "pcie", "nvlinks", "ecc")}
+    assert told == {"power_limit_w": 400.0, "vbios": "96.00.A5", "pcie": [5, 16], "nvlinks": 17, "ecc": False}
+    assert "application_clock_hz" not in device  # this driver does not tell
 
 
 def test_an_error_right_before_the_end_is_told(on, tmp_path):

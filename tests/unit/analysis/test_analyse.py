@@ -223,6 +223,11 @@ def test_a_device_that_slows_itself_down_is_throttled_and_its_power_cap_is_only_
     capped = analyse({NODE: _gpu_log(throttle_reasons=0x4)})
     assert capped.validity.sound
     assert any("power cap" in note for note in capped.validity.notes)
+    # Where the driver adds up the seconds of each cause, they count and not what a moment shows.
+    assert _codes(analyse({NODE: _gpu_log(hardware_slowed_s=0.02, throttle_reasons=0)})) == ["throttled"]
+    counted = analyse({NODE: _gpu_log(hardware_slowed_s=0.0, power_capped_s=0.1, throttle_reasons=0x40)})
+    assert counted.validity.sound
+    assert any("power cap in 25%" in note for note in counted.validity.notes)
 
 
 def test_a_device_that_others_compute_on_is_shared():

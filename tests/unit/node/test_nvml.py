@@ -2,6 +2,7 @@
 
 import types
 
+from workers.node.telemetry.fields import OFTEN
 from workers.node.telemetry.gpm import COUNTERS
 from workers.node.telemetry.nvml import Nvml
 
@@ -103,7 +104,7 @@ def test_readings_are_in_the_units_of_the_protocol():
         "sm_clock_hz": 1980e6,
         "memory_clock_hz": 3201e6,
         "throttle_reasons": 4,
-        **dict.fromkeys(COUNTERS),
+        **dict.fromkeys((*COUNTERS, *OFTEN)),
     }
 
 

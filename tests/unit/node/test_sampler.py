@@ -3,6 +3,7 @@
 import os
 
 from workers.node import processes
+from workers.node.telemetry import procfs
 from workers.node.telemetry.nvml import Nvml
 from workers.node.telemetry.sampler import Counters, Deadlines, Observer
 from workers.trainer import protocol
@@ -68,3 +69,17 @@ def test_each_core_the_host_and_each_process_have_their_values():
     assert found["memory_available_bytes", "host"] > 0
     assert found["memory_bytes", "process:worker0"] == found["memory_bytes", "attempt"] > 0
     assert found["cpu_s", "attempt"] >= 0
+
+
+def test_ports_of_rdma_adapters_are_counted_in_bytes_with_their_errors(tmp_path):
+    ports = tmp_path / "mlx5_0" / "ports"
+    for port, counters in {
+        "1": {"port_rcv_data": 25, "port_xmit_data": 50, "symbol_error": 2, "link_downed": 1},
+        "2": {"port_rcv_data": "N/A (no PMA)"},
+    }.items():
+        (ports / port / "counters").mkdir(parents=True)
+        for name, value in counters.items():
+            (ports / port / "counters" / name).write_text(f"{value}\n")
+    assert procfs.rdma_ports(str(tmp_path)) == {"mlx5_0:1": (100, 200)}
+    assert procfs.rdma_errors(str(tmp_path)) == {"mlx5_0:1": 3}
+    assert procfs.rdma_ports(str(tmp_path / "none")) == {}

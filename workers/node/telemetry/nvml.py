@@ -14,7 +14,8 @@ import threading
 import time
 from typing import Any, Callable, Mapping, NamedTuple, TypeVar
 
-from workers.node.telemetry import gpm, nvml_events, nvml_processes
+from workers.node.telemetry import fields, gpm, nvml_events, nvml_processes
+from workers.node.telemetry.fields import Field
 from workers.node.telemetry.nvml_processes import NoProcessList, Process
 
 OK = "ok"
@@ -84,6 +85,7 @@ class Nvml:
     def __init__(self, module: Any = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._gpm: dict[str, gpm.Gpm] = {}
+        self._fields: dict[str, fields.Fields] = {}
         self._lock = threading.Lock()
         self._nvml = module if module is not None else _driver()
         self._handles: dict[str, Any] = {}
@@ -181,8 +183,35 @@ class Nvml:
             handle = self._handles.get(uuid)
             if handle is None:
                 return {}
-            found = {metric: self._try(uuid, metric, read) for metric, read in self._readers(handle).items()}
-            return {**found, **self._counters(uuid, handle)}
+            numbered = self._numbered(uuid, handle, fields.OFTEN)
+            found = {metric: self._try(uuid, metric, read) for metric, read in self._readers(uuid, handle).items()}
+            counted = self._counters(uuid, handle)
+            known = self.availability[uuid]
+            # Where the driver has no counters of its own, fields tell of the links.
+            links = {name: field for name, field in fields.TRAFFIC.items() if known.get(name) in _FINAL}
+            return {**found, **counted, **numbered, **self._numbered(uuid, handle, links, "by_field")}
+
+    def _numbered(self, uuid: str, handle: Any, wanted: Mapping[str, Field], way: str = "") -> dict[str, float | None]:
+        """The fields ``wanted``, by reading; None where there is none, as with other metrics. ``way``: what stands
+        before their names in ``availability``, where a reading can be had in another way too."""
+        known = self.availability.setdefault(uuid, {})
+        keys = {name: f"{way}:{name}" if way else name for name in wanted}
+        asked = {name: field for name, field in wanted.items() if known.get(keys[name]) not in _FINAL}
+        nothing: dict[str, float | None] = dict.fromkeys(wanted)
+        if not asked:
+            return nothing
+        try:
+            one = self._fields.setdefault(uuid, fields.Fields(self._nvml, handle, self._clock))
+            found = one.read(asked)
+        except (self._nvml.NVMLError, AttributeError) as error:
+            code = getattr(error, "value", None) if isinstance(error, self._nvml.NVMLError) else _NOT_SUPPORTED[0]
+            found = dict.fromkeys(asked, code)
+        for name, value in found.items():
+            if not isinstance(value, int):
+                known[keys[name]] = OK
+            elif value in _REFUSAL:
+                known[keys[name]] = _REFUSAL[value]
+        return {**nothing, **{name: value for name, value in found.items() if not isinstance(value, int)}}
 
     def _counters(self, uuid: str, handle: Any) -> dict[str, float | None]:
         """The counters of ``gpm.COUNTERS`` since the last reading; None where there is none, as with other metrics."""
@@ -203,9 +232,9 @@ class Nvml:
                 known[metric] = _REFUSAL[value]
         return {**nothing, **{metric: value for metric, value in found.items() if not isinstance(value, int)}}
 
-    def _readers(self, handle: Any) -> Mapping[str, Callable[[], float]]:
+    def _readers(self, uuid: str, handle: Any) -> Mapping[str, Callable[[], float]]:
         nvml = self._nvml
-        return {
+        told: dict[str, Callable[[], float]] = {
             "busy_ratio": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
             "device_memory_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used,
             "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(handle) * _MILLI,
@@ -213,8 +242,11 @@ class Nvml:
             "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
             "sm_clock_hz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM) * _MEGA,
             "memory_clock_hz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM) * _MEGA,
-            "throttle_reasons": lambda: self._throttle_reasons(handle),
         }
+        # A mask is what holds at this moment: where the driver adds up the time of each cause, it is not asked for.
+        if self.availability[uuid].get("software_slowed_s") != OK:
+            told["throttle_reasons"] = lambda: self._throttle_reasons(handle)
+        return told
 
     def _throttle_reasons(self, handle: Any) -> int:
         """Drivers before 535 know it by another name, and so does an older nvidia-ml-py."""
@@ -255,8 +287,8 @@ class Nvml:
             return None if listed is None or None in held else sum(amount or 0 for amount in held)
 
     def faults(self, uuid: str) -> dict[str, float | None]:
-        """Return ``uncorrected_ecc_errors`` (since the driver was loaded) and ``xid`` (the code of the last XID error
-        since the last call; 0: none). Not for the hot loop."""
+        """Return ``uncorrected_ecc_errors`` (since the driver was loaded), ``xid`` (the code of the last XID error
+        since the last call; 0: none) and ``fields.SELDOM`` (since the last call). Not for the hot loop."""
         with self._lock:
             handle, nvml = self._handles.get(uuid), self._nvml
             if handle is None:
@@ -266,7 +298,40 @@ class Nvml:
             events = self._events
             # 1: uncorrected (nvmlMemoryErrorType_t), 0: since the driver was loaded (nvmlEccCounterType_t)
             errors = self._try(uuid, "uncorrected_ecc_errors", lambda: nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 0))
-            return {"uncorrected_ecc_errors": errors, "xid": self._try(uuid, "xid", lambda: events.last_xid(uuid))}
+            found = {"uncorrected_ecc_errors": errors, "xid": self._try(uuid, "xid", lambda: events.last_xid(uuid))}
+            return {**found, **self._numbered(uuid, handle, fields.SELDOM)}
+
+    def rig(self, uuid: str) -> dict[str, Any]:
+        """Return how a device is set up, as far as that moves speed; what the driver does not tell is left out.
+
+        ``power_limit_w``, ``ecc``, ``vbios``, ``application_clock_hz`` (of the multiprocessors), ``pcie`` (its greatest
+        generation and the width of now) and ``nvlinks`` (those that are up).
+        """
+        with self._lock:
+            handle, nvml = self._handles.get(uuid), self._nvml
+            if handle is None:
+                return {}
+            asked: dict[str, Callable[[], Any]] = {
+                "power_limit_w": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) * _MILLI,
+                "ecc": lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]),
+                "vbios": lambda: _text(nvml.nvmlDeviceGetVbiosVersion(handle)),
+                "application_clock_hz": lambda: nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_SM) * _MEGA,
+                "pcie": lambda: [
+                    int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
+                    int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),
+                ],
+                "nvlinks": lambda: self._links_up(handle),
+            }
+            found = {name: self._or_none(ask) for name, ask in asked.items()}
+            return {name: value for name, value in found.items() if value is not None}
+
+    def _links_up(self, handle: Any) -> int:
+        """How many NVLinks are up; an NVMLError where there are none at all."""
+        states = [int(self._nvml.nvmlDeviceGetNvLinkState(handle, 0))]
+        for link in range(1, self._nvml.NVML_NVLINK_MAX_LINKS):
+            state = self._or_none(lambda: int(self._nvml.nvmlDeviceGetNvLinkState(handle, link)))  # noqa: B023
+            states.append(state or 0)
+        return sum(states)
 
     def settings(self, uuid: str) -> dict[str, Any]:
         """Return how a device is set, for whoever checks the machine: None where the driver does not tell.

@@ -73,6 +73,49 @@ def interfaces() -> dict[str, tuple[int, int]]:
     return found
 
 
+# Counted in words of four bytes (Documentation/ABI/stable/sysfs-class-infiniband).
+_WORD_BYTES = 4
+_PORT_ERRORS = ("symbol_error", "port_rcv_errors", "port_xmit_discards", "link_error_recovery", "link_downed")
+
+
+def rdma_ports(root: str = "/sys/class/infiniband") -> dict[str, tuple[int, int]]:
+    """Return (bytes received, bytes sent) by port of an RDMA adapter (``mlx5_0:1``), which no IP interface counts."""
+    found = {}
+    for name, folder in _ports(root):
+        received, sent = (_number(f"{folder}/counters/{counter}") for counter in ("port_rcv_data", "port_xmit_data"))
+        if received is not None and sent is not None:
+            found[name] = (received * _WORD_BYTES, sent * _WORD_BYTES)
+    return found
+
+
+def rdma_errors(root: str = "/sys/class/infiniband") -> dict[str, int]:
+    """Return the errors of each port: of symbols, packets and links. Not for the hot loop."""
+    found = {}
+    for name, folder in _ports(root):
+        counted = [_number(f"{folder}/counters/{counter}") for counter in _PORT_ERRORS]
+        if any(one is not None for one in counted):
+            found[name] = sum(one or 0 for one in counted)
+    return found
+
+
+@lru_cache(maxsize=4)
+def _ports(root: str) -> tuple[tuple[str, str], ...]:
+    """Return (name, folder) of each port that there is."""
+    try:
+        return tuple(
+            (f"{device}:{port}", f"{root}/{device}/ports/{port}")
+            for device in sorted(os.listdir(root))
+            for port in sorted(os.listdir(f"{root}/{device}/ports"))
+        )
+    except OSError:
+        return ()
+
+
+def _number(path: str) -> int | None:
+    text = _read_bytes(path).strip()
+    return int(text) if text.isdigit() else None
+
+
 @lru_cache(maxsize=1)
 def _disks() -> tuple[bytes, ...]:
     """Return whole disks: not their partitions, nor what is only made of other disks or of memory."""

@@ -146,6 +146,8 @@ class Observer:
                 if metric == "uncorrected_ecc_errors":
                     value = self._counters.since((uuid, metric), value, first=0.0)
                 values.append([metric, "device:" + uuid, value])
+        for name, errors in procfs.rdma_errors().items():
+            values.append(["port_errors", "interface:" + name, self._counters.since((name, "errors"), errors, first=0)])
         return values
 
     def read(self) -> list[Value]:
@@ -167,7 +169,7 @@ class Observer:
     def _traffic(self) -> list[Value]:
         since = self._counters.since
         values: list[Value] = []
-        for name, (received, sent) in procfs.interfaces().items():
+        for name, (received, sent) in {**procfs.interfaces(), **procfs.rdma_ports()}.items():
             values.append(["received_bytes", "interface:" + name, since(("received", name), received)])
             values.append(["sent_bytes", "interface:" + name, since(("sent", name), sent)])
         read, written = procfs.disks() or (None, None)
