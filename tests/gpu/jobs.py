@@ -71,7 +71,7 @@ def job(model: str, device: Dict[str, Any], name: str, **changes: Any) -> Dict[s
         },
         "interval_s": 0.2 if device["kind"] == "cuda" else 0.0,
         "sample_s": sample_s,
-        "peaks": [peak_of(device)],
+        "peaks": [peak_of(device, plan["precision"])],
     }
 
 
@@ -100,14 +100,15 @@ def plan_of(model: str, device: Dict[str, Any], **changes: Any) -> Dict[str, Any
     return {**plan, "global_batch_size": plan["per_device_batch_size"]}
 
 
-def peak_of(device: Dict[str, Any]) -> Dict[str, Any]:
-    """What the vendor promises of ``device`` in fp32, as a job has it among its ``peaks``."""
+def peak_of(device: Dict[str, Any], precision: str) -> Dict[str, Any]:
+    """What the vendor promises of ``device`` in the arithmetic of ``precision``, as a job has it among its ``peaks``."""
     vendor = sheet(device["name"])
-    peak = (vendor or {}).get("flops_per_s", {}).get("fp32")
+    arithmetic = precision[len("amp-") :] if precision.startswith("amp-") else precision
+    peak = (vendor or {}).get("flops_per_s", {}).get(arithmetic)
     return {
         "node": "here",
         "device": device["id"],
-        "arithmetic": "fp32",
+        "arithmetic": arithmetic,
         "data_sheet": {"flops_per_s": peak, "source": vendor["source"]} if vendor and peak else None,
         "calibrated": None,
     }

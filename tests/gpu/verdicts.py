@@ -170,21 +170,26 @@ def memory(entries: Sequence[Entry], polled: Sequence[Tuple[float, Optional[int]
         failed = [entry["data"]["failure"]["message"] for entry in entries if entry["kind"] == "profile_failed"]
         return Verdict(name, False, "; ".join(["there is no allocation profile, which was asked for", *failed]))
     outside = events[-1]["data"].get("outside_bytes")
-    lives = [
+    begun = [
         entry["t"]
         for entry in entries
-        if entry["kind"] in ("process_started", "process_exited") and entry["data"]["process"].endswith(":memory")
+        if entry["kind"] == "process_started" and entry["data"]["process"].endswith(":memory")
     ]
-    during = [amount for t, amount in polled if lives[0] <= t <= lives[-1]]
+    # When all was counted: what lies outside the allocator was read then.
+    ended = [entry["t"] for entry in entries if entry["kind"] == "profiled" and entry["data"]["profile"] == "memory"]
+    during = [amount for t, amount in polled if begun[0] <= t <= ended[-1]]
     known = [amount for amount in during if amount is not None]
     if outside is None or not known or None in during or polled[0][1]:
         why = "outside_bytes" if outside is None else "the driver does not tell the memory of each process"
         return Verdict(
             name, None, "not known: " + (why if not polled or not polled[0][1] else "there are other processes")
         )
-    process, held, peak = max(known), 0, 0
+    process, held, peak, counts = known[-1], 0, 0, False
+    counted_from = events[-1]["data"].get("peak_from_step", 0)
     for event in events:
-        for _, delta, _ in event["data"]["items"]:
+        for _, delta, step in event["data"]["items"]:
+            if not counts and step >= counted_from:
+                counts, peak = True, held
             held += delta
             peak = max(peak, held)
     off = (peak + outside) / process - 1.0 if process else math.inf

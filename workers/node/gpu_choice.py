@@ -2,7 +2,7 @@
 
 Owns ``CUDA_VISIBLE_DEVICES`` of the agent, the settings ``TBD_GPUS`` and ``TBD_GPU_SHARE``, and the look for other
 users. A GPU that was not chosen is no device of this node. One that cannot be used now (somebody computes on it, the
-driver has lost it) is withheld, with the reason.
+driver has lost it or says that it is not well) is withheld, with the reason.
 """
 
 from __future__ import annotations
@@ -126,8 +126,9 @@ class Offer:
         and nothing is measured."""
         withheld = dict(self._nvml.unusable)
         for gpu in self._gpus:
-            why = self._why_not(gpu, self._nvml.use(gpu.id), first)
-            if why is not None:
+            found = self._why_not(gpu, self._nvml.use(gpu.id), first)
+            why = "; ".join([*([found] if found else []), *self._nvml.ailments(gpu.id)])
+            if why:
                 withheld[gpu.id] = f"GPU {gpu.number}: {why}"
         self.withheld = withheld
 

@@ -229,6 +229,14 @@ int nvmlDeviceGetFieldValues(Device *device, int count, FieldValue *values) {
     return OK;
 }
 
+/* state, behind the cluster's UUID (16 bytes), a status and the clique: 3 is well, 0 a device without such a fabric. */
+int nvmlDeviceGetGpuFabricInfo(Device *device, unsigned *told) {
+    ASKED(device); WHOLE(device);
+    memset(told, 0, 7 * sizeof *told);
+    told[6] = (unsigned)number(device, "fabric", 3);
+    return OK;
+}
+
 int nvmlDeviceGetVbiosVersion(Device *device, char *version, unsigned length) {
     ASKED(device); WHOLE(device); MAYBE(device, "vbios");
     return copy(of(device, "vbios"), version, length);

@@ -301,6 +301,31 @@ def test_a_gpu_that_was_lost_before_the_agent_began_costs_only_itself(on, tmp_pa
     assert machine.uuids[3] not in json.dumps(facts["devices"])
 
 
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"field.230": 1}, "nvidia-smi --gpu-reset"),
+        ({"field.230": 9}, "action 9 of nvml.h"),
+        ({"remapping_pending": 1}, "rows of its memory wait to be replaced"),
+        ({"remapping_pending": 1, "remapping_failed": 1}, "the board has to be exchanged"),
+        ({"fabric": 1}, "start nvidia-fabricmanager"),
+        ({"fabric": 2}, "is still going on"),
+        ({"error.nvmlDeviceGetMemoryInfo": 999}, "start the container anew"),
+        ({"error.nvmlDeviceGetMemoryInfo": 16}, "the driver has lost it; reset it"),
+    ],
+)
+def test_a_gpu_that_is_not_well_is_withheld_and_the_others_are_not(on, tmp_path, keys, told):
+    machine = on(2, **{f"gpu.0.{name}": value for name, value in keys.items()})
+    inventory = Inventory("n", tmp_path, Nvml())
+    facts = inventory.read()
+    assert [device["id"] for device in facts["devices"] if device["kind"] == "cuda"] == machine.uuids[1:]
+    assert told in facts["gpus_withheld"][machine.uuids[0]]
+    if "error" not in next(iter(keys)):
+        machine.change(**{f"gpu__0__{name.replace('.', '__')}": None for name in keys})
+        inventory.look()
+        assert not inventory.read()["gpus_withheld"]
+
+
 def test_a_machine_whose_driver_is_not_loaded_has_no_gpus_and_says_why(on, tmp_path):
     on(1, **{"error.nvmlInitWithFlags": 9})
     facts = Inventory("n", tmp_path, Nvml()).read()

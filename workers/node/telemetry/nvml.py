@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any, Callable, Mapping, NamedTuple, TypeVar
 
-from workers.node.telemetry import fields, gpm, nvml_events, nvml_processes
+from workers.node.telemetry import ailments, fields, gpm, nvml_events, nvml_processes
 from workers.node.telemetry.fields import Field
 from workers.node.telemetry.nvml_processes import NoProcessList, Process
 
@@ -31,10 +31,12 @@ _FUNCTION_NOT_FOUND = 13
 _NOT_SUPPORTED = (3, _FUNCTION_NOT_FOUND, 25)  # 3: NOT_SUPPORTED, 25: ARGUMENT_VERSION_MISMATCH
 _NO_PERMISSION = (4,)
 _GPU_IS_LOST = 15
+_RESET_REQUIRED = 16
 _REFUSAL = {
     **dict.fromkeys(_NO_PERMISSION, NO_PERMISSION),
     **dict.fromkeys(_NOT_SUPPORTED, UNSUPPORTED),
     _GPU_IS_LOST: LOST,
+    _RESET_REQUIRED: LOST,
 }
 _FINAL = (NO_PERMISSION, UNSUPPORTED, LOST)
 
@@ -172,6 +174,11 @@ class Nvml:
             busy = self._try(uuid, "busy_ratio", lambda: float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu) / 100)
             pids = None if listed is None else [process.pid for process in listed]
             return Use(LOST in self.availability[uuid].values(), pids, used, busy)
+
+    def ailments(self, uuid: str) -> list[str]:
+        """Return why nothing should be trained on the device; see ``ailments``. Only while nothing is measured."""
+        with self._lock:
+            return list(ailments.of(self._nvml, self._handles[uuid]))
 
     def read(self, uuid: str) -> dict[str, float | None]:
         """Return what the device ``uuid`` shows now, in the units of ``protocol.READINGS``.
