@@ -101,7 +101,7 @@ def plan_of(model: str, device: Dict[str, Any], **changes: Any) -> Dict[str, Any
 
 
 def peak_of(device: Dict[str, Any], precision: str) -> Dict[str, Any]:
-    """What the vendor promises of ``device`` in the arithmetic of ``precision``, as a job has it among its ``peaks``."""
+    """What the vendor promises of ``device`` in that arithmetic, as a job has it among its ``peaks``."""
     vendor = sheet(device["name"])
     arithmetic = precision[len("amp-") :] if precision.startswith("amp-") else precision
     peak = (vendor or {}).get("flops_per_s", {}).get(arithmetic)
