@@ -50,8 +50,9 @@ def of(nvml: Any, handle: Any) -> Iterator[str]:
     state = ask(lambda: _fabric_state(nvml, handle))
     if state in _FABRIC_STATES:
         yield (
-            f"its registration with the NVLink fabric {_FABRIC_STATES[state]}, without which CUDA does not begin (error "
-            "802): start nvidia-fabricmanager in the version of the driver (systemctl status nvidia-fabricmanager)"
+            f"its registration with the NVLink fabric {_FABRIC_STATES[state]}, without which CUDA does not begin "
+            "(error 802): start nvidia-fabricmanager in the version of the driver (systemctl status "
+            "nvidia-fabricmanager)"
         )
 
 

@@ -85,11 +85,11 @@ class Fields:
         now, found = self._clock(), self._nvml.nvmlDeviceGetFieldValues(self._handle, asked)
         told: dict[str, Any] = {}
         for (name, field), one in zip(wanted.items(), found):
-            member = _MEMBERS.get(int(one.valueType))
-            if int(one.nvmlReturn) != OK_CODE or member is None:
-                told[name] = int(one.nvmlReturn) or None
+            code, member = one.nvmlReturn, _MEMBERS.get(one.valueType)
+            if code != OK_CODE or member is None:
+                told[name] = int(code) or None
             else:
-                told[name] = self._value(name, field, float(getattr(one.value, member)) * field.unit, now)
+                told[name] = self._value(name, field, getattr(one.value, member) * field.unit, now)
         return told
 
     def _value(self, name: str, field: Field, value: float, now: float) -> float | None:

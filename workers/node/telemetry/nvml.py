@@ -193,32 +193,36 @@ class Nvml:
             numbered = self._numbered(uuid, handle, fields.OFTEN)
             found = {metric: self._try(uuid, metric, read) for metric, read in self._readers(uuid, handle).items()}
             counted = self._counters(uuid, handle)
-            known = self.availability[uuid]
+            found.update(counted)
+            found.update(numbered)
             # Where the driver has no counters of its own, fields tell of the links.
+            known = self.availability[uuid]
             links = {name: field for name, field in fields.TRAFFIC.items() if known.get(name) in _FINAL}
-            return {**found, **counted, **numbered, **self._numbered(uuid, handle, links, "by_field")}
+            if links:
+                found.update(self._numbered(uuid, handle, links, "by_field:"))
+            return found
 
     def _numbered(self, uuid: str, handle: Any, wanted: Mapping[str, Field], way: str = "") -> dict[str, float | None]:
         """The fields ``wanted``, by reading; None where there is none, as with other metrics. ``way``: what stands
         before their names in ``availability``, where a reading can be had in another way too."""
         known = self.availability.setdefault(uuid, {})
-        keys = {name: f"{way}:{name}" if way else name for name in wanted}
-        asked = {name: field for name, field in wanted.items() if known.get(keys[name]) not in _FINAL}
-        nothing: dict[str, float | None] = dict.fromkeys(wanted)
+        told: dict[str, float | None] = dict.fromkeys(wanted)
+        asked = {name: field for name, field in wanted.items() if known.get(way + name) not in _FINAL}
         if not asked:
-            return nothing
+            return told
+        if uuid not in self._fields:
+            self._fields[uuid] = fields.Fields(self._nvml, handle, self._clock)
         try:
-            one = self._fields.setdefault(uuid, fields.Fields(self._nvml, handle, self._clock))
-            found = one.read(asked)
+            found = self._fields[uuid].read(asked)
         except (self._nvml.NVMLError, AttributeError) as error:
             code = getattr(error, "value", None) if isinstance(error, self._nvml.NVMLError) else _NOT_SUPPORTED[0]
             found = dict.fromkeys(asked, code)
         for name, value in found.items():
             if not isinstance(value, int):
-                known[keys[name]] = OK
+                known[way + name], told[name] = OK, value
             elif value in _REFUSAL:
-                known[keys[name]] = _REFUSAL[value]
-        return {**nothing, **{name: value for name, value in found.items() if not isinstance(value, int)}}
+                known[way + name] = _REFUSAL[value]
+        return told
 
     def _counters(self, uuid: str, handle: Any) -> dict[str, float | None]:
         """The counters of ``gpm.COUNTERS`` since the last reading; None where there is none, as with other metrics."""
