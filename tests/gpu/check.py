@@ -132,7 +132,7 @@ def products(bench: Bench) -> List[Verdict]:
     return [
         counted_product(bench.out / "ncu-product.csv"),
         verdicts.pipe(entries, "fp32", "fp32_pipe_ratio", fp32, verdicts.FP32_POINTS),
-        verdicts.pipe(entries, "bf16", "tensor_pipe_ratio", bf16, verdicts.TENSOR_POINTS),
+        verdicts.pipe(entries, "bf16", "tensor_pipe_ratio", bf16, verdicts.TENSOR_POINTS, verdicts.TENSOR_SPARE),
     ]
 
 

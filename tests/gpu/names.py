@@ -130,6 +130,7 @@ TRIALS: Dict[str, Callable[[Any], Any]] = {
         else inspect.signature(torch.cuda.reset_peak_memory_stats).bind(_gpu(torch))
     ),
     "torch.cuda.max_memory_allocated": lambda torch: torch.cuda.max_memory_allocated(_gpu(torch)),
+    "torch.cuda.max_memory_reserved": lambda torch: torch.cuda.max_memory_reserved(_gpu(torch)),
     "torch.cuda.mem_get_info": lambda torch: torch.cuda.mem_get_info(_gpu(torch)),
     "torch.cuda.set_device": lambda torch: torch.cuda.set_device(_gpu(torch)),
     "torch.cuda.set_rng_state": lambda torch: torch.cuda.set_rng_state(

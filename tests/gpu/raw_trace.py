@@ -39,7 +39,7 @@ def main(job_path: str, trace_path: str) -> None:
             return super().__enter__()
 
     torch.profiler.profile = Kept  # type: ignore[misc]
-    trace = adapter._record(STEPS, adapter.step)
+    trace = adapter._record(STEPS, adapter.step, device_only=True)
     found = kernels.table(trace, STEPS)
     recorded[0].export_chrome_trace(trace_path)
     told = {name: found[name] for name in ("active_s", "elapsed_s", "method")}

@@ -89,7 +89,8 @@ def _init() -> None:
 
 @_needs_ready
 def _statistics(index: int) -> Dict[str, Any]:
-    return {"allocated_bytes": {"all": {"current": _gpu.current_bytes, "peak": _gpu.peak_bytes}}}
+    held = {"all": {"current": _gpu.current_bytes, "peak": _gpu.peak_bytes}}
+    return {"allocated_bytes": held, "reserved_bytes": held}
 
 
 @_needs_ready
@@ -204,6 +205,45 @@ class _Profile(torch.profiler.profile):
         if not self._with_gpu:
             return found
         return list(found) + [_kernel(event) for event in list(found) if _computes(event)]
+
+    def stop(self) -> None:
+        super().stop()
+        if self._with_gpu and self.profiler is not None:
+            self.profiler.kineto_results = _Results(self.profiler)
+
+
+class _Results:
+    """The profiler's own list, with the kernels."""
+
+    def __init__(self, profiler: Any) -> None:
+        self._results = profiler.kineto_results
+        self._kernels = [
+            _RawKernel(event, self.trace_start_ns()) for event in profiler.function_events if _computes(event)
+        ]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._results, name)
+
+    def events(self) -> List[Any]:
+        return [*self._results.events(), *self._kernels]
+
+
+class _RawKernel:
+    """The kernel of an operator as it stands in that list."""
+
+    def __init__(self, event: Any, zero_ns: int) -> None:
+        span = event.time_range
+        told = {
+            "name": KERNEL + event.name,
+            "device_type": DeviceType.CUDA,
+            "activity_type": "kernel",
+            "is_user_annotation": False,
+            "device_resource_id": STREAM,
+            "start_ns": zero_ns + int(1e3 * span.start),
+            "duration_ns": int(1e3 * (span.end - span.start)),
+        }
+        for name, value in told.items():
+            setattr(self, name, lambda value=value: value)
 
 
 def _computes(event: Any) -> bool:

@@ -11,7 +11,8 @@ from orchestrator.domain.value.measurement import Analysis
 from orchestrator.services.facts.catalog import load_catalog
 
 FOLDER = Path(__file__).parent
-LOGS = FOLDER / "logs"
+# Those of a virtual machine without a GPU, and those of a GPU.
+LOGS = {path.stem: path for folder in ("logs", "gpu") for path in sorted((FOLDER / folder).glob("*.jsonl"))}
 EXPECTED: dict[str, dict[str, Any]] = tomllib.loads((FOLDER / "expected.toml").read_text())
 
 KINDS = load_catalog().kernel_kinds
@@ -44,7 +45,7 @@ MADE: dict[str, Callable[[], bytes]] = {
 
 
 def raw(name: str) -> bytes:
-    return MADE[name]() if name in MADE else (LOGS / f"{name}.jsonl").read_bytes()
+    return MADE[name]() if name in MADE else LOGS[name].read_bytes()
 
 
 def entries_of(name: str) -> Entries:

@@ -13,7 +13,7 @@ FAILED = [name for name, expected in EXPECTED.items() if "failure" in expected]
 
 
 def test_every_log_has_its_expectation_and_its_line_in_the_readme():
-    names = sorted([*(path.stem for path in LOGS.glob("*.jsonl")), *MADE])
+    names = sorted([*LOGS, *MADE])
     readme = (Path(__file__).parent / "README.md").read_text()
     assert names == sorted(EXPECTED)
     assert [name for name in names if f"`{name}`" not in readme] == []
@@ -39,7 +39,8 @@ def test_the_kinds_of_a_good_and_a_bad_day_are_all_there():
 @pytest.mark.parametrize("name", EXPECTED)
 def test_every_run_that_trained_rightly_has_a_throughput_and_no_other(name):
     analysis = analysed(whole_lines(raw(name)), "vm")
-    assert (analysis.measurement("throughput") is not None) == (not analysis.validity.broken)
+    found = analysis.measurement("throughput") is not None or bool(analysis.calibrations)
+    assert found == (not analysis.validity.broken)
     assert analysis.failure is None or not analysis.measurements
 
 

@@ -47,6 +47,8 @@ def test_a_pipe_is_held_against_the_operations_at_the_clock_that_was_read(pipe, 
     found = verdicts.pipe(log, "fp32", "fp32_pipe_ratio", CORES_PER_CYCLE, verdicts.FP32_POINTS)
     assert found.ok is ok, found
     assert "counted 90.00 %" in found.told
+    spared = verdicts.pipe(log, "fp32", "fp32_pipe_ratio", CORES_PER_CYCLE, verdicts.FP32_POINTS, spare=0.02)
+    assert spared.ok is (ok or pipe == 0.94)
 
 
 def test_a_pipe_that_may_not_be_read_is_not_judged_and_says_why():

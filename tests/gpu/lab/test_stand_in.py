@@ -47,14 +47,20 @@ def python(python_of):
 
 @pytest.fixture(scope="module")
 def trained(python, tmp_path_factory):
-    trainer = run(python, tmp_path_factory.mktemp("trained"), precision="amp-fp16", profile=["kernels", "layers"])
+    trainer = run(
+        python,
+        tmp_path_factory.mktemp("trained"),
+        precision="amp-fp16",
+        profile=["kernels", "layers"],
+        data_on="pinned",
+    )
     assert trainer.data("finished"), trainer.output[-3000:]
     return trainer
 
 
 @pytest.fixture(scope="module")
 def remembered(python, tmp_path_factory):
-    trainer = run(python, tmp_path_factory.mktemp("remembered"), phase="memory", profile=["memory"], data_on="device")
+    trainer = run(python, tmp_path_factory.mktemp("remembered"), phase="memory", profile=["memory"])
     assert trainer.data("allocations"), trainer.output[-3000:]
     return trainer
 

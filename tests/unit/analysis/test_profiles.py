@@ -142,6 +142,18 @@ def test_a_list_of_allocations_that_cannot_be_gives_a_reason_and_leaves_the_run_
     assert reason in analysis.profiles.reasons["memory"]
 
 
+def test_where_the_peak_counts_from_a_later_step_the_search_for_algorithms_is_in_no_class():
+    """The first step's workspace is larger than all that follows, and is given back in it."""
+    searched = [("weights", 400, 0), ("workspace", 9000, 1), ("workspace", -9000, 1), ("feature_maps", 300, 2)]
+    told = {"peak_bytes": 700, "peak_from_step": 2}
+    (profile,) = analysed(*allocation_events(items=searched, **told)).profiles.memory
+    assert {name: share.at_peak_bytes for name, share in profile.classes.items() if share.at_peak_bytes} == {
+        "weights": 400,
+        "feature_maps": 300,
+    }
+    assert (profile.classes["workspace"].max_bytes, profile.residual_bytes) == (0, 0)
+
+
 def test_a_profile_that_the_agent_gave_up_says_why():
     failure = {"kind": "out_of_memory", "message": "asked for too much", "ranks": [0]}
     analysis = analysed(("profile_failed", None, {"profile": "memory", "failure": failure}))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.replays.replay import LOGS
+from tests.replays.replay import raw
 from tests.unit.api.api_rig import AS_LOG, SPEC, Rig
 from tests.unit.api.test_access_rest import add, bearing
 
@@ -129,7 +129,7 @@ def test_every_act_is_in_the_audit_trail(people: People) -> None:
     net = people.call("ada", "POST", "/netbench", json={"topology": "1x2"})
     peaks = people.call("bob", "POST", "/calibrations", json={})
     assert people.call("bob", "POST", "/ingest", content=b"{}", headers=AS_LOG).status_code == 422  # it leaves no trace
-    log = people.call("bob", "POST", "/ingest", content=(LOGS / "crashed.jsonl").read_bytes(), headers=AS_LOG)
+    log = people.call("bob", "POST", "/ingest", content=raw("crashed"), headers=AS_LOG)
     (run, *_) = people.call("ada", "GET", f"/experiments/{one}/runs").json()["items"]
     people.call("ada", "POST", f"/runs/{run['id']}/cancel")
     for _ in range(2):

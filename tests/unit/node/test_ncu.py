@@ -32,6 +32,13 @@ def test_a_row_per_kernel_has_its_units_in_the_first_row():
     assert addition.metrics[ncu.DURATION] == pytest.approx(4.032e-6)
 
 
+def test_what_ncu_prints_on_an_h200_of_a_product_of_4096_cubed_is_counted():
+    (product,) = ncu.parse(text("h200"))
+    assert set(product.metrics) < set(ncu.METRICS)
+    assert ncu.operations(product.metrics)["fp32"] == pytest.approx(2 * 4096**3, rel=3e-4)
+    assert product.metrics[ncu.DURATION] == pytest.approx(2.695456e-3)
+
+
 def test_operations_are_counted_by_pipe_a_multiply_add_as_two():
     sgemm, addition, unread = ncu.parse(text("details"))
     assert ncu.operations(sgemm.metrics) == {"fp32": 2 * 1_073_741_824 + 1_048_576, "tensor": None}

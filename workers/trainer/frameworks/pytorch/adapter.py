@@ -151,10 +151,10 @@ class Adapter(object):
 
     def activity(self, steps: int) -> Data:
         """Profile ``steps`` steps: union of kernel intervals on a GPU, of operator intervals on a CPU device."""
-        return kernels.activity(self._record(steps, self._step))
+        return kernels.activity(self._record(steps, self._step, device_only=True))
 
     def kernels(self, steps: int) -> Data:
-        return kernels.table(self._record(steps, self._step), steps)
+        return kernels.table(self._record(steps, self._step, device_only=True), steps)
 
     def layers(self, steps: int) -> Data:
         network = self._strategy.bare(self._model.network)
