@@ -15,8 +15,8 @@ Entry = Mapping[str, Any]
 OPERATIONS_RATIO = 0.01
 FP32_POINTS = 0.03
 TENSOR_POINTS = 0.05
-# Judgement from one H200 that its limit of power holds (93.4 % against 83.8): a cycle counts as active also where a pipe
-# is not full, and clocks that change many times a second are read twice.
+# Judgement from one H200 that its limit of power holds (93.4 % against 83.8): a cycle counts as active also where a
+# pipe is not full, and clocks that change many times a second are read twice.
 TENSOR_SPARE = 0.10
 IDLE_RATIO = 0.01  # judgement: what counts as an idle tensor pipe
 # PyTorch's memory-efficient attention multiplies fp32 in the tensor pipes from compute capability 8.0 on, by three
