@@ -58,14 +58,20 @@ def _block(name, size):
 
 
 def layers(size: Size) -> List[Layer]:
-    """Return all layers of a size, in the order of the forward pass."""
+    """Return all layers of a size, in the order of the forward pass.
+
+    ``padded``: rows of the table of tokens where there are more than tokens. Matrices whose sides are multiples of 64
+    or more are quicker on GPUs (``vocab_size`` of ``GPTConfig`` in nanoGPT's model.py is 50304); the rows beyond are
+    never tokens, and are learnt to be unlikely.
+    """
+    rows = size.get("padded", size["vocabulary"])
     found = [
-        Embedding("wte", size["vocabulary"], size["width"], normal(0.02)),
+        Embedding("wte", rows, size["width"], normal(0.02)),
         Embedding("wpe", size["positions"], size["width"], normal(0.01)),
         Dropout("drop", size["dropout"]),
     ]
     for block in blocks(size):
         found += block[1:]
     found.append(LayerNormalization("ln_f", size["width"], EPSILON))
-    found.append(Tied("output", "wte", size["vocabulary"], size["width"], size["tokens"]))
+    found.append(Tied("output", "wte", rows, size["width"], size["tokens"]))
     return found

@@ -18,6 +18,18 @@ def test_the_published_network_has_124_439_808_numbers(name):
     assert layers.count(network.layers(SIZES[name])) == expected == 124439808
 
 
+@pytest.mark.parametrize(("name", "rows", "beyond"), [("full", 50304, 47), ("small", 50304, 47), ("tiny", 256, 45)])
+def test_a_padded_table_has_a_multiple_of_128_rows_and_no_other_layer_is_another(name, rows, beyond):
+    size, padded = SIZES[name], {**SIZES[name], "padded": rows}
+    assert (rows % 128, rows - size["vocabulary"]) == (0, beyond)
+    plain, found = network.layers(size), network.layers(padded)
+    assert [one for one, other in zip(found, plain, strict=True) if one != other] == [found[0], found[-1]]
+    assert layers.count(found) - layers.count(plain) == beyond * size["width"]
+    facts = next(one for one in model_facts("gpt_2")["variants"] if one["when"] == {"padded_vocabulary": True})
+    assert facts["sizes"][name]["flops_per_sample"] == layers.flops(found)
+    assert facts["sizes"][name].get("parameters", facts["parameters"]) == layers.count(found)
+
+
 def test_operations_are_two_for_each_weight_and_token_and_four_for_each_pair_of_places():
     """Kaplan et al., "Scaling Laws for Neural Language Models", 2020, table 1, with the output; nothing masked off."""
     products = 12 * 12 * 768**2 + 50257 * 768

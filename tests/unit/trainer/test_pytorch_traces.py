@@ -109,6 +109,8 @@ def test_what_comes_after_the_last_gradient_is_the_exposed_exchange():
         {"name": "bucket 0", "bytes": 400, "start_s": pytest.approx(10e-6), "end_s": pytest.approx(20e-6)},
         {"name": "bucket 1", "bytes": 80, "start_s": pytest.approx(35e-6), "end_s": pytest.approx(48e-6)},
     ]
+    in_16_bits, _ = rows(script, gradient_bytes=2)
+    assert [one["bytes"] for one in in_16_bits["exchanges"]] == [200, 40]
 
 
 def test_where_the_profiler_sees_no_exchange_the_wait_in_the_update_is_the_exposed_one():

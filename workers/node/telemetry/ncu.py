@@ -145,8 +145,8 @@ def _long(header: Sequence[str], rows: Sequence[dict[str, str]]) -> list[Kernel]
 
 
 def _wide(header: Sequence[str], rows: Sequence[dict[str, str]]) -> list[Kernel]:
-    """A row per kernel; the first one has the units. Beside what was asked for stand attributes of the device and of the
-    launch, words among them."""
+    """A row per kernel; the first one has the units. Beside what was asked for stand attributes of the device and of
+    the launch, words among them."""
     if not rows or rows[0]["ID"]:
         raise NcuError("ncu's table has no row of units")
     units, found = rows[0], {}

@@ -17,13 +17,14 @@ _INPUT = ("input", False)
 PARTS = ("input", "host_to_device", "forward", "backward", "exchange", "update")
 
 
-def attribute(trace: Trace, steps: int, layers: Sequence[Any], unseen: Any = None) -> Data:
+def attribute(trace: Trace, steps: int, layers: Sequence[Any], unseen: Any = None, gradient_bytes: int = 4) -> Data:
     """Return the answer of ``layers`` from a trace with marks; besides ``exposed_exchange_s``, per step,
     and ``backward_t``, when the last backward pass began, on CLOCK_MONOTONIC.
 
     Args:
         layers: what the numbers in the marks mean, each with ``name``, ``kind``, ``parameters_bytes``.
         unseen: why the exchange between ranks is not in the trace, or None.
+        gradient_bytes: of one number of what is exchanged.
     """
     owners = _owners(trace.events)
     forward, backward = _forward(trace, owners), _backward(trace, owners)
@@ -45,7 +46,7 @@ def attribute(trace: Trace, steps: int, layers: Sequence[Any], unseen: Any = Non
         "breakdown": breakdown,
         "rows": rows,
         "backward_t": begun * 1e-6 + trace.ahead,
-        "exchanges": _last_step(trace, exchanged, begun),
+        "exchanges": _last_step(trace, exchanged, begun, gradient_bytes),
         "exposed_exchange_s": exposed_s,
     }
     if unseen:
@@ -183,7 +184,7 @@ def _only_exchange(trace, exchanged):
     return covered[0] - covered[1]
 
 
-def _last_step(trace, exchanged, begun):
+def _last_step(trace, exchanged, begun, gradient_bytes):
     """Return the exchanges of the last step: [{name, bytes, start_s, end_s}], from ``begun``, its backward pass.
 
     How large each is stands with the call, and calls come in the order in which they are carried out. Where the
@@ -196,8 +197,7 @@ def _last_step(trace, exchanged, begun):
     found = []
     for call, event in zip(calls, exchanged):
         if event.start >= begun:
-            # Gradients are float32.
-            entry = {"name": "bucket %d" % len(found), "bytes": 4 * call.elements}
+            entry = {"name": "bucket %d" % len(found), "bytes": gradient_bytes * call.elements}
             entry.update(start_s=(event.start - begun) * 1e-6, end_s=(event.end - begun) * 1e-6)
             found.append(entry)
     return found

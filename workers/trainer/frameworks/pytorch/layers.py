@@ -38,7 +38,8 @@ def profile(
     optimizers = [minimizer.optimizer for minimizer in step.minimizers]
     with marked_layers(network) as layers, strategy.waits_marked(optimizers, _waiting):
         trace = record(steps, lambda: _marked(step), shapes=True)
-    found = attribution.attribute(trace, steps, layers, strategy.unseen_exchange)
+    gradient_bytes = next(network.parameters()).element_size()
+    found = attribution.attribute(trace, steps, layers, strategy.unseen_exchange, gradient_bytes)
     if events:
         exposed_s = found["exposed_exchange_s"] or 0.0
         found["breakdown"].update(events, backward_s=max(0.0, events["backward_s"] - exposed_s))
