@@ -258,8 +258,19 @@ def _device(process):
     if process.device_kind == "cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise TrainerError("unsupported", "PyTorch %s finds no CUDA device here" % torch.__version__)
+        message = "PyTorch %s finds no CUDA device here: %s" % (torch.__version__, _why_none())
+        raise TrainerError("unsupported", message)
     return torch.device("cuda", 0)
+
+
+def _why_none():
+    """Return what CUDA says when it is to begin, which ``is_available`` keeps to itself: error 802 is an NVSwitch board
+    without its Fabric Manager, for one."""
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        return str(error).strip().splitlines()[0]
+    return "it begins, and shows none"
 
 
 def _array(tensor):
