@@ -48,8 +48,6 @@ def mxnet(name, given):
     given = [one.item() if one.ndim == 0 else mx.nd.array(one, dtype="float32").expand_dims(0) for one in given]
     if name in ("align", "gradient"):
         given[0].attach_grad()
-        height, width = given[0].shape[2:]
-        given[1] = own.clipped(mx.nd, given[1], mx.nd.array([[16 * width, 16 * height]]))
         with mx.autograd.record():
             found = own.align(mx.nd, *given[:3])
             total = (found * given[3][0]).sum() if name == "gradient" else found
