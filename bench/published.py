@@ -51,6 +51,7 @@ NETWORKS = {
     "bert-base-finetune": Network("bert-base", {"task": "finetune"}, "transformers", "BertForQuestionAnswering", 2),
     "gpt-2": Network("gpt-2", {}, "transformers", "GPT2LMHeadModel", 1),
     "deep-speech-2": Network("deep-speech-2", {}, "modules", "DeepSpeech2", 2),
+    "wgan-gp": Network("wgan-gp", {}, "modules", "WganGp", 2),
 }
 SIZE, SEED = "small", 1
 WANTED = "0.97 or more, lower bound >= 0.93"

@@ -12,7 +12,7 @@ import time
 import torch
 from torch import nn
 
-from suites.assemble.pytorch import build as suite
+from suites import modules
 from workers.trainer.base import job as jobs
 from workers.trainer.frameworks.pytorch import optimizers
 
@@ -20,23 +20,26 @@ from workers.trainer.frameworks.pytorch import optimizers
 def main(side, kit, name, path):
     job = jobs.read(path)
     torch.set_num_threads(jobs.threads())
-    model = suite.build(job, job.processes[0], torch.device("cpu"))
-    network, rule = model.network, model.updates[0].optimizer
+    model = modules.builder_of(job).build(job, job.processes[0], torch.device("cpu"))
+    network, updates = model.network, model.updates
     if side == "published":
-        # The suite's loss is computed by it from now on.
+        # The suite's losses are computed by it from now on.
         network, model.network = importlib.import_module("bench.published_" + kit).make(name, network, job)
-    optimizer = optimizers.make(rule, [one for one in network.parameters() if one.requires_grad])
-    schedule = optimizers.Schedule(rule, optimizer)
+        updates = [one._replace(parameters=parameters(network, one.name)) for one in updates]
+    parts = [optimized(update) for update in updates]
     batches = model.batches(0)
 
     def step():
-        batch, _ = next(batches)
-        optimizer.zero_grad()
-        loss = model.loss(batch)
-        loss.backward()
-        schedule()
-        optimizer.step()
-        return loss.item()
+        losses = []
+        for update, optimizer, schedule in parts:
+            for _ in range(update.times):
+                batch, _ = next(batches)
+                optimizer.zero_grad()
+                losses.append(update.loss(batch))
+                losses[-1].backward()
+                schedule()
+                optimizer.step()
+        return losses[0].item()
 
     with open(path) as file:
         plan = json.load(file)["plan"]
@@ -49,6 +52,17 @@ def main(side, kit, name, path):
     elapsed_s = time.monotonic() - begun
     samples = plan["steps"] * job.plan.per_device_batch_size
     print(json.dumps(dict(told, samples_per_s=samples / elapsed_s)))
+
+
+def parameters(network, name):
+    """Return those of an update, which bears the name of a part where there are several."""
+    return getattr(network, name, network).parameters()
+
+
+def optimized(update):
+    """Return (update, its optimizer, its schedule)."""
+    optimizer = optimizers.make(update.optimizer, [one for one in update.parameters if one.requires_grad])
+    return update, optimizer, optimizers.Schedule(update.optimizer, optimizer)
 
 
 def without_dropout(network, told):

@@ -57,8 +57,8 @@ def check(layout: str, path: str, sample: int = USUAL_SAMPLE) -> Dict[str, Any]:
                     read = "every transcript and head of audio, and %d utterances of each split" % sample
                 problems += _undecoded(some, MOST_PROBLEMS - len(problems))
         elif layout == "atari":
+            atari.refuse_unplayable(importlib.import_module("ale_py"), atari.rom(path))
             splits["train"] = {"games": 1}
-            atari.refuse_unknown(importlib.import_module("ale_py"), atari.rom(path))
         else:
             entries, decode = _images(layout, path)
             for split, found in entries.items():

@@ -126,6 +126,7 @@ CASES = [
     of("tensorflow", "deep_speech_2", LIMITED, "fp32", id="statistics of sequences"),
     of("mxnet", "deep_speech_2", LIMITED, "fp32", id="statistics of sequences"),
     of("pytorch", "faster_rcnn", {**OPTIMIZER, "learning_rate": 0.002}, "fp32", id="what is drawn, in two shapes"),
+    of("mxnet", "faster_rcnn", {**OPTIMIZER, "learning_rate": 0.002}, "fp32", id="weights that stay, in two shapes"),
     of("pytorch", "resnet_50", OPTIMIZER, "fp32", id="running statistics and momentum"),
     of("pytorch", "alexnet", {**OPTIMIZER, "learning_rate": 0.002}, "fp32", id="dropout"),
     of("pytorch", "resnet_50", ADAM, "fp32", id="adam"),

@@ -11,7 +11,8 @@ import pytest
 
 from orchestrator.services.facts.catalog import load_catalog
 from suites.assemble import boxes
-from tests.trainer_process import ROOT, environment_for
+from suites.inputs.images import POOL
+from tests.trainer_process import ROOT, environment_for, make_job, run
 
 SCRIPT = Path(__file__).parent / "scripts" / "regions.py"
 NAMES = load_catalog().models["faster-rcnn"].frameworks
@@ -172,3 +173,22 @@ def test_the_bins_of_a_region_and_their_gradient_are_those_of_a_plain_loop(compu
         pairs = zip(factors_of(plane), (parts for _, parts in wanted), strict=True)
         by_place = sum(numpy.einsum("cij,ijhw->chw", *pair) for pair in pairs)
         assert gradient == pytest.approx(by_place, abs=1e-4)
+
+
+_BOUND = """
+import sys
+from mxnet import ndarray
+made = ndarray.CachedOp
+def told(*given):
+    print("a graph is bound", file=sys.stderr, flush=True)
+    return made(*given)
+ndarray.CachedOp = told
+"""
+
+
+@pytest.mark.framework("mxnet")
+def test_lying_and_upright_images_are_bound_once_each_however_often_they_come(python_of, tmp_path):
+    job = make_job("faster_rcnn", "mxnet", max_steps=2 * POOL + 2)
+    (trainer,) = run(job, tmp_path, python_of("mxnet"), planted=[_BOUND])
+    assert trainer.popen.returncode == 0, trainer.output
+    assert trainer.output.count("a graph is bound") == 2

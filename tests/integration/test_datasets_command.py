@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -49,6 +50,24 @@ def test_files_are_registered_listed_checked_and_forgotten(tbd, tmp_path):
     assert f"{files / 'train.txt'}: line 2 is no UTF-8" in err
     assert tbd("forget", "my-texts")[0] == 0
     assert tbd("check", "my-texts")[0] == 2
+
+
+def test_a_game_is_registered_and_one_of_too_many_actions_or_none_is_not(tbd, tmp_path, python_of):
+    told = "import ale_py.roms as roms; print(roms.get_rom_path('breakout').parent)"
+    games = subprocess.run([python_of("datasets"), "-c", told], capture_output=True, text=True, check=True)
+    for name in ("breakout", "alien", "nothing"):
+        (tmp_path / name).mkdir()
+    for name in ("breakout", "alien"):
+        shutil.copy(f"{games.stdout.strip()}/{name}.bin", tmp_path / name)
+    status, out, err = tbd("register", "breakout", tmp_path / "breakout", "--layout", "atari", "--json")
+    assert status == 0, err
+    assert json.loads(out)["splits"] == {"train": {"games": 1}}
+    status, _, err = tbd("register", "alien", tmp_path / "alien", "--layout", "atari")
+    assert status == 1
+    assert f"{tmp_path / 'alien' / 'alien.bin'} needs 18 actions, and the network has 6" in err
+    status, _, err = tbd("register", "nothing", tmp_path / "nothing", "--layout", "atari")
+    assert status == 1
+    assert f"{tmp_path / 'nothing'} has no game: it needs one game, <game>.bin" in err
 
 
 def test_files_that_are_wrong_are_not_registered_and_are_named(tbd, tmp_path):

@@ -102,6 +102,7 @@ LIMITS = {
     ("mxnet", "seq2seq", None): 600,
     ("mxnet", "deep-speech-2", None): 600,
     ("mxnet", "a3c", None): 600,
+    ("mxnet", "faster-rcnn", None): 800,
     ("cntk", "resnet-50", None): 430,
     ("cntk", "inception-v3", None): 400,
 }

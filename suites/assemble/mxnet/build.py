@@ -50,7 +50,7 @@ class _Evaluation(nn.HybridBlock):
 
 
 class Model(object):
-    """What the adapter trains: trainable parameters, their loss, the batches of a rank and the optimiser's numbers.
+    """What the adapter trains: parameters, their loss, the batches of a rank and the optimiser's numbers.
 
     Args:
         kinds: those of a batch's fields, of which so many as ``given`` are inputs.
@@ -80,8 +80,9 @@ class Model(object):
 
     @property
     def updates(self) -> Tuple[updates.Update, ...]:
-        """All its parameters by its one loss."""
-        return updates.whole(self.loss, self.parameters, self._optimizer)
+        """All its parameters that are trained by its one loss."""
+        trained = [parameter for parameter in self.parameters if parameter.grad_req != "null"]
+        return updates.whole(self.loss, trained, self._optimizer)
 
     def loss(self, batch: Sequence[Any]) -> Any:
         """Return the loss of a batch, on the batch's device."""
@@ -97,8 +98,9 @@ class Model(object):
         return found[:-1], found[-1]
 
     def described(self, arrays: Iterable[Array]) -> Dict[str, Array]:
-        """Return {name: described array} of an array for each of ``parameters``: MXNet has the described layouts."""
-        return dict(zip(self._names, arrays))
+        """Return {name: described array} of an array for each of ``parameters``, without those that are None: MXNet has
+        the described layouts."""
+        return {name: array for name, array in zip(self._names, arrays) if array is not None}
 
     def running(self) -> Dict[str, Array]:
         """Return {name: array} of the running statistics on the first device, after one batch.
@@ -108,7 +110,7 @@ class Model(object):
         """
         found = {}
         for name, one in named(self.network).items():
-            if one.grad_req == "null" and not isinstance(one, mx.gluon.Constant):
+            if name not in self._names and not isinstance(one, mx.gluon.Constant):
                 found[name] = one.data(one.list_ctx()[0]).asnumpy()
         before = 1.0 - layers.Normalization.MOMENTUM
         for norm, count in self._counts.items():
@@ -122,6 +124,9 @@ def build(job: Job, contexts: Sequence[mx.Context]) -> Model:
     network = modules.part_of(job, "mxnet").Network(job.model.size)
     weights = parts.weights_of(job)
     load(network, weights, contexts)
+    found = named(network)
+    for name in parts.frozen_of(job):
+        found[name].grad_req = "null"
     counts = {
         layer.name: job.plan.per_device_batch_size * layer.pixels**2
         for layer in parts.layers_of(job)

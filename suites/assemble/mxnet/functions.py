@@ -3,6 +3,11 @@
 from typing import Any
 
 
+def single(F: Any, x: Any) -> Any:
+    """Return ``x`` in single precision: for sums, and for what is between layers."""
+    return F.cast(x, dtype="float32")
+
+
 def side_by_side(F: Any, *vectors: Any) -> Any:
     """Return vectors of each sample as one, in the widest of their types: in mixed precision MXNet casts what is added,
     and not what is joined."""

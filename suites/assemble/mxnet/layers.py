@@ -1,6 +1,6 @@
 """The layers of a network as blocks of MXNet's Gluon. Images are NCHW."""
 
-from typing import Dict, List, Sequence, Union
+from typing import Any, Dict, List, Sequence, Union
 
 import mxnet as mx
 import numpy
@@ -10,6 +10,25 @@ from suites.assemble import layers
 
 # What is added to the scores of keys that are not looked at: their share becomes exactly 0.
 _NOTHING = -1e9
+
+
+class Bucketed(nn.HybridBlock):
+    """A network that is bound to each shape of batches once, and goes back to what was bound when the shape comes
+    again: graphs with memory of their own, of the same weights.
+
+    One that is bound by ``static_shape`` would be planned and bound anew whenever the shape changes.
+    """
+
+    def _clear_cached_op(self):
+        super(Bucketed, self)._clear_cached_op()
+        self._bound = {}
+
+    def _call_cached_op(self, *batch):
+        shapes = tuple(array.shape for array in batch)
+        self._cached_op = self._bound.get(shapes)
+        found = super(Bucketed, self)._call_cached_op(*batch)
+        self._bound[shapes] = self._cached_op
+        return found
 
 
 def block(layer: Union[layers.Layer, List[layers.Lstm]]) -> nn.HybridBlock:
@@ -108,6 +127,26 @@ def _turned(F, x_NTE, lengths_N):
     return F.swapaxes(x_TNE, dim1=0, dim2=1)
 
 
+class _FixedNormalization(nn.HybridBlock):
+    """See ``layers.FixedNormalization``. By MXNet's operator of given statistics, which takes half as long as a product
+    and a sum; these are such that they change nothing."""
+
+    # A whole power of two: it and the variance are 1 exactly.
+    _EPSILON = 2.0**-10
+
+    def __init__(self, layer):
+        super(_FixedNormalization, self).__init__()
+        for name in ("weight", "bias"):
+            setattr(self, name, self.params.get(name, shape=(layer.channels,)))
+        self.mean = self.params.get_constant("mean", numpy.zeros(layer.channels, "float32"))
+        self.variance = self.params.get_constant("variance", numpy.full(layer.channels, 1.0 - self._EPSILON, "float32"))
+
+    def hybrid_forward(self, F, x_NCHW, weight, bias, mean, variance):
+        return F.BatchNorm(
+            x_NCHW, weight, bias, mean, variance, eps=self._EPSILON, fix_gamma=False, use_global_stats=True
+        )
+
+
 class _SequenceNormalization(nn.BatchNorm):
     """See ``layers.SequenceNormalization``; of x_NCHT or x_NTC. ``mask_NT``: 1 for what is no padding, 0 for padding.
 
@@ -176,7 +215,7 @@ class _Response(nn.HybridBlock):
         return F.squeeze(F.expand_dims(y_NCHW, axis=1), axis=1)
 
 
-def _alike(F, constant, x, *axes):
+def alike(F: Any, constant: Any, x: Any, *axes: int) -> Any:
     """Return the beginning of a constant that is as long along ``axes`` as ``x``, which gets no gradient by it."""
     return F.slice_like(constant, F.stop_gradient(x), axes=axes)
 
@@ -189,7 +228,7 @@ class _Positions(nn.HybridBlock):
         self.table = self.params.get_constant("table", layer.table()[None].astype("float32"))
 
     def hybrid_forward(self, F, x_NTE, table):
-        return F.broadcast_add(x_NTE, _alike(F, table, x_NTE, 1))
+        return F.broadcast_add(x_NTE, alike(F, table, x_NTE, 1))
 
 
 class _Attention(nn.HybridBlock):
@@ -212,7 +251,7 @@ class _Attention(nn.HybridBlock):
         q_BQD, k_BTD, v_BTD = (self._parted(F, x) for x in (queries_NQE, keys_NTE, values_NTE))
         scores_BQT = F.batch_dot(q_BQD * self._scale, k_BTD, transpose_b=True)
         for before_1QT in constants.values():
-            scores_BQT = F.broadcast_add(scores_BQT, _alike(F, before_1QT, scores_BQT, 1, 2))
+            scores_BQT = F.broadcast_add(scores_BQT, alike(F, before_1QT, scores_BQT, 1, 2))
         for mask_NT in masks_NT:
             nothing_N1T = F.expand_dims((1.0 - mask_NT) * _NOTHING, axis=1)
             scores_BQT = F.broadcast_add(scores_BQT, F.repeat(nothing_N1T, repeats=self._heads, axis=0))
@@ -231,6 +270,7 @@ _BLOCKS = {
     layers.Convolution: _convolution,
     layers.Linear: _linear,
     layers.Normalization: _normalization,
+    layers.FixedNormalization: _FixedNormalization,
     layers.SequenceNormalization: _SequenceNormalization,
     layers.LayerNormalization: lambda layer: nn.LayerNorm(epsilon=layer.epsilon, in_channels=layer.width),
     layers.Positions: _Positions,

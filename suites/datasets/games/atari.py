@@ -23,6 +23,8 @@ MOST_IDLE = 30
 # Half an hour at 60 frames a second, after which a game is over: Bellemare et al., "The Arcade Learning Environment",
 # 2013, had 5 minutes; ale-py's own environments, and most since, this.
 MOST_FRAMES = 108000
+# Of A3C, in all of its sizes.
+MOST_ACTIONS = 6
 _SUFFIX = ".bin"
 _PACKAGE = "ale_py"
 
@@ -40,11 +42,7 @@ class Atari(object):
         self._machine.setInt("random_seed", seed % 2**31)
         self._machine.setFloat("repeat_action_probability", 0.0)
         self._machine.setInt("max_num_frames_per_episode", MOST_FRAMES)
-        self._machine.loadROM(path)
-        known = list(self._machine.getMinimalActionSet())
-        if len(known) > actions:
-            told = "%s needs %d actions, and the network has %d"
-            raise TrainerError("setup_failed", told % (path, len(known), actions))
+        known = _loaded(self._machine, path, actions)
         # What a game has no action for does nothing.
         self._actions = known + [emulator.Action.NOOP] * (actions - len(known))
 
@@ -98,8 +96,8 @@ def rom(folder: str) -> str:
     except OSError as error:
         raise TrainerError("setup_failed", "cannot read the game: %s" % error)
     if len(found) != 1:
-        told = "%s has the games %s: it needs one, <game>%s, as the emulator names it"
-        raise TrainerError("setup_failed", told % (folder, ", ".join(found) or "of no file", _SUFFIX))
+        told = "%s has %s: it needs one game, <game>%s, as the emulator names it"
+        raise TrainerError("setup_failed", told % (folder, ", ".join(found) or "no game", _SUFFIX))
     return os.path.join(folder, found[0])
 
 
@@ -112,6 +110,27 @@ def refuse_unknown(emulator: Any, path: str) -> None:
     if emulator.ALEInterface.isSupportedROM(path) is None:
         told = "%s is no game that ale-py %s knows, by its contents: is the file whole, and one of the Atari 2600's?"
         raise TrainerError("setup_failed", told % (path, emulator.__version__))
+
+
+def refuse_unplayable(emulator: Any, path: str) -> None:
+    """Refuse what no network of the suite can play.
+
+    Raises:
+        TrainerError: ``setup_failed``; it is unknown, or needs more actions; the message names the file.
+    """
+    refuse_unknown(emulator, path)
+    emulator.ALEInterface.setLoggerMode(emulator.LoggerMode.Error)
+    _loaded(emulator.ALEInterface(), path, MOST_ACTIONS)
+
+
+def _loaded(machine, path, actions):
+    """Load a game; return its actions, ``actions`` at most."""
+    machine.loadROM(path)
+    known = list(machine.getMinimalActionSet())
+    if len(known) > actions:
+        told = "%s needs %d actions, and the network has %d"
+        raise TrainerError("setup_failed", told % (path, len(known), actions))
+    return known
 
 
 def write(root: str, path: Optional[str] = None) -> str:

@@ -40,6 +40,28 @@ def tensorflow(name, given):
     return (found[0][: found[1]],) if name == "kept" else found
 
 
+def mxnet(name, given):
+    import mxnet as mx
+
+    own = importlib.import_module("suites.assemble.mxnet.regions")
+    # Of a batch of one image.
+    given = [one.item() if one.ndim == 0 else mx.nd.array(one, dtype="float32").expand_dims(0) for one in given]
+    if name in ("align", "gradient"):
+        given[0].attach_grad()
+        with mx.autograd.record():
+            found = own.align(mx.nd, *given[:3])
+            total = (found * given[3][0]).sum() if name == "gradient" else found
+        total.backward()
+        return (given[0].grad[0].asnumpy(),) if name == "gradient" else (found.asnumpy(),)
+    if name == "kept":
+        boxes, there, most, most_overlap = given
+        scores = mx.nd.where(there, -mx.nd.contrib.arange_like(there), there + own.NONE)
+        found = own.kept(mx.nd, scores, boxes, boxes.shape[1], most_overlap).asnumpy()[0]
+        return (found[found >= 0][:most].astype(int),)
+    numbers, there = getattr(own, name)(mx.nd, *given)
+    return numbers[0].asnumpy().astype(int), there[0].asnumpy()
+
+
 def main(framework, calls, found):
     with numpy.load(calls) as arrays:
         keys = sorted(arrays.files, key=lambda key: (int(key.split(".")[0]), int(key.split(".")[2])))

@@ -27,6 +27,7 @@ RIGHT, LEFT, IDLE = 2, 3, 0
 def test_the_network_is_that_of_the_source():
     """Mnih et al., 2016, supplement 8, with six actions: its numbers by hand."""
     found = network.layers(FACTS["sizes"]["full"])
+    assert {size["actions"] for size in FACTS["sizes"].values()} == {atari.MOST_ACTIONS}
     assert layers.count(found) == 677943
     assert layers.flops(found) == 2 * (16 * 256 * 20**2 + 32 * 256 * 9**2 + 2592 * 256 + 256 * 7) == 5934592
 
@@ -87,7 +88,7 @@ def test_an_unknown_game_is_refused_with_its_file(tmp_path):
 
 def test_a_folder_without_one_game_and_an_emulator_is_refused(tmp_path):
     games.write(str(tmp_path), "atari")
-    with pytest.raises(TrainerError, match=r"it needs one, <game>\.bin"):
+    with pytest.raises(TrainerError, match=r"has no game: it needs one game, <game>\.bin"):
         opened(tmp_path)
     (tmp_path / "pong.bin").write_bytes(b"")
     with pytest.raises(TrainerError, match=f"the emulator in {tmp_path} cannot be used"):

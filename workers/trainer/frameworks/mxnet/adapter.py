@@ -1,7 +1,7 @@
 """MXNet: one process, one device or all devices of its node, in fp32, with Gluon and hybridized networks.
 
 A model for it is ``build(job, contexts)`` in ``suites/models/<model>/mxnet.py``, which returns an object with
-``parameters`` (all trainable ones, a list in a fixed order, initialised on all ``contexts``), ``updates`` (see
+``parameters`` (all weights, a list in a fixed order, initialised on all ``contexts``), ``updates`` (see
 ``workers.trainer.base.updates``: losses are arrays of one number, on the device of the batch) and ``batches(rank)`` (an
 endless iterator of (arrays, work)). Its layers can be told apart if it also has ``network``, the one hybridized block
 that computes the loss.

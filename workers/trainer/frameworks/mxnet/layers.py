@@ -28,8 +28,13 @@ _GRADIENTS = {"_rnn_param_concat": "_backward_Concat", "Reshape": "_backward_res
 _BETWEEN_DEVICES = ("CopyCPU2CPU", "CopyGPU2GPU", "CopyGPU2CPU", "CopyCPU2GPU", "ElementwiseSum")
 
 
-def graph(network: Any) -> Graph:
-    """Return the ``Graph`` of a hybridized block that has run: a layer is a block with operators of its own."""
+def graph(network: Any, parameters: Sequence[Any]) -> Graph:
+    """Return the ``Graph`` of a hybridized block that has run: a layer is a block with operators of its own.
+
+    Args:
+        parameters: those of the model, without running statistics and constants.
+    """
+    weights = {parameter.name for parameter in parameters}
     blocks = {block.prefix: (name, block) for name, block in _blocks(network, "")}
     nodes, layers, numbers, places, counted = [], [], {}, {}, set()
     entries = json.loads(network._cached_graph[1].tojson())["nodes"]
@@ -39,7 +44,7 @@ def graph(network: Any) -> Graph:
         prefix = max((one for one in blocks if entry["name"].startswith(one)), key=len, default=network.prefix)
         if prefix not in numbers:
             numbers[prefix] = len(layers)
-            layers.append(_layer(*blocks[prefix], counted))
+            layers.append(_layer(*blocks[prefix], weights, counted))
         places[index] = len(nodes)
         inputs = [places[source] for source, _, _ in entry["inputs"] if source in places]
         nodes.append(Node(entry["op"], inputs, numbers[prefix]))
@@ -53,9 +58,10 @@ def _blocks(block, path):
             yield found
 
 
-def _layer(name, block, counted):
-    """Return a layer; ``counted``: names of parameters that an earlier one has, as a table that is used twice."""
-    own = [p for p in block._reg_params.values() if p.grad_req != "null" and p.name not in counted]
+def _layer(name, block, weights, counted):
+    """Return a layer; ``weights``: names of what is a weight; ``counted``: of those that an earlier one has, as a table
+    that is used twice."""
+    own = [p for p in block._reg_params.values() if p.name in weights and p.name not in counted]
     counted.update(p.name for p in own)
     size = sum(4 * p.data(p.list_ctx()[0]).size for p in own)
     return {"name": name, "kind": type(block).__name__, "parameters_bytes": size}

@@ -77,13 +77,14 @@ def _parts(trace):
 def _built(step):
     """Return {context: [(class, bytes of one array)]} of what has a role when the model has been made."""
     found = {context: [] for context in step.contexts}
-    trained = {id(parameter) for parameter in step.model.parameters}
+    weights = {id(parameter) for parameter in step.model.parameters}
     for context in step.contexts:
         for parameter in step.model.parameters:
             found[context].append(("weights", _size(parameter.data(context))))
-            found[context].append(("weight_gradients", _size(parameter.grad(context))))
+            if parameter.grad_req != "null":
+                found[context].append(("weight_gradients", _size(parameter.grad(context))))
         for parameter in _all(step.model):
-            if id(parameter) not in trained:
+            if id(parameter) not in weights:
                 found[context].append(("other", _size(parameter.data(context))))
     return found
 

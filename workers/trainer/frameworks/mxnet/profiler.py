@@ -104,7 +104,7 @@ def layers(step: Any, steps: int, exchange: Any) -> Data:
             with PROFILER.task(_STEP), _watched(exchange, alone) as exchanged:
                 _run(step, alone)
     trace = PROFILER.end()
-    graph = mxnet_layers.graph(step.model.network)
+    graph = mxnet_layers.graph(step.model.network, step.model.parameters)
     found = mxnet_layers.attribute(trace, graph, devices(step.contexts), _TASK, _STEP, _INPUT)
     found["steps"] = steps
     if exchange.several:

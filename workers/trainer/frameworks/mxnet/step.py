@@ -90,9 +90,12 @@ class Step(object):
         optimizers.update(self.trainer, self._divisor, self._limit, self.contexts, self._servers_update)
 
     def gradients(self, parameters: Sequence[Any]) -> Tuple[float, List[Array]]:
-        """Return (loss, gradients by ``parameters`` on the first device) of the next batch, without an update."""
+        """Return (loss, gradients by ``parameters`` on the first device, None of those that stay) of the next batch,
+        without an update."""
         self.rehearse()
-        return self.loss(), [parameter.grad(self.contexts[0]).asnumpy() for parameter in parameters]
+        trained = [parameter.grad_req != "null" for parameter in parameters]
+        found = zip(trained, parameters)
+        return self.loss(), [one.grad(self.contexts[0]).asnumpy() if is_trained else None for is_trained, one in found]
 
     def loss(self) -> float:
         """Return the mean of the last losses."""
