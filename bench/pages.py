@@ -38,7 +38,7 @@ REQUESTS = 20  # of which the 95th percentile is taken
 LITTLE, MUCH = {"ended": 50, "large_runs": 300}, {"ended": 2000, "large_runs": 20_000}
 SHORT, LONG = 10**3, 10**6  # points
 COMPARED, STORED = 100, 10_000  # runs, beside MLflow's
-MLFLOW = "mlflow==3.6.0"
+MLFLOW = ("mlflow==3.6.0", "sqlalchemy<2.1")  # which does not begin with a later SQLAlchemy
 PAGES = (
     *("/", "/experiments", "/runs", "/results", "/history", "/nodes", "/schedules", "/new", "/observations"),
     *("/experiments/{experiment}", "/runs/{run}", "/runs/{run}?from=1&to=9", "/compare?of={run}&of={other}"),
@@ -218,7 +218,7 @@ def mlflow(folder: Path) -> Iterator[dict[str, str]]:
     """Its server, in an environment of its own."""
     subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True)
     python = str(folder / "env" / "bin" / "python")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", MLFLOW], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *MLFLOW], check=True)
     store = f"sqlite:///{folder / 'mlflow.db'}"
     filling = [python, "-c", _FILL_MLFLOW, store, str(STORED)]
     experiment, ids = json.loads(subprocess.run(filling, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1])

@@ -1,6 +1,6 @@
 """History of workloads, comparisons of experiments or runs, and the paper's observations."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -10,9 +10,9 @@ from orchestrator.api.requests import MAX_PAGE
 from orchestrator.reports.figures import history as history_figure
 from orchestrator.reports.tables.comparison import sides_table
 from orchestrator.reports.tables.history import findings_table, history_table, series_table, workload_text
-from orchestrator.reports.tables.results_table import Table
+from orchestrator.reports.tables.observations import observations_table
 from orchestrator.web.figures import pictures
-from orchestrator.web.grid import Grid, grid
+from orchestrator.web.grid import grid
 from orchestrator.web.lists import Filter, listing
 from orchestrator.web.page import Asked, Page
 from orchestrator.web.rest import Refused, path_of, twin_of
@@ -126,16 +126,6 @@ async def observations(asked: Asked) -> Page | Response:
     found = (await asked.rest.get("/observations"))["items"]
 
     def content() -> Json:
-        return {"grid": observations_grid(found)}
+        return {"grid": grid(observations_table(found), "Observations 1 to 12 of the TBD paper")}
 
     return Page("observations.html", "Observations", content, twin_of("/observations"))
-
-
-def observations_grid(items: Sequence[Json]) -> Grid:
-    """One line per observation: what it says, whether it holds, and the numbers that say so."""
-    rows = [
-        [str(one["number"]), one["says"], one["answer"].replace("_", " "), one["told"], "\n".join(one["numbers"])]
-        for one in items
-    ]
-    heads = ["#", "the paper says", "answer", "because", "numbers"]
-    return grid(Table("", heads, rows, []), "Observations 1 to 12 of the TBD paper")
