@@ -56,6 +56,7 @@ NEEDED: Mapping[tuple[str, str], access.Scope] = {
     ("GET", "/runs/{run_id}/waterfall"): READ,
     ("GET", "/results"): READ,
     ("GET", "/compare"): READ,
+    ("GET", "/comparisons"): READ,
     ("GET", "/export"): READ,
     ("GET", "/imports"): READ,
     ("GET", "/history"): READ,

@@ -53,13 +53,18 @@ def forget_never_begun(connection: Connection, experiment_id: str) -> None:
 
 def one(connection: Connection, run_id: str) -> Run:
     """Raises NotFound, DamagedRow."""
-    found = connection.execute(select(run).where(run.c.id == run_id)).all()
-    if not found:
-        raise NotFound("run", run_id)
-    made, damaged = complete(connection, found)
+    return named(connection, [run_id])[0]
+
+
+def named(connection: Connection, ids: Sequence[str]) -> list[Run]:
+    """See ``domain.ports.Store.runs_named``."""
+    made, damaged = complete(connection, connection.execute(select(run).where(among(run.c.id, ids))).all())
     if damaged:
         raise DamagedRow(damaged[0])
-    return made[0]
+    found = {run.id: run for run in made}
+    if missing := [run_id for run_id in ids if run_id not in found]:
+        raise NotFound("run", missing[0])
+    return [found[run_id] for run_id in ids]
 
 
 def page(

@@ -11,6 +11,7 @@ from orchestrator.cli.printing import output
 from orchestrator.domain.value.measurement import METRICS, OF_CONVERGENCE, Advice, Validity
 from orchestrator.reports.drawing import table
 from orchestrator.reports.experiment_report import BESIDE, experiment_report, observed
+from orchestrator.reports.figures import compared
 from orchestrator.reports.figures.cells import gpus_figure, heat_map
 from orchestrator.reports.html_report import figures_of, html_report
 from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, with_interval
@@ -275,6 +276,21 @@ def test_a_map_of_all_cells_and_their_gpus_are_drawn_where_there_are_several(rig
     gpus[2]["throughput"] = gpus[2]["throughput"] | {"value": gpus[0]["throughput"]["value"] * 2}
     points = gpus_figure(gpus)["layer"][0]["data"]["values"]
     assert [(one["gpu"], one["times"]) for one in points] == [("P", 1.0), ("T", 2.0), ("P", 1.0), ("T", 1.0)]
+
+
+def test_several_against_one_are_drawn_a_line_each_by_name_and_cell(rig: Rig) -> None:
+    made = [rig.submit(name=name, per_device_batch_size=[4, 8], repeats=2)["id"] for name in "abc"]
+    for one, rates in zip(made, ([10.0, 10.1], [8.0, 8.1], [10.0, 10.1]), strict=True):
+        rig.complete_all(one, rates * 2)
+    told = [
+        (name, rig.get("/compare", baseline=made[0], candidate=one)) for name, one in zip("bc", made[1:], strict=True)
+    ]
+    rows = compared.figure("a", told)["layer"][1]["data"]["values"]
+    assert [row["line"] for row in rows] == ["b: batch 4", "b: batch 8", "c: batch 4", "c: batch 8"]
+    assert [round(row["value"]) for row in rows] == [-20, -20, 0, 0]
+    assert [row["verdict"] for row in rows] == ["slower", "slower", "cannot tell", "cannot tell"]
+    with pytest.raises(ValueError, match="both sides"):
+        compared.figure("a", [("b", {"items": []})])
 
 
 def test_a_table_has_the_findings_about_which_one_can_do_something_each_once(rig: Rig) -> None:
