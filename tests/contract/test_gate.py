@@ -22,6 +22,7 @@ from orchestrator.services.gate.gatekeeper import Gatekeeper
 from orchestrator.services.gate.trials import PATIENCE_S, PRIORITY
 from orchestrator.services.reconcile.reconciler import Bell
 from orchestrator.services.reconcile.review import review
+from orchestrator.services.schedule import schedules
 from orchestrator.services.schedule.acknowledge import acknowledge
 from orchestrator.services.schedule.board import Field, board
 from tests.contract.test_nightly import TWICE, finish
@@ -256,6 +257,51 @@ def test_a_confirmation_that_is_cancelled_removed_or_gives_no_number_confirms_no
     nights.gate.look()
     assert nights.alert().state is AlertState.UNCONFIRMED
     assert "is not on this host (any more)" in nights.alert().told.tried
+
+
+@pytest.mark.parametrize(
+    ("what", "state"),
+    [
+        ("its schedule is paused", AlertState.OPEN),
+        ("its schedule is removed", AlertState.OPEN),
+        ("it is removed", AlertState.UNCONFIRMED),
+        ("the clock is set back", AlertState.OPEN),
+        ("the clock is set back by a year", AlertState.OPEN),
+    ],
+)
+def test_a_confirmation_that_goes_on_ends_where(nights: Nights, what: str, state: AlertState) -> None:
+    nights.slowed()
+    nights.gate.look()
+    server, experiment = nights.server, str(nights.alert().experiment_id)
+    if what == "it is removed":
+        for run in server.store.runs_of(experiment):
+            assert server.store.move_run(run.id, RunState.QUEUED, RunState.CANCELLED, at=4.0)
+        server.store.remove_experiment(experiment)
+    elif "clock" in what:
+        server.clock.time -= 86400.0 * (365 if "year" in what else 3)
+    elif what == "its schedule is paused":
+        schedules.change(server.context, nights.schedule.id, {"paused": True}, WHO)
+    else:
+        schedules.remove(server.context, nights.schedule.id, WHO)
+    if what != "it is removed":
+        nights.carry_out(90.0)
+    for _ in range(2):
+        nights.gate.look()
+    assert nights.alert().state is state
+    assert state is AlertState.OPEN or "cannot be read (any more)" in nights.alert().told.tried
+
+
+def test_nothing_is_tried_of_a_schedule_that_is_paused_and_no_more_where_the_clock_was_set_back(nights: Nights) -> None:
+    nights.slowed()
+    schedules.change(nights.server.context, nights.schedule.id, {"paused": True}, WHO)
+    nights.gate.look()
+    assert nights.alerts() == []
+    schedules.change(nights.server.context, nights.schedule.id, {"paused": False}, WHO)
+    nights.server.clock.time -= 3 * 86400.0
+    for _ in range(3):
+        nights.gate.look()
+        nights.server.clock.time -= 86400.0
+    assert nights.alert().state is AlertState.TRYING
 
 
 def test_a_confirmation_is_ended_by_a_person_and_after_a_day_without_its_devices(nights: Nights) -> None:

@@ -102,8 +102,8 @@ def outcome_of(context: Context, experiment_id: str, place: str) -> Outcome | No
     try:
         experiment = store.experiment(experiment_id)
         runs = store.verdicts_of(experiment_id)
-        wanted = Confirmation.from_json(experiment.facts[GATE])
-    except (NotFound, DamagedRow, ValueError, KeyError) as error:
+        wanted = confirming.wanted_of(experiment)
+    except (NotFound, DamagedRow) as error:
         return Outcome("untold", f"its confirmation cannot be read (any more): {error}")
     if experiment.state is ExperimentState.ACTIVE:
         if now - experiment.created_at > PATIENCE_S and not experiment.cancel_requested:

@@ -48,8 +48,9 @@ def observations(context: Context, experiments: Sequence[str] = ()) -> list[Obse
 
 
 def cells(context: Context, experiments: Sequence[str] = ()) -> list[CellResult]:
-    """The sound results of single devices, newest first; of ``experiments`` alone, where some are named."""
-    wanted = [CellFilter(experiment_id=one) for one in experiments] or [CellFilter()]
+    """The sound results of single devices, newest first; of ``experiments`` alone, where some are named. A cell counts
+    when all its runs have ended: then its row is stored, and not computed for a look."""
+    wanted = [CellFilter(experiment_id=one, ended=True) for one in experiments] or [CellFilter(ended=True)]
     rows = chain.from_iterable(results.all_rows(context, one) for one in wanted)
     return [cell for row in rows if (cell := _cell(context, row)) is not None]
 
