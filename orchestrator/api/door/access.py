@@ -75,6 +75,7 @@ NEEDED: Mapping[tuple[str, str], access.Scope] = {
     ("GET", "/schedules/{schedule_id}/fires"): READ,
     ("GET", "/nightly"): READ,
     ("GET", "/alerts"): READ,
+    ("GET", "/alerts/equal-arms"): READ,
     ("GET", "/alerts/{alert_id}"): READ,
     ("POST", "/experiments"): SUBMIT,
     ("POST", "/experiments/{experiment_id}/cancel"): SUBMIT,

@@ -78,8 +78,7 @@ class _Known:
 
     @property
     def place(self) -> Place:
-        rig = (self.run.fingerprint or {}).get("rig") or {}
-        return Place(tuple(sorted(rig.get("nodes") or {})), tuple(sorted(map(str, rig.get("device_ids", ())))))
+        return Place.of(self.run.fingerprint or {})
 
 
 def begin(context: Context, body: Any, by: Actor, idempotency_key: str | None = None) -> tuple[Experiment, bool]:
