@@ -310,8 +310,8 @@ def test_each_night_one_cell_is_tried_beside_itself_and_what_that_calls_slower_i
     for number, level in enumerate((100.0, 100.0, 80.0)):
         for _ in range(6 if number == 0 else 1):
             nights.night(100.0, of("0123456789ab"))
-        nights.gate.look()
-        nights.gate_of(server).look()  # as after a kill
+        for _ in range(2):
+            nights.gate_of(server, 10.0).look()  # as after a kill
         pairs = equal_arms(server.context, nights.schedule)
         assert len(pairs) == number + 1
         runs = server.store.runs_of(pairs[0].id)
