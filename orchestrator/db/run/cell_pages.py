@@ -54,8 +54,8 @@ def _matching(wanted: CellFilter) -> Select[Any]:
     if wanted.until is not None:
         query = query.where(cell.c.created_at < wanted.until - SHOWN_S)
     if wanted.ended:
-        theirs = (run.c.experiment_id == cell.c.experiment_id, run.c.cell_key == cell.c.cell_key)
-        query = query.where(~select(run.c.id).where(*theirs, runs.UNFINISHED).exists())
+        left = (run.c.experiment_id == cell.c.experiment_id, run.c.cell_key == cell.c.cell_key, runs.UNFINISHED)
+        query = query.where(~select(run.c.id).where(*left).exists())
     return query
 
 
