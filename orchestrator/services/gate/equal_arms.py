@@ -7,7 +7,7 @@ import logging
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from scipy import stats
+from scipy import special
 
 from orchestrator.analysis.gate.confirmation import ASKED_SHARE, CONFIDENCE
 from orchestrator.domain.around.alerts import GATE
@@ -73,9 +73,16 @@ def false_alarms(context: Context, schedules: Sequence[Schedule]) -> FalseAlarms
     """What the equal arms of these schedules have told."""
     answers = [answer for one in schedules for answer in _answers(context, one)]
     told, slower = sum(answer != "untold" for answer in answers), answers.count("slower")
-    found = stats.binomtest(slower, told).proportion_ci(CONFIDENCE, "exact") if told else None
-    low, high = (float(found.low), float(found.high)) if found else (None, None)
+    low, high = _interval(slower, told) if told else (None, None)
     return FalseAlarms(told, slower, len(answers) - told, low, high)
+
+
+def _interval(of: int, n: int) -> tuple[float, float]:
+    """The exact interval of a share ``of`` / ``n`` (Clopper & Pearson 1934, Biometrika 26:404), by the beta
+    distribution."""
+    side = (1.0 - CONFIDENCE) / 2
+    low = float(special.betaincinv(of, n - of + 1, side)) if of else 0.0
+    return low, float(special.betaincinv(of + 1, n - of, 1.0 - side)) if of < n else 1.0
 
 
 def _answers(context: Context, schedule: Schedule) -> list[str]:
