@@ -24,7 +24,7 @@ SUITE := $(patsubst %,tests/contract/test_%.py,every_cell models overfitting lea
 	profiles_pytorch profiles_tensorflow profiles_mxnet profiles_cntk) \
 	$(patsubst %,tests/integration/test_%.py,convergence_runs resumed_runs largest_batches)
 
-.PHONY: help schedules-year seeded-faults demo nightly-demo gate-demo pytorch-pythons test test-changed test-all lint unit bench faults coverage gate-figures own-scripts test-horovod-pytorch cluster scaling s-sgd deploy-check suite-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters browser clean
+.PHONY: help schedules-year seeded-faults demo nightly-demo gate-demo gate-aa pytorch-pythons test test-changed test-all lint unit bench faults coverage gate-figures own-scripts test-horovod-pytorch cluster scaling s-sgd deploy-check suite-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters browser clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -107,6 +107,9 @@ openapi: setup ## record what is new in OpenAPI; BREAKING=1 records also what is
 
 coverage: setup ## how often the printed intervals hold the truth and equal cells are called different, by simulation (about half an hour of one core)
 	@$(BIN)/python -m bench.figures
+
+gate-aa: setup ## thirty real nights of nothing, in each of which the regression gate tries equal arms: its false alarms (an hour; MINUTES=n: shorter)
+	@$(BIN)/python -m deploy.gate_aa
 
 gate-figures: setup ## how often the regression gate cries wolf and what it sees, by simulation (about half an hour of one core)
 	@$(BIN)/python -m bench.gate && $(BIN)/python -m bench.told

@@ -81,6 +81,7 @@ class SqlStore(HistoryPart, SchedulePart):
         self.database.write(lambda connection: keys.take(connection, key, None))
 
     experiment = reads(experiment_rows.one)
+    experiments_named = reads(experiment_rows.named)
     owner_of = reads(experiment_rows.owner_of)
 
     def _act(self, work: Callable[[Connection], bool], deed: Deed | None) -> bool:
@@ -156,6 +157,7 @@ class SqlStore(HistoryPart, SchedulePart):
     # runs
 
     run = reads(run_rows.one)
+    runs_named = reads(run_rows.named)
     runs = reads(run_rows.page)
     runs_of = reads(experiment_rows.runs_of)
     runs_of_cell = reads(run_rows.of_cell)

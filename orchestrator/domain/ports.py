@@ -78,6 +78,9 @@ class Store(AccessStore, AlertStore, HistoryStore, PredictionStore, ScheduleStor
     def experiment(self, experiment_id: str) -> Experiment:
         """Raises ``DamagedRow`` where it cannot be read."""
 
+    def experiments_named(self, ids: Sequence[str]) -> Sequence[Experiment]:
+        """These, in this order. Raises NotFound, ``DamagedRow``: of one that is not there, or cannot be read."""
+
     def owner_of(self, experiment_id: str) -> str:
         """Whose experiment it is, also of one that cannot be read."""
 
@@ -154,6 +157,9 @@ class Store(AccessStore, AlertStore, HistoryStore, PredictionStore, ScheduleStor
     # runs
     def run(self, run_id: str) -> Run:
         """Raises ``DamagedRow`` where it cannot be read."""
+
+    def runs_named(self, ids: Sequence[str]) -> Sequence[Run]:
+        """These, in this order, each with attempts and analysis. Raises as ``experiments_named``."""
 
     def runs(self, wanted: RunFilter | None = None, *, limit: int = 50, cursor: str | None = None) -> Page[Run]:
         """Newest first, or as ``wanted`` has it, each with attempts and analysis.

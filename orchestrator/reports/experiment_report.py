@@ -10,6 +10,7 @@ from orchestrator.reports.fingerprint import machine, program
 from orchestrator.reports.numbers import NOTHING, duration, quantity_text, seconds_of, short_time
 from orchestrator.reports.tables import waterfall
 from orchestrator.reports.tables.comparison import pairs_table
+from orchestrator.reports.tables.observations import observations_table
 from orchestrator.reports.tables.profile_tables import profile_tables
 from orchestrator.reports.tables.results_table import (
     AXES,
@@ -81,6 +82,24 @@ def experiment_report(
         _machines(rows, runs),
         "## Reproduce",
         _reproduce(experiment),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def observed(observations: Sequence[Json]) -> str:
+    """The section that says which of the TBD paper's observations hold on the experiments of a report, as REST answers
+    it for these."""
+    found = observations_table(table.plain_text(list(observations)))
+    told = [row[:4] for row in found.rows if row[2] in ("holds", "does not")]
+    rest: dict[str, list[str]] = {}
+    for row in found.rows:
+        if row[2] not in ("holds", "does not"):
+            rest.setdefault(row[2], []).append(row[0])
+    parts = [
+        "## What the TBD paper observed",
+        "Zhu et al., IISWC 2018, on the sound results of one device above.",
+        table.markdown(found.headers[:4], told) if told else "",
+        *(f"{why.capitalize()}: {', '.join(numbers)}." for why, numbers in rest.items()),
     ]
     return "\n\n".join(part for part in parts if part)
 

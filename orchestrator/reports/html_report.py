@@ -24,21 +24,21 @@ figure svg { overflow: visible }
 """
 
 
-def html_report(report: str, name: str, figures: Sequence[vega.Json]) -> str:
-    """``report``: that of ``experiment_report``. The same bytes for the same data.
+def html_report(report: str, name: str, figures: Sequence[Sequence[vega.Json]]) -> str:
+    """``report``: those of ``experiment_report``, one behind the other. The same bytes for the same data.
 
     Args:
-        name: of the experiment, as a title.
-        figures: specifications; they stand below the results.
+        name: a title.
+        figures: specifications, of each of these reports; they stand below its results.
     """
     from markdown_it import MarkdownIt
 
     renderer = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["link", "image", "autolink"])
-    parts = []
+    parts, waiting = [], iter(figures)
     for section in re.split(r"(?m)^(?=## )", report):
         parts.append(renderer.render(section))
         if section.startswith(_RESULTS):
-            parts += [f"<figure>{vega.drawn(one, 'svg').decode()}</figure>\n" for one in figures]
+            parts += [f"<figure>{vega.drawn(one, 'svg').decode()}</figure>\n" for one in next(waiting, ())]
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     title = f"<title>{escape(name)}</title><style>{_STYLE}</style>"
     return f'<!doctype html>\n<html lang="en"><head>{head}{title}</head><body>\n{"".join(parts)}</body></html>\n'

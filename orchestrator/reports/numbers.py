@@ -1,6 +1,7 @@
 """Numbers as a person reads them: GiB, %, ms. Everywhere else quantities are in SI base units."""
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -107,6 +108,11 @@ def quantity_text(metric: str, quantity: Quantity) -> str:
 def seconds_of(time: str) -> float:
     """Seconds since the epoch of a time as REST writes it."""
     return datetime.fromisoformat(time).timestamp()
+
+
+def short_digests(text: str) -> str:
+    """Of commits and digests so much as tells them apart."""
+    return re.sub("[0-9a-f]{40,64}", lambda found: found[0][:12], text)
 
 
 def short_time(time: str | None) -> str:

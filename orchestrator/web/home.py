@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from orchestrator.reports.tables.gate import alerts_table
+from orchestrator.reports.tables.gate import alerts_table, equal_arms_text
 from orchestrator.reports.tables.lists import experiments_table, runs_table
 from orchestrator.reports.tables.nightly import COLOURS, board_table
 from orchestrator.reports.tables.results_table import Table
@@ -24,6 +24,7 @@ async def home(asked: Asked) -> Page | Response:
     """What needs somebody's attention, first of all what is missing or red."""
     boards = (await asked.rest.get("/nightly"))["items"]
     alerts = (await asked.rest.get("/alerts", limit=_RECENT))["items"]
+    equal_arms = await asked.rest.get("/alerts/equal-arms")
     active = (await asked.rest.get("/experiments", state="active", limit=20))["items"]
     failed = (await asked.rest.get("/runs", state="failed", limit=_RECENT))["items"]
     holding = [one for state in _HOLDING for one in (await asked.rest.get("/runs", state=state, limit=200))["items"]]
@@ -34,6 +35,7 @@ async def home(asked: Asked) -> Page | Response:
         return {
             "boards": [(board, board_grid(board)) for board in boards],
             "alerts": grid(alerts_table(alerts), "What the regression gate has taken note of"),
+            "equal_arms": equal_arms_text(equal_arms) if boards else "",
             "active": grid(experiments_table(active), "Experiments that go on", hrefs),
             "failed": grid(_without(runs_table(failed), *_OF_ENDED), "Runs that failed last", _to_runs(failed)),
             "devices": devices_grid(nodes, holding),

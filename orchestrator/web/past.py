@@ -7,12 +7,13 @@ from typing import Any
 from starlette.responses import Response
 
 from orchestrator.api.requests import MAX_PAGE
+from orchestrator.reports.figures import compared as compared_figure
 from orchestrator.reports.figures import history as history_figure
 from orchestrator.reports.tables.comparison import sides_table
 from orchestrator.reports.tables.history import findings_table, history_table, series_table, workload_text
-from orchestrator.reports.tables.results_table import Table
+from orchestrator.reports.tables.observations import observations_table
 from orchestrator.web.figures import pictures
-from orchestrator.web.grid import Grid, grid
+from orchestrator.web.grid import grid
 from orchestrator.web.lists import Filter, listing
 from orchestrator.web.page import Asked, Page
 from orchestrator.web.rest import Refused, path_of, twin_of
@@ -21,6 +22,7 @@ Json = Mapping[str, Any]
 # Judgements: things beside the first one, and points of a series unless the URL asks for more: all of them are judged
 # together, which takes a second for a thousand.
 MOST_COMPARED, MOST_POINTS = 100, 100
+_IDS = ("run_", "exp_")
 _SERIES = (
     *(Filter("model", "model"), Filter("framework", "framework"), Filter("gpu_model", "GPU")),
     *(Filter("series", "key begins with"), Filter("experiment", "experiment")),
@@ -70,46 +72,35 @@ def _figure(found: Json) -> Iterator[Json]:
 async def compare(asked: Asked) -> Page | Response:
     """Experiments or runs against the first one (``of``, repeated; ids, or names of experiments)."""
     wanted = [text.strip() for text in asked.request.query_params.getlist("of") if text.strip()]
-    things = [await _thing(asked, text) for text in wanted[: MOST_COMPARED + 1]]
-    compared = []
-    if len(things) > 1:
-        for other in things[1:]:
-            ends = {"baseline": things[0]["id"], "candidate": other["id"]}
-            compared.append((other, await asked.rest.get("/compare", **ends), twin_of("/compare", ends)))
+    ids = [one if one.startswith(_IDS) else await _named(asked, one) for one in wanted[: MOST_COMPARED + 1]]
+    found = await asked.rest.get("/comparisons", of=ids) if ids else {"things": [], "items": []}
 
     def content() -> Json:
-        left_out = len(wanted) - len(things)
+        things, left_out = found["things"], len(wanted) - len(ids)
+        names = [one["name"] for one in things]
+        told = list(zip(names[1:], found["items"], strict=True))
         return {
             "wanted": [*wanted, "", ""][: max(2, len(wanted) + 1)],
-            "things": things,
-            "compared": [(other, grid(sides_table(one), _against(things[0], other)), t) for other, one, t in compared],
+            "things": [(one, *_leads(one)) for one in things],
+            "pictures": pictures(_compared_figure(names, told)),
+            "compared": [grid(sides_table(one), f"A: {names[0]}; B: {name}") for name, one in told],
             "left_out": f"{left_out} more are left out" if left_out else "",
         }
 
-    return Page("compare.html", "Compare", content, compared[0][2] if compared else twin_of("/compare"))
+    return Page("compare.html", "Compare", content, twin_of("/comparisons", {"of": ids}) if ids else None)
 
 
-def _against(first: Json, other: Json) -> str:
-    return f"A: {first['name']}; B: {other['name']}"
+def _leads(thing: Json) -> tuple[str, str | None]:
+    """Where its page is, and its history."""
+    if not thing["id"].startswith("run_"):
+        return path_of("experiments", thing["id"]), f"/history?experiment={thing['id']}"
+    return path_of("runs", thing["id"]), path_of("history", thing["series"]) if thing["series"] else None
 
 
-async def _thing(asked: Asked, text: str) -> Json:
-    """What ``text`` stands for: its id, a name, and where its page and its history are.
-
-    Raises:
-        Refused: it stands for nothing, or for several things.
-    """
-    if text.startswith("run_"):
-        run = await asked.rest.get(path_of("runs", text))
-        key = (run["fingerprint"] or {}).get("workload_key")
-        past = path_of("history", key) if key else None
-        name = f"{run['plan']['model']} {run['plan']['framework']}, {run['id']}"
-        return {"id": text, "name": name, "state": run["state"], "href": path_of("runs", text), "history": past}
-    identifier = text if text.startswith("exp_") else await _named(asked, text)
-    one = await asked.rest.get(path_of("experiments", identifier))
-    past = f"/history?experiment={identifier}"
-    href = path_of("experiments", identifier)
-    return {"id": identifier, "name": one["name"], "state": one["state"], "href": href, "history": past}
+def _compared_figure(names: Sequence[str], told: Sequence[tuple[str, Json]]) -> Iterator[Json]:
+    with suppress(ValueError):  # nothing can be drawn
+        if told:
+            yield compared_figure.figure(names[0], told)
 
 
 async def _named(asked: Asked, text: str) -> str:
@@ -126,16 +117,6 @@ async def observations(asked: Asked) -> Page | Response:
     found = (await asked.rest.get("/observations"))["items"]
 
     def content() -> Json:
-        return {"grid": observations_grid(found)}
+        return {"grid": grid(observations_table(found), "Observations 1 to 12 of the TBD paper")}
 
     return Page("observations.html", "Observations", content, twin_of("/observations"))
-
-
-def observations_grid(items: Sequence[Json]) -> Grid:
-    """One line per observation: what it says, whether it holds, and the numbers that say so."""
-    rows = [
-        [str(one["number"]), one["says"], one["answer"].replace("_", " "), one["told"], "\n".join(one["numbers"])]
-        for one in items
-    ]
-    heads = ["#", "the paper says", "answer", "because", "numbers"]
-    return grid(Table("", heads, rows, []), "Observations 1 to 12 of the TBD paper")

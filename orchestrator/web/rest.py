@@ -31,7 +31,7 @@ def path_of(*parts: str) -> str:
 
 def twin_of(path: str, parameters: Mapping[str, Any] | None = None) -> str:
     """What to ask REST for the same: its path with its parameters."""
-    return API + path + (f"?{urlencode(parameters)}" if parameters else "")
+    return API + path + (f"?{urlencode(parameters, doseq=True)}" if parameters else "")
 
 
 class Rest:
@@ -64,7 +64,7 @@ class Rest:
         self, method: str, path: str, parameters: Mapping[str, Any], content: bytes, headers: Mapping[str, str]
     ) -> Any:
         whole, outer = API + path, self._request.scope
-        query = urlencode({name: value for name, value in parameters.items() if value is not None})
+        query = urlencode({name: value for name, value in parameters.items() if value is not None}, doseq=True)
         scope: dict[str, Any] = {name: outer[name] for name in _KEPT if name in outer}
         scope |= {"method": method, "path": unquote(whole), "raw_path": whole.encode(), "root_path": ""}
         scope["query_string"] = query.encode()

@@ -18,12 +18,14 @@ from orchestrator.domain.value.measurement import Analysis
 from orchestrator.domain.value.profile import Kernel, KernelTable, Profiles
 from orchestrator.domain.words.errors import Conflict, NotAllowed
 from orchestrator.services.experiment import cancel, extend
+from orchestrator.services.gate.equal_arms import _drawn, false_alarms
 from orchestrator.services.gate.gatekeeper import Gatekeeper
-from orchestrator.services.gate.trials import PATIENCE_S, PRIORITY
+from orchestrator.services.gate.trials import PATIENCE_S, PRIORITY, equal_arms
 from orchestrator.services.reconcile.reconciler import Bell
 from orchestrator.services.reconcile.review import review
+from orchestrator.services.schedule import schedules
 from orchestrator.services.schedule.acknowledge import acknowledge
-from orchestrator.services.schedule.board import Field, board
+from orchestrator.services.schedule.board import Column, Field, board
 from tests.contract.test_nightly import TWICE, finish
 from tests.contract.test_store_webhooks import a_webhook, deed
 from tests.support.schedule_rig import WHO, Server
@@ -256,6 +258,81 @@ def test_a_confirmation_that_is_cancelled_removed_or_gives_no_number_confirms_no
     nights.gate.look()
     assert nights.alert().state is AlertState.UNCONFIRMED
     assert "is not on this host (any more)" in nights.alert().told.tried
+
+
+@pytest.mark.parametrize(
+    ("what", "state"),
+    [
+        ("its schedule is paused", AlertState.OPEN),
+        ("its schedule is removed", AlertState.OPEN),
+        ("it is removed", AlertState.UNCONFIRMED),
+        ("the clock is set back", AlertState.OPEN),
+        ("the clock is set back by a year", AlertState.OPEN),
+    ],
+)
+def test_a_confirmation_that_goes_on_ends_where(nights: Nights, what: str, state: AlertState) -> None:
+    nights.slowed()
+    nights.gate.look()
+    server, experiment = nights.server, str(nights.alert().experiment_id)
+    if what == "it is removed":
+        for run in server.store.runs_of(experiment):
+            assert server.store.move_run(run.id, RunState.QUEUED, RunState.CANCELLED, at=4.0)
+        server.store.remove_experiment(experiment)
+    elif "clock" in what:
+        server.clock.time -= 86400.0 * (365 if "year" in what else 3)
+    elif what == "its schedule is paused":
+        schedules.change(server.context, nights.schedule.id, {"paused": True}, WHO)
+    else:
+        schedules.remove(server.context, nights.schedule.id, WHO)
+    if what != "it is removed":
+        nights.carry_out(90.0)
+    for _ in range(2):
+        nights.gate.look()
+    assert nights.alert().state is state
+    assert state is AlertState.OPEN or "cannot be read (any more)" in nights.alert().told.tried
+
+
+def test_nothing_is_tried_of_a_schedule_that_is_paused_and_no_more_where_the_clock_was_set_back(nights: Nights) -> None:
+    nights.slowed()
+    schedules.change(nights.server.context, nights.schedule.id, {"paused": True}, WHO)
+    nights.gate.look()
+    assert nights.alerts() == []
+    schedules.change(nights.server.context, nights.schedule.id, {"paused": False}, WHO)
+    nights.server.clock.time -= 3 * 86400.0
+    for _ in range(3):
+        nights.gate.look()
+        nights.server.clock.time -= 86400.0
+    assert nights.alert().state is AlertState.TRYING
+
+
+def test_each_night_one_cell_is_tried_beside_itself_and_what_that_calls_slower_is_counted(nights: Nights) -> None:
+    server = nights.server
+    for number, level in enumerate((100.0, 100.0, 80.0)):
+        for _ in range(6 if number == 0 else 1):
+            nights.night(100.0, of("0123456789ab"))
+        for _ in range(2):
+            nights.gate_of(server, 10.0).look()  # as after a kill
+        pairs = equal_arms(server.context, nights.schedule)
+        assert len(pairs) == number + 1
+        runs = server.store.runs_of(pairs[0].id)
+        assert [dict(run.plan.pins) for run in runs[:2]] == [
+            {SIDE: side, "definition": "0123456789ab"} for side in ("old", "new")
+        ]
+        assert {(run.priority, run.plan.node_names, run.plan.device_ids) for run in runs} == {
+            (PRIORITY, ("n0",), ("cpu:0",))
+        }
+        nights.carry_out(level, experiment=pairs[0].id)
+    found = false_alarms(server.context, [nights.schedule])
+    assert (found.told, found.slower, found.untold) == (3, 1, 0)
+    assert (found.low, found.high) == (pytest.approx(0.0084, abs=1e-4), pytest.approx(0.9057, abs=1e-4))
+    assert not any(run.plan.profile for run in server.store.runs_of(pairs[0].id))
+    assert nights.alerts() == []
+    nights.night(100.0, of("0123456789ab"))
+    nights.gate_of(server, 0.01).look()
+    assert len(equal_arms(server.context, nights.schedule)) == 3  # the budget has no room for it tonight
+    cells = {key: key for key in range(20)}
+    drawn = [next(_drawn(Column(at, "fired"), cells)) for at in range(40)]  # type: ignore[arg-type]
+    assert len(set(drawn)) > 10
 
 
 def test_a_confirmation_is_ended_by_a_person_and_after_a_day_without_its_devices(nights: Nights) -> None:

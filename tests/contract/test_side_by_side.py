@@ -1,13 +1,17 @@
 """``tbd compare A B --interleave`` over SQLite and PostgreSQL: what may be tried side by side, and what blocks tell.
 Numbers of runs are set here; one that is really carried out is in ``tests/integration/test_projects.py``."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
+from orchestrator.domain.around.alerts import GATE
 from orchestrator.domain.asked.plan import DEFINITION, SIDE
-from orchestrator.domain.words.errors import IdempotencyMismatch, InvalidRequest, NotFound
+from orchestrator.domain.runs.run import ExperimentState
+from orchestrator.domain.words.errors import DamagedRow, IdempotencyMismatch, InvalidRequest, NotFound
 from orchestrator.services.gate import side_by_side
 from tests.contract.test_gate import Nights, of
 from tests.support.schedule_rig import WHO
@@ -86,6 +90,29 @@ def test_what_cannot_be_tried_is_refused(nights: Nights, changed: dict[str, Any]
         side_by_side.begin(nights.server.context, body, WHO)
     assert [problem.pointer for problem in refused.value.problems] == [pointer]
     assert said in refused.value.problems[0].message
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"old": {}}, {"new": {"model": 3}}, {"old": None}, {"size": "much"}, {"size": 0.0}, {"most_blocks": 0}],
+    ids=str,
+)
+def test_one_whose_plan_is_damaged_is_refused_with_the_reason_and_comes_to_an_end(
+    nights: Nights, changed: dict[str, Any]
+) -> None:
+    context = nights.server.context
+    experiment, _ = side_by_side.begin(context, asked(nights), WHO)
+    facts = {**experiment.facts, GATE: {**experiment.facts[GATE], **changed}}
+    of = (json.dumps(facts), experiment.id)
+    nights.server.store.database.write(
+        lambda connection: connection.execute(
+            text("UPDATE experiment SET facts = :facts WHERE id = :id"), dict(zip(("facts", "id"), of, strict=True))
+        )
+    )
+    with pytest.raises(DamagedRow, match=f"its confirmation cannot be read.*tbd rm {experiment.id}"):
+        side_by_side.told(context, experiment.id)
+    nights.carry_out(90.0, rounds=2, experiment=experiment.id)
+    assert nights.server.store.experiment(experiment.id).state is ExperimentState.COMPLETED
 
 
 def test_other_experiments_are_no_confirmation_and_those_that_are_not_there_are_not_found(nights: Nights) -> None:

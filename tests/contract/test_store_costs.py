@@ -72,6 +72,7 @@ PAGES: dict[str, Callable[[SqlStore], Any]] = {
     "runs": lambda store: store.runs(RunFilter(), limit=LIMIT),
     "runs that wait": lambda store: store.runs(RunFilter(state=RunState.QUEUED), limit=LIMIT),
     "runs by model": lambda store: store.runs(RunFilter(model="resnet-50"), limit=LIMIT),
+    "runs by their ids": lambda store: store.runs_named([one.id for one in store.runs(limit=LIMIT).items]),
     "runs by framework": lambda store: store.runs(RunFilter(framework="pytorch"), limit=LIMIT),
     "runs by label": lambda store: store.runs(RunFilter(label=("kind", "stored")), limit=LIMIT),
     "the second page of runs by label": lambda store: second_page(

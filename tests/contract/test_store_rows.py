@@ -11,6 +11,7 @@ from orchestrator.analysis.cell.row import row_of
 from orchestrator.db.store import SqlStore
 from orchestrator.db.tables.history import point
 from orchestrator.domain.ports import Store
+from orchestrator.domain.runs.filters import CellFilter
 from orchestrator.domain.runs.row import Row
 from orchestrator.domain.runs.run import Experiment, Run, RunState
 from tests.contract import store_scenes as scene
@@ -154,3 +155,17 @@ def test_of_runs_that_make_no_row_none_is_stored_and_they_end_all_the_same(
     experiment, (run, *_) = ended(store)
     assert row(store, experiment) is None
     assert store.run(run.id).state is RunState.COMPLETED
+
+
+def test_who_wants_rows_alone_gets_cells_that_have_ended_and_reads_no_analysis_of_a_stored_one(store: SqlStore) -> None:
+    ended(store, 2)
+    going_on, queued = scene.submitted(store, 2, at=2000.0)
+    end(store, queued[0])
+    (cell,) = store.cells(CellFilter(ended=True)).items
+    assert [run.analysis for run in cell.runs] == [None, None]
+    (whole,) = [one for one in store.cells().items if one.experiment.id != going_on.id]
+    assert repr(cell.row.to_json() if cell.row else None) == repr(whole.row.to_json() if whole.row else None)
+    write(store, version="of another one")
+    (cell,) = store.cells(CellFilter(ended=True)).items
+    assert cell.row is None
+    assert cell.runs == whole.runs

@@ -12,7 +12,7 @@ from orchestrator.db.store import SqlStore
 from orchestrator.db.tables.schema import attempt as attempts
 from orchestrator.domain.runs.filters import RunFilter
 from orchestrator.domain.runs.run import MOVES, IllegalMove, RunState
-from orchestrator.domain.words.errors import Conflict
+from orchestrator.domain.words.errors import Conflict, NotFound
 from tests.contract import store_scenes as scene
 
 pytest_plugins = ["tests.contract.store_servers"]
@@ -25,6 +25,17 @@ def test_a_run_comes_back_as_it_was_stored(store: SqlStore) -> None:
 
     assert store.run(queued.id) == queued
     assert store.runs_of(experiment.id) == [queued]
+
+
+def test_runs_and_experiments_come_by_their_ids_in_the_order_of_these(store: SqlStore) -> None:
+    made = [scene.submitted(store, at=at) for at in (1000.0, 2000.0, 3000.0)]
+    ids = [made[2][0].id, made[0][0].id]
+    assert list(store.experiments_named(ids)) == [store.experiment(one) for one in ids]
+    assert list(store.runs_named([made[1][1][0].id, made[0][1][0].id])) == [made[1][1][0], made[0][1][0]]
+    for ask in (store.runs_named, store.experiments_named):
+        assert list(ask([])) == []
+        with pytest.raises(NotFound, match="gone"):
+            ask(["gone"])
 
 
 def test_runs_are_found_by_experiment_owner_state_model_framework_and_label(store: SqlStore) -> None:

@@ -10,6 +10,7 @@ import pytest
 from orchestrator.cli.commands.analyse import passport
 from orchestrator.cli.main import main
 from orchestrator.cli.passport import container
+from orchestrator.cli.passport.anonymous import Names
 from orchestrator.cli.passport.container import Container, NoPassport
 from orchestrator.cli.rest.looking import LookingClient
 from orchestrator.db.store import SqlStore
@@ -159,3 +160,12 @@ def test_an_anonymous_one_names_no_host_user_address_or_path_and_is_verified(wri
     assert '"node-1"' in text
     assert main(["verify", str(path)]) == 0
     assert "verified" in capsys.readouterr().out
+
+
+def test_a_node_that_a_spec_names_gets_another_name_and_a_kernel_keeps_its_own():
+    entry = {"nodes": {"names": ["rack-7"]}, "spans": {"names": ["aten::conv2d"], "lanes": ["rack-7"]}}
+    (names := Names()).look_for(entry)
+    assert names.replaced(entry) == {
+        "nodes": {"names": ["node-1"]},
+        "spans": {"names": ["aten::conv2d"], "lanes": ["node-1"]},
+    }

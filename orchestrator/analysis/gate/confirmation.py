@@ -48,6 +48,7 @@ LEAST_ASKED = 0.005  # no smaller loss is asked for
 # Judgements.
 LEAST_BLOCKS = 4  # the noise of fewer is not known
 MOST_BLOCKS = 120
+FARTHEST = math.log(1e4)  # of a bound, as a logarithm: whatever is beyond 10,000 times is no bound
 LEAST_DEVIATION = 1e-4  # of the logarithm of a ratio
 OF_LOOKING = 1.05  # by so much a boundary that is looked at often is further out than that of one look
 
@@ -174,8 +175,8 @@ def _text(answer: Answer, plan: Design, count: int, low: float, high: float) -> 
 
 
 def _ratio(loss: float) -> float:
-    """new / old - 1 of a loss of logarithms."""
-    return math.expm1(-loss)
+    """new / old - 1 of a loss of logarithms. A bound of few noisy blocks may be beyond all floats: it tells nothing."""
+    return math.expm1(min(-loss, FARTHEST))
 
 
 @lru_cache(maxsize=256)

@@ -3,10 +3,12 @@
 Requests are told apart before any of their body is read. A stream that lasts longer than its token is cut off.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
+from typing import Any
 
 import anyio
 from fastapi import APIRouter, Request
@@ -56,6 +58,7 @@ NEEDED: Mapping[tuple[str, str], access.Scope] = {
     ("GET", "/runs/{run_id}/waterfall"): READ,
     ("GET", "/results"): READ,
     ("GET", "/compare"): READ,
+    ("GET", "/comparisons"): READ,
     ("GET", "/export"): READ,
     ("GET", "/imports"): READ,
     ("GET", "/history"): READ,
@@ -74,6 +77,7 @@ NEEDED: Mapping[tuple[str, str], access.Scope] = {
     ("GET", "/schedules/{schedule_id}/fires"): READ,
     ("GET", "/nightly"): READ,
     ("GET", "/alerts"): READ,
+    ("GET", "/alerts/equal-arms"): READ,
     ("GET", "/alerts/{alert_id}"): READ,
     ("POST", "/experiments"): SUBMIT,
     ("POST", "/experiments/{experiment_id}/cancel"): SUBMIT,
@@ -134,6 +138,8 @@ PAGES: Mapping[tuple[str, str], access.Scope] = {
 
 # Judgements. A page of results asks for a dozen things at once; scripts that ask more often are better off waiting.
 RATE, BURST_S = 50.0, 4.0
+STREAM = "text/event-stream"
+WATCHED_S = 0.5  # between two looks whether who follows a stream still may
 WRONG_RATE, WRONG_BURST = 1.0, 20.0  # failed attempts of one address
 TOLD_RATE, TOLD_BURST = 1.0, 30.0  # lines of the log about refusals
 
@@ -227,7 +233,7 @@ class Door:
         except TbdError as error:
             await answer_to(scope["path"], error)(scope, receive, send)
             return
-        await self._app(scope, receive, _Guarded(self, scope, send).send)
+        await _Guarded(self, scope, send).carry_out(self._app, receive)
 
     async def _let_in(self, scope: Scope) -> Actor | None:
         """Who it is; None where nobody asks.
@@ -270,14 +276,46 @@ class _Guarded:
         self._scope = scope
         self._send = send
         self._look = door.gate.look
+        self._watching: asyncio.Task[None] | None = None
+        self._is_over = False
+
+    async def carry_out(self, app: ASGIApp, receive: Receive) -> None:
+        """Have ``app`` answer. A stream ends with its token, also one that has nothing to tell."""
+        try:
+            await app(self._scope, receive, self.send)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._is_over or task is None:
+                raise
+            task.uncancel()
+        finally:
+            if self._watching is not None:
+                self._watching.cancel()
+
+    async def _watch(self, task: "asyncio.Task[Any] | None") -> None:
+        while not self._is_over:
+            await asyncio.sleep(WATCHED_S)
+            if not self._is_still_let_in():
+                try:
+                    await self._still_let_in()
+                except anyio.BrokenResourceError:
+                    self._is_over = True
+        if task is not None:
+            task.cancel()
 
     async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start" and self._is_watched(message):
+            self._watching = asyncio.create_task(self._watch(asyncio.current_task()))
         if message.get("status") == HTTPStatus.FORBIDDEN:
             actor: Actor | None = self._scope[_ACTOR]
             self._door.tell(self._scope, f"{actor.owner} ({actor.scope}) may not" if actor else "it may not")
         if message.get("more_body") and not self._is_still_let_in():
             await self._still_let_in()
         await self._send(message)
+
+    def _is_watched(self, start: Message) -> bool:
+        is_stream = Headers(raw=start["headers"]).get("content-type", "").startswith(STREAM)
+        return is_stream and self._door.gate.is_closed and self._scope[_ACTOR] is not None
 
     def _is_still_let_in(self) -> bool:
         """Whether nothing was looked at since the last time, nor should be."""

@@ -4,12 +4,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from orchestrator.analysis.gate.confirmation import LEVEL
 from orchestrator.api.door.identity import Who
 from orchestrator.api.requests import Ctx, Cursor, IdempotencyKey, Limit, carried_out_once
-from orchestrator.api.views.alerts import AlertView, alert_view
+from orchestrator.api.views.alerts import AlertView, EqualArmsView, alert_view
 from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.domain.around.alerts import AlertFilter, AlertState
+from orchestrator.services.gate.equal_arms import false_alarms
 from orchestrator.services.schedule.acknowledge import acknowledge
+from orchestrator.services.schedule.schedules import all_schedules
 
 router = APIRouter(prefix="/alerts", tags=["schedules"])
 
@@ -25,6 +28,12 @@ def list_alerts(
     """What the gate has taken note of, newest first. Open ones are confirmed, and nobody has looked after them."""
     wanted = AlertFilter(schedule_id, None if state is None else state.value)
     return answer(page_view(context.store.alerts(wanted, limit=limit, cursor=cursor), alert_view))
+
+
+@router.get("/equal-arms", response_model=EqualArmsView)
+def get_equal_arms(context: Ctx) -> Response:
+    """How often the gate calls a cell slower than itself: of each schedule one pair a night, within the budget."""
+    return answer(EqualArmsView.of(false_alarms(context, all_schedules(context)), level=LEVEL))
 
 
 @router.get("/{alert_id}", response_model=AlertView)

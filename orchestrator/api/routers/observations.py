@@ -1,6 +1,8 @@
 """The TBD paper's observations, judged by the results that there are."""
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
 
 from orchestrator.api.requests import Ctx
 from orchestrator.api.views.common import PageView, View, answer
@@ -21,10 +23,15 @@ class ObservationView(View):
 
 
 @router.get("", response_model=PageView[ObservationView])
-def list_observations(context: Ctx) -> Response:
+def list_observations(
+    context: Ctx,
+    experiment: Annotated[
+        list[str] | None, Query(max_length=100, description="ids, repeated: by their results alone")
+    ] = None,
+) -> Response:
     """Observations 1 to 12 of Zhu et al., IISWC 2018, each with its test and the numbers it was judged by."""
     items = [
         ObservationView.of(one, answer=one.finding.answer.value, told=one.finding.told, numbers=one.finding.numbers)
-        for one in observations(context)
+        for one in observations(context, experiment or ())
     ]
     return answer(PageView[ObservationView](items=items, next_cursor=None))

@@ -24,8 +24,10 @@ from orchestrator.api.views.common import PageView, answer, page_view
 from orchestrator.api.views.compared.comparison import (
     ComparisonsView,
     ComparisonView,
+    SeveralView,
     SideBySideView,
     pairs_view,
+    several_view,
     side_by_side_view,
     sides_view,
 )
@@ -37,6 +39,7 @@ from orchestrator.services.gate import side_by_side
 from orchestrator.services.result import results
 from orchestrator.services.result.comparison import pairs, sides
 from orchestrator.services.result.scaling import scaling
+from orchestrator.services.result.several import several
 
 router = APIRouter(tags=["results"])
 
@@ -103,6 +106,15 @@ def get_comparison(
 ) -> Response:
     """The candidate against the baseline, cell by cell where the workload is the same."""
     return answer(sides_view(sides(context, baseline, candidate)))
+
+
+@router.get("/comparisons", response_model=SeveralView)
+def get_several(
+    context: Ctx,
+    of: Annotated[list[str], Query(min_length=1, max_length=101, description="experiments and runs, repeated")],
+) -> Response:
+    """Several experiments or runs, each against the first of them."""
+    return answer(several_view(several(context, of)))
 
 
 @router.post(

@@ -4,6 +4,7 @@ from typing import Any
 
 from orchestrator.api.views.common import Quantity, View, fields_of
 from orchestrator.domain.around.alerts import Alert, AlertState, Candidate, OperatorChange, Operators, Undone
+from orchestrator.services.gate.equal_arms import FalseAlarms
 
 
 @fields_of(Candidate)
@@ -73,6 +74,14 @@ class AlertView(View):
     acknowledged_by: str | None
     undone: UndoneView | None
     operators: OperatorsView | None
+
+
+@fields_of(FalseAlarms)
+class EqualArmsView(View):
+    """What pairs of equal arms told: of ``told`` those that called one arm ``slower`` are false alarms; ``low`` to
+    ``high`` is the 95 % interval (Clopper and Pearson) of their share. ``level`` is what the gate holds."""
+
+    level: float
 
 
 def alert_view(alert: Alert) -> AlertView:

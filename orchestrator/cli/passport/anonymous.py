@@ -49,19 +49,19 @@ class Names:
             self._known[name] = f"{kind}-{self._counts[kind]}"
             self._words = None
 
-    def look_for(self, value: Any, key: str = "") -> None:
-        """Note the names in ``value``, which stands below ``key``."""
+    def look_for(self, value: Any, key: str = "", above: str = "") -> None:
+        """Note the names in ``value``, which stands below ``key``, and that below ``above``."""
         if isinstance(value, Mapping):
             for name, one in value.items():
                 if key in ("nodes", "hosts") and isinstance(one, Mapping):  # those of a rig, by name
                     self.note(name, "node")
-                self.look_for(one, name)
+                self.look_for(one, name, key)
         elif isinstance(value, list):
             for one in value:
-                self.look_for(one, key)
+                self.look_for(one, "" if isinstance(one, Mapping) else key, above)
         elif key in _KINDS:
             self.note(value, _KINDS[key])
-        elif key in ("node_names", "names"):
+        elif key == "node_names" or (above, key) == ("nodes", "names"):  # a profile has names of kernels
             self.note(value, "node")
 
     def replaced(self, value: Any) -> Any:

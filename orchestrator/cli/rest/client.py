@@ -277,7 +277,7 @@ def path_of(*parts: str) -> str:
 
 def _with_parameters(path: str, parameters: dict[str, Any]) -> str:
     given = {name: value for name, value in parameters.items() if value is not None}
-    return f"{path}?{urlencode(given, errors='replace')}" if given else path
+    return f"{path}?{urlencode(given, doseq=True, errors='replace')}" if given else path
 
 
 def _parse(text: bytes) -> Any:

@@ -83,11 +83,16 @@ def _note_newest(connection: Connection, added: Sequence[Run]) -> None:
 
 def one(connection: Connection, experiment_id: str) -> Experiment:
     """Raises NotFound, DamagedRow."""
-    found = connection.execute(select(experiment).where(experiment.c.id == experiment_id)).one_or_none()
-    if found is None:
-        raise NotFound("experiment", experiment_id)
-    counted = counts.of(connection, [experiment_id]).get(experiment_id, {})
-    return rows.experiment_of(found, counted, origins.of(connection, [experiment_id]).get(experiment_id))
+    return named(connection, [experiment_id])[0]
+
+
+def named(connection: Connection, ids: Sequence[str]) -> list[Experiment]:
+    """See ``domain.ports.Store.experiments_named``."""
+    found = {row.id: row for row in connection.execute(select(experiment).where(among(experiment.c.id, ids)))}
+    if missing := [experiment_id for experiment_id in ids if experiment_id not in found]:
+        raise NotFound("experiment", missing[0])
+    counted, came = counts.of(connection, ids), origins.of(connection, ids)
+    return [rows.experiment_of(found[one], counted.get(one, {}), came.get(one)) for one in ids]
 
 
 def owner_of(connection: Connection, experiment_id: str) -> str:

@@ -35,7 +35,7 @@ def page(
         few = _few_enough(connection, found)
         if few < len(found):
             found, next_cursor = found[:few], paging.after(found[few - 1])
-    made, damaged = complete(connection, found)
+    made, damaged = complete(connection, found, rows_alone=wanted.ended)
     return Page(made, next_cursor, damaged)
 
 
@@ -53,6 +53,9 @@ def _matching(wanted: CellFilter) -> Select[Any]:
         query = query.where(cell.c.created_at >= wanted.since - SHOWN_S)
     if wanted.until is not None:
         query = query.where(cell.c.created_at < wanted.until - SHOWN_S)
+    if wanted.ended:
+        left = (run.c.experiment_id == cell.c.experiment_id, run.c.cell_key == cell.c.cell_key, runs.UNFINISHED)
+        query = query.where(~select(run.c.id).where(*left).exists())
     return query
 
 
@@ -68,20 +71,33 @@ def _few_enough(connection: Connection, found: Sequence[rows.AnyRow]) -> int:
     return len(found)
 
 
-def complete(connection: Connection, found: Sequence[rows.AnyRow]) -> tuple[list[StoredCell], list[Damaged]]:
+def complete(
+    connection: Connection, found: Sequence[rows.AnyRow], rows_alone: bool = False
+) -> tuple[list[StoredCell], list[Damaged]]:
     """(the cells with their experiments and runs, what of these cannot be read): as many statements for one as for a
-    thousand."""
+    thousand. ``rows_alone``: runs of a cell whose row is stored come without analysis."""
     theirs = select(experiment).where(among(experiment.c.id, {row.experiment_id for row in found}))
     whole, damaged = rows.sorted_out(connection.execute(theirs), lambda row: rows.experiment_of(row, {}))
     of = {one.id: one for one in whole}
-    by_cell: dict[tuple[str, str], list[Run]] = {}
-    read, unread = runs.of_cells(connection, [row.id for row in found])
-    for one in read:
-        by_cell.setdefault((one.experiment_id, one.plan.cell_key), []).append(one)
-    keys = [(row.experiment_id, row.cell_key) for row in found]
+    ids = {(row.experiment_id, row.cell_key): row.id for row in found}
+    by_cell, unread = _runs(connection, list(ids.values()), judged=not rows_alone)
     stored = cell_rows.of_cells(connection, by_cell)
+    if rows_alone and (unstored := [ids[key] for key in by_cell if key not in stored]):
+        judged, more = _runs(connection, unstored, judged=True)
+        by_cell, unread = by_cell | judged, unread + more
+    keys = list(ids)
     cells = [_cell(of[key[0]], by_cell[key], stored.get(key)) for key in keys if key[0] in of and key in by_cell]
     return cells, damaged + unread
+
+
+def _runs(
+    connection: Connection, cell_ids: Sequence[str], judged: bool
+) -> tuple[dict[cell_rows.Cell, list[Run]], list[Damaged]]:
+    by_cell: dict[cell_rows.Cell, list[Run]] = {}
+    read, unread = runs.of_cells(connection, cell_ids, judged)
+    for one in read:
+        by_cell.setdefault((one.experiment_id, one.plan.cell_key), []).append(one)
+    return by_cell, unread
 
 
 def _cell(of: Experiment, runs: Sequence[Run], found: Numbers | None) -> StoredCell:

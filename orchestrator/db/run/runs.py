@@ -53,13 +53,18 @@ def forget_never_begun(connection: Connection, experiment_id: str) -> None:
 
 def one(connection: Connection, run_id: str) -> Run:
     """Raises NotFound, DamagedRow."""
-    found = connection.execute(select(run).where(run.c.id == run_id)).all()
-    if not found:
-        raise NotFound("run", run_id)
-    made, damaged = complete(connection, found)
+    return named(connection, [run_id])[0]
+
+
+def named(connection: Connection, ids: Sequence[str]) -> list[Run]:
+    """See ``domain.ports.Store.runs_named``."""
+    made, damaged = complete(connection, connection.execute(select(run).where(among(run.c.id, ids))).all())
     if damaged:
         raise DamagedRow(damaged[0])
-    return made[0]
+    found = {run.id: run for run in made}
+    if missing := [run_id for run_id in ids if run_id not in found]:
+        raise NotFound("run", missing[0])
+    return [found[run_id] for run_id in ids]
 
 
 def page(
@@ -101,11 +106,15 @@ def verdicts_of(connection: Connection, experiment_id: str) -> list[Run]:
     return _sound(parts, lambda row: rows.judged_run_of(row, attempts.get(row.id, ())))
 
 
-def of_cells(connection: Connection, cell_ids: Sequence[str]) -> tuple[list[Run], list[Damaged]]:
-    """(the runs of these cells, oldest first; those that cannot be read)."""
+def of_cells(connection: Connection, cell_ids: Sequence[str], judged: bool = True) -> tuple[list[Run], list[Damaged]]:
+    """(the runs of these cells, oldest first, without results where not ``judged``; those that cannot be read)."""
     of = (run.c.experiment_id == cell.c.experiment_id) & (run.c.cell_key == cell.c.cell_key)
     query = select(run).select_from(cell.join(run, of)).where(among(cell.c.id, cell_ids))
-    return complete(connection, connection.execute(query.order_by(run.c.created_at, run.c.id)).all())
+    found = connection.execute(query.order_by(run.c.created_at, run.c.id)).all()
+    if judged:
+        return complete(connection, found)
+    attempts = _attempts(connection, among(attempt.c.run_id, [row.id for row in found]))
+    return rows.sorted_out(found, lambda row: rows.run_of(row, attempts.get(row.id, ())))
 
 
 def of_cell(connection: Connection, experiment_id: str, cell_key: str) -> list[Run]:

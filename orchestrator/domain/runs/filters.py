@@ -35,7 +35,8 @@ class RunFilter:
 class CellFilter:
     """Which cells are wanted. ``gpu_model`` is a part of the name of the GPUs that it ran on, in any case; ``label``
     one of its experiment; ``series`` the key of a workload that one of its runs had. Of experiments that were
-    submitted from ``since`` on and before ``until``."""
+    submitted from ``since`` on and before ``until``. ``ended``: those of which no run is left, for who wants their rows
+    alone: the runs of a row that is stored come without analysis."""
 
     owner: str | None = None
     experiment_id: str | None = None
@@ -46,6 +47,7 @@ class CellFilter:
     series: str | None = None
     since: float | None = None
     until: float | None = None
+    ended: bool = False
     oldest_first: bool = False
 
 

@@ -1,12 +1,11 @@
 """What the regression gate has tried, and what it would have tried of a history, as tables."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.domain.words.untrusted import visible
-from orchestrator.reports.numbers import duration, short_time
+from orchestrator.reports.numbers import duration, short_digests, short_time
 from orchestrator.reports.tables.results_table import Table, axis_text
 
 Json = Mapping[str, Any]
@@ -60,6 +59,15 @@ def alerts_table(items: Sequence[Json]) -> Table:
     return Table("", ALERT_HEADERS, rows, notes or ["no alerts"])
 
 
+def equal_arms_text(found: Json) -> str:
+    """How often the gate is wrong, as pairs of equal arms told it; REST's answer."""
+    if not found["told"]:
+        return "no pair of equal arms has told yet how often the gate cries wolf"
+    share, low, high = (f"{100 * one:.3g} %" for one in (found["slower"] / found["told"], found["low"], found["high"]))
+    told = f"equal arms, one pair a night: {found['slower']} of {found['told']} called slower"
+    return f"{told}: {share} ({low} to {high}), where {100 * found['level']:g} % is held"
+
+
 def _more(item: Json) -> str:
     undone = f"; {item['undone']['text']}" if item["undone"] else ""
     return undone + (f"; {operators_text(item['operators'])}" if item["operators"] else "")
@@ -106,9 +114,8 @@ def blind_table(items: Sequence[Json], drop: float) -> Table:
 
 
 def change_text(field: str, before: Any, after: Any) -> str:
-    """What of a fingerprint changed, in words; of commits and digests so much as tells them apart."""
-    told = [re.sub("[0-9a-f]{40,64}", lambda found: found[0][:12], axis_text(one)) for one in (before, after)]
-    return f"{field} {told[0]} → {told[1]}"
+    """What of a fingerprint changed, in words."""
+    return short_digests(f"{field} {axis_text(before)} → {axis_text(after)}")
 
 
 def _effect(item: Json) -> str:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.reports.drawing import plot
-from orchestrator.reports.numbers import NOTHING, seconds_of, with_interval
+from orchestrator.reports.numbers import NOTHING, seconds_of, short_digests, with_interval
 from orchestrator.reports.tables.results_table import Table, axis_text, differing_options
 
 Json = Mapping[str, Any]
@@ -103,7 +103,13 @@ def findings_table(found: Json) -> Table:
     names = {place["id"]: place["name"] for place in found["places"]}
     night, items = _night_text(found), {item["number"]: item for item in found["items"]}
     rows = [
-        [night(items[one["point"]]), names[one["place"]], f"{one['difference']:+.1%}", one["state"], one["text"]]
+        [
+            night(items[one["point"]]),
+            names[one["place"]],
+            f"{one['difference']:+.1%}",
+            one["state"],
+            short_digests(one["text"]),
+        ]
         for one in found["findings"]
     ]
     return Table("", ["since (UTC)", "on", "nights differ by", "state", "what is said"], rows, [])
@@ -112,7 +118,7 @@ def findings_table(found: Json) -> Table:
 def finding_lines(found: Json) -> list[str]:
     """What is said of the series, a line each; those of several lines say of which."""
     names = {line["line"]: f"{line['interpreter']}: " for line in found["lines"]} if len(found["lines"]) > 1 else {}
-    return [f"* {names.get(one['line'], '')}{one['text']}" for one in found["findings"]]
+    return [f"* {names.get(one['line'], '')}{short_digests(one['text'])}" for one in found["findings"]]
 
 
 def _markers(item: Json) -> str:
@@ -127,7 +133,7 @@ def grade_text(item: Json) -> str:
 
 
 def _last_column(item: Json) -> str:
-    told = list(item["borders"])
+    told = list(map(short_digests, item["borders"]))
     if item["reason"]:
         told.append(f"no number: {item['reason']}")
     return "; ".join(told)
@@ -179,7 +185,8 @@ def border_lines(found: Json) -> list[str]:
     """What changed at each border that is named, a line each."""
     items = {item["number"]: item for item in found["items"]}
     night = _night_text(found)
-    return [f"{name}  {night(items[n])}  {'; '.join(items[n]['borders'])}" for n, name in _named_borders(found).items()]
+    told = {n: short_digests("; ".join(items[n]["borders"])) for n in _named_borders(found)}
+    return [f"{name}  {night(items[n])}  {told[n]}" for n, name in _named_borders(found).items()]
 
 
 def _levels(found: Json, points: Mapping[int, float]) -> list[plot.Level]:

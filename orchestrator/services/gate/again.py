@@ -72,13 +72,16 @@ def why_not(changes: Sequence[Change], subjects: Sequence[Mapping[str, Any]]) ->
     lost = [one for one in changes if not _is_made_again(one.part, one.field, follows)]
     if lost:
         return f"{fields(lost)} cannot be made again"
+    return why_not_again(subjects)
+
+
+def why_not_again(subjects: Sequence[Mapping[str, Any]]) -> str | None:
+    """Why subjects cannot be made again, whatever they differ in; or None."""
     for subject in subjects:
         suite = subject.get("suite")
         if isinstance(suite, list) or (suite and (suite.get("dirty_sha256") or not suite.get("commit"))):
             return "the model's folder had changes beyond its commit, or was not the same on all nodes"
-    if not subjects[-1].get("interpreter"):
-        return "the interpreter is not recorded"
-    return None
+    return None if subjects[-1].get("interpreter") else "the interpreter is not recorded"
 
 
 def _follows_suite(subject: Mapping[str, Any]) -> bool:

@@ -29,12 +29,13 @@ from orchestrator.domain.around.schedule import Schedule, told
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.run import ExperimentState
 from orchestrator.services.context import Context
-from orchestrator.services.gate import outbox
+from orchestrator.services.gate import equal_arms, outbox
 from orchestrator.services.gate.again import sides_of
 from orchestrator.services.gate.trials import Budget, experiment_of, outcome_of
 from orchestrator.services.lookout import POLL_S, Lookout
 from orchestrator.services.reconcile.reconciler import Bell
 from orchestrator.services.schedule.board import Column, Judged, alerts_of, candidate_of, judged_cells, nights_of
+from orchestrator.services.schedule.schedules import all_schedules
 
 log = logging.getLogger(__name__)
 
@@ -74,22 +75,17 @@ class Gatekeeper(Lookout):
         for alert in self._in(AlertState.OPEN):
             if alert.is_asked_anew:
                 self._conclude_undone(alert)
-        noted = {one.id for one in self._schedules() if self._take_note(one)} if self._budget.ratio > 0.0 else set()
+        noted = (
+            {one.id for one in all_schedules(self._context) if self._take_note(one)}
+            if self._budget.ratio > 0.0
+            else set()
+        )
         asked = [one for one in self._in(AlertState.OPEN) if one.is_asked_anew]
         outbox.tell(self._context, noted | {one.schedule_id for one in [*self._in(AlertState.TRYING), *asked]})
         return self._poll_s
 
     def _in(self, state: AlertState) -> Sequence[Alert]:
         return self._context.store.alerts(AlertFilter(state=state.value), limit=200).items
-
-    def _schedules(self) -> Iterator[Schedule]:
-        cursor: str | None = None
-        while True:
-            page = self._context.store.schedules(limit=200, cursor=cursor)
-            yield from page.items
-            cursor = page.next_cursor
-            if cursor is None:
-                return
 
     # candidates
 
@@ -105,7 +101,10 @@ class Gatekeeper(Lookout):
             return False  # one at a time: the next one is judged by what this one leaves of the budget
         found = list(self._found(schedule, columns, known))
         if not found:
-            return self._ask_anew(schedule, columns, known)
+            if self._ask_anew(schedule, columns, known):
+                return True
+            equal_arms.begin(self._context, self._budget, schedule, columns)
+            return False
         cause = self._first_cause(schedule, found)
         tried = min(cause, key=lambda one: (isinstance(one.sides, str), one.candidate.difference))
         others = tuple(one.candidate for one in cause if one is not tried)

@@ -78,8 +78,7 @@ class _Known:
 
     @property
     def place(self) -> Place:
-        rig = (self.run.fingerprint or {}).get("rig") or {}
-        return Place(tuple(sorted(rig.get("nodes") or {})), tuple(sorted(map(str, rig.get("device_ids", ())))))
+        return Place.of(self.run.fingerprint or {})
 
 
 def begin(context: Context, body: Any, by: Actor, idempotency_key: str | None = None) -> tuple[Experiment, bool]:
@@ -123,12 +122,13 @@ def told(context: Context, experiment_id: str) -> Told:
 
     Raises:
         NotFound: there is no such experiment.
+        DamagedRow: what it was to carry out cannot be read.
         InvalidRequest: it is none of these.
     """
     experiment = context.store.experiment(experiment_id)
     if GATE not in experiment.facts:
         raise _refused("experiment_id", f"in {experiment_id} nothing alternates: it is no confirmation")
-    wanted = Confirmation.from_json(experiment.facts[GATE])
+    wanted = confirming.wanted_of(experiment)
     runs = context.store.verdicts_of(experiment_id)
     blocks, over = confirming.blocks_of(runs), experiment.state is not ExperimentState.ACTIVE
     found, operators = confirming.decision(wanted, blocks), operators_in(context, runs)

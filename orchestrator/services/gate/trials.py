@@ -17,6 +17,7 @@ from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.expansion.refusals import why_unprofiled
 from orchestrator.domain.expansion.sweep import spec_of
 from orchestrator.domain.expansion.switches import why_unswitched
+from orchestrator.domain.runs.filters import ExperimentFilter
 from orchestrator.domain.runs.run import Experiment, ExperimentState, Run
 from orchestrator.domain.value.measurement import Measurement
 from orchestrator.domain.words.errors import DamagedRow, NotFound
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 
 # Judgements.
 PATIENCE_S = 86400.0  # a confirmation whose devices do not come back within a day is given up
+EQUAL = "equal-arms"  # label of the experiments in which the gate tries a cell beside itself
 PRIORITY = -1000  # the lowest that there is: people come first
 USUAL_DEVIATION = 0.02  # of the logarithm of a run, where the nights have a run each and nobody knows
 
@@ -62,11 +64,13 @@ def alternating(
     at: float,
     asked: Mapping[str, Any],
     alert_id: str = "",
+    profiled: bool = True,
 ) -> tuple[Experiment, Sequence[Run]]:
-    """An experiment in which the two sides alternate, with its first runs. ``asked``: fields of its spec."""
+    """An experiment in which the two sides alternate, with its first runs. ``asked``: fields of its spec. ``profiled``:
+    where the new side is told to be slower its operators are asked, too."""
     old, new = (side.to_json() for side in sides)
-    profiled = LEAST_PROFILED if _is_profilable(context, sides[1]) else 0
-    wanted = Confirmation(alert_id, planned.size, planned.most_blocks, old, new, profiled)
+    n_profiled = LEAST_PROFILED if profiled and _is_profilable(context, sides[1]) else 0
+    wanted = Confirmation(alert_id, planned.size, planned.most_blocks, old, new, n_profiled)
     spec = spec_of(sides[1], name[:100])
     facts = facts_of(context.catalog, context.cluster.nodes(), sides[1].device).to_json()
     made = Experiment(
@@ -96,14 +100,26 @@ def operators_in(context: Context, runs: Sequence[Run]) -> Operators | None:
     return operators_of([one for one in before if one], [one for one in after if one])
 
 
+def equal_arms(context: Context, schedule: Schedule) -> list[Experiment]:
+    """The experiments in which cells of ``schedule`` were tried beside themselves, the newest first."""
+    found: list[Experiment] = []
+    cursor: str | None = None
+    while True:
+        page = context.store.experiments(ExperimentFilter(label=(EQUAL, schedule.id)), limit=200, cursor=cursor)
+        found += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
 def outcome_of(context: Context, experiment_id: str, place: str) -> Outcome | None:
     """What it has told; None while it goes on. One that has waited too long is ended."""
     store, now = context.store, context.clock.now()
     try:
         experiment = store.experiment(experiment_id)
         runs = store.verdicts_of(experiment_id)
-        wanted = Confirmation.from_json(experiment.facts[GATE])
-    except (NotFound, DamagedRow, ValueError, KeyError) as error:
+        wanted = confirming.wanted_of(experiment)
+    except (NotFound, DamagedRow) as error:
         return Outcome("untold", f"its confirmation cannot be read (any more): {error}")
     if experiment.state is ExperimentState.ACTIVE:
         if now - experiment.created_at > PATIENCE_S and not experiment.cancel_requested:
@@ -148,11 +164,17 @@ class Budget:
     held: dict[str, str] = field(default_factory=dict)
 
     def planned(
-        self, schedule: Schedule, columns: Sequence[Column], judged: Judged, difference: float, what: str
+        self,
+        schedule: Schedule,
+        columns: Sequence[Column],
+        judged: Judged,
+        difference: float,
+        what: str | None,
     ) -> Design | None:
         """How many blocks there may be to ask for most of ``difference`` (a ratio, below 0); None where it does not
-        reach for the fewest. ``what`` waits then, in words."""
-        budget_s = self._left_s(schedule, columns)
+        reach for the fewest. ``what`` waits then, in words; None: nothing that anybody waits for, which gets half of
+        what is left."""
+        budget_s = self._left_s(schedule, columns) * (1.0 if what else 0.5)
         run_s = judged.run_s * judged.plan.world_size
         blocks = int(min(budget_s / (2.0 * run_s), 1e6)) if run_s > 0.0 else 0
         if blocks < LEAST_BLOCKS:
@@ -161,6 +183,8 @@ class Budget:
                 f"time, and {budget_s:.0f} s are left of {self.ratio:g} of the last {KEPT} nights "
                 "(TBD_GATE_BUDGET_RATIO)"
             )
+            if what is None:
+                return None
             if self.held.get(schedule.id) != why:
                 log.warning("schedule %s (%s): %s", schedule.name, schedule.id, why)
             self.held[schedule.id] = why
@@ -174,6 +198,7 @@ class Budget:
         nights = [one for one in columns if one.experiment_id is not None][-KEPT:]
         begun = min((one.at for one in nights), default=math.inf)
         spent = [of for one in alerts_of(self.context, schedule) for of, at in one.trials if at >= begun]
+        spent += [one.id for one in equal_arms(self.context, schedule) if one.created_at >= begun]
         of_nights = sum(self._device_s(one.experiment_id) for one in nights if one.experiment_id)
         return self.ratio * of_nights - sum(map(self._device_s, spent))
 

@@ -20,6 +20,12 @@ class Place:
     nodes: tuple[str, ...]
     device_ids: tuple[str, ...]
 
+    @classmethod
+    def of(cls, fingerprint: Mapping[str, Any]) -> "Place":
+        """Where a run of that fingerprint was carried out."""
+        rig = fingerprint.get("rig") or {}
+        return cls(tuple(sorted(rig.get("nodes") or {})), tuple(sorted(map(str, rig.get("device_ids", ())))))
+
     @property
     def name(self) -> str:
         """The node and its devices, short enough for a table; of several nodes how many devices they have."""

@@ -1,15 +1,18 @@
 """What a confirmation of the gate still needs: blocks of one run of the old and one of the new subject, one block after
 the other, until they tell. Pure: of what was fixed before the first run, and the runs so far."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.analysis.cell.row import RATE
 from orchestrator.analysis.gate.confirmation import LEAST_BLOCKS, Decision, Design, judge
-from orchestrator.domain.around.alerts import Confirmation
+from orchestrator.domain.around.alerts import GATE, Confirmation
 from orchestrator.domain.asked.plan import SIDE, Plan
 from orchestrator.domain.runs.row import why_not_sound
-from orchestrator.domain.runs.run import TERMINAL, Run
+from orchestrator.domain.runs.run import TERMINAL, Experiment, Run
+from orchestrator.domain.words.errors import Damaged, DamagedRow
+from orchestrator.domain.words.untrusted import visible
 
 OLD, NEW = "old", "new"
 KERNELS = ("kernels",)
@@ -30,6 +33,24 @@ class Blocks:
     n_begun: int
     n_lost: int
     why: str | None
+
+
+def wanted_of(experiment: Experiment) -> Confirmation:
+    """What an experiment of the gate carries out, as was fixed before its first run.
+
+    Raises:
+        DamagedRow: that cannot be read (any more).
+    """
+    try:
+        wanted = Confirmation.from_json(experiment.facts[GATE])
+        for side in (wanted.old, wanted.new):
+            Plan.from_json(side)
+        if not (0.0 < wanted.size < math.inf and wanted.most_blocks >= LEAST_BLOCKS):
+            raise ValueError(f"a loss of {wanted.size:g} in {wanted.most_blocks} blocks at most is none to ask for")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        why = visible(f"its confirmation cannot be read: {type(error).__name__} {error}"[:300])
+        raise DamagedRow(Damaged("experiment", experiment.id, experiment.id, why)) from None
+    return wanted
 
 
 def blocks_of(runs: Sequence[Run]) -> Blocks:

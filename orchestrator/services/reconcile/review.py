@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Collection, Sequence
 
-from orchestrator.domain.around.alerts import GATE, Confirmation
+from orchestrator.domain.around.alerts import GATE
 from orchestrator.domain.asked.facts import Facts
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.expansion.repetitions import Cell, missing
@@ -67,7 +67,11 @@ def _give_up(context: Context, experiment: Experiment, runs: Sequence[Run]) -> N
 
 def _missing(context: Context, experiment: Experiment, runs: Sequence[Run]) -> list[Plan]:
     if GATE in experiment.facts:
-        return confirming.missing(Confirmation.from_json(experiment.facts[GATE]), runs)
+        try:
+            return confirming.missing(confirming.wanted_of(experiment), runs)
+        except DamagedRow as error:  # nobody can tell what it still needs
+            log.warning("%s", error)
+            return []
     return expand(experiment.spec, Facts.from_json(context.catalog, experiment.facts), runs)
 
 

@@ -243,7 +243,12 @@ def sides(context: Context, baseline: str, candidate: str) -> Sides:
     Raises:
         NotFound: there is no such thing.
     """
-    left, right = _rows(context, baseline), _rows(context, candidate)
+    return sides_of((baseline, _rows(context, baseline)), (candidate, _rows(context, candidate)))
+
+
+def sides_of(one: tuple[str, Sequence[Row]], other: tuple[str, Sequence[Row]]) -> Sides:
+    """The same of the ids of two and their rows."""
+    (baseline, left), (candidate, right) = one, other
     matched = _match(left, right)
     taken = {id(row) for both in matched for row in both}
     unmatched = [

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from itertools import chain
 
 from orchestrator.analysis.paper.observation_rules import CellResult
 from orchestrator.analysis.paper.observations import Observation, observe
@@ -32,16 +33,25 @@ _NOT_OF_THE_SERIES: tuple[str, ...] = (
 _OF_THE_PROGRAM = ("model", "framework", "strategy", "interpreter", "options")
 
 
-def observations(context: Context) -> list[Observation]:
-    """The twelve observations, judged by all results. While runs go on they may be those of a little while ago: so many
-    are not read for each look."""
+def observations(context: Context, experiments: Sequence[str] = ()) -> list[Observation]:
+    """The twelve observations, judged by all results, or by those of ``experiments`` alone. While runs go on the former
+    may be those of a little while ago: so many are not read for each look.
+
+    Raises:
+        NotFound: there is no such experiment.
+    """
+    if experiments:
+        named = dict.fromkeys(context.store.experiment(one).id for one in experiments)
+        return observe(cells(context, tuple(named)))
     known_by = context.store.newest_change()
     return context.kept.of("observations", known_by, lambda: observe(cells(context)), late=True)
 
 
-def cells(context: Context) -> list[CellResult]:
-    """The sound results of single devices, newest first."""
-    rows = results.all_rows(context, CellFilter())
+def cells(context: Context, experiments: Sequence[str] = ()) -> list[CellResult]:
+    """The sound results of single devices, newest first; of ``experiments`` alone, where some are named. A cell counts
+    when all its runs have ended: then its row is stored, and not computed for a look."""
+    wanted = [CellFilter(experiment_id=one, ended=True) for one in experiments] or [CellFilter(ended=True)]
+    rows = chain.from_iterable(results.all_rows(context, one) for one in wanted)
     return [cell for row in rows if (cell := _cell(context, row)) is not None]
 
 

@@ -198,6 +198,18 @@ def _parsed(kind: type[Any], body: Any, what: str) -> Any:
         raise InvalidRequest(problems_of(kind, body, error)) from None
 
 
+def all_schedules(context: Context) -> list[Schedule]:
+    """All that can be read, the newest first."""
+    found: list[Schedule] = []
+    cursor: str | None = None
+    while True:
+        page = context.store.schedules(limit=200, cursor=cursor)
+        found += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
 def check_may_change(context: Context, schedule_id: str, by: Actor) -> None:
     """Refuse what only the owner of a schedule, or an admin, may do with it.
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import special
 
 from orchestrator.analysis.gate import confirmation
-from orchestrator.analysis.gate.confirmation import LEAST_BLOCKS, LEVEL, Design, design, judge
+from orchestrator.analysis.gate.confirmation import LEAST_BLOCKS, LEVEL, MOST_BLOCKS, Design, design, judge
 from orchestrator.analysis.statistics.autocorrelation import Floats
 
 DEVIATION = 0.017  # of a block
@@ -108,3 +108,10 @@ def test_a_loss_that_stopped_it_early_is_corrected_downwards() -> None:
     boundary = confirmation.boundaries(40)[12]
     low, middle, _ = confirmation.published(40, LEAST_BLOCKS + 12, boundary * 0.004, 0.004)
     assert 0.0 < low < middle < boundary * 0.004
+
+
+def test_few_blocks_of_many_planned_whose_noise_is_large_tell_nothing_and_have_bounds_that_are_numbers() -> None:
+    found = judge(Design(0.02, MOST_BLOCKS), [100.0, 240.0, 90.0, 130.0], [180.0, 80.0, 220.0, 60.0])
+    assert found.answer == "go_on"
+    assert math.isfinite(found.low or math.nan)
+    assert found.high == pytest.approx(9999.0)

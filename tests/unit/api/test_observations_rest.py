@@ -28,6 +28,17 @@ def test_they_are_judged_by_the_results_of_all_experiments(rig: Rig) -> None:
     assert "16: 180/s" not in str(by_number(rig)[1]["numbers"])
 
 
+def test_some_experiments_are_judged_by_themselves(rig: Rig) -> None:
+    made = []
+    for batch, rate in ((4, 100.0), (8, 150.0), (16, 180.0)):
+        made.append(rig.submit(per_device_batch_size=batch)["id"])
+        rig.complete_all(made[-1], [rate - 1, rate, rate + 1])
+    asked = ["&".join(f"experiment={one}" for one in some) for some in (made, made[:1] * 2)]
+    three, one = (rig.get(f"/observations?{query}")["items"][0]["answer"] for query in asked)
+    assert (three, one) == ("holds", "not_enough_data")
+    assert rig.http.get("/api/v1/observations?experiment=exp_gone").status_code == 404
+
+
 def test_results_of_several_devices_and_invalid_ones_are_left_out(rig: Rig) -> None:
     for batch, rate in ((4, 100.0), (8, 150.0)):
         rig.complete_all(rig.submit(per_device_batch_size=batch)["id"], [rate] * 3)

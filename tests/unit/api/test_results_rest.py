@@ -197,6 +197,19 @@ def test_a_run_is_compared_with_a_run(rig: Rig) -> None:
     assert (item["baseline"]["value"], item["candidate"]["value"]) == (100.0, 90.0)
 
 
+def test_several_are_compared_with_the_first_as_two_by_two(rig: Rig) -> None:
+    one, other = (rig.submit(name=name, repeats=2)["id"] for name in "ab")
+    first, second = rig.complete_all(one, [100.0, 90.0])
+    rig.complete_all(other, [80.0, 70.0])
+    ids = [first.id, second.id, other, first.id]
+    found = rig.get(f"/comparisons?{'&'.join(f'of={one}' for one in ids)}")
+    assert found["items"] == [rig.get("/compare", baseline=first.id, candidate=one) for one in ids[1:]]
+    assert [thing["id"] for thing in found["things"]] == ids
+    assert [thing["series"] is None for thing in found["things"]] == [False, False, True, False]
+    for wrong, status in (("of=run_gone", 404), ("of=exp_gone", 404), ("", 422), ("of=a&" * 102, 422)):
+        assert rig.http.get(f"/api/v1/comparisons?{wrong}").status_code == status
+
+
 def test_a_side_without_a_valid_run_is_told_as_such(rig: Rig) -> None:
     one, other = rig.submit(name="a", repeats=1), rig.submit(name="b", repeats=1)
     rig.complete_all(one["id"], [100.0])

@@ -10,7 +10,8 @@ import yaml
 from orchestrator.cli.printing import output
 from orchestrator.domain.value.measurement import METRICS, OF_CONVERGENCE, Advice, Validity
 from orchestrator.reports.drawing import table
-from orchestrator.reports.experiment_report import BESIDE, experiment_report
+from orchestrator.reports.experiment_report import BESIDE, experiment_report, observed
+from orchestrator.reports.figures import compared
 from orchestrator.reports.figures.cells import gpus_figure, heat_map
 from orchestrator.reports.html_report import figures_of, html_report
 from orchestrator.reports.numbers import NOTHING, duration, memory, percent, plain, with_interval
@@ -227,11 +228,25 @@ def test_a_report_as_html_is_one_file_with_its_figures_and_the_same_each_time(ri
     assert [one["title"]["text"].split(":")[0] for one in drawn] == ["net"] * len(drawn) != []
     batches, rates = (drawn[0]["layer"][0]["data"]["values"], [row["throughput"]["value"] for row in material["rows"]])
     assert [(one["batch"], one["value"]) for one in batches] == [(4, rates[0]), (8, rates[1])]
-    html = html_report(experiment_report(**material), name, drawn)
-    assert html == html_report(experiment_report(**material), name, drawn)
+    html = html_report(experiment_report(**material), name, [drawn])
+    assert html == html_report(experiment_report(**material), name, [drawn])
     assert (html.count("<svg"), html.count("<script"), html.count("<b>")) == (len(drawn), 0, 0)
     assert not re.search(r"(src|href)=|@import|url\(", html)
     assert {*re.findall(r"\sid=\S+", html)} == set()  # figures share one document
+
+
+def test_a_report_of_several_has_the_figures_of_each_below_its_results_and_the_observations_once(rig: Rig) -> None:
+    several = [results(rig, [rate(9.0), rate(9.1)], [rate(18.0), rate(18.1)], name=name) for name in ("a", "b")]
+    drawn = [list(figures_of(one | {"memory": [], "scaling": {"items": [], "kind": "weak"}})) for one in several]
+    ids = [one["experiment"]["id"] for one in several]
+    found = rig.get(f"/observations?experiment={ids[0]}&experiment={ids[1]}")["items"]
+    said = observed(found)
+    html = html_report("\n\n".join([*(experiment_report(**one) for one in several), said]), "both", drawn)
+    places = [found.start() for found in re.finditer("<h1>|<h2>Results|<svg", html)]
+    marks = [html[place : place + 4] for place in places]
+    assert marks == (["<h1>", "<h2>"] + ["<svg"] * len(drawn[0])) + (["<h1>", "<h2>"] + ["<svg"] * len(drawn[1]))
+    assert "Not enough data: 1, " in said
+    assert html.count("observed</h2>") == 1
 
 
 def test_a_report_tells_what_was_trained_on_what_and_where_a_profiled_step_went(rig: Rig) -> None:
@@ -261,6 +276,21 @@ def test_a_map_of_all_cells_and_their_gpus_are_drawn_where_there_are_several(rig
     gpus[2]["throughput"] = gpus[2]["throughput"] | {"value": gpus[0]["throughput"]["value"] * 2}
     points = gpus_figure(gpus)["layer"][0]["data"]["values"]
     assert [(one["gpu"], one["times"]) for one in points] == [("P", 1.0), ("T", 2.0), ("P", 1.0), ("T", 1.0)]
+
+
+def test_several_against_one_are_drawn_a_line_each_by_name_and_cell(rig: Rig) -> None:
+    made = [rig.submit(name=name, per_device_batch_size=[4, 8], repeats=2)["id"] for name in "abc"]
+    for one, rates in zip(made, ([10.0, 10.1], [8.0, 8.1], [10.0, 10.1]), strict=True):
+        rig.complete_all(one, rates * 2)
+    told = [
+        (name, rig.get("/compare", baseline=made[0], candidate=one)) for name, one in zip("bc", made[1:], strict=True)
+    ]
+    rows = compared.figure("a", told)["layer"][1]["data"]["values"]
+    assert [row["line"] for row in rows] == ["b: batch 4", "b: batch 8", "c: batch 4", "c: batch 8"]
+    assert [round(row["value"]) for row in rows] == [-20, -20, 0, 0]
+    assert [row["verdict"] for row in rows] == ["slower", "slower", "cannot tell", "cannot tell"]
+    with pytest.raises(ValueError, match="both sides"):
+        compared.figure("a", [("b", {"items": []})])
 
 
 def test_a_table_has_the_findings_about_which_one_can_do_something_each_once(rig: Rig) -> None:

@@ -100,7 +100,7 @@ PAGES = {
     "new": "/new",
     "extension": "/new?extend={cells}",
 }
-DRAWN = {"series", "experiment", "experiment sorted"}  # pages with figures: of what is over
+DRAWN = {"series", "experiment", "experiment sorted", "comparison of runs"}  # pages with figures: of what is over
 
 
 class Nested(HTMLParser):

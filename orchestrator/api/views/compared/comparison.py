@@ -11,6 +11,7 @@ from orchestrator.api.views.results import AxesView, axes_view
 from orchestrator.domain.value.measurement import Grade, Measurement
 from orchestrator.services.gate.side_by_side import Told
 from orchestrator.services.result.comparison import Change, ComparedCell, ComparedPair, Pairs, Side, Sides
+from orchestrator.services.result.several import Compared, Several
 
 
 @fields_of(Side, without=("plan",))
@@ -136,6 +137,25 @@ class ComparisonView(View):
     candidate: str
     items: list[ComparedCellView]
     unmatched: list[UnmatchedView]
+
+
+@fields_of(Compared)
+class ComparedView(View):
+    """An experiment or a run. ``series``: where the history of a run's workload is found."""
+
+
+class SeveralView(View):
+    """``items``: of each of ``things`` behind the first what it is against that one. They are complete."""
+
+    things: list[ComparedView]
+    items: list[ComparisonView]
+    next_cursor: None = None
+
+
+def several_view(found: Several) -> SeveralView:
+    return SeveralView(
+        things=[ComparedView.of(one) for one in found.things], items=[sides_view(one) for one in found.sides]
+    )
 
 
 def sides_view(found: Sides) -> ComparisonView:

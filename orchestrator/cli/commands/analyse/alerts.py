@@ -84,16 +84,18 @@ def _blind(options: argparse.Namespace) -> int:
 
 
 def _listed(options: argparse.Namespace) -> int:
-    page = look().pages("/alerts", state=options.state)
+    client = look()
+    page = client.pages("/alerts", state=options.state)
     if options.json:
         output.print_json(page)
         return DONE
     from orchestrator.cli.printing.tables import print_table
-    from orchestrator.reports.tables.gate import alerts_table
+    from orchestrator.reports.tables.gate import alerts_table, equal_arms_text
 
     for one in page["damaged"]:
         output.say(f"{one['id']} is damaged: {one['reason']}. To remove it: {one['way_out']}")
     print_table(alerts_table(page["items"]))
+    print(equal_arms_text(client.get("/alerts/equal-arms")))
     return DONE
 
 

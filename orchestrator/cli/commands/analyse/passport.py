@@ -90,7 +90,9 @@ def _computed(lines: Iterable[Any], told: Any) -> Any:
         ((_, now),) = computed([recorded(lines, load_catalog().kernel_kinds)])
     except NoRecord as error:
         raise CommandError(f"what is stored cannot be told without names: {error}", FAILED) from None
-    for one in differences(list(numbers(told)), list(numbers(now))):
-        text = f"a number would change with the names, {one.told} to {one.now}: nothing was written"
-        raise CommandError(text, FAILED)
+    before, after = list(numbers(told)), list(numbers(now))
+    changed = [f"{len(before)} numbers to {len(after)}"] if len(before) != len(after) else []
+    changed += [f"{one.told} to {one.now}" for one in differences(before, after) if not changed]
+    if changed:
+        raise CommandError(f"numbers would change with the names, {changed[0]}: nothing was written", FAILED)
     return now

@@ -1,4 +1,4 @@
-"""Write a report of an experiment: table with intervals, figures, how measured, machine, how to reproduce."""
+"""Write a report of experiments: table with intervals, figures, how measured, machine, how to reproduce."""
 
 import argparse
 import contextlib
@@ -18,7 +18,7 @@ DRAWN_ONLY = ("memory", "scaling")  # of what a report is made of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("experiment", metavar="EXPERIMENT")
+    parser.add_argument("experiments", nargs="+", metavar="EXPERIMENT")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
     parser.add_argument(
         "--format",
@@ -30,35 +30,45 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     client = look()
-    experiment = naming.experiment(client, options.experiment)
+    ids = list(dict.fromkeys(naming.experiment(client, name) for name in options.experiments))
     if options.output:
-        write_report(client, experiment, options.output, options.format)
+        write_report(client, ids, options.output, options.format)
     elif options.format == "json":
-        output.print_json(_material(client, experiment))
+        output.print_json(_told(client, ids))
     else:
-        print(_report(client, experiment, options.format or "md"))
+        print(_report(client, ids, options.format or "md"))
     return 0
 
 
-def write_report(client: Client, experiment_id: str, name: str, form: str | None = None) -> None:
+def write_report(client: Client, ids: Sequence[str], name: str, form: str | None = None) -> None:
     """Write the report to the file ``name``, in the form that it ends with where no other is asked for."""
     form = form or ("html" if name.lower().endswith((".html", ".htm")) else "md")
-    output.write_file(name, _report(client, experiment_id, form) + "\n")
+    output.write_file(name, _report(client, ids, form) + "\n")
     output.say(f"report: {name}")
 
 
-def _report(client: Client, experiment_id: str, form: str) -> str:
-    from orchestrator.reports.experiment_report import experiment_report
+def _report(client: Client, ids: Sequence[str], form: str) -> str:
+    from orchestrator.reports.experiment_report import experiment_report, observed
 
-    material = _material(client, experiment_id)
+    told = _told(client, ids)
     if form == "json":
-        return json.dumps(material, indent=2, ensure_ascii=False)
-    report = experiment_report(**{name: material[name] for name in material if name not in DRAWN_ONLY})
+        return json.dumps(told, indent=2, ensure_ascii=False)
+    parts = [
+        experiment_report(**{name: one[name] for name in one if name not in DRAWN_ONLY}) for one in told["experiments"]
+    ]
+    report = "\n\n".join([*parts, observed(told["observations"])])
     if form == "md":
         return report
     from orchestrator.reports.html_report import figures_of, html_report
 
-    return html_report(report, material["experiment"]["name"], list(figures_of(material))).rstrip()
+    title = ", ".join(one["experiment"]["name"] for one in told["experiments"])
+    return html_report(report, title, [list(figures_of(one)) for one in told["experiments"]]).rstrip()
+
+
+def _told(client: Client, ids: Sequence[str]) -> dict[str, Any]:
+    """What a report is made of: of each experiment by itself, and the paper's observations on all of them together."""
+    found = client.get("/observations", experiment=list(ids))["items"]
+    return {"experiments": [_material(client, one) for one in ids], "observations": found}
 
 
 def _material(client: Client, experiment_id: str) -> dict[str, Any]:

@@ -52,4 +52,4 @@ def _print(client: Client, experiment_id: str, options: argparse.Namespace) -> N
     if options.report:
         from orchestrator.cli.commands.analyse.report import write_report
 
-        write_report(client, experiment_id, options.report)
+        write_report(client, [experiment_id], options.report)
