@@ -128,6 +128,8 @@ def main() -> int:
                 if night == SLOW_NODE:
                     repository.slow.touch()
                 at = demo.next_at()
+                while Client(demo.url).get("/experiments", state="active", limit=1)["items"]:
+                    time.sleep(0.2)  # equal arms: no run may last from one day to the next
                 demo.move_to(at - BEFORE_S)
                 slow = ", the whole node was slow" if repository.slow.exists() else ""
                 say(f"night {night} of {NIGHTS}: {demo.over(at)['experiment_state']}{slow}")

@@ -82,7 +82,7 @@ async def compare(asked: Asked) -> Page | Response:
         return {
             "wanted": [*wanted, "", ""][: max(2, len(wanted) + 1)],
             "things": [(one, *_leads(one)) for one in things],
-            "pictures": pictures(_compared_figure(names, told)),
+            "pictures": pictures(_compared_figure(things, found["items"])),
             "compared": [grid(sides_table(one), f"A: {names[0]}; B: {name}") for name, one in told],
             "left_out": f"{left_out} more are left out" if left_out else "",
         }
@@ -97,10 +97,11 @@ def _leads(thing: Json) -> tuple[str, str | None]:
     return path_of("runs", thing["id"]), path_of("history", thing["series"]) if thing["series"] else None
 
 
-def _compared_figure(names: Sequence[str], told: Sequence[tuple[str, Json]]) -> Iterator[Json]:
+def _compared_figure(things: Sequence[Json], items: Sequence[Json]) -> Iterator[Json]:
+    names = [one["id"] if one["id"].startswith("run_") else one["name"] for one in things]  # a line has little room
     with suppress(ValueError):  # nothing can be drawn
-        if told:
-            yield compared_figure.figure(names[0], told)
+        if items:
+            yield compared_figure.figure(names[0], list(zip(names[1:], items, strict=True)))
 
 
 async def _named(asked: Asked, text: str) -> str:

@@ -27,7 +27,7 @@ def figure(first: str, compared: Sequence[tuple[str, Json]]) -> vega.Json:
         raise ValueError("no cell has a rate on both sides")
     x = vega.quantity("value", "faster or slower (%, 95 % intervals)")
     labels = [row["line"] for row in rows]
-    y = {"field": "line", "type": "nominal", "title": None, "sort": labels, "axis": {"labelLimit": 320}}
+    y = {"field": "line", "type": "nominal", "title": None, "sort": labels, "axis": {"labelLimit": 260}}
     colour = vega.named("verdict", [one for one in VERDICTS if any(row["verdict"] == one for row in rows)])
     same = {
         "data": vega.data([{"value": 0.0}]),
