@@ -20,7 +20,7 @@ from orchestrator.domain.words.errors import Conflict, NotAllowed
 from orchestrator.services.experiment import cancel, extend
 from orchestrator.services.gate.equal_arms import _drawn, false_alarms
 from orchestrator.services.gate.gatekeeper import Gatekeeper
-from orchestrator.services.gate.trials import PATIENCE_S, PRIORITY, equal_arms
+from orchestrator.services.gate.trials import PATIENCE_S, PRIORITY, equal_arms, occupied_s
 from orchestrator.services.reconcile.reconciler import Bell
 from orchestrator.services.reconcile.review import review
 from orchestrator.services.schedule import schedules
@@ -227,6 +227,13 @@ def test_a_budget_that_does_not_reach_tries_nothing_and_one_that_does_bounds_the
     nights.gate_of(nights.server, 0.5).look()  # of 20 runs: 5 blocks
     alert = nights.alert()
     assert "by 5 blocks at most" in alert.told.tried or "by 4 blocks at most" in alert.told.tried
+
+
+def test_a_clock_that_jumps_in_a_run_costs_no_more_of_the_budget_than_the_run_may_take(nights: Nights) -> None:
+    nights.slowed()
+    run = nights.server.store.runs_of(str(nights.server.fires(nights.schedule)[-1].experiment_id))[0]
+    for ended_at, wanted in ((RUN_S, RUN_S), (9 * 86400.0, 3 * run.plan.timeout_s), (-86400.0, 0.0), (None, 0.0)):
+        assert occupied_s(replace(run, started_at=0.0, ended_at=ended_at)) == wanted
 
 
 def test_two_servers_and_one_that_begins_anew_try_it_once(nights: Nights) -> None:

@@ -19,6 +19,7 @@ from orchestrator.domain.expansion.sweep import spec_of
 from orchestrator.domain.expansion.switches import why_unswitched
 from orchestrator.domain.runs.filters import ExperimentFilter
 from orchestrator.domain.runs.run import Experiment, ExperimentState, Run
+from orchestrator.domain.value.failure import MAX_KILLED_ATTEMPTS
 from orchestrator.domain.value.measurement import Measurement
 from orchestrator.domain.words.errors import DamagedRow, NotFound
 from orchestrator.services.clock import new_id
@@ -207,8 +208,12 @@ class Budget:
             runs = self.context.store.verdicts_of(experiment_id)
         except NotFound:
             return 0.0
-        return sum(
-            (run.ended_at - run.started_at) * run.plan.world_size
-            for run in runs
-            if run.started_at is not None and run.ended_at is not None
-        )
+        return sum(map(occupied_s, runs))
+
+
+def occupied_s(run: Run) -> float:
+    """Device-seconds that ``run`` took: no more than its attempts may take, whatever a clock that jumped says."""
+    if run.started_at is None or run.ended_at is None:
+        return 0.0
+    elapsed_s = min(max(run.ended_at - run.started_at, 0.0), MAX_KILLED_ATTEMPTS * run.plan.timeout_s)
+    return elapsed_s * run.plan.world_size
