@@ -244,18 +244,20 @@ def offer(needs: Needs, nodes: Sequence[Node]) -> Offer:
     return Offer(needs, {node.name: usable[node.name] for node in roomy}, list(equals.values()), refused)
 
 
-def place(offer: Offer, held: Held, block: int = 1) -> Placement | NotNow:
+def place(offer: Offer, held: Held, block: int = 1, tries: int = 0) -> Placement | NotNow:
     """Choose devices of what is on offer: all of them at once, or none.
 
     Args:
         offer: what the nodes have for the plan that is to be run.
         held: what other attempts hold, and what is kept for others.
         block: the repetition that is to be placed, counted from 1.
+        tries: how often it was begun before.
 
     A node that is running anything gets nothing more, as co-runners spoil a measurement, unless all that it runs and
     what is to be placed ask for their devices alone (``Needs.exclusive``). Nodes are taken in the order of
     their names, devices in the order of the inventory. Among equal nodes each block begins with another one, so that
-    the repetitions of a cell meet all of them, and the cells of a block the same ones where these are free.
+    the repetitions of a cell meet all of them, and the cells of a block the same ones where these are free. So it is
+    with the GPUs of a node; what has failed on some is tried on others, so that a bad one costs attempts and no run.
     """
     if offer.refused:
         return offer.refused
@@ -263,6 +265,7 @@ def place(offer: Offer, held: Held, block: int = 1) -> Placement | NotNow:
     for node in _in_turn(offer, block):
         devices = held.left(offer, node)
         if len(devices) >= needs.devices_per_node:
+            devices = _gpus_in_turn(offer, node, devices, block - 1 + tries)
             shares.append(NodeShare(node, devices[: needs.devices_per_node]))
             if len(shares) == needs.nodes:
                 return Placement(tuple(shares))
@@ -289,6 +292,17 @@ def _in_turn(offer: Offer, block: int) -> Iterator[str]:
         first = (block - 1) * offer.needs.nodes % len(alike)
         yield from alike[first:]
         yield from alike[:first]
+
+
+def _gpus_in_turn(offer: Offer, node: str, free: tuple[Device, ...], turn: int) -> tuple[Device, ...]:
+    """The ``free`` devices of a node; its GPUs, which are equal among themselves, from others on with each turn. Those
+    of a gang stay neighbours. CPU devices are made of cores and are in nobody's way."""
+    every = offer.devices[node]
+    if offer.needs.device != "cuda":
+        return free
+    first = turn * offer.needs.devices_per_node % len(every)
+    places = {device.id: (place - first) % len(every) for place, device in enumerate(every)}
+    return tuple(sorted(free, key=lambda device: places[device.id]))
 
 
 def _kind(devices: Sequence[Device]) -> Hashable:

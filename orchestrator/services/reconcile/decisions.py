@@ -126,7 +126,7 @@ def _decide_queue(situation: Situation, held: Held) -> Iterator[Action]:
             continue
         if needs not in offers:
             offers[needs] = offer(needs, situation.nodes)
-        answer = place(offers[needs], held, run.plan.repetition)
+        answer = place(offers[needs], held, run.plan.repetition, len(run.attempts))
         if not isinstance(answer, NotNow):
             held.add(answer, needs.exclusive)
             yield Launch(run, answer)

@@ -7,15 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.domain.asked.fingerprint import fingerprint
-from orchestrator.domain.asked.placement import LEAST_FREE_BYTES, Held, Node, NodeState, NotNow, Placement, offer
+from orchestrator.domain.asked.placement import (
+    LEAST_FREE_BYTES,
+    Held,
+    Node,
+    NodeShare,
+    NodeState,
+    NotNow,
+    Placement,
+    offer,
+)
 from orchestrator.domain.asked.placement import place as place_on
 from orchestrator.domain.asked.plan import Needs, Plan
 from orchestrator.domain.expansion.sweep import spec_of
 from tests.unit import builders as make
 
 
-def place(needs: Needs, nodes: Sequence[Node], held: Held, block: int = 1) -> Placement | NotNow:
-    return place_on(offer(needs, nodes), held, block)
+def place(needs: Needs, nodes: Sequence[Node], held: Held, block: int = 1, tries: int = 0) -> Placement | NotNow:
+    return place_on(offer(needs, nodes), held, block, tries)
 
 
 def test_a_plan_gets_its_devices_on_one_node() -> None:
@@ -95,6 +104,25 @@ def test_the_blocks_of_a_sweep_go_around_the_equal_nodes() -> None:
     assert [met(block, "2x1") for block in (1, 2, 3)] == [("a", "b"), ("c", "a"), ("b", "c")]
     assert met(2, busy="b") == ("c",)  # rather than to wait
     assert met(7, "1x2") == ("larger",)
+
+
+def test_gpus_are_taken_in_turn_and_what_failed_on_some_is_tried_on_others() -> None:
+    nodes = [make.node("a", 8, "cuda")]
+
+    def met(topology: str, block: int, tries: int = 0, busy: Sequence[int] = (), device: str = "cuda") -> list[int]:
+        held = Held()
+        for index in busy:
+            held.add(Placement((NodeShare("a", (nodes[0].devices[index],)),)), "device")
+        needs = make.plan(topology=topology, device=device, exclusive="device").needs
+        answer = place(needs, nodes if device == "cuda" else [make.node("a", 8)], held, block, tries)
+        assert isinstance(answer, Placement)
+        return [int(one.id.rpartition(":")[2]) for one in answer.shares[0].devices]
+
+    assert [met("1x1", block) for block in (1, 2, 8, 9)] == [[0], [1], [7], [0]]
+    assert [met("1x4", block) for block in (1, 2, 3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 2, 3]]
+    assert [met("1x1", 1, tries) for tries in (0, 1, 2)] == [[0], [1], [2]]
+    assert met("1x1", 2, busy=[1]) == [2]  # rather than to wait
+    assert met("1x1", 5, device="cpu") == [0]
 
 
 @given(
