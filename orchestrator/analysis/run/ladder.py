@@ -151,7 +151,12 @@ def _why_unread(spans: Sequence[NodeSpan], metric: str) -> str:
 
 
 def _profiled(evidence: Evidence, drivers: Sequence[Driver]) -> Iterator[Measurement]:
-    """Eq. 1 by the union of kernels in the profiled phase. On CPU devices that is eq. 1's measurement itself."""
+    """Eq. 1 by the union of kernels in the profiled phase. On CPU devices that is eq. 1's measurement itself.
+
+    A profiler slows down the launching of kernels, and not the kernels: on a GPU their time in a step stands over that
+    of a timed step. Two runs of ResNet-50 alike on an H200 had 0.84 and 0.74 over the profiled steps' own time, 0.955
+    and 0.954 over the timed one's.
+    """
     kinds = {device["kind"] for driver in drivers for device in driver.devices}
     activities = _activities(evidence, drivers)
     if not activities:
@@ -159,6 +164,11 @@ def _profiled(evidence: Evidence, drivers: Sequence[Driver]) -> Iterator[Measure
     metric = "profiled_utilization_ratio" if "cuda" in kinds else "compute_utilization_ratio"
     parts = [(driver, active, elapsed) for driver, active, elapsed, _ in activities if elapsed > 0]
     method = utilization.union_method(activities[0][3])
+    counted = evidence.counted
+    if "cuda" in kinds and counted is not None:
+        step_s = float(counted.durations_s.sum()) / sum(counted.steps)
+        parts = [(driver, active, step_s * int(data["steps"])) for driver, active, _, data in activities]
+        method += " in a step / the mean time of a timed step"
     if len(parts) > 1:
         for driver, active, elapsed in parts:
             yield Measurement(metric, active / elapsed, "1", method, subject=driver.subject)
