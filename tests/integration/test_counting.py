@@ -95,7 +95,10 @@ def agent(tmp_path):
 
 def on_gpus(ranks=1, **changes):
     options = {"step_time_s": 0.002, "parameters": 1000}
-    job = a_job(ranks, **{"device": "cuda", "profile": ["kernels"], "options": options, "max_steps": 5, **changes})
+    job = a_job(
+        ranks,
+        **{"device": "cuda", "profile": ["kernels"], "options": options, "max_steps": 5, "warm_up_s": 0.0, **changes},
+    )
     for process in job["processes"]:
         process["devices"] = [
             {"id": f"GPU-{uuid.uuid4()}", "kind": "cuda", "name": "a gpu", "cores": [], "memory_bytes": None}

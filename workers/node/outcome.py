@@ -59,14 +59,15 @@ class Failure(NamedTuple):
     exit_code: int | None = None
     signal: int | None = None
     message: str = ""
-    # Neither is part of the log: reported by a process that saw another one fail; what only followed from another one's
-    # end, as mpirun ends the other ranks and then itself.
+    # None of them is part of the log: reported by a process that saw another one fail; what only followed from another
+    # one's end, as mpirun ends the other ranks and then itself; of an actor, which ends well where its worker has gone.
     of_a_peer: bool = False
     aftermath: bool = False
+    of_an_actor: bool = False
 
     def as_json(self) -> dict[str, Any]:
         data = {**self._asdict(), "ranks": sorted(self.ranks)}
-        del data["of_a_peer"], data["aftermath"]
+        del data["of_a_peer"], data["aftermath"], data["of_an_actor"]
         return data
 
 
@@ -151,7 +152,16 @@ def cause(failures: Sequence[Failure]) -> Failure | None:
     """Return the failure that explains the others, in the order they were seen; None when there is none."""
     if not failures:
         return None
-    first = min(failures, key=lambda failure: (failure.aftermath, _TELLING.index(failure.kind), failure.of_a_peer))
+    first = min(
+        failures,
+        key=lambda failure: (
+            failure.aftermath,
+            _TELLING.index(failure.kind),
+            failure.of_a_peer,
+            # Its worker may be quicker to say that it has lost it.
+            not failure.of_an_actor,
+        ),
+    )
     if first.kind not in _SHARED:
         return first
     ranks: list[int] = sorted({rank for failure in failures if failure.kind == first.kind for rank in failure.ranks})

@@ -312,7 +312,9 @@ class Supervisor:
             if failure is not None:
                 aftermath = ended.error is None and (ended.child.told or ended.child.process["role"] == "launcher")
                 of_a_peer = bool(own) and not set(own) & set(ranks)
-                self._failures.append(failure._replace(of_a_peer=of_a_peer, aftermath=aftermath))
+                of_an_actor = ended.child.process["role"] == "actor"
+                told = {"of_a_peer": of_a_peer, "aftermath": aftermath, "of_an_actor": of_an_actor}
+                self._failures.append(failure._replace(**told))
 
     def _hear_the_others(self) -> None:
         """One process has gone wrong: let the others say what they know, then go on to end them."""

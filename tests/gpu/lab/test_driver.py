@@ -57,7 +57,8 @@ def agent_on(on, tmp_path):
 
 
 def on_gpus(machine, ranks=1, **changes):
-    job = a_job(ranks, **{"device": "cuda", "options": {"step_time_s": 0.02}, "max_steps": 50, **changes})
+    told = {"device": "cuda", "options": {"step_time_s": 0.02}, "max_steps": 50, "warm_up_s": 0.0}
+    job = a_job(ranks, **{**told, **changes})
     for process, uuid in zip(job["processes"], machine.uuids):
         process["devices"] = [{"id": uuid, "kind": "cuda", "name": H100, "cores": [], "memory_bytes": 80 * 10**9}]
     return job

@@ -20,6 +20,7 @@ SPEC = {
     "model": "sleep",
     "framework": "sleep",
     "device": "cuda",
+    "warm_up_s": 0,
     "per_device_batch_size": 1,
     "size": "tiny",
     "repeats": 1,

@@ -30,7 +30,7 @@ os._exit = leave
 
 def run(python, folder, phase="train", planted=(), **plan):
     folder.mkdir(exist_ok=True)
-    job = make_job("resnet_50", "pytorch", device="cuda", **plan)
+    job = make_job("resnet_50", "pytorch", device="cuda", warm_up_s=0.0, **plan)
     trainer = Trainer(job, folder, python, phase=phase, planted=[*INSTALLED, TELL, *planted])
     trainer.finish(120.0)
     return trainer

@@ -120,6 +120,13 @@ def test_how_a_rank_died_counts_before_what_its_peer_saw_of_it():
     }
 
 
+def test_an_actor_that_left_counts_before_its_worker_that_lost_it_whoever_was_quicker():
+    worker = Failure("crashed", [0], 86, None, "ConnectionError: an actor has gone")
+    actor = Failure("crashed", [], 0, None, "ended with status 0 before its worker had gone", of_an_actor=True)
+    assert outcome.cause([worker, actor]) == outcome.cause([actor, worker]) == actor
+    assert outcome.cause([worker._replace(kind="out_of_memory"), actor]).kind == "out_of_memory"
+
+
 def test_the_cause_is_the_most_telling_failure_not_the_first_noticed():
     peer_gone = Failure("crashed", [0])
     assert outcome.cause([peer_gone, Failure("out_of_memory", [1])]).ranks == [1]
