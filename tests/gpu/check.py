@@ -83,8 +83,8 @@ class Bench:
 
     def train(self, name: str, seconds: float, model: str = "resnet_50", **changes: Any) -> List[Dict[str, Any]]:
         """Train ``model`` for so long; a batch that does not fit is halved."""
-        size, batch = ("tiny", 4) if self.rehearse else ("full", changes.pop("batch", BATCHES.get(model, 64)))
-        changes.pop("batch", None)
+        wanted = changes.pop("batch", BATCHES.get(model, 64))
+        size, batch = ("tiny", 4) if self.rehearse else ("full", wanted)
         asked = {"size": size, "seconds": self.seconds(seconds), "warm_up_s": 0.0, **changes}
         while True:
             try:
@@ -243,7 +243,7 @@ def traces(bench: Bench) -> List[Verdict]:
 
 def resnet(bench: Bench, precision: str) -> List[Verdict]:
     """ResNet-50 in one precision, without switches, beside others' alike."""
-    return [beside(bench, "resnet_50", precision, BATCHES.get("resnet_50", 64), {}, verdicts.BESIDE_RATIO)]
+    return [beside(bench, "resnet_50", precision, 64, {}, verdicts.BESIDE_RATIO)]
 
 
 def fast(bench: Bench, model: str) -> List[Verdict]:

@@ -203,11 +203,11 @@ def chosen(folder: Path, driver: str, rehearse: bool) -> str:
         return of_the_host(True)
 
 
-def run(python: str, slices: Sequence[str], out: Path, rehearse: bool) -> int:
-    """Run each slice in a process of its own; return 1 if one is not well."""
+def run(python: str, slices: Sequence[str], out: Path, more: Sequence[str]) -> int:
+    """Run each slice in a process of its own, with ``more`` options; return 1 if one is not well."""
     status = 0
     for name in slices:
-        command = [python, "-m", "tests.gpu.check", name, "--out", str(out), *(["--rehearse"] if rehearse else [])]
+        command = [python, "-m", "tests.gpu.check", name, "--out", str(out), *more]
         begun = time.monotonic()
         try:
             ended = subprocess.run(command, cwd=str(ROOT), timeout=SLICE_S).returncode
@@ -225,6 +225,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("slices", nargs="*", metavar="SLICE", help=", ".join(fixtures.slices()) + " (default: all)")
     parser.add_argument("--out", type=Path, default=Path("gpu-check"), help="folder for all it leaves (gpu-check)")
     parser.add_argument("--rehearse", action="store_true", help="go through it on the CPU, with small sizes")
+    parser.add_argument("--seconds", type=float, metavar="S", help="no phase longer: a first look")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.slices if name not in fixtures.slices()]
     if unknown:
@@ -241,7 +242,9 @@ def main(arguments: Sequence[str]) -> int:
         print(f"gpu-check: {error}", file=sys.stderr)
         return NO_PYTHON
     print(f"gpu-check: by {python}", flush=True)
-    status = run(python, options.slices or fixtures.slices(), out, options.rehearse)
+    more = ["--rehearse"] * options.rehearse
+    more += [] if options.seconds is None else ["--seconds", str(options.seconds)]
+    status = run(python, options.slices or fixtures.slices(), out, more)
     for line in fixtures.gather(out):
         print(f"gpu-check: {line}", flush=True)
     print((out / fixtures.FOLDER / "table.md").read_text())

@@ -13,7 +13,7 @@ from orchestrator.domain.expansion.repetitions import repeats_of
 from orchestrator.domain.runs.wanted_precision import FIRST_STAGE
 from orchestrator.domain.words.errors import Problem
 from orchestrator.domain.words.spelling import did_you_mean
-from workers.trainer.protocol import OWN_DATA
+from workers.trainer.protocol import OWN_DATA, OWN_SCRIPT, usual_warm_up_s
 
 # Fields of the spec whose meaning is not built yet: the value that may stand there, and what it waits for.
 _NOT_BUILT: tuple[tuple[str, Any, str], ...] = (
@@ -158,6 +158,18 @@ def why_unprofiled(cell: Mapping[str, Any], facts: Facts, profile: Sequence[str]
     if not missing:
         return None
     return "profile", f"{framework.name} with the strategy {strategy.name} makes no profile of {', '.join(missing)}"
+
+
+def why_unwarmed(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> tuple[str, str] | None:
+    """What has no steps before those that count, or all of whose steps count, cannot be warmed up."""
+    model = facts.catalog.models[cell["model"]]
+    if spec.warm_up_s == "auto" or spec.warm_up_s == usual_warm_up_s(device_of(cell, facts), spec.mode):
+        return None
+    if spec.mode == convergence.CONVERGENCE:
+        return "warm_up_s", "is for mode throughput: to a target every step counts"
+    if "measures" in model.facts or cell["framework"] == OWN_SCRIPT:
+        return "warm_up_s", f"is for trainings in tbd's own loop: model {model.name} has another"
+    return None
 
 
 def device_of(cell: Mapping[str, Any], facts: Facts) -> str:

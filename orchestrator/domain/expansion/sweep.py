@@ -27,6 +27,7 @@ from orchestrator.domain.expansion.refusals import (
     why_impossible,
     why_indivisible,
     why_unprofiled,
+    why_unwarmed,
     wrong_limit,
 )
 from orchestrator.domain.expansion.repetitions import Cell, missing, repeats_of
@@ -72,7 +73,7 @@ def check(spec: ExperimentSpec, facts: Facts) -> None:
 def _why_refused(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> tuple[str, ...] | None:
     """(axis, reason, further axes that it is about), or None."""
     impossible = why_impossible(cell, facts) or why_unprofiled(cell, facts, spec.profile)
-    impossible = impossible or why_not_converging(cell, facts, spec)
+    impossible = impossible or why_not_converging(cell, facts, spec) or why_unwarmed(cell, facts, spec)
     return impossible or why_elsewhere(cell, facts) or why_unswitched(cell, facts, spec.profile)
 
 
@@ -272,7 +273,7 @@ def _refusal(cell: Mapping[str, Any], why: tuple[str, ...], are_all: bool) -> Pr
     if are_all:
         return Problem(f"/{axis}", reason)
     named = {"model": cell["model"], "framework": cell["framework"]}
-    if axis == "profile":  # no axis: what differs between its cells is what they run in
+    if axis in ("profile", "warm_up_s"):  # no axis: what differs between its cells is what they run in
         named["strategy"] = cell["strategy"]
     else:
         named |= dict(_value(cell, one) for one in (*further, axis))

@@ -99,3 +99,28 @@ def test_all_frameworks_are_fed_alike() -> None:
     assert [plan.data_on for plan in found] == ["device", "device"]
     (group,) = groups_of(spec, found, "framework")
     assert len(group.plans) == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        (
+            {"model": "netbench", "framework": "pytorch"},
+            "is for trainings in tbd's own loop: model netbench has another",
+        ),
+        (
+            {"mode": "convergence", "data": "photographs", "max_steps": 100},
+            "is for mode throughput: to a target every step counts",
+        ),
+    ],
+)
+def test_what_has_no_untimed_steps_cannot_be_told_how_long_they_are(spec: dict[str, Any], told: str) -> None:
+    assert refusal("cuda", **spec, warm_up_s=5) == ("/warm_up_s", told)
+    assert plans("cuda", **spec)  # at the usual it can be
+
+
+def test_an_unusual_warm_up_is_another_workload() -> None:
+    (usual,), (none,) = plans("cuda"), plans("cuda", warm_up_s=0)
+    assert (usual.warm_up_s, "warm_up_s" in usual.to_json(), plans("cpu")[0].warm_up_s) == (30.0, False, 0.0)
+    assert workload_of(none)["warm_up_s"] == 0.0
+    assert Plan.from_json(none.to_json()) == none != usual
