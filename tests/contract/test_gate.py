@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.api.views.alerts import alert_view
 from orchestrator.domain.around.access import Actor, Scope
 from orchestrator.domain.around.alerts import GATE, Alert, AlertState
+from orchestrator.domain.asked.placement import Device, Node, NodeState
 from orchestrator.domain.asked.plan import SIDE
 from orchestrator.domain.runs.run import ExperimentState, Run, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
@@ -30,6 +32,7 @@ from tests.contract.test_nightly import TWICE, finish
 from tests.contract.test_store_webhooks import a_webhook, deed
 from tests.support.schedule_rig import WHO, Server
 from tests.unit.api.api_rig import fingerprint_of, rate
+from tests.unit.builders import node
 
 pytest_plugins = ["tests.contract.store_servers"]
 RUN_S = 20.0
@@ -153,6 +156,44 @@ def test_a_candidate_is_tried_in_blocks_on_its_devices_confirmed_and_acknowledge
     nights.night(90.0, of("ba9876543210"))
     nights.gate.look()
     assert len(nights.alerts()) == 1  # one cause, one alert
+
+
+@pytest.mark.parametrize(
+    ("devices", "others", "place", "level", "text"),
+    [
+        (2, [node("n1")], None, None, "4 blocks"),
+        (2, [node("n1")], ("n1", "cpu:0"), 90.0, "on equal devices too: in exp"),
+        (2, [node("n1", state=NodeState.DRAINING)], ("n0", "cpu:1"), 90.0, "old and new alternating on n0 cpu:1"),
+        (1, [node("n1")], ("n1", "cpu:0"), 100.0, "not so on n1 cpu:0, which is equal: tried in exp"),
+        (1, [node("n1")], ("n1", "cpu:0"), None, "not known of n1 cpu:0, which is equal: tried in exp"),
+        (1, [replace(node("n1"), devices=(Device("cpu:0", "cpu", "a wider cpu", (0, 1)),))], None, 0.0, ""),
+    ],
+)
+def test_what_was_confirmed_is_tried_on_equal_devices_before_anybody_is_told(
+    nights: Nights, devices: int, others: list[Node], place: tuple[str, str] | None, level: float | None, text: str
+) -> None:
+    nights.server.cluster.devices, nights.server.cluster.others = devices, others
+    nights.server.store.add_webhook(a_webhook(1), 1, deed())
+    nights.slowed()
+    nights.gate.look()
+    nights.carry_out(90.0)
+    nights.gate_of(nights.server, 1.0 if text != "4 blocks" else 1e-4).look()
+    if place is not None:
+        nights.gate_of(nights.server).look()  # as after a kill
+        alert = nights.alert()
+        assert (alert.state, nights.messages()) == (AlertState.TRYING, [])
+        runs = nights.server.store.runs_of(alert.trials[-1][0])
+        assert {(*run.plan.node_names, *run.plan.device_ids) for run in runs} == {place}
+        failed = Failure(FailureKind.SETUP_FAILED, "that environment is not on this host")
+        nights.carry_out(level or 90.0, **({} if level else {"to": RunState.FAILED, "failure": failed}))
+        nights.gate.look()
+    alert = nights.alert()
+    assert alert.state is AlertState.OPEN
+    assert text in alert.told.text
+    assert len(nights.messages()) == 1
+    told, there = alert_view(alert), alert_view(alert).elsewhere
+    assert told.effect is not None
+    assert (there is not None, bool(there and there.effect)) == (place is not None, level == 90.0)
 
 
 @pytest.mark.parametrize(

@@ -45,13 +45,15 @@ class HandClock:
 
 
 class Nodes:
-    """A cluster of nodes that stand still, in ``state``."""
+    """A cluster of nodes that stand still: one in ``state``, with ``devices``, and ``others``."""
 
     def __init__(self) -> None:
         self.state = NodeState.AVAILABLE
+        self.devices = 1
+        self.others: Sequence[Node] = ()
 
     def nodes(self) -> Sequence[Node]:
-        return [builders.node("n0", state=self.state)]
+        return [builders.node("n0", self.devices, state=self.state), *self.others]
 
 
 class Server:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from orchestrator.api.views.common import Quantity, View, fields_of
-from orchestrator.domain.around.alerts import Alert, AlertState, Candidate, OperatorChange, Operators, Undone
+from orchestrator.domain.around.alerts import Alert, AlertState, Candidate, Elsewhere, OperatorChange, Operators, Undone
 from orchestrator.services.gate.equal_arms import FalseAlarms
 
 
@@ -25,6 +25,14 @@ class ChangedView(View):
 @fields_of(Undone, "at", "text", "trying", "is_over")
 class UndoneView(View):
     """That the nights of an open alert look as before since ``at``: what was tried of it, and in which experiment."""
+
+
+@fields_of(Elsewhere, "place", "trying", "text")
+class ElsewhereView(View):
+    """The same on devices that are equal to the first ones: in which experiment, and what that told. ``effect`` is null
+    until it is told, and where the new side is not slower there."""
+
+    effect: Quantity | None
 
 
 @fields_of(OperatorChange)
@@ -74,6 +82,7 @@ class AlertView(View):
     acknowledged_by: str | None
     undone: UndoneView | None
     operators: OperatorsView | None
+    elsewhere: ElsewhereView | None
 
 
 @fields_of(FalseAlarms)
@@ -85,7 +94,7 @@ class EqualArmsView(View):
 
 
 def alert_view(alert: Alert) -> AlertView:
-    told = alert.told
+    told, there = alert.told, alert.told.elsewhere
     return AlertView.of(
         alert,
         candidates=[CandidateView.of(one) for one in told.candidates],
@@ -95,4 +104,5 @@ def alert_view(alert: Alert) -> AlertView:
         acknowledged_by=told.by,
         undone=UndoneView.maybe(told.undone),
         operators=operators_view(told.operators),
+        elsewhere=ElsewhereView.of(there, effect=Quantity.maybe(there.effect)) if there else None,
     )

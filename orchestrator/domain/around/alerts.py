@@ -92,6 +92,24 @@ class Undone(Plain):
 
 
 @dataclass(frozen=True)
+class Elsewhere(Plain):
+    """That a loss which was confirmed is tried on other devices, equal to the first ones.
+
+    Attributes:
+        place: those devices, in words.
+        trying: the experiment, begun at ``tried_at``.
+        text: what is being tried, or was tried and told.
+        effect: new / old - 1 as a ratio, with its interval; None until it is told, and where it is not slower there.
+    """
+
+    place: str
+    trying: str
+    tried_at: float
+    text: str
+    effect: Measurement | None = None
+
+
+@dataclass(frozen=True)
 class OperatorChange(Plain):
     """Seconds a step of one kernel, or operator, of both sides; ``low_s`` to ``high_s`` is the 95 % interval of what is
     between them."""
@@ -137,6 +155,7 @@ class Told(Plain):
         by: who acknowledged it.
         undone: of one that is confirmed, and whose nights look as before; else None.
         operators: that take longer, of one that is confirmed and could be profiled; else None.
+        elsewhere: of one that is confirmed, where there are equal devices: the same on those; else None.
     """
 
     candidates: tuple[Candidate, ...]
@@ -146,11 +165,12 @@ class Told(Plain):
     by: str | None = None
     undone: Undone | None = None
     operators: Operators | None = None
+    elsewhere: Elsewhere | None = None
 
     @property
     def text(self) -> str:
-        """What was tried, and what of it is undone."""
-        return f"{self.tried}; {self.undone.text}" if self.undone else self.tried
+        """What was tried, here and elsewhere, and what of it is undone."""
+        return "; ".join([self.tried, *(one.text for one in (self.elsewhere, self.undone) if one)])
 
 
 @dataclass(frozen=True)
@@ -174,10 +194,11 @@ class Alert:
     @property
     def trials(self) -> list[tuple[str, float]]:
         """The experiments that try it, each with when it was made."""
-        undone = self.told.undone
-        first = [] if self.experiment_id is None else [(self.experiment_id, self.created_at)]
-        again = [] if undone is None or undone.trying is None else [(undone.trying, undone.tried_at or 0.0)]
-        return [*first, *again]
+        elsewhere, undone = self.told.elsewhere, self.told.undone
+        found = [] if self.experiment_id is None else [(self.experiment_id, self.created_at)]
+        found += [] if elsewhere is None else [(elsewhere.trying, elsewhere.tried_at)]
+        found += [] if undone is None or undone.trying is None else [(undone.trying, undone.tried_at or 0.0)]
+        return found
 
 
 @dataclass(frozen=True)

@@ -240,7 +240,7 @@ def offer(needs: Needs, nodes: Sequence[Node]) -> Offer:
         refused = NotNow(_why_no_room([node for node in ready if not node.has_room]))
     equals: dict[Hashable, list[str]] = {}
     for node in roomy:
-        equals.setdefault(_kind(usable[node.name]), []).append(node.name)
+        equals.setdefault(tuple(map(kind_of, usable[node.name])), []).append(node.name)
     return Offer(needs, {node.name: usable[node.name] for node in roomy}, list(equals.values()), refused)
 
 
@@ -305,9 +305,9 @@ def _gpus_in_turn(offer: Offer, node: str, free: tuple[Device, ...], turn: int) 
     return tuple(sorted(free, key=lambda device: places[device.id]))
 
 
-def _kind(devices: Sequence[Device]) -> Hashable:
+def kind_of(device: Device) -> Hashable:
     """Equal for devices that are equal, as far as a run meets them."""
-    return tuple((device.name, len(device.cores), device.memory_bytes) for device in devices)
+    return (device.name, len(device.cores), device.memory_bytes)
 
 
 def _usable(needs: Needs, node: Node) -> tuple[Device, ...]:

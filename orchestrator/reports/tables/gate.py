@@ -69,8 +69,9 @@ def equal_arms_text(found: Json) -> str:
 
 
 def _more(item: Json) -> str:
-    undone = f"; {item['undone']['text']}" if item["undone"] else ""
-    return undone + (f"; {operators_text(item['operators'])}" if item["operators"] else "")
+    more = [one["text"] for one in (item["elsewhere"], item["undone"]) if one]
+    more += [operators_text(item["operators"])] if item["operators"] else []
+    return "".join(f"; {one}" for one in more)
 
 
 def operators_text(found: Json) -> str:

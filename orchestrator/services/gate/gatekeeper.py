@@ -21,6 +21,7 @@ from orchestrator.domain.around.alerts import (
     AlertState,
     Candidate,
     Changed,
+    Elsewhere,
     Told,
     Trial,
     Undone,
@@ -29,7 +30,7 @@ from orchestrator.domain.around.schedule import Schedule, told
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.run import ExperimentState
 from orchestrator.services.context import Context
-from orchestrator.services.gate import equal_arms, outbox
+from orchestrator.services.gate import elsewhere, equal_arms, outbox
 from orchestrator.services.gate.again import sides_of
 from orchestrator.services.gate.trials import Budget, experiment_of, outcome_of
 from orchestrator.services.lookout import POLL_S, Lookout
@@ -71,7 +72,10 @@ class Gatekeeper(Lookout):
             ClusterUnavailable: the cluster is.
         """
         for alert in self._in(AlertState.TRYING):
-            self._conclude(alert)
+            if alert.told.elsewhere is None:
+                self._conclude(alert)
+            else:
+                self._conclude_elsewhere(alert, alert.told.elsewhere)
         for alert in self._in(AlertState.OPEN):
             if alert.is_asked_anew:
                 self._conclude_undone(alert)
@@ -179,7 +183,7 @@ class Gatekeeper(Lookout):
             self._context.wake()
 
     def _conclude(self, alert: Alert) -> None:
-        """Say what a confirmation has told, where it is over."""
+        """Say what a confirmation has told, where it is over; a loss is tried on equal devices too, before that."""
         assert alert.experiment_id is not None
         found = outcome_of(self._context, alert.experiment_id, alert.told.candidates[0].place)
         if found is None:
@@ -189,7 +193,17 @@ class Gatekeeper(Lookout):
             "no_such_loss": (AlertState.REFUTED, found.text),
             "untold": (AlertState.UNCONFIRMED, f"unconfirmed: {found.text}"),
         }[found.answer]
-        self._move(alert, to, replace(alert.told, tried=tried, effect=found.effect, operators=found.operators))
+        told = replace(alert.told, tried=tried, effect=found.effect, operators=found.operators)
+        there = elsewhere.begin(self._context, self._budget, alert) if to is AlertState.OPEN else None
+        if there is None:
+            self._move(alert, to, told)
+        else:
+            self._move(alert, AlertState.TRYING, replace(told, elsewhere=there[0]), there[1])
+
+    def _conclude_elsewhere(self, alert: Alert, begun: Elsewhere) -> None:
+        found = outcome_of(self._context, begun.trying, begun.place)
+        if found is not None:
+            self._move(alert, AlertState.OPEN, replace(alert.told, elsewhere=elsewhere.concluded(begun, found)))
 
     def _move(self, alert: Alert, to: AlertState, told: Told, trial: Trial | None = None) -> None:
         now = self._context.clock.now()

@@ -49,11 +49,18 @@ class Outcome:
 
 
 def experiment_of(
-    context: Context, schedule: Schedule, alert_id: str, sides: tuple[Plan, Plan], planned: Design, at: float
+    context: Context,
+    schedule: Schedule,
+    alert_id: str,
+    sides: tuple[Plan, Plan],
+    planned: Design,
+    at: float,
+    profiled: bool = True,
 ) -> tuple[Experiment, Sequence[Run]]:
     """The experiment that tries the two sides for an alert of ``schedule``, with its first runs."""
     asked = {"labels": {"origin": GATE, "alert": alert_id, "schedule": schedule.name}, "priority": PRIORITY}
-    return alternating(context, schedule.owner, f"gate-{schedule.name}", sides, planned, at, asked, alert_id)
+    name = f"gate-{schedule.name}"
+    return alternating(context, schedule.owner, name, sides, planned, at, asked, alert_id, profiled)
 
 
 def alternating(
@@ -177,7 +184,7 @@ class Budget:
         what is left."""
         budget_s = self._left_s(schedule, columns) * (1.0 if what else 0.5)
         run_s = judged.run_s * judged.plan.world_size
-        blocks = int(min(budget_s / (2.0 * run_s), 1e6)) if run_s > 0.0 else 0
+        blocks = _blocks_in(budget_s, run_s)
         if blocks < LEAST_BLOCKS:
             why = (
                 f"{what}, and is not tried: {LEAST_BLOCKS} blocks take {2 * LEAST_BLOCKS * run_s:.0f} s of device "
@@ -194,6 +201,10 @@ class Budget:
         deviation = (judged.deviation or USUAL_DEVIATION) * math.sqrt(2.0)
         return design(max(ASKED_SHARE * -difference, LEAST_ASKED), deviation, blocks)
 
+    def blocks(self, schedule: Schedule, columns: Sequence[Column], run_s: float) -> int:
+        """Blocks of runs of ``run_s`` device-seconds that what is left reaches for."""
+        return _blocks_in(self._left_s(schedule, columns), run_s)
+
     def _left_s(self, schedule: Schedule, columns: Sequence[Column]) -> float:
         """Seconds of device time that are left for confirmations."""
         nights = [one for one in columns if one.experiment_id is not None][-KEPT:]
@@ -209,6 +220,10 @@ class Budget:
         except NotFound:
             return 0.0
         return sum(map(occupied_s, runs))
+
+
+def _blocks_in(budget_s: float, run_s: float) -> int:
+    return int(min(budget_s / (2.0 * run_s), 1e6)) if run_s > 0.0 else 0
 
 
 def occupied_s(run: Run) -> float:
