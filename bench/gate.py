@@ -249,7 +249,7 @@ def bisected(rng, among, loss, process):
     search, asked = bisecting.begin(among), DROP
     place = among - 1
     while place is not None:
-        plan = confirmation.design(asked, process * np.sqrt(2.0), BUDGET)
+        plan = confirmation.design(asked, process * np.sqrt(2.0), BUDGET, bisecting.level(among))
         rates = np.exp(rng.normal(0.0, process, (2, plan.most_blocks)))
         rates[1] *= 1.0 - loss * (place >= first)
         found = _judged(plan, rates)

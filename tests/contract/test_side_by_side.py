@@ -13,6 +13,7 @@ from orchestrator.domain.asked.plan import DEFINITION, SIDE
 from orchestrator.domain.runs.run import ExperimentState
 from orchestrator.domain.words.errors import DamagedRow, IdempotencyMismatch, InvalidRequest, NotFound
 from orchestrator.services.gate import side_by_side
+from orchestrator.services.reconcile import confirming
 from tests.contract.test_gate import Nights, of
 from tests.support.schedule_rig import WHO
 
@@ -42,8 +43,9 @@ def asked(nights: Nights, **more: Any) -> dict[str, Any]:
     ("new", "answer", "effect"), [(90.0, "slower", -0.1), (100.0, "no_such_loss", 0.0), (110.0, "no_such_loss", 0.1)]
 )
 def test_two_subjects_alternate_until_they_tell(nights: Nights, new: float, answer: str, effect: float) -> None:
-    experiment, created = side_by_side.begin(nights.server.context, asked(nights), WHO)
+    experiment, created = side_by_side.begin(nights.server.context, asked(nights, level=0.01), WHO)
     assert created
+    assert confirming.wanted_of(experiment).level == 0.01
     runs = nights.server.store.runs_of(experiment.id)
     sides = ["old", "new", "new", "old"]
     assert [dict(run.plan.pins)[SIDE] for run in runs] == sides * 2

@@ -65,10 +65,12 @@ class Design:
     Attributes:
         size: the loss that is asked for, as a logarithm above 0.
         most_blocks: there are no more.
+        level: of each answer, one-sided.
     """
 
     size: float
     most_blocks: int
+    level: float = LEVEL
 
 
 @dataclass(frozen=True)
@@ -91,13 +93,14 @@ class Decision:
     text: str
 
 
-def design(difference: float, deviation: float, budget_blocks: int) -> Design:
+def design(difference: float, deviation: float, budget_blocks: int, level: float = LEVEL) -> Design:
     """Plan a confirmation.
 
     Args:
         difference: the loss that is asked for, as a ratio, such as 0.02.
         deviation: expected standard deviation of the logarithm of a block's ratio: that of a run times the root of 2.
         budget_blocks: blocks that there may be. There are fewer where fewer tell a loss of that size from none.
+        level: in how many cases each answer may be wrong, one-sided.
 
     Raises:
         ValueError: the budget is less than ``LEAST_BLOCKS``, or a number makes no sense.
@@ -111,13 +114,14 @@ def design(difference: float, deviation: float, budget_blocks: int) -> Design:
             f"a budget of {budget_blocks} blocks tells nothing: it takes {LEAST_BLOCKS}, one run of each side in each"
         )
     size = -math.log1p(-difference)
-    return Design(size, min(_wanted(size, max(deviation, LEAST_DEVIATION)), budget_blocks, MOST_BLOCKS))
+    wanted = _wanted(size, max(deviation, LEAST_DEVIATION), level)
+    return Design(size, min(wanted, budget_blocks, MOST_BLOCKS), level)
 
 
-def _wanted(size: float, deviation: float) -> int:
+def _wanted(size: float, deviation: float, level: float) -> int:
     """Blocks after which the bounds are less than ``size`` apart, so that one of the answers holds."""
     blocks = np.arange(LEAST_BLOCKS, MOST_BLOCKS)
-    apart = -2.0 * special.stdtrit(blocks - 1, LEVEL) * OF_LOOKING * deviation / np.sqrt(blocks)
+    apart = -2.0 * special.stdtrit(blocks - 1, level) * OF_LOOKING * deviation / np.sqrt(blocks)
     return int(LEAST_BLOCKS + np.count_nonzero(apart > size))
 
 
@@ -146,7 +150,7 @@ def judge(plan: Design, old: Sequence[float], new: Sequence[float]) -> Decision:
     squares = np.cumsum((losses - middle) ** 2)[LEAST_BLOCKS - 1 :] - blocks * means**2
     errors = np.sqrt(np.maximum(squares / (blocks - 1), LEAST_DEVIATION**2) / blocks)
     means += middle
-    halves = np.array(boundaries(plan.most_blocks)[: len(blocks)]) * errors
+    halves = np.array(boundaries(plan.most_blocks, plan.level)[: len(blocks)]) * errors
     slower, lossless = means - halves > 0.0, means + halves < plan.size
     told_at = np.flatnonzero(slower | lossless)
     at = int(told_at[0]) if len(told_at) else len(blocks) - 1
@@ -159,7 +163,7 @@ def judge(plan: Design, old: Sequence[float], new: Sequence[float]) -> Decision:
 
 
 def _slower(plan: Design, count: int, mean: float, error: float) -> Decision:
-    smallest, middle, largest = published(plan.most_blocks, count, mean, error)
+    smallest, middle, largest = published(plan.most_blocks, count, mean, error, plan.level)
     effect, low, high = _ratio(middle), _ratio(largest), _ratio(smallest)
     text = f"slower: {effect:+.1%} (95 % interval {low:+.1%} to {high:+.1%}), after {count} blocks"
     return Decision("slower", count, effect, low, high, text)
@@ -180,17 +184,17 @@ def _ratio(loss: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def boundaries(most_blocks: int) -> tuple[float, ...]:
+def boundaries(most_blocks: int, level: float = LEVEL) -> tuple[float, ...]:
     """Return how large Student's t has to be after ``LEAST_BLOCKS`` blocks, after one more, … after ``most_blocks``."""
-    normal = _normal_boundaries(most_blocks)
+    normal = _normal_boundaries(most_blocks, level)
     return tuple(float(-special.stdtrit(LEAST_BLOCKS + k - 1, special.ndtr(-z))) for k, z in enumerate(normal))
 
 
 @lru_cache(maxsize=256)
-def _normal_boundaries(most_blocks: int) -> tuple[float, ...]:
+def _normal_boundaries(most_blocks: int, level: float = LEVEL) -> tuple[float, ...]:
     """The same of a standard normal Z."""
     shares = np.arange(LEAST_BLOCKS, most_blocks + 1) / most_blocks
-    spent = 2.0 * special.ndtr(special.ndtri(LEVEL / 2) / np.sqrt(shares))
+    spent = 2.0 * special.ndtr(special.ndtri(level / 2) / np.sqrt(shares))
     walk, found = _Walk(), []
     for more in np.diff(spent, prepend=0.0):
         low, high = 0.0, _REACH
@@ -239,7 +243,9 @@ def _gauss_legendre(count: int) -> tuple[Floats, Floats]:
     return np.polynomial.legendre.leggauss(count)
 
 
-def published(most_blocks: int, count: int, mean: float, error: float) -> tuple[float, float, float]:
+def published(
+    most_blocks: int, count: int, mean: float, error: float, level: float = LEVEL
+) -> tuple[float, float, float]:
     """Return (lower end, median unbiased value, upper end) of the loss where block ``count`` told that it is above 0.
 
     A loss is in the interval unless an outcome as far from 0 as this one has less than half of 1 - ``CONFIDENCE``
@@ -250,13 +256,13 @@ def published(most_blocks: int, count: int, mean: float, error: float) -> tuple[
     """
     from scipy import optimize  # 23 MB, which a server that confirms nothing need not hold
 
-    farthest = (boundaries(most_blocks)[count - LEAST_BLOCKS] + _REACH) * error
+    farthest = (boundaries(most_blocks, level)[count - LEAST_BLOCKS] + _REACH) * error
     side = (1.0 - CONFIDENCE) / 2
 
     def end(share: float) -> float:
         return float(
             optimize.brentq(
-                lambda loss: _as_far(most_blocks, count, mean, error, loss) - share,
+                lambda loss: _as_far(boundaries(most_blocks, level), count, mean, error, loss) - share,
                 mean - farthest,
                 mean + farthest,
                 xtol=error * 1e-2,
@@ -266,11 +272,11 @@ def published(most_blocks: int, count: int, mean: float, error: float) -> tuple[
     return end(side), end(0.5), end(1.0 - side)
 
 
-def _as_far(most_blocks: int, count: int, mean: float, error: float, loss: float) -> float:
+def _as_far(limits: Sequence[float], count: int, mean: float, error: float, loss: float) -> float:
     """How likely a true ``loss`` is told at an earlier block, or at this one by as large a t."""
     walk, all_of_it = _Walk(), 0.0
     deviation = error * math.sqrt(count)
-    for block, boundary in zip(range(LEAST_BLOCKS, count), boundaries(most_blocks), strict=False):
+    for block, boundary in zip(range(LEAST_BLOCKS, count), limits, strict=False):
         z = _normal(boundary - loss * math.sqrt(block) / deviation, block - 1)
         all_of_it += walk.beyond(z)
         walk.go_on_below(z)

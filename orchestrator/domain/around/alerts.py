@@ -257,6 +257,7 @@ class Confirmation(Plain):
         size: the loss that is asked for, as a logarithm above 0; ``most_blocks`` of one run a side, at most.
         old, new: the plans of the two sides, as JSON, of repetition 1.
         profiled: processes of each side whose kernels are profiled once the new one was told to be slower.
+        level: in how many cases an answer may be wrong; None: in as few as the gate's.
     """
 
     alert_id: str
@@ -265,3 +266,4 @@ class Confirmation(Plain):
     old: Mapping[str, Any]
     new: Mapping[str, Any]
     profiled: int = 0
+    level: float | None = None

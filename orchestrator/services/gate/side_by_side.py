@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from orchestrator.analysis.gate.confirmation import LEAST_BLOCKS, Decision, Design, design
+from orchestrator.analysis.gate.confirmation import LEAST_BLOCKS, LEVEL, Decision, Design, design
 from orchestrator.analysis.history.baselines import Change
 from orchestrator.domain.around.access import Actor
 from orchestrator.domain.around.alerts import GATE, Confirmation, Operators
@@ -49,6 +49,9 @@ class SideBySideRequest(StrictModel):
     )
     budget_s: Annotated[float, Field(gt=0)] = Field(
         default=1200.0, description="seconds of the devices' time, all of them together"
+    )
+    level: Annotated[float, Field(gt=1e-5, le=0.05)] = Field(
+        default=LEVEL, description="in how many cases each answer may be wrong: a bisection needs less than an alert"
     )
 
 
@@ -190,7 +193,7 @@ def _planned(asked: SideBySideRequest, known: _Known) -> Design:
         raise _refused("budget_s", f"{needed}, and {asked.budget_s:g} s are given: fewer tell nothing")
     rates = [math.log(rate) for one in known.cell if (rate := rate_of(one))]
     deviation = stdev(rates) if len(rates) >= LEAST_BLOCKS else USUAL_DEVIATION
-    return design(asked.detect, deviation * math.sqrt(2.0), blocks)
+    return design(asked.detect, deviation * math.sqrt(2.0), blocks, asked.level)
 
 
 def _refused(field: str, why: str) -> InvalidRequest:

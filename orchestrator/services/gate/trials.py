@@ -78,7 +78,7 @@ def alternating(
     where the new side is told to be slower its operators are asked, too."""
     old, new = (side.to_json() for side in sides)
     n_profiled = LEAST_PROFILED if profiled and _is_profilable(context, sides[1]) else 0
-    wanted = Confirmation(alert_id, planned.size, planned.most_blocks, old, new, n_profiled)
+    wanted = Confirmation(alert_id, planned.size, planned.most_blocks, old, new, n_profiled, planned.level)
     spec = spec_of(sides[1], name[:100])
     facts = facts_of(context.catalog, context.cluster.nodes(), sides[1].device).to_json()
     made = Experiment(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.analysis.cell.row import RATE
-from orchestrator.analysis.gate.confirmation import LEAST_BLOCKS, Decision, Design, judge
+from orchestrator.analysis.gate.confirmation import LEAST_BLOCKS, LEVEL, Decision, Design, judge
 from orchestrator.domain.around.alerts import GATE, Confirmation
 from orchestrator.domain.asked.plan import SIDE, Plan
 from orchestrator.domain.runs.row import why_not_sound
@@ -81,7 +81,7 @@ def rate_of(run: Run) -> float | None:
 
 def decision(wanted: Confirmation, blocks: Blocks) -> Decision:
     """What the blocks so far tell."""
-    return judge(Design(wanted.size, wanted.most_blocks), blocks.old, blocks.new)
+    return judge(Design(wanted.size, wanted.most_blocks, wanted.level or LEVEL), blocks.old, blocks.new)
 
 
 def missing(wanted: Confirmation, runs: Sequence[Run]) -> list[Plan]:

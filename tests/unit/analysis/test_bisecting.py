@@ -41,5 +41,6 @@ def test_one_and_too_many_are_refused_and_the_loss_that_is_asked_for_is_bounded(
     for count in (1, bisecting.MOST + 1):
         with pytest.raises(ValueError, match="a search is among 2 to"):
             bisecting.begin(count)
-    assert [bisecting.asked(effect) for effect in (-0.04, -0.001, -1.5)] == [pytest.approx(0.03), 0.005, 0.99]
+    assert [bisecting.asked(effect) for effect in (-0.04, -0.001, -1.5)] == [pytest.approx(0.034), 0.005, 0.99]
+    assert [bisecting.level(count) for count in (2, 16, 1000)] == pytest.approx([0.01, 0.01, 0.05 / 11])
     assert [bisecting.questions(count) for count in (2, 3, 16, 17, 18)] == [1, 2, 5, 5, 6]

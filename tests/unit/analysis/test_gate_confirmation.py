@@ -87,15 +87,16 @@ def test_rates_that_never_vary_are_no_division_by_zero() -> None:
     assert (slower.answer, slower.effect) == ("slower", pytest.approx(-0.1, abs=1e-3))
 
 
-def test_the_boundaries_are_those_of_a_normal_walk_and_spend_the_level() -> None:
-    normal = np.array(confirmation._normal_boundaries(24))
+@pytest.mark.parametrize("level", [LEVEL, 0.01])
+def test_the_boundaries_are_those_of_a_normal_walk_and_spend_the_level(level: float) -> None:
+    normal = np.array(confirmation._normal_boundaries(24, level))
     assert (np.diff(normal) <= 1e-6).all()
     rng = np.random.default_rng(4)
     walks = np.cumsum(rng.standard_normal((200_000, 24)), axis=1)[:, LEAST_BLOCKS - 1 :]
     crossed = (walks / np.sqrt(np.arange(LEAST_BLOCKS, 25)) > normal).any(axis=1).mean()
-    assert crossed == pytest.approx(LEVEL, abs=4 * math.sqrt(LEVEL / 200_000))
+    assert crossed == pytest.approx(level, abs=4 * math.sqrt(level / 200_000))
     # One look alone is a plain test.
-    assert confirmation._normal_boundaries(LEAST_BLOCKS)[0] == pytest.approx(-special.ndtri(LEVEL), abs=1e-6)
+    assert confirmation._normal_boundaries(LEAST_BLOCKS, level)[0] == pytest.approx(-special.ndtri(level), abs=1e-6)
 
 
 def test_at_the_first_look_what_is_published_is_students_interval() -> None:

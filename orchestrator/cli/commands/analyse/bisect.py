@@ -9,7 +9,7 @@ Each step runs two of them side by side, as tbd compare --interleave does. What 
 import argparse
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,25 +52,18 @@ def execute(options: argparse.Namespace) -> int:
         f"whether {_short(row[-1])} is slower than {_short(row[0])}"
     )
     steps: list[dict[str, Any]] = []
-    whole = _ask(client, options, row, len(row) - 1, options.detect, steps)
+    asked = {"of": options.of, "budget_s": options.budget, "level": bisecting.level(len(row)), "detect": options.detect}
+    whole = _ask(client, row, len(row) - 1, asked, steps)
     if whole["answer"] != "slower":
         raise CommandError(f"{_short(row[-1])} is not told to be slower than {_short(row[0])}: {whole['text']}", FAILED)
-    detect = bisecting.asked(whole["effect_ratio"])
+    asked["detect"] = bisecting.asked(whole["effect_ratio"])
     while (place := search.next()) is not None:
-        search = search.after(place, _ask(client, options, row, place, detect, steps)["answer"])
+        search = search.after(place, _ask(client, row, place, asked, steps)["answer"])
     return _print(options, [row[one] for one in search.suspects()], whole, steps)
 
 
-def _ask(
-    client: Client,
-    options: argparse.Namespace,
-    row: Sequence[str],
-    place: int,
-    detect: float | None,
-    steps: list[dict[str, Any]],
-) -> Any:
+def _ask(client: Client, row: Sequence[str], place: int, asked: Mapping[str, Any], steps: list[dict[str, Any]]) -> Any:
     """Hold that one against the first of the row; what it told."""
-    asked = {"of": options.of, "detect": detect, "budget_s": options.budget}
     experiment, found = tried(client, row[0], row[place], **asked)
     output.say(f"{_short(row[place])}: {found['text']}")
     steps.append({"candidate": row[place], "experiment_id": experiment, **found})
