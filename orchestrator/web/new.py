@@ -73,12 +73,16 @@ def _page(
     spec: Any = None,
     status: int = 200,
 ) -> Page:
+    # Of an extension they are the plans of the whole spec: some of them have run.
+    heading = "All that it would have; what is missing runs" if extended else "What would run"
+
     def content() -> Json:
         return {
             "text": text,
             "extended": extended,
+            "heading": heading,
             "problems": problems or [],
-            "preview": grid(preview_table(preview), "What would run") if preview else None,
+            "preview": grid(preview_table(preview), heading) if preview else None,
             "curl": _curl(asked, spec, extended) if preview else None,
             "key": secrets.token_hex(16),
         }
