@@ -65,6 +65,16 @@ def test_series_are_found_by_what_their_cells_have(store: SqlStore, wanted: Seri
     assert [one.key for one in store.series(wanted).items] == keys
 
 
+def test_what_was_made_again_by_a_confirmation_is_no_series_but_of_its_own_experiment(store: SqlStore) -> None:
+    measured(store, "a1")
+    experiment, (run,) = scene.submitted(store, at=1001.0, name="gate")
+    again = told("a1-again", "a cpu")
+    ended(store, run.id, again | {"workload": {**again["workload"], "confirms": True}}, run)
+    assert [one.key for one in store.series().items] == ["a1"]
+    for wanted in (SeriesFilter(key="a1-again"), SeriesFilter(experiment_id=experiment.id)):
+        assert [one.key for one in store.series(wanted).items] == ["a1-again"]
+
+
 def test_a_cell_that_never_told_its_devices_is_a_point_of_the_series_of_its_plan(store: SqlStore) -> None:
     measured(store, "a1")
     _, (run,) = scene.submitted(store, at=1001.0, name="failed")

@@ -20,6 +20,7 @@ def test_what_tells_two_series_apart_is_named_and_what_does_not_is_left_out() ->
     assert lines(item(), item(framework="mxnet", seed=2)) == ["net, pytorch", "net, mxnet"]
     assert lines(item(), item(options={"depth": 101})) == ["net, pytorch, depth 50", "net, pytorch, depth 101"]
     assert lines(item(), item(exclusive="device")) == ["net, pytorch", "net, pytorch, exclusive: device"]
+    assert lines(item(), item(confirms=True)) == ["net, pytorch", "net, pytorch, confirms True"]
     assert lines(item(cores_per_device=[1]), item(cores_per_device=[2])) == [
         "net, pytorch, cores_per_device 1",
         "net, pytorch, cores_per_device 2",

@@ -51,6 +51,8 @@ def page(
     shown = found[:limit]
     following = cursors.encode((shown[-1].last, shown[-1].key)) if len(found) > limit else None
     workloads, damaged = _workloads(connection, [row.key for row in shown])
+    if wanted.key is None and wanted.experiment_id is None:  # what was made again is looked for by name alone
+        workloads = {key: told for key, told in workloads.items() if not told.get("confirms")}
     made = [
         StoredSeries(row.key, workloads[row.key], row.n, row.first, row.last) for row in shown if row.key in workloads
     ]

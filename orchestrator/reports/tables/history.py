@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from orchestrator.reports.drawing import plot
@@ -61,11 +62,11 @@ def _told_apart(workloads: Sequence[Json]) -> list[str]:
     for workload, text in zip(workloads, texts, strict=True):
         alike.setdefault(text, []).append(workload)
     differ = {
-        text: [name for name in found[0] if len({repr(one.get(name)) for one in found}) > 1]
+        text: [name for name in dict.fromkeys(chain(*found)) if len({repr(one.get(name)) for one in found}) > 1]
         for text, found in alike.items()
     }
     return [
-        ", ".join([text, *(f"{name} {axis_text(workload[name])}" for name in differ[text])])
+        ", ".join([text, *(f"{name} {axis_text(workload[name])}" for name in differ[text] if name in workload)])
         for workload, text in zip(workloads, texts, strict=True)
     ]
 
