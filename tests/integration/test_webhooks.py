@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from standardwebhooks import Webhook as Signer
@@ -21,7 +22,9 @@ from orchestrator.domain.around.webhooks import GIVEN_UP_S, Message, Webhook
 from orchestrator.serve import webhook_post
 from orchestrator.services.clock import SystemClock, new_id
 from orchestrator.services.context import Context
+from orchestrator.services.gate import chats
 from orchestrator.services.gate.messenger import Messenger
+from orchestrator.services.gate.outbox import body_of
 from orchestrator.services.reconcile.reconciler import Bell
 from tests.contract.test_store_webhooks import deed
 from tests.integration.service_rig import environment
@@ -119,6 +122,52 @@ def test_a_redirect_is_not_followed() -> None:
     assert inside.received == []
 
 
+def mail_server(told: list[str], answer: bytes) -> Callable[[socket.socket], None]:
+    """A host that takes mail (RFC 5321), and answers it with that."""
+
+    def treat(connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as lines:
+            connection.sendall(b"220 here\r\n")
+            in_mail = False
+            for line in lines:
+                told.append(line.decode())
+                in_mail = in_mail and line != b".\r\n"
+                if in_mail:
+                    continue
+                word = line[:4].upper()
+                in_mail = word == b"DATA"
+                connection.sendall(b"354 go on\r\n" if in_mail else answer if word == b".\r\n" else b"250 well\r\n")
+
+    return treat
+
+
+@pytest.mark.parametrize(("answer", "is_taken"), [(b"250 taken\r\n", True), (b"554 not here\r\n", False)])
+def test_e_mail_is_told_in_words(
+    raw: Callable[[Callable[[socket.socket], None]], str], answer: bytes, is_taken: bool
+) -> None:
+    told: list[str] = []
+    host = urlsplit(raw(mail_server(told, answer))).netloc
+    url = f"mailto://{host}?smtp=127.0.0.1&mode=insecure&from=tbd@mail.example&to=ada@mail.example&format=text"
+    alert = {"id": "alt_1", "state": "open", "cells": ["net pytorch 4", "net pytorch 8"], "place": "n0 cuda:0"}
+    alert |= {"since": "2026-12-04T02:00:00Z", "tried": "confirmed", "changed": ["suite.commit"], "operators": []}
+    data = {"schedule": {"id": "sch_1", "name": "nightly"}, "alerts": [alert, {**alert, "state": "closed"}]}
+    found = chats.send(url, body_of("alerts.changed", 0.0, data))
+    assert (found.is_taken, 'ada@mail.example" failed' in found.text) == (is_taken, not is_taken)
+    sent = "".join(told).replace("=\r\n", "")
+    assert "Subject: tbd: nightly: 1 open, 1 closed" in sent
+    assert (
+        "open: net pytorch 4 and 1 more on n0 cuda:0 since 2026-12-04T02:00:00Z: confirmed. Changed: suite.commit"
+        in sent
+    )
+
+
+@pytest.mark.parametrize(("sender", "why"), [("from=a@b.example&", "Connection error"), ("", "Invalid ~From~")])
+def test_mail_that_nobody_takes_is_said_to_be_so(sender: str, why: str) -> None:
+    url = f"mailto://127.0.0.1:1?mode=insecure&{sender}to=a@b.example"
+    found = chats.send(url, body_of("test", 0.0, {"webhook": "whk_1"}))
+    assert (found.is_taken, why in found.text) == (False, True)
+
+
 def test_a_webhook_that_hangs_delays_no_other(
     raw: Callable[[Callable[[socket.socket], None]], str], tmp_path: Path
 ) -> None:
@@ -154,7 +203,7 @@ def test_the_commands_add_test_list_and_remove_a_webhook_of_a_server(tmp_path: P
 
     try:
         refused = tbd("add", "ftp://x.example/")
-        assert (refused.returncode, "URL of http or https" in refused.stderr) == (2, True)
+        assert (refused.returncode, "apprise knows no ftp://" in refused.stderr) == (2, True)
         made = tbd("add", receiver.url)
         secret, webhook = made.stdout.strip(), made.stderr.split()[0]
         assert (tbd("test", webhook).returncode, tbd("test", webhook).returncode) == (0, 1)

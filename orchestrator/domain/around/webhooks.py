@@ -21,7 +21,8 @@ class Webhook:
     """An address that is told.
 
     Attributes:
-        secret: by which messages are signed, as the receiver has it: ``whsec_`` and base64.
+        url: of http or https; or one of e-mail or a chat, which is a secret.
+        secret: by which messages are signed, as the receiver has it: ``whsec_`` and base64. Empty: they are not.
         n_delivered, n_given_up: messages that it took, and that nobody took within ``GIVEN_UP_S``.
         last_message_id, last_at, last_answer: of the newest try; ``last_answer`` in words.
         failing_since: the first of the tries that failed since one succeeded; None where the last one did.
@@ -39,6 +40,16 @@ class Webhook:
     last_answer: str | None = None
     failing_since: float | None = None
     n_waiting: int = 0
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether it is told in words."""
+        return not self.url.startswith(("http:", "https:"))
+
+    @property
+    def shown_url(self) -> str:
+        """``url`` without its secrets."""
+        return f"{self.url.partition('://')[0]}://…" if self.is_chat else self.url
 
 
 @dataclass(frozen=True)

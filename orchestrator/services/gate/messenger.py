@@ -14,6 +14,7 @@ from standardwebhooks import Webhook as Signer
 from orchestrator.domain.around.webhooks import Answer, Delivery, Message, Webhook
 from orchestrator.domain.words.errors import StoreUnavailable
 from orchestrator.services.context import Context
+from orchestrator.services.gate import chats
 from orchestrator.services.lookout import POLL_S, Lookout
 from orchestrator.services.reconcile.reconciler import Bell
 
@@ -66,8 +67,11 @@ class Messenger(Lookout):
                 log.exception("telling %s failed", webhook.id)
 
     def _try(self, webhook: Webhook, one: Delivery) -> None:
-        headers = headers_of(webhook.secret, one.message, self._context.clock.now())
-        answer = self._post(webhook.url, headers, one.message.body.encode())
+        if webhook.is_chat:
+            answer = chats.send(webhook.url, one.message.body)
+        else:
+            headers = headers_of(webhook.secret, one.message, self._context.clock.now())
+            answer = self._post(webhook.url, headers, one.message.body.encode())
         self._context.store.note_answer(one, answer, self._context.clock.now())
         if not answer.is_taken:  # its URL may have a secret in it
             log.warning("%s did not take %s, try %d: %s", webhook.id, one.message.id, one.tries + 1, answer.text)

@@ -4,6 +4,7 @@ import base64
 import re
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -15,11 +16,13 @@ from orchestrator.domain.asked.spec import StrictModel, problems_of
 from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.services.clock import new_id
 from orchestrator.services.context import Context
+from orchestrator.services.gate import chats
 from orchestrator.services.gate.outbox import body_of
 from orchestrator.services.tokens import deed_of
 
 MOST_WEBHOOKS = 20  # each may have a thread: a judgement
 LONGEST_URL = 2000
+_SIGNED = ("http", "https")
 SECRET_BYTES = 32  # the specification wants 24 to 64
 
 
@@ -30,8 +33,20 @@ def _address(url: str) -> str:
         port = parts.port
     except ValueError as error:
         raise ValueError(f"this is no URL: {error}") from None
-    if not re.fullmatch("[!-~]+", url) or parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ValueError("a webhook is a URL of http or https, such as https://chat.example/hooks/1, in ASCII")
+    if (
+        not re.fullmatch("[!-~]+", url)
+        or "://" not in url
+        or (parts.scheme in _SIGNED and not parts.hostname)
+        or port == 0
+    ):
+        raise ValueError(
+            "a webhook is a URL of http or https, such as https://chat.example/hooks/1, or of e-mail or a chat, "
+            "such as mailto://ada:password@mail.example, in ASCII"
+        )
+    if parts.scheme not in _SIGNED:
+        if why := chats.why_not(url):
+            raise ValueError(why)
+        return url
     if parts.username is not None or parts.fragment:
         raise ValueError("a user, a password and what stands behind # are not sent: leave them out")
     return url
@@ -42,7 +57,11 @@ class WebhookRequest(StrictModel):
 
     url: Annotated[
         str,
-        Field(max_length=LONGEST_URL, description="https, or http: signed, and for everybody on the way to read"),
+        Field(
+            max_length=LONGEST_URL,
+            description="https; or http: signed, and for everybody on the way to read; or what apprise calls e-mail or "
+            "a chat, such as mailto://, which is told in words",
+        ),
         AfterValidator(_address),
     ]
 
@@ -65,6 +84,7 @@ def add(context: Context, body: Any, by: Actor) -> Webhook:
     now = context.clock.now()
     secret = f"whsec_{base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()}"
     new = Webhook(new_id(WEBHOOK_PREFIX), asked.url, secret, now)
+    new = replace(new, secret="") if new.is_chat else new
     context.store.add_webhook(new, MOST_WEBHOOKS, deed_of(by, now, "webhook add", new.id))
     return new
 

@@ -33,7 +33,9 @@ def test_the_secret_is_told_once(rig: Rig) -> None:
     ("url", "why"),
     [
         ("chat.example", "a URL of http or https"),
-        ("file:///etc/passwd", "a URL of http or https"),
+        ("file:///etc/passwd", "apprise knows no file:// of that form"),
+        ("slack://", "apprise knows no slack:// of that form"),
+        ("syslog://", "on this server alone"),
         ("http:///hook", "a URL of http or https"),
         ("http://h:0/", "a URL of http or https"),
         ("http://h:99999/", "no URL"),
@@ -48,6 +50,12 @@ def test_an_address_to_which_nothing_can_be_sent_is_refused_with_why(rig: Rig, u
     (error,) = added(rig, url, 422)["errors"]
     assert error["pointer"] == "/url"
     assert why in error["detail"]
+
+
+def test_of_e_mail_and_chats_the_address_is_the_secret(rig: Rig) -> None:
+    made = added(rig, "mailto://ada:pass@mail.example")
+    assert (made["url"], made["secret"]) == ("mailto://…", "")
+    assert [one["url"] for one in rig.get("/webhooks")["items"]] == ["mailto://…"]
 
 
 def test_there_is_a_limit_and_what_was_removed_makes_room(rig: Rig) -> None:

@@ -15,13 +15,18 @@ BODY = json_body_of("WebhookRequest", url="https://chat.example/hooks/1")
 @router.post("", status_code=201, response_model=NewWebhookView, openapi_extra=BODY)
 def create_webhook(context: Ctx, who: Who, body: JsonBody) -> Response:
     """Add a webhook. The secret by which its messages are signed is in this answer and in no other."""
-    return answer(NewWebhookView.of(webhooks.add(context, body, who)), 201)
+    made = webhooks.add(context, body, who)
+    return answer(NewWebhookView.of(made, url=made.shown_url), 201)
 
 
 @router.get("", response_model=PageView[WebhookView])
 def list_webhooks(context: Ctx, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """All webhooks, newest first, with what became of the newest try and how many messages wait."""
-    return answer(page_view(context.store.webhooks(limit=limit, cursor=cursor), WebhookView.of))
+    return answer(
+        page_view(
+            context.store.webhooks(limit=limit, cursor=cursor), lambda one: WebhookView.of(one, url=one.shown_url)
+        )
+    )
 
 
 @router.delete("/{webhook_id}", status_code=204, response_class=Response)

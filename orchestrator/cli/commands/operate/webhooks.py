@@ -1,6 +1,7 @@
 """List, add, remove or test webhooks: addresses that are told when an alert of the regression gate opens or closes.
 
-  add URL   print the secret by which its messages are signed: on stdout, this once
+  add URL   print the secret by which its messages are signed: on stdout, this once.
+            mailto://…, slack://… and the like are told in words, by apprise
   ls        list them: what the last try came to, since when they fail, how many messages wait
   rm ID     remove one with what waits for it
   test ID   send it a message that tells of nothing; exit code 1 where it does not take it
@@ -45,8 +46,11 @@ def execute(options: argparse.Namespace) -> int:
 def _added(made: Json, as_json: bool) -> int:
     if as_json:
         output.print_json(made)
-    else:
+    elif made["secret"]:
         print(made["secret"])
+    if not made["secret"]:
+        output.say(f"{made['id']} is told in words from now on; tbd webhooks test {made['id']} shows how")
+        return DONE
     output.say(f"{made['id']} is told from now on. Its secret is told this once: the receiver checks signatures by it")
     return DONE
 
