@@ -32,7 +32,7 @@ class FalseAlarms:
     """What pairs of equal arms told.
 
     Attributes:
-        told: pairs that answered; ``untold`` did not.
+        told: pairs that were tried to an end, also where that was "cannot tell"; ``untold`` were not.
         slower: of ``told`` those that called one arm slower, which none is.
         low, high: of ``slower`` / ``told``, at ``CONFIDENCE``; None where none has told.
     """
@@ -98,7 +98,7 @@ def _answer(context: Context, experiment_id: str) -> str:
     except (NotFound, DamagedRow):
         return "untold"
     found = confirming.decision(wanted, blocks).answer
-    return found if found in ("slower", "no_such_loss") else "untold"
+    return found if found != "go_on" else "untold"
 
 
 def _drawn(night: Column, cells: Mapping[Hashable, Judged]) -> Iterator[Judged]:
