@@ -39,6 +39,7 @@ class Inventory:
 
     def __init__(self, node: str | None, directory: Path, nvml: Nvml) -> None:
         self._directory = directory
+        self._nvml = nvml
         self._unavailable: dict[str, str] = {}
         cores = usable_cores()
         kept = housekeeping_cores(cores, _count("TBD_CPU_DEVICES", 1, len(cores)))
@@ -57,7 +58,11 @@ class Inventory:
         changing = {
             "governor": governor,
             "devices": [*self._facts["devices"], *self._offer.devices()],
+            "gpus": self._offer.every(),
             "gpus_withheld": dict(self._offer.withheld),
+            "gpu_ailments": dict(self._offer.ailments),
+            "gpu_doubts": dict(self._offer.doubts),
+            "gpu_xids": self._nvml.xids(),
             "interpreters": ready,
             "datasets": datasets.offered(),
             "prepared_datasets": datasets.prepared(),

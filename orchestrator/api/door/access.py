@@ -101,6 +101,8 @@ NEEDED: Mapping[tuple[str, str], access.Scope] = {
     ("POST", "/nodes/{name}/drain"): ADMIN,
     ("POST", "/nodes/{name}/quarantine"): ADMIN,
     ("POST", "/nodes/{name}/resume"): ADMIN,
+    ("GET", "/nodes/{name}/devices/{device}"): READ,
+    ("POST", "/nodes/{name}/devices/{device}/clear"): ADMIN,
     ("GET", "/tokens"): ADMIN,
     ("POST", "/tokens"): ADMIN,
     ("POST", "/tokens/{token_id}/revoke"): ADMIN,

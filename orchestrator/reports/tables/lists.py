@@ -66,7 +66,14 @@ def nodes_table(items: Sequence[Json]) -> Table:
 
 def _notes(node: Json) -> list[str]:
     inventory, told = node["inventory"], [node["reason"]] if node.get("reason") else []
-    told += [f"withheld: {why}" for why in (inventory.get("gpus_withheld") or {}).values()]
+    withheld = inventory.get("gpus_withheld") or {}
+    told += [f"withheld: {why}" for why in withheld.values()]
+    numbers = {gpu["id"]: f"GPU {gpu['number']}" for gpu in inventory.get("gpus") or ()}
+    told += [
+        f"{health['state']}: {numbers.get(device, device)}: {'; '.join(health['reasons'])}"
+        for device, health in node["health"].items()
+        if device not in withheld
+    ]
     if (inventory.get("unavailable") or {}).get("gpus") and inventory.get("driver_version"):
         told.append(inventory["unavailable"]["gpus"])
     return [f"{node['name']}: {text}" for text in told]
