@@ -373,6 +373,10 @@ class Cluster(Protocol):
     def interpreters(self, node: str) -> Sequence[Mapping[str, Any]]:
         """The named environments of the node: name, framework, definition, ready, reason, versions."""
 
+    def checks(self, node: str) -> Mapping[str, Any]:
+        """What ``tbd doctor`` wants to know of the node (``workers.node.host_facts``). Gives up after 20 s, which is no
+        loss of contact."""
+
     def lost(self) -> str | None:
         """Why the cluster cannot be reached by this process any more, only by a service that is started anew."""
 

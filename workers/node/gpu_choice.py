@@ -165,9 +165,10 @@ class Offer:
             return f"TBD_GPUS={IDLE}, and {(use.used_bytes or 0) / 1e9:.1f} GB of its memory are in use"
         return None
 
-    def every(self) -> list[dict[str, str]]:
-        """Return who the GPUs of this node are, those that are withheld too."""
-        return [{"id": gpu.id, "number": gpu.number, "name": gpu.name} for gpu in self._gpus]
+    @property
+    def gpus(self) -> list[Gpu]:
+        """The GPUs of this node as they were at the beginning, those that are withheld too."""
+        return list(self._gpus)
 
     def devices(self) -> list[dict[str, Any]]:
         """Return the GPUs that can be had, as devices of the inventory."""

@@ -68,6 +68,7 @@ NEEDED: Mapping[tuple[str, str], access.Scope] = {
     ("GET", "/frameworks"): READ,
     ("GET", "/datasets"): READ,
     ("GET", "/nodes"): READ,
+    ("GET", "/nodes/checks"): READ,
     ("GET", "/netbench"): READ,
     ("GET", "/calibrations"): READ,
     ("GET", "/predictions"): READ,

@@ -11,6 +11,7 @@ from orchestrator.domain.around.device_health import DeviceEvent
 from orchestrator.domain.asked.catalog import ModelFacts, OptionFacts, QualityFacts, StrategyFacts, SwitchFacts, Variant
 from orchestrator.domain.asked.placement import Node
 from orchestrator.domain.value.health import Health
+from orchestrator.services.facts.checks import NodeFacts
 from orchestrator.services.facts.datasets import DatasetOnNode, DatasetStatus
 from orchestrator.services.facts.devices import DeviceRecord
 from orchestrator.services.facts.frameworks import FrameworkStatus, InterpreterOnNode
@@ -138,6 +139,14 @@ class NodeView(View):
 
     devices: list[DeviceView]
     health: dict[str, DeviceHealthView]
+
+
+@fields_of(NodeFacts, without=("facts",))
+class NodeFactsView(View):
+    """What a node says of itself to whoever checks it, ``took_s`` seconds after it was asked; null with a reason where
+    it says nothing."""
+
+    facts: Json | None
 
 
 @fields_of(DeviceEvent)

@@ -4,11 +4,12 @@ from fastapi import APIRouter, Response
 
 from orchestrator.api.door.identity import Who
 from orchestrator.api.requests import MAX_PAGE, Ctx, Cursor, IdempotencyKey, Limit, WholeLimit, carried_out_once
-from orchestrator.api.views.catalog import DeviceEventView, DeviceRecordView, NodeView
+from orchestrator.api.views.catalog import DeviceEventView, DeviceRecordView, NodeFactsView, NodeView
 from orchestrator.api.views.common import PageView, answer, page_of, page_view
 from orchestrator.domain.around.access import Actor
 from orchestrator.domain.asked.placement import NodeState
 from orchestrator.services.context import Context
+from orchestrator.services.facts.checks import of_nodes
 from orchestrator.services.facts.devices import clear, record_of
 from orchestrator.services.facts.nodes import one_node, order_node, ordered_nodes
 
@@ -19,6 +20,13 @@ router = APIRouter(prefix="/nodes", tags=["nodes"])
 def list_nodes(context: Ctx, limit: WholeLimit = MAX_PAGE, cursor: Cursor = None) -> Response:
     """The nodes of the cluster by name."""
     return answer(page_of(ordered_nodes(context), lambda node: node.name, NodeView.of, limit, cursor))
+
+
+@router.get("/checks", response_model=PageView[NodeFactsView])
+def list_checks(context: Ctx) -> Response:
+    """What each node says of itself to whoever checks it, asked now and side by side; `tbd doctor --nodes` makes
+    findings of it. A node that does not answer within 20 s has a reason instead."""
+    return answer(PageView[NodeFactsView](items=[NodeFactsView.of(one) for one in of_nodes(context)]))
 
 
 @router.post("/{name}/drain", response_model=NodeView)
