@@ -109,7 +109,7 @@ NODE_VARIABLES: dict[str, tuple[str, str]] = {
     "TBD_INTERPRETERS_DIR": ("~/.cache/tbd/interpreters", "folder of the frameworks' environments"),
     "TBD_INTERPRETER_VARIANT": (
         "cuda where there is an NVIDIA driver",
-        "which variant of the frameworks' environments is built and used: cpu or cuda",
+        "which variant of the frameworks' environments is built and used: cpu, cuda or cuda12",
     ),
     "TBD_INTERPRETER_PATH": ("", "folders with definitions of environments of your own, separated by :"),
     "TBD_PYTORCH_CPU_INDEX": (

@@ -41,11 +41,9 @@ def of_gpus(nvml: Nvml, offer: gpu_choice.Offer, is_measured: bool = False, root
     """
     gpus = [] if is_measured else offer.gpus
     devices = [{**gpu._asdict(), **nvml.settings(gpu.id), **_rig(nvml, gpu.id)} for gpu in gpus]
-    driver = cuda_needs.Driver(
-        nvml.driver_version, [(one["name"], one["compute_capability"]) for one in devices], nvml.reason
-    )
-    needs = {name: cuda_needs.of(name) for name in interpreters.definitions()}
-    unfit = {name: needed and driver.gpus and cuda_needs.trouble(needed, driver) for name, needed in needs.items()}
+    gpus_there = [(one["name"], one["compute_capability"]) for one in devices]
+    driver = cuda_needs.Driver(nvml.driver_version, gpus_there, nvml.reason, nvml.cuda_version)
+    unfit = {name: driver.gpus and cuda_needs.unfit(name, driver) for name in interpreters.definitions()}
     return {
         "driver": nvml.driver_version,
         "cuda": nvml.cuda_version,

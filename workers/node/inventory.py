@@ -67,6 +67,7 @@ class Inventory:
             "gpu_doubts": dict(self.offer.doubts),
             "gpu_xids": [xid for xid in self._nvml.xids() if xid["device"] in own],
             "interpreters": ready,
+            "interpreters_unfit": interpreters.unfit() if self.offer.gpus else {},
             "datasets": datasets.offered(),
             "prepared_datasets": datasets.prepared(),
             "disk_free_bytes": free,

@@ -70,6 +70,17 @@ class Node:
         return {**bad, **(self.inventory.get("gpus_withheld") or {})}
 
     @property
+    def unfit(self) -> Mapping[str, str]:
+        """Environment -> why the node's driver or GPUs can carry no CUDA variant of it."""
+        found: Mapping[str, str] = self.inventory.get("interpreters_unfit") or {}
+        return found
+
+    def lacks(self, interpreter: str | None) -> bool:
+        """Whether it is known to have no such environment."""
+        there = self.inventory.get("interpreters")
+        return interpreter is not None and there is not None and interpreter not in there
+
+    @property
     def has_room(self) -> bool:
         """Whether an attempt's files find room; also where the inventory does not tell."""
         free = self.inventory.get("disk_free_bytes")
@@ -235,6 +246,9 @@ def offer(needs: Needs, nodes: Sequence[Node]) -> Offer:
     """What ``nodes``, all that are known, in any order, have for ``needs``."""
     usable = {node.name: _usable(needs, node) for node in nodes}
     fitting = [node for node in nodes if len(usable[node.name]) >= needs.devices_per_node]
+    having = [node for node in fitting if not node.lacks(needs.interpreter)]
+    if len(having) >= needs.nodes:  # else the run ends where it begins, and says what to install
+        fitting = having
     ready = [node for node in fitting if node.state is NodeState.AVAILABLE]
     roomy = sorted((node for node in ready if node.has_room), key=lambda node: node.name)
     refused = None
@@ -337,6 +351,8 @@ def _usable(needs: Needs, node: Node) -> tuple[Device, ...]:
         return ()
     if needs.dataset is not None and not node.has_dataset(*needs.dataset):
         return ()
+    if needs.device == "cuda" and needs.interpreter in node.unfit:
+        return ()
     devices = node.devices_of(needs.device)
     if needs.memory_bytes is not None:
         devices = tuple(device for device in devices if (device.memory_bytes or 0) >= needs.memory_bytes)
@@ -387,4 +403,6 @@ def _offer(needs: Needs, node: Node) -> str:
     count = f"{node.name}: {len(node.devices_of(needs.device))}"
     if needs.device == "cuda" and node.gpus_withheld:
         count += f" and {len(node.gpus_withheld)} withheld ({'; '.join(node.gpus_withheld.values())})"
+    if why := node.unfit.get(needs.interpreter or "") if needs.device == "cuda" else None:
+        count += f", which cannot carry {needs.interpreter} ({why})"
     return count if needs.nodes == 1 else f"{count} ({', '.join(node.fabrics) or 'no fabric'})"

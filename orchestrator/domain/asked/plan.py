@@ -57,6 +57,7 @@ class Needs:
     exclusive: str = WHOLE_NODE
     dataset: tuple[str, str] | None = None
     device_ids: tuple[str, ...] = ()
+    interpreter: str | None = None
 
     @cached_property
     def key(self) -> str:
@@ -70,6 +71,8 @@ class Needs:
             del asked["dataset"]
         if not self.device_ids:
             del asked["device_ids"]
+        if self.interpreter is None:
+            del asked["interpreter"]
         return _digest(asked)
 
 
@@ -167,7 +170,14 @@ class Plan:
         fabric = self.fabric if self.nodes > 1 else None
         asked = (self.device, self.gpu_model, self.node_names, fabric, self.memory_limit_bytes, self.exclusive)
         dataset = (self.data, self.data_sha256) if self.data_sha256 is not None else None
-        return Needs(self.nodes, self.devices_per_node, *asked, dataset=dataset, device_ids=self.device_ids)
+        return Needs(
+            self.nodes,
+            self.devices_per_node,
+            *asked,
+            dataset=dataset,
+            device_ids=self.device_ids,
+            interpreter=self.interpreter,
+        )
 
     @cached_property
     def key(self) -> str:

@@ -47,7 +47,12 @@ def test_a_machine_that_is_well_is_called_so(found_on):
 @pytest.mark.parametrize(
     ("check", "keys", "level", "told"),
     [
-        ("interpreter pytorch (CUDA)", {"driver": "535.183.06"}, "note", "needs NVIDIA's driver 580 or newer"),
+        (
+            "interpreter pytorch (CUDA)",
+            {"driver": "470.256.02", "cuda": 11040},
+            "note",
+            "needs NVIDIA's driver 525 or newer",
+        ),
         ("persistence mode", {"each": {"persistence": 0}}, "note", "off: GPU 0, 1. Faster starts"),
         ("ECC", {"each": {"ecc": 0}}, "note", "nvidia-smi -e 1"),
         ("GPU memory", {"changed": {"gpu__1__remapping_pending": 1}}, "note", "GPU 1. Reset it"),
