@@ -104,7 +104,11 @@ NODE_VARIABLES: dict[str, tuple[str, str]] = {
     ),
     "TBD_FABRICS": (
         "",
-        "interfaces of a node by fabric, where it does not show: ethernet=eth0,infiniband=ib0,roce=eth1",
+        "interfaces of a node by fabric, where it does not show: ethernet=eth0,infiniband=ib0@mlx5_0+mlx5_3,roce=eth1",
+    ),
+    "TBD_NCCL_NET": (
+        "",
+        "network of NCCL that a plugin has, such as EFA's or Slingshot's, by the plugin's name for it",
     ),
     "TBD_INTERPRETERS_DIR": ("~/.cache/tbd/interpreters", "folder of the frameworks' environments"),
     "TBD_INTERPRETER_VARIANT": (

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from orchestrator.analysis.log import plausible, windows
+from orchestrator.analysis.log import nccl, plausible, windows
 from orchestrator.analysis.run import conditions, replicas
 from orchestrator.analysis.run.evidence import Evidence
 from orchestrator.analysis.run.utilization import NodeSpan
@@ -358,6 +358,10 @@ def power_cap_is_noted(evidence: Evidence) -> Found:
     return f"a device was held by its power cap in {share:.0%} of the timed phase" if share > 0 else None
 
 
+def exchange_is_noted(evidence: Evidence) -> Found:
+    return nccl.note_of(nccl.facts_of(evidence.logs))
+
+
 def throttled_ratio(spans: Sequence[NodeSpan], bits: int = THROTTLE_BITS, causes: Sequence[str] = SLOWED_S) -> float:
     """Return the largest share, over devices, of the time in which one of ``causes`` held the clocks down; where the
     driver does not add up their seconds, in which one of the reasons ``bits`` was set when it was asked."""
@@ -396,4 +400,5 @@ RULES: tuple[Callable[[Evidence], Found], ...] = (
     host_clock_is_noted,
     warming_is_noted,
     power_cap_is_noted,
+    exchange_is_noted,
 )

@@ -183,6 +183,7 @@ FIELDS = (
     Field("max_steps", option=Option(("--max-steps",), value=int)),
     Field("max_epochs"),
     Field("timeout_s", option=Option(("--timeout",), "of one attempt", "SECONDS", float)),
+    Field("exchange_timeout_s"),
     Field("deadline_s", planned=False),
     Field(
         "device_time_budget_s",

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from orchestrator.domain.asked.topology import Topology
-from workers.trainer.protocol import usual_place, usual_warm_up_s
+from workers.trainer.protocol import EXCHANGE_TIMEOUT_S, usual_place, usual_warm_up_s
 
 # Fields of a plan that say how long and when, not what: never part of a cell's identity.
 _NOT_OF_THE_CELL = ("repetition",)
@@ -26,6 +26,7 @@ SIDE, DEFINITION, VARIABLE, SUITE = "side", "definition", "variable:", "suite"
 
 # Fields that plans have not always had. Without a value they are left out, so that plans keep their identity.
 _LATER = {
+    "exchange_timeout_s": EXCHANGE_TIMEOUT_S,
     "memory_limit_bytes": None,
     "search": False,
     "exclusive": WHOLE_NODE,
@@ -118,6 +119,7 @@ class Plan:
     min_measure_s: float | None = None
     max_measure_s: float | None = None
     timeout_s: float = 3600.0
+    exchange_timeout_s: float = EXCHANGE_TIMEOUT_S
     memory_limit_bytes: int | None = None
     search: bool = False
     exclusive: str = WHOLE_NODE

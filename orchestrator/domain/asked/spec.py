@@ -233,6 +233,11 @@ class ExperimentSpec(StrictModel):
     timeout_s: Annotated[float, Field(strict=True, gt=0, le=30 * 86400)] = Field(
         default=3600.0, description="seconds that one attempt at a run may take in all; then it is ended and has failed"
     )
+    exchange_timeout_s: Annotated[float, Field(strict=True, gt=0, le=30 * 86400)] = Field(
+        default=300.0,
+        description="seconds that one exchange of gradients may take (PyTorch's strategies); then it hangs, and the "
+        "run has failed",
+    )
     deadline_s: Annotated[float, Field(strict=True, gt=0)] | None = Field(
         default=None,
         description="seconds until everything has to be over (not built yet); null: no deadline",
