@@ -24,6 +24,7 @@ def device_table(record: Mapping[str, Any]) -> Table:
         ]
         for event in record["events"]["items"]
     ]
+    counting = {event["kind"] for event in record["events"]["items"] if not event["ended_at"]} - {"ailment"}
     way_out = "after a reset, or once the cause is known: tbd nodes clear"
-    notes = [f"{way_out} {record['node']}/{record['number'] or record['device']}"] if health["reasons"] else []
+    notes = [f"{way_out} {record['node']}/{record['number'] or record['device']}"] if counting else []
     return Table("\n".join(title), ["when (UTC)", "what", "", "run", "counts until"], rows, notes)

@@ -122,6 +122,11 @@ def test_a_gpu_that_one_of_several_has_code_for_is_enough(machine):
         interpreters.install("mxnet", lambda line: None)
 
 
+def test_a_gpu_that_is_lost_says_nothing_of_the_others(machine):
+    machine(gpus=2, **{"gpu.0.lost": 1})
+    assert "compute capability 9.0" in interpreters.unfit()["mxnet"]
+
+
 def test_a_driver_without_a_gpu_is_refused_with_the_drivers_reason(machine):
     machine(**{"error.nvmlInitWithFlags": 9})
     assert "no GPU can be used (NVML: Driver Not Loaded)" in refusal("pytorch")

@@ -87,9 +87,12 @@ def trouble(needs: Needs, driver: Driver) -> str | None:
             f"its CUDA needs NVIDIA's driver {needs.driver} or newer, and this machine has {driver.version}: update it,"
             f" {otherwise}"
         )
-    if any(capability is None or _has_code(needs, capability) for _, capability in driver.gpus):
+    known = {
+        (name, capability) for name, capability in driver.gpus if capability is not None
+    }  # not of one that is lost
+    if not known or any(_has_code(needs, capability) for _, capability in known):
         return None
-    there = ", ".join(sorted({f"{name} (compute capability {capability})" for name, capability in driver.gpus}))
+    there = ", ".join(sorted(f"{name} (compute capability {capability})" for name, capability in known))
     span = f"from {needs.least} to {needs.most}" if needs.most else f"from {needs.least} on"
     return f"it has no code for {there}, only {span}: take another framework, {otherwise}"
 
