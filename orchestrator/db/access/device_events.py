@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection, select, update
 
+from orchestrator.db.connection.among import among
 from orchestrator.db.connection.statements import Insert
 from orchestrator.db.reading import paging, rows
 from orchestrator.db.tables.schema import device_event
@@ -41,7 +42,7 @@ def end(connection: Connection, node: str, device: str, at: float, kinds: Collec
     """Those of a device that are open and of ``kinds`` count no more; how many."""
     columns = device_event.c
     which = (columns.node == node, columns.device == device, columns.ended_at.is_(None))
-    ending = update(device_event).where(*which, columns.kind.in_([kind.value for kind in kinds])).values(ended_at=at)
+    ending = update(device_event).where(*which, among(columns.kind, [kind.value for kind in kinds])).values(ended_at=at)
     return connection.execute(ending).rowcount
 
 
