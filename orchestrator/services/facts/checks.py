@@ -42,4 +42,4 @@ def _ask(context: Context, node: Node) -> NodeFacts:
             reason = f"its agent is too old for the checks: {error}" if "unknown method" in str(error) else str(error)
         except ClusterUnavailable as error:
             reason = str(error)
-    return NodeFacts(node.name, facts, reason, time.monotonic() - began)
+    return NodeFacts(node.name, facts, reason, round(time.monotonic() - began, 2))
