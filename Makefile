@@ -24,7 +24,7 @@ SUITE := $(patsubst %,tests/contract/test_%.py,every_cell models overfitting lea
 	profiles_pytorch profiles_tensorflow profiles_mxnet profiles_cntk) \
 	$(patsubst %,tests/integration/test_%.py,convergence_runs resumed_runs largest_batches)
 
-.PHONY: help schedules-year seeded-faults demo nightly-demo gate-demo gate-aa pytorch-pythons test test-changed test-all lint unit bench faults coverage gate-figures own-scripts test-horovod-pytorch cluster scaling s-sgd deploy-check suite-check fuzz openapi matrix gpu-check cuda-names announce-downloads setup system-packages interpreters test-interpreters browser clean
+.PHONY: help schedules-year seeded-faults demo nightly-demo gate-demo gate-aa pytorch-pythons test test-changed test-all lint unit bench faults coverage gate-figures own-scripts test-horovod-pytorch cluster scaling s-sgd deploy-check suite-check fuzz openapi matrix gpu-check cuda-names pytorch-cuda12 announce-downloads setup system-packages interpreters test-interpreters browser clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -123,6 +123,9 @@ gpu-check: ## the checks that need a GPU, from a fresh clone with nothing but a 
 
 cuda-names: setup ## every name of PyTorch's CUDA build that is used here, tried without a GPU: 2.7 GB to download, 5 GB on disk, removed afterwards
 	@$(BIN)/python -m tests.gpu.wheels $(VERSION)
+
+pytorch-cuda12: setup ## the same of the variant for drivers before CUDA 13: 4.1 GB to download, 7.4 GB on disk, removed afterwards
+	@$(BIN)/python -m tests.gpu.lab.cuda12
 
 announce-downloads:
 	@$(if $(wildcard .venv/.ready),:,echo "tbd sets up its own environment in .venv: a download of about 290 MB.")

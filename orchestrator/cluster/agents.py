@@ -24,6 +24,7 @@ from orchestrator.domain.words.errors import JobRefused, NodeFailed, NodeUnreach
 # Judgements. A call that an agent does not answer for that long has failed; the answers themselves take milliseconds.
 CALL_TIMEOUT_S = 5.0
 INTERPRETERS_TIMEOUT_S = 10.0
+CHECKS_TIMEOUT_S = 20.0
 # How long the keeper leaves its agent alone: first where nothing is asked of it, then while it has a question to
 # answer. That is when attempts run and must not be disturbed, and the question ends with the agent: its death shows.
 BEAT_S = (1.0, 5.0)
@@ -301,6 +302,16 @@ class AgentCluster(ABC):
 
     def interpreters(self, node: str) -> Sequence[Mapping[str, Any]]:
         return list(self._call(node, "interpreters", INTERPRETERS_TIMEOUT_S))
+
+    def checks(self, node: str) -> Mapping[str, Any]:
+        # Slow answers are no loss of contact: a host may take long to tell, and trains on.
+        try:
+            found: Mapping[str, Any] = self._keeper(node).handle.later("checks", CHECKS_TIMEOUT_S).result()
+        except AgentUnreachable as error:
+            raise NodeUnreachable(node, f"no answer to the checks within {CHECKS_TIMEOUT_S:g} s: {error}") from error
+        except AgentError as error:
+            raise NodeFailed(node, f"its agent answers 'checks' with {error}") from error
+        return found
 
     def wait(self, positions: Mapping[str, Mapping[str, int]], timeout_s: float) -> bool:
         pending = {future for node, after in positions.items() if after for future in self._question(node, after)}

@@ -4,12 +4,13 @@ Each method is one piece of work on one connection. The work itself is in the ot
 each kind of thing that is stored. ``reads`` and ``writes`` name it; a method that is written out here does more.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from sqlalchemy import Connection
 
 from orchestrator.db.access import deeds as deed_rows
+from orchestrator.db.access import device_events as device_rows
 from orchestrator.db.access import nodes
 from orchestrator.db.access import sessions as session_rows
 from orchestrator.db.access import tokens as token_rows
@@ -30,6 +31,7 @@ from orchestrator.db.schedule.schedule_part import SchedulePart
 from orchestrator.db.together import imported, removal, results
 from orchestrator.db.upgrade import admin
 from orchestrator.domain.around.access import Deed
+from orchestrator.domain.around.device_health import DeviceEvent, EventKind
 from orchestrator.domain.asked.placement import NodeState
 from orchestrator.domain.ports import Store
 from orchestrator.domain.runs.log import Entry, Line
@@ -210,6 +212,27 @@ class SqlStore(HistoryPart, SchedulePart):
         if state is not None and state not in nodes.ORDERS:
             raise ValueError(f"a node is not ordered to be {state}")
         self._act(lambda connection: nodes.order(connection, node, state), deed)
+
+    add_device_events = writes(device_rows.add)
+    open_device_events = reads(device_rows.open_ones)
+    device_events = reads(device_rows.page)
+
+    def end_device_events(
+        self,
+        node: str,
+        device: str,
+        at: float,
+        kinds: Collection[EventKind],
+        noted: DeviceEvent | None = None,
+        deed: Deed | None = None,
+    ) -> bool:
+        def end(connection: Connection) -> bool:
+            ended = device_rows.end(connection, node, device, at, kinds) > 0
+            if ended and noted is not None:
+                device_rows.add(connection, [noted])
+            return ended
+
+        return self._act(end, deed)
 
     # access
 

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from orchestrator.domain.around.access import AccessStore, Deed
 from orchestrator.domain.around.alerts import AlertStore
+from orchestrator.domain.around.device_health import DeviceEvent, DeviceStore
 from orchestrator.domain.around.history import HistoryStore
 from orchestrator.domain.around.predictions import PredictionStore
 from orchestrator.domain.around.schedule import ScheduleStore
@@ -41,7 +42,7 @@ class Clock(Protocol):
         """Seconds of a clock that never jumps, for durations and time-outs."""
 
 
-class Store(AccessStore, AlertStore, HistoryStore, PredictionStore, ScheduleStore, WebhookStore, Protocol):
+class Store(AccessStore, AlertStore, DeviceStore, HistoryStore, PredictionStore, ScheduleStore, WebhookStore, Protocol):
     """The database: the truth. All methods are safe to call from several threads.
 
     Every method may raise ``StoreUnavailable`` (worth trying again) or ``StoreFull``; a method that returned has
@@ -224,9 +225,11 @@ class Store(AccessStore, AlertStore, HistoryStore, PredictionStore, ScheduleStor
         failure: Failure | None = None,
         analysis: Analysis | None = None,
         fingerprint: Mapping[str, Any] | None = None,
+        device_events: Sequence[DeviceEvent] = (),
     ) -> bool:
         """COLLECTING to a terminal state, or back to QUEUED for another attempt: ends the latest attempt, stores the
-        analysis and its measurements, moves the run, all in one transaction. False when the run was not COLLECTING."""
+        analysis, its measurements and what happened to devices, moves the run, all in one transaction. False when the
+        run was not COLLECTING."""
 
     def transfers(
         self, wanted: TransferFilter | None = None, *, limit: int = 50, cursor: str | None = None
@@ -369,6 +372,10 @@ class Cluster(Protocol):
 
     def interpreters(self, node: str) -> Sequence[Mapping[str, Any]]:
         """The named environments of the node: name, framework, definition, ready, reason, versions."""
+
+    def checks(self, node: str) -> Mapping[str, Any]:
+        """What ``tbd doctor`` wants to know of the node (``workers.node.host_facts``). Gives up after 20 s, which is no
+        loss of contact."""
 
     def lost(self) -> str | None:
         """Why the cluster cannot be reached by this process any more, only by a service that is started anew."""

@@ -104,12 +104,16 @@ NODE_VARIABLES: dict[str, tuple[str, str]] = {
     ),
     "TBD_FABRICS": (
         "",
-        "interfaces of a node by fabric, where it does not show: ethernet=eth0,infiniband=ib0,roce=eth1",
+        "interfaces of a node by fabric, where it does not show: ethernet=eth0,infiniband=ib0@mlx5_0+mlx5_3,roce=eth1",
+    ),
+    "TBD_NCCL_NET": (
+        "",
+        "network of NCCL that a plugin has, such as EFA's or Slingshot's, by the plugin's name for it",
     ),
     "TBD_INTERPRETERS_DIR": ("~/.cache/tbd/interpreters", "folder of the frameworks' environments"),
     "TBD_INTERPRETER_VARIANT": (
         "cuda where there is an NVIDIA driver",
-        "which variant of the frameworks' environments is built and used: cpu or cuda",
+        "which variant of the frameworks' environments is built and used: cpu, cuda or cuda12",
     ),
     "TBD_INTERPRETER_PATH": ("", "folders with definitions of environments of your own, separated by :"),
     "TBD_PYTORCH_CPU_INDEX": (

@@ -29,6 +29,24 @@ except Exception as error:
 """
 
 
+# Joins as process JOB["process"]; rank 1 then comes to no exchange for a while. Prints the kind of failure.
+HANG = """
+import json, sys, time
+from workers.trainer import __main__ as trainer
+from workers.trainer.base import job as jobs
+import torch, torch.distributed
+job = jobs.read(sys.argv[1])
+adapter = trainer.load(job.plan.framework)
+adapter.join(job, job.process)
+if job.process.rank == 1:
+    time.sleep(30)
+try:
+    torch.distributed.all_reduce(torch.ones(2))
+except Exception as error:
+    print(json.dumps(trainer.failure_of(error, adapter)), flush=True)
+"""
+
+
 def join(job, process, python, folder):
     """Let ``process`` of ``job`` join alone; return what ended it, or the negated signal that did."""
     path = folder / "job.json"
@@ -58,6 +76,25 @@ def test_ddp_names_the_rank_that_does_not_come(python_of, tmp_path):
     job = strategy_job("pytorch", "ddp", nodes=2, devices=1)
     assert join(job, "worker0", python_of("pytorch"), tmp_path) == ["timed_out", [1]]
     assert join(job, "worker1", python_of("pytorch"), tmp_path) == ["timed_out", [0]]
+
+
+@pytest.mark.framework("pytorch")
+def test_an_exchange_that_hangs_ends_long_before_the_attempt(python_of, tmp_path):
+    job = strategy_job("pytorch", "ddp", nodes=2, devices=1)
+    job["plan"].update(timeout_s=600.0, exchange_timeout_s=3.0)
+    ranks = []
+    for name in ("worker0", "worker1"):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({**job, "process": name}))
+        command = [python_of("pytorch"), "-c", HANG, str(path)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        ranks.append(subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True))
+    try:
+        assert json.loads(ranks[0].communicate(timeout=60)[0]) == "timed_out"
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
 
 
 @pytest.mark.framework("pytorch")

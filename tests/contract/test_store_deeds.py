@@ -1,12 +1,14 @@
 """The contract of the store: a deed is stored with what was done, or neither is. On SQLite and on PostgreSQL."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from orchestrator.db.access import deeds
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.around.access import Deed
+from orchestrator.domain.around.device_health import DeviceEvent, EventKind
 from orchestrator.domain.asked.placement import NodeState
 from orchestrator.domain.runs.run import RunState
 from orchestrator.domain.runs.stored import Idempotency
@@ -40,7 +42,10 @@ def test_what_was_done_and_who_did_it_are_stored_together_or_not_at_all(
         lambda: store.cancel_experiment(experiment.id, 2.0, deed("cancel")),
         lambda: store.order_node("n0", NodeState.DRAINING, deed("drain")),
         lambda: store.remove_experiment(experiment.id, deed("remove")),
+        lambda: store.end_device_events("n0", "GPU-1", 3.0, [EventKind.XID], None, deed("clear")),
     ]
+    xid = DeviceEvent("n0", "GPU-1", 1.0, EventKind.XID, "XID 79", 79)
+    assert [store.add_device_events([xid, xid]), store.add_device_events([xid])] == [1, 0]
     with monkeypatch.context() as broken:
         broken.setattr(deeds, "record", fails)
         for act in acts:
@@ -51,10 +56,13 @@ def test_what_was_done_and_who_did_it_are_stored_together_or_not_at_all(
     assert not store.run(run.id).cancel_requested
     assert not store.experiment(experiment.id).cancel_requested
     assert store.node_orders() == {}
+    assert store.open_device_events(0.0) == [xid]
     assert done(store) == []
     for act in acts:
         act()
-    assert done(store) == ["cancel", "cancel run", "drain", "remove", "submit"]
+    assert done(store) == ["cancel", "cancel run", "clear", "drain", "remove", "submit"]
+    assert store.device_events("n0", "GPU-1").items == [replace(xid, ended_at=3.0)]
+    assert store.open_device_events(0.0) == []
 
 
 def test_what_changes_nothing_or_is_refused_is_no_deed(store: SqlStore) -> None:

@@ -99,7 +99,7 @@ def test_a_later_migration_runs_on_what_was_there_before_and_not_on_a_new_databa
 
 
 def test_migrations_make_of_the_first_schema_what_a_new_database_has(url: str) -> None:
-    later = ("session", "time_series", "alert", "delivery", "webhook", "message")
+    later = ("session", "time_series", "alert", "delivery", "webhook", "message", "device_event")
     SqlStore(url).close()
 
     def described() -> list[Any]:

@@ -40,7 +40,7 @@ SICK, WELL = "sick", "well"
 OF_STORE = [
     *("idle_experiments", "open_runs", "queue_heads", "node_orders", "entries", "last_seqs", "append_entries"),
     *("begin_attempt", "move_run", "conclude", "calibrated", "completed_of_cell", "experiment", "runs_of_cell"),
-    *("verdicts_of", "end_experiment", "set_waiting", "add_runs"),
+    *("verdicts_of", "end_experiment", "set_waiting", "add_runs", "open_device_events"),
 ]
 OF_CLUSTER = ["nodes", "hold", "holds", "let_go", "start", "status", "fetch", "acknowledge"]
 FAULTS = ("exception", "answer", "hang")

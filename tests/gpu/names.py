@@ -29,7 +29,7 @@ THERE_IS_NONE = re.compile(
     "Torch not compiled with CUDA enabled|Found no NVIDIA driver|No CUDA GPUs are available|"
     "Cannot access accelerator device when none is available|no CUDA-capable device is detected|"
     "CUDA driver version is insufficient for CUDA runtime version|Both events must be recorded|"
-    "Tried to instantiate dummy base class|Cannot initialize CUDA"
+    "Tried to instantiate dummy base class|Cannot initialize CUDA|Invalid device argument"
 )
 
 

@@ -5,6 +5,7 @@ it) is written into the readings of a run that was recorded."""
 import copy
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -231,6 +232,17 @@ def notes_of(values):
 def test_a_power_cap_and_a_device_that_warms_up_are_noted():
     assert "power cap" in notes_of(lambda share: {"throttle_reasons": 0x4})
     assert "warmed up by" in notes_of(lambda share: {"temperature_c": 40 + 30 * share})
+
+
+@pytest.mark.parametrize(("joules", "noted"), [(150.0, False), (155.0, False), (180.0, True), (120.0, True)])
+def test_a_power_sensor_that_disagrees_with_the_energy_counter_is_noted(joules, noted):
+    values = {("power_w", GPU): 300.0, ("energy_j", GPU): joules}
+    readings = [SimpleNamespace(values=values, start_t=k / 2, end_t=(k + 1) / 2, window_s=0.5) for k in range(20)]
+    node = SimpleNamespace(
+        gpus=lambda: [GPU], log=SimpleNamespace(readings=readings, node="n0"), span=SimpleNamespace(start_t=0, end_t=10)
+    )
+    told = validity.energy_is_noted(SimpleNamespace(spans=[node]))
+    assert (told is not None) == noted, told
 
 
 def test_a_host_whose_clock_changes_is_noted():

@@ -22,7 +22,8 @@ from orchestrator.domain.value.failure import Failure
 from orchestrator.domain.value.measurement import Analysis, Reason, Validity
 from orchestrator.services.facts.catalog import load_catalog
 
-KERNEL_KINDS = load_catalog().kernel_kinds
+_FACTS = load_catalog()
+KERNEL_KINDS, XIDS = _FACTS.kernel_kinds, _FACTS.xids
 
 
 def catalog() -> Catalog:
@@ -62,7 +63,7 @@ def catalog() -> Catalog:
         ),
         "sleep": FrameworkFacts("sleep", ("cpu",), ("fp32",), (), {"single": StrategyFacts("single", "system", 1, 1)}),
     }
-    return Catalog({"net": model}, frameworks, {}, kernel_kinds=KERNEL_KINDS)
+    return Catalog({"net": model}, frameworks, {}, kernel_kinds=KERNEL_KINDS, xids=XIDS)
 
 
 def facts(device: str = "cpu", pool: tuple[int, int] = (1, 1)) -> Facts:

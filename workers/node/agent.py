@@ -15,7 +15,7 @@ import uuid
 from pathlib import Path
 from typing import Any, Dict, Mapping, NamedTuple
 
-from workers.node import background, checkpoints, interpreters, port_choice, processes, space
+from workers.node import background, checkpoints, host_facts, interpreters, port_choice, processes, space
 from workers.node.attempts import Attempts, token_sha256
 from workers.node.children import Spawner
 from workers.node.code_version import code_version
@@ -307,6 +307,13 @@ class Agent:
         """Return every interpreter defined here, ready or not; see ``workers.node.interpreters.describe``."""
         self._touch()
         return interpreters.describe()
+
+    def checks(self) -> Json:
+        """Return what ``tbd doctor`` wants to know of this node: facts of ``gpus`` and of the ``machine``; see
+        ``workers.node.host_facts``."""
+        self._touch()
+        gpus = host_facts.of_gpus(self._nvml, self._inventory.offer, self.running)
+        return {"gpus": gpus, "machine": host_facts.of_machine()}
 
     def close(self) -> None:
         """End all attempts (``node_lost``) and let the directory go. The logs stay."""

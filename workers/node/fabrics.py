@@ -2,7 +2,8 @@
 
 Addresses and link types come from the kernel by ioctl (netdevice(7)), which answers for the network namespace of this
 process; speeds and adapters from sysfs, where it is mounted. ``TBD_FABRICS`` (``ethernet=eth0,infiniband=ib0``) says
-what the host does not, and is recorded as ``declared``.
+what the host does not, and is recorded as ``declared``; with adapters, ``infiniband=ib0@mlx5_0+mlx5_3``.
+``TBD_NCCL_NET`` names a plugin's network for NCCL (EFA, Slingshot).
 
 A port of an adapter is of InfiniBand or of Ethernet (``link_layer``; then it is RoCE). InfiniBand may have no interface
 with an IPv4 address (no IPoIB), and RoCE has that of Ethernet: libraries that speak RDMA use the ``adapters``, and meet
@@ -98,6 +99,7 @@ def fabrics(
     declared: str | None = None,
     preferred: str | None = None,
     ports: Sequence[Mapping[str, Any]] = (),
+    net: str | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Return fabric -> {interface, address, speed_bits_per_s, source} for those that this node has; where adapters of
     RDMA carry it, also adapters (["mlx5_0:1"]) and by_ip.
@@ -105,8 +107,9 @@ def fabrics(
     Args:
         known: what ``interfaces`` returns.
         declared: the setting ``TBD_FABRICS``.
-        preferred: the interface that a fabric's choice falls on where several would do: that of the default route.
+        preferred: the interface that a fabric's choice falls on where several are as fast: that of the default route.
         ports: what ``infiniband_ports`` returns.
+        net: the setting ``TBD_NCCL_NET``, which each fabric then has.
 
     Raises:
         ValueError: the setting names no fabric, or an interface that is not there or has no IPv4 address.
@@ -115,19 +118,42 @@ def fabrics(
     found: dict[str, dict[str, Any]] = {}
     for fabric in ("ethernet", "infiniband"):
         usable = [item for item in known if item["kind"] == fabric and item["state"] == "up" and item["address"]]
-        usable.sort(key=lambda item: (item["name"] != preferred, -(item["speed_bits_per_s"] or 0), item["name"]))
+        usable.sort(key=lambda item: _rank(item, preferred))
         if usable:
             found[fabric] = _fabric(usable[0], "sysfs" if usable[0]["speed_bits_per_s"] else "kernel")
+            if left := [item["name"] for item in usable[1:] if not item["virtual"]]:
+                found[fabric]["left"] = left
     _add_adapters(found, by_name, [port for port in ports if port["state"] == "active"])
-    for fabric, name in _declared(declared):
+    for fabric, name, wanted in _declared(declared):
         item = by_name.get(name)
         if item is None or not item["address"]:
             there = ", ".join(sorted(item["name"] for item in known if item["address"]))
             raise ValueError(f"TBD_FABRICS: {name} is no interface with an IPv4 address here; there are {there}")
-        adapters = found.get(fabric, {}).get("adapters")
+        adapters = _wanted(wanted, ports) or found.get(fabric, {}).get("adapters")
         found[fabric] = _fabric(item, "declared")
         if adapters:
             found[fabric].update(adapters=adapters, by_ip=fabric != "roce")
+    return {fabric: {**one, "net": net} for fabric, one in found.items()} if net else found
+
+
+def _rank(item: Mapping[str, Any], preferred: str | None) -> tuple[Any, ...]:
+    """Sorts the interface of a device before one without (a bridge, a tunnel), and the faster first: the default route
+    may go over a slow network for management."""
+    is_default = item["name"] == preferred
+    return bool(item["virtual"]) and not is_default, -(item["speed_bits_per_s"] or 0), not is_default, item["name"]
+
+
+def _wanted(names: Sequence[str], ports: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The ports of the adapters that the setting names, ``mlx5_0`` or ``mlx5_0:1``."""
+    found = []
+    for name in names:
+        own = [port for port in ports if name in (port["device"], f"{port['device']}:{port['port']}")]
+        active = [port for port in own if port["state"] == "active"]
+        if not active:
+            there = ", ".join(_names([port for port in ports if port["state"] == "active"])) or "none"
+            told = "is down" if own else "is no adapter here"
+            raise ValueError(f"TBD_FABRICS: {name} {told}; those that are active: {there}")
+        found += _names(active)
     return found
 
 
@@ -173,15 +199,18 @@ def _fabric(item: Mapping[str, Any], source: str) -> dict[str, Any]:
     }
 
 
-def _declared(text: str | None) -> list[tuple[str, str]]:
+def _declared(text: str | None) -> list[tuple[str, str, list[str]]]:
+    """(fabric, interface, adapters) of ``ethernet=eth0,infiniband=ib0@mlx5_0+mlx5_3``."""
     found = []
     for part in filter(None, (text or "").replace(" ", "").split(",")):
         fabric, _, name = part.partition("=")
+        name, _, adapters = name.partition("@")
         if fabric not in FABRICS or not name:
             raise ValueError(
-                f"TBD_FABRICS={text}: write ethernet=INTERFACE,infiniband=INTERFACE,roce=INTERFACE, one or more"
+                f"TBD_FABRICS={text}: write ethernet=INTERFACE,infiniband=INTERFACE@ADAPTER+ADAPTER,roce=INTERFACE,"
+                " one or more"
             )
-        found.append((fabric, name))
+        found.append((fabric, name, list(filter(None, adapters.split("+")))))
     return found
 
 
@@ -204,7 +233,9 @@ def of_this_node() -> dict[str, Any]:
     return {
         "interfaces": known,
         "infiniband_ports": ports,
-        "fabrics": fabrics(known, os.environ.get("TBD_FABRICS"), default_interface(), ports),
+        "fabrics": fabrics(
+            known, os.environ.get("TBD_FABRICS"), default_interface(), ports, os.environ.get("TBD_NCCL_NET")
+        ),
     }
 
 

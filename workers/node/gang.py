@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
 
 from workers.node import children, locality, processes
@@ -106,16 +107,24 @@ class Gang:
         self._finished: set[str] = set()
         self._garbage_lines = 0
         self._host_gpus = 0
+        self._near_cores: Mapping[str, Sequence[int]] = {}
 
-    def start(self, path: Path, host_cores: Sequence[int], host_gpus: int = 0) -> None:
+    def start(
+        self,
+        path: Path,
+        host_cores: Sequence[int],
+        host_gpus: int = 0,
+        near_cores: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    ) -> None:
         """Start every process; ``path`` is their PYTHONPATH, ``host_cores`` for those without devices of cores, which
-        all ``host_gpus`` GPUs of this host share.
+        all ``host_gpus`` GPUs of this host share; of these a process with GPUs gets those that are of the NUMA nodes
+        of its GPUs' ``near_cores``.
 
         Raises:
             SetupError: one could not be started. Those before it run and have to be ended.
             LogError: the log cannot be written.
         """
-        self._host_gpus = host_gpus
+        self._host_gpus, self._near_cores = host_gpus, near_cores
         started = [process for process in self._mine if not process.get("started_by")]
         adopted = [process for process in self._mine if process.get("started_by")]
         for process in adopted:
@@ -191,7 +200,8 @@ class Gang:
             command += ["--phase", self._phase]
         if process["ranks"]:
             command = [*self._prefix, *command]
-        cores = children.cores_of(process) or list(host_cores)
+        near = [core for device in process["devices"] for core in self._near_cores.get(device["id"], ())]
+        cores = children.cores_of(process) or locality.beside(near, host_cores)
         shares_node = self._job["plan"].get("exclusive") == "device"
         memory_nodes = locality.memory_nodes(cores) if shares_node else []
         return rank.Launch(command, cores, str(scratch), added, memory_nodes)

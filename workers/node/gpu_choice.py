@@ -8,12 +8,13 @@ driver has lost it or says that it is not well) is withheld, with the reason.
 from __future__ import annotations
 
 import re
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from workers.node import locality
 from workers.node.telemetry.nvml import Gpu, Nvml, Use
 
 IDLE = "idle"
+LOST = "the driver has lost it; reset it (nvidia-smi --gpu-reset) or the host, then start the agent anew"
 
 # Judgements for ``TBD_GPUS=idle``, where the driver may list no processes (containers): what an idle device shows at
 # most. The driver keeps about 0.6 GB of an H100 for itself.
@@ -98,6 +99,17 @@ def _share(gpus: Sequence[Gpu], text: str) -> list[Gpu]:
     return list(gpus[(number - 1) * size : number * size])
 
 
+def _amiss(gpu: Gpu, links: Mapping[Gpu, Mapping[str, int]]) -> Iterator[str]:
+    """What of its ``links`` is less than it could be, or than GPUs of its model beside it have."""
+    own = links[gpu]
+    width, most = own.get("pcie_width"), own.get("pcie_most_width")
+    if width and most and width < most:
+        yield f"PCIe has {width} of {most} lanes: see that it sits well in its slot (nvidia-smi -q)"
+    beside = max((found.get("nvlinks", 0) for one, found in links.items() if one.name == gpu.name), default=0)
+    if own.get("nvlinks", beside) < beside:
+        yield f"{own['nvlinks']} NVLinks are up, and {beside} of a GPU beside it (nvidia-smi nvlink -s)"
+
+
 class Offer:
     """The GPUs of this node as they can be had now.
 
@@ -119,22 +131,29 @@ class Offer:
         self._near = locality.near_cores({gpu.id: gpu.near_cores for gpu in beside}, cores)
         self._pids: dict[str, list[int]] = {}
         self.withheld: dict[str, str] = {}
+        # GPU -> why it is not well, as its driver says; those are withheld too.
+        self.ailments: dict[str, list[str]] = {}
+        # GPU -> what is amiss with its links: it computes right, and slower than others.
+        self.doubts: dict[str, list[str]] = {}
         self.look(first=True)
 
     def look(self, first: bool = False) -> None:
         """See who uses the devices. Call it only while no attempt runs here: whoever computes is somebody else then,
         and nothing is measured."""
-        withheld = dict(self._nvml.unusable)
+        withheld, ailments = dict(self._nvml.unusable), {}
         for gpu in self._gpus:
-            found = self._why_not(gpu, self._nvml.use(gpu.id), first)
-            why = "; ".join([*([found] if found else []), *self._nvml.ailments(gpu.id)])
-            if why:
+            use = self._nvml.use(gpu.id)
+            ailing = [LOST] if use.lost else self._nvml.ailments(gpu.id)
+            if ailing:
+                ailments[gpu.id] = ailing
+            used = None if use.lost else self._why_not(gpu, use, first)
+            if why := "; ".join([*([used] if used else []), *ailing]):
                 withheld[gpu.id] = f"GPU {gpu.number}: {why}"
-        self.withheld = withheld
+        self.withheld, self.ailments = withheld, ailments
+        links = {gpu: self._nvml.links(gpu.id) for gpu in self._gpus if gpu.id not in ailments}
+        self.doubts = {gpu.id: found for gpu in links if (found := list(_amiss(gpu, links)))}
 
     def _why_not(self, gpu: Gpu, use: Use, first: bool) -> str | None:
-        if use.lost:
-            return "the driver has lost it; reset it (nvidia-smi --gpu-reset) or the host, then start the agent anew"
         # What has just ended may be listed once more: only who is there at two looks computes.
         before, self._pids[gpu.id] = self._pids.get(gpu.id, []), use.pids or []
         lasting = [pid for pid in use.pids or [] if first or pid in before]
@@ -145,6 +164,11 @@ class Offer:
         if self._only_idle and (use.used_bytes or 0) > IDLE_USED_BYTES:
             return f"TBD_GPUS={IDLE}, and {(use.used_bytes or 0) / 1e9:.1f} GB of its memory are in use"
         return None
+
+    @property
+    def gpus(self) -> list[Gpu]:
+        """The GPUs of this node as they were at the beginning, those that are withheld too."""
+        return list(self._gpus)
 
     def devices(self) -> list[dict[str, Any]]:
         """Return the GPUs that can be had, as devices of the inventory."""

@@ -28,6 +28,8 @@ LEAST_CORES = 4
 class Inventory:
     """The facts of this node. What does not change is read once.
 
+    ``offer`` has the GPUs.
+
     Args:
         node: the name of the node; the host's name where None.
         directory: where attempts are kept; the free space is that of its disk.
@@ -39,26 +41,33 @@ class Inventory:
 
     def __init__(self, node: str | None, directory: Path, nvml: Nvml) -> None:
         self._directory = directory
+        self._nvml = nvml
         self._unavailable: dict[str, str] = {}
         cores = usable_cores()
         kept = housekeeping_cores(cores, _count("TBD_CPU_DEVICES", 1, len(cores)))
-        self._offer = Offer(nvml, os.environ, sorted(_without(cores, kept), key=_place))
+        self.offer = Offer(nvml, os.environ, sorted(_without(cores, kept), key=_place))
         self._facts = self._read(node, nvml)
 
     def look(self) -> None:
         """See who uses the GPUs; call it only while no attempt runs here."""
-        self._offer.look()
+        self.offer.look()
 
     def read(self) -> dict[str, Any]:
         """Return all facts as a JSON object."""
         ready = {found.name: found.definition for found in interpreters.all_resolved() if found.ready}
         free = space.free_bytes(self._directory)
         governor = self._governor(self._facts["cores"])  # whoever has the right may change it while the agent lives
+        own = {gpu.id for gpu in self.offer.gpus}  # other parts of this host may be other nodes
         changing = {
             "governor": governor,
-            "devices": [*self._facts["devices"], *self._offer.devices()],
-            "gpus_withheld": dict(self._offer.withheld),
+            "devices": [*self._facts["devices"], *self.offer.devices()],
+            "gpus": [{"id": gpu.id, "number": gpu.number, "name": gpu.name} for gpu in self.offer.gpus],
+            "gpus_withheld": dict(self.offer.withheld),
+            "gpu_ailments": dict(self.offer.ailments),
+            "gpu_doubts": dict(self.offer.doubts),
+            "gpu_xids": [xid for xid in self._nvml.xids() if xid["device"] in own],
             "interpreters": ready,
+            "interpreters_unfit": interpreters.unfit() if self.offer.gpus else {},
             "datasets": datasets.offered(),
             "prepared_datasets": datasets.prepared(),
             "disk_free_bytes": free,
@@ -72,7 +81,7 @@ class Inventory:
         model = cpu_model()
         if model is None:
             self._unavailable["cpu_model"] = "/proc/cpuinfo names no model"
-        why_fewer = nvml.reason or self._offer.left_out
+        why_fewer = nvml.reason or self.offer.left_out
         if why_fewer:
             self._unavailable["gpus"] = why_fewer
         count = _count("TBD_CPU_DEVICES", 1, len(cores))

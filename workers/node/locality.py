@@ -49,6 +49,15 @@ def memory_nodes(cores: Collection[int], root: Path = _NODES) -> list[int]:
     return sorted(number for number, own in nodes.items() if own & set(cores))
 
 
+def beside(cores: Collection[int], usable: Sequence[int], root: Path = _NODES) -> list[int]:
+    """Return those of ``usable`` that are of the NUMA nodes of ``cores``: all of them where there are no ``cores``, or
+    the host has one node."""
+    near: set[int] = set()
+    for number in memory_nodes(cores, root) if cores else ():
+        near |= parsed((root / f"node{number}" / "cpulist").read_text())
+    return [core for core in usable if core in near] or list(usable)
+
+
 def parsed(text: str) -> set[int]:
     """Return a set of numbers as the kernel writes it: ``0-3,8``."""
     found: set[int] = set()

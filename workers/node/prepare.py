@@ -63,7 +63,8 @@ def complete(
             or no such commit of a model's code.
     """
     completed = json.loads(json.dumps(job))
-    completed["interpreter"].update(_interpreter(job["interpreter"]))
+    on_gpus = any(device["kind"] == "cuda" for process in job["processes"] for device in process["devices"])
+    completed["interpreter"].update(_interpreter(job["interpreter"], on_gpus))
     _check_variables(job["interpreter"].get("variables") or {})
     if folder is not None and job["interpreter"].get("suite_commit"):
         completed["suite_path"] = _suite_path(job, folder)
@@ -127,7 +128,7 @@ def _ports(completed: dict[str, Any], on_this_node: bool) -> None:
     nodes[0]["ports"] = {"control": control["port"], "framework": framework}
 
 
-def _interpreter(wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _interpreter(wanted: Mapping[str, Any], on_gpus: bool = False) -> dict[str, Any]:
     if wanted.get("python"):
         if not os.access(wanted["python"], os.X_OK):
             raise SetupError("there is no interpreter at {}".format(wanted["python"]))
@@ -135,6 +136,11 @@ def _interpreter(wanted: Mapping[str, Any]) -> dict[str, Any]:
     found = interpreters.resolve(wanted["name"], wanted.get("definition"))
     if not found.ready:
         raise SetupError(found.reason or "the interpreter {} is not ready".format(wanted["name"]))
+    if on_gpus:
+        try:
+            interpreters.prove(found)
+        except interpreters.InterpreterError as error:
+            raise SetupError(f"the interpreter {found.name} was built without a GPU, and fails here: {error}") from None
     return {
         "definition": found.definition,
         "python": found.python,

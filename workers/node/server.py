@@ -34,6 +34,7 @@ METHODS = (
     "acknowledge",
     "heartbeat",
     "interpreters",
+    "checks",
 )
 
 DEFAULT_IDLE_EXIT_S = 900.0
@@ -190,6 +191,9 @@ class AgentClient:
 
     def heartbeat(self) -> dict[str, Any]:
         return dict(self._call("heartbeat"))
+
+    def checks(self) -> dict[str, Any]:
+        return dict(self._call("checks"))
 
     def interpreters(self) -> list[dict[str, Any]]:
         return list(self._call("interpreters"))

@@ -10,6 +10,7 @@ Each reads a few small files, and changes nothing. What the kernel does not show
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any, Mapping
@@ -64,7 +65,11 @@ def of_process(environment: Mapping[str, str], root: Path = Path("/")) -> dict[s
     personality = text(root / "proc/self/personality")
     status = text(root / "proc/self/status") or ""
     huge = re.search(r"^THP_enabled:\s*(\d)", status, re.M)
+    files = {"/etc/nccl.conf": root / "etc/nccl.conf", "~/.nccl.conf": Path(os.path.expanduser("~/.nccl.conf"))}
+    nccl = {name: said for name, path in files.items() if (said := text(path)) is not None}
     return {
+        # NCCL reads them as if they were variables.
+        **({"nccl_files": nccl} if nccl else {}),
         "environment": {name: environment[name] for name in sorted(environment) if name.startswith(VARIABLES)},
         "address_space_randomized": None if personality is None else not int(personality, 16) & _ADDR_NO_RANDOMIZE,
         "huge_pages_allowed": None if huge is None else huge.group(1) == "1",

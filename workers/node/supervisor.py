@@ -141,7 +141,7 @@ class Supervisor:
         if identity is not None:
             self._log.append("dataset", **identity)
         self._oom_kills = processes.oom_kills()
-        self._gang.start(path, self._cores(), self._gpus())
+        self._gang.start(path, self._cores(), self._gpus(), self._near_cores())
         self._sample()
         deadline = time.monotonic() + self._job["plan"]["timeout_s"]
         self._watch(deadline)
@@ -180,7 +180,7 @@ class Supervisor:
         self._gang = Gang(self._job, self._mine, folder, self._log, around.spawner, around.node, phase, prefix)
         self._length.begin_anew()
         try:
-            self._gang.start(path, self._cores(), self._gpus())
+            self._gang.start(path, self._cores(), self._gpus(), self._near_cores())
             self._adopt(self._gang.children)
             self._watch(deadline)
         except prepare.SetupError as error:

@@ -15,8 +15,8 @@ The job
     token          secret of the attempt; stands in the environment of its processes as ``TOKEN_VARIABLE``
     plan           the frozen plan: model, options, framework, strategy, interpreter, topology, fabric, device,
                    precision, per_device_batch_size, global_batch_size, data, size, seed, mode, max_steps,
-                   min_measure_s, max_measure_s, profile, timeout_s, repetition; data_on and warm_up_s where they are
-                   not the usual ones
+                   min_measure_s, max_measure_s, profile, timeout_s, repetition; exchange_timeout_s, data_on and
+                   warm_up_s where they are not the usual ones
     model          the facts of ``model.toml`` as an object, with ``module`` (``suites.models.resnet_50``)
     dataset        null for synthetic data, else the facts of ``dataset.toml`` with ``module`` and ``root`` (a folder;
                    null until the node agent has prepared it). Of one that was registered on nodes also ``registered``
@@ -333,6 +333,11 @@ def node_of(job: Mapping[str, Any], process: Mapping[str, Any]) -> Dict[str, Any
     if len(nodes) == 1:
         return nodes[0]
     return next(node for node in nodes if node["name"] == process["node"])
+
+
+# Seconds that one exchange of gradients may take where a plan does not say: a judgement. What hangs ends then, and not
+# with the whole attempt.
+EXCHANGE_TIMEOUT_S = 300.0
 
 
 def usual_place(device: str) -> str:

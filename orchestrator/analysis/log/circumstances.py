@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.analysis.log import windows
+from orchestrator.analysis.log import nccl, windows
 from orchestrator.analysis.log.events import NodeLog
 from orchestrator.analysis.log.windows import span_of
 
@@ -19,6 +19,7 @@ def circumstances(logs: Sequence[NodeLog]) -> dict[str, Any]:
         "script": job.get("script") or {},
         "devices": [device for process in job["processes"] for device in process["devices"]],
         "nodes": {log.node: _node(log) for log in logs},
+        "exchange": nccl.facts_of(logs),
         "condition": {log.node: _condition(log) for log in logs},
         **_data(logs),
     }

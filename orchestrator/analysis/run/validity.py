@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from orchestrator.analysis.log import plausible, windows
+from orchestrator.analysis.log import nccl, plausible, windows
 from orchestrator.analysis.run import conditions, replicas
 from orchestrator.analysis.run.evidence import Evidence
 from orchestrator.analysis.run.utilization import NodeSpan
@@ -23,6 +23,7 @@ from orchestrator.domain.value.measurement import Advice, Finding, Reason, Valid
 MAX_FOREIGN_RATIO = 0.10  # of the host's core time, used by neither the attempt nor tbd
 MAX_STOLEN_RATIO = 0.05  # of the host's core time, taken by the hypervisor
 MAX_SWAP_IN_BYTES_PER_S = 2**20  # read back from swap
+MAX_ENERGY_RATIO, LEAST_ENERGY_S = 0.05, 2.0  # between counter and sensor, over so long at least
 MAX_THROTTLED_RATIO = 0.01  # of the timed phase, in which a device protected itself
 LOSS_STEPS_LEAST = 200  # steps before a loss that should fall must have fallen
 LOSS_VALUES_LEAST = 30  # values before anything is said of its course
@@ -358,6 +359,27 @@ def power_cap_is_noted(evidence: Evidence) -> Found:
     return f"a device was held by its power cap in {share:.0%} of the timed phase" if share > 0 else None
 
 
+def energy_is_noted(evidence: Evidence) -> Found:
+    """The power sensor of some GPUs covers a part of the time only: its mean may be another than the counter's."""
+    for node in evidence.spans:
+        for gpu in node.gpus():
+            joules, covered_s = windows.amount(node.log.readings, node.span, "energy_j", gpu)
+            sensed_w = windows.mean(node.log.readings, node.span, "power_w", gpu)
+            if not sensed_w or covered_s < LEAST_ENERGY_S:
+                continue
+            counted_w = joules / covered_s
+            if abs(counted_w / sensed_w - 1) > MAX_ENERGY_RATIO:
+                return (
+                    f"{gpu} of {node.log.node} took {counted_w:.0f} W by its energy counter, which energy_per_work_j is"
+                    f" of, and {sensed_w:.0f} W by its power sensor"
+                )
+    return None
+
+
+def exchange_is_noted(evidence: Evidence) -> Found:
+    return nccl.note_of(nccl.facts_of(evidence.logs))
+
+
 def throttled_ratio(spans: Sequence[NodeSpan], bits: int = THROTTLE_BITS, causes: Sequence[str] = SLOWED_S) -> float:
     """Return the largest share, over devices, of the time in which one of ``causes`` held the clocks down; where the
     driver does not add up their seconds, in which one of the reasons ``bits`` was set when it was asked."""
@@ -396,4 +418,6 @@ RULES: tuple[Callable[[Evidence], Found], ...] = (
     host_clock_is_noted,
     warming_is_noted,
     power_cap_is_noted,
+    energy_is_noted,
+    exchange_is_noted,
 )

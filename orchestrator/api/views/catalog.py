@@ -5,11 +5,15 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from orchestrator.api.views.common import Json, View, fields_of
+from orchestrator.api.views.common import Json, PageView, View, fields_of
 from orchestrator.api.views.runs import DeviceView
+from orchestrator.domain.around.device_health import DeviceEvent
 from orchestrator.domain.asked.catalog import ModelFacts, OptionFacts, QualityFacts, StrategyFacts, SwitchFacts, Variant
 from orchestrator.domain.asked.placement import Node
+from orchestrator.domain.value.health import Health
+from orchestrator.services.facts.checks import NodeFacts
 from orchestrator.services.facts.datasets import DatasetOnNode, DatasetStatus
+from orchestrator.services.facts.devices import DeviceRecord
 from orchestrator.services.facts.frameworks import FrameworkStatus, InterpreterOnNode
 
 
@@ -123,12 +127,40 @@ class DatasetView(View):
     nodes: list[DatasetOnNodeView]
 
 
+@fields_of(Health)
+class DeviceHealthView(View):
+    """How well a device is. ``state``: well; suspect (used where the others do not suffice); bad (withheld)."""
+
+
 @fields_of(Node)
 class NodeView(View):
     """A machine. ``state``: available, draining, quarantined, suspect or unreachable; ``reason``: why it is one of the
-    last two."""
+    last two. ``health``: of the devices that are not well, by id."""
 
     devices: list[DeviceView]
+    health: dict[str, DeviceHealthView]
+
+
+@fields_of(NodeFacts, without=("facts",))
+class NodeFactsView(View):
+    """What a node says of itself to whoever checks it, ``took_s`` seconds after it was asked; null with a reason where
+    it says nothing."""
+
+    facts: Json | None
+
+
+@fields_of(DeviceEvent)
+class DeviceEventView(View):
+    """What happened to a device. ``kind``: xid, ailment (its driver said so), crash (of a training on it), cleared.
+    ``ended_at``: since when it counts no more; null: it counts."""
+
+
+@fields_of(DeviceRecord, without=("events",))
+class DeviceRecordView(View):
+    """A device, how it is, and what happened to it, newest first. ``number``: of its driver."""
+
+    health: DeviceHealthView
+    events: PageView[DeviceEventView]
 
 
 def framework_view(status: FrameworkStatus) -> FrameworkView:

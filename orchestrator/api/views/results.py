@@ -21,6 +21,7 @@ class NodesAxis(View):
 
     gpu_model: str | None
     names: list[str] | None
+    devices: list[str] | None
 
 
 _HINTS = get_type_hints(Plan) | {"options": Json, "topology": str, "nodes": NodesAxis, "profile": list[str]}
@@ -86,7 +87,8 @@ class ResultRowView(View):
 
 
 def axes_view(plan: Plan) -> AxesView:
-    nodes = NodesAxis(gpu_model=plan.gpu_model, names=list(plan.node_names) or None)
+    named = {"names": list(plan.node_names) or None, "devices": list(plan.device_ids) or None}
+    nodes = NodesAxis(gpu_model=plan.gpu_model, **named)
     told = {name: nodes if name == "nodes" else plan.told(name) for name in _TOLD}
     return AxesView(**told)
 

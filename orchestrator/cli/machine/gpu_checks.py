@@ -1,11 +1,8 @@
 """What ``tbd doctor`` says of GPUs: driver against CUDA, persistence mode, ECC, MIG, permissions, clocks, and the
 limits of shared and locked memory that NCCL and loaders run into."""
 
-import math
 import os
-import resource
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from orchestrator.cli.machine.findings import Finding
@@ -20,43 +17,15 @@ LOCKED_BYTES = 2**30
 # NVML clocks event reasons (nvml.h) of a device that protects itself, even while nothing runs.
 _SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 
-_WHERE_PROFILING_IS_SAID = Path("/proc/driver/nvidia/params")
-
 
 def gpus() -> Iterator[Finding]:
     """All findings on the GPUs of this machine as they are now."""
-    from workers.node import gpu_choice, interpreters
-    from workers.node.interpreters import cuda_needs
+    from workers.node import gpu_choice, host_facts
     from workers.node.telemetry.nvml import Nvml
 
     nvml = Nvml()
     try:
-        offer = gpu_choice.Offer(nvml, os.environ)
-        devices = [{**gpu._asdict(), **nvml.settings(gpu.id)} for gpu in nvml.gpus()]
-        driver = cuda_needs.Driver(
-            nvml.driver_version, [(one["name"], one["compute_capability"]) for one in devices], nvml.reason
-        )
-        needs = {name: cuda_needs.of(name) for name in interpreters.definitions()}
-        facts = {
-            "driver": nvml.driver_version,
-            "cuda": nvml.cuda_version,
-            "reason": nvml.reason,
-            "devices": devices,
-            "withheld": offer.withheld,
-            "left_out": offer.left_out,
-            "unfit": {
-                name: why
-                for name, needed in needs.items()
-                for why in [needed and driver.gpus and cuda_needs.trouble(needed, driver)]
-                if why
-            },
-            "closed_devices": [str(path) for path in Path("/dev").glob("nvidia*") if not os.access(path, os.R_OK)],
-            "profiling": _text(_WHERE_PROFILING_IS_SAID),
-            "root": os.geteuid() == 0,
-            "shared_bytes": _size_of("/dev/shm"),
-            "locked_bytes": _locked_bytes(),
-            "infiniband": os.path.isdir("/sys/class/infiniband"),
-        }
+        facts = host_facts.of_gpus(nvml, gpu_choice.Offer(nvml, os.environ))
     finally:
         nvml.close()
     yield from findings(facts)
@@ -71,13 +40,20 @@ def findings(facts: Facts) -> Iterator[Finding]:
 def _driver(facts: Facts) -> Iterator[Finding]:
     if facts["closed_devices"]:
         advice = "Let this user read them (group video or render), or give them to the container (--gpus all)"
+        if facts["in_container"]:
+            advice = (
+                "A container loses its GPUs when systemd reads its units anew (NVIDIA's container toolkit before "
+                "1.18): start it anew, with --device for each, or update the toolkit"
+            )
         yield Finding("GPU devices", "broken", f"{', '.join(facts['closed_devices'])}: no permission", advice)
     if facts["driver"] is None:
         yield Finding("GPUs", "ok", f"none ({facts['reason']}): runs use CPU devices")
         return
     cuda = f", up to CUDA {facts['cuda'] // 1000}.{facts['cuda'] % 1000 // 10}" if facts["cuda"] else ""
     yield Finding("NVIDIA driver", "ok", f"{facts['driver']}{cuda}")
-    if not facts["devices"]:
+    if facts["is_measured"]:
+        yield Finding("GPUs", "ok", "not asked: a run is measured there now")
+    elif not facts["devices"]:
         advice = "Look at nvidia-smi and dmesg; in a container: were GPUs given to it (--gpus all)?"
         yield Finding("GPUs", "broken", f"the driver is there, and no GPU: {facts['reason']}", advice)
     for name, why in facts["unfit"].items():
@@ -85,11 +61,19 @@ def _driver(facts: Facts) -> Iterator[Finding]:
 
 
 def _offered(facts: Facts) -> Iterator[Finding]:
+    alike: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for device in facts["devices"]:
         why = facts["withheld"].get(device["id"])
-        told = f"{device['name']}, {device['id']}"
-        yield Finding(f"GPU {device['number']}", "note" if why else "ok", told, f"Withheld: {why}" if why else "")
-    known = {device["id"] for device in facts["devices"]}
+        level = "broken" if device["id"] in facts["ailments"] else "note"
+        if why is None:
+            yield Finding(f"GPU {device['number']}", "ok", f"{device['name']}, {device['id']}")
+        else:
+            alike.setdefault((level, why.removeprefix(f"GPU {device['number']}: ")), []).append(device)
+    for (level, why), devices in alike.items():
+        ids = [device["id"] for device in devices] if len(devices) == 1 else []
+        told = ", ".join([*dict.fromkeys(device["name"] for device in devices), *ids])
+        yield Finding(f"GPU {', '.join(device['number'] for device in devices)}", level, told, f"Withheld: {why}")
+    known = {device["id"] for device in facts["devices"]} if facts["devices"] else set(facts["withheld"])
     for why in (why for uuid, why in facts["withheld"].items() if uuid not in known):
         yield Finding("GPUs", "broken", why, "What has fallen off the bus is back after a reset of the host")
     if facts["left_out"]:
@@ -174,42 +158,87 @@ def _shared_memory(facts: Facts) -> Iterator[Finding]:
 
 
 def _locked_memory(facts: Facts) -> Iterator[Finding]:
-    if not facts["devices"] and not facts["infiniband"]:
+    if not facts["driver"] and not facts["infiniband"]:
         return
     limit = facts["locked_bytes"]
-    if limit < LOCKED_BYTES:
+    if limit is not None and limit < LOCKED_BYTES:
         advice = (
-            "NCCL and MPI over InfiniBand pin memory: ulimit -l unlimited (limits.conf; docker run --ulimit memlock=-1)"
+            "NCCL and MPI over InfiniBand pin memory: LimitMEMLOCK=infinity in the agent's unit (as in deploy/ray), "
+            "ulimit -l unlimited (limits.conf), docker run --ulimit memlock=-1"
         )
-        yield Finding("locked memory", "note", f"at most {memory(int(limit))}", advice)
+        yield Finding("locked memory", "note", f"at most {memory(limit)}", advice)
     else:
-        yield Finding("locked memory", "ok", "unlimited" if limit == math.inf else memory(int(limit)))
+        yield Finding("locked memory", "ok", "unlimited" if limit is None else memory(limit))
+
+
+def _fabric_manager(facts: Facts) -> Iterator[Finding]:
+    if not facts["nvswitches"]:
+        return
+    if facts["fabric_manager"]:
+        yield Finding("Fabric Manager", "ok", f"runs, for {facts['nvswitches']} NVSwitches")
+    elif facts["in_container"]:
+        yield Finding("Fabric Manager", "ok", "not visible from within a container")
+    else:
+        advice = (
+            "Without it CUDA does not begin (error 802): install nvidia-fabricmanager in the version of the driver, "
+            "and systemctl enable --now nvidia-fabricmanager"
+        )
+        yield Finding(
+            "Fabric Manager", "broken", f"does not run, and there are {facts['nvswitches']} NVSwitches", advice
+        )
+
+
+def _direct(facts: Facts) -> Iterator[Finding]:
+    """From GPU to GPU, and from GPU to network adapter, without the memory of the host between."""
+    if not facts["driver"]:
+        return
+    if facts["infiniband"] and not facts["peer_memory"] and not facts["open_kernel_module"]:
+        advice = (
+            "What goes between nodes passes through the host's memory: modprobe nvidia-peermem, or the driver's open "
+            "kernel modules (dma-buf)"
+        )
+        yield Finding("GPUDirect RDMA", "note", "neither nvidia-peermem nor dma-buf", advice)
+    if facts["acs_bridges"]:
+        advice = (
+            "What goes from GPU to GPU over PCIe passes through the root, some times slower: switch ACS off in the "
+            "BIOS, or by setpci (NCCL's troubleshooting); a virtual machine may need it"
+        )
+        yield Finding("ACS", "note", f"{facts['acs_bridges']} bridges redirect", advice)
+    elif facts["acs_bridges"] is None:
+        yield Finding("ACS", "ok", "not known: only root reads the settings of bridges (lspci -vvv | grep ACSCtl)")
+    if translated := [kind for kind in facts["iommu"] if kind != "identity"]:
+        advice = "GPUs reach each other and adapters slowly, or not at all: iommu=pt on the kernel's command line"
+        yield Finding("IOMMU", "note", f"translates addresses ({', '.join(translated)})", advice)
+
+
+def _counter_holders(facts: Facts) -> Iterator[Finding]:
+    if facts["counter_holders"]:
+        advice = (
+            "Two cannot hold the counters of pipes and kernels: dcgmi profile --pause while kernels are profiled, "
+            "--resume afterwards"
+        )
+        yield Finding("GPU counters", "note", f"held by {', '.join(facts['counter_holders'])}", advice)
+
+
+def _compiler(facts: Facts) -> Iterator[Finding]:
+    if "compiler" not in facts or facts["python_h"] is None:  # no driver, or no PyTorch yet
+        return
+    missing = [*([] if facts["compiler"] else ["a C compiler"]), *([] if facts["python_h"] else ["Python.h"])]
+    if missing:
+        advice = "The switch compile cannot work on GPUs: apt install gcc and the headers of that Python (python3-dev)"
+        yield Finding("compile", "note", f"{' and '.join(missing)} not found", advice)
+
+
+def _links(facts: Facts) -> Iterator[Finding]:
+    numbers = {device["id"]: device["number"] for device in facts["devices"]}
+    for uuid, reasons in facts["doubts"].items():
+        yield Finding("GPU links", "note", f"GPU {numbers.get(uuid, uuid)}", "; ".join(reasons))
 
 
 def _those(facts: Facts, which: Callable[[Mapping[str, Any]], Any]) -> str:
     """The numbers of the devices for which ``which`` holds, for a person."""
     found = [device["number"] for device in facts["devices"] if which(device)]
     return f"GPU {', '.join(found)}" if found else ""
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text()
-    except OSError:
-        return None
-
-
-def _size_of(folder: str) -> int | None:
-    try:
-        found = os.statvfs(folder)
-    except OSError:
-        return None
-    return found.f_blocks * found.f_frsize
-
-
-def _locked_bytes() -> float:
-    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    return math.inf if soft == resource.RLIM_INFINITY else float(soft)
 
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
@@ -222,4 +251,9 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     _clocks,
     _shared_memory,
     _locked_memory,
+    _fabric_manager,
+    _direct,
+    _counter_holders,
+    _compiler,
+    _links,
 )

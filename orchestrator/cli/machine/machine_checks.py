@@ -21,24 +21,9 @@ HUGE_PAGES = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1"
 
 def machine() -> Iterator[Finding]:
     """All findings on this machine as it is now."""
-    import os
+    from workers.node import host_facts
 
-    from workers.node import children, speed_settings
-    from workers.node.inventory import governor_of, usable_cores
-    from workers.node.telemetry import procfs
-
-    cores = usable_cores()
-    active, stolen = procfs.cores()
-    facts = speed_settings.of_machine() | {
-        "cores": cores,
-        "governors": sorted({governor for governor in map(governor_of, cores) if governor}),
-        "inherited": speed_settings.of_process(children.environment(os.environ, {})),
-        "preload_of_this_shell": os.environ.get("LD_PRELOAD"),
-        "active_s": sum(active.values()),
-        "stolen_s": stolen,
-        "load": os.getloadavg()[0],
-    }
-    yield from findings(facts)
+    yield from findings(host_facts.of_machine())
 
 
 def findings(facts: Facts) -> Iterator[Finding]:

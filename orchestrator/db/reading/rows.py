@@ -162,7 +162,7 @@ def values_of(table: Table, thing: object, **written: Any) -> tuple[Any, ...]:
     return tuple(value.value if isinstance(value, Enum) else value for value in found)
 
 
-def made_of(kind: type[Made], row: AnyRow, **read: Any) -> Made:
+def made_of(kind: type[Made], row: AnyRow, /, **read: Any) -> Made:
     """The dataclass ``kind`` of a row: its fields of ``read``, and the others from the columns of the same names.
 
     Raises:

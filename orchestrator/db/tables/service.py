@@ -1,6 +1,7 @@
-"""The tables of the service itself: what was ordered of nodes, who serves, and whether the database accepts writes."""
+"""The tables of the service itself: what was ordered of nodes, what happened to their devices, who serves, and whether
+the database accepts writes."""
 
-from sqlalchemy import Column, Double, Integer, Table
+from sqlalchemy import Column, Double, Index, Integer, Table, Text
 
 from orchestrator.db.tables.metadata import Count, Key, metadata
 
@@ -9,6 +10,25 @@ node_order = Table(
     metadata,
     Column("node", Key, primary_key=True),
     Column("state", Key, nullable=False),
+)
+
+# It names runs without hanging on them: it outlives them. ``ended_at``: since when it counts no more.
+device_event = Table(
+    "device_event",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("node", Key, nullable=False),
+    Column("device", Key, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("kind", Key, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("code", Integer),
+    Column("boot_id", Key),
+    Column("cell_key", Key),
+    Column("run_id", Key),
+    Column("ended_at", Double),
+    Index("ix_device_event_device", "node", "device", "created_at", "id"),
+    Index("ix_device_event_open", "ended_at", "kind", "created_at"),
 )
 
 # One row, rewritten to see whether the database accepts writes.

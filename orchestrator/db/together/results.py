@@ -1,15 +1,17 @@
 """What a run came to: the end of its attempt, analysis, fingerprint and profiles in one transaction."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, select
 
+from orchestrator.db.access.device_events import add as add_events
 from orchestrator.db.history import points
 from orchestrator.db.reading import rows
 from orchestrator.db.run import cell_rows, cells, probes, profiles, runs, time_series
 from orchestrator.db.tables import schema
 from orchestrator.db.tables.schema import attempt, result
+from orchestrator.domain.around.device_health import DeviceEvent
 from orchestrator.domain.runs.run import TERMINAL, RunState
 from orchestrator.domain.value.failure import Failure
 from orchestrator.domain.value.measurement import Analysis
@@ -24,10 +26,12 @@ def conclude(
     failure: Failure | None = None,
     analysis: Analysis | None = None,
     fingerprint: Mapping[str, Any] | None = None,
+    device_events: Sequence[DeviceEvent] = (),
 ) -> bool:
     """See ``domain.ports.Store.conclude``. A run that goes back to the queue keeps its failure at the attempt only."""
     if not runs.move(connection, run_id, RunState.COLLECTING, to, at=at, failure=failure, analysis=analysis):
         return False
+    add_events(connection, device_events)
     if analysis is not None or fingerprint is not None:
         replace_result(connection, run_id, analysis, fingerprint or {})
     if to in TERMINAL:

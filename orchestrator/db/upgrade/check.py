@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, literal, select
 
+from orchestrator.db.access import device_events
 from orchestrator.db.history import imported_points, predictions
 from orchestrator.db.reading import rows
 from orchestrator.db.run import changes, logs, probes, runs
@@ -13,6 +14,7 @@ from orchestrator.db.tables.alerts import alert
 from orchestrator.db.tables.imported import imported_point
 from orchestrator.db.tables.predictions import prediction
 from orchestrator.db.tables.schema import attempt, change, entry, experiment, fire, run, schedule
+from orchestrator.db.tables.service import device_event
 from orchestrator.db.tables.webhooks import webhook
 from orchestrator.domain.words.errors import Damaged
 
@@ -35,6 +37,7 @@ def damaged(connection: Connection) -> Iterator[Damaged]:
     yield from _unread(connection, select(prediction).order_by(prediction.c.id), predictions.read)
     yield from _unread(connection, select(alert).order_by(alert.c.id), alerts.read)
     yield from _unread(connection, select(webhook).order_by(webhook.c.id), webhooks.read)
+    yield from _unread(connection, select(device_event).order_by(device_event.c.id), device_events.read)
     states = select(fire, literal(None).label("experiment_state"))
     yield from _unread(connection, states.order_by(fire.c.id), fires.read)
     yield from _unread(connection, select(change).order_by(change.c.number), changes.change_of)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.domain.asked.topology import Topology
+from orchestrator.domain.value.health import Xid
 from orchestrator.domain.value.peaks import DataSheet
 from orchestrator.domain.value.profile import NO_KINDS, KernelKinds
 from workers.trainer.protocol import STRATEGY
@@ -278,6 +279,7 @@ class Catalog:
     datasets: Mapping[str, DatasetFacts]
     data_sheets: Sequence[DataSheet] = ()
     kernel_kinds: KernelKinds = NO_KINDS
+    xids: Mapping[int, Xid] = field(default_factory=dict)
 
     def strategies_with(self, option: str) -> list[tuple[FrameworkFacts, StrategyFacts]]:
         """The strategies, each with its framework, that have the option."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.domain.asked import datasets
@@ -18,7 +18,8 @@ class Facts:
 
     ``device`` is what ``auto`` stands for; ``pool`` is (nodes, devices of that kind on each of them), the most devices
     that a topology can take; ``fabrics`` are those that any node has, None where that is not known. ``nodes``: of each
-    node, the names of its devices of that kind, and how many have it; none where that was not noted yet.
+    node, the names of its devices of that kind, and how many have it; none where that was not noted yet. ``unfit``:
+    environment -> why no node with GPUs can carry its CUDA variant.
     """
 
     catalog: Catalog
@@ -26,6 +27,7 @@ class Facts:
     pool: tuple[int, int]
     fabrics: tuple[str, ...] | None = None
     nodes: tuple[tuple[tuple[str, int], ...], ...] = ()
+    unfit: Mapping[str, str] = field(default_factory=dict)
 
     def pool_of(self, gpu_model: str | None) -> tuple[int, int]:
         """The pool of the devices whose name contains ``gpu_model``."""
@@ -54,8 +56,9 @@ class Facts:
     def to_json(self) -> dict[str, Any]:
         fabrics = None if self.fabrics is None else list(self.fabrics)
         nodes = [[list(device) for device in node] for node in self.nodes]
-        found = {"device": self.device, "pool": list(self.pool), "fabrics": fabrics, "nodes": nodes}
-        return found | ({"datasets": self.registered} if self.registered else {})
+        found: dict[str, Any] = {"device": self.device, "pool": list(self.pool), "fabrics": fabrics, "nodes": nodes}
+        found |= {"datasets": self.registered} if self.registered else {}
+        return found | ({"unfit": dict(self.unfit)} if self.unfit else {})
 
     @classmethod
     def from_json(cls, catalog: Catalog, data: Mapping[str, Any]) -> "Facts":
@@ -64,7 +67,8 @@ class Facts:
         catalog = datasets.extended(catalog, registered) if registered else catalog
         pool = (data["pool"][0], data["pool"][1])
         nodes = tuple(tuple((name, count) for name, count in node) for node in data.get("nodes") or ())
-        return cls(catalog, data["device"], pool, None if fabrics is None else tuple(fabrics), nodes)
+        fabrics = None if fabrics is None else tuple(fabrics)
+        return cls(catalog, data["device"], pool, fabrics, nodes, data.get("unfit") or {})
 
 
 def facts_of(catalog: Catalog, nodes: Sequence[Node], device: str | None = None) -> Facts:
@@ -77,7 +81,13 @@ def facts_of(catalog: Catalog, nodes: Sequence[Node], device: str | None = None)
     counts = [sum(count for _, count in node) for node in named]
     described = [node for node in nodes if "fabrics" in node.inventory]  # others have not been reached yet
     fabrics = tuple(sorted({fabric for node in described for fabric in node.fabrics})) if described else None
-    return Facts(catalog, device, _pool(counts), fabrics, tuple(node for node in named if node))
+    return Facts(catalog, device, _pool(counts), fabrics, tuple(node for node in named if node), _unfit(nodes))
+
+
+def _unfit(nodes: Sequence[Node]) -> dict[str, str]:
+    """Environment -> why the first of the nodes with GPUs cannot carry it, where none of them can."""
+    told = [node.unfit for node in nodes if node.devices_of("cuda") or node.gpus_withheld]
+    return {name: why for name, why in (told[0] if told else {}).items() if all(name in one for one in told)}
 
 
 def _pool(counts: Sequence[int]) -> tuple[int, int]:

@@ -138,7 +138,7 @@ FIELDS = (
         "seed", "the seed", Option(("--seed",), "of weights and data (default 1)", "N", has_numbers=True), word="seed"
     ),
     Field("nodes", planned=False, told=True, heading="nodes"),
-    # The two parts of ``nodes``; the second is called ``names`` there.
+    # The parts of ``nodes``; the others are called ``names`` and ``devices`` there.
     Field(
         "gpu_model",
         axis=True,
@@ -147,6 +147,7 @@ FIELDS = (
         option=Option(("--gpu-model",), "GPUs whose name has this (default any)", "NAME"),
     ),
     Field("node_names", exported="the nodes that were asked for, a list"),
+    Field("device_ids"),
     Field("placement", told=True, heading="placement", exported="any, or same-devices"),
     Field(
         "exclusive",
@@ -182,6 +183,7 @@ FIELDS = (
     Field("max_steps", option=Option(("--max-steps",), value=int)),
     Field("max_epochs"),
     Field("timeout_s", option=Option(("--timeout",), "of one attempt", "SECONDS", float)),
+    Field("exchange_timeout_s"),
     Field("deadline_s", planned=False),
     Field(
         "device_time_budget_s",
@@ -215,6 +217,6 @@ AXES = in_order(
 )
 PLANNED = tuple(field.name for field in FIELDS if field.planned)
 _RESOLVED = ("global_batch_size", "data_sha256")  # these follow from others
-_OF_NODES = ("gpu_model", "node_names")
+_OF_NODES = ("gpu_model", "node_names", "device_ids")
 # What a spec that repeats a plan has from it under the same name.
 REPEATED = tuple(name for name in PLANNED if name not in (*_RESOLVED, *_OF_NODES))

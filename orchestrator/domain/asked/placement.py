@@ -2,12 +2,13 @@
 
 import math
 import sys
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from orchestrator.domain.asked.plan import ITS_DEVICES, WHOLE_NODE, Needs
+from orchestrator.domain.value.health import DeviceState, Health
 from orchestrator.domain.words.plain import Plain
 
 # A node with less room than this on the disk of its attempts gets none. A judgement: a job and its log take a few MB,
@@ -42,7 +43,7 @@ class Device(Plain):
 @dataclass(frozen=True)
 class Node:
     """A machine of the cluster as its agent describes it. ``inventory`` is that whole description; ``reason`` says why
-    the node is suspect or unreachable."""
+    the node is suspect or unreachable. ``health``: of the GPUs that are not well."""
 
     name: str
     devices: tuple[Device, ...]
@@ -50,6 +51,11 @@ class Node:
     address: str = "127.0.0.1"
     inventory: Mapping[str, Any] = field(default_factory=dict, repr=False)
     reason: str | None = None
+    health: Mapping[str, Health] = field(default_factory=dict)
+
+    def of_state(self, state: DeviceState) -> Mapping[str, Health]:
+        """The devices that are of one state, with the reasons."""
+        return {device: found for device, found in self.health.items() if found.state is state}
 
     @property
     def fabrics(self) -> Mapping[str, Mapping[str, Any]]:
@@ -59,9 +65,20 @@ class Node:
 
     @property
     def gpus_withheld(self) -> Mapping[str, str]:
-        """GPU -> why it cannot be had now: others compute on it, or the driver has lost it."""
-        found: Mapping[str, str] = self.inventory.get("gpus_withheld") or {}
+        """GPU -> why it cannot be had now: others compute on it, or it is bad."""
+        bad = {device: "; ".join(found.reasons) for device, found in self.of_state(DeviceState.BAD).items()}
+        return {**bad, **(self.inventory.get("gpus_withheld") or {})}
+
+    @property
+    def unfit(self) -> Mapping[str, str]:
+        """Environment -> why the node's driver or GPUs can carry no CUDA variant of it."""
+        found: Mapping[str, str] = self.inventory.get("interpreters_unfit") or {}
         return found
+
+    def lacks(self, interpreter: str | None) -> bool:
+        """Whether it is known to have no such environment."""
+        there = self.inventory.get("interpreters")
+        return interpreter is not None and there is not None and interpreter not in there
 
     @property
     def has_room(self) -> bool:
@@ -75,7 +92,8 @@ class Node:
         return bool(found.get("sha256") == sha256)
 
     def devices_of(self, kind: str) -> tuple[Device, ...]:
-        return tuple(device for device in self.devices if device.kind == kind)
+        bad = self.of_state(DeviceState.BAD)
+        return tuple(device for device in self.devices if device.kind == kind and device.id not in bad)
 
 
 @dataclass(frozen=True)
@@ -228,6 +246,9 @@ def offer(needs: Needs, nodes: Sequence[Node]) -> Offer:
     """What ``nodes``, all that are known, in any order, have for ``needs``."""
     usable = {node.name: _usable(needs, node) for node in nodes}
     fitting = [node for node in nodes if len(usable[node.name]) >= needs.devices_per_node]
+    having = [node for node in fitting if not node.lacks(needs.interpreter)]
+    if len(having) >= needs.nodes:  # else the run ends where it begins, and says what to install
+        fitting = having
     ready = [node for node in fitting if node.state is NodeState.AVAILABLE]
     roomy = sorted((node for node in ready if node.has_room), key=lambda node: node.name)
     refused = None
@@ -242,6 +263,18 @@ def offer(needs: Needs, nodes: Sequence[Node]) -> Offer:
     for node in roomy:
         equals.setdefault(tuple(map(kind_of, usable[node.name])), []).append(node.name)
     return Offer(needs, {node.name: usable[node.name] for node in roomy}, list(equals.values()), refused)
+
+
+def without(offer: Offer, avoided: Collection[str]) -> Offer:
+    """The same without the GPUs ``avoided``, by id; as it is where the others do not suffice."""
+    if offer.refused or not avoided or offer.needs.device != "cuda":
+        return offer
+    left = {node: tuple(one for one in found if one.id not in avoided) for node, found in offer.devices.items()}
+    devices = {node: found for node, found in left.items() if len(found) >= offer.needs.devices_per_node}
+    if len(devices) < offer.needs.nodes:
+        return offer
+    equals = [[node for node in alike if node in devices] for alike in offer.equals]
+    return replace(offer, devices=devices, equals=[alike for alike in equals if alike])
 
 
 def place(offer: Offer, held: Held, block: int = 1, tries: int = 0) -> Placement | NotNow:
@@ -318,6 +351,8 @@ def _usable(needs: Needs, node: Node) -> tuple[Device, ...]:
         return ()
     if needs.dataset is not None and not node.has_dataset(*needs.dataset):
         return ()
+    if needs.device == "cuda" and needs.interpreter in node.unfit:
+        return ()
     devices = node.devices_of(needs.device)
     if needs.memory_bytes is not None:
         devices = tuple(device for device in devices if (device.memory_bytes or 0) >= needs.memory_bytes)
@@ -368,4 +403,6 @@ def _offer(needs: Needs, node: Node) -> str:
     count = f"{node.name}: {len(node.devices_of(needs.device))}"
     if needs.device == "cuda" and node.gpus_withheld:
         count += f" and {len(node.gpus_withheld)} withheld ({'; '.join(node.gpus_withheld.values())})"
+    if why := node.unfit.get(needs.interpreter or "") if needs.device == "cuda" else None:
+        count += f", which cannot carry {needs.interpreter} ({why})"
     return count if needs.nodes == 1 else f"{count} ({', '.join(node.fabrics) or 'no fabric'})"

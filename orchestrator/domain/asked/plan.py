@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from orchestrator.domain.asked.topology import Topology
-from workers.trainer.protocol import usual_place, usual_warm_up_s
+from workers.trainer.protocol import EXCHANGE_TIMEOUT_S, usual_place, usual_warm_up_s
 
 # Fields of a plan that say how long and when, not what: never part of a cell's identity.
 _NOT_OF_THE_CELL = ("repetition",)
@@ -26,6 +26,7 @@ SIDE, DEFINITION, VARIABLE, SUITE = "side", "definition", "variable:", "suite"
 
 # Fields that plans have not always had. Without a value they are left out, so that plans keep their identity.
 _LATER = {
+    "exchange_timeout_s": EXCHANGE_TIMEOUT_S,
     "memory_limit_bytes": None,
     "search": False,
     "exclusive": WHOLE_NODE,
@@ -57,6 +58,7 @@ class Needs:
     exclusive: str = WHOLE_NODE
     dataset: tuple[str, str] | None = None
     device_ids: tuple[str, ...] = ()
+    interpreter: str | None = None
 
     @cached_property
     def key(self) -> str:
@@ -70,6 +72,8 @@ class Needs:
             del asked["dataset"]
         if not self.device_ids:
             del asked["device_ids"]
+        if self.interpreter is None:
+            del asked["interpreter"]
         return _digest(asked)
 
 
@@ -115,6 +119,7 @@ class Plan:
     min_measure_s: float | None = None
     max_measure_s: float | None = None
     timeout_s: float = 3600.0
+    exchange_timeout_s: float = EXCHANGE_TIMEOUT_S
     memory_limit_bytes: int | None = None
     search: bool = False
     exclusive: str = WHOLE_NODE
@@ -167,7 +172,14 @@ class Plan:
         fabric = self.fabric if self.nodes > 1 else None
         asked = (self.device, self.gpu_model, self.node_names, fabric, self.memory_limit_bytes, self.exclusive)
         dataset = (self.data, self.data_sha256) if self.data_sha256 is not None else None
-        return Needs(self.nodes, self.devices_per_node, *asked, dataset=dataset, device_ids=self.device_ids)
+        return Needs(
+            self.nodes,
+            self.devices_per_node,
+            *asked,
+            dataset=dataset,
+            device_ids=self.device_ids,
+            interpreter=self.interpreter,
+        )
 
     @cached_property
     def key(self) -> str:

@@ -88,6 +88,9 @@ class NodeChoice(StrictModel):
         default=[None], description="only GPUs whose name contains this, in capitals or not, such as H100; null: any"
     )
     names: list[str] | None = Field(default=None, description="only these nodes, by name (tbd nodes); null: any")
+    devices: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=1000)] | None = Field(
+        default=None, description="only these devices, by id, such as the UUIDs of GPUs (tbd nodes); null: any"
+    )
 
 
 def _topology(value: str) -> str:
@@ -230,6 +233,11 @@ class ExperimentSpec(StrictModel):
     timeout_s: Annotated[float, Field(strict=True, gt=0, le=30 * 86400)] = Field(
         default=3600.0, description="seconds that one attempt at a run may take in all; then it is ended and has failed"
     )
+    exchange_timeout_s: Annotated[float, Field(strict=True, gt=0, le=30 * 86400)] = Field(
+        default=300.0,
+        description="seconds that one exchange of gradients may take (PyTorch's strategies); then it hangs, and the "
+        "run has failed",
+    )
     deadline_s: Annotated[float, Field(strict=True, gt=0)] | None = Field(
         default=None,
         description="seconds until everything has to be over (not built yet); null: no deadline",
@@ -333,6 +341,13 @@ def _contradictions(spec: ExperimentSpec) -> list[Problem]:
     if spec.min_measure_s and spec.max_measure_s and spec.max_measure_s < spec.min_measure_s:
         message = f"max_measure_s ({spec.max_measure_s:g}) is smaller than min_measure_s ({spec.min_measure_s:g})"
         found.append(Problem("/max_measure_s", message))
+    devices = spec.nodes.devices or []
+    if twice := sorted({one for one in devices if devices.count(one) > 1}):
+        found.append(Problem("/nodes/devices", f"{', '.join(twice)} is named twice"))
+    wanted = [Topology.parse(text).world_size for text in spec.topology if text != POWERS_OF_TWO]
+    if devices and wanted and max(wanted) > len(set(devices)):
+        message = f"topology asks for {max(wanted)} devices, and {len(set(devices))} are named"
+        found.append(Problem("/nodes/devices", message))
     for axis in AXES:
         values = getattr(spec, axis)
         if values is not None and len({repr(value) for value in values}) < len(values):

@@ -28,8 +28,9 @@ def _of_field(field: str, old: ExperimentSpec, new: ExperimentSpec) -> Iterator[
         yield from _of_axis(f"/{field}", before, after)
     elif field == "nodes":
         yield from _of_axis("/nodes/gpu_model", before.gpu_model, after.gpu_model)
-        if before.names != after.names:
-            yield Problem("/nodes/names", "an extension keeps the nodes: submit another experiment for others")
+        for part in ("names", "devices"):
+            if getattr(before, part) != getattr(after, part):
+                yield Problem(f"/nodes/{part}", "an extension keeps them: submit another experiment for others")
     elif field == "options":
         for name, values in before.items():
             yield from _of_axis(f"/options/{name}", values, after.get(name))

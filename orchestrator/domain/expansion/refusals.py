@@ -63,6 +63,7 @@ def why_impossible(cell: Mapping[str, Any], facts: Facts) -> tuple[str, ...] | N
         or _why_imprecise(cell, framework, model, device)
         or _why_unconnected(cell, facts)
         or _why_uninterpretable(cell, framework)
+        or _why_unfit(cell, framework, device, facts)
         or why_indivisible(cell)
     )
 
@@ -134,6 +135,14 @@ def _why_uninterpretable(cell: Mapping[str, Any], framework: FrameworkFacts) -> 
     if cell["interpreter"] not in ("auto", *offered):
         return "interpreter", f"{framework.name} runs in the interpreters {', '.join(offered)}"
     return None
+
+
+def _why_unfit(cell: Mapping[str, Any], framework: FrameworkFacts, device: str, facts: Facts) -> tuple[str, str] | None:
+    """No node's driver and GPUs can carry the environment that the cell would run in."""
+    name = strategy_of(cell, framework).interpreter if cell["interpreter"] == "auto" else cell["interpreter"]
+    if device != "cuda" or name not in facts.unfit:
+        return None
+    return "framework", f"no node can run {framework.name} on GPUs: the environment {name}: {facts.unfit[name]}"
 
 
 def why_indivisible(cell: Mapping[str, Any]) -> tuple[str, str] | None:

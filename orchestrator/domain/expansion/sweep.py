@@ -170,7 +170,8 @@ def _place_of(values: Sequence[Any], value: Any, size: Any = None) -> tuple[int,
 
 def spec_of(plan: Plan, name: str) -> ExperimentSpec:
     """The spec whose only cell is that of ``plan``, once: what a repetition by hand submits."""
-    nodes = {"gpu_model": plan.gpu_model, "names": list(plan.node_names) or None}
+    named = {"names": list(plan.node_names) or None, "devices": list(plan.device_ids) or None}
+    nodes = {"gpu_model": plan.gpu_model, **named}
     beside = {"name": name, "fabric": plan.fabric or "ethernet", "nodes": nodes, "repeats": 1}
     return parse_spec({field: plan.told(field) for field in REPEATED} | beside)
 
@@ -312,6 +313,7 @@ def _plan(cell: Mapping[str, Any], facts: Facts, spec: ExperimentSpec) -> Plan:
         "evaluate_every": evaluate_every(spec),
         "gpu_model": cell["gpu_model"],
         "node_names": tuple(sorted(spec.nodes.names or ())),
+        "device_ids": tuple(sorted(spec.nodes.devices or ())),
         "profile": tuple(sorted(spec.profile)),
     }
     return Plan(**(asked | settled))

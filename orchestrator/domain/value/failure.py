@@ -63,14 +63,25 @@ MAX_START_UP_ATTEMPTS = 2
 # from its checkpoint: it is worth another try.
 MAX_KILLED_ATTEMPTS = 3
 
+# A crash on a GPU may be that GPU's fault: it is tried once more where there are others.
+MAX_ATTEMPTS_ELSEWHERE = 2
 
-def may_retry(failure: Failure, attempts_made: int, resumes: bool = False) -> bool:
+
+def is_of_program(failure: Failure) -> bool:
+    """Whether nothing of ``failure`` can be a device's fault: no crash, or a process that was killed from outside."""
+    return failure.kind is not FailureKind.CRASHED or failure.signal in ("SIGKILL", "SIGTERM")
+
+
+def may_retry(failure: Failure, attempts_made: int, resumes: bool = False, elsewhere: bool = False) -> bool:
     """Tell whether a run whose ``attempts_made``-th attempt (1 ..) ended with ``failure`` gets another one.
 
-    ``resumes``: the run is one to convergence, which goes on from a checkpoint.
+    ``resumes``: the run is one to convergence, which goes on from a checkpoint. ``elsewhere``: it ran on GPUs, and
+    there are others.
     """
     if resumes and failure.kind is FailureKind.CRASHED and failure.signal == "SIGKILL":
         return attempts_made < MAX_KILLED_ATTEMPTS
     if failure.kind is FailureKind.TIMED_OUT and failure.before_first_step:
         return attempts_made < MAX_START_UP_ATTEMPTS
+    if elsewhere and not is_of_program(failure):
+        return attempts_made < MAX_ATTEMPTS_ELSEWHERE
     return attempts_made < MAX_ATTEMPTS[failure.kind]

@@ -57,16 +57,41 @@ def nodes_table(items: Sequence[Json]) -> Table:
             node["state"],
             str(len(node["inventory"].get("cores") or ())),
             memory(node["inventory"].get("memory_bytes")),
-            ", ".join(f"{device['id']} ({device['name']})" for device in node["devices"]),
+            ", ".join(_devices(node)),
         ]
         for node in items
     ]
     return Table("", ["node", "state", "cores", "memory", "devices"], rows, [n for one in items for n in _notes(one)])
 
 
+def _numbers(node: Json) -> dict[str, str]:
+    """GPU -> its driver's number."""
+    return {gpu["id"]: gpu["number"] for gpu in node["inventory"].get("gpus") or ()}
+
+
+def _devices(node: Json) -> list[str]:
+    """CPU devices by id; GPUs that have numbers by these, those of a model together: their ids are long."""
+    numbers, told = _numbers(node), []
+    models: dict[str, list[str]] = {}
+    for device in node["devices"]:
+        if device["id"] in numbers:
+            models.setdefault(device["name"], []).append(numbers[device["id"]])
+        else:
+            told.append(f"{device['id']} ({device['name']})")
+    return [*told, *(f"GPU {', '.join(gpus)} ({name})" for name, gpus in models.items())]
+
+
 def _notes(node: Json) -> list[str]:
     inventory, told = node["inventory"], [node["reason"]] if node.get("reason") else []
-    told += [f"withheld: {why}" for why in (inventory.get("gpus_withheld") or {}).values()]
+    withheld, numbers = inventory.get("gpus_withheld") or {}, _numbers(node)
+    reasons = [("withheld", device, why.partition(": ")[2] or why) for device, why in withheld.items()]
+    for device, health in node["health"].items():
+        if device not in withheld:
+            reasons.append((health["state"], device, "; ".join(health["reasons"])))
+    alike: dict[tuple[str, str], list[str]] = {}
+    for state, device, why in reasons:
+        alike.setdefault((state, why), []).append(numbers.get(device, device.removeprefix("GPU ")))
+    told += [f"{state}: GPU {', '.join(gpus)}: {why}" for (state, why), gpus in alike.items()]
     if (inventory.get("unavailable") or {}).get("gpus") and inventory.get("driver_version"):
         told.append(inventory["unavailable"]["gpus"])
     return [f"{node['name']}: {text}" for text in told]

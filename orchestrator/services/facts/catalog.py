@@ -22,6 +22,7 @@ from orchestrator.domain.asked.catalog import (
     SwitchFacts,
     Variant,
 )
+from orchestrator.domain.value.health import Fault, Xid
 from orchestrator.domain.value.peaks import DataSheet
 from orchestrator.domain.value.profile import KernelKinds, Kinds
 from orchestrator.domain.words.errors import SettingsError
@@ -60,6 +61,7 @@ def load_catalog(suite_path: Sequence[Path] = ()) -> Catalog:
         datasets={dataset.name: dataset for dataset in datasets},
         data_sheets=_data_sheets(_PEAKS),
         kernel_kinds=_kernel_kinds(),
+        xids=_xids(_MODELS.parent / "xids.toml"),
     )
 
 
@@ -232,6 +234,11 @@ def _dataset(path: Path) -> DatasetFacts:
         return DatasetFacts(facts["name"], module, facts["domain"], facts | {"module": module})
     except KeyError as error:
         raise SettingsError(f"{path} lacks {error}") from None
+
+
+def _xids(path: Path) -> dict[int, Xid]:
+    facts = _read(path)
+    return {int(code): Xid(text, fault) for fault in Fault for code, text in facts[fault].items()}
 
 
 def _kernel_kinds() -> KernelKinds:

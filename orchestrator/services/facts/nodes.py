@@ -4,16 +4,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.domain.around.access import Actor
+from orchestrator.domain.around.device_health import DeviceEvent
 from orchestrator.domain.asked.placement import Node, NodeState
 from orchestrator.domain.words.errors import NotFound
 from orchestrator.services.context import Context
+from orchestrator.services.facts.devices import health_of, open_events
 from orchestrator.services.tokens import deed_of
 
 
 def ordered_nodes(context: Context) -> Sequence[Node]:
     """All nodes by name."""
-    orders = context.store.node_orders()
-    return [as_ordered(node, orders) for node in sorted(context.cluster.nodes(), key=lambda node: node.name)]
+    orders, events = context.store.node_orders(), open_events(context)
+    nodes = sorted(context.cluster.nodes(), key=lambda node: node.name)
+    return [as_known(context, as_ordered(node, orders), events) for node in nodes]
+
+
+def as_known(context: Context, node: Node, events: Sequence[DeviceEvent]) -> Node:
+    """The node with how its devices are; ``events``: of ``open_events``."""
+    health = health_of(context, node, events)
+    return replace(node, health=health) if health else node
 
 
 def as_ordered(node: Node, orders: Mapping[str, NodeState]) -> Node:

@@ -3,7 +3,9 @@
 import logging
 
 from orchestrator.analysis.analyse import analyse
+from orchestrator.domain.around.device_health import crash_events
 from orchestrator.domain.asked.fingerprint import fingerprint
+from orchestrator.domain.asked.placement import offer, without
 from orchestrator.domain.expansion.convergence import CONVERGENCE
 from orchestrator.domain.runs.run import Run, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind, may_retry
@@ -22,18 +24,29 @@ def conclude(context: Context, run: Run, lost: Failure | None = None, *, analyse
     assert run.attempt is not None
     analysis = analyse_attempt(context, run.attempt.id) if analysed else None
     failure = lost or (analysis.failure if analysis else None)
-    to = outcome(failure, run.attempt.number, run.cancel_requested, run.plan.mode == CONVERGENCE)
+    elsewhere = failure is not None and has_others(context, run)
+    to = outcome(failure, run.attempt.number, run.cancel_requested, run.plan.mode == CONVERGENCE, elsewhere)
+    now = context.clock.now()
     done = context.store.conclude(
         run.id,
         to,
-        at=context.clock.now(),
+        at=now,
         failure=failure,
         analysis=analysis,
         fingerprint=fingerprint(run.plan, analysis.circumstances) if analysis else None,
+        device_events=crash_events(run, failure, now) if failure else (),
     )
     if done:
         log.info("run %s: %s%s", run.id, to, f" ({failure.kind}: {failure.message})" if failure else "")
     return done
+
+
+def has_others(context: Context, run: Run) -> bool:
+    """Whether ``run`` was on GPUs, and others would do."""
+    assert run.attempt is not None
+    had = {device.id for share in run.attempt.placement.shares for device in share.devices}
+    found = offer(run.plan.needs, context.cluster.nodes())
+    return run.plan.device == "cuda" and not found.refused and without(found, had) is not found
 
 
 def analyse_attempt(context: Context, attempt_id: str) -> Analysis:
@@ -44,12 +57,19 @@ def analyse_attempt(context: Context, attempt_id: str) -> Analysis:
     return analyse(logs, context.catalog.kernel_kinds)
 
 
-def outcome(failure: Failure | None, attempts_made: int, cancel_requested: bool, resumes: bool = False) -> RunState:
-    """The state that follows the end of the ``attempts_made``-th attempt; ``resumes``: see ``may_retry``."""
+def outcome(
+    failure: Failure | None,
+    attempts_made: int,
+    cancel_requested: bool,
+    resumes: bool = False,
+    elsewhere: bool = False,
+) -> RunState:
+    """The state that follows the end of the ``attempts_made``-th attempt; ``resumes``, ``elsewhere``: see
+    ``may_retry``."""
     if failure is None:
         return RunState.COMPLETED
     if failure.kind is FailureKind.CANCELLED:
         return RunState.CANCELLED
     if cancel_requested:
         return RunState.CANCELLED
-    return RunState.QUEUED if may_retry(failure, attempts_made, resumes) else RunState.FAILED
+    return RunState.QUEUED if may_retry(failure, attempts_made, resumes, elsewhere) else RunState.FAILED

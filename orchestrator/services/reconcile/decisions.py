@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from orchestrator.domain.asked.placement import Held, NotNow, Offer, Placement, offer, place
+from orchestrator.domain.around.device_health import crashed_on
+from orchestrator.domain.asked.placement import Held, NotNow, Offer, Placement, offer, place, without
 from orchestrator.domain.asked.plan import Needs
 from orchestrator.domain.runs.run import HOLDS_DEVICES, Attempt, Run, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.domain.value.health import DeviceState
 from orchestrator.services.reconcile.situation import OpenAttempt, Situation, Word
 
 
@@ -115,9 +117,11 @@ def decide(situation: Situation) -> list[Action]:
 
 def _decide_queue(situation: Situation, held: Held) -> Iterator[Action]:
     """Launch what can be placed, in order. What a run waits for is kept for it against those that come after it. Runs
-    that ask for the same fare alike: once one of them has to wait all that come after it have to."""
+    that ask for the same fare alike: once one of them has to wait all that come after it have to. GPUs that are
+    suspect, and for a run those on which it crashed, are passed over where the others suffice."""
     offers: dict[Needs, Offer] = {}
     refused: set[Needs] = set()
+    suspects = {device for node in situation.nodes for device in node.of_state(DeviceState.SUSPECT)}
     for run in situation.runs:
         needs = run.plan.needs
         if run.state is not RunState.QUEUED or run.cancel_requested or needs in refused:
@@ -125,14 +129,15 @@ def _decide_queue(situation: Situation, held: Held) -> Iterator[Action]:
         if run.id in situation.left_alone or run.id in situation.hopeless:
             continue
         if needs not in offers:
-            offers[needs] = offer(needs, situation.nodes)
-        answer = place(offers[needs], held, run.plan.repetition, len(run.attempts))
+            offers[needs] = without(offer(needs, situation.nodes), suspects)
+        mine = without(offers[needs], crashed_on(run))
+        answer = place(mine, held, run.plan.repetition, len(run.attempts))
         if not isinstance(answer, NotNow):
             held.add(answer, needs.exclusive)
             yield Launch(run, answer)
             continue
         refused.add(needs)
-        held.keep(offers[needs], run.id)
+        held.keep(mine, run.id)
         if answer.reason != run.waiting:
             yield Wait(needs, answer.reason)
 

@@ -176,7 +176,7 @@ def _place(fabric: str | None, node: Node | None, name: str, ports: Mapping[str,
         "interface": found["interface"],
         "fabric": fabric,
         "ports": dict(ports),
-        **{name: found[name] for name in ("adapters", "by_ip") if name in found},
+        **{name: found[name] for name in ("adapters", "by_ip", "net") if name in found},
     }
 
 

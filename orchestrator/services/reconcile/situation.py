@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TypeVar
 
+from orchestrator.domain.around.device_health import DeviceEvent
 from orchestrator.domain.asked.placement import Node, NodeState, Placement
 from orchestrator.domain.runs.log import AttemptStatus
 from orchestrator.domain.runs.run import HOLDS_DEVICES, Run, RunState
@@ -18,7 +19,9 @@ from orchestrator.domain.runs.stored import DamagedHold
 from orchestrator.domain.value.failure import Failure, FailureKind
 from orchestrator.domain.words.errors import DamagedRow, NodeUnreachable, NotFound
 from orchestrator.services.context import Context
-from orchestrator.services.facts.nodes import as_ordered
+from orchestrator.services.facts.devices import note as note_devices
+from orchestrator.services.facts.devices import open_events
+from orchestrator.services.facts.nodes import as_known, as_ordered
 from orchestrator.services.reconcile.lanes import Lanes
 from orchestrator.services.reconcile.trouble import Trouble, Troubles
 
@@ -95,6 +98,7 @@ class Stored:
     runs: Sequence[Run]
     damaged: Sequence[DamagedHold]
     idle_experiments: Sequence[str]
+    device_events: Sequence[DeviceEvent]
     devices: int
     at: float
     changes: int
@@ -144,7 +148,10 @@ class Lookout:
         runs = stored.runs
         # After the runs: who resumes two nodes and then an experiment must not see it placed on one of them.
         orders = self._context.store.node_orders()
-        nodes = [as_ordered(node, orders) for node in known]
+        if note_devices(self._context, known, stored.device_events):
+            self.forget()  # what was noted is seen in the next pass at the latest
+            stored = self._stored = self._ask(known)
+        nodes = [as_known(self._context, as_ordered(node, orders), stored.device_events) for node in known]
         open_runs = [run for run in runs if run.attempt and run.state in HOLDS_DEVICES]
         involved = {*_nodes_of(open_runs), *(node for one in stored.damaged for node in one.nodes)}
         reports = self._reports(sorted({*involved, *(node.name for node in nodes)}))
@@ -184,7 +191,7 @@ class Lookout:
         found = store.open_runs(self.MOST_CANCELLED)
         heads = store.queue_heads(max(_free(known, found.runs), 1) + len(self._troubles.all()))
         runs = {run.id: run for run in (*found.runs, *heads)}
-        return Stored(list(runs.values()), found.damaged, idle, devices, now, changes)
+        return Stored(list(runs.values()), found.damaged, idle, open_events(self._context), devices, now, changes)
 
     def _reports(self, nodes: Sequence[str]) -> Mapping[str, Mapping[str, AttemptStatus] | Word]:
         """Node -> the agent's report by attempt, or the word on a node that gives none in time."""

@@ -182,6 +182,9 @@ class WatchedCluster:
     def wait(self, positions: Mapping[str, Mapping[str, int]], timeout_s: float) -> bool:
         return self._cluster.wait(positions, timeout_s)
 
+    def checks(self, node: str) -> Mapping[str, Any]:
+        return self._cluster.checks(node)  # for a person, who is told what becomes of it
+
     def interpreters(self, node: str) -> Sequence[Mapping[str, Any]]:
         return self._cluster.interpreters(node)
 

@@ -309,7 +309,7 @@ def _key(cell: StoredCell) -> Hashable:
     is what changed from one night to the next."""
     plan = cell.runs[0].plan
     several = len(cell.experiment.spec.interpreter) > 1
-    where = (plan.gpu_model, plan.node_names, plan.interpreter if several else None)
+    where = (plan.gpu_model, plan.node_names, plan.device_ids, plan.interpreter if several else None)
     return (repr(sorted(workload_of(plan).items())), *where)
 
 

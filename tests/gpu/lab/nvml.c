@@ -251,6 +251,11 @@ int nvmlDeviceGetCurrPcieLinkWidth(Device *device, unsigned *width) {
     *width = (unsigned)number(device, "pcie_width", 16);
     return OK;
 }
+int nvmlDeviceGetMaxPcieLinkWidth(Device *device, unsigned *width) {
+    ASKED(device); WHOLE(device);
+    *width = (unsigned)number(device, "pcie_most_width", 16);
+    return OK;
+}
 int nvmlDeviceGetNvLinkState(Device *device, unsigned link, unsigned *up) {
     ASKED(device); WHOLE(device); MAYBE(device, "nvlinks");
     *up = link < number(device, "nvlinks", 0);

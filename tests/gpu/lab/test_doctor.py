@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
 
@@ -48,7 +47,12 @@ def test_a_machine_that_is_well_is_called_so(found_on):
 @pytest.mark.parametrize(
     ("check", "keys", "level", "told"),
     [
-        ("interpreter pytorch (CUDA)", {"driver": "535.183.06"}, "note", "needs NVIDIA's driver 580 or newer"),
+        (
+            "interpreter pytorch (CUDA)",
+            {"driver": "470.256.02", "cuda": 11040},
+            "note",
+            "needs NVIDIA's driver 525 or newer",
+        ),
         ("persistence mode", {"each": {"persistence": 0}}, "note", "off: GPU 0, 1. Faster starts"),
         ("ECC", {"each": {"ecc": 0}}, "note", "nvidia-smi -e 1"),
         ("GPU memory", {"changed": {"gpu__1__remapping_pending": 1}}, "note", "GPU 1. Reset it"),
@@ -95,10 +99,21 @@ def limits(**changes):
         "left_out": None,
         "unfit": {},
         "closed_devices": [],
+        "in_container": False,
+        "is_measured": False,
+        "ailments": {},
+        "doubts": {},
+        "nvswitches": 0,
+        "fabric_manager": False,
+        "counter_holders": [],
+        "peer_memory": False,
+        "open_kernel_module": False,
+        "iommu": [],
+        "acs_bridges": 0,
         "profiling": None,
         "root": True,
         "shared_bytes": 2**33,
-        "locked_bytes": math.inf,
+        "locked_bytes": None,
         "infiniband": True,
     }
     return {one.check: one for one in gpu_checks.findings({**facts, **changes})}
@@ -111,6 +126,29 @@ def test_the_limits_of_containers_are_noted_where_they_hurt():
     assert "locked memory" not in limits(locked_bytes=8 * 2**20, infiniband=False)
     assert limits(closed_devices=["/dev/nvidia0"])["GPU devices"].level == "broken"
     assert "ERR_NVGPUCTRPERM" in limits(profiling="RmProfilingAdminOnly: 1", root=False)["GPU counters"].advice
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "level", "told"),
+    [
+        ({"nvswitches": 4}, "Fabric Manager", "broken", "systemctl enable --now nvidia-fabricmanager"),
+        ({"nvswitches": 4, "fabric_manager": True}, "Fabric Manager", "ok", ""),
+        ({"nvswitches": 4, "in_container": True}, "Fabric Manager", "ok", ""),
+        ({}, "GPUDirect RDMA", "note", "modprobe nvidia-peermem"),
+        ({"acs_bridges": 2}, "ACS", "note", "switch ACS off"),
+        ({"acs_bridges": None}, "ACS", "ok", ""),
+        ({"iommu": ["DMA-FQ", "identity"]}, "IOMMU", "note", "iommu=pt"),
+        ({"counter_holders": ["nv-hostengine"]}, "GPU counters", "note", "dcgmi profile --pause"),
+        ({"compiler": None, "python_h": False}, "compile", "note", "python3-dev"),
+        ({"closed_devices": ["/dev/nvidia0"], "in_container": True}, "GPU devices", "broken", "toolkit before 1.18"),
+        ({"locked_bytes": 8 * 2**20}, "locked memory", "note", "LimitMEMLOCK=infinity"),
+        ({"is_measured": True}, "GPUs", "ok", ""),
+        ({"doubts": {"GPU-1": ["8 of 16 lanes"]}}, "GPU links", "note", "8 of 16 lanes"),
+    ],
+)
+def test_what_keeps_nodes_from_exchanging_well_is_named(changes, check, level, told):
+    found = limits(driver="580.95.05", cuda=13000, **changes)[check]
+    assert (found.level, told in found.advice) == (level, True), found
 
 
 def test_the_command_says_it_all(tmp_path):

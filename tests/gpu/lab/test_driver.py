@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -321,10 +322,36 @@ def test_a_gpu_that_is_not_well_is_withheld_and_the_others_are_not(on, tmp_path,
     facts = inventory.read()
     assert [device["id"] for device in facts["devices"] if device["kind"] == "cuda"] == machine.uuids[1:]
     assert told in facts["gpus_withheld"][machine.uuids[0]]
+    assert told in facts["gpu_ailments"][machine.uuids[0]][-1]
     if "error" not in next(iter(keys)):
         machine.change(**{f"gpu__0__{name.replace('.', '__')}": None for name in keys})
         inventory.look()
         assert not inventory.read()["gpus_withheld"]
+
+
+def test_links_that_are_narrow_or_fewer_than_those_beside_are_told(on, tmp_path):
+    machine = on(3, each={"nvlinks": 18}, **{"gpu.1.pcie_width": 8})
+    machine.change(gpu__2__nvlinks=17)
+    facts = Inventory("n", tmp_path, Nvml()).read()
+    assert [(one, told[0][:18]) for one, told in facts["gpu_doubts"].items()] == [
+        (machine.uuids[1], "PCIe has 8 of 16 l"),
+        (machine.uuids[2], "17 NVLinks are up,"),
+    ]
+    assert len([one for one in facts["devices"] if one["kind"] == "cuda"]) == 3
+
+
+def test_what_happens_to_a_gpu_between_runs_is_heard_from_the_agents_start_on(agent_on):
+    agent, machine = agent_on(2)
+    assert agent.inventory()["gpu_xids"] == []
+    machine.change(gpu__1__xid=79)
+    agent.inventory()
+    machine.change(gpu__1__xid=13)
+    heard = agent.inventory()["gpu_xids"]
+    assert [(one["device"], one["xid"]) for one in heard] == [(machine.uuids[1], 79), (machine.uuids[1], 13)]
+    assert 0 <= time.time() - heard[-1]["at"] < 30
+    told = [("xid", read_of(carried_out(agent, on_gpus(machine, ranks=2)), "xid", uuid)) for uuid in machine.uuids]
+    assert {code for _, codes in told for code in codes} == {0}  # none of them is of the run
+    assert agent.inventory()["gpu_xids"] == heard
 
 
 def test_a_machine_whose_driver_is_not_loaded_has_no_gpus_and_says_why(on, tmp_path):

@@ -4,6 +4,7 @@ absent" is to a framework."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.gpu.lab.machine import Machine, needs_compiler
 from workers.node import interpreters, pythons
-from workers.node.interpreters import InterpreterError, cuda_needs, definition
+from workers.node.interpreters import InterpreterError, build, cuda_needs, definition
 
 pytestmark = needs_compiler
 
@@ -26,6 +27,7 @@ def machine(tmp_path, monkeypatch):
     entered = []
 
     def enter(**keys):
+        cuda_needs.driver_here.cache_clear()
         machine = Machine(tmp_path, **keys)
         entered.append(machine.here())
         entered[-1].__enter__()
@@ -34,6 +36,7 @@ def machine(tmp_path, monkeypatch):
     yield enter
     for here in entered:
         here.__exit__(None, None, None)
+    cuda_needs.driver_here.cache_clear()
 
 
 def refusal(name):
@@ -45,10 +48,59 @@ def refusal(name):
 
 
 def test_too_old_a_driver_stops_the_installation_before_a_download_and_says_what_to_do(machine):
-    machine(driver="535.183.06", cuda=12020)
+    machine(driver="470.256.02", cuda=11040)
     told = refusal("pytorch")
-    assert "needs NVIDIA's driver 580 or newer, and this machine has 535.183.06" in told
+    assert "needs NVIDIA's driver 525 or newer, and this machine has 470.256.02" in told
     assert "TBD_INTERPRETER_VARIANT=cpu" in told
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda", "variant"),
+    [
+        ("580.95.05", 13000, "cuda"),
+        ("570.124.06", 12080, "cuda12"),
+        ("535.183.06", 12020, "cuda12"),
+        ("535.183.06", 13000, "cuda"),  # with cuda-compat-13-0
+        ("470.256.02", 11040, "cuda12"),  # refused when it is installed
+    ],
+)
+def test_the_driver_chooses_between_cuda_12_and_13(machine, driver, cuda, variant):
+    machine(driver=driver, cuda=cuda)
+    found = interpreters.definitions()
+    assert found["pytorch"].variant == variant
+    assert found["pytorch"].requirements.name == f"requirements-{variant}.txt"
+    assert found["tensorflow"].variant == "cuda"  # it has the one
+    assert ("pytorch" in interpreters.unfit()) == (driver[:3] == "470")
+
+
+def test_an_older_variant_can_be_asked_for(machine, monkeypatch):
+    machine()
+    monkeypatch.setenv(cuda_needs.VARIANT_SETTING, "cuda12")
+    assert {name: interpreters.definitions()[name].variant for name in ("pytorch", "mxnet")} == {
+        "pytorch": "cuda12",
+        "mxnet": "cuda",
+    }
+
+
+def test_an_environment_that_was_built_without_a_gpu_is_proved_at_its_first_use_on_one(machine, monkeypatch):
+    monkeypatch.setenv(cuda_needs.VARIANT_SETTING, "cuda")
+    monkeypatch.setattr(definition, "has_nvidia_driver", lambda: False)
+    machine(driver="470.256.02", cuda=11040)
+    wanted = interpreters.definitions()["pytorch"]
+    build._check_machine(wanted, "python")  # whatever driver there may be: it is for other hosts
+    assert build._proved_on_a_gpu(wanted, "python") == build.NOT_YET
+    own = wanted.folder / "bin" / "python"
+    own.parent.mkdir(parents=True)
+    own.write_text("#!/bin/sh\necho two steps on a GPU\n")
+    own.chmod(0o700)
+    (wanted.folder / definition.RECORD).write_text(json.dumps({"proof": f"made{build.NOT_YET}"}))
+    monkeypatch.setattr(definition, "has_nvidia_driver", lambda: True)
+    with pytest.raises(InterpreterError, match="driver 580 or newer"):
+        interpreters.prove(interpreters.resolve("pytorch"))
+    machine()
+    for _ in range(2):  # once is enough
+        interpreters.prove(interpreters.resolve("pytorch"))
+        assert json.loads((wanted.folder / definition.RECORD).read_text())["proof"] == "made; two steps on a GPU"
 
 
 def test_the_same_driver_carries_an_environment_of_an_older_cuda(machine):
@@ -70,6 +122,11 @@ def test_a_gpu_that_one_of_several_has_code_for_is_enough(machine):
         interpreters.install("mxnet", lambda line: None)
 
 
+def test_a_gpu_that_is_lost_says_nothing_of_the_others(machine):
+    machine(gpus=2, **{"gpu.0.lost": 1})
+    assert "compute capability 9.0" in interpreters.unfit()["mxnet"]
+
+
 def test_a_driver_without_a_gpu_is_refused_with_the_drivers_reason(machine):
     machine(**{"error.nvmlInitWithFlags": 9})
     assert "no GPU can be used (NVML: Driver Not Loaded)" in refusal("pytorch")
@@ -80,7 +137,7 @@ def test_who_wants_cpu_devices_only_gets_the_cpu_variant_on_a_host_with_a_driver
     monkeypatch.setenv(cuda_needs.VARIANT_SETTING, "cpu")
     assert interpreters.definitions()["pytorch"].variant == "cpu"
     monkeypatch.setenv(cuda_needs.VARIANT_SETTING, "gpu")
-    assert "TBD_INTERPRETER_VARIANT=gpu: it is cpu or cuda" in refusal("pytorch")
+    assert "TBD_INTERPRETER_VARIANT=gpu: it is cpu, cuda or cuda12" in refusal("pytorch")
 
 
 def test_every_cuda_variant_says_what_it_needs():

@@ -101,6 +101,22 @@ def test_a_run_that_needs_a_gpu_on_which_somebody_computes_waits_and_says_for_wh
     assert [run["state"] for run in service.wait(experiment, 60)] == ["completed"]
 
 
+def test_a_gpu_that_had_an_error_between_runs_is_withheld_until_it_is_cleared(rig):
+    machine, service, tbd = rig
+    offered(service, 16)
+    first, second = machine.uuids[:2]
+    machine.change(gpu__0__xid=79)
+    until(lambda: "bad: GPU 0: XID 79: it has fallen off the bus" in tbd("nodes").stdout, 30)
+    named = service.submit({**SPEC, "seed": 5, "nodes": {"devices": [first]}})
+    (one,) = service.wait(service.submit({**SPEC, "seed": 5, "nodes": {"devices": [second]}}), 60)
+    assert (one["state"], gpus_of(one)) == ("completed", [second])
+    until(lambda: "1 withheld (XID 79" in (service.runs(named)[0]["reason"] or ""), 30)
+    assert "it has fallen off the bus" in tbd("nodes", first).stdout
+    assert "well\n" in tbd("nodes", "clear", first).stdout
+    (one,) = service.wait(named, 60)
+    assert (one["state"], gpus_of(one)) == ("completed", [first])
+
+
 def test_an_error_of_a_device_in_mid_run_disturbs_the_run_and_names_it(rig):
     machine, service, _ = rig
     offered(service, 16)

@@ -44,6 +44,9 @@ class StandingCluster:
     def nodes(self) -> Sequence[Node]:
         return [builders.node("n0"), builders.node("n1")]
 
+    def checks(self, node: str) -> Mapping[str, Any]:
+        return {"gpus": {}, "machine": {}}
+
     def interpreters(self, node: str) -> Sequence[Mapping[str, Any]]:
         if node in self.unreachable:
             raise NodeUnreachable(node, "no answer within 5 s")

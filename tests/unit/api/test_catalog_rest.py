@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from orchestrator.domain.around.device_health import DeviceEvent, EventKind
 from orchestrator.domain.words.errors import StoreUnavailable
 from tests.unit.api.api_rig import Rig
 
@@ -52,6 +53,23 @@ def test_a_node_is_drained_quarantined_and_resumed(rig: Rig) -> None:
         assert {one["name"]: one["state"] for one in rig.get("/nodes")["items"]} == {"n0": "available", "n1": state}
 
 
+def test_a_device_tells_what_happened_to_it_and_is_cleared(rig: Rig) -> None:
+    lost = DeviceEvent("n1", "GPU-7", 1.0, EventKind.XID, "XID 79: it has fallen off the bus", 79)
+    rig.store.add_device_events([lost])
+    found = rig.get("/nodes/n1/devices/GPU-7")
+    assert (found["health"]["state"], found["health"]["reasons"]) == ("bad", [lost.text])
+    assert {one["name"]: list(one["health"]) for one in rig.get("/nodes")["items"]} == {"n0": [], "n1": ["GPU-7"]}
+    answer = rig.http.post("/api/v1/nodes/n1/devices/GPU-7/clear").json()
+    assert (answer["health"]["state"], [one["kind"] for one in answer["events"]["items"]]) == (
+        "well",
+        ["cleared", "xid"],
+    )
+    assert rig.http.post("/api/v1/nodes/n1/devices/GPU-7/clear").status_code == 200
+    assert [(deed.action, deed.target) for deed in rig.store.deeds().items] == [("device clear", "n1/GPU-7")]
+    assert rig.http.get("/api/v1/nodes/n1/devices/GPU-8").status_code == 404
+    assert rig.get("/nodes/n1/devices/cpu:0")["health"]["state"] == "well"
+
+
 @pytest.mark.parametrize("path", ["/models", "/frameworks", "/datasets", "/nodes"])
 def test_a_list_that_is_had_as_a_whole_is_paged_like_any_other(rig: Rig, path: str) -> None:
     whole = rig.get(path)
@@ -97,7 +115,7 @@ def test_the_description_of_the_spec_takes_one_value_or_a_list_for_an_axis(rig: 
 # method -> the verbs that its operations begin with
 VERBS = {
     "get": "export get list stream",
-    "post": "acknowledge cancel create drain extend import ingest pause quarantine resume revoke run submit test",
+    "post": "acknowledge cancel clear create drain extend import ingest pause quarantine resume revoke run submit test",
     "patch": "change",
     "delete": "delete",
 }

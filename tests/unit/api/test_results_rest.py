@@ -63,6 +63,7 @@ def test_the_axes_of_a_row_are_the_fields_of_the_spec_but_for_its_limits(rig: Ri
         "max_steps",
         "max_epochs",
         "timeout_s",
+        "exchange_timeout_s",
         "deadline_s",
         "device_time_budget_s",
         "min_measure_s",

@@ -40,7 +40,8 @@ LOOKING = [
 IN_VAIN = {"explain"}  # looks too, but what is here has one device (test_explain_command.py)
 CHANGING = [
     *("submit sleep", "pause latest", "resume latest", "extend latest --repeats 9", "cancel latest", "rerun latest"),
-    *("nodes", "nodes drain n0", "rm latest", "ingest FILE", "import milabench FILE", "schedule run nightly"),
+    *("nodes", "nodes drain n0", "nodes n0/3", "nodes clear n0/3"),
+    *("rm latest", "ingest FILE", "import milabench FILE", "schedule run nightly"),
     *("alerts ack alt_1", "webhooks add http://h/", "webhooks rm whk_1", "webhooks test whk_1"),
     "bisect one other another --of latest",
 ]

@@ -61,7 +61,7 @@ def test_help_folds_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, capsys
         (["ls", "--jsn"], "there is no option --jsn: did you mean --json?"),
         (["serve", "--hots=localhost"], "there is no option --hots: did you mean --host?"),
         (["ls", "--limt=3"], "there is no option --limt: did you mean --limit?"),
-        (["nodes", "drian"], "'drian' is none of drain, resume, quarantine: did you mean drain?"),
+        (["nodes", "drian"], "'drian' is none of drain, resume, quarantine, clear: did you mean drain?"),
         (["ls", "--state", "complete"], "did you mean completed?"),
     ],
 )

@@ -11,9 +11,13 @@ from orchestrator.domain.asked.spec import ExperimentSpec, NodeChoice
 from orchestrator.reports.tables import results_table
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "use" / "spec.md"
-OF_NODES = {"gpu_model": "gpu_model", "node_names": "names"}  # as a plan calls them, and as ``nodes`` does
+OF_NODES = {
+    "gpu_model": "gpu_model",
+    "node_names": "names",
+    "device_ids": "devices",
+}  # as a plan calls them, and as ``nodes`` does
 NOT_ASKED = {"data_sha256"}  # what ``data`` stood for
-OF_A_RUN = {"repetition", "search", "implied", "device_ids", "pins"}  # a plan has these beside the fields
+OF_A_RUN = {"repetition", "search", "implied", "pins"}  # a plan has these beside the fields
 
 
 def test_table_spec_and_page_name_the_same_fields() -> None:

@@ -45,6 +45,18 @@ def test_a_topology_that_no_node_has_says_what_the_cluster_has() -> None:
     assert answer == NotNow("needs 1 node(s) with 8 cpu device(s) of model H100; the cluster has a: 0")
 
 
+def test_nodes_that_cannot_carry_or_lack_the_environment_are_passed_over() -> None:
+    needs = make.plan(device="cuda", interpreter="pytorch").needs
+    old = make.node("a", 1, "cuda", interpreters={"pytorch": "x"}, interpreters_unfit={"pytorch": "driver 470"})
+    bare = make.node("b", 1, "cuda", interpreters={"system": None})
+    ready = make.node("c", 1, "cuda", interpreters={"pytorch": "x"})
+    answers = [place(needs, nodes, Held()) for nodes in ([old, bare, ready], [old, bare])]
+    assert [answer.nodes for answer in answers if isinstance(answer, Placement)] == [("c",), ("b",)]
+    refused = place(needs, [old], Held())
+    assert isinstance(refused, NotNow)
+    assert "a: 1, which cannot carry pytorch (driver 470)" in refused.reason
+
+
 def test_a_gpu_that_is_withheld_is_named_with_the_reason() -> None:
     nodes = [make.node("a", 7, "cuda", gpus_withheld={"GPU-3": "GPU 3: process 4711 computes on it"})]
     answer = place(make.plan(topology="1x8", device="cuda").needs, nodes, Held())

@@ -212,6 +212,15 @@ def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(change: dict[st
     assert [text for _, text in refusals(make.spec(**change))] == [told]
 
 
+def test_cells_whose_environment_no_gpu_can_carry_are_refused_with_the_reason() -> None:
+    old = make.node("a", 1, "cuda", interpreters_unfit={"pytorch": "its CUDA needs NVIDIA's driver 525"})
+    with pytest.raises(InvalidRequest, match=r"no node can run pytorch on GPUs: .* driver 525"):
+        check(make.spec(), facts_of(make.catalog(), [old]))
+    known = facts_of(make.catalog(), [old, make.node("b", 1, "cuda")])
+    check(make.spec(), known)
+    assert Facts.from_json(make.catalog(), facts_of(make.catalog(), [old]).to_json()).unfit == old.unfit
+
+
 def test_without_a_cluster_only_what_no_machine_can_do_is_refused() -> None:
     catalog = make.catalog()
     check_for_any_machine(make.spec(framework="tensorflow"), catalog)  # on CPU devices only

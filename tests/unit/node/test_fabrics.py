@@ -27,6 +27,26 @@ def test_the_interface_of_the_default_route_goes_first():
     assert fabrics.fabrics(known, preferred="eth0")["ethernet"]["interface"] == "eth0"
 
 
+def test_the_faster_of_two_devices_goes_before_the_default_route_and_the_other_is_told():
+    known = [
+        {**interface("eth0", speed=10**9), "virtual": False},
+        {**interface("eth1", speed=10**11), "virtual": False},
+    ]
+    found = fabrics.fabrics(known, preferred="eth0")["ethernet"]
+    assert (found["interface"], found["left"]) == ("eth1", ["eth0"])
+
+
+def test_adapters_and_a_plugins_network_can_be_named():
+    known = [interface("ib0", "infiniband")]
+    port = {"port": 1, "link_layer": "infiniband", "interfaces": ["ib0"], "rate_bits_per_s": 4 * 10**11}
+    ports = [{**port, "device": f"mlx5_{index}", "state": "down" if index == 2 else "active"} for index in range(4)]
+    found = fabrics.fabrics(known, "infiniband=ib0@mlx5_0+mlx5_3:1", None, ports, "AWS Libfabric")["infiniband"]
+    assert (found["adapters"], found["net"], found["by_ip"]) == (["mlx5_0:1", "mlx5_3:1"], "AWS Libfabric", True)
+    for name, told in (("mlx5_9", "is no adapter here"), ("mlx5_2", "is down")):
+        with pytest.raises(ValueError, match=f"{name} {told}; those that are active: mlx5_0:1, mlx5_1:1, mlx5_3:1"):
+            fabrics.fabrics(known, f"infiniband=ib0@mlx5_0+{name}", None, ports)
+
+
 def test_what_is_declared_is_believed_and_recorded_as_declared():
     known = [interface("eth0"), interface("veth1", address="10.3.0.1")]
     found = fabrics.fabrics(known, "infiniband=veth1, ethernet=eth0")

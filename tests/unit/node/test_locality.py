@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from workers.node import children
+from workers.node import children, locality
 from workers.node.locality import memory_nodes, near_cores, parsed
 
 
@@ -37,6 +37,18 @@ def test_memory_is_near_the_cores_of_its_node(tmp_path):
     assert memory_nodes([1, 9], tmp_path) == [0]
     assert memory_nodes([1, 4], tmp_path) == [0, 1]
     assert parsed("0-3,8-11\n") == {0, 1, 2, 3, 8, 9, 10, 11}
+
+
+def test_a_run_alone_on_its_node_has_all_cores_of_its_gpus_socket(tmp_path):
+    for number, cores in enumerate(("0-3,8-11", "4-7,12-15")):
+        (tmp_path / f"node{number}").mkdir()
+        (tmp_path / f"node{number}" / "cpulist").write_text(cores + "\n")
+    usable = range(15)  # the last one is tbd's
+    assert locality.beside([4, 5], usable, tmp_path) == [4, 5, 6, 7, 12, 13, 14]
+    assert locality.beside([3, 4], usable, tmp_path) == list(usable)  # GPUs of both
+    assert locality.beside([], usable, tmp_path) == list(usable)
+    (tmp_path / "node1" / "cpulist").unlink()
+    assert locality.beside([4], usable, tmp_path) == list(usable)
 
 
 def test_a_host_of_one_node_binds_nothing(tmp_path):

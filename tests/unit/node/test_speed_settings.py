@@ -111,6 +111,15 @@ def test_of_the_environment_only_what_moves_speed_is_told(root):
     assert found == {"GLIBC_TUNABLES": "a=1", "MALLOC_ARENA_MAX": "2", "XLA_FLAGS": "-f"}
 
 
+def test_files_that_nccl_reads_as_variables_are_kept(root, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert "nccl_files" not in of_process({}, tmp_path / "bare")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".nccl.conf").write_text("NCCL_P2P_DISABLE=1\n")
+    found = of_process({}, root({"etc/nccl.conf": "NCCL_IB_HCA=mlx5_0"}))["nccl_files"]
+    assert found == {"/etc/nccl.conf": "NCCL_IB_HCA=mlx5_0", "~/.nccl.conf": "NCCL_P2P_DISABLE=1"}
+
+
 @pytest.mark.parametrize(("personality", "randomized"), [("00000000", True), ("00040000", False), ("00040008", False)])
 def test_a_process_whose_addresses_are_not_randomised_says_so(root, personality, randomized):
     assert of_process({}, root({"proc/self/personality": personality}))["address_space_randomized"] is randomized

@@ -55,6 +55,9 @@ class Queue:
     def node_orders(self) -> dict[str, Any]:
         return {}
 
+    def open_device_events(self, crashes_after: float) -> list[Any]:
+        return []
+
     def entries(self, attempt_id: str, kinds: Sequence[str]) -> list[Any]:
         return []
 
@@ -98,7 +101,7 @@ class Clock:
 
 
 def context_of(queue: Queue, nodes: Sequence[Node]) -> Any:
-    return SimpleNamespace(store=queue, cluster=Standing(nodes), clock=Clock(), pulse=Pulse())
+    return SimpleNamespace(store=queue, cluster=Standing(nodes), clock=Clock(), pulse=Pulse(), catalog=make.catalog())
 
 
 def looking(context: Any) -> Lookout:

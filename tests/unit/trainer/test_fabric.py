@@ -39,6 +39,15 @@ def test_nccl_says_which_network_it_uses():
     assert environment("ethernet", "eth0")["NCCL_DEBUG"] == "INFO"
 
 
+def test_nccl_takes_the_network_of_a_plugin_where_one_is_named():
+    found = environment("ethernet", "eth0", net="AWS Libfabric")
+    assert (found["NCCL_NET"], "NCCL_IB_DISABLE" in found) == ("AWS Libfabric", False)
+
+
+def test_within_one_node_nccl_says_by_which_ways_it_goes():
+    assert environment(None, None, device="cuda") == {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT"}
+
+
 def test_within_one_node_no_library_is_told_of_a_network():
     assert environment(None, None) == {}
 

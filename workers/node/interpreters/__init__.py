@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
 from workers.node import pythons
-from workers.node.interpreters import build, system_parts
+from workers.node.interpreters import build, cuda_needs, system_parts
 from workers.node.interpreters.build import Progress
 from workers.node.interpreters.definition import (
     DEFINITIONS,
@@ -180,6 +180,35 @@ def install(name: str, progress: Progress = lambda line: None) -> Interpreter:
     except OSError as error:
         raise InterpreterError(f"building the interpreter {name}: {error}") from error
     return _resolved(wanted)
+
+
+def prove(found: Interpreter) -> None:
+    """Prove an environment on a GPU, at its first use there, where it was built without one; else nothing is done.
+
+    Raises:
+        InterpreterError: it does not work here.
+    """
+    wanted = definitions().get(found.name)
+    if wanted is None or wanted.hash != found.definition or wanted.variant == "cpu":
+        return
+    if build.NOT_YET in (wanted.folder / RECORD).read_text():
+        with _locked(wanted.folder, lambda line: None):
+            build.prove(wanted)
+
+
+def unfit() -> dict[str, str]:
+    """Return the environments of which this machine is to have a CUDA variant, and can carry none, with the reason.
+    Never raises."""
+    try:
+        known = definitions()
+    except (InterpreterError, OSError, KeyError):
+        return {}
+    found = {}
+    for name, wanted in known.items():
+        needs = build.needs_of(wanted)
+        if needs is not None and (why := cuda_needs.trouble(needs, cuda_needs.driver_here())):
+            found[name] = why
+    return found
 
 
 def for_this_host(wanted: Definition) -> Definition:

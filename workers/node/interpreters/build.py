@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 from workers.node import pythons
-from workers.node.interpreters import cpu_builds, cuda_needs, room, sources, system_parts
+from workers.node.interpreters import cpu_builds, cuda_needs, definition, room, sources, system_parts
 from workers.node.interpreters.cpu_builds import CpuBuild
 from workers.node.interpreters.definition import RECORD, Definition, InterpreterError, base_folder
 
 Progress = Callable[[str], None]
 
 _MARKER = ".building"
+# What a record says of a CUDA variant that was built where there is no GPU.
+NOT_YET = "; not yet proved on a GPU: that is done at its first use"
 _PROOF_LIMIT_S = 600.0
 _TAIL_LINES = 15
 _LINE_CHARACTERS = 150
@@ -142,12 +144,38 @@ def _described(wanted: Definition, own: str, pip: Sequence[str]) -> dict[str, An
 
 def _proved_on_a_gpu(wanted: Definition, own: str) -> str:
     """Have each framework of a CUDA variant train two steps on a GPU; return what was proved, to be added."""
-    needs = cuda_needs.of(wanted.name) if wanted.variant == "cuda" else None
+    needs = needs_of(wanted)
     if needs is None:
         return ""
+    if is_unproven(wanted):
+        return NOT_YET
     command = [own, "-I", str(cuda_needs.PROOF), *needs.frameworks]
     said = _run(wanted, "its proof on a GPU", command, limit_s=_PROOF_LIMIT_S)
     return "; " + said.strip().splitlines()[-1]
+
+
+def needs_of(wanted: Definition) -> cuda_needs.Needs | None:
+    """Return what a CUDA variant needs of the machine; None of another."""
+    return None if wanted.variant == "cpu" else cuda_needs.of(wanted.name, wanted.variant)
+
+
+def is_unproven(wanted: Definition) -> bool:
+    """Whether a CUDA variant is built where there is no driver, for other hosts: an image."""
+    return wanted.variant != "cpu" and not definition.has_nvidia_driver()
+
+
+def prove(wanted: Definition) -> None:
+    """Prove an environment on a GPU that was built where there was none, and note it. The caller holds its lock.
+
+    Raises:
+        InterpreterError: a framework takes no step there, or this machine cannot carry it.
+    """
+    found, own = json.loads((wanted.folder / RECORD).read_text()), str(wanted.folder / "bin" / "python")
+    if not found["proof"].endswith(NOT_YET):
+        return
+    _check_machine(wanted, own)
+    said = _proved_on_a_gpu(wanted, own)
+    _replace_record(wanted.folder, {**found, "proof": found["proof"][: -len(NOT_YET)] + said})
 
 
 def _check_build(wanted: Definition, packages: Sequence[str]) -> None:
@@ -193,7 +221,7 @@ def _install_sources(wanted: Definition, python: str, pip: Sequence[str], progre
 
 
 def _check_machine(wanted: Definition, python: str) -> None:
-    needs = cuda_needs.of(wanted.name) if wanted.variant == "cuda" else None
+    needs = None if is_unproven(wanted) else needs_of(wanted)
     trouble = cuda_needs.trouble(needs, cuda_needs.driver_here()) if needs is not None else None
     if trouble is not None:
         raise InterpreterError(f"the interpreter {wanted.name} (CUDA) is not downloaded: {trouble}")
@@ -206,6 +234,10 @@ def _check_machine(wanted: Definition, python: str) -> None:
 
 def _write_last(folder: Path, found: dict[str, Any]) -> None:
     (folder / _MARKER).unlink()
+    _replace_record(folder, found)
+
+
+def _replace_record(folder: Path, found: dict[str, Any]) -> None:
     temporary = folder / (RECORD + ".new")
     temporary.write_text(json.dumps(found, indent=1) + "\n")
     os.replace(str(temporary), str(folder / RECORD))

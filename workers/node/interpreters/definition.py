@@ -34,6 +34,7 @@ DEFINITIONS = Path(__file__).resolve().parents[2] / "interpreters"
 RECORD = "interpreter.json"
 
 PYTHON_SETTING = "TBD_INTERPRETER_PYTHON"
+CUDA_12 = "cuda12"
 
 
 class InterpreterError(Exception):
@@ -41,9 +42,10 @@ class InterpreterError(Exception):
 
 
 class Definition(NamedTuple):
-    """A definition as it applies here: ``variant`` is ``cuda`` where there is an NVIDIA driver, else ``cpu``;
-    ``TBD_INTERPRETER_VARIANT`` can say which. ``python`` is one of ``pythons``, those that will do, in order of
-    preference; ``one_python`` says why there is but one, where that is known."""
+    """A definition as it applies here: ``variant`` is ``cuda`` where there is an NVIDIA driver (``cuda12`` where that
+    is older, and there is such a variant), else ``cpu``; ``TBD_INTERPRETER_VARIANT`` can say which. ``python`` is one
+    of ``pythons``, those that will do, in order of preference; ``one_python`` says why there is but one, where that is
+    known."""
 
     name: str
     framework: str
@@ -95,9 +97,22 @@ def has_nvidia_driver() -> bool:
 
 def _wanted_variant() -> str:
     wanted = os.environ.get(cuda_needs.VARIANT_SETTING)
-    if wanted and wanted not in ("cpu", "cuda"):
-        raise InterpreterError(f"{cuda_needs.VARIANT_SETTING}={wanted}: it is cpu or cuda")
+    if wanted and wanted not in ("cpu", "cuda", CUDA_12):
+        raise InterpreterError(f"{cuda_needs.VARIANT_SETTING}={wanted}: it is cpu, cuda or {CUDA_12}")
     return wanted or ("cuda" if has_nvidia_driver() else "cpu")
+
+
+def _variant(name: str, variants: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """The variant of an environment that this host is to have, with what is said of it."""
+    wanted = _wanted_variant()
+    if wanted == "cpu" or "cuda" not in variants:
+        return "cpu", variants["cpu"]
+    older, newest = cuda_needs.facts_of(name, CUDA_12), cuda_needs.of(name)
+    if not older or newest is None:
+        wanted = "cuda"
+    elif not os.environ.get(cuda_needs.VARIANT_SETTING):
+        wanted = CUDA_12 if cuda_needs.is_too_old(newest, cuda_needs.driver_here()) else "cuda"
+    return wanted, {**variants["cuda"], **cuda_needs.facts_of(name, wanted)}
 
 
 def definitions(root: Path = DEFINITIONS) -> dict[str, Definition]:
@@ -136,15 +151,14 @@ def definition_at(path: Path, python: str | None = None) -> Definition:
     pythons = _pythons(facts, further)
     python = python or pythons[0]
     variants = facts["variants"]
-    variant = _wanted_variant() if "cuda" in variants else "cpu"
-    chosen = variants[variant]
+    variant, chosen = _variant(facts["name"], variants)
     requirements = path.parent / chosen["requirements"]
     proof, *proof_arguments = facts.get("proof", ["proof.py"])
     digest = hashlib.sha256()
     for part in (variant, python, platform.machine()):
         digest.update(part.encode() + b"\0")
     # What proves a GPU is no part of the environments that are used without one.
-    more = [cuda_needs.PROOF] if variant == "cuda" else []
+    more = [cuda_needs.PROOF] if variant != "cpu" else []
     for file in (path, requirements, path.parent / proof, *more):
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return Definition(

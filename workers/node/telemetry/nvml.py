@@ -304,13 +304,22 @@ class Nvml:
             handle, nvml = self._handles.get(uuid), self._nvml
             if handle is None:
                 return {}
-            if self._events is None:
-                self._events = nvml_events.Events(nvml, self._handles)
-            events = self._events
+            events = self._listening()
             # 1: uncorrected (nvmlMemoryErrorType_t), 0: since the driver was loaded (nvmlEccCounterType_t)
             errors = self._try(uuid, "uncorrected_ecc_errors", lambda: nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 0))
             found = {"uncorrected_ecc_errors": errors, "xid": self._try(uuid, "xid", lambda: events.last_xid(uuid))}
             return {**found, **self._numbered(uuid, handle, fields.SELDOM)}
+
+    def xids(self) -> list[dict[str, Any]]:
+        """Return the XID errors of all devices since the first call of this or of ``faults``; see
+        ``nvml_events.Events.heard``."""
+        with self._lock:
+            return self._listening().heard() if self._handles else []
+
+    def _listening(self) -> nvml_events.Events:
+        if self._events is None:
+            self._events = nvml_events.Events(self._nvml, self._handles)
+        return self._events
 
     def rig(self, uuid: str) -> dict[str, Any]:
         """Return how a device is set up, as far as that moves speed; what the driver does not tell is left out.
@@ -331,6 +340,19 @@ class Nvml:
                     int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
                     int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),
                 ],
+                "nvlinks": lambda: self._links_up(handle),
+            }
+            found = {name: self._or_none(ask) for name, ask in asked.items()}
+            return {name: value for name, value in found.items() if value is not None}
+
+    def links(self, uuid: str) -> dict[str, int]:
+        """Return ``pcie_width`` and ``pcie_most_width`` (lanes), and ``nvlinks`` (those that are up), as far as the
+        driver tells."""
+        with self._lock:
+            handle, nvml = self._handles[uuid], self._nvml
+            asked: dict[str, Callable[[], int]] = {
+                "pcie_width": lambda: int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),
+                "pcie_most_width": lambda: int(nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)),
                 "nvlinks": lambda: self._links_up(handle),
             }
             found = {name: self._or_none(ask) for name, ask in asked.items()}

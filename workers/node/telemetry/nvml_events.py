@@ -5,13 +5,19 @@ Owns the set of events that is listened to. The driver tells each event once, of
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import time
+from collections import deque
 from typing import Any, Mapping
 
 # nvml.h: nvmlEventTypeXidCriticalError, NVML_ERROR_NOT_SUPPORTED, NVML_ERROR_TIMEOUT
 _XID = 8
 _NOT_SUPPORTED = 3
 _TIMEOUT = 10
+
+# What is kept for whoever asks seldom; a GPU that tells of more within a minute is told of often enough.
+_MOST_KEPT = 256
 
 
 class Events:
@@ -28,6 +34,8 @@ class Events:
         self._set: Any = None
         self._uuids: dict[int, str] = {}  # by the handle's address, which is all that an event names
         self._last: dict[str, int] = {}
+        # All that was heard: {"device", "xid", "at"}, the last in seconds since the epoch, as of when it was heard.
+        self._heard: deque[dict[str, Any]] = deque(maxlen=_MOST_KEPT)
         if self._wait is None:
             return
         try:
@@ -52,6 +60,14 @@ class Events:
         self._hear()
         return self._last.pop(uuid, 0)
 
+    def heard(self) -> list[dict[str, Any]]:
+        """Return the XID errors since the beginning, oldest first: ``device``, ``xid``, and ``at``, when it was heard
+        of, in seconds since the epoch."""
+        if self._uuids:
+            with contextlib.suppress(self._nvml.NVMLError):  # a GPU that has fallen off the bus may end the set
+                self._hear()
+        return list(self._heard)
+
     def _hear(self) -> None:
         while True:
             try:
@@ -63,6 +79,7 @@ class Events:
             uuid = self._uuids.get(_address(event.device))
             if uuid is not None:
                 self._last[uuid] = int(event.eventData)
+                self._heard.append({"device": uuid, "xid": int(event.eventData), "at": time.time()})
 
     def close(self) -> None:
         """Listen no more."""

@@ -11,13 +11,14 @@ from workers.trainer import protocol
 from workers.trainer.base.failure import TrainerError
 
 # Judgement: at most this long for the processes of a framework to find each other, once their interpreters run.
-RENDEZVOUS_TIMEOUT_S = 120.0
+RENDEZVOUS_TIMEOUT_S = 300.0
 # Judgement: at most this long for all ranks to meet (interpreters start, frameworks are imported).
 JOIN_TIMEOUT_S = 300.0
 
 
 class Plan(NamedTuple):
-    """What is measured. ``timeout_s`` is that of the whole attempt; ``repetition`` counts runs of the same cell.
+    """What is measured. ``timeout_s`` is that of the whole attempt; ``exchange_timeout_s`` that of one exchange
+    of gradients; ``repetition`` counts runs of the same cell.
 
     ``switches``: those of the framework's own that are on, which stand among the plan's options beside the model's.
     ``bucket_mib``: an option of the strategy, how much it exchanges at once; None: at its default.
@@ -45,6 +46,7 @@ class Plan(NamedTuple):
     max_epochs: Optional[float] = None
     bucket_mib: Optional[int] = None
     warm_up_s: float = 0.0
+    exchange_timeout_s: float = protocol.EXCHANGE_TIMEOUT_S
 
 
 class Model(NamedTuple):
@@ -114,7 +116,8 @@ class Node(NamedTuple):
     """Where the processes of a node are reached from others, and by which fabric.
 
     ``adapters``: those of RDMA that carry it ("mlx5_0:1"), where there are any. ``by_ip``: whether what goes over
-    ``interface`` is on that fabric; else it is there for the ranks to meet, and only RDMA is.
+    ``interface`` is on that fabric; else it is there for the ranks to meet, and only RDMA is. ``net``: the network that
+    NCCL is to take, where it is a plugin's.
     """
 
     name: str
@@ -124,6 +127,7 @@ class Node(NamedTuple):
     framework_port: Optional[int]
     adapters: Tuple[str, ...] = ()
     by_ip: bool = True
+    net: Optional[str] = None
 
 
 class Strategy(NamedTuple):
@@ -288,6 +292,7 @@ def _plan_of(plan: Mapping[str, Any], facts: Mapping[str, Any], dataset: Optiona
         size=plan["size"],
         seed=plan["seed"],
         timeout_s=float(plan["timeout_s"]),
+        exchange_timeout_s=float(plan.get("exchange_timeout_s", protocol.EXCHANGE_TIMEOUT_S)),
         max_steps=plan.get("max_steps"),
         profile=tuple(plan.get("profile") or ()),
         repetition=plan.get("repetition", 0),
@@ -338,7 +343,14 @@ def _node_of(node: Mapping[str, Any]) -> Node:
     port = (node.get("ports") or {}).get("framework")
     adapters = tuple(node.get("adapters") or ())
     return Node(
-        node["name"], node["address"], node["interface"], node["fabric"], port, adapters, node.get("by_ip", True)
+        node["name"],
+        node["address"],
+        node["interface"],
+        node["fabric"],
+        port,
+        adapters,
+        node.get("by_ip", True),
+        node.get("net"),
     )
 
 

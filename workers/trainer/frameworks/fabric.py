@@ -14,6 +14,8 @@ from workers.trainer.base.job import Job, Process
 
 # Fabrics that NCCL's "IB" drives: RDMA over InfiniBand, and over Converged Ethernet.
 RDMA = ("infiniband", "roce")
+# NCCL then says which network and which ways it uses, once, as it starts; the log keeps what a process prints.
+_TALKS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT"}
 # Strategies whose gradients NCCL carries between the GPUs of several nodes.
 BY_NCCL = ("ddp", "horovod", "multi-worker-mirrored")
 
@@ -23,7 +25,8 @@ def environment(job: Job, process: Process) -> Dict[str, str]:
     node = job.node_of(process)
     interface = node.interface
     if interface is None:
-        return {}
+        # Within a node, too, NCCL says by which ways it goes: shared memory may stand in for NVLink.
+        return dict(_TALKS) if process.device_kind == "cuda" and job.world_size > 1 else {}
     verbs = node.fabric in RDMA
     found = {
         "GLOO_SOCKET_IFNAME": interface,
@@ -34,10 +37,8 @@ def environment(job: Job, process: Process) -> Dict[str, str]:
         "NCCL_IB_DISABLE": "0" if verbs else "1",
         # Neither a plugin's network nor TCP over an InfiniBand interface may stand in for what was asked for: where
         # NCCL cannot have the network of this name, it fails.
-        "NCCL_NET": "IB" if verbs else "Socket",
-        # It then says which network it uses, once, as it starts; the log keeps what a process prints.
-        "NCCL_DEBUG": "INFO",
-        "NCCL_DEBUG_SUBSYS": "INIT",
+        "NCCL_NET": node.net or ("IB" if verbs else "Socket"),
+        **_TALKS,
         "DMLC_INTERFACE": interface,
         "DMLC_NODE_HOST": node.address,
         "HOROVOD_GLOO_IFACE": interface,
@@ -50,6 +51,8 @@ def environment(job: Job, process: Process) -> Dict[str, str]:
     if verbs and node.adapters:
         # By their whole names, and no others: a host may have slower ones, and those of the other link layer.
         found["NCCL_IB_HCA"] = "=" + ",".join(node.adapters)
+    if node.net:  # a plugin's network (TBD_NCCL_NET) is none of those that NCCL has itself
+        del found["NCCL_IB_DISABLE"]
     return found
 
 

@@ -32,7 +32,11 @@ def spec_of(run: dict[str, Any], nodes: list[str] | None, repeats: int) -> dict[
     given = [name for name in REPEATED if name in plan]  # some it has only where they are not the default
     return {name: plan[name] for name in given} | {
         "name": "rerun-" + run["id"].replace("_", "-"),
-        "nodes": {"gpu_model": plan["gpu_model"], "names": nodes or plan["node_names"] or None},
+        "nodes": {
+            "gpu_model": plan["gpu_model"],
+            "names": nodes or plan["node_names"] or None,
+            "devices": None if nodes else plan.get("device_ids") or None,
+        },
         "repeats": repeats,
         "labels": {"rerun-of": run["id"]},
     }

@@ -73,7 +73,7 @@ class Strategy(single.Strategy):
             store=distributed.PrefixStore("process_group", self._store),
             rank=rank,
             world_size=world_size,
-            timeout=datetime.timedelta(seconds=timeout_s),
+            timeout=datetime.timedelta(seconds=min(job.plan.exchange_timeout_s, timeout_s)),
         )
         return distributed.get_world_size()
 

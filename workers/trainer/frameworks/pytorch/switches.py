@@ -7,6 +7,7 @@ that. Dropout draws other numbers in compiled code, so the losses of a network t
 import contextlib
 import os
 import shutil
+import sysconfig
 from typing import Any, Callable, Iterator, Sequence
 
 import torch
@@ -127,3 +128,9 @@ def _check_compiler(device):
     if not any(map(shutil.which, wanted)):
         message = "compile needs a compiler, %s, and none is on the PATH: apt install g++, or leave compile out"
         raise TrainerError("setup_failed", message % " or ".join(wanted))
+    headers = os.path.join(sysconfig.get_path("include"), "Python.h")
+    if device.type == "cuda" and not os.path.isfile(headers):
+        message = (
+            "compile needs %s, which is not there: install the headers of this Python (apt install python3-dev), or"
+        )
+        raise TrainerError("setup_failed", (message + " leave compile out") % headers)
