@@ -71,7 +71,7 @@ def evaluation(job: Job, size: Size) -> Iterator[Examples]:
     import numpy
 
     found, count = loading.judged(evaluated_root(job)), job.plan.per_device_batch_size
-    before, room, generator = [], tuple(size["image_pixels"]), numpy.random.RandomState(0)  # type: Any, Any, Any
+    before, room, generator = {}, tuple(size["image_pixels"]), numpy.random.RandomState(0)  # type: Any, Any, Any
     alike = [[at for at in range(len(found)) if is_upright(found[at]) is flag] for flag in (False, True)]
     parts = [some[first : first + count] for some in alike for first in range(0, len(some), count)]
     for number, part in enumerate(parts, start=1):

@@ -29,7 +29,10 @@ def tensorflow(name, given):
     import tensorflow as tf
 
     own = importlib.import_module("suites.assemble.tensorflow.regions")
-    given = [one.item() if one.ndim == 0 else tf.constant(one) for one in given]
+    given = _leveled(name, [one.item() if one.ndim == 0 else tf.constant(one) for one in given])
+    if name == "align_levels":
+        maps = [tf.transpose(one, (1, 2, 0)) for one in given[:3]]
+        return (tf.transpose(own.align_levels(maps, *given[3:]), (0, 3, 1, 2)),)
     if name in ("align", "gradient"):
         # Channels come first in the calls, and last in TensorFlow.
         given[0] = tf.transpose(given[0], (1, 2, 0))
@@ -39,7 +42,9 @@ def tensorflow(name, given):
             total = tf.reduce_sum(found * given[3]) if name == "gradient" else None
         return (tf.transpose(tape.gradient(total, given[0]), (2, 0, 1)),) if name == "gradient" else (found,)
     found = getattr(own, name)(*given)
-    return (found[0][: found[1]],) if name == "kept" else found
+    if name == "kept":
+        return (found[0][: found[1]],)
+    return found if isinstance(found, tuple) else (found,)
 
 
 def _leveled(name, given):
