@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from suites.assemble import boxes
 from suites.assemble.pytorch import regions
 from suites.models.faster_rcnn.pytorch import learnt
-from suites.models.mask_rcnn import pytorch as own
+from suites.models.mask_rcnn import network
 from workers.trainer.base.job import Job
 
 # What a part is called there, by the beginning of its names in the suite.
@@ -100,8 +100,8 @@ def _suppressed(corners: Tensor, scores: Tensor, most_shared: float) -> Tensor:
 class _Computed:
     """What ``suites.models.mask_rcnn.pytorch.Network`` gives, by torchvision's parts; evaluated, of one image."""
 
-    def __init__(self, network: Any, size: Any) -> None:
-        self._network, self._size = network, size
+    def __init__(self, published: Any, size: Any) -> None:
+        self._network, self._size = published, size
 
     def __call__(self, images: Tensor, extents: Tensor, given: Tensor, kinds: Tensor, keys: Tensor) -> Any:
         heads, maps = self._network.roi_heads, self._network.backbone(images)
@@ -115,7 +115,9 @@ class _Computed:
         with torch.no_grad():
             each = self._regions(tuple(images.shape[2:]), objects, moves, counts, shapes, given, kinds, keys)
             found, told, which = (torch.stack(one) for one in zip(*each, strict=True))
-            masked = own._masked(found, told, which, given) if self._network.training else own._given(given, kinds)
+            masked, count = regions.given(given, kinds), self._size["regions"] // network.MASKED
+            if self._network.training:
+                masked = regions.masked(found[:, :count], told[:, :count, 1], which[:, :count], given)
         hidden = heads.box_head(heads.box_roi_pool(maps, list(found), shapes))
         classes, of_classes = (one.unflatten(0, found.shape[:2]) for one in heads.box_predictor(hidden))
         masks = self._masks(maps, shapes, *masked[:2])

@@ -4,7 +4,7 @@ Shapes: A anchors, B boxes, R regions, C channels, H height and W width of a map
 """
 
 import math
-from typing import Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from suites.assemble import boxes
 from suites.assemble.pytorch.layers import single
+from workers.trainer.base.signatures import Array
 
 # Points of each bin along each axis (He et al., "Mask R-CNN", 2017, section 3: four in all).
 POINTS = 2
@@ -20,6 +21,21 @@ _BLOCK = 512
 # In single precision whole numbers up to twice this are exact.
 _ABOVE = 2.0**23
 _LEAST = 1e-6
+
+
+class Anchors(object):
+    """Gives the anchors of images of so many pixels, a tensor for each map, on the device of ``like``; ``made``: gives
+    arrays of them."""
+
+    def __init__(self, made: Callable[[Tuple[int, ...]], Sequence[Array]]) -> None:
+        self._made = made
+        self._kept: Dict[Any, List[Tensor]] = {}
+
+    def __call__(self, pixels: Tuple[int, ...], like: Tensor) -> List[Tensor]:
+        key = (pixels, like.dtype, like.device)
+        if key not in self._kept:
+            self._kept[key] = [torch.from_numpy(one).to(like) for one in self._made(pixels)]
+        return self._kept[key]
 
 
 def overlaps(ones_A4: Tensor, others_B4: Tensor) -> Tensor:
@@ -160,6 +176,12 @@ def align_levels(maps_CHW: Sequence[Tensor], regions_R4: Tensor, side: int, stri
     return bags.unflatten(0, (-1, side, side)).permute(0, 3, 1, 2).to(maps_CHW[0].dtype)
 
 
+def aligned(maps: Sequence[Tensor], regions_NR4: Tensor, side: int, canonical: float) -> Tensor:
+    """``align_levels`` of all images of a batch, one behind the other."""
+    place = side, boxes.PYRAMID_STRIDE, canonical
+    return torch.cat([align_levels(one, found_R4, *place) for *one, found_R4 in zip(*maps, regions_NR4)])
+
+
 def _points(edges_R2, count_R1, side):
     """Return (places, weights) along an axis of as many places, (R, S, 2 * POINTS): of each point the places before and
     behind it."""
@@ -187,3 +209,28 @@ def cut(masks_BMM: Tensor, which_R: Tensor, parts_R4: Tensor, side: int) -> Tens
     x_RS, y_RS = ((one * extent).to(torch.int64).clamp(0, extent - 1) for one in places)
     found_RSS = masks_BMM[which_R[:, None, None], y_RS[:, :, None], x_RS[:, None, :]]
     return found_RSS * (inside_RS[1][:, :, None] & inside_RS[0][:, None, :])
+
+
+def masked(regions_NM4: Tensor, kinds_NM: Tensor, which_NM: Tensor, boxes_NB4: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    """Return regions of which a mask is learnt, their classes, and what is learnt (N, M, 6): whether there is a class,
+    the number of the box, and the region's edges within that, from 0 to 1."""
+    own_NM4 = boxes_NB4.gather(1, which_NM[..., None].expand(-1, -1, 4))
+    sides_NM2 = (own_NM4[..., 2:] - own_NM4[..., :2]).clamp(min=1.0)
+    parts_NM4 = (regions_NM4 - own_NM4[..., :2].repeat(1, 1, 2)) / sides_NM2.repeat(1, 1, 2)
+    return regions_NM4, kinds_NM, torch.cat([(kinds_NM > 0)[..., None], which_NM[..., None], parts_NM4], dim=2)
+
+
+def given(boxes_NB4: Tensor, kinds_NB: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    """``masked`` of boxes, each of which is its own."""
+    which_NB = torch.arange(kinds_NB.shape[1], device=kinds_NB.device).expand_as(kinds_NB)
+    return masked(boxes_NB4, kinds_NB, which_NB, boxes_NB4)
+
+
+def loss_of_masks(masks_NMSS: Tensor, masks_NBHW: Tensor, masked_NM6: Tensor) -> Tensor:
+    """Return the mean over all places of the masks that are learnt; ``masks_NBHW``: of the boxes, ``masked``: as above.
+    Source: He et al., "Mask R-CNN", 2017, section 3."""
+    used_NM, masks_NMSS = masked_NM6[..., 0], single(masks_NMSS)
+    each = zip(masks_NBHW, masked_NM6[..., 1].to(torch.int64), masked_NM6[..., 2:])
+    wanted_NMSS = torch.stack([cut(*one, masks_NMSS.shape[2]) for one in each]).to(masks_NMSS.dtype)
+    unlikely = functional.binary_cross_entropy_with_logits(masks_NMSS, wanted_NMSS, reduction="none").mean(dim=(2, 3))
+    return (unlikely * used_NM).sum() / used_NM.sum().clamp(min=1)

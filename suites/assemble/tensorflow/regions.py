@@ -138,6 +138,11 @@ def align_levels(
     return tf.cast(tf.reshape(bins, (-1, side, side, channels)), maps_HWC[0].dtype)
 
 
+def aligned(maps: Sequence[tf.Tensor], regions_NR4: tf.Tensor, side: int, canonical: float) -> tf.Tensor:
+    each = zip(*map(tf.unstack, maps), tf.unstack(regions_NR4))
+    return tf.concat([align_levels(one[:-1], one[-1], side, boxes.PYRAMID_STRIDE, canonical) for one in each], axis=0)
+
+
 def _points(edges_R2: tf.Tensor, count_R1: tf.Tensor, side: int) -> Any:
     """See ``pytorch.regions``."""
     low_R1, high_R1 = tf.split(edges_R2, 2, axis=1)
@@ -162,3 +167,26 @@ def cut(masks_BMM: tf.Tensor, which_R: tf.Tensor, parts_R4: tf.Tensor, side: int
     at = (tf.cast(which_R, tf.int32)[:, None, None], y_RS[:, :, None], x_RS[:, None, :])
     found_RSS = tf.gather_nd(masks_BMM, tf.stack([tf.broadcast_to(one, shape) for one in at], axis=3))
     return found_RSS * (in_y_RS[:, :, None] * in_x_RS[:, None, :])
+
+
+def masked(
+    regions_NM4: tf.Tensor, kinds_NM: tf.Tensor, which_NM: tf.Tensor, boxes_NB4: tf.Tensor
+) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    own_NM4 = tf.gather(boxes_NB4, which_NM, batch_dims=1)
+    sides_NM2 = tf.maximum(own_NM4[..., 2:] - own_NM4[..., :2], 1.0)
+    parts_NM4 = (regions_NM4 - tf.tile(own_NM4[..., :2], (1, 1, 2))) / tf.tile(sides_NM2, (1, 1, 2))
+    told_NM2 = tf.stack([single(kinds_NM > 0), single(which_NM)], axis=2)
+    return regions_NM4, kinds_NM, tf.concat([told_NM2, parts_NM4], axis=2)
+
+
+def given(boxes_NB4: tf.Tensor, kinds_NB: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    which_NB = tf.zeros(kinds_NB.shape, tf.int32) + tf.range(kinds_NB.shape[1])
+    return masked(boxes_NB4, kinds_NB, which_NB, boxes_NB4)
+
+
+def loss_of_masks(masks_NMSS: tf.Tensor, masks_NBHW: tf.Tensor, masked_NM6: tf.Tensor) -> tf.Tensor:
+    each = zip(*map(tf.unstack, (masks_NBHW, masked_NM6[..., 1], masked_NM6[..., 2:])))
+    wanted_NMSS, used_NM = tf.stack([cut(*one, masks_NMSS.shape[2]) for one in each]), masked_NM6[..., 0]
+    unlikely = tf.nn.sigmoid_cross_entropy_with_logits(labels=wanted_NMSS, logits=single(masks_NMSS))
+    of_masks = tf.reduce_sum(tf.reduce_mean(unlikely, axis=(2, 3)) * used_NM)
+    return of_masks / tf.maximum(tf.reduce_sum(used_NM), 1.0)

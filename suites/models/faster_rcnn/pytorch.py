@@ -1,7 +1,7 @@
 """Faster R-CNN in plain PyTorch. Dimensions: N images of a batch, C channels, H height, W width, A anchors, B boxes, R
 regions, K classes with 0 for none, S anchors that are learnt from."""
 
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ class Network(nn.Module):
         super().__init__()
         self._layers = attach(self, network.layers(size))
         self._parts, self._size = network.parts(size), size
-        self._anchors: Dict[Any, Tensor] = {}
+        self._anchors = regions.Anchors(lambda places: [boxes.anchors(places[0], places[1], size["anchor_sides"])])
 
     def forward(
         self, images_NCHW: Tensor, extents_N2: Tensor, boxes_NB4: Tensor, kinds_NB: Tensor, keys_NK: Tensor
@@ -41,7 +41,10 @@ class Network(nn.Module):
             for layer, count in ((self.rpn.objects, 2), (self.rpn.moves, 4))
         )
         with torch.no_grad():
-            scores_NA, anchors_A4 = objects_NA2[..., 1] - objects_NA2[..., 0], self._anchors_of(x_NCHW, extents_N2)
+            scores_NA, anchors_A4 = (
+                objects_NA2[..., 1] - objects_NA2[..., 0],
+                self._anchors(tuple(x_NCHW.shape[2:]), extents_N2)[0],
+            )
             each = zip(scores_NA, moves_NA4, extents_N2, boxes_NB4, kinds_NB, keys_NK)
             found, learnt = zip(*(self._regions(anchors_A4, *one) for one in each))
         y_RCHW = torch.cat([regions.align(*one, network.SIDE) for one in zip(x_NCHW, found)])
@@ -50,13 +53,6 @@ class Network(nn.Module):
         y_NRF = y_RCHW.mean(dim=(2, 3)).unflatten(0, (len(found), -1))
         classes_NRK, moves_NRK4 = self.head.classes(y_NRF), self.head.moves(y_NRF).unflatten(2, (-1, 4))
         return classes_NRK, moves_NRK4, torch.stack(found), torch.stack(learnt), objects_NA2, moves_NA4
-
-    def _anchors_of(self, x_NCHW, like):
-        key = (tuple(x_NCHW.shape[2:]), like.dtype, like.device)
-        if key not in self._anchors:
-            found = boxes.anchors(*x_NCHW.shape[2:], self._size["anchor_sides"])
-            self._anchors[key] = torch.from_numpy(found).to(like)
-        return self._anchors[key]
 
     def _regions(self, anchors_A4, scores_A, moves_A4, extent_2, boxes_B4, kinds_B, keys_K):
         """Return an image's regions, and what is learnt of each."""

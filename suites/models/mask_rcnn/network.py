@@ -4,7 +4,7 @@ region what tells what is there, where, and which of its places belong to it.
 Source: He et al., "Mask R-CNN", 2017, section 3 and figure 4 (right), with the pyramid of Lin et al., "Feature Pyramid
 Networks for Object Detection", 2017, sections 3 and 4. The ResNet is ``resnet_50``'s (v1.5), with ``faster_rcnn``'s
 fixed normalisations; conv1 and conv2 stay as they are. What the papers leave open is as in torchvision's
-maskrcnn_resnet50_fpn: one score of each anchor, 91 classes, where losses of moves turn, and what weights begin with.
+maskrcnn_resnet50_fpn: one score of each anchor, 91 classes, where losses of moves turn, what most weights begin with.
 """
 
 from typing import List, NamedTuple, Tuple
@@ -24,20 +24,18 @@ from suites.models.faster_rcnn import network as faster
 from suites.models.resnet_50 import network as resnet
 from workers.trainer.base.signatures import Size
 
-# The side of what a region becomes: for its class and its move, for its mask; and of the mask itself.
+# The side of what a region becomes: for its class and its move, and for its mask, which has twice that side.
 SIDE, MASK_SIDE = 7, 14
-MASK = 2 * MASK_SIDE
 MOST_OVERLAP = faster.MOST_OVERLAP
 # Where the losses of moves turn from squares to lines, in the first and the second stage.
 TURNS = (1.0 / 9.0, 1.0 / 9.0)
-# Regions of which a mask is learnt: so many at most have a box (Girshick, "Fast R-CNN", 2015, section 2.3).
+# One region of so many has a box at most, and a mask (Girshick, "Fast R-CNN", 2015, section 2.3).
 MASKED = 4
 
 
 class Parts(NamedTuple):
-    """``stem``, ``body``: of the ResNet; ``inner``: a convolution over the last map of each stage, ``outer``: over what
-    these become together; ``first``: what proposes, over each map; ``second``: what tells class and move; ``masks``:
-    what tells the mask."""
+    """``stem``, ``body``: of the ResNet; ``inner``: over the last map of each stage, ``outer``: over what these become
+    together; ``first``: what proposes, over each map; ``second``: what tells class and move; ``masks``: the mask."""
 
     stem: Tuple[Convolution, FixedNormalization, Pooling]
     body: List[resnet.Block]
@@ -55,10 +53,8 @@ def parts(size: Size) -> Parts:
     ends = [one.conv3 for one, after in zip(body, body[1:] + [None]) if after is None or one.name[:6] != after.name[:6]]
     inner = [_pyramid("fpn.inner.%d" % at, one.outputs, channels, 1, one.pixels) for at, one in enumerate(ends)]
     outer = [_pyramid("fpn.outer.%d" % at, channels, channels, 3, one.pixels) for at, one in enumerate(ends)]
-    places = (
-        sum(height * width for height, width in boxes.pyramid(size["image_pixels"], len(size["anchor_sides"]))),
-        1,
-    )
+    extents = boxes.pyramid(size["image_pixels"], len(size["anchor_sides"]))
+    places = (sum(height * width for height, width in extents), 1)
     first = (
         Convolution("rpn.conv", channels, channels, 3, places, normal(0.01), padding=1, bias=True),
         Convolution("rpn.objects", channels, len(boxes.RATIOS), 1, places, normal(0.01), bias=True),
@@ -85,12 +81,10 @@ def _masks(size):
     """Return the layers over regions that are one below the other."""
     channels, count = size["channels"], size["regions"] // MASKED
     extent, initial = (count * MASK_SIDE, MASK_SIDE), over_outputs(channels, 3)
-    found = [
-        Convolution("mask.conv%d" % number, channels, channels, 3, extent, initial, padding=1, bias=True)
-        for number in range(1, 5)
-    ]  # type: List[Layer]
+    four = Convolution("mask.conv", channels, channels, 3, extent, initial, padding=1, bias=True)
+    found = [four._replace(name="mask.conv%d" % number) for number in range(1, 5)]  # type: List[Layer]
     found.append(TransposedConvolution("mask.up", channels, channels, 2, extent, over_outputs(channels, 2)))
-    extent = (count * MASK, MASK)
+    extent = (count * 2 * MASK_SIDE, 2 * MASK_SIDE)
     return found + [Convolution("mask.told", channels, size["classes"], 1, extent, normal(0.01), bias=True)]
 
 

@@ -1,7 +1,7 @@
 """Mask R-CNN in plain PyTorch. Dimensions: N images of a batch, C channels, H height, W width, A anchors, B boxes, R
 regions, M regions with a mask, K classes with 0 for none, S anchors that are learnt from."""
 
-from typing import Any, Dict, Tuple
+from typing import Tuple
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ class Network(nn.Module):
         super().__init__()
         self._layers = attach(self, network.layers(size))
         self._parts, self._size = network.parts(size), size
-        self._anchors: Dict[Any, Tuple[Tensor, ...]] = {}
+        self._anchors = regions.Anchors(lambda pixels: boxes.pyramid_anchors(pixels, size["anchor_sides"]))
 
     def forward(
         self, images_NCHW: Tensor, extents_N2: Tensor, boxes_NB4: Tensor, kinds_NB: Tensor, keys_NK: Tensor
@@ -35,11 +35,16 @@ class Network(nn.Module):
         maps = self._pyramid(images_NCHW)
         objects_NA, moves_NA4 = self._told(maps)
         with torch.no_grad():
-            anchors = self._anchors_of(tuple(images_NCHW.shape[2:]), extents_N2)
+            anchors = self._anchors(tuple(images_NCHW.shape[2:]), extents_N2)
             each = zip(objects_NA, moves_NA4, extents_N2, boxes_NB4, kinds_NB, keys_NK)
             found, told, which = (torch.stack(one) for one in zip(*(self._regions(anchors, *one) for one in each)))
-            masked = _masked(found, told, which, boxes_NB4) if self.training else _given(boxes_NB4, kinds_NB)
-        hidden_NRF = functional.relu(self.box.fc6(self._aligned(maps, found, network.SIDE).flatten(1)))
+            masked = regions.given(boxes_NB4, kinds_NB)
+            if self.training:
+                count = self._size["regions"] // network.MASKED
+                masked = regions.masked(found[:, :count], told[:, :count, 1], which[:, :count], boxes_NB4)
+        hidden_NRF = functional.relu(
+            self.box.fc6(regions.aligned(maps[:-1], found, network.SIDE, self._size["canonical"]).flatten(1))
+        )
         hidden_NRF = functional.relu(self.box.fc7(hidden_NRF)).unflatten(0, found.shape[:2])
         classes_NRK, moves_NRK4 = self.box.classes(hidden_NRF), self.box.moves(hidden_NRF).unflatten(2, (-1, 4))
         masks = self._masks(maps, *masked[:2])
@@ -67,14 +72,6 @@ class Network(nn.Module):
         )
         return objects_NA, moves_NA.unflatten(1, (-1, 4))
 
-    def _anchors_of(self, pixels, like):
-        """Return the anchors of each map."""
-        key = (pixels, like.dtype, like.device)
-        if key not in self._anchors:
-            found = boxes.pyramid_anchors(pixels, self._size["anchor_sides"])
-            self._anchors[key] = tuple(torch.from_numpy(one).to(like) for one in found)
-        return self._anchors[key]
-
     def _regions(self, anchors, scores_A, moves_A4, extent_2, boxes_B4, kinds_B, keys_K):
         """Return an image's regions, what is learnt of each, and the number of its box."""
         moved_A4 = regions.moved(torch.cat(anchors), moves_A4.to(extent_2.dtype))
@@ -85,34 +82,13 @@ class Network(nn.Module):
         drawn = (self._size["regions"], keys_K[numbers_R], keys_K[len(moved_A4) :]) if self.training else None
         return learnt(moved_A4[numbers_R], there_R, boxes_B4, kinds_B, drawn)
 
-    def _aligned(self, maps, found_NR4, side):
-        place = side, boxes.PYRAMID_STRIDE, self._size["canonical"]
-        return torch.cat([regions.align_levels(one[:-1], found_R4, *place) for *one, found_R4 in zip(*maps, found_NR4)])
-
     def _masks(self, maps, found_NM4, kinds_NM):
-        x_MCHW = self._aligned(maps, found_NM4, network.MASK_SIDE)
+        x_MCHW = regions.aligned(maps[:-1], found_NM4, network.MASK_SIDE, self._size["canonical"])
         *convolutions, told = (self._layers[layer.name] for layer in self._parts.masks)
         for layer in convolutions:
             x_MCHW = functional.relu(layer(x_MCHW))
         own_M = kinds_NM.flatten().to(torch.int64)
         return told(x_MCHW)[torch.arange(len(own_M), device=own_M.device), own_M].unflatten(0, kinds_NM.shape)
-
-
-def _masked(found_NR4, told_NR6, which_NR, boxes_NB4):
-    """Return regions of which a mask is learnt, their classes, and what is learnt: those with a box come first."""
-    count = found_NR4.shape[1] // network.MASKED
-    found_NM4, kinds_NM, which_NM = found_NR4[:, :count], told_NR6[:, :count, 1], which_NR[:, :count]
-    own_NM4 = boxes_NB4.gather(1, which_NM[..., None].expand(-1, -1, 4))
-    sides_NM2 = (own_NM4[..., 2:] - own_NM4[..., :2]).clamp(min=1.0)
-    parts_NM4 = (found_NM4 - own_NM4[..., [0, 1, 0, 1]]) / torch.cat([sides_NM2, sides_NM2], dim=2)
-    return found_NM4, kinds_NM, torch.cat([(kinds_NM > 0)[..., None], which_NM[..., None], parts_NM4], dim=2)
-
-
-def _given(boxes_NB4, kinds_NB):
-    """The same of given boxes, each of which is its own."""
-    which_NB = torch.arange(kinds_NB.shape[1], device=kinds_NB.device).expand_as(kinds_NB)
-    told_NB2, parts_4 = torch.stack([kinds_NB > 0, which_NB], dim=2), boxes_NB4.new_tensor([0.0, 0.0, 1.0, 1.0])
-    return boxes_NB4, kinds_NB, torch.cat([told_NB2.to(boxes_NB4), parts_4.expand_as(boxes_NB4)], dim=2)
 
 
 def criterion(
@@ -123,12 +99,4 @@ def criterion(
     objects_NA2 = torch.stack([torch.zeros_like(objects_NA), objects_NA], dim=2)
     found = loss_of_anchors(objects_NA2, moves_NA4, anchors_NS, answers_NS, shifts_NS4, network.TURNS[0])
     found = found + loss_of_regions(classes_NRK, moves_NRK4, told_NR6, network.TURNS[1])
-    return found + _loss_of_masks(single(masks_NMSS), masks_NBHW, masked_NM6)
-
-
-def _loss_of_masks(masks_NMSS, masks_NBHW, masked_NM6):
-    used_NM = masked_NM6[..., 0]
-    each = zip(masks_NBHW, masked_NM6[..., 1].to(torch.int64), masked_NM6[..., 2:])
-    wanted_NMSS = torch.stack([regions.cut(*one, network.MASK) for one in each]).to(masks_NMSS.dtype)
-    unlikely = functional.binary_cross_entropy_with_logits(masks_NMSS, wanted_NMSS, reduction="none").mean(dim=(2, 3))
-    return (unlikely * used_NM).sum() / used_NM.sum().clamp(min=1)
+    return found + regions.loss_of_masks(masks_NMSS, masks_NBHW, masked_NM6)

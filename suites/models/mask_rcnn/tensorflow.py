@@ -24,8 +24,10 @@ def outputs(layer: Any, size: Size, images_NHWC: tf.Tensor, extents_N2: tf.Tenso
         found_NR4, told_NR6, which_NR = map(
             tf.stack, zip(*(_regions(layer.trains, size, anchors, *one) for one in each))
         )
-        of_masks = _masked(found_NR4, told_NR6, which_NR, given[0]) if layer.trains else _given(*given[:2])
-        x_RSSC = _aligned(size, maps, found_NR4, network.SIDE)
+        of_masks, count = regions.given(*given[:2]), size["regions"] // network.MASKED
+        if layer.trains:
+            of_masks = regions.masked(found_NR4[:, :count], told_NR6[:, :count, 1], which_NR[:, :count], given[0])
+        x_RSSC = regions.aligned(maps[:-1], found_NR4, network.SIDE, size["canonical"])
         # Numbers of a map are in the order of the other frameworks: channels first.
         x_RF = tf.reshape(tf.transpose(x_RSSC, (0, 3, 1, 2)), (x_RSSC.shape[0], -1))
     x_RF = relu("box.relu7", layer("box.fc7", relu("box.relu6", layer("box.fc6", x_RF))))
@@ -77,15 +79,9 @@ def _regions(trains, size, anchors, scores_A, moves_A4, extent_2, boxes_B4, kind
     return learnt(tf.gather(moved_A4, numbers_R), there_R, boxes_B4, kinds_B, drawn)
 
 
-def _aligned(size, maps, found_NR4, side):
-    each = zip(*(tf.unstack(one) for one in maps[:-1]), tf.unstack(found_NR4))
-    place = side, boxes.PYRAMID_STRIDE, size["canonical"]
-    return tf.concat([regions.align_levels(one[:-1], one[-1], *place) for one in each], axis=0)
-
-
 def _masks(layer, size, parts, maps, found_NM4, kinds_NM):
     with scope("mask.regions"):
-        x_MHWC = _aligned(size, maps, found_NM4, network.MASK_SIDE)
+        x_MHWC = regions.aligned(maps[:-1], found_NM4, network.MASK_SIDE, size["canonical"])
     *convolutions, told = (one.name for one in parts.masks)
     for number, name in enumerate(convolutions):
         x_MHWC = relu("mask.relu%d" % number, layer(name, x_MHWC))
@@ -96,25 +92,6 @@ def _masks(layer, size, parts, maps, found_NM4, kinds_NM):
         return tf.reshape(own_MHW, (*kinds_NM.shape, *own_MHW.shape[1:]))
 
 
-def _masked(found_NR4, told_NR6, which_NR, boxes_NB4):
-    """See ``pytorch``."""
-    count = found_NR4.shape[1] // network.MASKED
-    found_NM4, kinds_NM, which_NM = found_NR4[:, :count], told_NR6[:, :count, 1], which_NR[:, :count]
-    own_NM4 = tf.gather(boxes_NB4, which_NM, batch_dims=1)
-    sides_NM2 = tf.maximum(own_NM4[..., 2:] - own_NM4[..., :2], 1.0)
-    parts_NM4 = (found_NM4 - tf.tile(own_NM4[..., :2], (1, 1, 2))) / tf.tile(sides_NM2, (1, 1, 2))
-    told_NM2 = tf.stack([single(kinds_NM > 0), single(which_NM)], axis=2)
-    return found_NM4, kinds_NM, tf.concat([told_NM2, parts_NM4], axis=2)
-
-
-def _given(boxes_NB4, kinds_NB):
-    """See ``pytorch``."""
-    which_NB = tf.zeros(kinds_NB.shape) + tf.range(float(kinds_NB.shape[1]))
-    told_NB2 = tf.stack([single(kinds_NB > 0), which_NB], axis=2)
-    parts_NB4 = tf.zeros(boxes_NB4.shape) + tf.constant([0.0, 0.0, 1.0, 1.0])
-    return boxes_NB4, kinds_NB, tf.concat([told_NB2, parts_NB4], axis=2)
-
-
 def criterion(outputs: Any, masks_NBHW: tf.Tensor, *anchors: tf.Tensor) -> tf.Tensor:
     """See ``pytorch.criterion``; ``anchors``: anchors_NS, answers_NS, shifts_NS4."""
     classes_NRK, moves_NRK4, _, told_NR6, objects_NA, moves_NA4, masks_NMSS, masked_NM6 = outputs
@@ -122,9 +99,4 @@ def criterion(outputs: Any, masks_NBHW: tf.Tensor, *anchors: tf.Tensor) -> tf.Te
         objects_NA2 = tf.stack([tf.zeros_like(objects_NA), objects_NA], axis=2)
         found = loss_of_anchors(objects_NA2, moves_NA4, *anchors, network.TURNS[0])
         found += loss_of_regions(classes_NRK, moves_NRK4, told_NR6, network.TURNS[1])
-        each = zip(*map(tf.unstack, (masks_NBHW, masked_NM6[..., 1], masked_NM6[..., 2:])))
-        wanted_NMSS = tf.stack([regions.cut(*one, network.MASK) for one in each])
-        unlikely = tf.nn.sigmoid_cross_entropy_with_logits(labels=wanted_NMSS, logits=single(masks_NMSS))
-        used_NM = masked_NM6[..., 0]
-        of_masks = tf.reduce_sum(tf.reduce_mean(unlikely, axis=(2, 3)) * used_NM)
-        return found + of_masks / tf.maximum(tf.reduce_sum(used_NM), 1.0)
+        return found + regions.loss_of_masks(masks_NMSS, masks_NBHW, masked_NM6)
