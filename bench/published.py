@@ -116,6 +116,8 @@ def read(folder: Path, network: Network, side: str, size: str = SIZE) -> dict[st
         path = Path(own) / "job.json"
         path.write_text(json.dumps(_job(network, size, core)))
         environment = {**os.environ, **interpreter.environment, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
+        # What a side compiles is compiled once for all of its processes, and nobody else's.
+        environment["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "compiled")
         loop = [str(interpreter.python), "-m", "bench.published_loop"]
         done = subprocess.run(
             ["taskset", "-c", str(core), *loop, side, network.kit, network.published, str(path)],
