@@ -16,10 +16,12 @@ from pycocotools.cocoeval import COCOeval
 from suites.datasets import checking
 from suites.datasets.coco import index, layout, loading
 from suites.datasets.pascal_voc.layout import Box
+from suites.datasets.registered import prepare
 from suites.inputs import segmented_images
 from suites.quality import coco_precision as metric
 from suites.quality import mean_average_precision
 from tests.trainer_process import read_job
+from workers.trainer.base import manifest
 from workers.trainer.base.failure import TrainerError
 
 SIZE = {"image_pixels": [32, 64], "anchor_sides": [8, 16, 24], "anchors": 32, "classes": 91}
@@ -244,3 +246,11 @@ def test_a_mask_is_resized_over_its_box_and_cut_at_one_half():
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (4, 11, 0, 9)
     assert pasted.sum() == 80
     assert not metric.pasted_mask(logits, (70.0, 4.0, 80.0, 12.0), HEIGHT, WIDTH).any()
+
+
+def test_a_registered_dataset_has_links_to_its_images_and_an_index(root, tmp_path_factory):
+    made, digest = tmp_path_factory.mktemp("made"), manifest.listing(str(root))["sha256"]
+    given = ["--root", made, "--source", root, "--layout", "coco", "--sha256", digest]
+    assert prepare.main([str(word) for word in given]) == 0
+    assert sorted(path.name for path in made.iterdir()) == ["index", "train2017", "val2017"]
+    assert [len(image.boxes) for image in loading.judged(str(made))] == [3, 0, 1]
