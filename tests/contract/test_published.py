@@ -20,6 +20,7 @@ def folder():
 
 @pytest.mark.framework("pytorch")
 @pytest.mark.after_change
+@pytest.mark.timeout(600)  # torchvision's takes half a minute of a core to be compiled
 @pytest.mark.parametrize("name", CASES)
 def test_the_published_network_is_the_same_and_trains(folder, name, monkeypatch):
     for steps in ("WARM_UP_STEPS", "STEPS"):
