@@ -1,11 +1,11 @@
 """How fast the suite's networks train in PyTorch / the best-known implementation of the same network that is published.
 
 For image classifiers that is pytorchcv's (https://pypi.org/project/pytorchcv), which needs torch and numpy alone for
-these; for attention models that of transformers (https://pypi.org/project/transformers). Of a network that nobody
-publishes for this torch it is PyTorch's own modules, put together (``published_modules``). The others are installed
-into a folder of its own, which only the processes of the benchmark see. Both sides are the same loop in the same
-interpreter, with the same weights, batches, loss, dropout and optimiser: what differs is the network's code. Each
-reading is a fresh process on one core, ``published_loop``.
+these; for attention models that of transformers (https://pypi.org/project/transformers); for Mask R-CNN torchvision's
+(https://pypi.org/project/torchvision). Of a network that nobody publishes for this torch it is PyTorch's own modules,
+put together (``published_modules``). The others are installed into a folder of its own, which only the processes of the
+benchmark see. Both sides are the same loop in the same interpreter, with the same weights, batches, loss, dropout and
+optimiser: what differs is the network's code. Each reading is a fresh process on one core, ``published_loop``.
 """
 
 import json
@@ -52,6 +52,7 @@ NETWORKS = {
     "gpt-2": Network("gpt-2", {}, "transformers", "GPT2LMHeadModel", 1),
     "deep-speech-2": Network("deep-speech-2", {}, "modules", "DeepSpeech2", 2),
     "wgan-gp": Network("wgan-gp", {}, "modules", "WganGp", 2),
+    "mask-rcnn": Network("mask-rcnn", {}, "torchvision", "maskrcnn_resnet50_fpn", 1),
 }
 SIZE, SEED = "small", 1
 WANTED = "0.97 or more, lower bound >= 0.93"
@@ -115,6 +116,8 @@ def read(folder: Path, network: Network, side: str, size: str = SIZE) -> dict[st
         path = Path(own) / "job.json"
         path.write_text(json.dumps(_job(network, size, core)))
         environment = {**os.environ, **interpreter.environment, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
+        # What a side compiles is compiled once for all of its processes, and nobody else's.
+        environment["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "compiled")
         loop = [str(interpreter.python), "-m", "bench.published_loop"]
         done = subprocess.run(
             ["taskset", "-c", str(core), *loop, side, network.kit, network.published, str(path)],

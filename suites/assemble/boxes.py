@@ -4,7 +4,7 @@ A box is (left, top, right, bottom) in pixels, of edges and not of pixels' middl
 anchors, B boxes.
 """
 
-from typing import List, Sequence
+from typing import List, Sequence, Tuple
 
 from workers.trainer.base.signatures import Array
 
@@ -12,6 +12,9 @@ from workers.trainer.base.signatures import Array
 # 2015, section 3.1.1 and its code).
 STRIDE = 16
 RATIOS = (0.5, 1.0, 2.0)
+# The same of a pyramid's first map, and twice as many in each further one (Lin et al., "Feature Pyramid Networks for
+# Object Detection", 2017, section 3).
+PYRAMID_STRIDE = 4
 # No move makes a box more than so many times as wide: numbers that a network has not learnt yet overflow else. That of
 # Detectron (github.com/facebookresearch/Detectron, BBOX_XFORM_CLIP), beneath the exponential.
 MOST_GROWTH = 62.5
@@ -24,16 +27,31 @@ def places(side: int) -> int:
     return -(-side // STRIDE)
 
 
-def anchors(height: int, width: int, sides: Sequence[int]) -> Array:
-    """Return float32 (A, 4) of a map of ``height`` x ``width`` places: around the middle of each, row by row, one for
-    each side of a square and each of ``RATIOS``, with the square's area."""
+def anchors(height: int, width: int, sides: Sequence[int], stride: int = STRIDE) -> Array:
+    """Return float32 (A, 4) of a map of ``height`` x ``width`` places, ``stride`` pixels apart: around the middle of
+    each, row by row, one for each side of a square and each of ``RATIOS``, with the square's area."""
     import numpy
 
     found = numpy.array([[side / ratio**0.5, side * ratio**0.5] for side in sides for ratio in RATIOS])
     halves_K4 = numpy.concatenate([-found, found], axis=1) / 2.0
-    x_W, y_H = ((numpy.arange(count) + 0.5) * STRIDE for count in (width, height))
+    x_W, y_H = ((numpy.arange(count) + 0.5) * stride for count in (width, height))
     middles_HW2 = numpy.stack(numpy.meshgrid(x_W, y_H), axis=2)
     return (numpy.tile(middles_HW2, 2)[:, :, None] + halves_K4).reshape(-1, 4).astype(numpy.float32)
+
+
+def pyramid(pixels: Sequence[int], levels: int) -> List[Tuple[int, int]]:
+    """Return (height, width) of each of a pyramid's maps of images of so many pixels."""
+    strides = [PYRAMID_STRIDE << level for level in range(levels)]
+    return [(-(-pixels[0] // stride), -(-pixels[1] // stride)) for stride in strides]
+
+
+def pyramid_anchors(pixels: Sequence[int], sides: Sequence[int]) -> List[Array]:
+    """Return the ``anchors`` of each of a pyramid's maps, which has one of ``sides``.
+
+    Source: Lin et al., "Feature Pyramid Networks for Object Detection", 2017, section 4.1.
+    """
+    extents = pyramid(pixels, len(sides))
+    return [anchors(*extents[level], [side], PYRAMID_STRIDE << level) for level, side in enumerate(sides)]
 
 
 def overlaps(ones_A4: Array, others_B4: Array) -> Array:

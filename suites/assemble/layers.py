@@ -62,6 +62,30 @@ class Convolution(NamedTuple):
         return 2 * self.outputs * self.inputs * height * width * down * across
 
 
+class TransposedConvolution(NamedTuple):
+    """A convolution whose output has ``kernel`` times the sides of its input, maps of ``pixels``: each place becomes a
+    square of its own. It has a bias. Weights are laid out as PyTorch's: inputs, outputs, height, width.
+
+    Source: "deconv" of He et al., "Mask R-CNN", 2017, figure 4.
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    kernel: int
+    pixels: Extent
+    initial: Initial
+
+    def parameters(self) -> List[Parameter]:
+        shape = (self.inputs, self.outputs, self.kernel, self.kernel)
+        found = [Parameter(self.name + ".weight", shape, "convolution", self.initial)]
+        return found + [Parameter(self.name + ".bias", (self.outputs,), "vector", ZERO)]
+
+    def flops(self) -> int:
+        down, across = sides(self.pixels)
+        return 2 * self.inputs * self.outputs * self.kernel**2 * down * across
+
+
 class Linear(NamedTuple):
     """A matrix product, and a bias where ``bias`` says so, at each of ``places`` of a sample."""
 
@@ -520,6 +544,7 @@ class Dropout(NamedTuple):
 
 Layer = Union[
     Convolution,
+    TransposedConvolution,
     Linear,
     Normalization,
     FixedNormalization,

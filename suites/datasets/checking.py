@@ -17,6 +17,7 @@ import sys
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from suites.datasets import records, small_images, text_layouts
+from suites.datasets.coco import layout as coco
 from suites.datasets.games import atari
 from suites.datasets.image_folder import listing
 from suites.datasets.pascal_voc import layout as pascal_voc
@@ -101,6 +102,8 @@ def _images(layout: str, path: str) -> Tuple[Dict[str, List[Any]], Callable[[Any
         return {split: small_images.files(path, split) for split in small_images.folders(path)}, small_images.opened
     if layout == "pascal-voc":
         return {split: pascal_voc.images(path, (split,)) for split in pascal_voc.splits(path)}, pascal_voc.opened
+    if layout == "coco":
+        return {split: coco.images(found) for split, found in coco.splits(path).items()}, coco.opened
     return _folders(path) if layout == "image-folder" else _recorded(layout, path), _decode
 
 

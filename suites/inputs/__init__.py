@@ -27,7 +27,7 @@ from workers.trainer.base.job import Job
 # The modules here that have ``evaluation`` and ``epoch_samples``.
 EVALUATED = (
     *("images", "masked_pairs", "noise_and_images", "prose", "questions"),
-    *("sentence_pairs", "utterances", "games", "boxed_images"),
+    *("sentence_pairs", "utterances", "games", "boxed_images", "segmented_images"),
 )
 
 # Those whose batches follow from what the network gives: nobody can tell what they would have been before a checkpoint.

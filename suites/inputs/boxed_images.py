@@ -11,7 +11,7 @@ Source of what is learnt from: Ren et al., "Faster R-CNN", 2015, sections 3.1.2 
 """
 
 import itertools
-from typing import Any, Callable, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from suites.assemble import boxes
 from suites.datasets.pascal_voc import loading
@@ -35,11 +35,15 @@ SHORTER_SIDES, LONGER_SIDE, UPRIGHT = (333, 375, 375, 400), 500.0, 1
 
 def fields(size: Size) -> List[Field]:
     """Of batches that lie; upright ones have the other shape of images."""
-    sides = size["image_pixels"]
-    found = [Field("images", "image", tuple(sides) + (3,)), Field("extents", "numbers", (2,))]
-    found += [Field("boxes", "numbers", (BOXES, 4)), Field("kinds", "tokens", (BOXES,))]
-    anchors, learnt = len(_anchors(size, sides)), size["anchors"]
-    found += [Field("keys", "numbers", (anchors + BOXES,)), Field("anchors", "tokens", (learnt,), True)]
+    return fields_of(size, len(_anchors(size, size["image_pixels"])), BOXES)
+
+
+def fields_of(size: Size, anchors: int, places: int) -> List[Field]:
+    """Return the fields where an image has so many anchors, and places for boxes."""
+    learnt = size["anchors"]
+    found = [Field("images", "image", tuple(size["image_pixels"]) + (3,)), Field("extents", "numbers", (2,))]
+    found += [Field("boxes", "numbers", (places, 4)), Field("kinds", "tokens", (places,))]
+    found += [Field("keys", "numbers", (anchors + places,)), Field("anchors", "tokens", (learnt,), True)]
     return found + [Field("answers", "tokens", (learnt,), True), Field("shifts", "numbers", (learnt, 4), True)]
 
 
@@ -58,7 +62,8 @@ def batches(job: Job, rank: int, size: Size, framework: str, to_tensors: Callabl
     count, seed, room = job.plan.per_device_batch_size, job.plan.seed, tuple(size["image_pixels"])
     generator = numpy.random.RandomState((seed, rank))
     if job.dataset is None:
-        pool = (of_images(some, size, generator) for some in synthetic(count, size, generator))
+        spread = Spread(MEAN_BOXES, BOXES, SHORTER_SIDES, LONGER_SIDE)
+        pool = (of_images(some, size, generator) for some in synthetic(count, size, generator, spread))
         return itertools.cycle([(to_tensors(*arrays), work(*arrays)) for arrays in pool])
     found = loading.batches(job.dataset.root, count, room, BOXES, seed, rank, job.world_size)
     laid_out = (of_images(some, size, generator) for some in found)
@@ -93,7 +98,17 @@ def epoch_samples(job: Job, size: Size) -> int:
     return len(loading.trained(evaluated_root(job)))
 
 
-def synthetic(count: int, size: Size, generator: Any) -> Iterator[List[loading.Shown]]:
+class Spread(NamedTuple):
+    """How many boxes synthetic images have: 1 and more by a geometric distribution with that mean, at most so many; and
+    the sides of images, of which one is drawn for the shorter one."""
+
+    mean_boxes: float
+    most_boxes: int
+    shorter_sides: Sequence[int]
+    longer_side: float
+
+
+def synthetic(count: int, size: Size, generator: Any, spread: Spread) -> Iterator[List[loading.Shown]]:
     """Yield ``POOL`` batches of random images with the spread of boxes that real ones have; the last ``UPRIGHT`` of
     them are upright. Numbers have mean 0 and deviation 1, as those of normalised images have."""
     import numpy
@@ -103,13 +118,14 @@ def synthetic(count: int, size: Size, generator: Any) -> Iterator[List[loading.S
         is_upright = number >= POOL - UPRIGHT
         found = []
         for _ in range(count):
-            sides = numpy.array([LONGER_SIDE, generator.choice(SHORTER_SIDES)])
+            sides = numpy.array([spread.longer_side, generator.choice(spread.shorter_sides)])
             scale = min(longer / sides[0], shorter / sides[1])
             width, height = numpy.rint(sides * scale).astype(int)[:: -1 if is_upright else 1]
             image_HWC = numpy.zeros(((longer, shorter) if is_upright else (shorter, longer)) + (3,), numpy.float32)
             image_HWC[:height, :width] = generator.standard_normal((height, width, 3))
             extent_2 = numpy.array([width, height], numpy.float32)
-            boxes_B4 = _random_boxes(min(BOXES, generator.geometric(1.0 / MEAN_BOXES)), extent_2, generator)
+            objects = min(spread.most_boxes, generator.geometric(1.0 / spread.mean_boxes))
+            boxes_B4 = _random_boxes(objects, extent_2, generator)
             kinds_B = generator.randint(1, size["classes"], len(boxes_B4)).astype(numpy.int64)
             found.append(loading.Shown(image_HWC, scale, extent_2, boxes_B4, kinds_B))
         yield found
@@ -125,30 +141,41 @@ def _random_boxes(count, extent_2, generator):
 
 def of_images(some: Sequence[loading.Shown], size: Size, generator: Any) -> Tuple[Array, ...]:
     """Return the arrays of a batch; ``generator``: numpy's ``RandomState``, for what is drawn."""
+    return laid_out(some, _anchors(size, some[0].image.shape[:2]), size["anchors"], BOXES, generator, True)
+
+
+def laid_out(
+    some: Sequence[loading.Shown], anchors_A4: Array, count: int, places: int, generator: Any, inside: bool
+) -> Tuple[Array, ...]:
+    """Return the arrays of a batch of images with these anchors, of which ``count`` are learnt, and so many places for
+    boxes; ``inside``: no anchor is learnt that is partly outside of its image."""
     import numpy
 
     images_NHWC = numpy.stack([one.image for one in some])
-    boxes_NB4 = numpy.zeros((len(some), BOXES, 4), numpy.float32)
-    kinds_NB = numpy.zeros((len(some), BOXES), numpy.int64)
-    anchors_A4, learnt = _anchors(size, images_NHWC.shape[1:3]), []
+    boxes_NB4 = numpy.zeros((len(some), places, 4), numpy.float32)
+    kinds_NB, learnt = numpy.zeros((len(some), places), numpy.int64), []
     for row, one in enumerate(some):
         boxes_NB4[row, : len(one.boxes)] = one.boxes
         kinds_NB[row, : len(one.kinds)] = one.kinds
-        learnt.append(anchors_learnt(anchors_A4, one.extent, one.boxes, generator, size["anchors"]))
-    keys_NK = numpy.stack([generator.permutation(len(anchors_A4) + BOXES) for _ in some]).astype(numpy.float32)
+        learnt.append(anchors_learnt(anchors_A4, one.extent if inside else None, one.boxes, generator, count))
+    keys_NK = numpy.stack([generator.permutation(len(anchors_A4) + places) for _ in some]).astype(numpy.float32)
     extents_N2 = numpy.stack([one.extent for one in some])
     answers = tuple(numpy.stack(arrays) for arrays in zip(*learnt))
     return (images_NHWC, extents_N2, boxes_NB4, kinds_NB, keys_NK) + answers
 
 
 def anchors_learnt(
-    anchors_A4: Array, extent_2: Array, boxes_B4: Array, generator: Any, count: int
+    anchors_A4: Array, extent_2: Optional[Array], boxes_B4: Array, generator: Any, count: int
 ) -> Tuple[Array, Array, Array]:
-    """Return (numbers_S, answers_S, shifts_S4) of ``count`` anchors within an image: half of them at most tell a box,
-    as they share ``TOLD`` or more with it, or as much as any does; the others share less than ``UNTOLD`` with any."""
+    """Return (numbers_S, answers_S, shifts_S4) of ``count`` anchors, those within an image, or of all without an
+    extent: half of them at most tell a box, as they share ``TOLD`` or more with it, or as much as any does; the others
+    share less than ``UNTOLD`` with any."""
     import numpy
 
-    inside = numpy.flatnonzero((anchors_A4[:, :2] >= 0).all(axis=1) & (anchors_A4[:, 2:] <= extent_2).all(axis=1))
+    inside = numpy.arange(len(anchors_A4))
+    if extent_2 is not None:
+        is_inside_A = (anchors_A4[:, :2] >= 0).all(axis=1) & (anchors_A4[:, 2:] <= extent_2).all(axis=1)
+        inside = numpy.flatnonzero(is_inside_A)
     shared_AB = boxes.overlaps(anchors_A4[inside], boxes_B4)
     most_A = shared_AB.max(axis=1) if len(boxes_B4) else numpy.zeros(len(inside))
     best_B = shared_AB.max(axis=0) if len(inside) else numpy.zeros(len(boxes_B4))

@@ -31,6 +31,7 @@ METRICS = {
     "sliced_wasserstein": "sliced_wasserstein",
     "game_score": "game_scores",
     "mean_average_precision_ratio": "mean_average_precision",
+    "mask_average_precision_ratio": "coco_precision",
 }
 
 # What a quality can be: a target lies between, or at the upper end where higher is better.
@@ -46,6 +47,7 @@ BOUNDS = {
     "sliced_wasserstein": (0.0, math.inf),
     "game_score": (-math.inf, math.inf),
     "mean_average_precision_ratio": (0.0, 1.0),
+    "mask_average_precision_ratio": (0.0, 1.0),
 }
 
 # What the name of a metric leaves open, for the method of what is measured by it.
@@ -58,6 +60,7 @@ DETAILS = {
     "sliced_wasserstein": "of pixels from -1 to 1, along 128 fixed directions",
     "game_score": "mean of 20 whole games, actions drawn by the policy",
     "mean_average_precision_ratio": "VOC 2007's, of eleven points, at half of the area",
+    "mask_average_precision_ratio": "COCO's, of masks, at 0.5 to 0.95 of the area",
 }
 
 

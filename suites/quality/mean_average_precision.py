@@ -70,9 +70,16 @@ def value(sums: Mapping[str, float]) -> float:
 
 
 def found(
-    logits_RK: Array, shifts_RK4: Array, regions_R4: Array, used_R: Array, extent_2: Array, scale: float
+    logits_RK: Array,
+    shifts_RK4: Array,
+    regions_R4: Array,
+    used_R: Array,
+    extent_2: Array,
+    scale: float,
+    most_shared: float = MOST_SHARED,
 ) -> List[Found]:
-    """Return what a network tells of an image; a network that gives what is no number tells nothing."""
+    """Return what a network tells of an image, where boxes that share more than ``most_shared`` are one; a network that
+    gives what is no number tells nothing."""
     import numpy
 
     if not (numpy.isfinite(logits_RK).all() and numpy.isfinite(shifts_RK4).all()):
@@ -85,7 +92,7 @@ def found(
         some = some[numpy.argsort(-likely_RK[some, kind], kind="mergesort")]
         moved_R4 = boxes.moved(regions_R4[some].astype(float), shifts_RK4[some, kind] * numpy.array(DEVIATIONS))
         corners_R4 = boxes.clipped(moved_R4, extent_2)
-        stay = boxes.kept(corners_R4, MOST_SHARED)
+        stay = boxes.kept(corners_R4, most_shared)
         told += [Found(kind, float(likely_RK[some[one], kind]), corners_R4[one] / scale) for one in stay]
     return sorted(told, key=lambda one: -one.likely)[:MOST]
 

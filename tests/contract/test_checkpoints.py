@@ -14,6 +14,7 @@ from tests.trainer_process import Trainer, dataset_facts, make_job
 from workers.trainer.base.processor import lacks_bfloat16
 
 EVERY, MOST = 3, 24
+DETECTORS = {"faster_rcnn": "drawn_shapes", "mask_rcnn": "outlined_shapes"}
 MODELS = load_catalog().models
 
 __all__ = ["apart"]  # a fixture
@@ -54,7 +55,7 @@ def job_of(root, folder=None, attempt="a1", model="resnet_50", optimizer=OPTIMIZ
         "seq2seq": "message_catalogues",
         "deep_speech_2": "spoken_documentation",
         "wgan_gp": "photographs_small",
-        "faster_rcnn": "drawn_shapes",
+        **DETECTORS,
         "a3c": "catch",
     }
     data = own_data.get(model, "photographs")
@@ -126,6 +127,8 @@ CASES = [
     of("tensorflow", "deep_speech_2", LIMITED, "fp32", id="statistics of sequences"),
     of("mxnet", "deep_speech_2", LIMITED, "fp32", id="statistics of sequences"),
     of("pytorch", "faster_rcnn", {**OPTIMIZER, "learning_rate": 0.002}, "fp32", id="what is drawn, in two shapes"),
+    of("pytorch", "mask_rcnn", {**OPTIMIZER, "learning_rate": 0.002}, "fp32", id="masks, in two shapes"),
+    of("tensorflow", "mask_rcnn", {**OPTIMIZER, "learning_rate": 0.002}, "fp32", id="masks, in two shapes"),
     of("mxnet", "faster_rcnn", {**OPTIMIZER, "learning_rate": 0.002}, "fp32", id="weights that stay, in two shapes"),
     of("pytorch", "resnet_50", OPTIMIZER, "fp32", id="running statistics and momentum"),
     of("pytorch", "alexnet", {**OPTIMIZER, "learning_rate": 0.002}, "fp32", id="dropout"),
@@ -148,8 +151,8 @@ def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(
     if framework == "mxnet" and precision == "amp-bf16" and lacks_bfloat16():
         pytest.skip(lacks_bfloat16())
     root = {"seq2seq": sentences, "deep_speech_2": spoken}.get(model, apart)
-    if model in ("wgan_gp", "faster_rcnn"):
-        root = made_dataset({"wgan_gp": "photographs_small", "faster_rcnn": "drawn_shapes"}[model])
+    if model == "wgan_gp" or model in DETECTORS:
+        root = made_dataset(DETECTORS.get(model, "photographs_small"))
     python, plan = python_of(framework), {"framework": framework, "optimizer": optimizer, "precision": precision}
     whole = ended(begun(job_of(root, None, "whole", model, **plan), tmp_path, python))
     assert whole.data("resumed")[0]["reason"] == "this host gives the run no folder for checkpoints"

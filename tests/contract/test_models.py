@@ -401,10 +401,11 @@ def test_the_facts_state_the_operations_of_a_step_that_is_no_three_passes_forwar
 
 @pytest.mark.framework("pytorch")
 @pytest.mark.after_change
-def test_what_a_detector_does_not_learn_has_no_gradient_and_no_operations(python_of, tmp_path):
+@pytest.mark.parametrize("name", ["faster-rcnn", "mask-rcnn"])
+def test_what_a_detector_does_not_learn_has_no_gradient_and_no_operations(python_of, tmp_path, name):
     """Of fixed layers neither the gradient of what they are given is computed nor that of their weights."""
-    size = table("faster-rcnn")
-    job = parity.job(MODELS["faster-rcnn"], "pytorch", size, BATCH, SEED, [0])
+    size = table(name)
+    job = parity.job(MODELS[name], "pytorch", size, BATCH, SEED, [0])
     (tmp_path / "job.json").write_text(json.dumps({**job, "process": "worker0"}))
     counted = script(python_of("pytorch"), "operations_of_step.py", str(tmp_path / "job.json"))
     assert json.loads(counted) == 3 * size["flops_per_sample"] - size["input_gradient_flops_per_sample"]

@@ -26,6 +26,7 @@ KINDS = [
     ("wgan-gp", {}),
     ("a3c", {}),
     ("faster-rcnn", {}),
+    ("mask-rcnn", {}),
 ]
 
 # What CNTK's list lacks of its heap, MKL's code and buffers, is 3 MB of Inception-v3: 8.2 % of a tiny one with two

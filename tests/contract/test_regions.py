@@ -1,8 +1,10 @@
 """What a detector does with regions, in every framework, against plain loops: which boxes stay, which are proposed and
 drawn (as whole numbers), and what a region's bins are, with their gradient. One process of each computes all cases."""
 
+import math
 import os
 import subprocess
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
@@ -15,8 +17,10 @@ from suites.inputs.images import POOL
 from tests.trainer_process import ROOT, environment_for, make_job, run
 
 SCRIPT = Path(__file__).parent / "scripts" / "regions.py"
-NAMES = load_catalog().models["faster-rcnn"].frameworks
-FRAMEWORKS = [pytest.param(name, marks=pytest.mark.framework(name)) for name in NAMES]
+FRAMEWORKS, PYRAMIDS = (
+    [pytest.param(name, marks=pytest.mark.framework(name)) for name in load_catalog().models[model].frameworks]
+    for model in ("faster-rcnn", "mask-rcnn")
+)
 GENERATOR = numpy.random.RandomState(1)
 
 
@@ -43,6 +47,17 @@ PLANES = [GENERATOR.standard_normal(shape).astype("float32") for shape in ((3, 5
 SIDE = 4
 
 
+# Of a pyramid with a place every 4, 8 and 16 pixels; squares of 7, 8, 15, 16 and 31 pixels, where one of 16 is looked
+# up in the third map, and others.
+PYRAMID = [GENERATOR.standard_normal((2, 24 >> level, 32 >> level)).astype("float32") for level in range(3)]
+LEVELED = [(5, 6, 5 + side, 6 + side) for side in (7, 8, 15, 16, 31)] + [(0, 0, 128, 96), (9, 9, 9, 9), (60, 3, 64, 90)]
+LEVELED = numpy.array(LEVELED, "float32")
+# Masks whose places have different numbers, and parts of a box: it, a corner, around it, beside it, an empty one.
+MASKS = numpy.arange(2 * 12 * 12, dtype="float32").reshape(2, 12, 12) + 1
+PARTS = [(0, 0, 1, 1), (0.5, 0.5, 1, 1), (-0.4, -0.25, 1.5, 1.25), (2, 0, 3, 1), (0.3, 0.3, 0.3, 0.3)]
+PARTS = numpy.array(PARTS, "float32")
+
+
 def regions_of(plane):
     """Inside, all of it, an equal one, empty ones, partly and wholly outside."""
     height, width = (count * boxes.STRIDE for count in plane.shape[1:])
@@ -62,6 +77,7 @@ CASES = {
         (SCORES[: len(some)], some, best, most, 0.5)
         for some, best, most in ((SCORED, 100, 10), (SCORED, 280, 300), (SCORED[:20], 15, 10))
     ],
+    "leveled": [(SCORES, SCORED, best, most, 0.5, numpy.array([40, 200, 60])) for best, most in ((30, 20), (300, 250))],
     "drawn": [
         (shared, there, KEYS, most, 0.5)
         for shared in SHARED
@@ -70,7 +86,11 @@ CASES = {
     ],
     "align": [(plane, regions_of(plane), SIDE) for plane in PLANES],
     "gradient": [(plane, regions_of(plane), SIDE, factors_of(plane)) for plane in PLANES],
+    "align_levels": [(*PYRAMID, LEVELED, SIDE, 4, 16.0)],
+    "cut": [(MASKS, numpy.array([0, 1, 1, 0, 1]), PARTS, side) for side in (4, 12)],
 }
+# What only networks with a pyramid and masks do; which operator it is.
+OF_PYRAMIDS = {"leveled": "proposals", "align_levels": "align_levels", "cut": "cut"}
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +99,11 @@ def computed(python_of, tmp_path_factory):
     def compute(framework):
         """{operator: what a framework gives in each of its cases, a list of arrays}."""
         folder, python = tmp_path_factory.mktemp(framework), python_of(framework)
-        calls = [(name, case) for name, cases in CASES.items() for case in cases]
+        has_pyramids = framework in load_catalog().models["mask-rcnn"].frameworks
+        names = [name for name in CASES if has_pyramids or name not in OF_PYRAMIDS]
+        calls = [(name, case) for name in names for case in CASES[name]]
         given = {
-            f"{number}.{name}.{place}": numpy.asarray(one)
+            f"{number}.{OF_PYRAMIDS.get(name, name)}.{place}": numpy.asarray(one)
             for number, (name, case) in enumerate(calls)
             for place, one in enumerate(case)
         }
@@ -148,10 +170,43 @@ def test_a_quarter_is_drawn_of_those_that_hit_and_the_rest_of_those_that_do_not(
         assert len(set(numbers.tolist())) == len(numbers) == most
 
 
-def bins(plane, region, side):
+@pytest.mark.parametrize("framework", PYRAMIDS)
+def test_of_each_map_of_a_pyramid_its_own_are_proposed_and_then_the_best_of_all(computed, framework):
+    for case, (numbers, mask) in zip(CASES["leveled"], computed(framework)["leveled"], strict=True):
+        scores, corners, best, most, shared, counts = case
+        found, begin = [], 0
+        for count in counts:
+            wide = [at for at in range(begin, begin + count) if min(corners[at][2:] - corners[at][:2]) >= 1]
+            order = sorted(wide, key=lambda number: -scores[number])[:best]
+            found += [order[place] for place in stays(corners[order], [1] * len(order), most, shared)]
+            begin += count
+        assert numbers[mask > 0].tolist() == sorted(sorted(found, key=lambda number: -scores[number])[:most])
+
+
+@pytest.mark.parametrize("framework", PYRAMIDS)
+def test_a_region_is_looked_up_in_the_map_that_is_its_own(computed, framework):
+    ((found,),) = computed(framework)["align_levels"]
+    for region, aligned in zip(LEVELED, found, strict=True):
+        side = max(1e-6, float(numpy.prod(region[2:] - region[:2]))) ** 0.5
+        level = min(2, max(0, math.floor(2 + math.log2(side / 16))))
+        assert aligned == pytest.approx(bins(PYRAMID[level], region, SIDE, 4 << level)[0], abs=1e-5)
+
+
+@pytest.mark.parametrize("framework", PYRAMIDS)
+def test_a_region_holds_of_a_mask_what_is_below_the_middles_of_its_bins(computed, framework):
+    for (masks, which, parts, side), (found,) in zip(CASES["cut"], computed(framework)["cut"], strict=True):
+        for number, i, j in numpy.ndindex(len(parts), side, side):
+            left, top, right, bottom = (Fraction(float(one)) for one in parts[number])
+            down, across = (Fraction(2 * at + 1, 2 * side) for at in (i, j))
+            y, x = top + (bottom - top) * down, left + (right - left) * across
+            inside = 0 <= y < 1 and 0 <= x < 1
+            assert found[number, i, j] == (masks[which[number], int(y * 12), int(x * 12)] if inside else 0)
+
+
+def bins(plane, region, side, stride=boxes.STRIDE):
     """RoIAlign by a plain loop over bins, points and places; also the part of each place in each bin."""
     channels, height, width = plane.shape
-    left, top, right, bottom = (edge / boxes.STRIDE for edge in region)
+    left, top, right, bottom = (edge / stride for edge in region)
     found, parts = numpy.zeros((channels, side, side)), numpy.zeros((side, side, height, width))
     for i, j, a, b in numpy.ndindex(side, side, 2, 2):
         y = top + (bottom - top) * (i + (a + 0.5) / 2) / side - 0.5

@@ -33,7 +33,7 @@ PAIRS, RESTARTS = 6, 10
 TRAINING_S = 30.0
 COMPARED_S = 20.0
 # Samples of a step where 64 are not usual: the papers', or what their lengths make of them.
-BATCHES = {"a3c": 16, "deep_speech_2": 16, "faster_rcnn": 1, "gpt_2": 16}
+BATCHES = {"a3c": 16, "deep_speech_2": 16, "faster_rcnn": 1, "gpt_2": 16, "mask_rcnn": 1}
 # As fast as PyTorch makes them, beside others' as fast.
 FAST = {
     "resnet_50": (256, {"channels_last": True, "compile": True, "fused_optimizer": True}),

@@ -40,6 +40,7 @@ LAYOUTS = {
     "librispeech": Layout("speech recognition", "utterances"),
     "atari": Layout("reinforcement learning", "games"),
     "pascal-voc": Layout("object detection", "pascal_voc"),
+    "coco": Layout("instance segmentation", "coco"),
 }
 _KEYS = ("name", "layout", "path", "files", "bytes", "sha256")
 

@@ -202,6 +202,9 @@ class LocalResponseNorm(nn.LocalResponseNorm):
 
 _MODULES = {
     layers.Convolution: _convolution,
+    layers.TransposedConvolution: lambda layer: nn.ConvTranspose2d(
+        layer.inputs, layer.outputs, layer.kernel, stride=layer.kernel
+    ),
     layers.Linear: lambda layer: nn.Linear(layer.inputs, layer.outputs, bias=layer.bias),
     layers.Normalization: lambda layer: nn.BatchNorm2d(layer.channels, eps=layer.epsilon, momentum=layer.MOMENTUM),
     layers.FixedNormalization: FixedNormalization,

@@ -150,6 +150,12 @@ class Layers(object):
         y_NHWC = tf.nn.conv2d(x_NHWC, self._weight(layer), strides, _padding(layer.padding))
         return tf.nn.bias_add(y_NHWC, self._weight(layer, "bias")) if layer.bias else y_NHWC
 
+    def _transposed_convolution(self, layer, x_NHWC):
+        count, height, width, _ = x_NHWC.shape
+        shape = (count, layer.kernel * height, layer.kernel * width, layer.outputs)
+        y_NHWC = tf.nn.conv2d_transpose(x_NHWC, self._weight(layer), shape, layer.kernel, "VALID")
+        return tf.nn.bias_add(y_NHWC, self._weight(layer, "bias"))
+
     def _linear(self, layer, x):
         # Of vectors in several axes TensorFlow's product would be many small ones.
         x_NF = tf.reshape(x, (-1, layer.inputs)) if x.shape.rank > 2 else x
@@ -336,6 +342,7 @@ class Layers(object):
 
 _OPERATIONS = {
     layers.Convolution: Layers._convolution,
+    layers.TransposedConvolution: Layers._transposed_convolution,
     layers.Linear: Layers._linear,
     layers.Normalization: Layers._normalization,
     layers.FixedNormalization: Layers._fixed_normalization,

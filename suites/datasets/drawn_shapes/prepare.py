@@ -8,7 +8,7 @@ drawn.
 import os
 import random
 import sys
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from suites.assemble import boxes
 from suites.datasets import making
@@ -62,14 +62,19 @@ def write_all(folder: str) -> Dict[str, str]:
         names = ["%06d" % next(numbers) for _ in range(count)]
         for name in names:
             generator = random.Random("shapes/" + name)
-            piece = photographs.cut(pictures[int(name) % len(pictures)], generator)
-            found = _drawn(piece, 0 if int(name) % EMPTY == 0 else generator.randint(1, MOST), generator)
-            piece = piece.convert("L") if int(name) % GREY == 1 else piece
-            photographs.write(piece, os.path.join(folder, "JPEGImages", name + ".jpg"), generator)
-            told = (name,) + piece.size + (len(piece.getbands()), "".join(_OBJECT % one for one in found))
+            drawn, found = piece(pictures, int(name), generator)
+            photographs.write(drawn, os.path.join(folder, "JPEGImages", name + ".jpg"), generator)
+            told = (name,) + drawn.size + (len(drawn.getbands()), "".join(_OBJECT % one for one in found))
             _write(os.path.join(folder, "Annotations", name + ".xml"), _ANNOTATION % told)
         _write(os.path.join(folder, "ImageSets", "Main", split + ".txt"), "\n".join(names) + "\n")
     return {"pillow": PIL.__version__, "scikit-image": skimage.__version__}
+
+
+def piece(pictures: Sequence[Any], number: int, generator: random.Random) -> Tuple[Any, List[Tuple[Any, ...]]]:
+    """Return the image of this number, and of each shape on it (class, first and last column and row, from 1)."""
+    found = photographs.cut(pictures[number % len(pictures)], generator)
+    shapes = _drawn(found, 0 if number % EMPTY == 0 else generator.randint(1, MOST), generator)
+    return found.convert("L") if number % GREY == 1 else found, shapes
 
 
 def _drawn(image: Any, count: int, generator: random.Random) -> List[Tuple[Any, ...]]:

@@ -6,7 +6,7 @@ section 3.3). Images of one batch are all lying or all upright: so there are two
 
 import functools
 import random
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from suites.datasets import decoding, numbered
 from suites.datasets.image_folder import listing
@@ -52,12 +52,13 @@ def batches(
         if sum(not box.difficult for box in image.boxes) > most:
             told = "%s has %d boxes, and the model has places for %d"
             raise TrainerError("setup_failed", told % (image.path, len(image.boxes), most))
-    lists = _alike(found, count, seed, rank, world_size)
+    lists = alike(found, count, seed, rank, world_size)
     return decoding.ahead(lists, functools.partial(shown, room=room))
 
 
-def _alike(found, count, seed, rank, world_size):
-    waiting = [], []
+def alike(found: Sequence[Any], count: int, seed: int, rank: int, world_size: int) -> Iterator[List[Wanted]]:
+    """Yield lists of ``count`` images to be shown, all lying or all upright, without end in the order of the seed."""
+    waiting = [], []  # type: Tuple[List[Wanted], List[Wanted]]
     for epoch, number in numbered.shuffled(len(found), seed, rank, world_size):
         mirrored = random.Random("%s/%s/%s" % (seed, epoch, number)).random() < 0.5
         alike = waiting[is_upright(found[number])]

@@ -3,7 +3,7 @@
     python -m suites.datasets.registered.prepare --root DIR --source PATH --layout LAYOUT --sha256 DIGEST
 
 Of images in folders: links. Of records: an index. Of texts: numbers of sub-words. Of utterances: decoded audio. Of a
-game: the emulator beside it.
+game: the emulator beside it. Of outlines: links to images, and an index of masks.
 """
 
 import argparse
@@ -54,6 +54,13 @@ def _prepare(layout, source, root):
         _link(root, small_images.folders(source).values())
     elif layout == "pascal-voc":
         _link(root, [os.path.join(source, name) for name in ("Annotations", "ImageSets", "JPEGImages")])
+    elif layout == "coco":
+        # Pycocotools is wanted for outlines alone.
+        from suites.datasets.coco import index
+        from suites.datasets.coco.layout import images_folder, splits
+
+        _link(root, [images_folder(path) for path in splits(source).values()])
+        index.write(source, root)
     elif layout in VOCABULARIES:
         # SentencePiece is wanted for texts alone.
         from suites.datasets import text_numbers

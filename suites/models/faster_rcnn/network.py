@@ -8,7 +8,7 @@ become 14 x 14 by RoIAlign (He et al., "Mask R-CNN", 2017), where the paper has 
 """
 
 import math
-from typing import List, NamedTuple, Tuple
+from typing import List, NamedTuple, Sequence, Tuple
 
 from suites.assemble import boxes
 from suites.assemble.initial import ZERO, normal
@@ -40,9 +40,8 @@ class Parts(NamedTuple):
 def parts(size: Size) -> Parts:
     """Return the network of a size (a table of ``[sizes]``)."""
     high, wide = (dict(size, image_pixels=side) for side in size["image_pixels"])
-    stem = resnet.stem(high)
-    of_image = _blocks(high, wide, 1)
-    of_regions = _blocks(*[dict(size, image_pixels=SIDE * boxes.STRIDE)] * 2, times=size["regions"])
+    of_image = blocks(high, wide, 1)
+    of_regions = blocks(*[dict(size, image_pixels=SIDE * boxes.STRIDE)] * 2, times=size["regions"])
     shared = [block for block in of_image if not block.name.startswith("layer4.")]
     inner = [block for block in of_regions if block.name.startswith("layer4.")]
     channels, features = shared[-1].conv3.outputs, inner[-1].conv3.outputs
@@ -56,14 +55,20 @@ def parts(size: Size) -> Parts:
         Linear("head.classes", features, size["classes"], normal(0.01), ZERO, size["regions"]),
         Linear("head.moves", features, 4 * size["classes"], normal(0.001), ZERO, size["regions"]),
     )
-    return Parts(_pair(*stem[:2], resnet.stem(wide)[0], 1, 1.0) + stem[2:], shared, first, inner, second)
+    return Parts(stem(high, wide), shared, first, inner, second)
 
 
 def _convolution(name, inputs, outputs, kernel, extent):
     return Convolution(name, inputs, outputs, kernel, extent, normal(0.01), padding=kernel // 2, bias=True)
 
 
-def _blocks(high, wide, times):
+def stem(high: Size, wide: Size) -> Tuple[Convolution, FixedNormalization, Pooling]:
+    """Return what is before the blocks, of images as high as those of one size and as wide as those of the other."""
+    convolution, norm, pooling = resnet.stem(high)
+    return (*_pair(convolution, norm, resnet.stem(wide)[0], 1, 1.0), pooling)
+
+
+def blocks(high: Size, wide: Size, times: int) -> List[resnet.Block]:
     """Return the blocks of maps that are as high as those of the size ``high``, ``times`` one below the other, and as
     wide as those of ``wide``."""
     depth = sum(high["blocks"])
@@ -92,8 +97,10 @@ def _pair(convolution, norm, wide, times, part):
 def layers(size: Size) -> List[Layer]:
     """Return all layers of a size, in the order of the forward pass."""
     found = parts(size)
-    return list(found.stem) + _layers(found.shared) + list(found.first) + _layers(found.inner) + list(found.second)
+    inner = layers_of(found.inner)
+    return list(found.stem) + layers_of(found.shared) + list(found.first) + inner + list(found.second)
 
 
-def _layers(blocks):
+def layers_of(blocks: Sequence[resnet.Block]) -> List[Layer]:
+    """Return the layers of blocks, in order."""
     return [layer for block in blocks for layer in block[1:-1] + (block.shortcut or ())]

@@ -1,7 +1,7 @@
 """Faster R-CNN in TensorFlow. Dimensions: N images of a batch, H height, W width, C channels, A anchors, B boxes, R
 regions, K classes with 0 for none, S anchors that are learnt from."""
 
-from typing import Any
+from typing import Any, Optional, Tuple
 
 import tensorflow as tf
 
@@ -44,33 +44,56 @@ def outputs(layer: Any, size: Size, images_NHWC: tf.Tensor, extents_N2: tf.Tenso
 
 def _regions(trains, size, anchors_A4, scores_A, moves_A4, extent_2, boxes_B4, kinds_B, keys_K):
     """Return an image's regions, and what is learnt of each."""
-    moved_A4, kinds_B = regions.clipped(regions.moved(anchors_A4, moves_A4), extent_2), single(kinds_B)
+    moved_A4 = regions.clipped(regions.moved(anchors_A4, moves_A4), extent_2)
     most = [size[name][0 if trains else 1] for name in ("candidates", "proposals")]
     numbers_R, there_R = regions.proposals(scores_A, moved_A4, *most, network.MOST_OVERLAP)
-    found_R4 = tf.gather(moved_A4, numbers_R)
-    if trains:
+    drawn = (size["regions"], tf.gather(keys_K, numbers_R), keys_K[anchors_A4.shape[0] :]) if trains else None
+    return learnt(tf.gather(moved_A4, numbers_R), there_R, boxes_B4, kinds_B, drawn)[:2]
+
+
+def learnt(
+    found_R4: tf.Tensor, there_R: tf.Tensor, boxes_B4: tf.Tensor, kinds_B: tf.Tensor, drawn: Optional[Tuple[Any, ...]]
+) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """See ``pytorch.learnt``."""
+    kinds_B = single(kinds_B)
+    if drawn:
         found_R4, there_R = tf.concat([found_R4, boxes_B4], 0), tf.concat([there_R, single(kinds_B > 0)], 0)
     shared_RB = regions.overlaps(found_R4, boxes_B4) * single(kinds_B > 0)
-    if trains:
-        keys_R = tf.concat([tf.gather(keys_K, numbers_R), keys_K[anchors_A4.shape[0] :]], 0)
-        shared_R = tf.reduce_max(shared_RB, axis=1)
-        drawn_R, there_R = regions.drawn(shared_R, there_R, keys_R, size["regions"], network.TELLS)
+    if drawn:
+        shared_R, keys_R = tf.reduce_max(shared_RB, axis=1), tf.concat(drawn[1:], 0)
+        drawn_R, there_R = regions.drawn(shared_R, there_R, keys_R, drawn[0], network.TELLS)
         found_R4, shared_RB = tf.gather(found_R4, drawn_R), tf.gather(shared_RB, drawn_R)
     which_R, tells_R = tf.argmax(shared_RB, axis=1), tf.reduce_max(shared_RB, axis=1) >= network.TELLS
     kinds_R1 = (tf.gather(kinds_B, which_R) * single(tells_R))[:, None]
     moves_R4 = regions.shifts(tf.gather(boxes_B4, which_R), found_R4) / tf.constant(DEVIATIONS)
-    return found_R4, tf.concat([there_R[:, None], kinds_R1, moves_R4 * single(kinds_R1 > 0)], axis=1)
+    return found_R4, tf.concat([there_R[:, None], kinds_R1, moves_R4 * single(kinds_R1 > 0)], axis=1), which_R
 
 
 def criterion(outputs: Any, anchors_NS: tf.Tensor, answers_NS: tf.Tensor, shifts_NS4: tf.Tensor) -> tf.Tensor:
     """See ``pytorch.criterion``."""
     classes_NRK, moves_NRK4, _, learnt_NR6, objects_NA2, moves_NA4 = outputs
     with scope("loss"):
-        kinds_NR, turns = tf.cast(learnt_NR6[..., 1], tf.int64), network.TURNS
-        own_NR4 = tf.gather(moves_NRK4, kinds_NR, batch_dims=2)
-        objects_NS2, moves_NS4 = (tf.gather(x, anchors_NS, batch_dims=1) for x in (objects_NA2, moves_NA4))
-        first = _loss(objects_NS2, tf.maximum(answers_NS, 0), moves_NS4, shifts_NS4, answers_NS >= 0, turns[0])
-        return first + _loss(classes_NRK, kinds_NR, own_NR4, learnt_NR6[..., 2:], learnt_NR6[..., 0] > 0, turns[1])
+        told = anchors_NS, answers_NS, shifts_NS4
+        first = loss_of_anchors(objects_NA2, moves_NA4, *told, network.TURNS[0])
+        return first + loss_of_regions(classes_NRK, moves_NRK4, learnt_NR6, network.TURNS[1])
+
+
+def loss_of_anchors(
+    objects_NA2: tf.Tensor,
+    moves_NA4: tf.Tensor,
+    anchors_NS: tf.Tensor,
+    answers_NS: tf.Tensor,
+    shifts_NS4: tf.Tensor,
+    turn: float,
+) -> tf.Tensor:
+    objects_NS2, moves_NS4 = (tf.gather(x, anchors_NS, batch_dims=1) for x in (objects_NA2, moves_NA4))
+    return _loss(objects_NS2, tf.maximum(answers_NS, 0), moves_NS4, shifts_NS4, answers_NS >= 0, turn)
+
+
+def loss_of_regions(classes_NRK: tf.Tensor, moves_NRK4: tf.Tensor, learnt_NR6: tf.Tensor, turn: float) -> tf.Tensor:
+    kinds_NR = tf.cast(learnt_NR6[..., 1], tf.int64)
+    own_NR4 = tf.gather(moves_NRK4, kinds_NR, batch_dims=2)
+    return _loss(classes_NRK, kinds_NR, own_NR4, learnt_NR6[..., 2:], learnt_NR6[..., 0] > 0, turn)
 
 
 def _loss(logits, kinds, moves, wanted, used, turn):

@@ -14,11 +14,13 @@ def pytorch(name, given):
     import torch
 
     own = importlib.import_module("suites.assemble.pytorch.regions")
-    given = [one.item() if one.ndim == 0 else torch.from_numpy(one) for one in given]
+    given = _leveled(name, [one.item() if one.ndim == 0 else torch.from_numpy(one) for one in given])
     if name == "gradient":
         given[0].requires_grad_()
         (own.align(*given[:-1]) * given[-1]).sum().backward()
         return (given[0].grad,)
+    if name == "align_levels":
+        return (own.align_levels(given[:3], *given[3:]),)
     found = getattr(own, name)(*given)
     return found if isinstance(found, tuple) else (found,)
 
@@ -27,7 +29,10 @@ def tensorflow(name, given):
     import tensorflow as tf
 
     own = importlib.import_module("suites.assemble.tensorflow.regions")
-    given = [one.item() if one.ndim == 0 else tf.constant(one) for one in given]
+    given = _leveled(name, [one.item() if one.ndim == 0 else tf.constant(one) for one in given])
+    if name == "align_levels":
+        maps = [tf.transpose(one, (1, 2, 0)) for one in given[:3]]
+        return (tf.transpose(own.align_levels(maps, *given[3:]), (0, 3, 1, 2)),)
     if name in ("align", "gradient"):
         # Channels come first in the calls, and last in TensorFlow.
         given[0] = tf.transpose(given[0], (1, 2, 0))
@@ -37,7 +42,14 @@ def tensorflow(name, given):
             total = tf.reduce_sum(found * given[3]) if name == "gradient" else None
         return (tf.transpose(tape.gradient(total, given[0]), (2, 0, 1)),) if name == "gradient" else (found,)
     found = getattr(own, name)(*given)
-    return (found[0][: found[1]],) if name == "kept" else found
+    if name == "kept":
+        return (found[0][: found[1]],)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _leveled(name, given):
+    """How many boxes are of each level is no tensor."""
+    return given[:5] + [tuple(map(int, one)) for one in given[5:]] if name == "proposals" else given
 
 
 def mxnet(name, given):

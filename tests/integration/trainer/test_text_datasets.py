@@ -17,6 +17,7 @@ from suites.datasets import (
     text_layouts,
     text_numbers,
 )
+from suites.datasets.coco import loading as coco_loading
 from suites.datasets.pascal_voc import layout as pascal_voc
 from suites.datasets.utterances import layout, loading, spectrogram
 from suites.quality import bleu, spans
@@ -27,11 +28,17 @@ from workers.trainer.base import manifest
 pytestmark = pytest.mark.after_change
 
 FOLDERS = ("documentation", "documentation_articles", "documentation_questions", "message_catalogues")
+
+
+def coco(root):
+    return {split: coco_loading.Images(root, split) for split in ("train", "val")}
+
+
 READ_BY = {name: way.read for name, way in text_numbers.WAYS.items()}
-READ_BY |= {"librispeech": layout.utterances, "pascal-voc": pascal_voc.splits}
+READ_BY |= {"librispeech": layout.utterances, "pascal-voc": pascal_voc.splits, "coco": coco}
 
 
-@pytest.mark.parametrize("folder", [*FOLDERS, "spoken_documentation", "drawn_shapes"])
+@pytest.mark.parametrize("folder", [*FOLDERS, "spoken_documentation", "drawn_shapes", "outlined_shapes"])
 def test_a_dataset_is_what_its_facts_say(made_dataset, folder):
     root = made_dataset(folder)
     facts, found = dataset_facts(folder, root), manifest.identity(manifest.read(root))
@@ -45,7 +52,7 @@ def test_a_dataset_is_what_its_facts_say(made_dataset, folder):
     assert manifest.problems(str(root), manifest.read(root)) == []
 
 
-@pytest.mark.parametrize("folder", ["message_catalogues", "spoken_documentation", "drawn_shapes"])
+@pytest.mark.parametrize("folder", ["message_catalogues", "spoken_documentation", "drawn_shapes", "outlined_shapes"])
 def test_making_one_again_makes_the_same(made_dataset, python_of, tmp_path, folder):
     command = [python_of("datasets"), "-m", f"suites.datasets.{folder}.prepare", "--root", str(tmp_path / "again")]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)

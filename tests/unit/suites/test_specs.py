@@ -63,11 +63,11 @@ def test_the_batch_sweep_has_the_kernels_of_every_model_of_the_suite_on_one_devi
         (name, framework, batch)
         for name in (
             *("resnet-50", "inception-v3", "transformer", "seq2seq", "deep-speech-2"),
-            *("bert-base", "bert-large", "gpt-2", "wgan-gp", "a3c", "faster-rcnn"),
+            *("bert-base", "bert-large", "gpt-2", "wgan-gp", "a3c", "faster-rcnn", "mask-rcnn"),
         )
         for framework in models[name].frameworks
         for batch in batches
-        if batch < {"gpt-2": 32, "faster-rcnn": 16}.get(name, 65)
+        if batch < {"gpt-2": 32, "faster-rcnn": 16, "mask-rcnn": 16}.get(name, 65)
     }
     assert {(plan.model, plan.framework, plan.per_device_batch_size) for plan in cells} == wanted
     assert {(str(plan.topology), plan.profile) for plan in cells} == {("1x1", ("kernels",))}
@@ -108,6 +108,7 @@ def test_the_suite_of_tbd_has_each_network_with_one_batch_in_the_frameworks_of_t
         ("seq2seq", 32): ("tensorflow", "mxnet"),
         ("transformer", 32): ("tensorflow",),
         ("faster-rcnn", 1): ("tensorflow", "mxnet"),
+        ("mask-rcnn", 1): ("tensorflow",),
         ("deep-speech-2", 16): ("mxnet",),
         ("wgan-gp", 64): ("tensorflow",),
         ("a3c", 32): ("mxnet",),
@@ -116,10 +117,13 @@ def test_the_suite_of_tbd_has_each_network_with_one_batch_in_the_frameworks_of_t
     assert sorted(cells) == sorted((*network, name) for network, names in wanted.items() for name in names)
 
 
-def test_detection_has_the_detector_wherever_it_is() -> None:
+def test_detection_has_the_detectors_wherever_they_are() -> None:
     cells = cells_of("detection.yaml", FACTS)
-    wanted = set(product(load_catalog().models["faster-rcnn"].frameworks, (1, 2, 4)))
-    assert {(plan.framework, plan.per_device_batch_size) for plan in cells} == wanted
+    models = load_catalog().models
+    wanted = {
+        cell for name in ("faster-rcnn", "mask-rcnn") for cell in product([name], models[name].frameworks, (1, 2, 4))
+    }
+    assert {(plan.model, plan.framework, plan.per_device_batch_size) for plan in cells} == wanted
     asked = spec_of("detection.yaml").model_copy(update={"framework": ["cntk"]})
     with pytest.raises(InvalidRequest, match=r"CNTK 2\.7 has neither an interpolation of regions"):
         check(asked, FACTS)

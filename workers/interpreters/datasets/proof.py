@@ -1,5 +1,6 @@
 """Encodes one of scikit-image's photographs as JPEG and decodes it again; cuts a text into sub-words and joins them;
-brings audio through FLAC and back, and has espeak-ng find its voices; begins a game of Pong.
+brings audio through FLAC and back, and has espeak-ng find its voices; begins a game of Pong; turns an
+outline into a mask.
 
 Prints what was proved.
 """
@@ -17,6 +18,7 @@ import skimage
 import soundfile
 from ale_py import roms
 from PIL import Image
+from pycocotools import mask
 
 
 def photograph():
@@ -69,4 +71,12 @@ def game():
     return f"ale-py {ale_py.__version__}: Pong of {len(actions)} actions"
 
 
-print(f"{photograph()}; {subwords()}; {speech()}; {game()}")
+def outline():
+    triangle = [[0, 0, 8, 0, 8, 8]]
+    found = mask.decode(mask.merge(mask.frPyObjects(triangle, 8, 8)))
+    if found.shape != (8, 8) or not 28 <= found.sum() <= 36:
+        raise SystemExit(f"half of a square became {found.sum()} of 64 pixels")
+    return f"pycocotools {importlib.metadata.version('pycocotools')}: {found.sum()} pixels of a triangle"
+
+
+print(f"{photograph()}; {subwords()}; {speech()}; {game()}; {outline()}")

@@ -21,7 +21,7 @@ _POOLING = torch.ops.aten.max_pool2d_with_indices.default
 # What detectors order their proposals by.
 _SORT = torch.ops.aten.sort.stable
 # Modules that add a bias to each of their channels.
-_BIASED = (nn.Conv2d, nn.Linear, nn.BatchNorm2d, nn.GroupNorm, FixedNormalization)
+_BIASED = (nn.Conv2d, nn.ConvTranspose2d, nn.Linear, nn.BatchNorm2d, nn.GroupNorm, FixedNormalization)
 
 # Judgements. No parameter keeps its initial, symmetric value: vectors are moved by this deviation.
 DEVIATION = 0.2
