@@ -22,6 +22,7 @@ import pynvml
 import pytest
 
 from tests.support.service import until
+from workers.node.interpreters import cuda_needs
 
 SOURCE = Path(__file__).with_name("nvml.c")
 LIBRARY = "libnvidia-ml.so.1"
@@ -108,14 +109,14 @@ class Machine:
         """Have this process be on the machine as long as the block. The loader has read its path long ago: the real
         bindings are given the library that it would have found."""
         before = pynvml.nvmlLib, os.environ.get("TBD_LAB_SITUATION")
-        pynvml._nvmlGetFunctionPointer_cache.clear()
+        _forget_the_driver()
         pynvml.nvmlLib = ctypes.CDLL(str(self.library))
         os.environ["TBD_LAB_SITUATION"] = self.environment["TBD_LAB_SITUATION"]
         try:
             yield
         finally:
             pynvml.nvmlLib = before[0]
-            pynvml._nvmlGetFunctionPointer_cache.clear()
+            _forget_the_driver()
             os.environ.pop("TBD_LAB_SITUATION", None)
             if before[1] is not None:
                 os.environ["TBD_LAB_SITUATION"] = before[1]
@@ -132,3 +133,9 @@ class Machine:
         finally:
             process.kill()
             process.wait()
+
+
+def _forget_the_driver() -> None:
+    """What this process has kept of one: another machine has another one."""
+    pynvml._nvmlGetFunctionPointer_cache.clear()
+    cuda_needs.driver_here.cache_clear()

@@ -27,7 +27,6 @@ def machine(tmp_path, monkeypatch):
     entered = []
 
     def enter(**keys):
-        cuda_needs.driver_here.cache_clear()
         machine = Machine(tmp_path, **keys)
         entered.append(machine.here())
         entered[-1].__enter__()
@@ -36,7 +35,6 @@ def machine(tmp_path, monkeypatch):
     yield enter
     for here in entered:
         here.__exit__(None, None, None)
-    cuda_needs.driver_here.cache_clear()
 
 
 def refusal(name):
