@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.node.interpreters import cuda_toolkits, definition, sources
+from workers.node.interpreters import cuda_needs, cuda_toolkits, definition, sources
 from workers.node.interpreters.sources import Source
 
 FOLDERS = definition.DEFINITIONS
@@ -26,6 +26,8 @@ TOOLKIT = {"release": "11.8", "how": "the toolkit is in the box"}
 
 def defined(name, variant, monkeypatch):
     monkeypatch.setattr(definition, "has_nvidia_driver", lambda: variant == "cuda")
+    # The laboratory's library, once loaded, stays in its process.
+    monkeypatch.setattr(cuda_needs, "driver_here", lambda: cuda_needs.Driver("580.95.05", [], None, 13000))
     found = definition.definitions()[name]
     assert found.variant == variant
     return found
