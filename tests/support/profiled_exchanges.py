@@ -24,7 +24,7 @@ ASKED = 50
 def main(rank: int, port: int, rounds: int, rests: bool) -> int:
     """Return the number of blocks."""
     strategy = Strategy()
-    plan = SimpleNamespace(timeout_s=60.0, bucket_mib=None)
+    plan = SimpleNamespace(timeout_s=60.0, exchange_timeout_s=60.0, bucket_mib=None)
     job: Any = SimpleNamespace(rendezvous=("127.0.0.1", port), world_size=2, plan=plan)
     process: Any = SimpleNamespace(rank=rank)
     strategy.join(job, process, torch.device("cpu"))
