@@ -36,9 +36,9 @@ from orchestrator.domain.value.variation import Cut
 from workers.trainer import protocol
 
 # Stored with every measurement; raised when the same log would give other numbers.
-CODE_VERSION = "analysis-6"
+CODE_VERSION = "analysis-7"
 # The versions whose rates and series are those of this one: what is known of earlier runs need not be forgotten.
-SAME_RATES = ("analysis-3", "analysis-4", "analysis-5", CODE_VERSION)
+SAME_RATES = ("analysis-3", "analysis-4", "analysis-5", "analysis-6", CODE_VERSION)
 # What Python raises at values of a kind or a size that no log of ours has.
 _IMPOSSIBLE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError)
 # metric -> what of an interval's work it is the share of: seconds of the input's parts, of a model that plays games.
