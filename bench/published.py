@@ -3,9 +3,10 @@
 For image classifiers that is pytorchcv's (https://pypi.org/project/pytorchcv), which needs torch and numpy alone for
 these; for attention models that of transformers (https://pypi.org/project/transformers); for Mask R-CNN torchvision's
 (https://pypi.org/project/torchvision). Of a network that nobody publishes for this torch it is PyTorch's own modules,
-put together (``published_modules``). The others are installed into a folder of its own, which only the processes of the
-benchmark see. Both sides are the same loop in the same interpreter, with the same weights, batches, loss, dropout and
-optimiser: what differs is the network's code. Each reading is a fresh process on one core, ``published_loop``.
+put together (``published_modules``). The others are installed into a folder each, which only its own processes see:
+transformers imports any torchvision that it finds, and this one lacks operators. Both sides are the same loop in the
+same interpreter, with the same weights, batches, loss, dropout and optimiser: what differs is the network's code. Each
+reading is a fresh process on one core, ``published_loop``.
 """
 
 import json
@@ -24,7 +25,6 @@ from orchestrator.services.probe import parity
 from workers.node.interpreters import resolve
 
 ROOT = Path(__file__).resolve().parents[1]
-PINNED = Path(__file__).with_suffix(".txt")
 
 
 class Network(NamedTuple):
@@ -64,11 +64,13 @@ SAME_LOSS = 1e-4
 
 @contextmanager
 def rig() -> Iterator[Path]:
-    """The folder with the published implementations."""
+    """The folder with the published implementations, each in one named as its kit."""
     with tempfile.TemporaryDirectory(prefix="published-") as folder:
         python = str(resolve("pytorch").python)
         pip = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--require-hashes"]
-        subprocess.run([*pip, "--target", folder, "-r", str(PINNED)], check=True)
+        for pinned in sorted(Path(__file__).parent.glob("published_*.txt")):
+            kit = pinned.stem.partition("_")[2]
+            subprocess.run([*pip, "--target", f"{folder}/{kit}", "-r", str(pinned)], check=True)
         yield Path(folder)
 
 
@@ -115,7 +117,8 @@ def read(folder: Path, network: Network, side: str, size: str = SIZE) -> dict[st
     with tempfile.TemporaryDirectory(prefix="published-job-") as own:
         path = Path(own) / "job.json"
         path.write_text(json.dumps(_job(network, size, core)))
-        environment = {**os.environ, **interpreter.environment, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
+        path_there = f"{ROOT}{os.pathsep}{folder / network.kit}"
+        environment = {**os.environ, **interpreter.environment, "PYTHONPATH": path_there}
         # What a side compiles is compiled once for all of its processes, and nobody else's.
         environment["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "compiled")
         loop = [str(interpreter.python), "-m", "bench.published_loop"]
