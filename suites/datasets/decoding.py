@@ -1,12 +1,13 @@
 """Decodes images by threads, ahead of the training that they are for."""
 
 import collections
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Iterator, List, Sequence
 
-# Judgements: so many threads decode at most, half of the cores, and so many batches are made ahead.
-MOST_THREADS, AHEAD = 8, 4
+from workers.trainer.base.ahead import decoders
+
+# Judgement: so many batches are made ahead.
+AHEAD = 4
 
 
 def ahead(lists: Iterator[Sequence[Any]], decode: Callable[[Any], Any]) -> Iterator[List[Any]]:
@@ -15,7 +16,7 @@ def ahead(lists: Iterator[Sequence[Any]], decode: Callable[[Any], Any]) -> Itera
     Raises (while it is iterated):
         Exception: what ``decode`` raises.
     """
-    pool = ThreadPoolExecutor(max(1, min(MOST_THREADS, len(os.sched_getaffinity(0)) // 2)))
+    pool = ThreadPoolExecutor(decoders())
     waiting = collections.deque()  # type: Any
     try:
         while True:

@@ -131,6 +131,8 @@ def of_process(
     here = sum(1 for one in job["processes"] if one.get("node") == process.get("node"))
     parts = max(here, host_gpus // len(gpus) if gpus else 0)
     threads = len(cores_of(process)) or max(1, len(host_cores) // max(1, parts))
+    ranks = max(1, len(process.get("ranks") or ()))
+    decoders = max(1, threads // ranks // 2)  # half of its cores: the others are left to the training
     if (job.get("strategy") or {}).get("threads") == "per-device":
         threads = max(1, threads // max(1, len(process["devices"])))
     added = {
@@ -141,6 +143,7 @@ def of_process(
         "PYTHONNOUSERSITE": "1",
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": str(threads),
+        protocol.DECODERS_VARIABLE: str(decoders),
         "CUDA_VISIBLE_DEVICES": ",".join(gpus),
     }
     added.update(job["interpreter"].get("environment") or {})

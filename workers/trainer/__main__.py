@@ -22,7 +22,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 from suites import modules
 from workers.trainer import control, host, profiling, protocol
 from workers.trainer.base import job as jobs
-from workers.trainer.base import roles
+from workers.trainer.base import roles, waiting
 from workers.trainer.base.failure import PEER_LOST, RESERVE, TrainerError, lacks_memory, lacks_space
 from workers.trainer.base.job import Job, Process
 from workers.trainer.base.signatures import Adapter, Emit
@@ -85,9 +85,9 @@ def leaves_at_once(job: Job) -> bool:
     """Whether nobody is left to wait for the end of a process of ``job`` that has reported everything.
 
     Other ranks, servers and launchers wait for a farewell that a framework may say only as it is taken down, and
-    ``ncu`` writes down what it has counted then.
+    ``ncu`` writes down what it has counted then. One that has given them up waits for nobody.
     """
-    return job.plan.strategy == "single" and job.phase == "train"
+    return waiting.left_behind() or (job.plan.strategy == "single" and job.phase == "train")
 
 
 def run(job: Job, process: Process, emit: Emit) -> int:

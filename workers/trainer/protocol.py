@@ -85,6 +85,8 @@ OWN_DATA = "own"
 TOKEN_VARIABLE = "TBD_ATTEMPT_TOKEN"
 # Beside the token: the node that the process belongs to, where several nodes of an attempt are one machine.
 NODE_VARIABLE = "TBD_ATTEMPT_NODE"
+# How many threads or processes of a rank decode its batches: see workers.trainer.base.ahead.
+DECODERS_VARIABLE = "TBD_DECODERS"
 
 ROLES = ("worker", "server", "scheduler", "launcher", "actor")
 # Those of which a model may have processes of its own: see workers.trainer.base.roles.

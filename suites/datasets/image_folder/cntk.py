@@ -12,6 +12,7 @@ import cntk
 import numpy
 
 from suites.datasets.image_folder import listing, pillow_decoding
+from workers.trainer.base import ahead
 
 # Judgement: batches made ahead.
 AHEAD = 4
@@ -32,7 +33,7 @@ def batches(root: Optional[str], count: int, pixels: int, seed: int, rank: int, 
 
 
 def _stream(samples, pixels):
-    pool = ThreadPoolExecutor(pillow_decoding.decoders())
+    pool = ThreadPoolExecutor(ahead.decoders())
     waiting = collections.deque()
     try:
         while True:

@@ -14,6 +14,7 @@ import mxnet as mx
 import numpy
 
 from suites.datasets.image_folder import listing, pillow_decoding
+from workers.trainer.base import ahead
 
 # Judgement: batches made ahead by each thread.
 AHEAD = 4
@@ -34,7 +35,7 @@ def batches(root: Optional[str], count: int, pixels: int, seed: int, rank: int, 
 
 def _ahead(lists, pixels):
     """Yield the batches of ``lists`` of samples, while those that come are made."""
-    threads = pillow_decoding.decoders()
+    threads = ahead.decoders()
     pool = concurrent.futures.ThreadPoolExecutor(threads)
     made = collections.deque()
     try:

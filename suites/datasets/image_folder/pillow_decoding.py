@@ -4,17 +4,11 @@ Dimensions: C channels, H height, W width.
 """
 
 import io
-import os
 
 import numpy
 from PIL import Image
 
 from suites.datasets.image_folder import listing
-
-
-def decoders() -> int:
-    """Return how many threads or processes are to decode: half of the cores, the others are left to the training."""
-    return max(1, min(8, len(os.sched_getaffinity(0)) // 2))
 
 
 def decode(sample: listing.Sample, pixels: int) -> numpy.ndarray:

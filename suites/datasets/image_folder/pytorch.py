@@ -9,10 +9,12 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from suites.datasets.image_folder import listing, pillow_decoding
+from workers.trainer.base import ahead
 from workers.trainer.base.failure import TrainerError
 
-# Judgement: batches made ahead by each process.
+# Judgement: batches made ahead by each process, at most.
 AHEAD = 4
+FLOAT_BYTES = 4
 
 
 # How an image is evaluated.
@@ -26,11 +28,12 @@ def batches(root: Optional[str], count: int, pixels: int, seed: int, rank: int, 
         TrainerError: ``setup_failed``, a folder or a file cannot be read; the message names it.
     """
     found = listing.files(root)
+    processes, ahead_each = ahead.in_flight(count * 3 * pixels * pixels * FLOAT_BYTES, AHEAD)
     loader = DataLoader(
         Decoder(pixels),
         batch_sampler=listing.batches(found, count, seed, rank, world_size),
-        num_workers=pillow_decoding.decoders(),
-        prefetch_factor=AHEAD,
+        num_workers=processes,
+        prefetch_factor=ahead_each,
         collate_fn=collate,
         pin_memory=torch.cuda.is_available(),
     )

@@ -4,13 +4,13 @@ Dimensions: N images of a batch, H height, W width, C channels.
 """
 
 import collections
-import os
 import threading
 from typing import Any, Iterator, Optional, Tuple
 
 import tensorflow as tf
 
 from suites.datasets.image_folder import listing
+from workers.trainer.base import ahead
 from workers.trainer.base.failure import TrainerError
 
 # Judgement: batches made ahead.
@@ -24,8 +24,7 @@ def batches(root: Optional[str], count: int, pixels: int, seed: int, rank: int, 
         TrainerError: ``setup_failed``, a folder or a file cannot be read; the message names it.
     """
     found = listing.files(root)
-    # Half of the cores decode: the others are left to the training.
-    threads = max(1, len(os.sched_getaffinity(0)) // 2)
+    threads = ahead.decoders()
     recent = collections.deque(maxlen=count * (AHEAD + 2) + 2 * threads)
     over = threading.Event()
     signature = (

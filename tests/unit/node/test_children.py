@@ -68,6 +68,15 @@ def test_one_gpu_has_the_threads_of_its_share_of_the_host_alone_and_with_all_oth
     assert threads([one], host_gpus=1) == 128
 
 
+def test_ranks_that_share_cores_share_who_decodes():
+    def decoders(ranks, strategy=None, count=1):
+        one = {**process([{"id": "GPU-aa", "kind": "cuda", "cores": []}] * ranks), "ranks": list(range(ranks))}
+        found = {**job([one] * count), "strategy": strategy}
+        return children.of_process(found, one, "/path", list(range(128)), host_gpus=8)["TBD_DECODERS"]
+
+    assert decoders(1) == decoders(1, count=8) == decoders(8) == decoders(8, {"threads": "per-device"}) == "8"
+
+
 def test_what_the_interpreter_needs_is_added_last():
     one = process([cpu(0)])
     added = children.of_process(job([one], LD_LIBRARY_PATH="/mpi", OMP_NUM_THREADS="7"), one, "/path", [0])

@@ -7,6 +7,8 @@ from typing import Any, Callable, Iterator
 
 from workers.trainer.base.failure import TrainerError
 
+_NAME = "tbd-waiting"
+
 
 def within(limit_s: float, complaint: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Return ``function(*arguments)``; it is called in a thread, since a wait in foreign code cannot be interrupted.
@@ -23,7 +25,7 @@ def within(limit_s: float, complaint: str, function: Callable[..., Any], *argume
         except Exception as error:
             answer["error"] = error
 
-    thread = threading.Thread(target=call, name="tbd-waiting")
+    thread = threading.Thread(target=call, name=_NAME)
     thread.daemon = True
     thread.start()
     thread.join(limit_s)
@@ -32,6 +34,11 @@ def within(limit_s: float, complaint: str, function: Callable[..., Any], *argume
     if "error" in answer:
         raise answer["error"]
     return answer["value"]
+
+
+def left_behind() -> bool:
+    """Whether a call still waits that was given up: what takes the process down may end in a crash beside it."""
+    return any(thread.name == _NAME for thread in threading.enumerate())
 
 
 @contextlib.contextmanager

@@ -11,9 +11,9 @@ several updates each has a wrapper around its loss, with the parameters of that 
 in the forward one, as for a gradient penalty, is inside of what is wrapped.
 """
 
+import contextlib
 import datetime
 import os
-import threading
 import time
 from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
@@ -22,6 +22,7 @@ from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from workers.trainer.base import job as jobs
+from workers.trainer.base import waiting
 from workers.trainer.base.failure import PEER_LOST, TrainerError
 from workers.trainer.base.job import Job, Process
 from workers.trainer.base.signatures import Data
@@ -117,9 +118,9 @@ class Strategy(single.Strategy):
     def close(self) -> None:
         """Leave the group. Where another rank has gone that may wait for ever: it is waited for briefly."""
         if distributed.is_initialized():
-            leaving = threading.Thread(target=distributed.destroy_process_group, name="tbd-leave", daemon=True)
-            leaving.start()
-            leaving.join(LEAVE_S)
+            # What a broken group says of itself is no news: why it is left has been told.
+            with contextlib.suppress(TrainerError, RuntimeError):
+                waiting.within(LEAVE_S, "the group is not left", distributed.destroy_process_group)
         self._store = None
 
 
