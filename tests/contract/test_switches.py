@@ -34,13 +34,14 @@ def marked(framework, *values, slow=False):
 
 @pytest.fixture(scope="module")
 def trained(python_of, tmp_path_factory):
-    """A function: (framework, model, switch or None) -> the trainer of one run, carried out once."""
+    """A function: (framework, model, switch or None, precision) -> the trainer of one run, carried out once."""
     trainers = {}
 
-    def train(framework, model, switch=None):
-        cell = framework, model, switch
+    def train(framework, model, switch=None, precision="fp32"):
+        cell = framework, model, switch, precision
         if cell not in trainers:
-            job = make_job(model, framework, options={switch: True} if switch else {}, max_steps=3, timeout_s=600.0)
+            options = {switch: True} if switch else {}
+            job = make_job(model, framework, options=options, precision=precision, max_steps=3, timeout_s=600.0)
             (trainers[cell],) = run(job, tmp_path_factory.mktemp("run"), python_of(framework))
         return trainers[cell]
 
@@ -64,6 +65,15 @@ def test_a_switch_changes_the_losses_by_no_more_than_rounding(trained, framework
     if switch in COMPILED:
         longest_s = max(interval["duration_s"] for interval in found.data("interval"))
         assert longest_s < 0.5 * found.data("built")[0]["build_s"]
+
+
+@pytest.mark.parametrize(("framework", "switch"), [marked("tensorflow", "tensorflow", "xla", slow=True)])
+def test_what_is_compiled_for_gpus_in_16_bits_changes_the_losses_by_no_more_than_their_rounding(
+    trained, framework, switch
+):
+    model, _ = CELLS[framework, switch]
+    without, found = (losses(trained(framework, model, one, "amp-fp16")) for one in (None, switch))
+    assert found[:2] == pytest.approx(without[:2], rel=4e-3)  # as 16 bits differ from 32: test_precisions.py
 
 
 @pytest.mark.parametrize(
