@@ -76,6 +76,7 @@ class Keeper:
     def __init__(self, name: str, connect: Callable[[], Handle], fence_s: float, address: str = "127.0.0.1") -> None:
         self.name = name
         self._connect = connect
+        self.fence_s = fence_s
         self._longest_silence_s = fence_s / BEATS_PER_FENCE
         self._address = address
         self._lock = threading.Lock()
@@ -280,8 +281,9 @@ class AgentCluster(ABC):
         self._call(node, "stop", attempt_id=attempt_id, reason=reason)
 
     def status(self, node: str) -> Sequence[AttemptStatus]:
-        answer = self._call(node, "status")
-        self._keeper(node).has_room(answer.get("disk_free_bytes"))
+        answer, keeper = self._call(node, "status"), self._keeper(node)
+        keeper.has_room(answer.get("disk_free_bytes"))
+        keeper.fence_s = float(answer.get("fence_s") or keeper.fence_s)
         return [
             AttemptStatus(item["attempt_id"], item["token_sha256"], item["state"] == "ended", item["last_seq"])
             for item in answer["attempts"]
@@ -290,6 +292,9 @@ class AgentCluster(ABC):
     def silent_s(self, node: str) -> float:
         keeper = self._keepers().get(node)
         return math.inf if keeper is None else keeper.silent_s
+
+    def fence_s(self, node: str) -> float:
+        return self._keeper(node).fence_s
 
     def fetch(self, node: str, attempt_id: str, after: int, limit: int = 1000) -> LogSlice:
         answer = self._call(node, "fetch", attempt_id=attempt_id, after=after, limit=limit)

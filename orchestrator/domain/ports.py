@@ -213,6 +213,12 @@ class Store(AccessStore, AlertStore, DeviceStore, HistoryStore, PredictionStore,
             IllegalMove: the table of states has no such move.
         """
 
+    def attempts_over(self, ids: Sequence[str]) -> Mapping[str, Attempt]:
+        """Those of the attempts that are over."""
+
+    def note_alive(self, attempt_id: str, at: float) -> None:
+        """Note that processes of an attempt lived at ``at``; the latest such time counts."""
+
     def request_stop(self, attempt_id: str, reason: str) -> None:
         """Record why the attempt is to be stopped (a failure kind); the first reason stays."""
 
@@ -355,6 +361,10 @@ class Cluster(Protocol):
     def silent_s(self, node: str) -> float:
         """Seconds since the agent of ``node`` was heard of, by whatever call: as long as it hears from this server it
         does not end its attempts. Infinite where it never was. Asks nobody."""
+
+    def fence_s(self, node: str) -> float:
+        """Seconds without contact after which the agent of ``node`` ends its attempts, as it told last; what it is
+        given where it has told nothing yet. Asks nobody."""
 
     def fetch(self, node: str, attempt_id: str, after: int, limit: int = 1000) -> LogSlice:
         """Entries of the attempt's log on the node with seq > ``after``.

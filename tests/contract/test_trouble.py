@@ -14,10 +14,11 @@ import pytest
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.around.access import LOCAL, Actor, Scope
 from orchestrator.domain.asked.placement import Node, NodeState, Placement
+from orchestrator.domain.runs.filters import CellFilter
 from orchestrator.domain.runs.log import AttemptStatus, LogSlice
 from orchestrator.domain.runs.run import ExperimentState, Run, RunState
 from orchestrator.domain.value.failure import FailureKind
-from orchestrator.domain.words.errors import ClusterUnavailable, NodeFailed, NotFound, StoreUnavailable
+from orchestrator.domain.words.errors import ClusterUnavailable, NodeFailed, NodeUnreachable, NotFound, StoreUnavailable
 from orchestrator.services.context import Context
 from orchestrator.services.experiment.submit import submit
 from orchestrator.services.facts.catalog import load_catalog
@@ -42,7 +43,8 @@ OF_STORE = [
     *("begin_attempt", "move_run", "conclude", "calibrated", "completed_of_cell", "experiment", "runs_of_cell"),
     *("verdicts_of", "end_experiment", "set_waiting", "add_runs", "open_device_events"),
 ]
-OF_CLUSTER = ["nodes", "hold", "holds", "let_go", "start", "status", "fetch", "acknowledge"]
+OF_STRAYS = ["attempts_over", "note_alive"]
+OF_CLUSTER = ["nodes", "hold", "holds", "let_go", "start", "status", "fence_s", "fetch", "acknowledge"]
 FAULTS = ("exception", "answer", "hang")
 
 
@@ -53,6 +55,9 @@ class Playing:
         self.started: dict[str, set[str]] = {SICK: set(), WELL: set()}
         self.held: set[str] = set()
         self.silent = 0.0
+        self.cut = ""  # the node that hears nothing and is not heard
+        self.living: set[str] = set()  # attempts that go on until they are stopped
+        self.goes_on = False  # so does what is begun
 
     def nodes(self) -> Sequence[Node]:
         return [builders.node(SICK), builders.node(WELL)]
@@ -69,21 +74,37 @@ class Playing:
 
     def start(self, node: str, job: Mapping[str, Any]) -> None:
         self.started[node].add(job["attempt_id"])
+        if self.goes_on:
+            self.living.add(job["attempt_id"])
 
-    def stop(self, node: str, attempt_id: str, reason: str) -> None: ...
+    def stop(self, node: str, attempt_id: str, reason: str) -> None:
+        self._reach(node)
+        self.living.discard(attempt_id)
+
+    def _reach(self, node: str) -> None:
+        if node == self.cut:
+            raise NodeUnreachable(node, "the network is cut")
 
     def status(self, node: str) -> Sequence[AttemptStatus]:
-        return [AttemptStatus(attempt, "", True, LOG[-1]["seq"]) for attempt in self.started[node]]
+        self._reach(node)
+        return [AttemptStatus(one, "", one not in self.living, LOG[-1]["seq"]) for one in self.started[node]]
 
     def silent_s(self, node: str) -> float:
-        return self.silent
+        return 1000.0 if node == self.cut else self.silent
+
+    def fence_s(self, node: str) -> float:
+        return 60.0
 
     def fetch(self, node: str, attempt_id: str, after: int, limit: int = 1000) -> LogSlice:
+        self._reach(node)
         if attempt_id not in self.started[node]:
             raise NotFound("attempt", attempt_id)
-        return LogSlice([entry for entry in LOG if entry["seq"] > after], LOG[-1]["seq"], ended=True)
+        ended = attempt_id not in self.living
+        return LogSlice([one for one in LOG if one["seq"] > after and ended], LOG[-1]["seq"] if ended else 0, ended)
 
-    def acknowledge(self, node: str, attempt_id: str, seq: int) -> None: ...
+    def acknowledge(self, node: str, attempt_id: str, seq: int) -> None:
+        if seq == LOG[-1]["seq"]:
+            self.started[node].discard(attempt_id)
 
     def lost(self) -> None: ...
 
@@ -156,7 +177,7 @@ class Scene:
         self.bell = Bell()
         self.reconciler = Reconciler(self.context, self.bell, fence_s=60.0, patience_s=0.2, look_s=2.0)
 
-    def submit(self, node: str, name: str, repeats: int = 1) -> None:
+    def submit(self, node: str, name: str, repeats: int = 1, or_on: Sequence[str] = ()) -> None:
         spec = {
             "name": name,
             "model": "sleep",
@@ -164,7 +185,7 @@ class Scene:
             "per_device_batch_size": 4,
             "repeats": repeats,
             "max_repeats": 2,
-            "nodes": {"names": [node]},
+            "nodes": {"names": [node, *or_on]},
             "seed": 1 if node == SICK else 2,  # another cell
         }
         self.of[name] = submit(self._quiet, spec, by=Actor(LOCAL, Scope.ADMIN))[0].id
@@ -306,6 +327,37 @@ def test_a_node_that_cannot_delete_a_log_is_suspect_until_it_can(scene_of: Calla
     scene.cluster.fault = scene.cluster.method = ""
     scene.go_on(lambda: scene.over("waits"))  # after a pause it is tried with a run
     assert sick().state is NodeState.AVAILABLE
+
+
+@pytest.mark.parametrize("failing", OF_STRAYS)
+def test_what_was_taken_for_dead_and_lived_is_ended_its_log_kept_and_its_run_out_of_statistics(
+    scene_of: Callable[..., Scene], failing: str
+) -> None:
+    scene = scene_of(of_store=("exception", failing, 2))
+    playing = scene.playing
+
+    def rows_of(name: str) -> list[Any]:
+        return [one.row for one in scene.real.cells(CellFilter(experiment_id=scene.of[name])).items if one.row]
+
+    scene.go_on(lambda: scene.over(SICK) and scene.over(WELL))
+    playing.goes_on = True
+    scene.submit(SICK, "either", or_on=[WELL])
+    scene.go_on(lambda: scene.run("either").state is RunState.RUNNING)
+    (first,) = scene.run("either").attempts
+    playing.cut, playing.goes_on = first.placement.nodes[0], False
+    scene.go_on(lambda: scene.over("either"))
+    assert scene.run("either").usable
+    assert rows_of("either")
+    scene.store.sick.add(first.id)
+    cut, playing.cut = playing.cut, ""
+    scene.go_on(lambda: not playing.started[cut])
+    run = scene.run("either")
+    assert (run.state, run.may_have_run_twice, run.usable) == (RunState.COMPLETED, True, False)
+    assert not playing.living
+    assert scene.store.hit == 2
+    assert len(scene.real.entries(first.id)) == len(LOG)
+    assert not rows_of("either")  # they are made anew by whoever looks
+    assert scene.real.changes(scene.of["either"])[-1].data == {"may_have_run_twice": True}
 
 
 @ON_SQLITE

@@ -212,6 +212,32 @@ def test_a_log_is_deleted_once_it_is_acknowledged_to_its_end_and_not_before(agen
     assert agent.fetch(job["attempt_id"])["known"] is False
 
 
+def test_whoever_waits_for_files_to_be_removed_keeps_nobody_else_waiting(agent, monkeypatch):
+    """As behind a file server that hangs: an agent that does not say how its attempts are would be taken for dead."""
+    job, going = a_job(), a_job()
+    entries = carried_out(agent, job)
+    hangs, goes_on, forget = threading.Event(), threading.Event(), agent._attempts.forget
+
+    def hung(*given, **named):
+        hangs.set()
+        goes_on.wait(60)
+        return forget(*given, **named)
+
+    monkeypatch.setattr(agent._attempts, "forget", hung)
+    removing = threading.Thread(target=agent.acknowledge, args=(job["attempt_id"], len(entries)))
+    removing.start()
+    assert hangs.wait(60)
+    try:
+        assert agent.start(going)["state"] == "running"
+        assert agent.acknowledge(job["attempt_id"], len(entries))["deleted"] is False  # somebody is at it
+        assert {one["attempt_id"] for one in agent.status()["attempts"]} == {job["attempt_id"], going["attempt_id"]}
+        assert agent.stop(going["attempt_id"], "cancelled")["state"] in ("running", "ended")
+    finally:
+        goes_on.set()
+        removing.join()
+    assert [one["attempt_id"] for one in agent.status()["attempts"]] == [going["attempt_id"]]
+
+
 def test_status_shows_how_far_a_log_is_and_was_acknowledged(agent):
     job = a_job()
     entries = carried_out(agent, job)

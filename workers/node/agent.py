@@ -90,6 +90,7 @@ class Agent:
         self._lock = threading.RLock()
         self._changed = threading.Condition()
         self._known: dict[str, KnownAttempt] = {}
+        self._leaving: set[str] = set()  # attempts whose files are being removed
         self._ports = port_choice.Ports()
         self._spawner = Spawner()
         folder, read = self._attempts.directory, Provenance().read
@@ -118,7 +119,8 @@ class Agent:
             log.close(Failure("node_lost", ranks, message=message).as_json())
             attempt = KnownAttempt(job["attempt_id"], token_sha256(job["token"]), log, None, None)
             self._known[attempt.id] = attempt
-            self._drop_if_done(attempt)
+            if attempt.log.deletable:
+                self._drop(attempt)
 
     def inventory(self) -> Json:
         """Return the facts of this node; see ``workers.node.inventory``."""
@@ -213,10 +215,10 @@ class Agent:
             return _answer(attempt_id, _state(known))
 
     def status(self) -> Json:
-        """Return who this agent is, the room on the disk of the attempts, and the state of every attempt whose log is
-        here."""
+        """Return who this agent is, its fence, the room on the disk of the attempts, and the state of every attempt
+        whose log is here."""
         self._touch()
-        room = {"disk_free_bytes": space.free_bytes(self._attempts.directory)}
+        room = {"fence_s": self._fence_s, "disk_free_bytes": space.free_bytes(self._attempts.directory)}
         with self._lock:
             attempts = [
                 {
@@ -275,27 +277,35 @@ class Agent:
         return news
 
     def acknowledge(self, attempt_id: str, seq: int) -> Json:
-        """Note that entries up to ``seq`` are stored elsewhere. A closed log acknowledged to its end is deleted."""
+        """Note that entries up to ``seq`` are stored elsewhere. A closed log acknowledged to its end is deleted.
+
+        Its files are removed apart from the lock: where their file system hangs, this call does, and no other."""
         self._touch()
         with self._lock:
             known = self._known.get(attempt_id)
             if known is None:
                 return {"attempt_id": attempt_id, "acknowledged": seq, "deleted": True}
             acknowledged = known.log.acknowledge(seq)
-            return {"attempt_id": attempt_id, "acknowledged": acknowledged, "deleted": self._drop_if_done(known)}
+            deleted = known.log.deletable and attempt_id not in self._leaving
+            if deleted:
+                self._leaving.add(attempt_id)
+        if deleted:
+            try:
+                self._drop(known)
+            finally:
+                self._leaving.discard(attempt_id)
+        return {"attempt_id": attempt_id, "acknowledged": acknowledged, "deleted": deleted}
 
-    def _drop_if_done(self, attempt: KnownAttempt) -> bool:
-        if not attempt.log.deletable:
-            return False
+    def _drop(self, attempt: KnownAttempt) -> None:
         if attempt.thread is not None:
             attempt.thread.join()  # it has closed the log and has only its files left to remove
         last = attempt.log.view(attempt.log.last_seq - 1, 1)[0]
         if last:  # of a log whose entries are gone nobody knows how it ended
             checkpoints.settle(self._attempts.job(attempt.id), last[-1]["data"].get("failure"), self.node)
         self._attempts.forget(attempt.id, attempt.token_sha256, last_seq=attempt.log.last_seq)
-        attempt.log.release()
-        self._known.pop(attempt.id, None)
-        return True
+        with self._lock:
+            attempt.log.release()
+            self._known.pop(attempt.id, None)
 
     def heartbeat(self) -> Json:
         """Return who this is, of which version (``code_version``), and both clocks; its purpose is the contact."""

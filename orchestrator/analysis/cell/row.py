@@ -196,7 +196,7 @@ def _validity(runs: Sequence[Run], basis: Basis, measured: Measured) -> Validity
     if basis.grade is Grade.BROKEN:
         reasons = {reason.code: reason for run in runs for reason in why_not_sound(run)}
         return Validity(tuple(reasons.values()) or (Reason("not_run", "no run has ended yet", False),))
-    judged = [run.analysis.validity for run in basis.runs if run.analysis]
+    judged = [run.validity for run in basis.runs if run.validity]
     reasons = {reason.code: reason for one in judged for reason in one.reasons}
     notes = {_kind(note): note for one in reversed(judged) for note in one.advice}
     return Validity(tuple(reasons.values()), (*own, *notes.values()))

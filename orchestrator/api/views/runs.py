@@ -72,7 +72,8 @@ class DeviceTimeView(View):
 
 @fields_of(Run, without=("paused", "waiting", "analysis"))
 class RunView(View):
-    """A run. ``reason`` says in words why it waits or how it ended; ``validity`` is null until its logs are judged."""
+    """A run. ``reason`` says in words why it waits or how it ended; ``validity`` is null until its logs are judged;
+    ``may_have_run_twice``: an attempt that was taken for dead still ran when the next one had begun."""
 
     reason: str | None
     failure: FailureView | None
@@ -80,6 +81,7 @@ class RunView(View):
     placement: list[ShareView] | None
     attempts: list[AttemptView]
     validity: ValidityView | None
+    may_have_run_twice: bool
     throughput: Quantity | None
     device_time: DeviceTimeView | None
     summary: Json | None
@@ -102,7 +104,6 @@ def run_view(run: Run) -> RunView:
         reason=_reason(run),
         placement=attempts[-1].placement if attempts else None,
         attempts=attempts,
-        validity=analysis.validity if analysis else None,
         throughput=throughput if throughput and run.usable and throughput.value is not None else None,
         device_time=_device_time(run),
         summary=analysis.summary if analysis else None,
@@ -124,6 +125,6 @@ def _device_time(run: Run) -> DeviceTime | None:
 def _reason(run: Run) -> str | None:
     if run.failure:
         return f"{run.failure.kind.value}: {run.failure.message}"
-    if run.analysis and not run.analysis.validity.sound:
-        return "; ".join(reason.text for reason in run.analysis.validity.reasons)
+    if run.validity and not run.validity.sound:
+        return "; ".join(reason.text for reason in run.validity.reasons)
     return run.waiting

@@ -138,8 +138,8 @@ def why_not_sound(run: Run) -> tuple[Reason, ...]:
         return ()
     if run.failure:
         return (Reason(run.failure.kind.value, run.failure.message, False),)
-    if run.analysis and run.analysis.validity.reasons:
-        return run.analysis.validity.reasons
+    if run.validity and run.validity.reasons:
+        return run.validity.reasons
     return (Reason(run.state.value, f"the run was {run.state.value}", False),)
 
 

@@ -1,7 +1,7 @@
 """Runs and attempts, and the one table of legal moves between the states of a run."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -9,7 +9,7 @@ from orchestrator.domain.asked.placement import Placement
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.asked.spec import ExperimentSpec
 from orchestrator.domain.value.failure import Failure
-from orchestrator.domain.value.measurement import Analysis, Grade
+from orchestrator.domain.value.measurement import Analysis, Grade, Reason, Validity
 
 
 class RunState(StrEnum):
@@ -41,6 +41,9 @@ TERMINAL = frozenset(state for state, exits in MOVES.items() if not exits)
 HOLDS_DEVICES = frozenset({RunState.PLACING, RunState.RUNNING, RunState.COLLECTING})
 
 PAUSED = "its experiment is paused (tbd resume)"  # why a run of it waits
+_RAN_TWICE = Reason(
+    "may_have_run_twice", "an attempt that was taken for dead still ran when the next one had begun", replaceable=False
+)
 
 
 class IllegalMove(ValueError):  # noqa: N818 - reads as what happened
@@ -82,7 +85,9 @@ def experiment_outcome(cancelled: bool, run_states: Iterable[RunState]) -> Exper
 class Attempt:
     """One try at a run. Its row, with the token, is durable before any process starts.
 
-    Times are seconds since the epoch. ``stop_requested`` is the failure kind with which it is to be ended.
+    Times are seconds since the epoch. ``stop_requested`` is the failure kind with which it is to be ended. ``fence_s``:
+    seconds without contact after which its agents end it, the longest of them, where they told. ``alive_at``: where it
+    was over and its processes were not, when they were last known to live.
     """
 
     id: str
@@ -95,6 +100,8 @@ class Attempt:
     ended_at: float | None = None
     failure: Failure | None = None
     stop_requested: str | None = None
+    fence_s: float | None = None
+    alive_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -124,9 +131,22 @@ class Run:
         return self.attempts[-1] if self.attempts else None
 
     @property
+    def may_have_run_twice(self) -> bool:
+        """Whether processes of an attempt are known to have lived when the next one had begun."""
+        later = zip(self.attempts, self.attempts[1:], strict=False)
+        return any(one.alive_at is not None and one.alive_at > then.created_at for one, then in later)
+
+    @property
+    def validity(self) -> Validity | None:
+        """None until its logs are judged. What may have run beside itself is broken: nobody measured what that cost."""
+        if self.analysis is None or not self.may_have_run_twice:
+            return self.analysis.validity if self.analysis else None
+        return replace(self.analysis.validity, reasons=(*self.analysis.validity.reasons, _RAN_TWICE))
+
+    @property
     def grade(self) -> Grade | None:
         """None until its logs are judged, and for a run that did not complete."""
-        return self.analysis.validity.grade if self.state is RunState.COMPLETED and self.analysis else None
+        return self.validity.grade if self.state is RunState.COMPLETED and self.validity else None
 
     @property
     def sound(self) -> bool:

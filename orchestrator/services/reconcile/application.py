@@ -24,6 +24,7 @@ from orchestrator.services.reconcile.decisions import (
     Move,
     Review,
     Stop,
+    TakeOver,
     Tell,
     Wait,
 )
@@ -33,6 +34,7 @@ from orchestrator.services.reconcile.job import build_job, device_keys
 from orchestrator.services.reconcile.lanes import Lanes
 from orchestrator.services.reconcile.review import review
 from orchestrator.services.reconcile.situation import OWN_TRIES, UnderWay, note
+from orchestrator.services.reconcile.strays import take_over
 from orchestrator.services.reconcile.trouble import Troubles
 
 log = logging.getLogger(__name__)
@@ -129,6 +131,9 @@ class Hands:
                 if trouble := _stop_all(context, attempt_id, nodes, FailureKind.CANCELLED):
                     raise trouble
                 return False
+            case TakeOver(stray):
+                take_over(context, stray)
+                return False
             case Fetch(run, node):
                 return _fetch(context, run, node)
             case Conclude(run, lost):
@@ -187,6 +192,8 @@ def _lane_of(action: Action) -> str:
             return experiment_id
         case End(attempt_id):
             return attempt_id
+        case TakeOver(stray):
+            return stray.attempt.id
     return action.run.id
 
 
@@ -204,6 +211,7 @@ def _launch(context: Context, run: Run, placement: Placement, attempt_id: str) -
         token=new_token(),
         placement=placement,
         created_at=context.clock.now(),
+        fence_s=max(context.cluster.fence_s(node) for node in placement.nodes),
     )
     # If not, what is held for it is given back in the next pass.
     return attempt if context.store.begin_attempt(run.id, attempt) else None

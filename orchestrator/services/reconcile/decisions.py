@@ -9,7 +9,7 @@ from orchestrator.domain.asked.plan import Needs
 from orchestrator.domain.runs.run import HOLDS_DEVICES, Attempt, Run, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
 from orchestrator.domain.value.health import DeviceState
-from orchestrator.services.reconcile.situation import OpenAttempt, Situation, Word
+from orchestrator.services.reconcile.situation import OpenAttempt, Situation, Stray, Word
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,13 @@ class End:
 
 
 @dataclass(frozen=True)
+class TakeOver:
+    """End an attempt that is over for the database; once it is, store the rest of its log and have it removed."""
+
+    stray: Stray
+
+
+@dataclass(frozen=True)
 class Fetch:
     run: Run
     node: str
@@ -84,12 +91,13 @@ class GiveUp:
     failure: Failure
 
 
-Action = Launch | Wait | Tell | Move | Stop | End | Fetch | Conclude | GiveUp | Review
+Action = Launch | Wait | Tell | Move | Stop | End | TakeOver | Fetch | Conclude | GiveUp | Review
 
 
 def decide(situation: Situation) -> list[Action]:
     """What to do now. Pure: the same situation gives the same actions, in the order in which they are to be applied."""
-    held = Held(closed=(node for hold in situation.damaged for node in hold.nodes))
+    unread = {node for hold in situation.damaged for node in hold.nodes}
+    held = Held(closed=(*unread, *(stray.node for stray in situation.strays if stray.lives)))
     for run in situation.runs:
         if run.state in HOLDS_DEVICES and run.attempt:
             held.add(run.attempt.placement, run.plan.exclusive, run.attempt.created_at)
@@ -110,6 +118,7 @@ def decide(situation: Situation) -> list[Action]:
         for one in situation.damaged
         if one.cancel_requested and one.nodes and one.attempt_id not in situation.left_alone
     ]
+    actions += [TakeOver(stray) for stray in situation.strays if stray.attempt.id not in situation.left_alone]
     actions += _decide_queue(situation, held)
     idle = [one for one in situation.idle_experiments if one not in situation.left_alone]
     return actions + [Review(experiment_id) for experiment_id in idle]

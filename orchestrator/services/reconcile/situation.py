@@ -14,7 +14,7 @@ from typing import TypeVar
 from orchestrator.domain.around.device_health import DeviceEvent
 from orchestrator.domain.asked.placement import Node, NodeState, Placement
 from orchestrator.domain.runs.log import AttemptStatus
-from orchestrator.domain.runs.run import HOLDS_DEVICES, Run, RunState
+from orchestrator.domain.runs.run import HOLDS_DEVICES, Attempt, Run, RunState
 from orchestrator.domain.runs.stored import DamagedHold
 from orchestrator.domain.value.failure import Failure, FailureKind
 from orchestrator.domain.words.errors import DamagedRow, NodeUnreachable, NotFound
@@ -59,6 +59,16 @@ class OpenAttempt:
 
 
 @dataclass(frozen=True)
+class Stray:
+    """An attempt that is over for the database, and that the agent of ``node`` still carries out (``lives``), or whose
+    log it still has."""
+
+    attempt: Attempt
+    node: str
+    lives: bool
+
+
+@dataclass(frozen=True)
 class Situation:
     """What ``look`` saw. ``runs``: those that hold devices or are to be cancelled, then of the queue the first ones
     of each kind in the order in which they should be placed.
@@ -77,6 +87,7 @@ class Situation:
     # Attempts that devices are held for although they are over.
     over: Collection[str] = ()
     damaged: Sequence[DamagedHold] = ()  # with the nodes on which their processes may live
+    strays: Sequence[Stray] = ()
 
 
 @dataclass(frozen=True)
@@ -128,7 +139,8 @@ class Lookout:
         self._context = context
         self._lanes = lanes
         self._troubles = troubles
-        self._dead_after_s = fence_s + self.FENCE_MARGIN_S
+        self._fence_s = fence_s
+        self._fences: dict[str, float] = {}  # node -> the longest fence of the agents of attempts there, as they told
         self._silent_since: dict[str, float] = {}
         self._seen: dict[str, OpenAttempt] = {}
         self._stored: Stored | None = None
@@ -154,13 +166,15 @@ class Lookout:
         nodes = [as_known(self._context, as_ordered(node, orders), stored.device_events) for node in known]
         open_runs = [run for run in runs if run.attempt and run.state in HOLDS_DEVICES]
         involved = {*_nodes_of(open_runs), *(node for one in stored.damaged for node in one.nodes)}
+        self._fences = _fences(open_runs)
         reports = self._reports(sorted({*involved, *(node.name for node in nodes)}))
         damaged = [replace(one, nodes=_still_held(one, reports)) for one in stored.damaged]
         self._seen = attempts = self._attempts(open_runs, reports)
         unseen = {run.id for run in open_runs if run.attempt and run.attempt.id not in attempts}
-        others = {*stored.idle_experiments, *(one.attempt_id for one in damaged)}
-        resting = {*filter(self._troubles.rests, others), *(run.id for run in runs if self._rests(run))}
         living = {run.attempt.id for run in open_runs if run.attempt} | {one.attempt_id for one in damaged if one.nodes}
+        strays = self._strays(reports, {*living, *(one.attempt_id for one in damaged), *under_way.launches})
+        others = {*stored.idle_experiments, *(one.attempt_id for one in damaged), *(one.attempt.id for one in strays)}
+        resting = {*filter(self._troubles.rests, others), *(run.id for run in runs if self._rests(run))}
         return Situation(
             runs,
             [_as_heard(node, reports[node.name]) for node in nodes],
@@ -171,7 +185,27 @@ class Lookout:
             hopeless={run.id: failure for run in runs if (failure := hopeless(run, self._troubles.of(run.id)))},
             over=set(held) - living - set(under_way.launches),
             damaged=damaged,
+            strays=strays,
         )
+
+    def _strays(self, reports: Mapping[str, Mapping[str, AttemptStatus] | Word], known: Collection[str]) -> list[Stray]:
+        """Beside those that are ``known``. What is no attempt of this database is left to whoever's it is."""
+        asked: dict[str, Callable[[], list[Stray]]] = {}
+        for node, report in reports.items():
+            heard = [
+                one for one in ({} if isinstance(report, Word) else report).values() if one.attempt_id not in known
+            ]
+            if heard and not self._troubles.rests(f"strays {node}"):
+                asked[node] = partial(self._strays_of, node, heard)
+        return [stray for found in self._each("strays", asked).values() for stray in found]
+
+    def _strays_of(self, node: str, heard: Sequence[AttemptStatus]) -> list[Stray]:
+        try:
+            over = self._context.store.attempts_over([one.attempt_id for one in heard])
+        except Exception as error:
+            note(self._troubles, f"strays {node}", "what it still carries out cannot be told", error)
+            return []
+        return [Stray(over[one.attempt_id], node, not one.ended) for one in heard if one.attempt_id in over]
 
     def _rests(self, run: Run) -> bool:
         """Who wants it cancelled does not wait for a pause to end."""
@@ -214,7 +248,9 @@ class Lookout:
         now = self._context.clock.monotonic()
         since = self._silent_since.setdefault(node, now)
         silent_s = min(now - since, self._context.cluster.silent_s(node))
-        return Word.DEAD if silent_s > self._dead_after_s else Word.SILENT
+        # That of an agent is fixed when it is made: a service that has a shorter one since then waits as long.
+        fence_s = max(self._fence_s, self._fences.get(node, 0.0))
+        return Word.DEAD if silent_s > fence_s + self.FENCE_MARGIN_S else Word.SILENT
 
     def _attempts(
         self, runs: Sequence[Run], reports: Mapping[str, Mapping[str, AttemptStatus] | Word]
@@ -312,6 +348,16 @@ def _word(attempt_id: str, report: Mapping[str, AttemptStatus] | Word) -> Word:
     if status is None:
         return Word.UNKNOWN
     return Word.ENDED if status.ended else Word.RUNNING
+
+
+def _fences(runs: Sequence[Run]) -> dict[str, float]:
+    """Node -> the longest fence that is on record for the attempts of ``runs`` there."""
+    found: dict[str, float] = {}
+    for run in runs:
+        if run.attempt and run.attempt.fence_s is not None:
+            for node in run.attempt.placement.nodes:
+                found[node] = max(found.get(node, 0.0), run.attempt.fence_s)
+    return found
 
 
 def _nodes_of(runs: Sequence[Run]) -> set[str]:

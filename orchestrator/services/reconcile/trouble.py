@@ -173,6 +173,9 @@ class WatchedCluster:
     def silent_s(self, node: str) -> float:
         return self._cluster.silent_s(node)
 
+    def fence_s(self, node: str) -> float:
+        return self._cluster.fence_s(node)
+
     def fetch(self, node: str, attempt_id: str, after: int, limit: int = 1000) -> LogSlice:
         return self._watched(node, "fetch", lambda: self._cluster.fetch(node, attempt_id, after, limit))
 

@@ -127,7 +127,7 @@ def _counted(run: Run, rows: Sequence[Row]) -> RatedCell:
 def _why_unusable(run: Run) -> str:
     if run.failure:
         return f"it failed ({run.failure.kind.value}: {run.failure.message})"
-    reasons = run.analysis.validity.reasons if run.analysis else ()
+    reasons = run.validity.reasons if run.validity else ()
     return "; ".join(reason.text for reason in reasons) or f"it is {run.state.value}"
 
 

@@ -55,7 +55,7 @@ class Line:
         """None for a run that nobody has judged yet."""
         if self.run is None:
             return self.row.validity
-        return self.run.analysis.validity if self.run.analysis else None
+        return self.run.validity
 
     def measured(self, metric: str) -> Measurement | None:
         """The measurement of ``metric``, where it has a value: what a broken run measured is none."""

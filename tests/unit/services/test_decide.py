@@ -21,12 +21,13 @@ from orchestrator.services.reconcile.decisions import (
     Move,
     Review,
     Stop,
+    TakeOver,
     Tell,
     Wait,
     decide,
 )
 from orchestrator.services.reconcile.reconciler import IDLE_S, PACE_S, pace_s, pause_s
-from orchestrator.services.reconcile.situation import OpenAttempt, Situation, Word
+from orchestrator.services.reconcile.situation import OpenAttempt, Situation, Stray, Word
 from tests.unit import builders as make
 
 NODES = ("n0", "n1")
@@ -224,6 +225,13 @@ def test_the_nodes_of_a_damaged_attempt_are_held_and_waited_for_by_nobody() -> N
     assert End not in kinds(actions)
     asked = beside_a_run_on_n0([], N2, damaged=[replace(hold, cancel_requested=True)])
     assert asked == [End("att_bad", ("n2",))]
+
+
+def test_a_stray_is_taken_over_and_as_long_as_it_lives_its_node_is_held() -> None:
+    strays = [Stray(make.attempt(f"run_{node.name}", nodes=(node.name,)), node.name, node is N1) for node in (N1, N2)]
+    actions = decide(Situation(waiting(ONE, ONE), [N1, N2], strays=strays))
+    assert launched(actions) == {"run_0": ("n2",)}
+    assert [action.stray for action in actions if isinstance(action, TakeOver)] == strays
 
 
 def test_idle_experiments_are_reviewed() -> None:

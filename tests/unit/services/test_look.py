@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.domain.asked.placement import Node, NodeState, place
 from orchestrator.domain.runs.log import LogSlice
-from orchestrator.domain.runs.run import Run, RunState
+from orchestrator.domain.runs.run import Attempt, Run, RunState
 from orchestrator.domain.runs.stored import DamagedHold, OpenRuns
 from orchestrator.domain.value.failure import FailureKind
 from orchestrator.domain.words.errors import NodeFailed, NodeUnreachable, NotFound
@@ -32,6 +32,7 @@ class Queue:
         self.runs = runs
         self.running = running
         self.damaged = damaged
+        self.over: dict[str, Attempt] = {}
         self.asked: Counter[str] = Counter()
         self.read = 0
 
@@ -60,6 +61,9 @@ class Queue:
 
     def entries(self, attempt_id: str, kinds: Sequence[str]) -> list[Any]:
         return []
+
+    def attempts_over(self, ids: Sequence[str]) -> dict[str, Any]:
+        return {one: self.over[one] for one in ids if one in self.over}
 
     def last_seqs(self, attempt_id: str) -> dict[str, int]:
         return {"n0": 3}
@@ -213,6 +217,23 @@ def test_a_node_that_a_new_service_has_not_met_yet_is_silent_and_holds_up_nobody
     context.clock.time = 60.0 + Lookout.FENCE_MARGIN_S + 1
     (attempt,) = lookout.look().attempts.values()
     assert attempt.words == {"gone": Word.DEAD}
+
+
+def test_an_agent_that_told_of_a_longer_fence_is_taken_for_dead_no_sooner() -> None:
+    """A service that was started anew with a shorter one."""
+    run = make.run("far", RunState.RUNNING, attempts=(make.attempt("far", nodes=("gone",), fence_s=600.0),))
+    context = context_of(Queue([], [run]), [make.node("n0")])
+    context.cluster.status = lambda node: [] if node == "n0" else _raise(NodeUnreachable(node, "no answer"))
+    lookout = looking(context)
+    words = []
+    for context.clock.time in (0.0, 599.0, 601.0 + Lookout.FENCE_MARGIN_S):
+        (attempt,) = lookout.look().attempts.values()
+        words.append(attempt.words["gone"])
+    assert words == [Word.SILENT, Word.SILENT, Word.DEAD]
+
+
+def _raise(error: Exception) -> Any:
+    raise error
 
 
 def test_nothing_new_is_placed_where_nobody_answers_now() -> None:

@@ -1,0 +1,38 @@
+"""Attempts that the database has over and an agent has not: ended, their logs kept, the agent's files removed.
+
+Such a one was taken for dead while it lived: its node was cut off, its clock stood still, or two servers disagreed. Its
+run has gone on, or is over, and nothing that it still says changes that: it is stored as a log that nobody analyses.
+"""
+
+import logging
+
+from orchestrator.domain.value.failure import FailureKind
+from orchestrator.domain.words.errors import NotFound
+from orchestrator.services.context import Context
+from orchestrator.services.reconcile.fetch_log import fetch_log
+from orchestrator.services.reconcile.situation import Stray
+
+log = logging.getLogger(__name__)
+
+
+def take_over(context: Context, stray: Stray) -> None:
+    """Have the agent end what lives of the attempt; once it has ended, store the rest of its log and let it go.
+
+    Raises:
+        NodeUnreachable, NodeFailed: from the cluster. What was done stays done; it is tried again.
+    """
+    attempt, node = stray.attempt, stray.node
+    if stray.lives:
+        log.warning("attempt %s is over, and still runs on %s: it is ended", attempt.id, node)
+        context.store.note_alive(attempt.id, context.clock.now())
+        context.cluster.stop(node, attempt.id, FailureKind.NODE_LOST)
+        return
+    try:
+        if not fetch_log(context, attempt.id, node):
+            return  # there is more to come
+        closed = context.store.entries(attempt.id, node=node, kinds=["log_closed"])[-1]
+        context.store.note_alive(attempt.id, float(closed["wall"]))
+        context.cluster.acknowledge(node, attempt.id, int(closed["seq"]))
+    except NotFound:
+        return  # it has been removed meanwhile
+    log.info("attempt %s is over: the log on %s was stored", attempt.id, node)
