@@ -39,6 +39,7 @@ from orchestrator.services.gate.gatekeeper import Gatekeeper
 from orchestrator.services.gate.messenger import Messenger
 from orchestrator.services.reconcile.reconciler import Bell, Reconciler
 from orchestrator.services.reconcile.trouble import WatchedCluster
+from orchestrator.services.schedule.deadlines import Deadlines
 from orchestrator.services.schedule.scheduler import POLL_S, Scheduler
 from orchestrator.services.tokens import has_usable_admin
 from orchestrator.web.site import create_site
@@ -79,17 +80,20 @@ def running_service(
         cluster = WatchedCluster(make_cluster(settings, directory), clock)
         stack.callback(leave, cluster, store, settings, end_runs)
         step_back(cluster)
-        bell, alarm, knock, mail = Bell(), Bell(), Bell(), Bell()
+        bell, alarm, knock, mail, hour = Bell(), Bell(), Bell(), Bell(), Bell()
 
         def ring() -> None:
-            for one in (bell, alarm, knock, mail):
+            for one in (bell, alarm, knock, mail, hour):
                 one.ring()
 
-        context = Context(store, cluster, catalog, clock, ring)
+        context = Context(store, cluster, catalog, clock, ring, deadline_s=settings.deadline_s)
         reconciler = Reconciler(context, bell, settings.fence_s)
         stack.callback(reconciler.close)
         store.await_predecessor()
         reconciler.start()
+        deadlines = Deadlines(context, hour, poll_s)
+        stack.callback(deadlines.close)
+        deadlines.start()
         if schedules:
             scheduler = Scheduler(context, alarm, poll_s)
             stack.callback(scheduler.close)

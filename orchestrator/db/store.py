@@ -115,6 +115,7 @@ class SqlStore(HistoryPart, SchedulePart):
     experiments = reads(experiment_rows.page)
     find = reads(lookup.find)
     idle_experiments = reads(experiment_rows.idle)
+    deadlines = reads(experiment_rows.deadlines)
 
     def cancel_experiment(self, experiment_id: str, at: float, deed: Deed | None = None) -> None:
         self._act(lambda connection: experiment_rows.cancel(connection, experiment_id, at), deed)

@@ -120,6 +120,9 @@ class Store(AccessStore, AlertStore, DeviceStore, HistoryStore, PredictionStore,
             InvalidRequest: the cursor is not one of ours.
         """
 
+    def deadlines(self) -> Mapping[str, float]:
+        """Experiment -> when everything of it has to be over, of those that are active and not being cancelled."""
+
     def cancel_experiment(self, experiment_id: str, at: float, deed: Deed | None = None) -> None:
         """Record that it, and all its runs that have not ended, are to be cancelled. Idempotent."""
 

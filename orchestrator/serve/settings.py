@@ -77,6 +77,11 @@ VARIABLES: dict[str, tuple[str, str, str]] = {
         "seconds without the Ray of TBD_RAY_ADDRESS after which the service ends (exit code 4), to be started anew",
     ),
     "TBD_FENCE_S": ("fence_s", "60", "seconds of silence after which an agent ends its processes by itself"),
+    "TBD_DEADLINE_S": (
+        "deadline_s",
+        "",
+        "seconds until everything of an experiment has to be over, where its spec does not say; empty: no deadline",
+    ),
     "TBD_LOCAL_NODES": ("local_nodes", "1", "with TBD_CLUSTER=local: into how many nodes this host is divided"),
     "TBD_IDLE_EXIT_S": ("idle_exit_s", "900", "seconds without a server after which an embedded cluster ends itself"),
     "TBD_MAX_BODY_BYTES": ("max_body_bytes", "1048576", "largest request body"),
@@ -174,6 +179,7 @@ class Settings:
     ray_address: str
     ray_wait_s: float
     fence_s: float
+    deadline_s: float | None
     local_nodes: int
     idle_exit_s: float
     max_body_bytes: int
@@ -218,6 +224,7 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         ray_address=texts["ray_address"],
         ray_wait_s=_number("TBD_RAY_WAIT_S", texts["ray_wait_s"], float, 5, 86400),
         fence_s=_number("TBD_FENCE_S", texts["fence_s"], float, 1, 86400),
+        deadline_s=_number("TBD_DEADLINE_S", texts["deadline_s"], float, 1, 1e9) if texts["deadline_s"] else None,
         local_nodes=_number("TBD_LOCAL_NODES", texts["local_nodes"], int, 1, 64),
         idle_exit_s=_number("TBD_IDLE_EXIT_S", texts["idle_exit_s"], float, 1, 86400),
         max_body_bytes=_number("TBD_MAX_BODY_BYTES", texts["max_body_bytes"], int, 1024, 2**30),

@@ -13,7 +13,8 @@ from orchestrator.services.pulse import Pulse
 @dataclass(frozen=True)
 class Context:
     """The adapters; ``wake``: call it after storing something that the reconciler should look at now; ``news`` for
-    those who show what was stored; ``pulse``: whether anybody looks; ``kept``: what was computed for looks."""
+    those who show what was stored; ``pulse``: whether anybody looks; ``kept``: what was computed for looks;
+    ``deadline_s``: until everything of an experiment whose spec does not say has to be over."""
 
     store: Store
     cluster: Cluster
@@ -23,3 +24,4 @@ class Context:
     news: News = field(default_factory=News)
     pulse: Pulse = field(default_factory=Pulse)
     kept: Kept = field(default_factory=Kept)
+    deadline_s: float | None = None

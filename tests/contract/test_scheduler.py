@@ -14,9 +14,14 @@ from orchestrator.domain.around.access import Actor, Scope
 from orchestrator.domain.around.schedule import SET_BACK_S, FireState
 from orchestrator.domain.asked.placement import NodeState
 from orchestrator.domain.runs.filters import ExperimentFilter
+from orchestrator.domain.runs.run import ExperimentState, RunState
 from orchestrator.domain.words.errors import Conflict, InvalidRequest, NotAllowed
 from orchestrator.services import tokens
+from orchestrator.services.experiment.submit import submit
+from orchestrator.services.reconcile.reconciler import Bell
 from orchestrator.services.schedule import schedules
+from orchestrator.services.schedule.deadlines import Deadlines
+from orchestrator.services.schedule.scheduler import POLL_S
 from tests.support.schedule_rig import SPEC, WHO, Server, at
 
 pytest_plugins = ["tests.contract.store_servers"]
@@ -377,3 +382,21 @@ def test_the_stored_spec_has_its_defaults_and_what_is_wrong_with_it_is_pointed_a
         server.add(name="other", spec=SPEC | {"model": "nett"})
     with pytest.raises(InvalidRequest, match="/spec/per_device_batch_size"):
         server.add(name="other", spec={"name": "a", "model": "net", "framework": "pytorch"})
+
+
+def test_what_is_left_of_an_experiment_at_its_deadline_is_cancelled(server: Server) -> None:
+    now = server.clock.time
+    context = replace(server.context, deadline_s=60.0)
+    own = [{"deadline_s": 9.0}, {}, {"deadline_s": 5.0}]
+    asked = [submit(context, SPEC | {"name": f"night-{at}"} | one, by=WHO)[0] for at, one in enumerate(own)]
+    assert [one.deadline_at for one in asked] == [now + 9.0, now + 60.0, now + 5.0]
+    over = asked[2].id
+    (run,) = server.store.runs_of(over)
+    server.store.move_run(run.id, RunState.QUEUED, RunState.CANCELLED, at=now)
+    server.store.end_experiment(over, ExperimentState.CANCELLED, now)
+    deadlines = Deadlines(context, Bell())
+    assert deadlines.look() == pytest.approx(9.0)
+    server.clock.time = now + 9.0
+    assert [deadlines.look(), deadlines.look()] == [POLL_S, POLL_S]
+    assert [server.store.experiment(one.id).cancel_requested for one in asked] == [True, False, False]
+    assert [one.who for one in server.store.deeds(target=asked[0].id).items] == ["deadline", "local"]

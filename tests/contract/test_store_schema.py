@@ -100,14 +100,14 @@ def test_a_later_migration_runs_on_what_was_there_before_and_not_on_a_new_databa
 
 def test_migrations_make_of_the_first_schema_what_a_new_database_has(url: str) -> None:
     later = ("session", "time_series", "alert", "delivery", "webhook", "message", "device_event")
-    columns = ("fence_s", "alive_at")  # of attempts
+    columns = (("attempt", "fence_s"), ("attempt", "alive_at"), ("experiment", "deadline_at"))
     SqlStore(url).close()
 
     def described() -> list[Any]:
         found: list[Any] = []
         for connection in connected(url):
             looked = inspect(connection)
-            for table in (*later, "attempt"):
+            for table in (*later, *{table for table, _ in columns}):
                 found += [(one["name"], str(one["type"]), one["nullable"]) for one in looked.get_columns(table)]
                 found += [(one["constrained_columns"], one["referred_table"]) for one in looked.get_foreign_keys(table)]
                 found += sorted((one["name"], one["column_names"]) for one in looked.get_indexes(table))
@@ -117,8 +117,8 @@ def test_migrations_make_of_the_first_schema_what_a_new_database_has(url: str) -
     for connection in connected(url):
         for table in later:
             connection.execute(text(f"DROP TABLE {table}"))
-        for column in columns:
-            connection.execute(text(f"ALTER TABLE attempt DROP COLUMN {column}"))
+        for table, column in columns:
+            connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
         connection.execute(text("UPDATE alembic_version SET version_num = 'v0001'"))
         connection.commit()
     assert admin.upgrade(url) == ("v0001", REVISION)

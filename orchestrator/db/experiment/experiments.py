@@ -145,6 +145,14 @@ def _change_active(connection: Connection, experiment_id: str, *conditions: Colu
     return False
 
 
+def deadlines(connection: Connection) -> dict[str, float]:
+    """See ``domain.ports.Store.deadlines``."""
+    query = select(experiment.c.id, experiment.c.deadline_at).where(
+        experiment.c.state == ExperimentState.ACTIVE.value, experiment.c.deadline_at.is_not(None), _NOT_CANCELLED
+    )
+    return {row.id: row.deadline_at for row in connection.execute(query)}
+
+
 def cancel(connection: Connection, experiment_id: str, at: float) -> bool:
     """Request it of the experiment first: runs that are being added wait for that row, or are met below. Whether that
     is new."""
@@ -175,6 +183,7 @@ def extend(connection: Connection, old: Experiment, new: Experiment, runs: Seque
     if not all(as_it_was) or rows.spec_of(found.spec) != old.spec:
         raise Conflict(f"{old.id} was changed meanwhile: look at it (tbd show), then extend it again")
     values: dict[str, Any] = {"spec": rows.to_text(new.spec.to_json()), "facts": rows.to_text(dict(new.facts))}
+    values["deadline_at"] = new.deadline_at
     if runs and old.state is not ExperimentState.ACTIVE:
         values |= {"state": ExperimentState.ACTIVE.value, "ended_at": None, "cancel_requested": False}
     connection.execute(update(experiment).where(experiment.c.id == old.id).values(values))

@@ -46,6 +46,7 @@ experiment = Table(
     Column("ended_at", Double),
     Column("cancel_requested", Boolean, nullable=False),
     Column("paused", Boolean, nullable=False, server_default=text("false")),
+    Column("deadline_at", Double),
     Index("ix_experiment_created", "created_at", "id"),
     Index("ix_experiment_owner", "owner", "created_at", "id"),
     Index("ix_experiment_name", "name", "created_at", "id"),

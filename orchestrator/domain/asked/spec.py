@@ -240,7 +240,8 @@ class ExperimentSpec(StrictModel):
     )
     deadline_s: Annotated[float, Field(strict=True, gt=0)] | None = Field(
         default=None,
-        description="seconds until everything has to be over (not built yet); null: no deadline",
+        description="seconds from its submission, or extension, until everything has to be over; what is left then is "
+        "cancelled. null: as the server's TBD_DEADLINE_S has it",
     )
     device_time_budget_s: Annotated[float, Field(strict=True, gt=0)] | None = Field(
         default=None,

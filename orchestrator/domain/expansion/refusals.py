@@ -16,10 +16,7 @@ from orchestrator.domain.words.spelling import did_you_mean
 from workers.trainer.protocol import OWN_DATA, OWN_SCRIPT, usual_warm_up_s
 
 # Fields of the spec whose meaning is not built yet: the value that may stand there, and what it waits for.
-_NOT_BUILT: tuple[tuple[str, Any, str], ...] = (
-    ("placement", "any", "a series that stays on the devices it began on"),
-    ("deadline_s", None, "a deadline for the whole run"),
-)
+_NOT_BUILT: tuple[tuple[str, Any, str], ...] = (("placement", "any", "a series that stays on the devices it began on"),)
 
 
 def in_spec(spec: ExperimentSpec, catalog: Catalog) -> list[Problem]:

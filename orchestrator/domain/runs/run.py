@@ -170,7 +170,7 @@ class Origin:
 @dataclass(frozen=True)
 class Experiment:
     """What a person, or a schedule (``origin``), submitted. ``facts`` were fixed at submission: what ``auto`` stood for
-    then. While it is ``paused`` none of its queued runs is placed."""
+    then. While it is ``paused`` none of its queued runs is placed. What is left at ``deadline_at`` is cancelled."""
 
     id: str
     owner: str
@@ -181,5 +181,6 @@ class Experiment:
     ended_at: float | None = None
     cancel_requested: bool = False
     paused: bool = False
+    deadline_at: float | None = None
     run_counts: Mapping[RunState, int] = field(default_factory=dict)
     origin: Origin | None = None

@@ -13,7 +13,7 @@ from orchestrator.domain.runs.run import Experiment, ExperimentState
 from orchestrator.domain.words.errors import Conflict, InvalidRequest
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import query
-from orchestrator.services.experiment.submit import new_runs
+from orchestrator.services.experiment.submit import deadline_of, new_runs
 from orchestrator.services.tokens import deed_of
 
 
@@ -40,7 +40,7 @@ def extend_experiment(context: Context, experiment_id: str, body: Any, by: Actor
     if old.state is ExperimentState.CANCELLED:
         runs = [run for run in runs if not extension.never_begun(run)]
     now = context.clock.now()
-    new = replace(old, spec=spec, facts=facts.to_json())
+    new = replace(old, spec=spec, facts=facts.to_json(), deadline_at=deadline_of(context, spec, now))
     queued = new_runs(new, expand(spec, facts, runs), now)
     context.store.extend_experiment(old, new, queued, now, deed_of(by, now, "extend", experiment_id))
     context.wake()

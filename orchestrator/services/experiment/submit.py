@@ -14,6 +14,8 @@ from orchestrator.services.experiment.replay import check_replays
 from orchestrator.services.once import idempotency
 from orchestrator.services.tokens import deed_of
 
+NEVER_S = 1e9  # a deadline that is longer than 30 years is none, and may be no date
+
 
 def submit(
     context: Context, body: Any, *, by: Actor, idempotency_key: str | None = None, action: str = "submit"
@@ -50,8 +52,15 @@ def new_experiment(context: Context, body: Any, owner: str) -> tuple[Experiment,
         facts=facts.to_json(),
         state=ExperimentState.ACTIVE,
         created_at=now,
+        deadline_at=deadline_of(context, spec, now),
     )
     return experiment, new_runs(experiment, plans, now)
+
+
+def deadline_of(context: Context, spec: ExperimentSpec, now: float) -> float | None:
+    """When everything has to be over of what is submitted, or extended, ``now``; None: there is no deadline."""
+    deadline_s = context.deadline_s if spec.deadline_s is None else spec.deadline_s
+    return None if deadline_s is None or deadline_s > NEVER_S else now + deadline_s
 
 
 def plan(context: Context, body: Any) -> tuple[ExperimentSpec, Facts, list[Plan]]:

@@ -233,7 +233,6 @@ def test_without_a_cluster_only_what_no_machine_can_do_is_refused() -> None:
     ("field", "value"),
     [
         ("placement", "same-devices"),
-        ("deadline_s", 60),
     ],
 )
 def test_a_field_whose_meaning_is_not_built_yet_is_refused_not_ignored(field: str, value: object) -> None:
