@@ -262,6 +262,18 @@ def test_the_database_is_looked_at_beside_the_server(tbd: Tbd) -> None:
     assert tbd.json("db", "upgrade")["revision"] == tbd.json("db", "current")["revision"]
 
 
+def test_a_backup_that_was_made_beside_the_server_has_what_it_has(tbd: Tbd, folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "data" / "tbd.sqlite3"
+    tbd("db", "backup", str(file), code=2)  # no such folder
+    file.parent.mkdir()
+    assert tbd.json("db", "backup", str(file))["bytes"] == file.stat().st_size
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "is there already" in tbd("db", "backup", str(file), code=2).stderr
+    assert [one.name for one in file.parent.iterdir()] == [file.name]
+    experiments = tbd.json("ls")["items"]
+    assert Tbd(tmp_path, None).json("ls")["items"] == experiments
+
+
 def test_without_a_named_server_the_one_that_owns_the_data_directory_is_found(tbd: Tbd, folder: Path) -> None:
     experiments = tbd.json("ls")["items"]
     assert experiments  # of this very server
