@@ -22,7 +22,7 @@ from orchestrator.db.experiment import experiments as experiment_rows
 from orchestrator.db.experiment import keys
 from orchestrator.db.history import predictions as prediction_rows
 from orchestrator.db.history.history_part import HistoryPart
-from orchestrator.db.run import alive, cell_pages, logs, lookup, probes
+from orchestrator.db.run import alive, cell_pages, logs, lookup, probes, turns
 from orchestrator.db.run import changes as change_rows
 from orchestrator.db.run import profiles as profile_rows
 from orchestrator.db.run import runs as run_rows
@@ -178,6 +178,7 @@ class SqlStore(HistoryPart, SchedulePart):
     begin_attempt = writes(run_rows.begin_attempt)
     move_run = writes(results.move)
     request_stop = writes(run_rows.request_stop)
+    uses = reads(turns.uses)
     attempts_over = reads(alive.over)
     note_alive = writes(alive.note)
     conclude = writes(results.conclude)

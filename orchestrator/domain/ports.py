@@ -189,9 +189,12 @@ class Store(AccessStore, AlertStore, DeviceStore, HistoryStore, PredictionStore,
         their attempts, without analysis. Of those that hold devices and cannot be read what is known."""
 
     def queue_heads(self, most: int) -> Sequence[Run]:
-        """Of the queued runs that nobody wants cancelled, the first ``most`` of each kind: runs are of one kind that
-        ask for the same (``Plan.needs``). All in the order in which they should be placed: by priority (highest first),
-        then age; with their attempts, without analysis."""
+        """Of the queued runs that nobody wants cancelled, the first ``most`` of each owner and kind: runs are of one
+        kind that ask for the same (``Plan.needs``). All in the order in which an owner's should be placed: by priority
+        (highest first), then age; with their attempts, without analysis."""
+
+    def uses(self, at: float) -> Mapping[str, float]:
+        """Owner -> device-seconds of attempts that are over, those of a day before ``at`` counted half."""
 
     def completed_of_cell(self, cell_key: str, most: int) -> Sequence[Run]:
         """The newest completed runs of a cell, of whichever experiment, newest first, with attempts and analysis."""

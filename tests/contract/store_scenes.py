@@ -29,6 +29,7 @@ def runs_for(of: Experiment, count: int = 1, first: int = 1, **plan: Any) -> lis
             plan=make.plan(repetition=repetition, **plan),
             created_at=of.created_at + repetition * 1e-6,
             priority=of.spec.priority,
+            owner=of.owner,
         )
         for repetition in range(first, first + count)
     ]

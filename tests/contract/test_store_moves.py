@@ -87,8 +87,9 @@ class Model:
 
     def heads(self) -> list[Run]:
         free = [run for run in self.queue() if not run.cancel_requested and not run.paused]
-        taken: Counter[str] = Counter()
-        return [run for run in free if (taken.update([run.plan.needs.key]) or taken[run.plan.needs.key]) <= MOST]
+        taken: Counter[tuple[str, str]] = Counter()
+        kinds = [(run.plan.needs.key, run.owner) for run in free]
+        return [run for run, kind in zip(free, kinds, strict=True) if (taken.update([kind]) or taken[kind]) <= MOST]
 
 
 def _nodes_of(run: Run | None) -> tuple[str, str]:
@@ -135,7 +136,7 @@ class Moves(RuleBasedStateMachine):
         return float(next(self.clock))
 
     def _submitted(self, priority: int, kinds: list[str]) -> None:
-        new = scene.experiment(at=self.at, priority=priority)
+        new = scene.experiment(at=self.at, priority=priority, owner=("ada", "bob")[len(kinds) % 2])
         runs = [scene.runs_for(new, first=n, node_names=(kind,))[0] for n, kind in enumerate(kinds, 1)]
         self.store.add_experiment(new, runs)
         self.model.experiments[new.id] = new

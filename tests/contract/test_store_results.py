@@ -61,6 +61,18 @@ def test_numbers_that_are_not_finite_come_back(store: SqlStore) -> None:
     assert stored.measurements[0].value == float("inf")
 
 
+def test_what_an_owner_has_used_counts_half_a_day_later(store: SqlStore) -> None:
+    at, (_, runs) = 2000.0, scene.submitted(store, runs=2, owner="ada")
+    for run in runs:
+        attempt = scene.brought_to(store, run, RunState.COLLECTING, at)
+        assert attempt is not None
+        store.conclude(run.id, RunState.COMPLETED, at=attempt.created_at + 100.0)
+    devices = sum(len(share.devices) for share in attempt.placement.shares)
+    assert store.uses(attempt.created_at + 100.0) == {"ada": pytest.approx(200.0 * devices)}
+    assert store.uses(attempt.created_at + 100.0 + 86400.0) == {"ada": pytest.approx(100.0 * devices)}
+    assert store.uses(0.0) == {"ada": pytest.approx(200.0 * devices)}  # by a clock that was set back
+
+
 def test_a_run_that_goes_back_to_the_queue_keeps_the_failure_at_its_attempt(store: SqlStore) -> None:
     _, (run,) = scene.submitted(store)
     scene.brought_to(store, run, RunState.COLLECTING)

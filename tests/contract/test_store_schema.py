@@ -99,8 +99,8 @@ def test_a_later_migration_runs_on_what_was_there_before_and_not_on_a_new_databa
 
 
 def test_migrations_make_of_the_first_schema_what_a_new_database_has(url: str) -> None:
-    later = ("session", "time_series", "alert", "delivery", "webhook", "message", "device_event")
-    columns = (("attempt", "fence_s"), ("attempt", "alive_at"), ("experiment", "deadline_at"))
+    later = ("session", "time_series", "alert", "delivery", "webhook", "message", "device_event", "owner_use")
+    columns = (("attempt", "fence_s"), ("attempt", "alive_at"), ("experiment", "deadline_at"), ("run", "owner"))
     SqlStore(url).close()
 
     def described() -> list[Any]:
@@ -117,6 +117,9 @@ def test_migrations_make_of_the_first_schema_what_a_new_database_has(url: str) -
     for connection in connected(url):
         for table in later:
             connection.execute(text(f"DROP TABLE {table}"))
+        connection.execute(text("DROP INDEX ix_run_queue"))
+        order = "state, cancel_requested, paused, needs, priority DESC, created_at, id"
+        connection.execute(text(f"CREATE INDEX ix_run_queue ON run ({order})"))
         for table, column in columns:
             connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
         connection.execute(text("UPDATE alembic_version SET version_num = 'v0001'"))

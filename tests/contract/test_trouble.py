@@ -41,7 +41,7 @@ SICK, WELL = "sick", "well"
 OF_STORE = [
     *("idle_experiments", "open_runs", "queue_heads", "node_orders", "entries", "last_seqs", "append_entries"),
     *("begin_attempt", "move_run", "conclude", "calibrated", "completed_of_cell", "experiment", "runs_of_cell"),
-    *("verdicts_of", "end_experiment", "set_waiting", "add_runs", "open_device_events"),
+    *("verdicts_of", "end_experiment", "set_waiting", "add_runs", "open_device_events", "uses"),
 ]
 OF_STRAYS = ["attempts_over", "note_alive"]
 OF_CLUSTER = ["nodes", "hold", "holds", "let_go", "start", "status", "fence_s", "fetch", "acknowledge"]

@@ -70,7 +70,7 @@ class DeviceTimeView(View):
     timed_ratio: float | None
 
 
-@fields_of(Run, without=("paused", "waiting", "analysis"))
+@fields_of(Run, without=("paused", "waiting", "analysis", "owner"))
 class RunView(View):
     """A run. ``reason`` says in words why it waits or how it ended; ``validity`` is null until its logs are judged;
     ``may_have_run_twice``: an attempt that was taken for dead still ran when the next one had begun."""

@@ -237,6 +237,7 @@ def _run(row: AnyRow, attempts: Iterable[AnyRow], result: AnyRow | None, waiting
         paused=row.paused,
         waiting=waiting,
         failure=failure_of(row.failure),
+        owner=row.owner,
     )
     if result is None:
         return one

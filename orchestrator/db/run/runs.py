@@ -169,28 +169,38 @@ def open_runs(connection: Connection, most_cancelled: int) -> OpenRuns:
 
 
 def heads(connection: Connection, most: int) -> list[Run]:
-    """Of the queued runs that ask for the same the first ``most`` in the order of placing."""
+    """Of the queued runs of one owner that ask for the same the first ``most`` in the order of placing."""
     found: list[rows.AnyRow] = []
+    waits = (run.c.state == RunState.QUEUED.value, ~run.c.cancel_requested, ~run.c.paused)
     for needs in connection.execute(_KINDS).scalars().all():
-        alike = (run.c.state == RunState.QUEUED.value, ~run.c.cancel_requested, ~run.c.paused, run.c.needs == needs)
-        found += connection.execute(select(run).where(*alike).order_by(*_ORDER).limit(most))
+        for owner in connection.execute(_OWNERS, {"needs": needs}).scalars().all():
+            alike = (*waits, run.c.needs == needs, run.c.owner == owner)
+            found += connection.execute(select(run).where(*alike).order_by(*_ORDER).limit(most))
     found.sort(key=lambda row: (-row.priority, row.created_at, row.id))
     return _unjudged(connection, found)
 
 
 _ORDER = (run.c.priority.desc(), run.c.created_at, run.c.id)
 _TO_BE_CANCELLED = (run.c.paused, run.c.needs, *_ORDER)
-# One look into the index for each kind of needs: a plain DISTINCT would walk the whole queue.
-_KINDS = text("""
+# One look into the index for each kind of needs, and of a kind for each owner: a plain DISTINCT would walk the whole
+# queue, and so would SQLite for what comes after a pair.
+_WAITS = "FROM run WHERE state = 'queued' AND cancel_requested = false AND paused = false"
+_KINDS = text(f"""
 WITH RECURSIVE kinds (needs) AS (
-    SELECT (SELECT min(needs) FROM run WHERE state = 'queued' AND cancel_requested = false AND paused = false)
+    SELECT (SELECT min(needs) {_WAITS})
     UNION ALL
-    SELECT (
-        SELECT min(needs) FROM run
-        WHERE state = 'queued' AND cancel_requested = false AND paused = false AND needs > kinds.needs
-    ) FROM kinds WHERE kinds.needs IS NOT NULL
+    SELECT (SELECT min(needs) {_WAITS} AND needs > kinds.needs) FROM kinds WHERE kinds.needs IS NOT NULL
 )
 SELECT needs FROM kinds WHERE needs IS NOT NULL
+""")
+_OWNERS = text(f"""
+WITH RECURSIVE owners (owner) AS (
+    SELECT (SELECT min(owner) {_WAITS} AND needs = :needs)
+    UNION ALL
+    SELECT (SELECT min(owner) {_WAITS} AND needs = :needs AND owner > owners.owner)
+    FROM owners WHERE owners.owner IS NOT NULL
+)
+SELECT owner FROM owners WHERE owner IS NOT NULL
 """)
 
 

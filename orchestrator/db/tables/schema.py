@@ -102,6 +102,7 @@ run = Table(
     # What its plan asks of nodes (``Plan.needs``): runs that ask for the same are placed alike.
     Column("needs", Key, nullable=False, server_default=text("''")),
     Column("paused", Boolean, nullable=False, server_default=text("false")),  # its experiment is
+    Column("owner", Key, nullable=False, server_default=text("''")),  # of its experiment
     UniqueConstraint("experiment_id", "plan_key"),
     # What lists may also be filtered by stands at the end of an index: rows that do not match are passed over there.
     Index("ix_run_created", "created_at", "id"),
@@ -113,13 +114,14 @@ run = Table(
     Index("ix_run_same", "cell_key", "state", "created_at", "id"),
     Index("ix_run_left", "experiment_id", "state"),
 )
-# The queue: what is to be cancelled, and by what is asked for the order of placing.
+# The queue: what is to be cancelled, and by what is asked for and by owner the order of placing.
 Index(
     "ix_run_queue",
     run.c.state,
     run.c.cancel_requested,
     run.c.paused,
     run.c.needs,
+    run.c.owner,
     run.c.priority.desc(),
     run.c.created_at,
     run.c.id,
@@ -183,6 +185,15 @@ attempt = Table(
     Column("fence_s", Double),  # of its agents, as they told
     Column("alive_at", Double),  # where it was over for the database: when its processes were last known to live
     UniqueConstraint("run_id", "number"),
+)
+
+# What the attempts of an owner that are over have used, as much as counts at ``at``: see ``run.turns``.
+owner_use = Table(
+    "owner_use",
+    metadata,
+    Column("owner", Key, primary_key=True),
+    Column("device_s", Double, nullable=False),
+    Column("at", Double, nullable=False),
 )
 
 # What the latest concluded attempt of a run came to: apart from ``run``, so that lists stay light. ``throughput`` is

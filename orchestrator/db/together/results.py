@@ -8,7 +8,7 @@ from sqlalchemy import Connection, delete, func, select
 from orchestrator.db.access.device_events import add as add_events
 from orchestrator.db.history import points
 from orchestrator.db.reading import rows
-from orchestrator.db.run import cell_rows, cells, probes, profiles, runs, time_series
+from orchestrator.db.run import cell_rows, cells, probes, profiles, runs, time_series, turns
 from orchestrator.db.tables import schema
 from orchestrator.db.tables.schema import attempt, result
 from orchestrator.domain.around.device_health import DeviceEvent
@@ -31,6 +31,7 @@ def conclude(
     """See ``domain.ports.Store.conclude``. A run that goes back to the queue keeps its failure at the attempt only."""
     if not runs.move(connection, run_id, RunState.COLLECTING, to, at=at, failure=failure, analysis=analysis):
         return False
+    turns.note(connection, run_id, at)
     add_events(connection, device_events)
     if analysis is not None or fingerprint is not None:
         replace_result(connection, run_id, analysis, fingerprint or {})

@@ -28,6 +28,7 @@ from orchestrator.domain.words.spelling import did_you_mean
 # ``own-script`` is what a person's own script trains with, where that is no framework that it was seen to use (``tbd
 # exec``), and what projects train with; as a strategy, how its ranks exchange gradients.
 Framework = Literal["pytorch", "tensorflow", "mxnet", "cntk", "own-script", "sleep"]
+LEAST_PRIORITY = -1000  # behind the runs of all owners
 # Frameworks that somebody may look for, and why they are not there.
 NOT_THERE = {
     "caffe": "Caffe-MPI is in no registry of packages, and plain Caffe in those of Debian 11 only",
@@ -258,9 +259,10 @@ class ExperimentSpec(StrictModel):
         description="what a run has for itself: its nodes, or its devices alone. With device several runs share a "
         "node, each with cores and memory of its own; what was measured so is a series of its own",
     )
-    priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = Field(
+    priority: Annotated[int, Field(strict=True, ge=LEAST_PRIORITY, le=1000)] = Field(
         default=0,
-        description="runs of a higher priority are placed first; those of equal priority in the order they came",
+        description="of an owner's runs those of a higher priority are placed first, those of equal priority in the "
+        "order they came. Owners take equal turns; -1000 is behind everybody's",
     )
     labels: dict[str, str] = Field(
         default_factory=dict, max_length=50, description="key -> value, by which experiments and results can be found"

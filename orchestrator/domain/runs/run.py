@@ -106,8 +106,8 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Run:
-    """One plan being carried out. ``waiting`` says in words why a queued run is not placed yet; ``paused``: its
-    experiment is, so that it is not placed while it is queued."""
+    """One plan being carried out, for ``owner``, who submitted it. ``waiting`` says in words why a queued run is not
+    placed yet; ``paused``: its experiment is, so that it is not placed while it is queued."""
 
     id: str
     experiment_id: str
@@ -124,6 +124,7 @@ class Run:
     failure: Failure | None = None
     analysis: Analysis | None = None
     fingerprint: Mapping[str, Any] | None = None
+    owner: str = ""
 
     @property
     def attempt(self) -> Attempt | None:

@@ -87,6 +87,7 @@ def new_runs(experiment: Experiment, plans: list[Plan], now: float) -> list[Run]
             state=RunState.QUEUED,
             created_at=now + index * 1e-6,  # keeps the order of the sweep among runs that are stored together
             priority=experiment.spec.priority,
+            owner=experiment.owner,
         )
         for index, one in enumerate(plans)
     ]

@@ -14,6 +14,7 @@ from orchestrator.domain.around.schedule import Schedule
 from orchestrator.domain.asked.facts import facts_of
 from orchestrator.domain.asked.fields import AXES
 from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.asked.spec import LEAST_PRIORITY
 from orchestrator.domain.expansion.refusals import why_unprofiled
 from orchestrator.domain.expansion.sweep import spec_of
 from orchestrator.domain.expansion.switches import why_unswitched
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 # Judgements.
 PATIENCE_S = 86400.0  # a confirmation whose devices do not come back within a day is given up
 EQUAL = "equal-arms"  # label of the experiments in which the gate tries a cell beside itself
-PRIORITY = -1000  # the lowest that there is: people come first
+PRIORITY = LEAST_PRIORITY  # people come first
 USUAL_DEVIATION = 0.02  # of the logarithm of a run, where the nights have a run each and nobody knows
 
 

@@ -43,7 +43,7 @@ def import_log(context: Context, file: BinaryIO, by: Actor, name: str = IMPORTED
             rows.append(stack.enter_context(tempfile.TemporaryFile()))
             told.append(log_process.read_politely(part, rows[-1], context.catalog.kernel_kinds))
         names = _names([one.digest for one in told])
-        runs = [_run(one, identity, names[0]) for one, identity in zip(told, names[1:], strict=True)]
+        runs = [_run(one, identity, names[0], by.owner) for one, identity in zip(told, names[1:], strict=True)]
         ended = [run.ended_at for run in runs if run.ended_at is not None]
         experiment = Experiment(
             id=runs[0].experiment_id,
@@ -131,7 +131,7 @@ def _spec_of(plans: Sequence[Plan], name: str) -> ExperimentSpec:
     return spec
 
 
-def _run(told: Told, identity: str, experiment: str) -> Run:
+def _run(told: Told, identity: str, experiment: str, owner: str) -> Run:
     analysis = told.analysis
     devices = tuple(
         Device.from_json(device)
@@ -163,4 +163,5 @@ def _run(told: Told, identity: str, experiment: str) -> Run:
         failure=analysis.failure,
         analysis=analysis,
         fingerprint=fingerprint(told.plan, analysis.circumstances),
+        owner=owner,
     )

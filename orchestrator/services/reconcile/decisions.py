@@ -10,6 +10,7 @@ from orchestrator.domain.runs.run import HOLDS_DEVICES, Attempt, Run, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
 from orchestrator.domain.value.health import DeviceState
 from orchestrator.services.reconcile.situation import OpenAttempt, Situation, Stray, Word
+from orchestrator.services.reconcile.turns import Turns
 
 
 @dataclass(frozen=True)
@@ -125,17 +126,18 @@ def decide(situation: Situation) -> list[Action]:
 
 
 def _decide_queue(situation: Situation, held: Held) -> Iterator[Action]:
-    """Launch what can be placed, in order. What a run waits for is kept for it against those that come after it. Runs
+    """Launch what can be placed, by turns. What a run waits for is kept for it against those that come after it. Runs
     that ask for the same fare alike: once one of them has to wait all that come after it have to. GPUs that are
     suspect, and for a run those on which it crashed, are passed over where the others suffice."""
     offers: dict[Needs, Offer] = {}
     refused: set[Needs] = set()
     suspects = {device for node in situation.nodes for device in node.of_state(DeviceState.SUSPECT)}
-    for run in situation.runs:
+    passed = {*situation.left_alone, *situation.hopeless}
+    queued = [run for run in situation.runs if run.state is RunState.QUEUED and not run.cancel_requested]
+    turns = Turns([run for run in queued if run.id not in passed], situation.uses)
+    for run in turns:
         needs = run.plan.needs
-        if run.state is not RunState.QUEUED or run.cancel_requested or needs in refused:
-            continue
-        if run.id in situation.left_alone or run.id in situation.hopeless:
+        if needs in refused:
             continue
         if needs not in offers:
             offers[needs] = without(offer(needs, situation.nodes), suspects)
@@ -143,6 +145,7 @@ def _decide_queue(situation: Situation, held: Held) -> Iterator[Action]:
         answer = place(mine, held, run.plan.repetition, len(run.attempts))
         if not isinstance(answer, NotNow):
             held.add(answer, needs.exclusive)
+            turns.begun(run)
             yield Launch(run, answer)
             continue
         refused.add(needs)

@@ -88,6 +88,7 @@ class Situation:
     over: Collection[str] = ()
     damaged: Sequence[DamagedHold] = ()  # with the nodes on which their processes may live
     strays: Sequence[Stray] = ()
+    uses: Mapping[str, float] = field(default_factory=dict)  # owner -> device-seconds of late
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class Stored:
     damaged: Sequence[DamagedHold]
     idle_experiments: Sequence[str]
     device_events: Sequence[DeviceEvent]
+    uses: Mapping[str, float]
     devices: int
     at: float
     changes: int
@@ -186,7 +188,17 @@ class Lookout:
             over=set(held) - living - set(under_way.launches),
             damaged=damaged,
             strays=strays,
+            uses=self._uses(stored, open_runs),
         )
+
+    def _uses(self, stored: Stored, open_runs: Sequence[Run]) -> dict[str, float]:
+        """What attempts have had that are over, and what those have had until now that are not."""
+        found, now = dict(stored.uses), self._context.clock.now()
+        for run in open_runs:
+            assert run.attempt is not None
+            devices = sum(len(share.devices) for share in run.attempt.placement.shares)
+            found[run.owner] = found.get(run.owner, 0.0) + devices * max(0.0, now - run.attempt.created_at)
+        return found
 
     def _strays(self, reports: Mapping[str, Mapping[str, AttemptStatus] | Word], known: Collection[str]) -> list[Stray]:
         """Beside those that are ``known``. What is no attempt of this database is left to whoever's it is."""
@@ -225,7 +237,8 @@ class Lookout:
         found = store.open_runs(self.MOST_CANCELLED)
         heads = store.queue_heads(max(_free(known, found.runs), 1) + len(self._troubles.all()))
         runs = {run.id: run for run in (*found.runs, *heads)}
-        return Stored(list(runs.values()), found.damaged, idle, open_events(self._context), devices, now, changes)
+        uses, events = store.uses(self._context.clock.now()), open_events(self._context)
+        return Stored(list(runs.values()), found.damaged, idle, events, uses, devices, now, changes)
 
     def _reports(self, nodes: Sequence[str]) -> Mapping[str, Mapping[str, AttemptStatus] | Word]:
         """Node -> the agent's report by attempt, or the word on a node that gives none in time."""

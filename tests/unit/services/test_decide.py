@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.domain.asked.placement import Node, NodeState
 from orchestrator.domain.asked.plan import Plan
@@ -225,6 +227,29 @@ def test_the_nodes_of_a_damaged_attempt_are_held_and_waited_for_by_nobody() -> N
     assert End not in kinds(actions)
     asked = beside_a_run_on_n0([], N2, damaged=[replace(hold, cancel_requested=True)])
     assert asked == [End("att_bad", ("n2",))]
+
+
+@given(st.lists(st.sampled_from(["ada", "bob", "eve"]), min_size=1), st.lists(st.floats(1.0, 9.0), min_size=30))
+def test_owners_who_all_wait_have_equal_device_seconds_whoever_submits_most_and_first(
+    owners: list[str], lengths: list[float]
+) -> None:
+    """One device after the other, for as long as each run takes."""
+    queue = [make.run(f"{of}_{at}", owner=of, created_at=float(at)) for at, of in enumerate(sorted([*{*owners}] * 40))]
+    uses = dict.fromkeys(owners, 0.0)
+    for length in lengths[:40]:
+        begun = next(iter(launched(decide(Situation(queue, [N0], uses=uses)))))
+        (run,) = (one for one in queue if one.id == begun)
+        queue.remove(run)
+        uses[run.owner] += length
+    assert max(uses.values()) - min(uses.values()) <= max(lengths)
+
+
+def test_in_one_pass_the_devices_are_shared_out_and_the_least_priority_is_behind_everybodys() -> None:
+    of = [("ada", -1000)] + [("ada", 5)] * 4 + [("bob", -7)] * 2
+    queue = [make.run(f"{at}", owner=owner, priority=priority) for at, (owner, priority) in enumerate(of)]
+    nodes = [make.node(f"n{number}") for number in range(5)]
+    actions = decide(Situation(queue, nodes, uses={"ada": 30.0}))
+    assert [*launched(actions)] == ["5", "1", "6", "2", "3"]
 
 
 def test_a_stray_is_taken_over_and_as_long_as_it_lives_its_node_is_held() -> None:

@@ -62,6 +62,9 @@ class Queue:
     def entries(self, attempt_id: str, kinds: Sequence[str]) -> list[Any]:
         return []
 
+    def uses(self, at: float) -> dict[str, float]:
+        return {}
+
     def attempts_over(self, ids: Sequence[str]) -> dict[str, Any]:
         return {one: self.over[one] for one in ids if one in self.over}
 
