@@ -21,6 +21,7 @@ def experiment_facts(experiment: Json, runs: Sequence[Json], paint: Paint = str)
         ("state", paint(experiment["state"]) + _what_was_asked(experiment)),
         ("runs", counts),
         ("submitted", f"{short_time(experiment['created_at'])} UTC{_took(experiment, 'created_at')}"),
+        ("deadline", f"{short_time(experiment['deadline_at'])} UTC" if experiment["deadline_at"] else ""),
         ("time", time_line(together(map(_held, filter(lambda run: run["device_time"], runs))))),
         ("labels", axis_text(experiment["spec"]["labels"])),
     )
@@ -61,7 +62,8 @@ def attempt_text(attempt: Json) -> str:
     places = "; ".join(
         f"{share['node']}: {', '.join(device['id'] for device in share['devices'])}" for share in attempt["placement"]
     )
-    return places + (f", {attempt['failure']['kind']}" if attempt["failure"] else "")
+    lived = f", still lived at {short_time(attempt['alive_at'])} UTC" if attempt["alive_at"] else ""
+    return places + (f", {attempt['failure']['kind']}" if attempt["failure"] else "") + lived
 
 
 def _held(run: Json) -> Held:
