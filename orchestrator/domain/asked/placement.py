@@ -169,11 +169,42 @@ class _Taken:
         return since
 
 
+class _Open:
+    """The nodes of an offer of which something may be left, so that those of which nothing is are passed over in no
+    time: what is taken is not given back while this lives."""
+
+    def __init__(self, equals: Sequence[Sequence[str]]) -> None:
+        self._equals = equals
+        # Of each set of equals: place -> the first one from there on that is open, or a step towards it.
+        self._next = [list(range(len(alike) + 1)) for alike in equals]
+
+    def in_turn(self, shift: int) -> Iterator[tuple[int, int, str]]:
+        """(set, place, node), by name, equal ones together, each set of equals from another one on with each shift."""
+        for number, alike in enumerate(self._equals):
+            first = shift % len(alike)
+            for begin, end in ((first, len(alike)), (0, first)):
+                at = self._from(number, begin)
+                while at < end:
+                    yield number, at, alike[at]
+                    at = self._from(number, at + 1)
+
+    def close(self, number: int, at: int) -> None:
+        self._next[number][at] = at + 1
+
+    def _from(self, number: int, at: int) -> int:
+        following = self._next[number]
+        while following[at] != at:
+            following[at] = following[following[at]]  # half of the way is saved to whoever comes next
+            at = following[at]
+        return at
+
+
 class Held:
-    """What attempts hold, and what is kept for runs that wait. Owns who may join whom on a node. ``closed`` are nodes
-    that somebody has as a whole, nobody knows until when."""
+    """What attempts hold, and what is kept for runs that wait: in one pass, so that it only grows. Owns who may join
+    whom on a node. ``closed`` are nodes that somebody has as a whole, nobody knows until when."""
 
     def __init__(self, closed: Iterable[str] = ()) -> None:
+        self._open: dict[int, tuple[Offer, _Open]] = {}  # by identity, which the offer keeps as long as it is here
         self._had = {node: _Taken(whole=NEVER) for node in closed}
         self._kept: dict[str, _Taken] = {}
         self._kept_for: dict[str, set[str]] = {}
@@ -205,6 +236,10 @@ class Held:
         for _, share in best:
             self._kept.setdefault(share.node, _Taken()).add(share.devices, needs.exclusive == WHOLE_NODE, NEVER)
             self._kept_for.setdefault(share.node, set()).add(run_id)
+
+    def open(self, offer: Offer) -> _Open:
+        """The nodes on offer of which something may be left."""
+        return self._open.setdefault(id(offer), (offer, _Open(offer.equals)))[1]
 
     def left(self, offer: Offer, node: str) -> tuple[Device, ...]:
         """The devices of ``node`` that can be had now."""
@@ -295,13 +330,16 @@ def place(offer: Offer, held: Held, block: int = 1, tries: int = 0) -> Placement
     if offer.refused:
         return offer.refused
     needs, shares = offer.needs, []
-    for node in _in_turn(offer, block):
+    nodes = held.open(offer)
+    for number, at, node in nodes.in_turn((block - 1) * needs.nodes):
         devices = held.left(offer, node)
         if len(devices) >= needs.devices_per_node:
             devices = _gpus_in_turn(offer, node, devices, block - 1 + tries)
             shares.append(NodeShare(node, devices[: needs.devices_per_node]))
             if len(shares) == needs.nodes:
                 return Placement(tuple(shares))
+        else:
+            nodes.close(number, at)
     return NotNow(_why_none_free(offer, held, len(shares)))
 
 
@@ -317,14 +355,6 @@ def _why_none_free(offer: Offer, held: Held, free: int) -> str:
         first = ", ".join(sorted(set().union(*kept)))
         reason += f"; what is free on {len(kept)} of them is kept for {first}, which came first"
     return reason
-
-
-def _in_turn(offer: Offer, block: int) -> Iterator[str]:
-    """The nodes by name, equal ones together, each set of equals from another one on with each block."""
-    for alike in offer.equals:
-        first = (block - 1) * offer.needs.nodes % len(alike)
-        yield from alike[first:]
-        yield from alike[:first]
 
 
 def _gpus_in_turn(offer: Offer, node: str, free: tuple[Device, ...], turn: int) -> tuple[Device, ...]:

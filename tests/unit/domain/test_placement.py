@@ -156,6 +156,28 @@ def test_no_device_is_ever_given_twice(sizes: list[int], wanted: list[tuple[int,
             held[share.node] = ids
 
 
+@given(
+    sizes=st.lists(st.integers(1, 3), min_size=1, max_size=6),
+    wanted=st.lists(st.tuples(st.sampled_from(["1x1", "2x1", "1x2"]), st.booleans(), st.integers(1, 3)), max_size=12),
+)
+def test_a_pass_that_remembers_what_is_full_places_as_one_that_does_not(
+    sizes: list[int], wanted: list[tuple[str, bool, int]]
+) -> None:
+    nodes = [make.node(f"n{index}", size) for index, size in enumerate(sizes)]
+    kinds = {one[:2]: make.plan(topology=one[0], exclusive="device" if one[1] else "node").needs for one in wanted}
+    offers = {kind: offer(needs, nodes) for kind, needs in kinds.items()}
+    one_pass, had = Held(), list[tuple[Placement, str]]()
+    for *kind, block in wanted:
+        needs, fresh = kinds[tuple(kind)], Held()  # type: ignore[index]
+        for placement, exclusive in had:
+            fresh.add(placement, exclusive)
+        answer = place_on(offers[tuple(kind)], one_pass, block)  # type: ignore[index]
+        assert answer == place(needs, nodes, fresh, block)
+        if isinstance(answer, Placement):
+            one_pass.add(answer, needs.exclusive)
+            had.append((answer, needs.exclusive))
+
+
 def test_runs_that_want_their_devices_alone_share_a_node_until_it_is_full() -> None:
     held, nodes = Held(), [make.node("a", 2)]
     needs = make.plan(exclusive="device").needs
