@@ -1,10 +1,7 @@
 """What stored runs say about the next one of their cell, and what a row says of earlier sessions: over a real store."""
 
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 from orchestrator.analysis.analyse import analyse
 from orchestrator.domain.runs.run import Run
@@ -13,13 +10,9 @@ from orchestrator.services.reconcile.expectations import expected_of
 from tests.unit import builders
 from tests.unit.analysis.logs import NODE, a_job, a_log, durations, quiet
 from tests.unit.api.api_rig import Rig, fingerprint_of
+from tests.unit.api.conftest import rig
 
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(tmp_path)
-    yield made
-    made.close()
+__all__ = ["rig"]
 
 
 def a_run(seed: int, job: dict[str, object] | None = None) -> Analysis:
