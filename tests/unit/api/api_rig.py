@@ -4,7 +4,7 @@ import asyncio
 import atexit
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,17 @@ def _database() -> Path:
     return path
 
 
+class Pieces(httpx.AsyncByteStream):
+    """A body as a loop takes it, piece by piece."""
+
+    def __init__(self, body: Any) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._body:
+            yield piece
+
+
 class OneThread(httpx.BaseTransport):
     """Calls an application in the thread that asks. FastAPI's own client starts a thread and a loop for each request,
     which takes longer than most answers do."""
@@ -80,7 +91,8 @@ class OneThread(httpx.BaseTransport):
         return self._loop.run(self._answer(request))
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:
-        answer = await self._app.handle_async_request(request)
+        asked = httpx.Request(request.method, request.url, headers=request.headers, stream=Pieces(request.stream))
+        answer = await self._app.handle_async_request(asked)
         body = httpx.ByteStream(await answer.aread())
         return httpx.Response(answer.status_code, headers=answer.headers, stream=body)
 
