@@ -10,7 +10,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -33,6 +32,7 @@ from orchestrator.domain.runs.filters import RunFilter
 from orchestrator.domain.runs.run import RunState
 from orchestrator.domain.value.time_series import Points, TimeSeries
 from tests.support.service import Service
+from workers.node.port_choice import free_port
 
 REQUESTS = 20  # of which the 95th percentile is taken
 LITTLE, MUCH = {"ended": 50, "large_runs": 300}, {"ended": 2000, "large_runs": 20_000}
@@ -223,7 +223,7 @@ def mlflow(folder: Path) -> Iterator[dict[str, str]]:
     store = f"sqlite:///{folder / 'mlflow.db'}"
     filling = [python, "-c", _FILL_MLFLOW, store, str(STORED)]
     experiment, ids = json.loads(subprocess.run(filling, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1])
-    port = _free_port()
+    port = free_port()
     command = [python, "-m", "mlflow", "server", "--backend-store-uri", store, "--port", str(port), "--workers", "1"]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
@@ -235,12 +235,6 @@ def mlflow(folder: Path) -> Iterator[dict[str, str]]:
     finally:
         os.killpg(server.pid, signal.SIGTERM)  # its workers with it
         server.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def _wait_for(url: str) -> None:

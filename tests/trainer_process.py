@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 from workers.node import interpreters
+from workers.node.port_choice import free_port
 from workers.trainer import protocol
 from workers.trainer.base import job as jobs
 
@@ -81,12 +82,6 @@ def _process(rank, kind):
         "local_ranks": [rank],
         "devices": [device],
     }
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Trainer:

@@ -296,9 +296,7 @@ class Store(AccessStore, AlertStore, DeviceStore, HistoryStore, PredictionStore,
         """Stored entries in the order of (node, seq), each with its ``node`` added; ``after`` applies to each node."""
 
     # what happened
-    def changes(
-        self, experiment_id: str, *, run_id: str | None = None, after: int = 0, limit: int = 500
-    ) -> Sequence[Change]:
+    def changes(self, experiment_id: str, *, after: int = 0, limit: int = 500) -> Sequence[Change]:
         """Changes of state of an experiment and its runs, oldest first."""
 
     def last_changes(self, experiment_ids: Sequence[str]) -> Mapping[str, int]:

@@ -12,6 +12,11 @@ NOTHING = "–"  # noqa: RUF001 - a dash on purpose: no value
 Quantity = Mapping[str, Any]  # as REST answers it: value, unit, ci_low, ci_high, n, ...
 
 
+def comparable(value: Any) -> tuple[float, str]:
+    """A key to sort by: numbers by size, before texts; non-finite numbers travel as texts."""
+    return (float(value), "") if isinstance(value, int | float) else (math.inf, str(value))
+
+
 def plain(value: float | str | None, digits: int = 4) -> str:
     """A number with ``digits`` significant digits, without an exponent where that can be read."""
     if value is None:

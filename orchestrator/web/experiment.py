@@ -9,7 +9,7 @@ from starlette.responses import Response
 from orchestrator.reports.facts_of import experiment_facts, remarkable_table
 from orchestrator.reports.figures.cells import cell_name
 from orchestrator.reports.html_report import figures_of
-from orchestrator.reports.numbers import value_of
+from orchestrator.reports.numbers import comparable, value_of
 from orchestrator.reports.tables.comparison import pairs_table
 from orchestrator.reports.tables.results_table import AXES, run_that_counts
 from orchestrator.reports.tables.scaling import scaling_table
@@ -152,12 +152,7 @@ def _in_order(rows: Sequence[Json], key: Callable[[Json], Any], descending: bool
     """What has no number comes last in either order."""
     told = [row for row in rows if key(row) is not None]
     untold = [row for row in rows if key(row) is None]
-    return [*sorted(told, key=lambda row: _comparable(key(row)), reverse=descending), *untold]
-
-
-def _comparable(value: Any) -> tuple[float, str]:
-    """Numbers by size, before texts; non-finite numbers travel as texts."""
-    return (float(value), "") if isinstance(value, int | float) else (float("inf"), str(value))
+    return [*sorted(told, key=lambda row: comparable(key(row)), reverse=descending), *untold]
 
 
 def _remarkable(runs: Sequence[Json]) -> Grid:

@@ -4,7 +4,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+
+from workers.node.port_choice import free_port
 
 
 @dataclass
@@ -33,9 +34,7 @@ class PostgresqlServer:
         subprocess.run(
             initdb, check=True, capture_output=True, cwd=self.folder, env=self._environment(), **self.as_user
         )
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
 
     def start(self) -> None:
         # fsync off: no test takes the power away, and the tests of SIGKILL kill clients.

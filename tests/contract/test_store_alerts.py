@@ -7,7 +7,8 @@ from sqlalchemy import text
 
 from orchestrator.db.store import SqlStore
 from orchestrator.db.upgrade import admin
-from orchestrator.domain.around.alerts import Alert, AlertFilter, AlertState, Candidate, Changed, Told
+from orchestrator.domain.around.alerts import Alert, AlertFilter, AlertState, Candidate, Told
+from orchestrator.domain.asked.fingerprint import Changed
 from orchestrator.domain.value.measurement import Measurement
 from orchestrator.domain.words.errors import NotFound
 from tests.contract import store_scenes as scene

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -13,6 +12,7 @@ from typing import Any
 
 from tests.deploy.engine import Engine
 from tests.support.service import Service, until
+from workers.node.port_choice import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_S = 1500.0
@@ -66,7 +66,7 @@ class Stack:
         settings.write_text(settings.read_text() + "".join(f"{name}={text}\n" for name, text in HASTE.items()))
         pip = folder / "pip.conf"
         pip.write_text("[global]\ncert = /etc/ssl/certs/ca-certificates.crt\ntimeout = 60\n" + _index())
-        port = _free_port()
+        port = free_port()
         self._given = {
             "TBD_PUBLISH": f"127.0.0.1:{port}",
             "TBD_PYTHON_BUILD": "tbd-test-python",
@@ -167,9 +167,3 @@ def _index() -> str:
         [sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True, text=True, check=False
     )
     return f"index-url = {done.stdout.strip()}\n" if done.stdout.startswith("http") else ""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -4,7 +4,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from tests.cluster.unit_keeper import environment_of
 from tests.faults.test_bad_luck import sleep
 from tests.support import processes
 from tests.support.service import Service, until
+from workers.node.port_choice import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "deploy" / "ray"
@@ -50,11 +50,6 @@ class Kept(Service):
             return False
 
 
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return str(free.getsockname()[1])
-
-
 @pytest.fixture
 def apart(tmp_path: Path) -> Iterator[Kept]:
     """A Ray apart, and a service for it that does not run yet."""
@@ -64,7 +59,7 @@ def apart(tmp_path: Path) -> Iterator[Kept]:
     port = free_port()
     shutil.copy(UNIT / "tbd.env", tmp_path)
     own = {name: str(tmp_path / name) for name in ("TBD_DATA_DIR", "TBD_LOCK_DIR")} | {
-        "TBD_PORT": free_port(),
+        "TBD_PORT": str(free_port()),
         "TBD_RAY_ADDRESS": f"127.0.0.1:{port}",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "TEST_MARK": MARK,

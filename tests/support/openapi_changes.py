@@ -8,6 +8,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -47,10 +48,16 @@ class Change(NamedTuple):
 WORDING = ("description", "summary", "title")
 
 
-def described() -> dict[str, Any]:
-    """The description that the application gives of itself, without its wording: sentences may change at any time."""
+@cache
+def description() -> dict[str, Any]:
+    """The description that the application gives of itself: once a process, as it takes seconds."""
     context = cast(Context, None)  # it describes itself without looking at anything
-    return dict(_without_wording(create_app(context, read_settings({})).openapi()))
+    return create_app(context, read_settings({})).openapi()
+
+
+def described() -> dict[str, Any]:
+    """``description`` without its wording: sentences may change at any time."""
+    return dict(_without_wording(description()))
 
 
 def _without_wording(part: Any) -> Any:

@@ -20,6 +20,8 @@ import struct
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
+from workers.node import speed_settings
+
 FABRICS = ("ethernet", "infiniband", "roce")
 
 _NET = Path("/sys/class/net")
@@ -42,7 +44,7 @@ def interfaces() -> list[dict[str, Any]]:
             family = _ask(asked, _SIOCGIFHWADDR, name)
             address = _ask(asked, _SIOCGIFADDR, name)
             path = _NET / name
-            speed = _text(path / "speed") or ""
+            speed = speed_settings.text(path / "speed") or ""
             found.append(
                 {
                     "name": name,
@@ -72,14 +74,14 @@ def infiniband_ports(root: Path = _INFINIBAND) -> list[dict[str, Any]]:
     """
     found = []
     for port in sorted(root.glob("*/ports/*")):
-        rate = re.match(r"([0-9.]+) Gb/sec", _text(port / "rate") or "")
+        rate = re.match(r"([0-9.]+) Gb/sec", speed_settings.text(port / "rate") or "")
         found.append(
             {
                 "device": port.parent.parent.name,
                 "port": int(port.name),
-                "state": (_text(port / "state") or "unknown").split(":")[-1].strip().lower(),
+                "state": (speed_settings.text(port / "state") or "unknown").split(":")[-1].strip().lower(),
                 "rate_bits_per_s": int(float(rate.group(1)) * 1e9) if rate else None,
-                "link_layer": (_text(port / "link_layer") or "unknown").lower(),
+                "link_layer": (speed_settings.text(port / "link_layer") or "unknown").lower(),
                 "interfaces": _interfaces_of(port),
             }
         )
@@ -88,7 +90,7 @@ def infiniband_ports(root: Path = _INFINIBAND) -> list[dict[str, Any]]:
 
 def _interfaces_of(port: Path) -> list[str]:
     """Return the names of a port's network interfaces. The folder beside has those of all ports of the adapter."""
-    named = sorted({_text(path) or "" for path in port.glob("gid_attrs/ndevs/*")} - {""})
+    named = sorted({speed_settings.text(path) or "" for path in port.glob("gid_attrs/ndevs/*")} - {""})
     beside = port.parent.parent / "device" / "net"
     alone = len(list(port.parent.iterdir())) == 1
     return named or (sorted(path.name for path in beside.iterdir()) if alone and beside.is_dir() else [])
@@ -216,7 +218,7 @@ def _declared(text: str | None) -> list[tuple[str, str, list[str]]]:
 
 def default_interface(routes: Path = Path("/proc/net/route")) -> str | None:
     """Return the interface of the default route, if there is one."""
-    for line in (_text(routes) or "").splitlines()[1:]:
+    for line in (speed_settings.text(routes) or "").splitlines()[1:]:
         fields = line.split()
         if len(fields) > 1 and fields[1] == "00000000":
             return fields[0]
@@ -237,10 +239,3 @@ def of_this_node() -> dict[str, Any]:
             known, os.environ.get("TBD_FABRICS"), default_interface(), ports, os.environ.get("TBD_NCCL_NET")
         ),
     }
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except (OSError, ValueError):
-        return None

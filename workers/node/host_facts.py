@@ -64,18 +64,21 @@ def of_gpus(nvml: Nvml, offer: gpu_choice.Offer, is_measured: bool = False, root
 
 def of_host(root: Path = ROOT) -> dict[str, Any]:
     """Return those of them that are files of the host and its processes."""
+    processes = _processes(root)
     return {
         "closed_devices": [str(path) for path in sorted((root / "dev").glob("nvidia*")) if _is_closed(path)],
         "in_container": any((root / path).exists() for path in (".dockerenv", "run/.containerenv")),
-        "profiling": _text(root / "proc/driver/nvidia/params"),
+        "profiling": speed_settings.text(root / "proc/driver/nvidia/params"),
         "shared_bytes": _size_of(root / "dev/shm"),
         "infiniband": (root / "sys/class/infiniband").is_dir(),
         "nvswitches": len(list((root / "dev").glob("nvidia-nvswitch[0-9]*"))),
-        "fabric_manager": _FABRIC_MANAGER in _processes(root),
-        "counter_holders": sorted(_processes(root) & {name[:15] for name in _COUNTER_HOLDERS}),
+        "fabric_manager": _FABRIC_MANAGER in processes,
+        "counter_holders": sorted(processes & {name[:15] for name in _COUNTER_HOLDERS}),
         "peer_memory": any((root / "sys/module" / name).is_dir() for name in ("nvidia_peermem", "nv_peer_mem")),
-        "open_kernel_module": "Open Kernel Module" in (_text(root / "proc/driver/nvidia/version") or ""),
-        "iommu": sorted({text for path in (root / "sys/kernel/iommu_groups").glob("*/type") if (text := _text(path))}),
+        "open_kernel_module": "Open Kernel Module" in (speed_settings.text(root / "proc/driver/nvidia/version") or ""),
+        "iommu": sorted(
+            {text for path in (root / "sys/kernel/iommu_groups").glob("*/type") if (text := speed_settings.text(path))}
+        ),
         "acs_bridges": _acs_bridges(root),
     }
 
@@ -131,14 +134,14 @@ def _is_closed(path: Path) -> bool:
 
 def _processes(root: Path) -> set[str]:
     """The names of all processes, as the kernel keeps them."""
-    return {name for path in (root / "proc").glob("[0-9]*/comm") if (name := _text(path))}
+    return {name for path in (root / "proc").glob("[0-9]*/comm") if (name := speed_settings.text(path))}
 
 
 def _acs_bridges(root: Path) -> int | None:
     """How many PCI bridges redirect what goes from device to device; None where their settings may not be read."""
     found, unknown = 0, False
     for device in (root / "sys/bus/pci/devices").glob("*"):
-        if not (_text(device / "class") or "").startswith(_BRIDGE):
+        if not (speed_settings.text(device / "class") or "").startswith(_BRIDGE):
             continue
         try:
             config = (device / "config").read_bytes()
@@ -159,13 +162,6 @@ def _acs_controls(config: bytes) -> Iterator[int]:
         if head & 0xFFFF == _ACS:
             yield word(at + _ACS_CONTROL, 2)
         at = head >> 20
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return None
 
 
 def _size_of(folder: Path) -> int | None:

@@ -15,7 +15,7 @@ import socket
 from pathlib import Path
 from typing import Any, Sequence
 
-from workers.node import datasets, fabrics, interpreters, space
+from workers.node import datasets, fabrics, interpreters, space, speed_settings
 from workers.node.gpu_choice import Offer
 from workers.node.telemetry.nvml import Nvml
 
@@ -114,11 +114,13 @@ class Inventory:
 
 def boot_id() -> str | None:
     """Return the kernel's id of this boot: another one means that nothing of before lives any more."""
-    return _text(Path("/proc/sys/kernel/random/boot_id"))
+    return speed_settings.text(Path("/proc/sys/kernel/random/boot_id"))
 
 
 def cpu_model() -> str | None:
-    match = re.search(r"^(?:model name|Model|cpu model)\s*:\s*(.+)$", _text(Path("/proc/cpuinfo")) or "", re.M)
+    match = re.search(
+        r"^(?:model name|Model|cpu model)\s*:\s*(.+)$", speed_settings.text(Path("/proc/cpuinfo")) or "", re.M
+    )
     return match.group(1).strip() if match else None
 
 
@@ -128,14 +130,14 @@ def usable_cores() -> list[int]:
 
 
 def governor_of(core: int) -> str | None:
-    return _text(_CPU / (f"cpu{core}") / "cpufreq" / "scaling_governor")
+    return speed_settings.text(_CPU / (f"cpu{core}") / "cpufreq" / "scaling_governor")
 
 
 def _place(core: int) -> tuple[int, int, int]:
     """Return (package, physical core, logical core)."""
     topology = _CPU / (f"cpu{core}") / "topology"
-    package = _text(topology / "physical_package_id") or "0"
-    return int(package), int(_text(topology / "core_id") or core), core
+    package = speed_settings.text(topology / "physical_package_id") or "0"
+    return int(package), int(speed_settings.text(topology / "core_id") or core), core
 
 
 def _count(name: str, default: int, most: int) -> int:
@@ -205,12 +207,5 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def _os_name() -> str | None:
-    match = re.search(r'^PRETTY_NAME="?([^"\n]+)', _text(Path("/etc/os-release")) or "", re.M)
+    match = re.search(r'^PRETTY_NAME="?([^"\n]+)', speed_settings.text(Path("/etc/os-release")) or "", re.M)
     return match.group(1) if match else None
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return None

@@ -136,6 +136,6 @@ def _number(path: Path) -> int | None:
 def text(path: Path) -> str | None:
     """Return what a small file of the kernel says, or None where it cannot be read."""
     try:
-        return path.read_text().strip()
+        return path.read_text(errors="replace").strip()
     except OSError:
         return None

@@ -19,13 +19,12 @@ from statistics import fmean, stdev
 from scipy import special
 
 from orchestrator.analysis.cell.lending import FEW, Lent
-from orchestrator.analysis.statistics import nested
+from orchestrator.analysis.statistics import blocks, nested
 from orchestrator.domain.runs import wanted_precision
 from orchestrator.domain.value.measurement import METRICS, Measurement, Scale
 from orchestrator.domain.value.variation import Components, Movement
 
 CONFIDENCE = 0.95
-POWER = 0.80
 THESE_DEVICES = "these devices"
 BY_NODES = "over nodes of the means over runs, Student's t"
 METHOD = "Welch's t on logarithms of the runs' rates"
@@ -354,18 +353,13 @@ def pooled_deviation(groups: Sequence[Sequence[float]]) -> float:
     return math.sqrt(sum((len(group) - 1) * stdev(group) ** 2 for group in usable) / freedom)
 
 
-def detectable(
-    deviation: float, n_baseline: int, n_candidate: int, power: float = POWER, degrees: float | None = None
-) -> float:
-    """Return the smallest true difference, in ``deviation``'s unit, that a two-sided 5 % test finds with ``power``.
+def detectable(deviation: float, n_baseline: int, n_candidate: int, degrees: float | None = None) -> float:
+    """Return the smallest true difference, in ``deviation``'s unit, that a two-sided 5 % test finds with 80 %
+    probability.
 
     ``degrees`` of freedom behind the deviation are two fewer than the runs where it is not said otherwise.
     """
     degrees = n_baseline + n_candidate - 2 if degrees is None else degrees
     if degrees < 1:
         return math.inf
-    if deviation == 0:
-        return 0.0
-    scale = deviation * math.sqrt(1 / n_baseline + 1 / n_candidate)
-    critical = special.stdtrit(degrees, 0.5 + CONFIDENCE / 2)
-    return scale * float(special.nctdtrinc(degrees, 1 - power, critical))
+    return blocks.detectable(deviation * math.sqrt(1 / n_baseline + 1 / n_candidate), degrees, blocks.FAMILY_ERROR)

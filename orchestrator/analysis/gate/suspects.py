@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.analysis.gate.candidates import LEAST_NIGHTS, Call, Kind, calls_of
-from orchestrator.analysis.history.baselines import Change, Observation, changes_between
+from orchestrator.analysis.history.baselines import Observation, changes_between
+from orchestrator.domain.asked.fingerprint import Changed
 
 KEPT = 14  # sessions behind its call that a candidate is shown at: then it is the usual speed. A judgement
 
@@ -37,7 +38,7 @@ class Suspect:
         return self.begins.place
 
     @property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[Changed, ...]:
         """What of subject and rig is not what it was: it coincides."""
         return changes_between(self.before, self.begins)
 

@@ -15,19 +15,18 @@ where a baseline has ``series.LEAST_VALUES`` sessions.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy import special
 
 from orchestrator.analysis.statistics import autocorrelation
 from orchestrator.analysis.statistics.nested import CONFIDENCE
-from orchestrator.domain.asked.fingerprint import differences
+from orchestrator.domain.asked.fingerprint import Changed, differences
 from orchestrator.domain.runs.basis import LEAST_SOUND
 
 NOISIER = 0.01  # level of the F test that gives a baseline its own variance: a judgement
 
-Part = Literal["subject", "rig"]
 Floats = autocorrelation.Floats
 
 
@@ -51,16 +50,6 @@ class Observation:
     rig: Mapping[str, Any]
     value: float
     sound: bool
-
-
-@dataclass(frozen=True)
-class Change:
-    """A field of the subject or the rig that is not what it was."""
-
-    part: Part
-    field: str
-    before: Any
-    after: Any
 
 
 @dataclass(frozen=True)
@@ -94,7 +83,7 @@ class Baseline:
     """
 
     place: str
-    changes: tuple[Change, ...]
+    changes: tuple[Changed, ...]
     observations: tuple[Observation, ...]
     counted: tuple[Observation, ...]
     is_sound: bool
@@ -127,17 +116,14 @@ def baselines_of(observations: Sequence[Observation]) -> list[list[Baseline]]:
     return [_with_levels(_divided(theirs)) for theirs in by_place.values()]
 
 
-def changes_between(before: Observation, after: Observation) -> tuple[Change, ...]:
+def changes_between(before: Observation, after: Observation) -> tuple[Changed, ...]:
     """Return what of subject and rig differs, field by field; a setting that only one recorded tells nothing."""
-    parts: tuple[tuple[Part, Mapping[str, Any], Mapping[str, Any]], ...] = (
-        ("subject", before.subject, after.subject),
-        ("rig", before.rig, after.rig),
-    )
-    return tuple(Change(part, *found) for part, one, other in parts for found in differences(one, other))
+    subject = [Changed("subject", *found) for found in differences(before.subject, after.subject)]
+    return (*subject, *(Changed("rig", *found) for found in differences(before.rig, after.rig)))
 
 
 def _divided(observations: Sequence[Observation]) -> list[Baseline]:
-    groups: list[tuple[tuple[Change, ...], list[Observation]]] = []
+    groups: list[tuple[tuple[Changed, ...], list[Observation]]] = []
     for one in observations:
         changes = changes_between(groups[-1][1][-1], one) if groups else ()
         if changes or not groups:
@@ -146,7 +132,7 @@ def _divided(observations: Sequence[Observation]) -> list[Baseline]:
     return [_baseline(changes, group) for changes, group in groups]
 
 
-def _baseline(changes: tuple[Change, ...], group: Sequence[Observation]) -> Baseline:
+def _baseline(changes: tuple[Changed, ...], group: Sequence[Observation]) -> Baseline:
     sound = [one for one in group if one.sound]
     is_sound = len(sound) >= LEAST_SOUND or len(sound) == len(group)
     counted = tuple(sound if is_sound else group)

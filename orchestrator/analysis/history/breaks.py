@@ -7,15 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from orchestrator.analysis.history.baselines import (
-    Baseline,
-    Change,
-    Mean,
-    Observation,
-    changes_between,
-    difference,
-    mean_of,
-)
+from orchestrator.analysis.history.baselines import Baseline, Mean, Observation, changes_between, difference, mean_of
+from orchestrator.domain.asked.fingerprint import Changed
 
 
 @dataclass(frozen=True)
@@ -32,7 +25,7 @@ class Border:
 
     point: int
     place: str
-    changes: tuple[Change, ...]
+    changes: tuple[Changed, ...]
     is_new_place: bool
     effect: Mean | None
 

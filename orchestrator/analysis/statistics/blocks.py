@@ -285,8 +285,8 @@ def _pair(
     )
 
 
-def detectable(error: float, degrees: float, level: float, power: float = POWER) -> float:
-    """Return the smallest true difference of logarithms that a two-sided t test at ``level`` finds with ``power``.
+def detectable(error: float, degrees: float, level: float) -> float:
+    """Return the smallest true difference of logarithms that a two-sided t test at ``level`` finds with ``POWER``.
 
     Args:
         error: standard error of the difference, with ``degrees`` of freedom.
@@ -294,7 +294,7 @@ def detectable(error: float, degrees: float, level: float, power: float = POWER)
     if error == 0.0:
         return 0.0
     critical = special.stdtrit(degrees, 1 - level / 2)
-    return error * float(special.nctdtrinc(degrees, 1 - power, critical))
+    return error * float(special.nctdtrinc(degrees, 1 - POWER, critical))
 
 
 def _more_runs(found: _Contrast, level: float, wanted: float) -> int | None:

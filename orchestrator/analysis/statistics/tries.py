@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from scipy import special
 
-from orchestrator.analysis.statistics.blocks import FAMILY_ERROR, POWER
+from orchestrator.analysis.statistics.blocks import FAMILY_ERROR, detectable
 
 # Judgement: slower than 1 / i^2, so that late tries can still see something; above 1, so that the sum is finite.
 DECAY = 1.6
@@ -45,6 +45,5 @@ def judge(difference: float, error: float, degrees: float, number: int) -> Judge
     if error == 0.0:
         return Judged(difference > 0, 0.0 if difference > 0 else 1.0, 0.0)
     p = float(special.stdtr(degrees, -difference / error))
-    critical = float(special.stdtrit(degrees, 1 - own))
-    smallest = error * float(special.nctdtrinc(degrees, 1 - POWER, critical))
+    smallest = detectable(error, degrees, 2 * own)  # of one side
     return Judged(p <= own, p, float(special.expm1(smallest)))

@@ -4,9 +4,10 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal
 
-from orchestrator.analysis.history.baselines import Baseline, Change, Mean
+from orchestrator.analysis.history.baselines import Baseline, Mean
 from orchestrator.api.views.common import DamagedView, Json, Quantity, View, fields_of
 from orchestrator.domain.around.history import Point, StoredSeries
+from orchestrator.domain.asked.fingerprint import Changed
 from orchestrator.domain.value.measurement import Grade, Measurement
 from orchestrator.services.history.alerts import Finding
 from orchestrator.services.history.observed import Place
@@ -57,7 +58,7 @@ class PointView(View):
     borders: list[str]
 
 
-@fields_of(Change)
+@fields_of(Changed)
 class FieldChangeView(View):
     """A field of the subject or the rig, as it was and as it is."""
 

@@ -101,7 +101,9 @@ class Series:
         except FileNotFoundError:
             return []
         except ValueError:
-            raise CommandError(f"{self.path} is damaged: how much its tries have spent cannot be told") from None
+            raise CommandError(
+                f"{self.path} is damaged: how much its tries have spent cannot be told. Begin another series"
+            ) from None
 
 
 def _difference(pair: Mapping[str, Any] | None) -> tuple[float, float, float] | None:

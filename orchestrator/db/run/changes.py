@@ -48,13 +48,9 @@ def data_of(failure: Failure | None = None, analysis: Analysis | None = None) ->
     return data
 
 
-def of_experiment(
-    connection: Connection, experiment_id: str, *, run_id: str | None = None, after: int = 0, limit: int = 500
-) -> list[Change]:
-    """Changes of an experiment (or of one run of it) with numbers above ``after``, oldest first."""
+def of_experiment(connection: Connection, experiment_id: str, *, after: int = 0, limit: int = 500) -> list[Change]:
+    """Changes of an experiment with numbers above ``after``, oldest first."""
     query = select(change).where(change.c.experiment_id == experiment_id, change.c.number > bounded(after))
-    if run_id is not None:
-        query = query.where(change.c.run_id == run_id)
     found = connection.execute(query.order_by(change.c.number).limit(bounded(max(limit, 0)))).all()
     if not found:
         _must_exist(connection, experiment_id)

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from orchestrator.domain.around.access import Deed
+from orchestrator.domain.asked.fingerprint import Changed
 from orchestrator.domain.runs.run import Experiment, Run
 from orchestrator.domain.runs.stored import Page
 from orchestrator.domain.value.measurement import Measurement
@@ -35,16 +36,6 @@ MOVES: dict[AlertState, frozenset[AlertState]] = {
     AlertState.UNCONFIRMED: frozenset({AlertState.ACKNOWLEDGED}),
 }
 TOLD_OF = frozenset({AlertState.OPEN, AlertState.CLOSED})  # webhooks are told when an alert becomes one of these
-
-
-@dataclass(frozen=True)
-class Changed(Plain):
-    """A field of subject or rig that is not what it was in the night before."""
-
-    part: str
-    field: str
-    before: Any
-    after: Any
 
 
 @dataclass(frozen=True)

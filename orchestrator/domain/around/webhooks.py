@@ -16,6 +16,11 @@ GIVEN_UP_S = 72 * HOUR_S  # a message that nobody took by then
 PAUSES_S = (5.0, 300.0, 1800.0, 2 * HOUR_S, 5 * HOUR_S, 10 * HOUR_S, 14 * HOUR_S, 20 * HOUR_S, 24 * HOUR_S)
 
 
+def is_of_chat(url: str) -> bool:
+    """Whether ``url`` is one of e-mail or a chat, and not of http or https, in whatever case these are written."""
+    return url.partition(":")[0].lower() not in ("http", "https")
+
+
 @dataclass(frozen=True)
 class Webhook:
     """An address that is told.
@@ -44,7 +49,7 @@ class Webhook:
     @property
     def is_chat(self) -> bool:
         """Whether it is told in words."""
-        return not self.url.startswith(("http:", "https:"))
+        return is_of_chat(self.url)
 
     @property
     def shown_url(self) -> str:

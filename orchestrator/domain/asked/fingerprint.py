@@ -8,10 +8,12 @@ nothing.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from orchestrator.domain.asked.fields import FIELDS, in_order
 from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.words.plain import Plain
 
 # Fields of a plan that belong to the workload; what is no part of it says where and how long. Where batches lie at the
 # usual place, a device warms up as long as usual, and where a run had the whole node, a plan does not say so: the
@@ -146,6 +148,16 @@ def _rig_of(node: Mapping[str, Any]) -> dict[str, Any]:
     told = [{key: device[key] for key in GPU_SETTINGS if key in device} for device in inventory.get("devices") or []]
     gpus = {"gpus": told} if any(told) else {}
     return {key: inventory.get(key) for key in keys} | {"power_limits_w": power} | settings | kept | gpus
+
+
+@dataclass(frozen=True)
+class Changed(Plain):
+    """A field of the subject or the rig that is not what it was."""
+
+    part: Literal["subject", "rig"]
+    field: str
+    before: Any
+    after: Any
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.domain.asked.fields import BY_NAME
 from orchestrator.domain.value.profile import PAPER_CLASSES
 from orchestrator.reports.figures import vega
-from orchestrator.reports.numbers import ends_of, plain, value_of
+from orchestrator.reports.numbers import comparable, ends_of, plain, value_of
 from orchestrator.reports.tables.results_table import cell_text, differing_axes, differing_options
 
 Json = Mapping[str, Any]
@@ -114,7 +114,9 @@ def heat_map(rows: Sequence[Json]) -> vega.Json:
         {"line": line, "across": text, "share": row["throughput"]["value"] / best[line], "rate": _short(row)}
         for line, text, row in cells
     ]
-    order = list(dict.fromkeys(text for _, text, _ in sorted(cells, key=lambda cell: _placed(cell[2]["axes"][across]))))
+    order = list(
+        dict.fromkeys(text for _, text, _ in sorted(cells, key=lambda cell: comparable(cell[2]["axes"][across])))
+    )
     place = {
         "x": {
             "field": "across",
@@ -137,11 +139,6 @@ def heat_map(rows: Sequence[Json]) -> vega.Json:
 
 def _short(row: Json) -> str:
     return plain(row["throughput"]["value"], 3)
-
-
-def _placed(value: Any) -> tuple[float, str]:
-    """Numbers by size, before texts."""
-    return (float(value), "") if isinstance(value, int | float) else (float("inf"), str(value))
 
 
 def _sizes(found: Json) -> Iterator[tuple[str, float]]:

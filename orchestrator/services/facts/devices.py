@@ -72,11 +72,19 @@ def note(context: Context, nodes: Sequence[Node], known: Sequence[DeviceEvent]) 
             for reason in reasons
             if (device, reason) not in before
         ]
-        new = [event for event in told if event.id not in have]
-        changed |= bool(new) and context.store.add_device_events(new) > 0
+        changed |= _are_new(context, node.name, [event for event in told if event.id not in have])
         for device in {device for device, reason in before if reason not in ailing.get(device, ())}:
             changed |= context.store.end_device_events(node.name, device, now, [EventKind.AILMENT])
     return changed
+
+
+def _are_new(context: Context, node: str, told: Sequence[DeviceEvent]) -> bool:
+    """Store them; whether any was new. Agents tell again and again of what was taken back: that is written once."""
+    added: list[int] = []
+    if told:
+        ids = tuple(event.id for event in told)
+        context.kept.of(("device events", node), ids, lambda: added.append(context.store.add_device_events(told)))
+    return sum(added) > 0
 
 
 def record_of(context: Context, node: Node, device: str, limit: int, cursor: str | None) -> DeviceRecord:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator.analysis.gate.suspects import Suspect
-from orchestrator.analysis.history.baselines import Change
+from orchestrator.domain.asked.fingerprint import Changed
 from orchestrator.domain.asked.plan import DEFINITION, SIDE, SUITE, VARIABLE, Plan
 from orchestrator.services.history.observed import Place
 from orchestrator.services.history.words import fields
@@ -59,7 +59,7 @@ def _variables(subject: Mapping[str, Any]) -> Mapping[str, str]:
     return found
 
 
-def why_not(changes: Sequence[Change], subjects: Sequence[Mapping[str, Any]]) -> str | None:
+def why_not(changes: Sequence[Changed], subjects: Sequence[Mapping[str, Any]]) -> str | None:
     """Why two subjects between which these are the ``changes`` cannot be made again, or None."""
     if not changes:
         return "nothing that is recorded changed: it is those devices', or of something that is not recorded"

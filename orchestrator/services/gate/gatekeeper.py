@@ -20,7 +20,6 @@ from orchestrator.domain.around.alerts import (
     AlertFilter,
     AlertState,
     Candidate,
-    Changed,
     Elsewhere,
     Told,
     Trial,
@@ -147,7 +146,6 @@ class Gatekeeper(Lookout):
     def _begin(
         self, schedule: Schedule, columns: Sequence[Column], found: "_Found", others: tuple[Candidate, ...]
     ) -> bool:
-        changes = tuple(Changed(one.part, one.field, one.before, one.after) for one in found.suspect.changes)
         now = self._context.clock.now()
         made = f"{schedule.id} {found.candidate.cell} {found.candidate.place} {found.candidate.at:.0f}"
         alert = Alert(
@@ -157,7 +155,7 @@ class Gatekeeper(Lookout):
             created_at=now,
             updated_at=now,
             experiment_id=None,
-            told=Told((found.candidate, *others), changes, ""),
+            told=Told((found.candidate, *others), found.suspect.changes, ""),
         )
         if isinstance(found.sides, str):
             tried = f"unconfirmed: nothing can be tried side by side: {found.sides}"

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.domain.around.alerts import Alert, OperatorChange
+from orchestrator.domain.around.schedule import told as rfc3339
 from orchestrator.domain.around.webhooks import GIVEN_UP_S, MESSAGE_PREFIX, Message
 from orchestrator.domain.words.errors import DamagedRow, NotFound
 from orchestrator.services.clock import new_id
@@ -32,7 +32,7 @@ def tell(context: Context, busy: Collection[str]) -> None:
 
 def body_of(kind: str, at: float, data: Mapping[str, Any]) -> str:
     """A payload as the Standard Webhooks specification 1.0.0 recommends it, as JSON in ASCII."""
-    said = {"type": kind, "timestamp": _rfc3339(at), "data": data}
+    said = {"type": kind, "timestamp": rfc3339(at), "data": data}
     return json.dumps(said, separators=(",", ":"))
 
 
@@ -56,7 +56,7 @@ def _alert(alert: Alert) -> Mapping[str, Any]:
         "state": alert.state.value,
         "cells": [one.label for one in told.candidates],
         "place": first.place,
-        "since": _rfc3339(first.at),
+        "since": rfc3339(first.at),
         "effect": effect and {name: getattr(effect, name) for name in ("value", "ci_low", "ci_high", "confidence")},
         "changed": [one.field for one in told.changes],
         "operators": [_operator(one) for one in told.operators.told[:MOST_OPERATORS]] if told.operators else [],
@@ -66,7 +66,3 @@ def _alert(alert: Alert) -> Mapping[str, Any]:
 
 def _operator(one: OperatorChange) -> Mapping[str, Any]:
     return {"name": one.name, "difference_s": one.difference_s, "low_s": one.low_s, "high_s": one.high_s}
-
-
-def _rfc3339(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

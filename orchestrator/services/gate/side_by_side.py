@@ -14,10 +14,9 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from orchestrator.analysis.gate.confirmation import LEAST_BLOCKS, LEVEL, Decision, Design, design
-from orchestrator.analysis.history.baselines import Change
 from orchestrator.domain.around.access import Actor
 from orchestrator.domain.around.alerts import GATE, Confirmation, Operators
-from orchestrator.domain.asked.fingerprint import differences, workload_of
+from orchestrator.domain.asked.fingerprint import Changed, differences, workload_of
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.asked.spec import StrictModel, problems_of
 from orchestrator.domain.runs.run import Experiment, ExperimentState, Run
@@ -105,7 +104,7 @@ def begin(context: Context, body: Any, by: Actor, idempotency_key: str | None = 
     if key is not None:
         context.store.key_used(key)  # one of another request is refused, whatever this one names
     known, subjects = _subjects(context, asked)
-    changes = [Change("subject", *one) for one in differences(*subjects)]
+    changes = [Changed("subject", *one) for one in differences(*subjects)]
     if not changes:
         raise _refused("candidate", f"{asked.baseline} and {asked.candidate} differ in nothing that is recorded")
     if why := why_not(changes, subjects):

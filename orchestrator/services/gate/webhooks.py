@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, ValidationError
 
 from orchestrator.domain.around.access import Actor
-from orchestrator.domain.around.webhooks import MESSAGE_PREFIX, WEBHOOK_PREFIX, Message, Webhook
+from orchestrator.domain.around.webhooks import MESSAGE_PREFIX, WEBHOOK_PREFIX, Message, Webhook, is_of_chat
 from orchestrator.domain.asked.spec import StrictModel, problems_of
 from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.services.clock import new_id
@@ -22,31 +22,27 @@ from orchestrator.services.tokens import deed_of
 
 MOST_WEBHOOKS = 20  # each may have a thread: a judgement
 LONGEST_URL = 2000
-_SIGNED = ("http", "https")
 SECRET_BYTES = 32  # the specification wants 24 to 64
 
 
 def _address(url: str) -> str:
     """Raises ValueError: nothing can be sent there."""
+    if (
+        re.fullmatch("[!-~]+", url) and "://" in url and is_of_chat(url)
+    ):  # of any form: tgram:// has no host, nor a port
+        if why := chats.why_not(url):
+            raise ValueError(why)
+        return url
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
         raise ValueError(f"this is no URL: {error}") from None
-    if (
-        not re.fullmatch("[!-~]+", url)
-        or "://" not in url
-        or (parts.scheme in _SIGNED and not parts.hostname)
-        or port == 0
-    ):
+    if not re.fullmatch("[!-~]+", url) or not parts.hostname or port == 0:
         raise ValueError(
             "a webhook is a URL of http or https, such as https://chat.example/hooks/1, or of e-mail or a chat, "
             "such as mailto://ada:password@mail.example, in ASCII"
         )
-    if parts.scheme not in _SIGNED:
-        if why := chats.why_not(url):
-            raise ValueError(why)
-        return url
     if parts.username is not None or parts.fragment:
         raise ValueError("a user, a password and what stands behind # are not sent: leave them out")
     return url

@@ -7,9 +7,10 @@ from typing import Literal
 from orchestrator.analysis.gate.suspects import Suspect
 from orchestrator.domain.around.alerts import Alert, Candidate
 from orchestrator.domain.around.history import Point
+from orchestrator.domain.asked.fingerprint import Changed
 from orchestrator.services.context import Context
 from orchestrator.services.history.observed import Place
-from orchestrator.services.history.words import Changes, of_move
+from orchestrator.services.history.words import of_move
 
 MOST_ALERTS = 200  # the newest, of all series: a judgement
 
@@ -29,7 +30,7 @@ class Finding:
     point: int
     place: str
     difference: float
-    changes: Sequence[Changes]
+    changes: Sequence[Changed]
     alert: Alert | None
     text: str
 

@@ -3,26 +3,16 @@
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from orchestrator.analysis.history.baselines import Mean
 from orchestrator.analysis.history.breaks import Border
 from orchestrator.domain.around.alerts import Alert
+from orchestrator.domain.asked.fingerprint import Changed
 from orchestrator.services.history.observed import Place
 
 MOST_FIELDS = 3  # of a change that are named in a line; all are in the answer: a judgement
 LONGEST_VALUE = 40
-
-
-class Changes(Protocol):
-    """A field that changed: ``baselines.Change``, ``alerts.Changed``."""
-
-    @property
-    def field(self) -> str: ...
-    @property
-    def before(self) -> Any: ...
-    @property
-    def after(self) -> Any: ...
 
 
 def of_move(
@@ -30,7 +20,7 @@ def of_move(
     difference: float,
     where: str,
     since: float,
-    changes: Sequence[Changes],
+    changes: Sequence[Changed],
     alert: Alert | None,
 ) -> str:
     """A change of level, as nights had it (``difference``: after / before - 1), and what was tried of it."""
@@ -57,7 +47,7 @@ def of_border(border: Border, places: Mapping[str, Place]) -> str:
     return f"rig, new baseline: {told}{moved}"
 
 
-def fields(changes: Sequence[Changes]) -> str:
+def fields(changes: Sequence[Changed]) -> str:
     """``framework_version 2.12 → 2.13``, of the first few fields."""
     told = [f"{one.field} {value(one.before)} → {value(one.after)}" for one in changes[:MOST_FIELDS]]
     more = len(changes) - MOST_FIELDS

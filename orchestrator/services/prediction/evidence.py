@@ -14,12 +14,11 @@ from orchestrator.services.result.one_device import newest, profiled
 from orchestrator.services.result.rank_steps import step_s_of
 from orchestrator.services.result.rated import RatedCell
 
-# Judgements: so many cells, and so many transfers, are looked through, the nearest and the newest.
+# Judgements: so many cells are looked through, the nearest and the newest.
 MOST_CELLS = 5
 MOST_STEPS = 50  # cells that may tell how a step grows with its batch
 # Judgements: batches by less than this factor apart tell noise, and no step grows faster than so many times its batch.
 LEAST_APART, MOST_GROWTH = 1.5, 1.2
-MOST_TRANSFERS = 1000
 
 
 class Lacking(Exception):  # noqa: N818 - reads as what happened

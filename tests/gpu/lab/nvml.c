@@ -233,6 +233,7 @@ int nvmlDeviceGetFieldValues(Device *device, int count, FieldValue *values) {
 int nvmlDeviceGetGpuFabricInfo(Device *device, unsigned *told) {
     ASKED(device); WHOLE(device);
     memset(told, 0, 7 * sizeof *told);
+    told[4] = (unsigned)number(device, "fabric_status", OK);
     told[6] = (unsigned)number(device, "fabric", 3);
     return OK;
 }

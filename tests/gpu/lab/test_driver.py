@@ -312,6 +312,7 @@ def test_a_gpu_that_was_lost_before_the_agent_began_costs_only_itself(on, tmp_pa
         ({"remapping_pending": 1, "remapping_failed": 1}, "the board has to be exchanged"),
         ({"fabric": 1}, "start nvidia-fabricmanager"),
         ({"fabric": 2}, "is still going on"),
+        ({"fabric_status": 999}, "has failed (error 999 of NVML)"),
         ({"error.nvmlDeviceGetMemoryInfo": 999}, "start the container anew"),
         ({"error.nvmlDeviceGetMemoryInfo": 16}, "the driver has lost it; reset it"),
     ],

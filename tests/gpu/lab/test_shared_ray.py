@@ -16,7 +16,7 @@ from tests.gpu.lab.machine import Machine, needs_compiler
 from tests.gpu.lab.test_service import SPEC, gpus_of, offered
 from tests.integration.service_rig import environment
 from tests.support.service import Service, until
-from tests.trainer_process import free_port
+from workers.node.port_choice import free_port
 
 pytestmark = [needs_compiler, pytest.mark.after_change]
 

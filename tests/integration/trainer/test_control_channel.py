@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from workers.node.port_choice import free_port
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.job import Control
 from workers.trainer.control import Leader, Member
@@ -15,12 +16,6 @@ from workers.trainer.control import leader as leader_end
 from workers.trainer.control import member as member_end
 
 TOKEN = "secret"
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from orchestrator.analysis.history.baselines import Change, Observation, baselines_of
+from orchestrator.analysis.history.baselines import Observation, baselines_of
 from orchestrator.analysis.history.breaks import Border, borders_of
+from orchestrator.domain.asked.fingerprint import Changed
 
 NOISE = 0.01  # of a night, as a ratio
 DAY_S = 86_400.0
@@ -47,7 +48,7 @@ def test_a_change_of_software_is_a_border_on_each_device() -> None:
     observations = list(nights(np.random.default_rng(1), devices=3, updated=25))
     found = borders_of(observations, baselines_of(observations))
     assert [(border.place, border.point) for border in found] == [("d0", 25), ("d1", 25), ("d2", 25)]
-    assert {border.changes for border in found} == {(Change("subject", "framework_version", "1", "2"),)}
+    assert {border.changes for border in found} == {(Changed("subject", "framework_version", "1", "2"),)}
 
 
 def test_the_interval_of_a_border_holds_the_truth_in_95_of_a_hundred_cases() -> None:
@@ -65,7 +66,7 @@ def test_a_change_of_the_rig_begins_a_new_baseline() -> None:
     observations = list(nights(np.random.default_rng(7), updated=15, rig=True, slower=0.1))
     (baselines,) = baselines_of(observations)
     assert [len(one.observations) for one in baselines] == [15, 25]
-    assert baselines[1].changes == (Change("rig", "nodes.n.kernel", "6.1", "6.8"),)
+    assert baselines[1].changes == (Changed("rig", "nodes.n.kernel", "6.1", "6.8"),)
     effect = border_of(observations).effect
     assert effect is not None
     assert effect.value == pytest.approx(math.log1p(-0.1), abs=0.02)

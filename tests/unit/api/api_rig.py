@@ -1,14 +1,15 @@
 """REST over the real store on a temporary SQLite file, and a cluster that only says what it consists of."""
 
+import asyncio
 import atexit
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fastapi.testclient import TestClient
+import httpx
 
 from orchestrator.db.store import SqlStore
 from orchestrator.db.upgrade import admin
@@ -20,6 +21,7 @@ from orchestrator.serve.settings import read_settings
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
 from orchestrator.web.site import create_site
+from tests.support.openapi_changes import description
 from tests.unit import builders
 
 MAX_BODY_BYTES = 20_000
@@ -66,6 +68,38 @@ def _database() -> Path:
     return path
 
 
+class Pieces(httpx.AsyncByteStream):
+    """A body as a loop takes it, piece by piece."""
+
+    def __init__(self, body: Any) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._body:
+            yield piece
+
+
+class OneThread(httpx.BaseTransport):
+    """Calls an application in the thread that asks. FastAPI's own client starts a thread and a loop for each request,
+    which takes longer than most answers do."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = httpx.ASGITransport(app, raise_app_exceptions=False, client=("testclient", 50000))
+        self._loop = asyncio.Runner()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self._loop.run(self._answer(request))
+
+    async def _answer(self, request: httpx.Request) -> httpx.Response:
+        asked = httpx.Request(request.method, request.url, headers=request.headers, stream=Pieces(request.stream))
+        answer = await self._app.handle_async_request(asked)
+        body = httpx.ByteStream(await answer.aread())
+        return httpx.Response(answer.status_code, headers=answer.headers, stream=body)
+
+    def close(self) -> None:
+        self._loop.close()
+
+
 class Rig:
     """``http`` talks to the application; ``wakes`` counts how often the reconciler was called."""
 
@@ -78,7 +112,8 @@ class Rig:
         limits = {"TBD_MAX_BODY_BYTES": str(MAX_BODY_BYTES), "TBD_MAX_LOG_BYTES": str(MAX_LOG_BYTES)}
         settings = read_settings({"TBD_DATA_DIR": str(folder), **limits})
         self.app = create_site(self.context, settings)
-        self.http = TestClient(self.app, "http://localhost", raise_server_exceptions=False)
+        self.app.openapi = description  # type: ignore[method-assign]
+        self.http = httpx.Client(transport=OneThread(self.app), base_url="http://localhost", follow_redirects=True)
 
     def _wake(self) -> None:
         self.wakes += 1

@@ -6,6 +6,8 @@ import pytest
 
 from orchestrator.domain.around.device_health import DeviceEvent, EventKind
 from orchestrator.domain.words.errors import StoreUnavailable
+from orchestrator.services.facts import devices
+from tests.unit import builders
 from tests.unit.api.api_rig import Rig
 
 NEEDED_OF_MODELS = {
@@ -68,6 +70,23 @@ def test_a_device_tells_what_happened_to_it_and_is_cleared(rig: Rig) -> None:
     assert [(deed.action, deed.target) for deed in rig.store.deeds().items] == [("device clear", "n1/GPU-7")]
     assert rig.http.get("/api/v1/nodes/n1/devices/GPU-8").status_code == 404
     assert rig.get("/nodes/n1/devices/cpu:0")["health"]["state"] == "well"
+
+
+def test_what_was_taken_back_is_not_written_anew_each_time_its_agent_tells_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = builders.node("n1", gpu_xids=[{"device": "GPU-7", "xid": 79, "at": 1.0}])
+    written = []
+    add = rig.store.add_device_events
+    monkeypatch.setattr(rig.store, "add_device_events", lambda told: written.append(add(told)) or written[-1])
+
+    def noted() -> bool:
+        return devices.note(rig.context, [node], devices.open_events(rig.context))
+
+    assert [noted(), noted()] == [True, False]
+    assert rig.http.post("/api/v1/nodes/n1/devices/GPU-7/clear").status_code == 200
+    assert [noted(), noted()] == [False, False]
+    assert written == [1]
 
 
 @pytest.mark.parametrize("path", ["/models", "/frameworks", "/datasets", "/nodes"])

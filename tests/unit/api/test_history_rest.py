@@ -9,8 +9,9 @@ from sqlalchemy import update
 
 from orchestrator.db.tables.history import point
 from orchestrator.db.tables.schema import run as stored_run
-from orchestrator.domain.around.alerts import Alert, AlertState, Candidate, Changed, Told
+from orchestrator.domain.around.alerts import Alert, AlertState, Candidate, Told
 from orchestrator.domain.around.history import Point
+from orchestrator.domain.asked.fingerprint import Changed
 from orchestrator.domain.runs.run import RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
 from orchestrator.domain.value.measurement import Analysis, Grade, Measurement, Validity

@@ -35,7 +35,7 @@ class Taking:
 @pytest.fixture
 def served(rig: Rig) -> Iterator[TestClient]:
     """One event loop for all requests, as a server has it."""
-    with rig.http as http:
+    with TestClient(rig.app, "http://localhost") as http:
         yield http
 
 

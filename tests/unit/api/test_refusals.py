@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from orchestrator.api.server import create_app
-from orchestrator.serve.settings import read_settings
+from tests.support.openapi_changes import description
 from tests.unit.api.api_rig import MAX_BODY_BYTES, SPEC, Rig
 
 PROBLEM = "application/problem+json"
@@ -26,8 +25,7 @@ class Route(NamedTuple):
 
 
 def routes() -> Iterator[Route]:
-    described = create_app(None, read_settings({})).openapi()  # type: ignore[arg-type]
-    for path, operations in described["paths"].items():
+    for path, operations in description()["paths"].items():
         for method, operation in operations.items():
             parameters = {(one["in"], one["name"]): one["schema"] for one in operation.get("parameters", ())}
             content = operation.get("requestBody", {}).get("content", {})

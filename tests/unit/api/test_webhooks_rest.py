@@ -52,10 +52,15 @@ def test_an_address_to_which_nothing_can_be_sent_is_refused_with_why(rig: Rig, u
     assert why in error["detail"]
 
 
-def test_of_e_mail_and_chats_the_address_is_the_secret(rig: Rig) -> None:
-    made = added(rig, "mailto://ada:pass@mail.example")
-    assert (made["url"], made["secret"]) == ("mailto://…", "")
-    assert [one["url"] for one in rig.get("/webhooks")["items"]] == ["mailto://…"]
+@pytest.mark.parametrize("url", ["mailto://ada:pass@mail.example", "tgram://123456789:abcdefg_hijklmnop/12315544/"])
+def test_of_e_mail_and_chats_the_address_is_the_secret(rig: Rig, url: str) -> None:
+    made, shown = added(rig, url), f"{url.partition(':')[0]}://…"
+    assert (made["url"], made["secret"]) == (shown, "")
+    assert [one["url"] for one in rig.get("/webhooks")["items"]] == [shown]
+
+
+def test_what_is_of_https_is_signed_however_it_is_written(rig: Rig) -> None:
+    assert added(rig, "HTTPS://chat.example/1")["secret"].startswith("whsec_")
 
 
 def test_there_is_a_limit_and_what_was_removed_makes_room(rig: Rig) -> None:

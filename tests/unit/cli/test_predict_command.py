@@ -88,9 +88,9 @@ def test_a_log_that_is_wrong_is_told_likewise(
         assert f"{path}:{told}" in capsys.readouterr().err
 
 
-def test_a_hundred_thousand_layers_are_no_trouble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_twenty_thousand_layers_are_no_trouble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "trace.csv"
-    path.write_text("\n".join([HEADER, *(f"{layer},{layer},1.5,{100 + layer}" for layer in range(1, 100_001))]))
+    path.write_text("\n".join([HEADER, *(f"{layer},{25 * layer},1.5,{100 + layer}" for layer in range(1, 20_001))]))
     found = answer(capsys, "predict", "--trace", str(path), "--bucket", "25MiB", "--nodes", "2", "--to", "8")
     assert len(found["exchange_bytes"]) > 700  # type: ignore[arg-type]
 

@@ -1,10 +1,9 @@
 """What stored runs say about the next one of their cell, and what a row says of earlier sessions: over a real store."""
 
-from collections.abc import Iterator
-from pathlib import Path
+import json
+from functools import cache
 
 import numpy as np
-import pytest
 
 from orchestrator.analysis.analyse import analyse
 from orchestrator.domain.runs.run import Run
@@ -13,19 +12,19 @@ from orchestrator.services.reconcile.expectations import expected_of
 from tests.unit import builders
 from tests.unit.analysis.logs import NODE, a_job, a_log, durations, quiet
 from tests.unit.api.api_rig import Rig, fingerprint_of
+from tests.unit.api.conftest import rig
+
+__all__ = ["rig"]
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(tmp_path)
-    yield made
-    made.close()
-
-
-def a_run(seed: int, job: dict[str, object] | None = None) -> Analysis:
-    """A real analysis: each seed is a process of its own, a few per cent faster or slower."""
+@cache
+def a_run(seed: int, expected: str) -> Analysis:
+    """A real analysis: each seed is a process of its own, a few per cent faster or slower. ``expected``: of it, as
+    JSON."""
     level = 1 + 0.03 * np.random.default_rng(1000 + seed).standard_normal()
-    return analyse({NODE: a_log(timed=level * durations(100, 0.02, seed), readings=quiet(), job=job)})
+    return analyse(
+        {NODE: a_log(timed=level * durations(100, 0.02, seed), readings=quiet(), job=a_job(**json.loads(expected)))}
+    )
 
 
 def carried_out(rig: Rig, seed: int, runs: int = 3) -> list[Run]:
@@ -34,7 +33,7 @@ def carried_out(rig: Rig, seed: int, runs: int = 3) -> list[Run]:
     for offset, run in enumerate(rig.store.runs_of(experiment["id"])):
         expected = expected_of(rig.context, run, builders.attempt(run.id))
         rig.start(run.id)
-        rig.finish(run.id, a_run(10 * seed + offset, a_job(**expected.to_job())), fingerprint=fingerprint_of())
+        rig.finish(run.id, a_run(10 * seed + offset, json.dumps(expected.to_job())), fingerprint=fingerprint_of())
     return list(rig.store.runs_of(experiment["id"]))
 
 

@@ -239,6 +239,12 @@ def theirs(truth, results, kind):
     return evaluation.stats[0]
 
 
+def test_masks_that_share_just_as_much_as_is_asked_for_are_right():
+    told, wanted = [numpy.arange(20) < 13], [numpy.ones(20, bool)]
+    right, _ = metric.matched(metric.mask_shares(told, wanted, numpy.array([False])), numpy.array([False]))
+    assert right[:, 0].tolist() == [True] * 4 + [False] * 6  # 0.5, 0.55, 0.6, 0.65
+
+
 def test_a_mask_is_resized_over_its_box_and_cut_at_one_half():
     logits = numpy.where(numpy.arange(28) < 14, 9.0, -9.0) * numpy.ones((28, 1))
     pasted = metric.pasted_mask(logits, (-10.0, 4.0, 30.0, 12.0), HEIGHT, WIDTH)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Sequence
 
 from workers.node.interpreters.definition import DEFINITIONS, Definition, InterpreterError, definition_at, definitions
+from workers.node.interpreters.sources import canonical
 
 PATH_SETTING = "TBD_INTERPRETER_PATH"
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,59}")
@@ -77,21 +78,17 @@ def _parsed(pin: str) -> tuple[str, str]:
     match = _PIN.fullmatch(pin)
     if not match:
         raise InterpreterError(f"{pin!r} pins nothing: it looks like torch==2.12.1")
-    return _plain(match[1]), match[2]
+    return canonical(match[1]), match[2]
 
 
 def _packages(text: str) -> set[str]:
-    return {_plain(line.split("==")[0]) for line in text.splitlines() if _PIN.fullmatch(line.strip())}
+    return {canonical(line.split("==")[0]) for line in text.splitlines() if _PIN.fullmatch(line.strip())}
 
 
 def _pinned(text: str, wanted: dict[str, str]) -> str:
     lines = []
     for line in text.splitlines():
         match = _PIN.fullmatch(line.strip())
-        version = wanted.get(_plain(match[1])) if match else None
+        version = wanted.get(canonical(match[1])) if match else None
         lines.append(f"{match[1]}=={version}" if match and version else line)
     return "\n".join(lines) + "\n"
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()

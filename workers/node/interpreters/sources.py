@@ -82,8 +82,8 @@ def of_facts(facts: Mapping[str, Any], variant: str, requirements: Path, host: S
         OSError: the requirements cannot be read.
     """
     chosen = [table for table in facts.get("source", ()) if table.get("variant", variant) == variant]
-    pinned = {_canonical(line.partition("==")[0]): line for line in requirements.read_text().split()} if chosen else {}
-    return [_source(table, [pinned[_canonical(name)] for name in table["against"]], host) for table in chosen]
+    pinned = {canonical(line.partition("==")[0]): line for line in requirements.read_text().split()} if chosen else {}
+    return [_source(table, [pinned[canonical(name)] for name in table["against"]], host) for table in chosen]
 
 
 def _source(table: Mapping[str, Any], pins: Sequence[str], host: Sequence[str]) -> Source:
@@ -111,7 +111,8 @@ def _source(table: Mapping[str, Any], pins: Sequence[str], host: Sequence[str]) 
     )
 
 
-def _canonical(name: str) -> str:
+def canonical(name: str) -> str:
+    """A package's name as indices compare it (PEP 503, "Normalized Names")."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

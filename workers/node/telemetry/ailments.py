@@ -22,6 +22,7 @@ _RECOVERIES = {
 }
 # nvml.h, nvmlGpuFabricState_t: 0 is a device without such a fabric.
 _FABRIC_STATES = {1: "has not begun", 2: "is still going on"}
+_FABRIC_ENDED = 3
 _UNKNOWN_ERROR = 999
 
 
@@ -47,10 +48,10 @@ def of(nvml: Any, handle: Any) -> Iterator[str]:
         yield "rows of its memory could not be replaced: the board has to be exchanged"
     elif rows[2]:
         yield "rows of its memory wait to be replaced, which a reset does (nvidia-smi --gpu-reset)"
-    state = ask(lambda: _fabric_state(nvml, handle))
-    if state in _FABRIC_STATES:
+    amiss = ask(lambda: _fabric_amiss(nvml, handle))
+    if amiss:
         yield (
-            f"its registration with the NVLink fabric {_FABRIC_STATES[state]}, without which CUDA does not begin "
+            f"its registration with the NVLink fabric {amiss}, without which CUDA does not begin "
             "(error 802): start nvidia-fabricmanager in the version of the driver (systemctl status "
             "nvidia-fabricmanager)"
         )
@@ -76,7 +77,10 @@ def _field(nvml: Any, handle: Any, number: int) -> int | None:
     return int(found.value.uiVal) if found.nvmlReturn == 0 else None
 
 
-def _fabric_state(nvml: Any, handle: Any) -> int:
+def _fabric_amiss(nvml: Any, handle: Any) -> str | None:
+    """How far its registration came, in words; None where it is through, or there is no such fabric."""
     told = nvml.c_nvmlGpuFabricInfo_t()
     nvml.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(told))
-    return int(told.state)
+    if told.state == _FABRIC_ENDED and told.status:  # which says nothing before that
+        return f"has failed (error {told.status} of NVML)"
+    return _FABRIC_STATES.get(told.state)

@@ -120,13 +120,14 @@ def _replayed(options: argparse.Namespace) -> int:
 
 def _tried(series: "Mapping[str, Sequence[Session]]") -> list[Json]:
     from orchestrator.analysis.gate.candidates import candidates_of, causes_of
+    from orchestrator.domain.around.schedule import told as rfc3339
 
     found = [one for key, sessions in series.items() for one in candidates_of(key, sessions)]
     return [
         {
             "series": one.series,
-            "at": _rfc3339(one.at),
-            "called_at": _rfc3339(one.called_at),
+            "at": rfc3339(one.at),
+            "called_at": rfc3339(one.called_at),
             "kind": one.kind,
             "difference": one.difference,
             "place": one.place,
@@ -139,15 +140,8 @@ def _tried(series: "Mapping[str, Sequence[Session]]") -> list[Json]:
     ]
 
 
-def _rfc3339(seconds: float) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
 def _imported() -> "tuple[dict[str, list[Session]], dict[str, str]]":
     """(the sessions of each imported series, what its benchmark is called)."""
-    import math
     from datetime import datetime
 
     from orchestrator.analysis.gate.candidates import Session
