@@ -657,6 +657,10 @@ def test_a_held_device_is_refused_by_whom(place: Path, capsys: pytest.CaptureFix
         (["--claim", "--", "python"], "--claim takes --series"),
         (["--claim", "--series", "tune", "--", "python"], "has kept no edit"),
         (["--commits", "HEAD", "--", "python"], "takes a git repository"),
+        (["--nodes", "2", "--", "python"], "goes with --meet HOST:PORT"),
+        (["--nodes", "2", "--meet", "here", "--", "python"], "it is HOST:PORT"),
+        (["--nodes", "2", "--meet", "here:1", "--", "python"], "export TBD_EXEC_SECRET="),
+        (["--nodes", "2", "--meet", "here:1", "--series", "a", "--", "python"], "--series is for one node"),
     ],
 )
 def test_what_contradicts_itself_is_refused_before_anything_runs(
