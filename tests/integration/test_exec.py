@@ -581,8 +581,9 @@ def test_commits_are_run_from_work_trees_of_their_own_and_the_folder_as_it_is(
         (place / "own.py").write_text(WAITS.replace("PAUSE", pause))
         for order in (["init", "-q"], ["add", "."], ["commit", "-qm", pause]):
             subprocess.run([*git, *order], cwd=place, check=True)
-    (place / "own.py").write_text(WAITS.replace("PAUSE", "0.02"))
-    words = ["--repeats", "1", "--commits", "HEAD~1,HEAD,.", "--", sys.executable, "own.py"]
+    writes = "import os\nopen(f'checkpoint-{os.getpid()}', 'w').close()\n"  # no code: it comes after the first run
+    (place / "own.py").write_text(writes + WAITS.replace("PAUSE", "0.02"))
+    words = ["--repeats", "2", "--commits", "HEAD~1,HEAD,.", "--", sys.executable, "own.py"]
     assert main([*SHORT, *words]) == 0
     rows = json.loads(capsys.readouterr().out)["items"]
     assert [row["axes"]["options"]["code"] for row in rows] == ["HEAD~1", "HEAD", "."]
@@ -590,6 +591,8 @@ def test_commits_are_run_from_work_trees_of_their_own_and_the_folder_as_it_is(
     assert rates == sorted(rates, reverse=True)
     scripts = [row["fingerprint"]["subject"]["script"] for row in rows]
     assert len({one["commit"] for one in scripts}) == 2
+    assert [row["fingerprint_differs_in"] for row in rows] == [[], [], []]
+    assert len(list(place.glob("checkpoint-*"))) == 2
     assert [one["dirty_sha256"] is None for one in scripts] == [True, True, False]
     listed = subprocess.run(["git", "worktree", "list"], cwd=place, capture_output=True, text=True, check=True)
     assert len(listed.stdout.splitlines()) == 1

@@ -22,12 +22,14 @@ TAIL_LINES = 15
 
 
 class Cell(NamedTuple):
-    """What is run again and again: the words of a command in a folder, and the options that tell it from others."""
+    """What is run again and again: the words of a command in a folder, and the options that tell it from others.
+    ``unknown``: the files of the folder that git does not know, as they were before the first run."""
 
     words: Sequence[str]
     folder: Path
     options: Mapping[str, Any]
     label: str
+    unknown: Mapping[bytes, bytes]
 
 
 class One(NamedTuple):
@@ -91,7 +93,7 @@ def _asked(options: argparse.Namespace, cells: Sequence[Cell]) -> dict[str, Any]
 
     names = ("nodes", "repeats", "seconds", "steps", "work", "unit", "profile", "timeout", "axis", "commits")
     asked = {f"--{name}": getattr(options, name) for name in names}
-    commits = [code_of(cell.folder)["commit"] for cell in cells]
+    commits = [code_of(cell.folder, cell.unknown)["commit"] for cell in cells]
     return {"the version of tbd": code_version()["version"], **asked, "the commit of the script": commits}
 
 
@@ -221,7 +223,7 @@ def _run(options: argparse.Namespace, one: One, node: str, meeting: Any, begin: 
         "words": [jobs.printable(word) for word in cell.words],
         "work": options.work,
         "unit": options.unit,
-        **code_of(cell.folder),
+        **code_of(cell.folder, cell.unknown),
     }
     place = {} if meeting is None else {"host": meeting.host, "number": meeting.number}
     job = jobs.job_of(asked, cell.options, one.repetition, cell.words[0], script, node, one.before, **place)

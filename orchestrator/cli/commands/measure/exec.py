@@ -180,7 +180,7 @@ def _begin(series: Any, cells: Sequence[Cell], options: argparse.Namespace) -> A
         return None
     if len(cells) != 2:
         raise CommandError("a try of --series has two cells, what is and the edit: --commits A,B or --axis NAME=A,B")
-    codes = [code_of(cell.folder) for cell in cells]
+    codes = [code_of(cell.folder, cell.unknown) for cell in cells]
     return series.begin(
         [
             {"label": cell.label, "commit": code["commit"], "dirty_sha256": code["dirty_sha256"]}
@@ -268,6 +268,7 @@ def _cells(
     options: argparse.Namespace, words: Sequence[str], axes: Mapping[str, list[Any]], folders: Mapping[str, Path]
 ) -> list[Cell]:
     from workers.node.own.jobs import printable
+    from workers.node.own.repository import unknown_to_git
 
     # What a person would know it by: a template, so that cells differ in their axes alone.
     text = printable(shlex.join(options.command))[:LONGEST_TEXT]
@@ -275,12 +276,13 @@ def _cells(
     common |= {} if options.work is None else {"work": options.work}
     cells = []
     for commit, folder in folders.items():
+        unknown = unknown_to_git(folder)
         for values in itertools.product(*axes.values()):
             chosen = dict(zip(axes, values, strict=True))
             filled = [_filled(word, chosen) for word in words]
             named = chosen | ({CODE: commit} if commit else {})
             label = ", ".join(f"{name}={value}" for name, value in named.items())
-            cells.append(Cell(filled, folder, common | named, label))
+            cells.append(Cell(filled, folder, common | named, label, unknown))
     return cells
 
 
