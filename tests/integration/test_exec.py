@@ -645,6 +645,7 @@ def test_a_held_device_is_refused_by_whom(place: Path, capsys: pytest.CaptureFix
     [
         ([], "it takes a command"),
         (["--", "no-such-command"], "no command 'no-such-command' on PATH"),
+        (["--", "./wait.py"], "chmod +x it"),
         (["--axis", "lr=1,2", "--", "python", "train.py"], "COMMAND does not name it; write {lr}"),
         (["--axis", "lr=1,1", "--", "python", "{lr}"], "NAME=V1,V2"),
         (["--axis", "code=1,2", "--", "python", "{code}"], "the name is taken"),

@@ -69,6 +69,8 @@ def execute(options: argparse.Namespace) -> int:
         return _write_hook(Path(hook.__file__))
     _refuse(options, nested=hook.FOLDER_VARIABLE in os.environ)
     found = shutil.which(options.command[0])
+    if found is None and os.path.isfile(options.command[0]):
+        raise CommandError(f"{options.command[0]} may not be executed: chmod +x it, or name what runs it (python, sh)")
     if found is None:
         raise CommandError(f"there is no command {options.command[0]!r} on PATH, and no such file to run")
     words = [os.path.abspath(found), *options.command[1:]]
