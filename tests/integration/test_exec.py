@@ -539,6 +539,13 @@ def test_a_pytorch_that_does_not_tell_when_an_optimiser_steps_is_named(tmp_path:
     assert "older than 2.0" in failure["message"]
 
 
+def test_more_ranks_than_cores_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "_OTHERS_S", 0.1)
+    words = ["/usr/bin/env", "RANK=0", "WORLD_SIZE=9999", "PYTHON", "SCRIPT"]
+    failure = failure_of(carried_out(tmp_path, WAITS.replace("PAUSE", "0.01"), words))
+    assert "9999 ranks train on" in failure["message"]
+
+
 def test_a_folder_that_is_removed_meanwhile_costs_the_runs_after_it(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -169,7 +169,10 @@ def _together(meeting: Any, log: Path, failure: Any) -> Any:
     with log.open("ab") as file:
         file.writelines(meeting.logs())
     for node in meeting.nodes[1:]:
-        told = meeting.ended.get(node, {"kind": "node_lost", "message": "it has gone"})
+        if node not in meeting.ended:  # then what happened here came of it
+            here = "" if failure is None or failure.kind == "node_lost" else f"; here: {failure.message}"
+            return Failure("node_lost", message=f"node {node} has gone{here}")
+        told = meeting.ended[node]
         if told is not None and (failure is None or failure.kind == "node_lost" != told["kind"]):
             failure = Failure(told["kind"], message=f"node {node}: {told['message']}")
     return failure

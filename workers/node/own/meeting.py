@@ -102,14 +102,16 @@ class Meeting:
         return [self._logs[node] for node in self.nodes if node in self._whole]
 
     def hear(self, wait_s: float | None = 0.0) -> None:
-        """Take in what the others have said, after ``wait_s`` at most (None: for ever) if nothing has come yet."""
-        for peer in select.select(self._peers, [], [], wait_s)[0]:
-            for message in peer.read():
-                self._take(peer, message)
-            if not peer.open:
-                peer.close()
-                self._peers.remove(peer)
-                self.lost.append(peer.name)
+        """Take in all that the others have said, after ``wait_s`` at most (None: for ever) if nothing has come yet."""
+        while ready := select.select(self._peers, [], [], wait_s)[0]:
+            wait_s = 0.0
+            for peer in ready:
+                for message in peer.read():
+                    self._take(peer, message)
+                if not peer.open:
+                    peer.close()
+                    self._peers.remove(peer)
+                    self.lost.append(peer.name)
 
     def close(self) -> None:
         for peer in self._peers:
@@ -321,4 +323,6 @@ def _peer(connection: socket.socket) -> Peer:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in ((socket.TCP_KEEPIDLE, _ASK_S), (socket.TCP_KEEPINTVL, _ASK_S), (socket.TCP_KEEPCNT, 3)):
         connection.setsockopt(socket.IPPROTO_TCP, option, value)
-    return Peer(connection, time.monotonic)
+    peer = Peer(connection, time.monotonic)
+    connection.settimeout(END_S)  # who takes in a log may be in the middle of something
+    return peer

@@ -21,6 +21,7 @@ from workers.node.adopted import Adopted
 from workers.node.children import Child, Followed, Output
 from workers.node.event_log import EventLog
 from workers.node.gang import Exit, Gang
+from workers.node.inventory import usable_cores
 from workers.node.outcome import Failure
 from workers.node.own.jobs import Share, devices_of, joined
 from workers.node.prepare import SetupError
@@ -233,8 +234,16 @@ class OwnScript(Supervisor):
         return Share(command["node"], command["name"], control["host"], control["port"], ranks, devices, told)
 
     def _wrong(self, told: Sequence[Mapping[str, Any]]) -> Failure | None:
-        """Why these are not the ranks that were asked for; nobody asks for any where a person runs their script."""
-        return None
+        """Why what these ranks do would tell nothing."""
+        return self._too_many(told, int(told[0]["world_size"]))
+
+    def _too_many(self, told: Sequence[Mapping[str, Any]], here: int) -> Failure | None:
+        """A failure where so many ranks on this node have not a core each."""
+        cores = len(usable_cores())
+        if told[0]["device"] == "cuda" or here <= cores:
+            return None
+        message = f"{here} ranks train on {cores} cores: each has to have one of its own. Begin fewer"
+        return Failure("unsupported", [int(one["rank"]) for one in told], message=message)
 
     def _opening(self) -> dict[str, Any]:
         return {

@@ -84,7 +84,7 @@ class OverNodes(OwnScript):
         elif len(set(counts.values())) > 1:
             message = f"the nodes have different numbers of ranks: {counts}"
         else:
-            return None
+            return self._too_many(told, len(told))
         return Failure("unsupported", [int(one["rank"]) for one in told], message=message)
 
     def _joined(self, told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
