@@ -60,14 +60,16 @@ class Both:
 
 @pytest.mark.timeout(300)
 def test_a_training_over_two_hosts_is_one_run_of_both(network: Network) -> None:
-    both = Both(network, "--repeats", "1", "--steps", "20", "--logs", "logs", "--json")
+    both = Both(
+        network, "--repeats", "1", "--steps", "20", "--logs", str(network.hosts["one"].here.parent / "logs"), "--json"
+    )
     assert [both.wait(name) for name in both.logs] == [0, 0], [both.said(name) for name in both.logs]
     host = network.hosts["one"]
     (row,) = json.loads((host.outside / "exec.json").read_text())["items"]
     assert (row["axes"]["topology"], row["axes"]["framework"], row["n_runs"]) == ("2x1", "pytorch", 1)
     assert 0 < row["throughput"]["value"] < 2 * 5 / 0.02
     assert "where one keeps results" in both.said("two")
-    log = (host.outside / "logs" / "0001.jsonl").read_text()
+    log = (host.here.parent / "logs" / "0001.jsonl").read_text()
     stopped = [json.loads(line) for line in log.splitlines() if '"kind":"stopped"' in line]
     assert [one["rank"] for one in stopped] == [0, 1]
     assert stopped[0]["data"]["step"] == stopped[1]["data"]["step"] > 20

@@ -7,6 +7,7 @@ says which cell comes next.
 import argparse
 import os
 import random
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -129,8 +130,9 @@ def carry_out(
     return _in_order(logs), False, False
 
 
-def follow(options: argparse.Namespace, cells: Sequence[Cell], folder: Path, meeting: Any) -> int:
-    """Carry out this node's part of what the one that leads says; the exit code of its command.
+def follow(options: argparse.Namespace, cells: Sequence[Cell], meeting: Any) -> int:
+    """Carry out this node's part of what the one that leads says; the exit code of its command. The logs go there: a
+    folder for them may be the same on all nodes.
 
     Raises:
         CommandError: a device is held by somebody else.
@@ -138,12 +140,12 @@ def follow(options: argparse.Namespace, cells: Sequence[Cell], folder: Path, mee
     """
     plans: dict[str, Mapping[str, Any]] = {}
     number = 0
-    with _held(folder) as node:
+    with tempfile.TemporaryDirectory(prefix="tbd-exec-") as folder, _held(Path(folder)) as node:
         while (asked := meeting.next_run()) is not None:
             number += 1
             cell = cells[asked["cell"]]
             said = f"run {number}, led by {meeting.nodes[0]}: "
-            one = One(cell, asked["repetition"], folder / f"{number:04}.jsonl", said, plans.get(cell.label))
+            one = One(cell, asked["repetition"], Path(folder) / f"{number}.jsonl", said, plans.get(cell.label))
             failure, plans[cell.label] = _run(
                 options, one, node, meeting, lambda job, own=asked["own"]: job.update(own)
             )
@@ -151,6 +153,7 @@ def follow(options: argparse.Namespace, cells: Sequence[Cell], folder: Path, mee
                 output.say(f"{said}{failure.kind}: {failure.message}")
             meeting.say(ended=failure and {"kind": failure.kind, "message": failure.message})
             meeting.send_log(one.log)
+            one.log.unlink()
     output.say(str(meeting.over["said"]))
     return int(meeting.over["code"])
 

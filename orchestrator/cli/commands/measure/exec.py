@@ -80,7 +80,7 @@ def execute(options: argparse.Namespace) -> int:
         cells = _cells(options, words, axes, folders)
         with own_runs.met(options, cells, folder) as meeting:
             if meeting is not None and not meeting.leads:
-                return own_runs.follow(options, cells, folder, meeting)
+                return own_runs.follow(options, cells, meeting)
             begun = _begin(series, cells, options)
             logs, failed, interrupted = own_runs.carry_out(options, cells, folder, meeting)
             client, experiment_id = _keep(logs, options)
