@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from workers.node.event_log import EventLog
+from workers.node.length import Length
 from workers.node.outcome import Failure
 from workers.node.own.jobs import Share, joined
 from workers.node.own.meeting import Meeting
@@ -89,6 +90,7 @@ class OverNodes(OwnScript):
 
     def _joined(self, told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         found: dict[str, Any] = joined(self._job, self._shares())
+        self._length = Length(self._job, leads=any(one["rank"] == 0 for one in told))
         whole = self._folder / f"{hook.CONTROL}.new"
         whole.write_text(json.dumps([found["control"]["host"], found["control"]["port"]]))
         whole.rename(self._folder / hook.CONTROL)
