@@ -6,6 +6,7 @@ rates that are checked are held against the script's own clock.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from orchestrator.analysis.analyse import analyse
 from orchestrator.cli.exits import FAILED, INTERRUPTED, REGRESSION, RUN_FAILED, USAGE
 from orchestrator.cli.main import main
 from tests.integration.node_attempts import a_job
-from workers.node import interpreters, processes
+from workers.node import interpreters, port_choice, processes
 from workers.node.event_log import EventLog
 from workers.node.one_host import carry_out
 from workers.node.own import jobs, script
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.framework("pytorch")
 # Each script in PyTorch takes four core seconds. What proves the walk is always run: work and steps, workers and
 # children, phases, a script that hides, one that fails, ranks.
 LATER = pytest.mark.after_change
+NEEDS_MPIRUN = pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun")
 # Where much else runs the import of PyTorch alone has taken over a minute.
 LONGEST_S = 300.0
 
@@ -356,9 +358,22 @@ def test_what_cannot_be_measured_says_why(
     assert analyse({"here": entries}).failure is not None
 
 
-def test_ranks_of_torchrun_are_found_and_end_at_the_same_step(tmp_path: Path) -> None:
-    words = ["PYTHON", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "SCRIPT"]
-    entries = carried_out(tmp_path, BEGINNING + OVER_RANKS, words, steps=60)
+TORCHRUN = ["PYTHON", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "SCRIPT"]
+AS_MPI_SAYS = 'RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE exec "$@"'
+MPIRUN = ["/usr/bin/env", "mpirun", "--oversubscribe", "--bind-to", "none", "-np", "2", "sh", "-c", AS_MPI_SAYS, "sh"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(TORCHRUN, id="torchrun"),
+        pytest.param([*MPIRUN, "PYTHON", "SCRIPT"], id="mpirun", marks=[LATER, NEEDS_MPIRUN]),
+    ],
+)
+def test_ranks_are_found_whatever_starts_them_and_end_at_the_same_step(words: list[str], tmp_path: Path) -> None:
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port_choice.free_port())}
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    entries = carried_out(tmp_path, BEGINNING + OVER_RANKS, words, where | as_root, steps=60)
     assert failure_of(entries) is None, failure_of(entries)
     plan = of(entries, "log_opened")[0]["job"]["plan"]
     assert (plan["topology"], plan["device"]) == ("1x2", "cpu")
