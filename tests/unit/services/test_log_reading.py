@@ -83,6 +83,19 @@ def test_the_logs_of_an_attempt_on_two_nodes_stand_one_behind_the_other() -> Non
     assert "entry 3 should be" in refused(torn)[1]
 
 
+@pytest.mark.parametrize(
+    ("told", "kind"), [({"kind": "node_lost", "message": "two has gone"}, "node_lost"), (None, "invalid_log")]
+)
+def test_a_node_whose_log_is_missing_was_lost_if_another_one_says_so(told: dict[str, str] | None, kind: str) -> None:
+    entries = replay.entries_of("good_sleep")
+    entries[0]["data"]["job"]["processes"].append({**entries[0]["data"]["job"]["processes"][0], "node": "two"})
+    entries[-1]["data"]["failure"] = told
+    with two_files("\n".join(map(json.dumps, entries)).encode()) as files:
+        failure = log_reading.read(*files, KINDS).analysis.failure
+    assert failure is not None
+    assert failure.kind == kind
+
+
 @pytest.mark.parametrize("spoiled", [b"{", b'{"seq": 3, "kind": "nothing"}\n', b"[]\n", b'{"a": "\\ud800"}\n'])
 def test_a_process_of_its_own_refuses_in_the_same_words(spoiled: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     log = b"".join(replay.raw("good_sleep").splitlines(keepends=True)[:2]) + spoiled + b"\n"
