@@ -1,4 +1,5 @@
-"""A plain script in PyTorch under ``tbd exec`` / the same by itself, in fresh processes; what the hook takes a step."""
+"""A plain script in PyTorch under ``tbd exec`` / the same by itself, and / under TraceML, in fresh processes; what a
+step costs under the hook / under TraceML, which has an environment of its own with the same PyTorch."""
 
 import json
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from bench.own_scripts import environment
 from bench.ratio import Ratio, in_turn, ratio
 from orchestrator.analysis.analyse import analyse
 from workers.node import interpreters
@@ -23,6 +25,29 @@ from workers.node.own.script import Command, OwnScript
 # width of the network -> steps: some 2 ms and some 50 ms a step on one core of an AMD EPYC; judgements.
 LENGTHS = {"2 ms": (256, 3000), "50 ms": (1700, 240)}
 WARM_UP = 20
+
+TRACEML = Path(__file__).with_name("traceml.txt")
+# What the scripts begin with: ``step`` is around each step, ``watch`` ends and begins the watching.
+ALONE = """
+from contextlib import nullcontext as step
+"""
+WITH_HOOK = """
+from contextlib import nullcontext as step
+import tbd_hook
+def watch(on):
+    tbd_hook.METER.over = not on
+"""
+WITH_TRACEML = """
+from contextlib import nullcontext
+import traceml_ai
+traceml_ai.init(mode="auto")
+def traced():
+    return traceml_ai.trace_step(model)
+step = traced
+def watch(on):
+    global step
+    step = traced if on else nullcontext
+"""
 
 # Prints what it knows itself: steps a second after a warm-up, and the real time at which its first step was over.
 SCRIPT = """
@@ -38,9 +63,10 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
 done = 0
 while done < steps:
     for (batch,) in DataLoader(data, batch_size=64, shuffle=True):
-        optimizer.zero_grad()
-        model(batch).square().mean().backward()
-        optimizer.step()
+        with step():
+            optimizer.zero_grad()
+            model(batch).square().mean().backward()
+            optimizer.step()
         done += 1
         if done == 1:
             first = time.time()
@@ -51,11 +77,11 @@ while done < steps:
 print(json.dumps({"rate": (steps - WARM_UP) / (time.monotonic() - begun), "first": first}))
 """.replace("WARM_UP", str(WARM_UP))
 
-# Blocks of steps in which the hook watches, and blocks in which it does not, in one process; seconds a step of each, of
-# the thread that trains: other work on the cores is no part of it.
+# Blocks of steps that are watched, and blocks that are not, in one process; seconds a step of each, of the thread that
+# trains: other work on the cores is no part of it.
 IN_BLOCKS = """
 import json, time
-import tbd_hook, torch
+import torch
 from torch.utils.data import DataLoader, TensorDataset
 torch.set_num_threads(1)
 model = torch.nn.Linear(8, 8)
@@ -64,42 +90,51 @@ data = TensorDataset(torch.randn(2000, 8))
 def block():
     begun = time.thread_time()
     for (batch,) in DataLoader(data, batch_size=4):
-        optimizer.zero_grad()
-        model(batch).square().mean().backward()
-        optimizer.step()
+        with step():
+            optimizer.zero_grad()
+            model(batch).square().mean().backward()
+            optimizer.step()
     return (time.thread_time() - begun) / 500
 block()
 found = [[], []]
-for number in range(20):
-    for over in (False, True) if number % 2 else (True, False):
-        tbd_hook.METER.over = over
-        found[over].append(block())
-tbd_hook.METER.over = False
-print(json.dumps(found))
+for number in range(10):
+    for on in (False, True) if number % 2 else (True, False):
+        watch(on)
+        found[on].append(block())
+watch(True)
+print(json.dumps({"alone": found[False], "watched": found[True]}))
 """
 
 
 @contextmanager
 def rig() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="tbd-bench-exec-") as folder:
-        (Path(folder) / "train.py").write_text(SCRIPT)
-        (Path(folder) / "blocks.py").write_text(IN_BLOCKS)
+        (Path(folder) / "train.py").write_text(ALONE + SCRIPT)
+        (Path(folder) / "traced.py").write_text(WITH_TRACEML + SCRIPT)
+        (Path(folder) / "blocks.py").write_text(WITH_HOOK + IN_BLOCKS)
+        (Path(folder) / "traced_blocks.py").write_text(WITH_TRACEML + IN_BLOCKS)
         yield Path(folder)
 
 
 def measure(folder: Path, pairs: int) -> list[Ratio]:
-    """The ratios; what the hook takes a step stands first, against 17 us: a tenth of the least that TraceML takes by
-    its own account (0.17 to 0.58 ms)."""
-    blocks = [json.loads(_under_exec(folder, "blocks.py")[0]) for _ in range(pairs)]
-    taken = [fmean(watched) - fmean(alone) for watched, alone in blocks]
-    found = [ratio("the hook's own time of a step / 17 us", "<= 1", taken, [17e-6] * len(taken))]
+    """The ratios; what the hook and TraceML take of a step stands first."""
+
+    def by_hook() -> float:
+        return _taken(json.loads(_under_exec(folder, "blocks.py")[0]))
+
+    def by_traceml() -> float:
+        return _taken(_under_traceml(folder, "traced_blocks.py"))
+
+    found = [ratio("own time of a step, the hook / TraceML, auto", "<= 0.1", *in_turn(pairs, by_hook, by_traceml))]
     for name, (width, steps) in LENGTHS.items():
         sides = Sides(folder, (str(width), str(steps)))
         a, b = in_turn(pairs, sides.watched, sides.bare)
+        printed, started = sides.printed[:pairs], sides.started[:pairs]
         least = "0.97" if name == "2 ms" else "0.99"
         found.append(ratio(f"rate of a script of {name} a step under exec / bare", f">= {least}", a, b))
-        found.append(ratio(f"rate printed / by the script's own clock, {name}", "0.99 to 1.01", sides.printed, a))
-        found.append(ratio(f"start to first step, exec / bare, {name}", "+ 1 s", sides.started, sides.started_bare))
+        found.append(ratio(f"the same / under TraceML, {name}", ">= 1", *in_turn(pairs, sides.watched, sides.traced)))
+        found.append(ratio(f"rate printed / by the script's own clock, {name}", "0.99 to 1.01", printed, a))
+        found.append(ratio(f"start to first step, exec / bare, {name}", "+ 1 s", started, sides.started_bare))
     return found
 
 
@@ -108,6 +143,7 @@ class Sides:
 
     def __init__(self, folder: Path, words: tuple[str, ...]) -> None:
         self._folder = folder
+        self._more = words
         self._words = ("train.py", *words)
         self.printed: list[float] = []
         self.started: list[float] = []
@@ -132,6 +168,25 @@ class Sides:
         told = json.loads(done.stdout)
         self.started_bare.append(told["first"] - began)
         return float(told["rate"])
+
+    def traced(self) -> float:
+        """The same under TraceML, begun as its users begin it."""
+        return float(_under_traceml(self._folder, "traced.py", *self._more)["rate"])
+
+
+def _taken(blocks: dict[str, list[float]]) -> float:
+    return fmean(blocks["watched"]) - fmean(blocks["alone"])
+
+
+def _under_traceml(folder: Path, script: str, *words: str) -> dict[str, Any]:
+    """What the script printed last; what TraceML prints of it stands in lines of its own."""
+    programs = environment(TRACEML)
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        command = [programs / "traceml", "run", "--mode", "summary", "--logs-dir", place, script, "--args", *words]
+        around = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+        done = subprocess.run(command, cwd=folder, env=around, capture_output=True, text=True, check=True)
+    told: dict[str, Any] = json.loads([line for line in done.stdout.splitlines() if line.startswith('{"')][-1])
+    return told
 
 
 def _python() -> str:

@@ -34,8 +34,8 @@ LEAST_BYTES = 95_000_000
 RUNS, SECONDS = "2", "20"
 
 
-def environment() -> Path:
-    """Make the environment, unless it is there; its folder of programs.
+def environment(packages: Path = PACKAGES) -> Path:
+    """Make the environment with PyTorch and ``packages``, unless it is there; its folder of programs.
 
     Raises:
         SystemExit: PyTorch's environment is not there.
@@ -43,7 +43,7 @@ def environment() -> Path:
     torch = interpreters.resolve("pytorch")
     if not torch.ready or torch.python is None:
         raise SystemExit(f"{torch.reason}: tbd frameworks install pytorch")
-    wanted = hashlib.sha256(PACKAGES.read_bytes() + torch.python.encode()).hexdigest()[:12]
+    wanted = hashlib.sha256(packages.read_bytes() + torch.python.encode()).hexdigest()[:12]
     folder = ROOM / f"environment-{wanted}"
     if (folder / ".ready").exists():
         return folder / "bin"
@@ -55,7 +55,7 @@ def environment() -> Path:
         for python in (folder / "bin" / "python", torch.python)
     )
     (Path(own) / "pytorch.pth").write_text(theirs + "\n")
-    subprocess.run([folder / "bin" / "python", "-m", "pip", "install", "--quiet", "-r", PACKAGES], check=True)
+    subprocess.run([folder / "bin" / "python", "-m", "pip", "install", "--quiet", "-r", packages], check=True)
     (folder / ".ready").touch()
     return folder / "bin"
 

@@ -155,6 +155,7 @@ CLIENT_VARIABLES: dict[str, tuple[str, str]] = {
     "TBD_TOKEN_FILE": ("~/.config/tbd/token", "file with that token, which nobody but its owner may read"),
     "TBD_CA_FILE": ("", "file with certificates (PEM) by which the server's is believed, beside those of the system"),
     "TBD_INSECURE": ("", "1: present the token also over http to other machines, where the network is private"),
+    "TBD_EXEC_SECRET": ("", "for tbd exec --nodes: by which its nodes know each other, the same on all of them"),
     "NO_COLOR": ("", "set: no colours"),
 }
 

@@ -6,6 +6,7 @@ rates that are checked are held against the script's own clock.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from orchestrator.analysis.analyse import analyse
 from orchestrator.cli.exits import FAILED, INTERRUPTED, REGRESSION, RUN_FAILED, USAGE
 from orchestrator.cli.main import main
 from tests.integration.node_attempts import a_job
-from workers.node import interpreters, processes
+from workers.node import interpreters, port_choice, processes
 from workers.node.event_log import EventLog
 from workers.node.one_host import carry_out
 from workers.node.own import jobs, script
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.framework("pytorch")
 # Each script in PyTorch takes four core seconds. What proves the walk is always run: work and steps, workers and
 # children, phases, a script that hides, one that fails, ranks.
 LATER = pytest.mark.after_change
+NEEDS_MPIRUN = pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun")
 # Where much else runs the import of PyTorch alone has taken over a minute.
 LONGEST_S = 300.0
 
@@ -356,9 +358,22 @@ def test_what_cannot_be_measured_says_why(
     assert analyse({"here": entries}).failure is not None
 
 
-def test_ranks_of_torchrun_are_found_and_end_at_the_same_step(tmp_path: Path) -> None:
-    words = ["PYTHON", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "SCRIPT"]
-    entries = carried_out(tmp_path, BEGINNING + OVER_RANKS, words, steps=60)
+TORCHRUN = ["PYTHON", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "SCRIPT"]
+AS_MPI_SAYS = 'RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE exec "$@"'
+MPIRUN = ["/usr/bin/env", "mpirun", "--oversubscribe", "--bind-to", "none", "-np", "2", "sh", "-c", AS_MPI_SAYS, "sh"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(TORCHRUN, id="torchrun"),
+        pytest.param([*MPIRUN, "PYTHON", "SCRIPT"], id="mpirun", marks=[LATER, NEEDS_MPIRUN]),
+    ],
+)
+def test_ranks_are_found_whatever_starts_them_and_end_at_the_same_step(words: list[str], tmp_path: Path) -> None:
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port_choice.free_port())}
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    entries = carried_out(tmp_path, BEGINNING + OVER_RANKS, words, where | as_root, steps=60)
     assert failure_of(entries) is None, failure_of(entries)
     plan = of(entries, "log_opened")[0]["job"]["plan"]
     assert (plan["topology"], plan["device"]) == ("1x2", "cpu")
@@ -539,6 +554,13 @@ def test_a_pytorch_that_does_not_tell_when_an_optimiser_steps_is_named(tmp_path:
     assert "older than 2.0" in failure["message"]
 
 
+def test_more_ranks_than_cores_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "_OTHERS_S", 0.1)
+    words = ["/usr/bin/env", "RANK=0", "WORLD_SIZE=9999", "PYTHON", "SCRIPT"]
+    failure = failure_of(carried_out(tmp_path, WAITS.replace("PAUSE", "0.01"), words))
+    assert "9999 ranks train on" in failure["message"]
+
+
 def test_a_folder_that_is_removed_meanwhile_costs_the_runs_after_it(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -581,8 +603,9 @@ def test_commits_are_run_from_work_trees_of_their_own_and_the_folder_as_it_is(
         (place / "own.py").write_text(WAITS.replace("PAUSE", pause))
         for order in (["init", "-q"], ["add", "."], ["commit", "-qm", pause]):
             subprocess.run([*git, *order], cwd=place, check=True)
-    (place / "own.py").write_text(WAITS.replace("PAUSE", "0.02"))
-    words = ["--repeats", "1", "--commits", "HEAD~1,HEAD,.", "--", sys.executable, "own.py"]
+    writes = "import os\nopen(f'checkpoint-{os.getpid()}', 'w').close()\n"  # no code: it comes after the first run
+    (place / "own.py").write_text(writes + WAITS.replace("PAUSE", "0.02"))
+    words = ["--repeats", "2", "--commits", "HEAD~1,HEAD,.", "--", sys.executable, "own.py"]
     assert main([*SHORT, *words]) == 0
     rows = json.loads(capsys.readouterr().out)["items"]
     assert [row["axes"]["options"]["code"] for row in rows] == ["HEAD~1", "HEAD", "."]
@@ -590,6 +613,8 @@ def test_commits_are_run_from_work_trees_of_their_own_and_the_folder_as_it_is(
     assert rates == sorted(rates, reverse=True)
     scripts = [row["fingerprint"]["subject"]["script"] for row in rows]
     assert len({one["commit"] for one in scripts}) == 2
+    assert [row["fingerprint_differs_in"] for row in rows] == [[], [], []]
+    assert len(list(place.glob("checkpoint-*"))) == 2
     assert [one["dirty_sha256"] is None for one in scripts] == [True, True, False]
     listed = subprocess.run(["git", "worktree", "list"], cwd=place, capture_output=True, text=True, check=True)
     assert len(listed.stdout.splitlines()) == 1
@@ -642,6 +667,7 @@ def test_a_held_device_is_refused_by_whom(place: Path, capsys: pytest.CaptureFix
     [
         ([], "it takes a command"),
         (["--", "no-such-command"], "no command 'no-such-command' on PATH"),
+        (["--", "./wait.py"], "chmod +x it"),
         (["--axis", "lr=1,2", "--", "python", "train.py"], "COMMAND does not name it; write {lr}"),
         (["--axis", "lr=1,1", "--", "python", "{lr}"], "NAME=V1,V2"),
         (["--axis", "code=1,2", "--", "python", "{code}"], "the name is taken"),
@@ -657,6 +683,10 @@ def test_a_held_device_is_refused_by_whom(place: Path, capsys: pytest.CaptureFix
         (["--claim", "--", "python"], "--claim takes --series"),
         (["--claim", "--series", "tune", "--", "python"], "has kept no edit"),
         (["--commits", "HEAD", "--", "python"], "takes a git repository"),
+        (["--nodes", "2", "--", "python"], "goes with --meet HOST:PORT"),
+        (["--nodes", "2", "--meet", "here", "--", "python"], "it is HOST:PORT"),
+        (["--nodes", "2", "--meet", "here:1", "--", "python"], "export TBD_EXEC_SECRET="),
+        (["--nodes", "2", "--meet", "here:1", "--series", "a", "--", "python"], "--series is for one node"),
     ],
 )
 def test_what_contradicts_itself_is_refused_before_anything_runs(

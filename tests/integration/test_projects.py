@@ -11,6 +11,7 @@ import pytest
 from orchestrator.cli.exits import REGRESSION, USAGE
 from tests.integration.service_rig import Tbd, environment
 from tests.support.service import Service
+from workers.node import interpreters
 
 SCRIPT = """
 import os, sys, time
@@ -29,6 +30,20 @@ for rank in $(seq 0 $(($1 - 1))); do
     RANK=$rank WORLD_SIZE=$1 "$2" train.py "$3" tokens &
 done
 wait
+"""
+# Two ranks by torchrun, which lies in PyTorch's environment.
+OVER_RANKS = """
+import sys, time
+import torch, torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 4))
+sgd = torch.optim.SGD(model.parameters(), lr=0.01)
+data = torch.utils.data.TensorDataset(torch.randn(10000, 8))
+for (batch,) in torch.utils.data.DataLoader(data, batch_size=5):
+    model(batch).square().mean().backward()
+    time.sleep(float(sys.argv[1]))
+    sgd.step()
 """
 PAUSE = '[options.pause]\ntype = "float"\ndefault = 0.004\n[options.name]\ntype = "str"\ndefault = "tokens"\n'
 VALUES = '"{pause}", "{name}"]\nunit = "tokens"\n'
@@ -53,6 +68,18 @@ def specification(name: str, **more: Any) -> dict[str, Any]:
     return {"name": "mine", **asked, "repeats": 1, "max_measure_s": 0.6, "timeout_s": 120, **more}
 
 
+TORCHRUN = """
+name = "torchrun"
+[command]
+words = ["torchrun", "--standalone", "--nproc-per-node={{devices}}", "train.py", "{{pause}}"]
+environment = "{prefix}"
+unit = "samples"
+[options.pause]
+type = "float"
+default = 0.02
+"""
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Path]]:
     folder = tmp_path_factory.mktemp("projects")
@@ -63,6 +90,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, 
         (suite / name / "ranks.sh").write_text(RANKS)
         facts = f'name = "{name.replace("_", "-")}"\n[command]\n{command}{PAUSE}'
         (suite / name / "model.toml").write_text(facts)
+    python = interpreters.resolve("pytorch").python
+    (suite / "torchrun").mkdir()
+    (suite / "torchrun" / "train.py").write_text(OVER_RANKS)
+    (suite / "torchrun" / "model.toml").write_text(TORCHRUN.format(prefix=python and Path(python).parents[1]))
     subprocess.run(["git", "init", "-q", str(suite)], check=True)
     (suite / ".gitignore").write_text("__pycache__\n")
     committed(suite, "as it is")
@@ -139,6 +170,18 @@ def test_each_rank_of_a_project_is_followed_and_has_to_be_one_of_the_plan(served
     assert 10 / 0.05 < row["throughput"]["value"] < 2 * 10 / 0.05
     (run,) = service.wait(service.submit(specification("alone", topology="1x2")))
     assert "trains with 1 ranks, and the plan has 2 devices" in run["failure"]["message"]
+
+
+@pytest.mark.after_change
+@pytest.mark.framework("pytorch")
+def test_the_ranks_of_torchrun_are_those_of_the_plan(served: tuple[Service, Path]) -> None:
+    service, _ = served
+    (run,) = service.wait(service.submit(specification("torchrun", topology="1x2")))
+    assert run["state"] == "completed", run["failure"]
+    experiment = run["experiment_id"]
+    (row,) = service.all(f"/api/v1/experiments/{experiment}/results")
+    assert row["throughput"]["unit"] == "samples/s"
+    assert 0 < row["throughput"]["value"] < 2 * 5 / 0.02
 
 
 def test_what_cannot_be_carried_out_says_why(served: tuple[Service, Path]) -> None:

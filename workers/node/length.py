@@ -30,13 +30,17 @@ class Length:
         # When the processes that run now reported their first timed interval, by the monotonic clock.
         self.timing_since: float | None = None
 
+    def begun(self) -> None:
+        """A rank of this node, whichever, has reported a timed interval."""
+        self.timing_since = self.timing_since or time.monotonic()
+
     def add(self, interval: Mapping[str, Any]) -> None:
         """Take in the data of a timed interval of rank 0.
 
         Raises:
             ValueError, TypeError, KeyError: it is an interval that cannot be.
         """
-        self.timing_since = self.timing_since or time.monotonic()
+        self.begun()
         work = self._work(interval["work"])
         self._rule.add(protocol.number(interval["duration_s"]), work, interval["n"])
 

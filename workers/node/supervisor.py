@@ -290,7 +290,10 @@ class Supervisor:
                 self._sampler.adopt(child.name, child.id)
 
     def _take(self, event: Mapping[str, Any], ranks: Sequence[int]) -> None:
-        if event["kind"] == "interval" and event["data"]["phase"] == "timed" and 0 in ranks:
+        if event["kind"] == "interval" and event["data"]["phase"] == "timed":
+            self._length.begun()
+            if 0 not in ranks:
+                return
             try:
                 self._length.add(event["data"])
             except (ValueError, TypeError, KeyError) as error:

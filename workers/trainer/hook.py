@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FOLDER_VARIABLE = "TBD_EXEC"
 SETTINGS = "hook.json"
+CONTROL = "control.json"  # where rank 0 listens, once that is known: see ``Meter._address``
 
 # Judgements. Steps that are seen before anything is said: they show which optimiser is the largest, and whether a
 # loader gives the work. How many an optimiser may do while a larger one that was made has done none. Intervals in a
@@ -309,8 +310,27 @@ class Meter(object):
         self.report.emit("joined", mark, world_size=world_size)
         self.report.emit("built", mark, build_s=mark - self.began, **said["built"])
         if goes_on:
-            self._channel = Channel(self._settings["control"], self._settings["token"], rank, world_size)
+            self._channel = Channel(self._address(rank), self._settings["token"], rank, world_size)
         return True
+
+    def _address(self, rank: int) -> "Any":
+        """Return where rank 0 listens. Of several nodes each has an address for the case that rank 0 is its own; the
+        one that counts is written down when the nodes have told each other which ranks they have.
+
+        Raises:
+            TroubleError: they have not, for too long.
+        """
+        if rank == 0 or not self._settings["several_nodes"]:
+            return self._settings["control"]
+        import json
+
+        path, deadline = os.path.join(self.folder, CONTROL), time.monotonic() + PATIENCE_S
+        while not os.path.exists(path):
+            if time.monotonic() > deadline:
+                raise TroubleError("timed_out", "no node said within %d s that it has rank 0" % PATIENCE_S)
+            time.sleep(0.01)
+        with open(path) as file:
+            return json.load(file)
 
     def _amounts(self, n: int) -> "Dict[str, float]":
         found = {"steps": float(n)}

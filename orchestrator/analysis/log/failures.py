@@ -27,7 +27,8 @@ _TELLING = (
 def failure_of(logs: Sequence[NodeLog]) -> Failure | None:
     """Return the failure that explains the attempt's end, or None when every node closed its log without one."""
     found = [failure for log in logs for failure in [_of_node(log)] if failure is not None]
-    found.extend(_missing_nodes(logs))
+    if not any(failure.kind is FailureKind.NODE_LOST for failure in found):  # which says why there is none
+        found.extend(_missing_nodes(logs))
     return min(found, key=_telling, default=None)
 
 

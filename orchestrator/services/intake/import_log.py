@@ -1,5 +1,5 @@
-"""Import logs that were written on a host without the service, by ``python -m workers.node`` or ``tbd exec``: each is a
-run that has ended, and all that come together are one experiment."""
+"""Import logs that were written without the service, by ``python -m workers.node`` or ``tbd exec``: each is a run that
+has ended, and all that come together are one experiment. Of a run on several nodes their logs are one."""
 
 import hashlib
 import tempfile
@@ -15,6 +15,7 @@ from orchestrator.domain.asked.placement import Device, NodeShare, Placement
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.asked.spec import ExperimentSpec
 from orchestrator.domain.expansion.sweep import spec_over
+from orchestrator.domain.runs.log import Line
 from orchestrator.domain.runs.run import Attempt, Experiment, Run, experiment_outcome
 from orchestrator.domain.words.errors import InvalidRequest, Problem
 from orchestrator.services.context import Context
@@ -34,8 +35,8 @@ def import_log(context: Context, file: BinaryIO, by: Actor, name: str = IMPORTED
 
     Raises:
         border.Malformed: a line is no JSON object; the text names it.
-        InvalidRequest: it is no event log of an attempt on one node, or says what cannot be; the pointer names the
-            entry. Or the logs are no one experiment. Nothing was stored.
+        InvalidRequest: it is no event log of an attempt, or says what cannot be; the pointer names the entry. Or the
+            logs are no one experiment. Nothing was stored.
     """
     with ExitStack() as stack:
         told, rows = [], []
@@ -56,11 +57,20 @@ def import_log(context: Context, file: BinaryIO, by: Actor, name: str = IMPORTED
         )
         deed = deed_of(by, context.clock.now(), "ingest", runs[0].id)
         logs = {
-            (f"att_{identity}", one.node): log_reading.stored_lines(found)
+            (f"att_{identity}", node): lines
             for one, identity, found in zip(told, names[1:], rows, strict=True)
+            for node, lines in _lines(one, found)
         }
         context.store.import_experiment(experiment, runs, logs, deed)
     return context.store.run(runs[0].id)
+
+
+def _lines(told: Told, rows: BinaryIO) -> Iterator[tuple[str, Iterator[Line]]]:
+    """The stored lines of each node, which stand in ``rows`` one node behind the other."""
+    behind = 0
+    for node, count in told.entries.items():
+        yield node, log_reading.stored_lines(rows, behind, count)
+        behind += count
 
 
 def _parts(file: BinaryIO, stack: ExitStack) -> Iterator[BinaryIO]:
@@ -133,18 +143,12 @@ def _spec_of(plans: Sequence[Plan], name: str) -> ExperimentSpec:
 
 def _run(told: Told, identity: str, experiment: str, owner: str) -> Run:
     analysis = told.analysis
-    devices = tuple(
-        Device.from_json(device)
-        for process in told.job["processes"]
-        if process["node"] == told.node
-        for device in process["devices"]
-    )
     attempt = Attempt(
         id=f"att_{identity}",
         run_id=f"run_{identity}",
         number=1,
         token="",
-        placement=Placement((NodeShare(told.node, devices),)),
+        placement=Placement(tuple(NodeShare(node, _devices(told, node)) for node in _in_rank_order(told))),
         created_at=told.began,
         started_at=told.began,
         ended_at=told.ended,
@@ -165,3 +169,13 @@ def _run(told: Told, identity: str, experiment: str, owner: str) -> Run:
         fingerprint=fingerprint(told.plan, analysis.circumstances),
         owner=owner,
     )
+
+
+def _in_rank_order(told: Told) -> list[str]:
+    named = [process["node"] for process in told.job["processes"]]
+    return sorted(told.entries, key=lambda node: named.index(node) if node in named else len(named))
+
+
+def _devices(told: Told, node: str) -> tuple[Device, ...]:
+    held = [process["devices"] for process in told.job["processes"] if process["node"] == node]
+    return tuple(Device.from_json(device) for devices in held for device in devices)

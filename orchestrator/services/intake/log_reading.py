@@ -1,10 +1,11 @@
 """A log that comes from outside, read once from its file: each line is checked, digested and written down as it will be
-stored, and the whole is analysed. ``log_process`` has a long one read apart from the server."""
+stored, and the whole is analysed. Of an attempt on several nodes the file has a log of each, one behind the other.
+``log_process`` has a long one read apart from the server."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby, islice
 from typing import Annotated, Any, BinaryIO
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
@@ -26,10 +27,11 @@ _PLAN = TypeAdapter(Plan)
 
 @dataclass(frozen=True)
 class Told:
-    """What a log tells. ``digest``: its name, equal for equal entries, however their lines were written."""
+    """What a log tells. ``digest``: its name, equal for equal entries, however their lines were written. ``entries``:
+    node -> how many of the entries are its own."""
 
     digest: str
-    node: str
+    entries: Mapping[str, int]
     job: Mapping[str, Any]
     plan: Plan
     began: float
@@ -66,28 +68,29 @@ def read(file: BinaryIO, rows: BinaryIO, kinds: KernelKinds) -> Told:
 
     Raises:
         border.Malformed: a line is no JSON object; the text names it.
-        InvalidRequest: it is no event log of an attempt on one node, or says what cannot be; the pointer names the
-            entry.
+        InvalidRequest: it is no event log of an attempt, or says what cannot be; the pointer names the entry.
     """
     file.seek(0)
     lines = _Lines(file, rows)
-    log = _read_log(lines)
+    logs = _read_logs(lines)
     rows.flush()
+    job, began = logs[0].job, float(lines.first["wall"])
     return Told(
         digest=lines.digest,
-        node=log.opened["node"],
-        job=log.job,
-        plan=_plan_of(log.job),
-        began=float(lines.first["wall"]),
-        ended=float(lines.last["wall"]),
-        analysis=analyse_read([log], kinds),
+        entries={log.opened["node"]: log.entries for log in logs},
+        job=job,
+        plan=_plan_of(job),
+        began=began,
+        ended=max(began, float(lines.last["wall"])),  # another node's clock may be behind
+        analysis=analyse_read(sorted(logs, key=lambda log: log.node), kinds),
     )
 
 
-def stored_lines(rows: BinaryIO) -> Iterator[Line]:
-    """What ``read`` wrote to ``rows``."""
+def stored_lines(rows: BinaryIO, behind: int = 0, count: int | None = None) -> Iterator[Line]:
+    """What ``read`` wrote to ``rows``, of ``count`` entries behind the first ones: of one node."""
     rows.seek(0)
-    for number, row in enumerate(rows, start=1):
+    end = None if count is None else behind + count
+    for number, row in enumerate(islice(rows, behind, end), start=1):
         kind, _, body = row.decode("ascii").rstrip("\n").partition("\t")
         yield Line(number, kind, body)
 
@@ -145,25 +148,57 @@ def _entry(number: int, line: bytes) -> Entry | None:
     return entry
 
 
-def _read_log(lines: _Lines) -> NodeLog:
-    """The log, after a check of every entry."""
-    entries = iter(lines)
-    first = next(entries, None)
-    if first is None or first.get("kind") != "log_opened":
-        raise InvalidRequest([Problem("/0", "an event log begins with log_opened")])
+def _read_logs(lines: _Lines) -> list[NodeLog]:
+    """The log of each node, after a check of every entry.
+
+    Raises:
+        InvalidRequest: see ``read``; or the logs are not of one attempt.
+    """
+    logs: list[NodeLog] = []
+    opened = behind = 0
+
+    def log_of(entry: Entry) -> int:
+        nonlocal opened
+        opened += entry.get("kind") == "log_opened"
+        return opened
+
+    for _, entries in groupby(lines, log_of):
+        log = _read_log(entries, behind)
+        same = ("attempt_id", "run_id")
+        if logs and any(log.opened[name] != logs[0].opened[name] for name in same):
+            raise InvalidRequest([Problem(f"/{behind}/data/attempt_id", "behind a log of another attempt")])
+        if logs and log.job["plan"] != logs[0].job["plan"]:
+            raise InvalidRequest([Problem(f"/{behind}/data/job/plan", "the log before has another plan")])
+        if log.opened["node"] in [one.opened["node"] for one in logs]:
+            raise InvalidRequest([Problem(f"/{behind}/data/node", f"a second log of node {log.opened['node']}")])
+        logs.append(log)
+        behind += log.entries
+    if not logs:
+        raise InvalidRequest([_BEGINNING])
+    return logs
+
+
+_BEGINNING = Problem("/0", "an event log begins with log_opened")
+
+
+def _read_log(entries: Iterator[Entry], behind: int) -> NodeLog:
+    """The log of one node, whose entries come behind so many others."""
+    first = next(entries)
+    if first.get("kind") != "log_opened":
+        raise InvalidRequest([_BEGINNING])
     told = first.get("data")
     try:
         node = str(told.get("node")) if isinstance(told, Mapping) else "the host"
         log = read_log(node, chain([first], entries))
     except LogError as error:
-        raise InvalidRequest([Problem(f"/{(error.entry or 1) - 1}", str(error))]) from None
+        raise InvalidRequest([Problem(f"/{behind + (error.entry or 1) - 1}", str(error))]) from None
     try:
         _Opened.model_validate(log.opened)
         _plan_of(log.job)
     except ValidationError as error:
-        raise InvalidRequest([_problem_of(one) for one in error.errors()]) from None
+        raise InvalidRequest([_problem_of(one, behind) for one in error.errors()]) from None
     except (TypeError, KeyError, AttributeError, ValueError) as error:
-        raise InvalidRequest([Problem("/0/data/job", f"{type(error).__name__}: {error}")]) from None
+        raise InvalidRequest([Problem(f"/{behind}/data/job", f"{type(error).__name__}: {error}")]) from None
     return log
 
 
@@ -175,6 +210,6 @@ def _plan_of(job: Mapping[str, Any]) -> Plan:
     return _PLAN.validate_python({name: getattr(data, name) for name in Plan.__dataclass_fields__})
 
 
-def _problem_of(error: Any) -> Problem:
+def _problem_of(error: Any, behind: int) -> Problem:
     at = error["loc"] if error["loc"][:1] in (("node",), ("job",)) else ("job", "plan", *error["loc"])
-    return Problem("/0/data" + "".join(f"/{part}" for part in at), error["msg"])
+    return Problem(f"/{behind}/data" + "".join(f"/{part}" for part in at), error["msg"])

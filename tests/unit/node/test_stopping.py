@@ -2,6 +2,8 @@
 
 import pytest
 
+from workers.node.event_log import EventLog
+from workers.node.length import Length
 from workers.node.stopping import StoppingRule
 
 LENGTH = {"intervals": 60, "seconds": 3.0, "max_steps": None, "max_duration_s": None}
@@ -59,3 +61,12 @@ def test_intervals_of_no_time_or_no_work_are_refused():
     for duration, work in ((0.0, 1.0), (1.0, 0.0), (float("nan"), 1.0)):
         with pytest.raises(ValueError, match="an interval of"):
             rule.add(duration, work, 1)
+
+
+def test_a_node_without_rank_0_knows_that_timing_has_begun_and_decides_nothing(tmp_path):
+    length = Length({"stopping": {**LENGTH, "intervals": 0, "seconds": 0.0}}, leads=False)
+    assert length.timing_since is None
+    length.begun()
+    log = EventLog(tmp_path / "log.jsonl")
+    length.decide(log, 1e9, reachable=True)
+    assert (length.timing_since is not None, log.last_seq) == (True, 0)

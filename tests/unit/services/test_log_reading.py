@@ -58,6 +58,44 @@ def test_a_process_of_its_own_reads_the_same_as_the_server(monkeypatch: pytest.M
         assert list(log_reading.stored_lines(rows)) == written_here
 
 
+def of_two_nodes(**other: str) -> bytes:
+    """The log of one attempt from node one, and the same from node two; ``other``: what its beginning says instead."""
+    entries = replay.entries_of("good_sleep")
+    for process in entries[0]["data"]["job"]["processes"]:
+        process["node"] = "one"
+    logs = [[entries[0] | {"data": entries[0]["data"] | {"node": "one"}}, *entries[1:]]]
+    logs.append([entries[0] | {"data": entries[0]["data"] | {"node": "two"} | other}, *entries[1:]])
+    return b"".join(json.dumps(one).encode() + b"\n" for log in logs for one in log)
+
+
+def test_the_logs_of_an_attempt_on_two_nodes_stand_one_behind_the_other() -> None:
+    count = len(replay.entries_of("good_sleep"))
+    with two_files(of_two_nodes()) as (file, rows):
+        told = log_reading.read(file, rows, KINDS)
+        assert told.entries == {"one": count, "two": count}
+        lines = list(log_reading.stored_lines(rows, count, count))
+    assert [line.seq for line in lines] == list(range(1, count + 1))
+    assert [json.loads(line.body) for line in lines][1:] == replay.entries_of("good_sleep")[1:]
+    assert refused(of_two_nodes(run_id="run_x"))[1].startswith(f"/{count}/data/attempt_id: behind a log of another")
+    assert f"/{count}/data/node: a second log of node one" in refused(of_two_nodes(node="one"))[1]
+    first, _, rest = of_two_nodes().partition(b"\n")
+    torn = first + b"\n" + rest.replace(b'"seq": 3,', b'"seq": 4,')
+    assert "entry 3 should be" in refused(torn)[1]
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"), [({"kind": "node_lost", "message": "two has gone"}, "node_lost"), (None, "invalid_log")]
+)
+def test_a_node_whose_log_is_missing_was_lost_if_another_one_says_so(told: dict[str, str] | None, kind: str) -> None:
+    entries = replay.entries_of("good_sleep")
+    entries[0]["data"]["job"]["processes"].append({**entries[0]["data"]["job"]["processes"][0], "node": "two"})
+    entries[-1]["data"]["failure"] = told
+    with two_files("\n".join(map(json.dumps, entries)).encode()) as files:
+        failure = log_reading.read(*files, KINDS).analysis.failure
+    assert failure is not None
+    assert failure.kind == kind
+
+
 @pytest.mark.parametrize("spoiled", [b"{", b'{"seq": 3, "kind": "nothing"}\n', b"[]\n", b'{"a": "\\ud800"}\n'])
 def test_a_process_of_its_own_refuses_in_the_same_words(spoiled: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     log = b"".join(replay.raw("good_sleep").splitlines(keepends=True)[:2]) + spoiled + b"\n"

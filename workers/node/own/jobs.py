@@ -48,6 +48,8 @@ def job_of(
     script: Mapping[str, Any],
     node: str,
     before: Mapping[str, Any] | None = None,
+    host: str = "127.0.0.1",
+    number: int = 0,
 ) -> dict[str, Any]:
     """Return a job with one rank; ``joined`` makes it that of the ranks that appear.
 
@@ -56,6 +58,8 @@ def job_of(
         python: what carries the script out.
         script: what is to be known of its code: see ``workers.node.own.repository``.
         before: the plan of an earlier run of the cell: one that comes to no rank is of the same cell.
+        host: the address of this node at which the others reach it, of several.
+        number: which of them it is.
     """
     length: dict[str, Any] = {"intervals": LEAST_INTERVALS, "seconds": SECONDS, "max_duration_s": asked.timeout_s / 2}
     if asked.seconds is not None:
@@ -88,6 +92,7 @@ def job_of(
         shown = ("framework", "strategy", "topology", "device", "global_batch_size", "options")
         plan.update({name: before[name] for name in shown})
     identity = secrets.token_hex(10)
+    command = _command(node, f"{COMMAND}{number or ''}")
     return {
         "protocol": protocol.PROTOCOL_VERSION,
         "attempt_id": f"att_{identity}",
@@ -99,39 +104,53 @@ def job_of(
         "interpreter": {"name": OWN, "definition": None, "python": python, "environment": {}},
         "strategy": {"synchronous": False},
         "script": dict(script),
-        "processes": [_command(node), _worker(0, 0, node, None)],
+        "processes": [command, _worker(0, 0, command, None)],
         "world_size": 1,
-        "control": {"host": "127.0.0.1", "port": None},
+        "control": {"host": host, "port": None},
         "stopping": {**length, "max_steps": None, "remembered_cut": None, "why": "as it was asked for"},
         "interval_s": INTERVAL_S,
         "sample_s": SAMPLE_S,
     }
 
 
-def joined(job: Mapping[str, Any], told: Sequence[Mapping[str, Any]], devices: Sequence[Mapping[str, Any]]) -> Any:
-    """Return what of ``job`` is otherwise now that ranks have said who they are: the data of their ``started``.
+class Share(NamedTuple):
+    """What one node has of the training: its name and its command's, where it would listen for the others if it has
+    rank 0, its ranks with a device each (None: not known), and what those that have begun say in ``started``."""
 
-    Args:
-        devices: those that this node offers.
-    """
-    first = told[0]
+    node: str
+    command: str
+    host: str
+    port: int
+    ranks: Sequence[int]
+    devices: Sequence[Mapping[str, Any] | None]
+    told: Sequence[Mapping[str, Any]]
+
+
+def joined(job: Mapping[str, Any], shares: Sequence[Share]) -> Any:
+    """Return what of ``job`` is otherwise now that the ranks of ``shares``, one for each node, have said who they are:
+    the same on every node."""
+    ordered = sorted(shares, key=lambda one: min(one.ranks))
+    leads = ordered[0]
+    first = leads.told[0]
     size = int(first["world_size"])
-    launcher = job["processes"][0]
-    given = _devices(told, size, devices)
-    return {
+    found = {
         **counted(job, first),
         "world_size": size,
-        "processes": [launcher, *(_worker(rank, rank, launcher["node"], one) for rank, one in enumerate(given))],
+        "processes": [one for share in ordered for one in _processes(share)],
+        "control": {"host": leads.host, "port": leads.port},
         "plan": {
             **job["plan"],
             "options": {**job["plan"]["options"], "unit": first["unit"]},
             "framework": first.get("framework") or OWN,
             "strategy": "single" if size == 1 else OWN,
-            "topology": f"1x{size}",
+            "topology": f"{len(ordered)}x{size // len(ordered)}",
             "device": first["device"],
             "global_batch_size": size,
         },
     }
+    if len(ordered) > 1:
+        found["nodes"] = [protocol.local_node(one.node) | {"address": one.host, "interface": None} for one in ordered]
+    return found
 
 
 def counted(job: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,27 +169,38 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
-def _command(node: str) -> dict[str, Any]:
-    return {"name": COMMAND, "role": "launcher", "node": node, "ranks": [], "local_ranks": [], "devices": []}
+def _processes(share: Share) -> list[dict[str, Any]]:
+    command = _command(share.node, share.command)
+    ranks = zip(share.ranks, share.devices, strict=True)
+    return [command, *(_worker(rank, local, command, one) for local, (rank, one) in enumerate(ranks))]
 
 
-def _worker(rank: int, local_rank: int, node: str, device: Mapping[str, Any] | None) -> dict[str, Any]:
+def _command(node: str, name: str) -> dict[str, Any]:
+    return {"name": name, "role": "launcher", "node": node, "ranks": [], "local_ranks": [], "devices": []}
+
+
+def _worker(rank: int, local_rank: int, command: Mapping[str, Any], device: Mapping[str, Any] | None) -> dict[str, Any]:
     devices = [] if device is None else [dict(device)]
-    own = {"ranks": [rank], "local_ranks": [local_rank], "devices": devices, "started_by": COMMAND}
-    return {"name": f"worker{rank}", "role": "worker", "node": node, **own}
+    own = {"ranks": [rank], "local_ranks": [local_rank], "devices": devices, "started_by": command["name"]}
+    return {"name": f"worker{rank}", "role": "worker", "node": command["node"], **own}
 
 
-def _devices(
-    told: Sequence[Mapping[str, Any]], size: int, devices: Sequence[Mapping[str, Any]]
+def devices_of(
+    told: Sequence[Mapping[str, Any]], count: int, devices: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any] | None]:
-    """A device for each rank: the GPU that it says it uses, else its share of the cores."""
+    """Return a device for each of ``count`` ranks of this node: the GPU that it says it uses, else its share of the
+    cores.
+
+    Args:
+        devices: those that this node offers.
+    """
     gpus = [_plain(one) for one in devices if one["kind"] == "cuda"]
     if told[0]["device"] == "cuda":
         by_id = {one["id"]: one for one in gpus}
         used = [by_id.get(str(one.get("gpu"))) for one in told]
-        return [used[rank] if rank < len(used) and used[rank] else _nth(gpus, rank) for rank in range(size)]
-    shares: list[Mapping[str, Any] | None] = [_plain(one) for one in cpu_devices(size)]
-    return shares + [None] * (size - len(shares))
+        return [used[number] if number < len(used) and used[number] else _nth(gpus, number) for number in range(count)]
+    shares: list[Mapping[str, Any] | None] = [_plain(one) for one in cpu_devices(count)]
+    return shares + [None] * (count - len(shares))
 
 
 def _nth(gpus: Sequence[Mapping[str, Any]], rank: int) -> Mapping[str, Any] | None:

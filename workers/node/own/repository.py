@@ -10,7 +10,7 @@ import hashlib
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 DIRTY = "."  # what stands for the folder as it is, among commits
 
@@ -24,22 +24,34 @@ class RepositoryError(Exception):
     """A commit cannot be had; the message says why and what to do."""
 
 
-def code_of(folder: Path) -> dict[str, Any]:
-    """Return {commit, dirty_sha256}: the digest is of all that differs from the commit, files that git does not know
-    among it but for those that it is told to ignore and what Python has compiled; null where nothing does. Without a
-    commit also its ``reason``."""
+def code_of(folder: Path, unknown: Mapping[bytes, bytes] | None = None) -> dict[str, Any]:
+    """Return {commit, dirty_sha256}: the digest is of all that differs from the commit; null where nothing does.
+    Without a commit also its ``reason``.
+
+    Args:
+        unknown: what ``unknown_to_git`` has found before; None: as it is now.
+    """
     try:
         commit = _git(folder, "rev-parse", "HEAD").decode().strip()
         changes = _git(folder, "diff", "--binary", "HEAD")
-        top = Path(_git(folder, "rev-parse", "--show-toplevel").decode().strip())
-        others = _git(top, "ls-files", "--others", "--exclude-standard", *_COMPILED, "-z").split(b"\0")
     except (OSError, subprocess.SubprocessError) as error:
         return {"commit": None, "dirty_sha256": None, "reason": _why(error)}
+    unknown = unknown_to_git(folder) if unknown is None else unknown
     digest = hashlib.sha256(changes)
-    for name in sorted(filter(None, others)):
-        digest.update(b"\0" + name + b"\0" + _content(top / name.decode("utf-8", "surrogateescape")))
-    is_dirty = bool(changes or any(others))
-    return {"commit": commit, "dirty_sha256": digest.hexdigest() if is_dirty else None}
+    for name, content in sorted(unknown.items()):
+        digest.update(b"\0" + name + b"\0" + content)
+    return {"commit": commit, "dirty_sha256": digest.hexdigest() if changes or unknown else None}
+
+
+def unknown_to_git(folder: Path) -> dict[bytes, bytes]:
+    """Return name -> digest of the files in the repository of ``folder`` that git does not know, but for those that it
+    is told to ignore and what Python has compiled. Ask before a script runs: what it writes is not its code."""
+    try:
+        top = Path(_git(folder, "rev-parse", "--show-toplevel").decode().strip())
+        others = _git(top, "ls-files", "--others", "--exclude-standard", *_COMPILED, "-z").split(b"\0")
+    except (OSError, subprocess.SubprocessError):  # ``code_of`` says why
+        return {}
+    return {name: _content(top / name.decode("utf-8", "surrogateescape")) for name in others if name}
 
 
 def _content(path: Path) -> bytes:

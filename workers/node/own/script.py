@@ -21,8 +21,9 @@ from workers.node.adopted import Adopted
 from workers.node.children import Child, Followed, Output
 from workers.node.event_log import EventLog
 from workers.node.gang import Exit, Gang
+from workers.node.inventory import usable_cores
 from workers.node.outcome import Failure
-from workers.node.own.jobs import joined
+from workers.node.own.jobs import Share, devices_of, joined
 from workers.node.prepare import SetupError
 from workers.node.supervisor import Supervisor, Surroundings
 from workers.trainer import hook, protocol
@@ -82,7 +83,9 @@ class OwnRank(Adopted):
 
 
 class OwnGang(Gang):
-    """The command and its ranks."""
+    """The command and its ranks on this node."""
+
+    several_nodes = False  # whether there are ranks on others
 
     def __init__(self, job: Mapping[str, Any], folder: Path, log: EventLog, around: Surroundings) -> None:
         super().__init__(job, [], folder, log, around.spawner, around.node)
@@ -127,6 +130,7 @@ class OwnGang(Gang):
         asked = {name: job["script"].get(name) for name in ("work", "unit")}
         control = [job["control"]["host"], job["control"]["port"]]
         more = {"token": job["token"], "control": control, "max_steps": job["plan"]["max_steps"]}
+        more["several_nodes"] = self.several_nodes
         more |= {"profile": job["plan"]["profile"], "tools": str(Path(workers.__file__).parents[1])}
         return {**asked, **more, "interval_s": job["interval_s"]}
 
@@ -209,9 +213,9 @@ class OwnScript(Supervisor):
             self._gang.join([], command)
             self._end(wrong, asked=False)
             return
-        ranks = self._job["processes"][1:] if told else []
-        self._mine = [self._job["processes"][0], *ranks]
-        self._gang.join(ranks, command)
+        here = command.process["node"]
+        self._mine = [one for one in self._job["processes"] if one["node"] == here and (told or not one["ranks"])]
+        self._gang.join([one for one in self._mine if one["ranks"]], command)
         if not told:
             self._without_ranks(command, deadline)
             return
@@ -220,11 +224,26 @@ class OwnScript(Supervisor):
 
     def _joined(self, told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """What of the job is otherwise, now that its ranks have ``told`` who they are."""
-        return joined(self._job, told, self._around.inventory()["devices"])
+        ranks = range(int(told[0]["world_size"]))
+        return joined(self._job, [self._share(told, ranks)])
+
+    def _share(self, told: Sequence[Mapping[str, Any]], ranks: Sequence[int]) -> Share:
+        """What this node has of the training, with ``ranks``."""
+        command, control = self._job["processes"][0], self._job["control"]
+        devices = devices_of(told, len(ranks), self._around.inventory()["devices"])
+        return Share(command["node"], command["name"], control["host"], control["port"], ranks, devices, told)
 
     def _wrong(self, told: Sequence[Mapping[str, Any]]) -> Failure | None:
-        """Why these are not the ranks that were asked for; nobody asks for any where a person runs their script."""
-        return None
+        """Why what these ranks do would tell nothing."""
+        return self._too_many(told, int(told[0]["world_size"]))
+
+    def _too_many(self, told: Sequence[Mapping[str, Any]], here: int) -> Failure | None:
+        """A failure where so many ranks on this node have not a core each."""
+        cores = len(usable_cores())
+        if told[0]["device"] == "cuda" or here <= cores:
+            return None
+        message = f"{here} ranks train on {cores} cores: each has to have one of its own. Begin fewer"
+        return Failure("unsupported", [int(one["rank"]) for one in told], message=message)
 
     def _opening(self) -> dict[str, Any]:
         return {
@@ -251,12 +270,16 @@ class OwnScript(Supervisor):
             told = self._gang.told()
             now = time.monotonic()
             since = since or (now if told else None)
-            whole = bool(told) and len(told) >= int(told[0]["world_size"])
+            whole = self._is_whole(told)
             late = since is not None and now > since + _OTHERS_S
             if whole or late or ended or self._stop is not None or now > deadline:
                 return told
             self._sleep(_LOOK_S)
             self._gang.drain()
+
+    def _is_whole(self, told: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether all ranks have begun, if ``told`` is what those of this node say."""
+        return bool(told) and len(told) >= int(told[0]["world_size"])
 
     def _without_ranks(self, command: Child, deadline: float) -> None:
         """Nothing has trained: say why, as far as that can be told."""

@@ -8,9 +8,9 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.job import JOIN_TIMEOUT_S, Control
+from workers.trainer.base.peer import CULPRIT_S, HELLO_TIMEOUT_S, Peer
 from workers.trainer.base.signatures import Clock, Data, Order, Proposal
 from workers.trainer.control.clocks import clock_of
-from workers.trainer.control.peer import CULPRIT_S, HELLO_TIMEOUT_S, Peer
 
 ROUNDS = 8
 # Judgements: so many pings show how far a clock is ahead (the quickest one counts), and one that takes longer says

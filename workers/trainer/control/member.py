@@ -7,8 +7,8 @@ from typing import Any, List, Optional
 
 from workers.trainer.base.failure import TrainerError
 from workers.trainer.base.job import JOIN_TIMEOUT_S, Control
+from workers.trainer.base.peer import CULPRIT_S, Peer
 from workers.trainer.base.signatures import Clock, Data, Order, Proposal
-from workers.trainer.control.peer import CULPRIT_S, Peer
 
 RETRY_S = 0.05
 # A member waits this much longer than rank 0 does: who is missing is for rank 0 to say.

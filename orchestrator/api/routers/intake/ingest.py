@@ -37,7 +37,8 @@ def ingest_log(
 ) -> Response:
     """Import a log, such as ``python -m workers.node JOB.json --events OUT.jsonl`` writes, as a run. The log names its
     attempt: importing it again answers the same run. Of several logs, with an empty line between two, each becomes a
-    run of one experiment, and the first is answered."""
+    run of one experiment, and the first is answered. Of a run on several nodes their logs stand one behind the other,
+    with no empty line."""
 
     def bring_in() -> Run:
         try:

@@ -13,7 +13,6 @@ says them by itself: import tbd_hook; tbd_hook.begin(); tbd_hook.step(work=n) (d
 import argparse
 import itertools
 import os
-import random
 import re
 import shlex
 import shutil
@@ -21,26 +20,18 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from orchestrator.cli.exits import DONE, FAILED, INTERRUPTED, REGRESSION, RUN_FAILED, CommandError
+from orchestrator.cli.machine import own_runs
+from orchestrator.cli.machine.own_runs import Cell
 from orchestrator.cli.printing import output
 
 CODE = "code"  # the option that names a commit
 OWN_OPTIONS = ("script", "command", "unit", "work", CODE)
 UNITS = ("samples", "tokens", "steps")
 LONGEST_TEXT = 1000  # of a command, as a workload names it
-TAIL_LINES = 15
 MOST_REPEATS = 1000
-
-
-class Cell(NamedTuple):
-    """What is run again and again: the words of a command in a folder, and the options that tell it from others."""
-
-    words: Sequence[str]
-    folder: Path
-    options: Mapping[str, Any]
-    label: str
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +54,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="one of many tries of it: all of them together keep a null edit in 5 %% or less",
     )
     add("--claim", action="store_true", help="of --series: its first commit against its last kept edit, measured anew")
+    add("--nodes", type=int, metavar="N", help="of a training over N nodes: give the same command on each of them")
+    add("--meet", metavar="HOST:PORT", help="with --nodes: where they meet, an address of the first node")
     add("--name", help="of the script and the experiment (default: the script's)")
     add("--logs", metavar="FOLDER", help="keep the event log of each run there")
     add("--json", action="store_true", help="print the results as REST answers them")
@@ -76,6 +69,8 @@ def execute(options: argparse.Namespace) -> int:
         return _write_hook(Path(hook.__file__))
     _refuse(options, nested=hook.FOLDER_VARIABLE in os.environ)
     found = shutil.which(options.command[0])
+    if found is None and os.path.isfile(options.command[0]):
+        raise CommandError(f"{options.command[0]} may not be executed: chmod +x it, or name what runs it (python, sh)")
     if found is None:
         raise CommandError(f"there is no command {options.command[0]!r} on PATH, and no such file to run")
     words = [os.path.abspath(found), *options.command[1:]]
@@ -83,15 +78,22 @@ def execute(options: argparse.Namespace) -> int:
     axes = _axes(options)
     with _kept_logs(options.logs) as folder, _folders(options.commits) as folders:
         cells = _cells(options, words, axes, folders)
-        begun = _begin(series, cells, options)
-        logs, failed, interrupted = _carry_out(options, cells, folder)
-        client, experiment_id = _keep(logs, options)
-        code, compared = _show(client, experiment_id, options, _first_axis(axes, options.commits))
-        if series is not None and begun is not None:
-            output.say(series.end(begun, _only_pair(compared), experiment_id))
-        if interrupted:
-            raise CommandError(f"interrupted after {len(logs)} runs, which are kept as {experiment_id}", INTERRUPTED)
-        return RUN_FAILED if failed else code
+        with own_runs.met(options, cells, folder) as meeting:
+            if meeting is not None and not meeting.leads:
+                return own_runs.follow(options, cells, meeting)
+            begun = _begin(series, cells, options)
+            logs, failed, interrupted = own_runs.carry_out(options, cells, folder, meeting)
+            client, experiment_id = _keep(logs, options)
+            code, compared = _show(client, experiment_id, options, _first_axis(axes, options.commits))
+            if series is not None and begun is not None:
+                output.say(series.end(begun, _only_pair(compared), experiment_id))
+            if interrupted:
+                text = f"interrupted after {len(logs)} runs, which are kept as {experiment_id}"
+                raise CommandError(text, INTERRUPTED)
+            code = RUN_FAILED if failed else code
+            if meeting is not None:
+                meeting.say(over={"code": code, "said": f"kept as {experiment_id} where {meeting.node} keeps results"})
+            return code
 
 
 def _write_hook(source: Path) -> int:
@@ -123,13 +125,29 @@ def _refuse(options: argparse.Namespace, nested: bool) -> None:
         raise CommandError(f"--work {options.work:g} of what? Say it with --unit, such as --unit tokens")
     if options.work is None and options.unit not in (None, *UNITS):
         raise CommandError(f"--unit {options.unit}: a loader gives {' or '.join(UNITS[:2])}; of others say --work")
+    _refuse_nodes(options)
     from workers.node.own.jobs import PROFILES
 
-    unknown = [one for one in _profiles(options) if one not in PROFILES]
+    unknown = [one for one in own_runs.profiles(options) if one not in PROFILES]
     if unknown:
         raise CommandError(f"--profile {unknown[0]}: a script can be profiled for {' and '.join(PROFILES)}")
     if options.fail_on_regression and not (options.axis or options.commits or options.claim):
         raise CommandError("--fail-on-regression compares cells: give --axis or --commits")
+
+
+def _refuse_nodes(options: argparse.Namespace) -> None:
+    if options.nodes is None and options.meet is None:
+        return
+    if options.nodes is None or options.meet is None or options.nodes < 2:
+        raise CommandError("--nodes N, 2 or more, goes with --meet HOST:PORT, and both are the same on all nodes")
+    host, _, port = options.meet.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise CommandError(f"--meet {options.meet}: it is HOST:PORT, such as 10.0.0.1:29400")
+    if options.series:
+        raise CommandError("--series is for one node: give --commits and --nodes by themselves")
+    if len(os.environ.get(own_runs.SECRET, "")) < own_runs.LEAST_SECRET:
+        made = f"export {own_runs.SECRET}=$(openssl rand -hex 16)"
+        raise CommandError(f"--nodes takes a secret, the same on all nodes: {made}")
 
 
 def _series(options: argparse.Namespace) -> Any:
@@ -164,7 +182,7 @@ def _begin(series: Any, cells: Sequence[Cell], options: argparse.Namespace) -> A
         return None
     if len(cells) != 2:
         raise CommandError("a try of --series has two cells, what is and the edit: --commits A,B or --axis NAME=A,B")
-    codes = [code_of(cell.folder) for cell in cells]
+    codes = [code_of(cell.folder, cell.unknown) for cell in cells]
     return series.begin(
         [
             {"label": cell.label, "commit": code["commit"], "dirty_sha256": code["dirty_sha256"]}
@@ -175,10 +193,6 @@ def _begin(series: Any, cells: Sequence[Cell], options: argparse.Namespace) -> A
 
 def _only_pair(compared: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return compared["items"][0] if compared and compared["items"] else None
-
-
-def _profiles(options: argparse.Namespace) -> list[str]:
-    return [] if options.profile is None else options.profile.split(",")
 
 
 def _axes(options: argparse.Namespace) -> dict[str, list[Any]]:
@@ -256,6 +270,7 @@ def _cells(
     options: argparse.Namespace, words: Sequence[str], axes: Mapping[str, list[Any]], folders: Mapping[str, Path]
 ) -> list[Cell]:
     from workers.node.own.jobs import printable
+    from workers.node.own.repository import unknown_to_git
 
     # What a person would know it by: a template, so that cells differ in their axes alone.
     text = printable(shlex.join(options.command))[:LONGEST_TEXT]
@@ -263,12 +278,13 @@ def _cells(
     common |= {} if options.work is None else {"work": options.work}
     cells = []
     for commit, folder in folders.items():
+        unknown = unknown_to_git(folder)
         for values in itertools.product(*axes.values()):
             chosen = dict(zip(axes, values, strict=True))
             filled = [_filled(word, chosen) for word in words]
             named = chosen | ({CODE: commit} if commit else {})
             label = ", ".join(f"{name}={value}" for name, value in named.items())
-            cells.append(Cell(filled, folder, common | named, label))
+            cells.append(Cell(filled, folder, common | named, label, unknown))
     return cells
 
 
@@ -283,96 +299,6 @@ def _script_name(command: Sequence[str]) -> str:
     scripts = [word for word in command if word.endswith((".py", ".sh"))]
     modules = [command[number + 1] for number, word in enumerate(command[:-1]) if word == "-m"]
     return Path((scripts or modules[-1:] or [command[0]])[0]).name
-
-
-def _carry_out(options: argparse.Namespace, cells: Sequence[Cell], folder: Path) -> tuple[list[Path], bool, bool]:
-    """Run the cells block by block; the logs of the runs that ended, whether the last one failed, and whether it was
-    interrupted. After a failed run there is none: the next one would fail as it did.
-
-    Raises:
-        CommandError: a device is held by somebody else.
-    """
-    from workers.node.inventory import Inventory
-    from workers.node.own import jobs
-    from workers.node.telemetry.nvml import Nvml
-    from workers.trainer.base.failure import TrainerError
-
-    nvml = Nvml()
-    try:
-        inventory = Inventory(None, folder, nvml).read()
-    except ValueError as error:
-        raise CommandError(str(error)) from None
-    finally:
-        nvml.close()
-    logs: dict[tuple[int, int], Path] = {}
-    plans: dict[str, Mapping[str, Any]] = {}
-    order = random.Random(0)  # fixed: the same order whenever it is asked for
-    total = options.repeats * len(cells)
-    try:
-        with jobs.held([*inventory["devices"], *jobs.cpu_devices(1)]):
-            for repetition in range(1, options.repeats + 1):
-                for cell in order.sample(cells, len(cells)):
-                    said = f"run {len(logs) + 1} of {total}{f' ({cell.label})' if cell.label else ''}: "
-                    log = folder / f"{len(logs) + 1:04}.jsonl"
-                    before = plans.get(cell.label)
-                    failure, plans[cell.label] = _run(options, cell, repetition, log, inventory["node"], said, before)
-                    logs[repetition, cells.index(cell)] = log
-                    if failure is not None:
-                        output.say(f"{said}{failure.kind}: {failure.message}")
-                        whole = _in_order(logs, but=log if failure.kind == "cancelled" else None)
-                        return whole, failure.kind != "cancelled", failure.kind == "cancelled"
-    except TrainerError as error:
-        raise CommandError(f"{error}: measure when it has ended (tbd ls)", FAILED) from None
-    return _in_order(logs), False, False
-
-
-def _in_order(logs: Mapping[tuple[int, int], Path], but: Path | None = None) -> list[Path]:
-    """Block by block, each in the order of the cells, whatever order they ran in: results have that of the first block.
-    Without ``but``, which was cut off."""
-    return [logs[place] for place in sorted(logs) if logs[place] != but]
-
-
-def _run(
-    options: argparse.Namespace,
-    cell: Cell,
-    repetition: int,
-    log: Path,
-    node: str,
-    said: str,
-    before: Mapping[str, Any] | None,
-) -> tuple[Any, Mapping[str, Any]]:
-    """Carry out one run; its failure if it failed, and its plan as the log has it."""
-    from functools import partial
-
-    from workers.node.event_log import EventLog
-    from workers.node.one_host import carry_out
-    from workers.node.own import jobs
-    from workers.node.own.repository import code_of
-    from workers.node.own.script import Command, OwnScript
-
-    length = (options.seconds, options.steps)
-    asked = jobs.Asked(*length, options.work, options.unit, options.timeout, _profiles(options))
-    script = {
-        "words": [jobs.printable(word) for word in cell.words],
-        "work": options.work,
-        "unit": options.unit,
-        **code_of(cell.folder),
-    }
-    job = jobs.job_of(asked, cell.options, repetition, cell.words[0], script, node, before)
-    command = Command(cell.words, cell.folder, dict(os.environ))
-    written = EventLog(log)
-    failure = carry_out(job, written, partial(OwnScript, command), said)
-    log.with_name(log.name + ".reserve").unlink(missing_ok=True)
-    if failure is not None and failure.kind != "cancelled":
-        _tell_end(written)
-    return failure, written.slice(0, 1)[0]["data"]["job"]["plan"]
-
-
-def _tell_end(log: Any) -> None:
-    """The last that a command wrote to stderr: why it failed, more often than not."""
-    ends = [one["data"] for one in log.slice(0, log.last_seq) if one["kind"] == "process_exited"]
-    for line in ends[0]["stderr_tail"].rstrip().splitlines()[-TAIL_LINES:] if ends else ():
-        output.say(f"  {line}")
 
 
 def _keep(logs: Sequence[Path], options: argparse.Namespace) -> tuple[Any, str]:

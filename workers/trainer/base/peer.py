@@ -1,4 +1,4 @@
-"""One connection of the control channel, and the limits that both of its ends keep."""
+"""One connection of the control channel, or of a meeting of nodes, and the limits that both of its ends keep."""
 
 import json
 import socket
@@ -25,7 +25,7 @@ class Peer(object):
         connection.settimeout(HELLO_TIMEOUT_S)
         self.socket = connection
         self.since = clock()
-        self.name = None
+        self.name: Any = None
         self.open = True
         self._rest = b""
 
