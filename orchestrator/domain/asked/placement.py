@@ -237,7 +237,7 @@ class Held:
             self._kept.setdefault(share.node, _Taken()).add(share.devices, needs.exclusive == WHOLE_NODE, NEVER)
             self._kept_for.setdefault(share.node, set()).add(run_id)
 
-    def open(self, offer: Offer) -> _Open:
+    def not_full(self, offer: Offer) -> _Open:
         """The nodes on offer of which something may be left."""
         return self._open.setdefault(id(offer), (offer, _Open(offer.equals)))[1]
 
@@ -330,7 +330,7 @@ def place(offer: Offer, held: Held, block: int = 1, tries: int = 0) -> Placement
     if offer.refused:
         return offer.refused
     needs, shares = offer.needs, []
-    nodes = held.open(offer)
+    nodes = held.not_full(offer)
     for number, at, node in nodes.in_turn((block - 1) * needs.nodes):
         devices = held.left(offer, node)
         if len(devices) >= needs.devices_per_node:
