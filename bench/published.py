@@ -2,11 +2,12 @@
 
 For image classifiers that is pytorchcv's (https://pypi.org/project/pytorchcv), which needs torch and numpy alone for
 these; for attention models that of transformers (https://pypi.org/project/transformers); for Mask R-CNN torchvision's
-(https://pypi.org/project/torchvision). Of a network that nobody publishes for this torch it is PyTorch's own modules,
-put together (``published_modules``). The others are installed into a folder each, which only its own processes see:
-transformers imports any torchvision that it finds, and this one lacks operators. Both sides are the same loop in the
-same interpreter, with the same weights, batches, loss, dropout and optimiser: what differs is the network's code. Each
-reading is a fresh process on one core, ``published_loop``.
+(https://pypi.org/project/torchvision), for Seq2Seq JoeyNMT's (https://pypi.org/project/joeynmt). Of a network that
+nobody publishes for this torch it is PyTorch's own modules, put together (``published_modules``). The others are
+installed into a folder each, which only its own processes see: transformers imports any torchvision that it finds, and
+this one lacks operators. Both sides are the same loop in the same interpreter, with the same weights, batches, loss,
+dropout and optimiser: what differs is the network's code. Each reading is a fresh process on one core,
+``published_loop``.
 """
 
 import json
@@ -52,6 +53,7 @@ NETWORKS = {
     "gpt-2": Network("gpt-2", {}, "transformers", "GPT2LMHeadModel", 1),
     "deep-speech-2": Network("deep-speech-2", {}, "modules", "DeepSpeech2", 2),
     "wgan-gp": Network("wgan-gp", {}, "modules", "WganGp", 2),
+    "seq2seq": Network("seq2seq", {}, "joeynmt", "RecurrentDecoder", 32),
     "mask-rcnn": Network("mask-rcnn", {}, "torchvision", "maskrcnn_resnet50_fpn", 1),
 }
 SIZE, SEED = "small", 1

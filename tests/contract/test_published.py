@@ -34,4 +34,5 @@ def test_the_published_network_is_the_same_and_trains(folder, name, monkeypatch)
         "resnet-50",
         "deep-speech-2",
         "wgan-gp",
+        "seq2seq",
     )  # which drop nothing
