@@ -2,12 +2,12 @@
 
 For image classifiers that is pytorchcv's (https://pypi.org/project/pytorchcv), which needs torch and numpy alone for
 these; for attention models that of transformers (https://pypi.org/project/transformers); for Mask R-CNN torchvision's
-(https://pypi.org/project/torchvision), for Seq2Seq JoeyNMT's (https://pypi.org/project/joeynmt). Of a network that
-nobody publishes for this torch it is PyTorch's own modules, put together (``published_modules``). The others are
-installed into a folder each, which only its own processes see: transformers imports any torchvision that it finds, and
-this one lacks operators. Both sides are the same loop in the same interpreter, with the same weights, batches, loss,
-dropout and optimiser: what differs is the network's code. Each reading is a fresh process on one core,
-``published_loop``.
+(https://pypi.org/project/torchvision), for Seq2Seq JoeyNMT's (https://pypi.org/project/joeynmt), for A3C A2C of
+stable-baselines3 (https://pypi.org/project/stable-baselines3). Of a network that nobody publishes for this torch it is
+PyTorch's own modules, put together (``published_modules``). The others are installed into a folder each, which only its
+own processes see: transformers imports any torchvision that it finds, and this one lacks operators. Both sides are the
+same loop in the same interpreter, with the same weights, batches, loss, dropout and optimiser: what differs is the
+network's code. Each reading is a fresh process on one core, ``published_loop``.
 """
 
 import json
@@ -30,7 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 class Network(NamedTuple):
     """``kit``: who published it, ``published``: its name there (see ``published_<kit>.make``). ``batch``: such that a
-    step takes some 0.3 to 2 s on one core. ``drops_alike``: whether it draws random numbers for its dropout only."""
+    step takes some 0.3 to 2 s on one core. ``drops_alike``: whether it draws random numbers for its dropout only.
+    ``data``: its dataset, a folder of ``suites.datasets``, where batches are not synthetic."""
 
     model: str
     options: Mapping[str, Any]
@@ -38,6 +39,7 @@ class Network(NamedTuple):
     published: str
     batch: int
     drops_alike: bool = True
+    data: str | None = None
 
 
 # pytorchcv's "b" has the stride in the 3 x 3 convolution, as the suite's. Marian is the Transformer of the paper;
@@ -54,6 +56,7 @@ NETWORKS = {
     "deep-speech-2": Network("deep-speech-2", {}, "modules", "DeepSpeech2", 2),
     "wgan-gp": Network("wgan-gp", {}, "modules", "WganGp", 2),
     "seq2seq": Network("seq2seq", {}, "joeynmt", "RecurrentDecoder", 32),
+    "a3c": Network("a3c", {}, "stable_baselines3", "A2C", 32, drops_alike=False, data="pong"),
     "mask-rcnn": Network("mask-rcnn", {}, "torchvision", "maskrcnn_resnet50_fpn", 1),
 }
 SIZE, SEED = "small", 1
@@ -73,6 +76,15 @@ def rig() -> Iterator[Path]:
         for pinned in sorted(Path(__file__).parent.glob("published_*.txt")):
             kit = pinned.stem.partition("_")[2]
             subprocess.run([*pip, "--target", f"{folder}/{kit}", "-r", str(pinned)], check=True)
+        for data in {network.data for network in NETWORKS.values() if network.data}:
+            make = [
+                str(resolve("datasets").python),
+                "-m",
+                f"suites.datasets.{data}.prepare",
+                "--root",
+                f"{folder}/{data}",
+            ]
+            subprocess.run(make, cwd=ROOT, check=True)
         yield Path(folder)
 
 
@@ -118,7 +130,7 @@ def read(folder: Path, network: Network, side: str, size: str = SIZE) -> dict[st
     core = min(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory(prefix="published-job-") as own:
         path = Path(own) / "job.json"
-        path.write_text(json.dumps(_job(network, size, core)))
+        path.write_text(json.dumps(_job(folder, network, size, core)))
         path_there = f"{ROOT}{os.pathsep}{folder / network.kit}"
         environment = {**os.environ, **interpreter.environment, "PYTHONPATH": path_there}
         # What a side compiles is compiled once for all of its processes, and nobody else's.
@@ -136,11 +148,12 @@ def read(folder: Path, network: Network, side: str, size: str = SIZE) -> dict[st
     return found
 
 
-def _job(network: Network, size: str, core: int) -> dict[str, Any]:
+def _job(folder: Path, network: Network, size: str, core: int) -> dict[str, Any]:
     """As for a comparison of frameworks, but with dropout, as when it is timed."""
     facts = load_catalog().models[network.model]
     table = parity.size_of(facts, size, network.options)
     job = parity.job(facts, "pytorch", table, network.batch, SEED, [core], network.options)
     job["model"]["sizes"] = {"compared": dict(table)}
     job["plan"] |= {"warm_up_steps": WARM_UP_STEPS, "steps": STEPS}
-    return job | {"process": "worker0"}
+    dataset = {"root": str(folder / network.data)} if network.data else None
+    return job | {"process": "worker0", "dataset": dataset}

@@ -21,10 +21,26 @@ def main(side, kit, name, path):
     job = jobs.read(path)
     torch.set_num_threads(jobs.threads())
     model = modules.builder_of(job).build(job, job.processes[0], torch.device("cpu"))
+    theirs = importlib.import_module("bench.published_" + kit) if side == "published" else None
+    # What trains by a loop of its own has one; of all others the network is trained by the suite's losses.
+    loss, train = theirs.loop(name, model, job) if hasattr(theirs, "loop") else loop(name, model, job, theirs)
+    with open(path) as file:
+        plan = json.load(file)["plan"]
+    told = {"loss": loss, "dropped_loss": train(1)[0]}
+    train(plan["warm_up_steps"] - 1)
+    begun = time.monotonic()
+    train(plan["steps"])
+    elapsed_s = time.monotonic() - begun
+    samples = plan["steps"] * job.plan.per_device_batch_size
+    print(json.dumps(dict(told, samples_per_s=samples / elapsed_s)))
+
+
+def loop(name, model, job, theirs=None):
+    """Return the loss of the first batch without dropout, and what trains so many steps and returns their losses; with
+    the network of ``theirs``, where it is given."""
     network, updates = model.network, model.updates
-    if side == "published":
-        # The suite's losses are computed by it from now on.
-        network, model.network = importlib.import_module("bench.published_" + kit).make(name, network, job)
+    if theirs:
+        network, model.network = theirs.make(name, network, job)
         updates = [one._replace(parameters=parameters(network, one.name)) for one in updates]
     parts = [optimized(update) for update in updates]
     batches = model.batches(0)
@@ -41,17 +57,9 @@ def main(side, kit, name, path):
                 optimizer.step()
         return losses[0].item()
 
-    with open(path) as file:
-        plan = json.load(file)["plan"]
-    told = {"loss": without_dropout(network, lambda: model.loss(next(model.batches(0))[0]).item())}
+    first = without_dropout(network, lambda: model.loss(next(model.batches(0))[0]).item())
     torch.manual_seed(job.plan.seed)  # what is dropped is the same on both sides, too
-    told["dropped_loss"], *_ = [step() for _ in range(plan["warm_up_steps"])]
-    begun = time.monotonic()
-    for _ in range(plan["steps"]):
-        step()
-    elapsed_s = time.monotonic() - begun
-    samples = plan["steps"] * job.plan.per_device_batch_size
-    print(json.dumps(dict(told, samples_per_s=samples / elapsed_s)))
+    return first, lambda steps: [step() for _ in range(steps)]
 
 
 def parameters(network, name):

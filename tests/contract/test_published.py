@@ -35,4 +35,5 @@ def test_the_published_network_is_the_same_and_trains(folder, name, monkeypatch)
         "deep-speech-2",
         "wgan-gp",
         "seq2seq",
+        "a3c",
     )  # which drop nothing
