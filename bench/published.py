@@ -1,13 +1,14 @@
-"""How fast the suite's networks train in PyTorch / the best-known implementation of the same network that is published.
+"""How fast the suite's networks train / the best-known implementation of the same network that is published.
 
 For image classifiers that is pytorchcv's (https://pypi.org/project/pytorchcv), which needs torch and numpy alone for
 these; for attention models that of transformers (https://pypi.org/project/transformers); for Mask R-CNN torchvision's
 (https://pypi.org/project/torchvision), for Seq2Seq JoeyNMT's (https://pypi.org/project/joeynmt), for A3C A2C of
-stable-baselines3 (https://pypi.org/project/stable-baselines3). Of a network that nobody publishes for this torch it is
-PyTorch's own modules, put together (``published_modules``). The others are installed into a folder each, which only its
-own processes see: transformers imports any torchvision that it finds, and this one lacks operators. Both sides are the
-same loop in the same interpreter, with the same weights, batches, loss, dropout and optimiser: what differs is the
-network's code. Each reading is a fresh process on one core, ``published_loop``.
+stable-baselines3 (https://pypi.org/project/stable-baselines3), with its own loop; for Faster R-CNN in MXNet that of
+GluonCV (https://pypi.org/project/gluoncv). Of a network that nobody publishes for this torch it is PyTorch's own
+modules, put together (``published_modules``). The others are installed into a folder each, which only its own processes
+see: transformers imports any torchvision that it finds, and this one lacks operators. Both sides are the same loop in
+the same interpreter, with the same weights, batches, loss, dropout and optimiser: what differs is the network's code.
+Each reading is a fresh process on one core, ``published_loop``.
 """
 
 import json
@@ -31,7 +32,8 @@ ROOT = Path(__file__).resolve().parents[1]
 class Network(NamedTuple):
     """``kit``: who published it, ``published``: its name there (see ``published_<kit>.make``). ``batch``: such that a
     step takes some 0.3 to 2 s on one core. ``drops_alike``: whether it draws random numbers for its dropout only.
-    ``data``: its dataset, a folder of ``suites.datasets``, where batches are not synthetic."""
+    ``data``: its dataset, a folder of ``suites.datasets``, where batches are not synthetic. ``framework``: in which
+    both are trained."""
 
     model: str
     options: Mapping[str, Any]
@@ -40,6 +42,7 @@ class Network(NamedTuple):
     batch: int
     drops_alike: bool = True
     data: str | None = None
+    framework: str = "pytorch"
 
 
 # pytorchcv's "b" has the stride in the 3 x 3 convolution, as the suite's. Marian is the Transformer of the paper;
@@ -57,6 +60,7 @@ NETWORKS = {
     "wgan-gp": Network("wgan-gp", {}, "modules", "WganGp", 2),
     "seq2seq": Network("seq2seq", {}, "joeynmt", "RecurrentDecoder", 32),
     "a3c": Network("a3c", {}, "stable_baselines3", "A2C", 32, drops_alike=False, data="pong"),
+    "faster-rcnn": Network("faster-rcnn", {}, "gluoncv", "FasterRCNN", 1, framework="mxnet"),
     "mask-rcnn": Network("mask-rcnn", {}, "torchvision", "maskrcnn_resnet50_fpn", 1),
 }
 SIZE, SEED = "small", 1
@@ -71,11 +75,12 @@ SAME_LOSS = 1e-4
 def rig() -> Iterator[Path]:
     """The folder with the published implementations, each in one named as its kit."""
     with tempfile.TemporaryDirectory(prefix="published-") as folder:
-        python = str(resolve("pytorch").python)
-        pip = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--require-hashes"]
-        for pinned in sorted(Path(__file__).parent.glob("published_*.txt")):
-            kit = pinned.stem.partition("_")[2]
-            subprocess.run([*pip, "--target", f"{folder}/{kit}", "-r", str(pinned)], check=True)
+        pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--require-hashes"]
+        for kit, framework in sorted({(network.kit, network.framework) for network in NETWORKS.values()}):
+            pinned, interpreter = Path(__file__).parent / f"published_{kit}.txt", resolve(framework)
+            if pinned.exists() and interpreter.ready:
+                command = [str(interpreter.python), *pip, "--target", f"{folder}/{kit}", "-r", str(pinned)]
+                subprocess.run(command, check=True)
         for data in {network.data for network in NETWORKS.values() if network.data}:
             make = [
                 str(resolve("datasets").python),
@@ -107,7 +112,9 @@ def _measured(folder: Path, name: str, pairs: int) -> Ratio:
 
     ours, theirs = in_turn(pairs, lambda: rate("ours"), lambda: rate("published"))
     check(name, told["ours"], told["published"])
-    return ratio(f"{name} `{SIZE}` in PyTorch, batch {network.batch} / {network.kit}'s", WANTED, ours, theirs)
+    return ratio(
+        f"{name} `{SIZE}` in {network.framework}, batch {network.batch} / {network.kit}'s", WANTED, ours, theirs
+    )
 
 
 def check(name: str, ours: Mapping[str, float], theirs: Mapping[str, float]) -> None:
@@ -126,7 +133,7 @@ def check(name: str, ours: Mapping[str, float], theirs: Mapping[str, float]) -> 
 def read(folder: Path, network: Network, side: str, size: str = SIZE) -> dict[str, float]:
     """What a fresh process of one side, "ours" or "published", tells: ``samples_per_s``, ``loss`` of the first batch
     without dropout, and ``dropped_loss``, with it."""
-    interpreter = resolve("pytorch")
+    interpreter = resolve(network.framework)
     core = min(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory(prefix="published-job-") as own:
         path = Path(own) / "job.json"
@@ -152,7 +159,7 @@ def _job(folder: Path, network: Network, size: str, core: int) -> dict[str, Any]
     """As for a comparison of frameworks, but with dropout, as when it is timed."""
     facts = load_catalog().models[network.model]
     table = parity.size_of(facts, size, network.options)
-    job = parity.job(facts, "pytorch", table, network.batch, SEED, [core], network.options)
+    job = parity.job(facts, network.framework, table, network.batch, SEED, [core], network.options)
     job["model"]["sizes"] = {"compared": dict(table)}
     job["plan"] |= {"warm_up_steps": WARM_UP_STEPS, "steps": STEPS}
     dataset = {"root": str(folder / network.data)} if network.data else None
