@@ -15,13 +15,14 @@ import json
 import math
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.ratio import Ratio, in_turn, ratio
+from bench.ratio import PILOT, Ratio, in_turn, pairs_for, ratio
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.probe import parity
 from workers.node.interpreters import resolve
@@ -69,6 +70,8 @@ WANTED = "0.97 or more, lower bound >= 0.93"
 WARM_UP_STEPS, STEPS = 3, 10
 # Of the first loss, between the two: rounding of one network, and no more.
 SAME_LOSS = 1e-4
+# Kits all of whose operations PyTorch counts, and which have no operation more than the suite.
+SAME_WORK = ("pytorchcv", "transformers")
 
 
 @contextmanager
@@ -94,7 +97,8 @@ def rig() -> Iterator[Path]:
 
 
 def measure(folder: Path, pairs: int, only: Collection[str] = ()) -> list[Ratio]:
-    """The ratios of the networks named in ``only``; of all where none is named."""
+    """The ratios of the networks named in ``only``; of all where none is named. ``pairs``: 0 for as many as a pilot
+    says."""
     return [_measured(folder, name, pairs) for name in NETWORKS if not only or name in only]
 
 
@@ -110,8 +114,13 @@ def _measured(folder: Path, name: str, pairs: int) -> Ratio:
         told[side] = read(folder, network, side)
         return told[side]["samples_per_s"]
 
-    ours, theirs = in_turn(pairs, lambda: rate("ours"), lambda: rate("published"))
+    def series(count: int) -> tuple[list[float], list[float]]:
+        return in_turn(count, lambda: rate("ours"), lambda: rate("published"))
+
+    ours, theirs = series(pairs or pairs_for(*series(PILOT)))
     check(name, told["ours"], told["published"])
+    counted = " and ".join(f"{told[side]['operations']:,}" for side in ("ours", "published"))
+    print(f"  {name}: operations of a step, ours and theirs: {counted}", file=sys.stderr, flush=True)
     return ratio(
         f"{name} `{SIZE}` in {network.framework}, batch {network.batch} / {network.kit}'s", WANTED, ours, theirs
     )
@@ -121,8 +130,12 @@ def check(name: str, ours: Mapping[str, float], theirs: Mapping[str, float]) -> 
     """Check what a reading of each side tells.
 
     Raises:
-        RuntimeError: the two are not the same network, or do not drop the same: their first losses differ.
+        RuntimeError: the two are not the same network, or do not drop the same: their first losses differ; or, of
+            ``SAME_WORK``, they do not compute as many operations.
     """
+    if NETWORKS[name].kit in SAME_WORK and ours["operations"] != theirs["operations"]:
+        told = f"a step has {ours['operations']:,} operations and {theirs['operations']:,}"
+        raise RuntimeError(f"{name}: {told}: one of them computes what the other does not")
     for loss in ("loss", "dropped_loss") if NETWORKS[name].drops_alike else ("loss",):
         if not math.isclose(ours[loss], theirs[loss], rel_tol=SAME_LOSS):
             raise RuntimeError(
@@ -132,7 +145,7 @@ def check(name: str, ours: Mapping[str, float], theirs: Mapping[str, float]) -> 
 
 def read(folder: Path, network: Network, side: str, size: str = SIZE) -> dict[str, float]:
     """What a fresh process of one side, "ours" or "published", tells: ``samples_per_s``, ``loss`` of the first batch
-    without dropout, and ``dropped_loss``, with it."""
+    without dropout, and ``dropped_loss``, with it; ``operations`` of a step, as PyTorch counts them, 0 in MXNet."""
     interpreter = resolve(network.framework)
     core = min(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory(prefix="published-job-") as own:

@@ -21,7 +21,8 @@ def main(side, kit, name, path):
     loss, train = theirs.loop(name, model, job) if hasattr(theirs, "loop") else ours.loop(name, model, job, theirs)
     with open(path) as file:
         plan = json.load(file)["plan"]
-    told = {"loss": loss, "dropped_loss": train(1)[0]}
+    (dropped_loss,), operations = ours.counted(lambda: train(1))
+    told = {"loss": loss, "dropped_loss": dropped_loss, "operations": operations}
     train(plan["warm_up_steps"] - 1)
     begun = time.monotonic()
     train(plan["steps"])

@@ -11,6 +11,11 @@ def built(job):
     return modules.builder_of(job).build(job, [mx.cpu(0)])
 
 
+def counted(step):
+    """Return what ``step`` returns, and 0: MXNet counts no operations."""
+    return step(), 0
+
+
 def loop(name, model, job, theirs=None):
     """Return the loss of the first batch, computed as in training, and what trains so many steps and returns their
     losses; with the network of ``theirs``, where it is given."""

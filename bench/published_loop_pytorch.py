@@ -2,6 +2,7 @@
 
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from suites import modules
 from workers.trainer.base import job as jobs
@@ -12,6 +13,14 @@ def built(job):
     """Return the suite's model."""
     torch.set_num_threads(jobs.threads())
     return modules.builder_of(job).build(job, job.processes[0], torch.device("cpu"))
+
+
+def counted(step):
+    """Return what ``step`` returns, and the operations of its convolutions, products and attentions; not those of
+    recurrent layers, which are one operation that is not taken apart."""
+    with FlopCounterMode(display=False) as counter:
+        found = step()
+    return found, counter.get_total_flops()
 
 
 def loop(name, model, job, theirs=None):
