@@ -2,9 +2,9 @@
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from suites import modules
+from tests.contract.scripts.operations_of_step import Counter
 from workers.trainer.base import job as jobs
 from workers.trainer.frameworks.pytorch import optimizers
 
@@ -18,9 +18,9 @@ def built(job):
 def counted(step):
     """Return what ``step`` returns, and the operations of its convolutions, products and attentions; not those of
     recurrent layers, which are one operation that is not taken apart."""
-    with FlopCounterMode(display=False) as counter:
+    with Counter() as counter:
         found = step()
-    return found, counter.get_total_flops()
+    return found, counter.total
 
 
 def loop(name, model, job, theirs=None):
