@@ -238,6 +238,7 @@ def test_a_checkpoint_that_cannot_be_written_costs_the_training_nothing(python_o
 RANKS = [
     of("pytorch", "ddp", "resnet_50", id="ddp"),
     of("pytorch", "horovod", "resnet_50", id="horovod"),
+    of("tensorflow", "mirrored", "alexnet", id="mirrored, dropout"),
     of("mxnet", "kvstore-device", "resnet_50", id="kvstore-device"),
     of("mxnet", "kvstore-dist-sync", "alexnet", id="kvstore-dist-sync, dropout"),
     of("mxnet", "horovod", "resnet_50", id="horovod"),

@@ -286,8 +286,8 @@ class Layers(object):
     def _dropped(self, name, x, rate):
         """Each layer and each rank of a strategy draws numbers of its own."""
         rank = tf.distribute.get_replica_context().replica_id_in_sync_group
-        own = numpy.array([self._dropping.index(name), rank]) << 32
-        return tf.nn.experimental.stateless_dropout(x, rate, self._draws + tf.constant(own, tf.int64))
+        own = tf.stack([tf.cast(number, tf.int64) for number in (self._dropping.index(name), rank)])
+        return tf.nn.experimental.stateless_dropout(x, rate, self._draws + own * 2**32)
 
     def _lstm(self, parts_of_it, x_TNE):
         """Return the hidden states x_TNH of the last layer; all layers begin with zeros.
